@@ -1,0 +1,320 @@
+package groupcommit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestLaneDrainsWhatQueuedDuringTheLastBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := held("a")
+		g := New(s.flush, Options{})
+		start := time.Now()
+		first := submit(t.Context(), g, "a", 1)
+		wantBatches(t, s.batches("a"), []int{1}) // A lone command is not kept waiting.
+		rest := submitAll(t, g, "a", 2, 3, 4)
+		wantBatches(t, s.batches("a"), []int{1})
+		wantUnanswered(t, first)
+
+		s.step("a")
+		wantResult(t, first, 2)
+		wantBatches(t, s.batches("a"), []int{1}, []int{2, 3, 4})
+		wantUnanswered(t, rest[0])
+		s.step("a")
+		for i, a := range rest {
+			wantResult(t, a, 2*(i+2))
+		}
+		if waited := time.Since(start); waited != 0 {
+			t.Errorf("the lane waited %v on a timer", waited)
+		}
+		wantIdle(t, g)
+	})
+}
+
+func TestBatchHoldsAtMostMaxBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := held("a")
+		g := New(s.flush, Options{MaxBatch: 3})
+		submitAll(t, g, "a", 0, 1, 2, 3, 4, 5, 6)
+		s.open("a")
+		wantBatches(t, s.batches("a"), []int{0}, []int{1, 2, 3}, []int{4, 5, 6})
+		wantIdle(t, g)
+	})
+}
+
+func TestQueueIsFullAtExactlyMaxQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := held("a", "b")
+		obs := &counts{}
+		g := New(s.flush, Options{MaxQueue: 3, Observer: obs})
+		flushing := submit(t.Context(), g, "a", 0) // Counts no longer as waiting.
+		ctx, leave := context.WithCancel(t.Context())
+		waiting := submitAll(t, g, "a", 1, 2)
+		leaver := submit(ctx, g, "a", 3)
+		wantUnanswered(t, leaver)
+
+		wantErr(t, submit(t.Context(), g, "a", 4), ErrFull)
+		if n := obs.refused.Load(); n != 1 {
+			t.Errorf("observer saw %d refusals, want 1", n)
+		}
+		wantUnanswered(t, submit(t.Context(), g, "b", 5)) // Another lane has room of its own.
+
+		leave()
+		synctest.Wait()
+		wantErr(t, leaver, context.Canceled)
+		last := submit(t.Context(), g, "a", 6) // Into the room the leaver gave back.
+		wantErr(t, submit(t.Context(), g, "a", 7), ErrFull)
+		s.open("a")
+		s.open("b")
+		wantBatches(t, s.batches("a"), []int{0}, []int{1, 2, 6})
+		wantResult(t, flushing, 0)
+		wantResult(t, waiting[1], 4)
+		wantResult(t, last, 12)
+		wantIdle(t, g)
+	})
+}
+
+func TestLanesRunSideBySide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := held("a", "b")
+		g := New(s.flush, Options{})
+		a := submit(t.Context(), g, "a", 1)
+		b := submit(t.Context(), g, "b", 2)
+		s.step("b")
+		wantResult(t, b, 4)
+		wantUnanswered(t, a)
+		s.step("a")
+		wantResult(t, a, 2)
+		wantIdle(t, g)
+	})
+}
+
+func TestBusyLanesAreLimitedAndTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := held("a", "b", "c")
+		g := New(s.flush, Options{MaxLanesBusy: 2, MaxBatch: 1})
+		submitAll(t, g, "a", 1, 2)
+		submitAll(t, g, "b", 3)
+		submitAll(t, g, "c", 4)
+		if got, want := g.Stats(), (Stats{Waiting: 2, Lanes: 3, Busy: 2}); got != want {
+			t.Errorf("stats %+v, want %+v", got, want)
+		}
+		wantBatches(t, s.batches("c"))
+		s.step("a") // c was ready before a was again.
+		wantBatches(t, s.batches("c"), []int{4})
+		wantBatches(t, s.batches("a"), []int{1})
+		s.step("c")
+		wantBatches(t, s.batches("a"), []int{1}, []int{2})
+		s.step("a")
+		s.step("b")
+		wantIdle(t, g)
+	})
+}
+
+func TestDefaultLimits(t *testing.T) {
+	g := New(double0, Options{MaxQueue: -1})
+	o := g.opts
+	if o.MaxQueue != 8192 || o.MaxBatch != 512 || o.MaxLanesBusy != 8 || o.CloseGrace != time.Second {
+		t.Errorf("defaults are %+v", o)
+	}
+	if !o.Divisible(errors.New("any")) {
+		t.Error("failures are not divisible by default")
+	}
+}
+
+func double0(ctx context.Context, _ string, batch []int) ([]int, error) { return double(ctx, batch) }
+
+func TestNewRefusesNilFlush(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	New[string, int, int](nil, Options{})
+}
+
+func TestIdleKeysAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(double0, Options{})
+		for i := range 1000 {
+			if _, err := g.Do(t.Context(), fmt.Sprint(i), i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantIdle(t, g)
+	})
+}
+
+func TestReadyLaneWhoseCallersAllLeaveIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := held("a")
+		g := New(s.flush, Options{MaxLanesBusy: 1})
+		a := submit(t.Context(), g, "a", 1)
+		ctx, leave := context.WithCancel(t.Context())
+		b := submit(ctx, g, "b", 2)
+		leave()
+		synctest.Wait()
+		wantErr(t, b, context.Canceled)
+		if got, want := g.Stats(), (Stats{Lanes: 1, Busy: 1}); got != want {
+			t.Errorf("stats %+v, want %+v", got, want)
+		}
+		s.step("a")
+		wantResult(t, a, 2)
+		wantBatches(t, s.batches("b"))
+		wantIdle(t, g)
+	})
+}
+
+func TestEndedContextIsNotQueued(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	g := New(double0, Options{})
+	// A closed group queues nothing and would say so, were it asked.
+	if err := g.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Do(ctx, "a", 1); !errors.Is(err, context.Canceled) || errors.Is(err, ErrInFlight) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCallerWhoLeavesBeforeItsBatchIsTakenDoesNotRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := held("a")
+		g := New(s.flush, Options{})
+		first := submit(t.Context(), g, "a", 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		second := submit(t.Context(), g, "a", 2)
+		leaver := submit(ctx, g, "a", 3)
+		fourth := submit(t.Context(), g, "a", 4)
+		<-ctx.Done()
+		synctest.Wait()
+		wantErr(t, leaver, context.DeadlineExceeded)
+		if errors.Is(leaver.err, ErrInFlight) {
+			t.Error("a dropped command is said to be in flight")
+		}
+		s.open("a")
+		wantBatches(t, s.batches("a"), []int{1}, []int{2, 4})
+		wantResult(t, first, 2)
+		wantResult(t, second, 4)
+		wantResult(t, fourth, 8)
+		wantIdle(t, g)
+	})
+}
+
+func TestCallerWhoLeavesAfterItsBatchIsTakenHarmsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := held("a")
+		var flushErr error
+		s.decide = func(ctx context.Context, batch []int) ([]int, error) {
+			flushErr = errors.Join(flushErr, ctx.Err())
+			return double(ctx, batch)
+		}
+		g := New(s.flush, Options{})
+		blocker := submit(t.Context(), g, "a", 1)
+		ctx, leave := context.WithCancel(t.Context())
+		leaver := submit(ctx, g, "a", 2)
+		neighbour := submit(t.Context(), g, "a", 3)
+		s.step("a")
+		wantResult(t, blocker, 2)
+		leave()
+		synctest.Wait()
+		wantErr(t, leaver, context.Canceled, ErrInFlight)
+		s.step("a")
+		wantBatches(t, s.batches("a"), []int{1}, []int{2, 3})
+		wantResult(t, neighbour, 6)
+		wantErr(t, leaver, context.Canceled) // Still one answer.
+		if flushErr != nil {
+			t.Errorf("the flush's context ended: %v", flushErr)
+		}
+		wantIdle(t, g)
+	})
+}
+
+// lagging is a context whose end is to be seen in Err before Done says so: the caller has not woken yet.
+type lagging struct {
+	context.Context
+	ended atomic.Bool
+	done  chan struct{}
+}
+
+func (l *lagging) Done() <-chan struct{} { return l.done }
+func (l *lagging) Err() error {
+	if l.ended.Load() {
+		return context.Canceled
+	}
+	return nil
+}
+
+func TestTakingABatchDropsCommandsWhoseCallerHasNotWokenYet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := held("a")
+		g := New(s.flush, Options{})
+		submit(t.Context(), g, "a", 1)
+		ctx := &lagging{Context: t.Context(), done: make(chan struct{})}
+		leaver := submit(ctx, g, "a", 2)
+		ctx.ended.Store(true)
+		s.open("a")
+		wantBatches(t, s.batches("a"), []int{1})
+		wantUnanswered(t, leaver)
+		wantIdle(t, g)
+		close(ctx.done)
+		synctest.Wait()
+		wantErr(t, leaver, context.Canceled)
+		if errors.Is(leaver.err, ErrInFlight) {
+			t.Error("a dropped command is said to be in flight")
+		}
+	})
+}
+
+func TestAnswerWinsOverEndedContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// Both are there before the caller looks, and select takes either: without the second look,
+		// half of the runs would fail.
+		for range 100 {
+			answerAndEndTogether(t)
+		}
+	})
+}
+
+func answerAndEndTogether(t *testing.T) {
+	t.Helper()
+	s := held("a")
+	g := New(s.flush, Options{})
+	ctx := &lagging{Context: t.Context(), done: make(chan struct{})}
+	w := newWaiter[string, int, int]()
+	w.ctx, w.cmd = ctx, 1
+	if err := g.enqueue("a", w); err != nil {
+		t.Fatal(err)
+	}
+	s.open("a")
+	ctx.ended.Store(true)
+	close(ctx.done)
+	if result, err := g.await(ctx, w); err != nil || result != 2 {
+		t.Fatalf("got %d, %v", result, err)
+	}
+}
+
+func TestUnhashableKeyDoesNotJamTheGroup(t *testing.T) {
+	g := New(func(_ context.Context, _ any, batch []int) ([]int, error) { return batch, nil }, Options{})
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("an unhashable key did not panic")
+			}
+		}()
+		_, _ = g.Do(t.Context(), []int{1}, 1)
+	}()
+	if got, err := g.Do(t.Context(), "fine", 2); got != 2 || err != nil {
+		t.Errorf("got %d, %v", got, err)
+	}
+	if err := g.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
