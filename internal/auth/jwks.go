@@ -1,0 +1,354 @@
+package auth
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+)
+
+// When a key set is fetched, and what may come of it.
+const (
+	// setRefreshAfter is the age from which the set is fetched again in the
+	// background, so that no request of a busy server waits for it.
+	setRefreshAfter = 4 * time.Minute
+	// setFresh is the age up to which the set is used without asking: how long
+	// a key that the issuer withdrew is still accepted.
+	setFresh = 5 * time.Minute
+	// setUsable is the age up to which a set is used although the issuer can't
+	// be reached.
+	setUsable = 1 * time.Hour
+	// setFetchInterval is the least time between two fetches, whatever the
+	// tokens name as their key.
+	setFetchInterval = 5 * time.Second
+	// setRetryInterval is the same after a fetch that failed.
+	setRetryInterval = 1 * time.Second
+	// setFetchWait is how long a request whose key is in a set past fresh waits
+	// for the issuer before that set is used after all.
+	setFetchWait = 500 * time.Millisecond
+	// setFetchTimeout ends a fetch.
+	setFetchTimeout = 5 * time.Second
+	// setMaxBytes bounds the answer.
+	setMaxBytes = 256 << 10
+)
+
+// keySet is the issuer's published keys, as last fetched. It is safe for
+// concurrent use.
+type keySet struct {
+	url        string
+	client     *http.Client
+	now        func() time.Time
+	background context.Context
+	flight     singleflight.Group
+
+	mu          sync.Mutex
+	keys        []publicKey
+	fetchedAt   time.Time // zero: never
+	attemptedAt time.Time // zero: never
+	lastErr     error     // of the last attempt
+}
+
+func newKeySet(background context.Context, rawURL string, now func() time.Time) (*keySet, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, fmt.Errorf("%w: JWKS URL: %w", ErrInvalidOptions, err)
+	}
+	if u.Host == "" || (u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname()))) {
+		return nil, fmt.Errorf("%w: the JWKS URL must be https, or http to a loopback address", ErrInvalidOptions)
+	}
+	// A connection would idle for minutes between two fetches.
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, ForceAttemptHTTP2: true,
+		TLSHandshakeTimeout: setFetchTimeout, MaxResponseHeaderBytes: 64 << 10,
+	}
+	return &keySet{
+		url: rawURL, now: now, background: background,
+		client: &http.Client{
+			Transport: transport,
+			// Whoever can redirect the fetch could name any key.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}, nil
+}
+
+// loopback reports whether host is this machine, by address or by name.
+func loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// find returns the keys of that kid which verify alg: as a rule one. Without a
+// kid it returns the only key that verifies alg, if there is only one. It
+// returns [ErrBadCredential] when the issuer has no such key, and
+// [ErrUnavailable] when it can't be asked.
+func (s *keySet) find(ctx context.Context, kid, alg string) ([]publicKey, error) {
+	s.mu.Lock()
+	keys, fetchedAt := s.keys, s.fetchedAt
+	s.mu.Unlock()
+
+	var stale []publicKey
+	wait := setFetchTimeout
+	if age := s.now().Sub(fetchedAt); !fetchedAt.IsZero() && age < setUsable {
+		found := match(keys, kid, alg)
+		if len(found) > 0 && age < setFresh {
+			if age >= setRefreshAfter {
+				_ = s.startFetch() //nolint:contextcheck // It outlives the request on purpose.
+			}
+			return found, nil
+		}
+		if len(found) > 0 {
+			stale, wait = found, setFetchWait
+		}
+	}
+	// The set is old, or the issuer has a key that we don't know yet.
+	keys, err := s.fetched(ctx, wait)
+	switch {
+	case err != nil && len(stale) > 0 && ctx.Err() == nil:
+		return stale, nil
+	case err != nil:
+		return nil, err
+	}
+	if found := match(keys, kid, alg); len(found) > 0 {
+		return found, nil
+	}
+	return nil, fmt.Errorf("%w: the issuer has no key for it", ErrBadCredential)
+}
+
+// fetched waits for a fetch and returns the keys that hold after it.
+func (s *keySet) fetched(ctx context.Context, wait time.Duration) ([]publicKey, error) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case result := <-s.startFetch(): //nolint:contextcheck // As above.
+		if result.Err != nil {
+			return nil, result.Err
+		}
+		keys, _ := result.Val.([]publicKey)
+		return keys, nil
+	case <-timer.C:
+		return nil, fmt.Errorf("%w: the issuer doesn't answer", ErrUnavailable)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+	}
+}
+
+// match picks the keys for kid and alg.
+func match(keys []publicKey, kid, alg string) []publicKey {
+	var found []publicKey
+	for _, k := range keys {
+		if (kid == "" || k.id == kid) && slices.Contains(k.algs, alg) {
+			found = append(found, k)
+		}
+	}
+	if kid == "" && len(found) > 1 || len(found) > candidatesMax {
+		return nil
+	}
+	return found
+}
+
+// startFetch fetches the set, together with whoever else wants it, unless that
+// has been done too lately. The result is the []publicKey that holds now, or
+// [ErrUnavailable].
+func (s *keySet) startFetch() <-chan singleflight.Result {
+	return s.flight.DoChan("", func() (any, error) {
+		now := s.now()
+		s.mu.Lock()
+		interval := setFetchInterval
+		if s.lastErr != nil {
+			interval = setRetryInterval
+		}
+		if !s.attemptedAt.IsZero() && now.Sub(s.attemptedAt) < interval {
+			defer s.mu.Unlock()
+			return s.keys, s.lastErr
+		}
+		s.attemptedAt = now
+		s.mu.Unlock()
+
+		keys, err := s.fetch()
+
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if err != nil {
+			s.lastErr = fmt.Errorf("%w: JWKS: %w", ErrUnavailable, err)
+			return nil, s.lastErr
+		}
+		s.keys, s.fetchedAt, s.lastErr = keys, now, nil
+		return keys, nil
+	})
+}
+
+func (s *keySet) fetch() ([]publicKey, error) {
+	ctx, cancel := context.WithTimeout(s.background, setFetchTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "application/jwk-set+json, application/json")
+	req.Header.Set("User-Agent", "fairlead")
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the issuer answers %d", resp.StatusCode)
+	}
+	data, err := io.ReadAll(io.LimitReader(resp.Body, setMaxBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > setMaxBytes {
+		return nil, fmt.Errorf("the answer is over %d bytes", setMaxBytes)
+	}
+	return parseKeySet(data)
+}
+
+// jwk is a JSON Web Key (RFC 7517, 7518 section 6, 8037), as far as signatures
+// of the accepted kinds need it.
+type jwk struct {
+	Kty    string   `json:"kty"`
+	Kid    string   `json:"kid"`
+	Use    string   `json:"use"`
+	KeyOps []string `json:"key_ops"`
+	Alg    string   `json:"alg"`
+	Crv    string   `json:"crv"`
+	N      string   `json:"n"`
+	E      string   `json:"e"`
+	X      string   `json:"x"`
+	Y      string   `json:"y"`
+}
+
+// parseKeySet reads a JSON Web Key Set. Keys that are for something else, of an
+// unknown kind or malformed are passed over, as RFC 7517 section 5 asks, so
+// that one of them doesn't take the others with it. A set without keys is a
+// set: its issuer wants no token accepted.
+func parseKeySet(data []byte) ([]publicKey, error) {
+	var set struct {
+		Keys *[]json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(data, &set); err != nil {
+		return nil, fmt.Errorf("the answer is no key set: %w", err)
+	}
+	if set.Keys == nil {
+		return nil, errors.New("the answer is no key set: it has no keys member")
+	}
+	if len(*set.Keys) > publicKeysMax {
+		return nil, fmt.Errorf("the key set has %d keys, of at most %d", len(*set.Keys), publicKeysMax)
+	}
+	keys := make([]publicKey, 0, len(*set.Keys))
+	for _, raw := range *set.Keys {
+		var k jwk
+		if err := json.Unmarshal(raw, &k); err != nil {
+			continue
+		}
+		if key, err := k.publicKey(); err == nil {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}
+
+// publicKey returns the key and what it may verify. It returns an error for a
+// key that may verify nothing here; symmetric keys are among those.
+func (k jwk) publicKey() (publicKey, error) {
+	if k.Use != "" && k.Use != "sig" {
+		return publicKey{}, fmt.Errorf("it is for %q", k.Use)
+	}
+	if len(k.KeyOps) > 0 && !slices.Contains(k.KeyOps, "verify") {
+		return publicKey{}, errors.New("it doesn't verify")
+	}
+	key, err := k.material()
+	if err != nil {
+		return publicKey{}, err
+	}
+	algs, err := algorithms(key)
+	if err != nil {
+		return publicKey{}, err
+	}
+	if alg := k.Alg; alg != "" {
+		if alg == "Ed25519" { // RFC 9864's name for the same.
+			alg = "EdDSA"
+		}
+		if !slices.Contains(algs, alg) {
+			return publicKey{}, fmt.Errorf("it can't be for %q", k.Alg)
+		}
+		algs = []string{alg}
+	}
+	return publicKey{id: k.Kid, key: key, algs: algs}, nil
+}
+
+func (k jwk) material() (any, error) {
+	switch {
+	case k.Kty == "RSA":
+		return k.rsa()
+	case k.Kty == "EC" && k.Crv == "P-256":
+		return k.ecdsa(elliptic.P256())
+	case k.Kty == "EC" && k.Crv == "P-384":
+		return k.ecdsa(elliptic.P384())
+	case k.Kty == "EC" && k.Crv == "P-521":
+		return k.ecdsa(elliptic.P521())
+	case k.Kty == "OKP" && k.Crv == "Ed25519":
+		x, err := decodeField(k.X)
+		if err != nil || len(x) != ed25519.PublicKeySize {
+			return nil, errors.New("its x is malformed")
+		}
+		return ed25519.PublicKey(x), nil
+	default:
+		return nil, fmt.Errorf("its kind %q %q is none that is used here", k.Kty, k.Crv)
+	}
+}
+
+// rsa leaves the length of the modulus to algorithms.
+func (k jwk) rsa() (*rsa.PublicKey, error) {
+	const exponentMaxBytes = 4
+	n, err := decodeField(k.N)
+	if err != nil || len(n) > rsaMaxBits/8+1 {
+		return nil, errors.New("its n is malformed")
+	}
+	e, err := decodeField(k.E)
+	if err != nil || len(e) > exponentMaxBytes {
+		return nil, errors.New("its e is malformed")
+	}
+	exponent := new(big.Int).SetBytes(e).Int64()
+	if exponent < 3 || exponent > 1<<31-1 || exponent%2 == 0 {
+		return nil, errors.New("its e is no exponent")
+	}
+	return &rsa.PublicKey{N: new(big.Int).SetBytes(n), E: int(exponent)}, nil
+}
+
+// ecdsa refuses a point that is not on the curve.
+func (k jwk) ecdsa(curve elliptic.Curve) (*ecdsa.PublicKey, error) {
+	const uncompressed = 4
+	size := (curve.Params().BitSize + 7) / 8
+	x, errX := decodeField(k.X)
+	y, errY := decodeField(k.Y)
+	if errX != nil || errY != nil || len(x) != size || len(y) != size {
+		return nil, errors.New("its x or y is malformed")
+	}
+	return ecdsa.ParseUncompressedPublicKey(curve, slices.Concat([]byte{uncompressed}, x, y))
+}
+
+// decodeField reads base64url; some issuers pad it, though RFC 7515 says not to.
+func decodeField(s string) ([]byte, error) {
+	return base64.RawURLEncoding.Strict().DecodeString(strings.TrimRight(s, "="))
+}

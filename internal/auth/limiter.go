@@ -1,0 +1,195 @@
+package auth
+
+import (
+	"container/list"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// The bounds of a [Limiter]'s options and its defaults.
+const (
+	limiterPolicyDefault     = "user"
+	limiterQuotaMax          = 1_000_000
+	limiterWindowMax         = 24 * time.Hour
+	limiterPrincipalsDefault = 32_768 // about 10 MB when they are all there
+)
+
+// LimiterOptions say how many requests a principal may make.
+type LimiterOptions struct {
+	// Policy names the limit in the RateLimit headers: 1 to 64 letters, digits
+	// and hyphens. Empty means "user".
+	Policy string
+	// Quota is how many requests a principal may make in Window: all at once,
+	// or evenly. 1 to 1,000,000.
+	Quota int
+	// Window is the time in which a spent quota has grown back: whole seconds,
+	// 1 s to 24 h.
+	Window time.Duration
+	// MaxPrincipals is how many principals are remembered, 0 for 32,768. The
+	// one that has been quiet for longest is forgotten first, which gives it
+	// its whole quota back.
+	MaxPrincipals int
+	// LimitKeys limits API keys too. Otherwise only users are limited.
+	LimitKeys bool
+	// Now is the clock; nil means [time.Now].
+	Now func() time.Time
+}
+
+// Limiter gives every principal a token bucket. It is kept in the memory of one
+// process: behind a balancer, a principal has its quota once a process. It is
+// safe for concurrent use.
+type Limiter struct {
+	policy        string
+	quota         int
+	window        time.Duration
+	limit         rate.Limit
+	maxPrincipals int
+	limitKeys     bool
+	now           func() time.Time
+	policyField   string
+
+	mu      sync.Mutex
+	buckets map[string]*list.Element // by Principal.ID; values are *bucket
+	byUse   *list.List               // latest first
+}
+
+type bucket struct {
+	principal string
+	tokens    *rate.Limiter
+}
+
+// Decision is a [Limiter]'s answer to one request.
+type Decision struct {
+	// Limited tells whether the limiter applies to the principal at all. When
+	// it doesn't, Allowed is true and the rest is zero.
+	Limited bool
+	// Allowed tells whether the request may go on. If so, it has been counted.
+	Allowed bool
+	// Remaining is how many more requests would be allowed now.
+	Remaining int
+	// Reset is the time until the whole quota is there again.
+	Reset time.Duration
+	// RetryAfter is the time until the next request is allowed; zero when
+	// Remaining is not.
+	RetryAfter time.Duration
+}
+
+// NewLimiter returns a Limiter in which every principal has its whole quota. It
+// returns [ErrInvalidOptions] when an option is out of its range.
+func NewLimiter(opts LimiterOptions) (*Limiter, error) {
+	if opts.Policy == "" {
+		opts.Policy = limiterPolicyDefault
+	}
+	if opts.MaxPrincipals == 0 {
+		opts.MaxPrincipals = limiterPrincipalsDefault
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	switch {
+	case !validPolicy(opts.Policy):
+		return nil, fmt.Errorf("%w: policy %q isn't 1 to 64 letters, digits and hyphens", ErrInvalidOptions, opts.Policy)
+	case opts.Quota < 1 || opts.Quota > limiterQuotaMax:
+		return nil, fmt.Errorf("%w: quota %d isn't 1 to %d", ErrInvalidOptions, opts.Quota, limiterQuotaMax)
+	case opts.Window < time.Second || opts.Window > limiterWindowMax || opts.Window%time.Second != 0:
+		return nil, fmt.Errorf("%w: window %s isn't whole seconds, 1s to %s", ErrInvalidOptions, opts.Window, limiterWindowMax)
+	case opts.MaxPrincipals < 1:
+		return nil, fmt.Errorf("%w: %d principals", ErrInvalidOptions, opts.MaxPrincipals)
+	}
+	return &Limiter{
+		policy:        opts.Policy,
+		quota:         opts.Quota,
+		window:        opts.Window,
+		limit:         rate.Limit(float64(opts.Quota) / opts.Window.Seconds()),
+		maxPrincipals: opts.MaxPrincipals,
+		limitKeys:     opts.LimitKeys,
+		now:           opts.Now,
+		policyField:   fmt.Sprintf(`"%s";q=%d;w=%d`, opts.Policy, opts.Quota, int64(opts.Window/time.Second)),
+		buckets:       make(map[string]*list.Element),
+		byUse:         list.New(),
+	}, nil
+}
+
+// Allow counts one request of p, unless p has none left.
+func (l *Limiter) Allow(p Principal) Decision {
+	if p.Role.KeyRole() && !l.limitKeys {
+		return Decision{Allowed: true}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	tokens := l.bucketOf(p.ID)
+	d := Decision{Limited: true, Allowed: tokens.AllowN(now, 1)}
+
+	// The bucket counts in floating point; the margin keeps a token that is
+	// there but for a rounding error.
+	const rounding = 1e-6
+	left := max(tokens.TokensAt(now), 0)
+	d.Remaining = min(int(math.Floor(left+rounding)), l.quota)
+	d.Reset = l.timeFor(float64(l.quota) - left)
+	if d.Remaining == 0 {
+		d.RetryAfter = l.timeFor(1 - left)
+	}
+	return d
+}
+
+// bucketOf returns the bucket of a principal, making it the latest used.
+func (l *Limiter) bucketOf(principal string) *rate.Limiter {
+	if e, ok := l.buckets[principal]; ok {
+		l.byUse.MoveToFront(e)
+		return e.Value.(*bucket).tokens
+	}
+	if l.byUse.Len() >= l.maxPrincipals {
+		oldest := l.byUse.Back()
+		delete(l.buckets, oldest.Value.(*bucket).principal)
+		l.byUse.Remove(oldest)
+	}
+	b := &bucket{principal: principal, tokens: rate.NewLimiter(l.limit, l.quota)}
+	l.buckets[principal] = l.byUse.PushFront(b)
+	return b.tokens
+}
+
+// timeFor is how long it takes for so many tokens to grow.
+func (l *Limiter) timeFor(tokens float64) time.Duration {
+	return max(time.Duration(tokens/float64(l.limit)*float64(time.Second)), 0)
+}
+
+// SetHeaders writes what d says into a response's header: RateLimit-Policy and
+// RateLimit as of draft-ietf-httpapi-ratelimit-headers-10, and Retry-After (RFC
+// 9110 section 10.2.3) when the request was not allowed. Times are rounded up
+// to whole seconds, so that who waits for so long has waited long enough. It
+// writes nothing when the limiter doesn't apply.
+func (l *Limiter) SetHeaders(h http.Header, d Decision) {
+	if !d.Limited {
+		return
+	}
+	h.Set("RateLimit-Policy", l.policyField)
+	h.Set("RateLimit", `"`+l.policy+`";r=`+strconv.Itoa(d.Remaining)+`;t=`+strconv.FormatInt(seconds(d.Reset), 10))
+	if !d.Allowed {
+		h.Set("Retry-After", strconv.FormatInt(max(seconds(d.RetryAfter), 1), 10))
+	}
+}
+
+// seconds rounds up to whole seconds.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// validPolicy reports whether s can be quoted in a header as it is.
+func validPolicy(s string) bool {
+	const maxBytes = 64
+	if s == "" || len(s) > maxBytes {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return true
+}

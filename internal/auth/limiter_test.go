@@ -1,0 +1,191 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func newTestLimiter(tb testing.TB, opts LimiterOptions) *Limiter {
+	tb.Helper()
+	l, err := NewLimiter(opts)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return l
+}
+
+func TestLimiter(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	l := newTestLimiter(t, LimiterOptions{Quota: 10, Window: 20 * time.Second, Now: c.Now})
+	for i := range 10 {
+		d := l.Allow(ann())
+		if !d.Limited || !d.Allowed || d.Remaining != 9-i || d.Reset.Round(time.Millisecond) != time.Duration(i+1)*2*time.Second {
+			t.Fatalf("request %d: %+v", i, d)
+		}
+	}
+	d := l.Allow(ann())
+	if d.Allowed || d.Remaining != 0 || d.RetryAfter != 2*time.Second || d.Reset != 20*time.Second {
+		t.Fatalf("one too many: %+v", d)
+	}
+	h := http.Header{}
+	l.SetHeaders(h, d)
+	if h.Get("RateLimit-Policy") != `"user";q=10;w=20` || h.Get("RateLimit") != `"user";r=0;t=20` || h.Get("Retry-After") != "2" {
+		t.Errorf("headers %v", h)
+	}
+	// Another user is not affected.
+	if d := l.Allow(Principal{Role: RoleUser, ID: "user:bob"}); !d.Allowed || d.Remaining != 9 {
+		t.Errorf("another: %+v", d)
+	}
+	// Who waits for as long as told is let in; a moment before, not.
+	c.advance(2*time.Second - time.Millisecond)
+	if d := l.Allow(ann()); d.Allowed {
+		t.Errorf("too early: %+v", d)
+	}
+	c.advance(time.Millisecond)
+	if d := l.Allow(ann()); !d.Allowed || d.Remaining != 0 {
+		t.Errorf("in time: %+v", d)
+	}
+	// After Reset, all of the quota is back, and no more.
+	c.advance(time.Hour)
+	d = l.Allow(ann())
+	h = http.Header{}
+	l.SetHeaders(h, d)
+	if d.Remaining != 9 || h.Get("RateLimit") != `"user";r=9;t=2` || h.Get("Retry-After") != "" {
+		t.Errorf("after an hour: %+v %v", d, h)
+	}
+}
+
+// Retry-After is at least a second: 0 would invite a client to spin.
+func TestRetryAfterIsNeverZero(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	l := newTestLimiter(t, LimiterOptions{Quota: 1000, Window: time.Second, Now: c.Now})
+	for range 1000 {
+		l.Allow(ann())
+	}
+	h := http.Header{}
+	d := l.Allow(ann())
+	l.SetHeaders(h, d)
+	if d.Allowed || h.Get("Retry-After") != "1" {
+		t.Errorf("%+v %v", d, h)
+	}
+}
+
+// A client that waits for the seconds it was told must have waited long enough.
+func TestSecondsAreRoundedUp(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]int64{0: 0, 1: 1, time.Second: 1, time.Second + 1: 2, 1500 * time.Millisecond: 2} {
+		if got := seconds(d); got != want {
+			t.Errorf("seconds(%s) = %d", d, got)
+		}
+	}
+}
+
+func TestLimiterAndKeys(t *testing.T) {
+	t.Parallel()
+	for _, role := range []Role{RoleAdmin, RoleService} {
+		p := Principal{Role: role, ID: "key:1"}
+		l := newTestLimiter(t, LimiterOptions{Quota: 1, Window: time.Second})
+		h := http.Header{}
+		for range 100 {
+			d := l.Allow(p)
+			l.SetHeaders(h, d)
+			if !d.Allowed || d.Limited || len(h) != 0 {
+				t.Fatalf("%s: %+v %v", role, d, h)
+			}
+		}
+		strict := newTestLimiter(t, LimiterOptions{Quota: 1, Window: time.Hour, LimitKeys: true})
+		if first, second := strict.Allow(p), strict.Allow(p); !first.Allowed || second.Allowed {
+			t.Errorf("%s with LimitKeys: %+v %+v", role, first, second)
+		}
+	}
+	// What has no role is limited, not waved through.
+	l := newTestLimiter(t, LimiterOptions{Quota: 1, Window: time.Hour})
+	if first, second := l.Allow(Principal{}), l.Allow(Principal{}); !first.Allowed || second.Allowed {
+		t.Errorf("zero principal: %+v %+v", first, second)
+	}
+}
+
+func TestLimiterIsBounded(t *testing.T) {
+	t.Parallel()
+	l := newTestLimiter(t, LimiterOptions{Quota: 2, Window: time.Hour, MaxPrincipals: 10})
+	l.Allow(ann())
+	for i := range 1000 {
+		l.Allow(Principal{Role: RoleUser, ID: fmt.Sprintf("user:%d", i)})
+		if i == 0 || i == 8 { // Among the ten latest each time.
+			l.Allow(ann())
+		}
+		if len(l.buckets) > 10 || l.byUse.Len() != len(l.buckets) {
+			t.Fatalf("%d buckets", len(l.buckets))
+		}
+		if i == 9 {
+			if d := l.Allow(ann()); d.Allowed {
+				t.Errorf("the one in use was forgotten: %+v", d)
+			}
+		}
+	}
+	if d := l.Allow(ann()); !d.Allowed || d.Remaining != 1 {
+		t.Errorf("the quiet one was not forgotten: %+v", d)
+	}
+}
+
+func TestLimiterIsExactUnderConcurrency(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	l := newTestLimiter(t, LimiterOptions{Quota: 500, Window: time.Hour, Now: c.Now})
+	var allowed atomic.Int64
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			for range 100 {
+				if l.Allow(ann()).Allowed {
+					allowed.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := allowed.Load(); n != 500 {
+		t.Errorf("%d of 500 allowed", n)
+	}
+}
+
+func TestLimiterOptions(t *testing.T) {
+	t.Parallel()
+	good := LimiterOptions{Quota: 1, Window: time.Second}
+	for name, change := range map[string]func(*LimiterOptions){
+		"quota 0":         func(o *LimiterOptions) { o.Quota = 0 },
+		"quota too large": func(o *LimiterOptions) { o.Quota = limiterQuotaMax + 1 },
+		"window 0":        func(o *LimiterOptions) { o.Window = 0 },
+		"window 1.5s":     func(o *LimiterOptions) { o.Window = 1500 * time.Millisecond },
+		"window 25h":      func(o *LimiterOptions) { o.Window = 25 * time.Hour },
+		"policy quote":    func(o *LimiterOptions) { o.Policy = `a"b` },
+		"policy newline":  func(o *LimiterOptions) { o.Policy = "a\nb" },
+		"policy long":     func(o *LimiterOptions) { o.Policy = strings.Repeat("a", 65) },
+		"no principals":   func(o *LimiterOptions) { o.MaxPrincipals = -1 },
+	} {
+		opts := good
+		change(&opts)
+		if _, err := NewLimiter(opts); !errors.Is(err, ErrInvalidOptions) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := NewLimiter(good); err != nil {
+		t.Error(err)
+	}
+}
+
+func BenchmarkLimiter(b *testing.B) {
+	l := newTestLimiter(b, LimiterOptions{Quota: 1000, Window: time.Second})
+	b.ReportAllocs()
+	for b.Loop() {
+		l.Allow(ann())
+	}
+}
