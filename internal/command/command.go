@@ -1,0 +1,109 @@
+// Package command carries one keyed command from the edge that parsed it to the transaction that decides it, and its
+// answer back.
+//
+// The edge knows how an outcome is spoken (status, bytes), the core knows what the outcome is, and the transaction has
+// to store the spoken answer together with the effect. A [Command] therefore brings its own [Render]: the service
+// calls it inside the transaction, stores the bytes, and stays ignorant of HTTP.
+package command
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fairlead-dev/fairlead/idempotency"
+)
+
+// ErrUnavailable is returned when the database cannot be reached, or did not answer in time, and nothing was applied.
+// The command may be sent again.
+var ErrUnavailable = errors.New("the database is unavailable")
+
+// ErrUnknownOutcome is returned when a COMMIT was sent and its answer never came, and the database could not be asked
+// again in time. The effect happened once or not at all; the same key settles it.
+var ErrUnknownOutcome = errors.New("the outcome is not known yet")
+
+// Rendered is an outcome as an edge speaks it.
+type Rendered struct {
+	Status int
+	Body   []byte
+	// Decided says that the outcome is a decision and must be kept under the command's key. Outcomes that a retry may
+	// change (an absent object, an overloaded server) are not.
+	Decided bool
+}
+
+// Render speaks an outcome: a result, or the error that the core refused with. It must be pure, because a transaction
+// may run more than once.
+type Render func(result any, err error) Rendered
+
+// Command is an operation with what is needed to execute it exactly once and to answer its caller.
+type Command[Op any] struct {
+	Op Op
+	// Key is nil for the server's own commands (sweepers), which are guarded by state alone.
+	Key *idempotency.Request
+	// Render is nil for the server's own commands; their callers get the result or the error as it is.
+	Render Render
+	// Principal and RequestID are written to the audit log where the operation is an administrative one.
+	Principal string
+	RequestID string
+}
+
+// Answer is what one caller is told.
+type Answer struct {
+	idempotency.Answer
+	// Result and Err are set for commands without a Render.
+	Result any
+	Err    error
+}
+
+// Keys collects the keys of a batch.
+func Keys[Op any](batch []Command[Op]) []idempotency.ID {
+	ids := make([]idempotency.ID, 0, len(batch))
+	for i := range batch {
+		if batch[i].Key != nil {
+			ids = append(ids, batch[i].Key.ID)
+		}
+	}
+	return ids
+}
+
+// Decide answers every command of a batch in order: repeats from what is known, all others by asking decide. It is the
+// only place where keys and decisions meet.
+func Decide[Op any](batch []Command[Op], keys *idempotency.Batch, decide func(Command[Op]) (any, error)) []Answer {
+	answers := make([]Answer, len(batch))
+	for i := range batch {
+		answers[i] = decideOne(batch[i], keys, decide)
+	}
+	return answers
+}
+
+func decideOne[Op any](c Command[Op], keys *idempotency.Batch, decide func(Command[Op]) (any, error)) Answer {
+	if c.Key != nil {
+		known, ok, err := keys.Lookup(*c.Key)
+		switch {
+		case err != nil:
+			r := c.Render(nil, err)
+			return Answer{Answer: idempotency.Answer{Status: r.Status, Body: r.Body}}
+		case ok:
+			return Answer{Answer: known}
+		}
+	}
+	result, err := decide(c)
+	if c.Render == nil {
+		return Answer{Result: result, Err: err}
+	}
+	r := c.Render(result, err)
+	if c.Key != nil && r.Decided {
+		keys.Store(*c.Key, r.Status, r.Body)
+	}
+	return Answer{Answer: idempotency.Answer{Status: r.Status, Body: r.Body}}
+}
+
+// Undividable reports that halving a batch would not help: the failure lies with the connection, not with a command.
+func Undividable(err error) bool {
+	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknownOutcome)
+}
+
+// Unavailable wraps the reason for which the database could not be used.
+func Unavailable(reason error) error { return fmt.Errorf("%w: %w", ErrUnavailable, reason) }
+
+// UnknownOutcome wraps the reason for which the outcome of a COMMIT could not be learnt.
+func UnknownOutcome(reason error) error { return fmt.Errorf("%w: %w", ErrUnknownOutcome, reason) }

@@ -1,0 +1,240 @@
+package ledger
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Book is the part of the ledger that one transaction works on: the accounts and holds it has locked, and the changes
+// made to them. It takes time and identifiers from outside and touches nothing but itself. It is not safe for
+// concurrent use.
+type Book struct {
+	now   time.Time
+	newID func() uuid.UUID
+
+	accounts map[string]*bookAccount
+	holds    map[uuid.UUID]*bookHold
+
+	touched   []*bookAccount // in the order of the first change
+	heldOnes  []*bookHold    // changed or created holds, likewise
+	transfers []Transfer
+	entries   []Entry
+}
+
+type bookAccount struct {
+	Account
+	created bool // by this transaction
+	changed bool
+}
+
+type bookHold struct {
+	Hold
+	created bool
+	changed bool
+}
+
+// Changes is what a transaction has to write.
+type Changes struct {
+	CreatedAccounts []Account
+	UpdatedAccounts []Account // each with the version it has now
+	CreatedHolds    []Hold
+	UpdatedHolds    []Hold // each was open when it was loaded
+	Transfers       []Transfer
+	Entries         []Entry
+}
+
+// NewBook returns an empty book. All of a transaction's rows bear the one time now; newID gives unique identifiers.
+func NewBook(now time.Time, newID func() uuid.UUID) *Book {
+	return &Book{
+		now: now, newID: newID,
+		accounts: map[string]*bookAccount{}, holds: map[uuid.UUID]*bookHold{},
+	}
+}
+
+// Now is the time of the book's transaction.
+func (b *Book) Now() time.Time { return b.now }
+
+// NewID returns an identifier that is new in the whole system.
+func (b *Book) NewID() uuid.UUID { return b.newID() }
+
+// LoadAccount adds an account that the transaction has locked.
+func (b *Book) LoadAccount(a Account) { b.accounts[a.ID] = &bookAccount{Account: a} }
+
+// LoadHold adds a hold whose account the transaction has locked.
+func (b *Book) LoadHold(h Hold) { b.holds[h.ID] = &bookHold{Hold: h} }
+
+// Account returns the account as it stands in this transaction, or [AccountNotFoundError].
+func (b *Book) Account(id string) (Account, error) {
+	a, ok := b.accounts[id]
+	if !ok {
+		return Account{}, &AccountNotFoundError{ID: id}
+	}
+	return a.Account, nil
+}
+
+// Open creates an account with nothing on it. It returns [ErrAccountExists] when the id is taken.
+func (b *Book) Open(id, currency string) (Account, error) {
+	if _, ok := b.accounts[id]; ok {
+		return Account{}, ErrAccountExists
+	}
+	a := &bookAccount{
+		Account: Account{ID: id, Currency: currency, Version: 1, CreatedAt: b.now},
+		created: true,
+	}
+	b.accounts[id] = a
+	b.touch(a)
+	return a.Account, nil
+}
+
+// Move transfers amount from one account to another. It returns [AccountNotFoundError], [ErrSameAccount],
+// [ErrCurrencyMismatch], [ErrBalanceOverflow] or [InsufficientFundsError], and then has changed nothing.
+func (b *Book) Move(kind Kind, from, to string, amount int64, memo string) (Transfer, error) {
+	mustBePositive(amount)
+	if from == to {
+		return Transfer{}, ErrSameAccount
+	}
+	src, ok := b.accounts[from]
+	if !ok {
+		return Transfer{}, &AccountNotFoundError{ID: from}
+	}
+	dst, ok := b.accounts[to]
+	if !ok {
+		return Transfer{}, &AccountNotFoundError{ID: to}
+	}
+	switch {
+	case src.Currency != dst.Currency:
+		return Transfer{}, ErrCurrencyMismatch
+	case src.Available < amount:
+		return Transfer{}, &InsufficientFundsError{Account: from}
+	case overflows(dst.Account, amount):
+		return Transfer{}, ErrBalanceOverflow
+	}
+	t := b.record(kind, from, to, amount, src.Currency, memo)
+	src.Available -= amount
+	dst.Available += amount
+	b.enter(src, t, -amount)
+	b.enter(dst, t, amount)
+	return t, nil
+}
+
+// Deposit brings amount in from the outside. It returns [AccountNotFoundError] or [ErrBalanceOverflow].
+func (b *Book) Deposit(account string, amount int64, memo string) (Transfer, error) {
+	mustBePositive(amount)
+	a, ok := b.accounts[account]
+	if !ok {
+		return Transfer{}, &AccountNotFoundError{ID: account}
+	}
+	if overflows(a.Account, amount) {
+		return Transfer{}, ErrBalanceOverflow
+	}
+	t := b.record(KindDeposit, Outside(a.Currency), account, amount, a.Currency, memo)
+	a.Available += amount
+	b.enter(a, t, amount)
+	b.enterOutside(t, -amount)
+	return t, nil
+}
+
+// Withdraw takes amount to the outside. It returns [AccountNotFoundError] or [InsufficientFundsError].
+func (b *Book) Withdraw(account string, amount int64, memo string) (Transfer, error) {
+	mustBePositive(amount)
+	a, ok := b.accounts[account]
+	if !ok {
+		return Transfer{}, &AccountNotFoundError{ID: account}
+	}
+	if a.Available < amount {
+		return Transfer{}, &InsufficientFundsError{Account: account}
+	}
+	t := b.record(KindWithdrawal, account, Outside(a.Currency), amount, a.Currency, memo)
+	a.Available -= amount
+	b.enter(a, t, -amount)
+	b.enterOutside(t, amount)
+	return t, nil
+}
+
+// Fail records a transfer that was refused, so that its intent can be looked up. No money moves.
+func (b *Book) Fail(from, to string, amount int64, memo, reason string) (Transfer, error) {
+	src, err := b.Account(from)
+	if err != nil {
+		return Transfer{}, err
+	}
+	t := Transfer{
+		ID: b.newID(), Kind: KindTransfer, From: from, To: to, Amount: amount, Currency: src.Currency,
+		Status: TransferFailed, Reason: reason, Memo: memo, CreatedAt: b.now,
+	}
+	b.transfers = append(b.transfers, t)
+	return t, nil
+}
+
+// Changes returns what was changed since the book was loaded.
+func (b *Book) Changes() Changes {
+	c := Changes{Transfers: b.transfers, Entries: b.entries}
+	for _, a := range b.touched {
+		if a.created {
+			c.CreatedAccounts = append(c.CreatedAccounts, a.Account)
+		} else {
+			c.UpdatedAccounts = append(c.UpdatedAccounts, a.Account)
+		}
+	}
+	for _, h := range b.heldOnes {
+		if h.created {
+			c.CreatedHolds = append(c.CreatedHolds, h.Hold)
+		} else {
+			c.UpdatedHolds = append(c.UpdatedHolds, h.Hold)
+		}
+	}
+	return c
+}
+
+func (b *Book) record(kind Kind, from, to string, amount int64, currency, memo string) Transfer {
+	t := Transfer{
+		ID: b.newID(), Kind: kind, From: from, To: to, Amount: amount, Currency: currency,
+		Status: TransferCompleted, Memo: memo, CreatedAt: b.now,
+	}
+	b.transfers = append(b.transfers, t)
+	return t
+}
+
+func (b *Book) enter(a *bookAccount, t Transfer, amount int64) {
+	b.touch(a)
+	a.Version++
+	b.entries = append(b.entries, Entry{
+		ID: b.newID(), Account: a.ID, Version: a.Version, Transfer: t.ID, Amount: amount,
+		Currency: t.Currency, At: b.now, Memo: t.Memo,
+	})
+	if a.Available < 0 || a.Held < 0 {
+		panic("ledger: a balance went below zero")
+	}
+}
+
+func (b *Book) enterOutside(t Transfer, amount int64) {
+	b.entries = append(b.entries, Entry{
+		ID: b.newID(), Account: Outside(t.Currency), Transfer: t.ID, Amount: amount,
+		Currency: t.Currency, At: b.now, Memo: t.Memo,
+	})
+}
+
+func (b *Book) touch(a *bookAccount) {
+	if !a.changed {
+		a.changed = true
+		b.touched = append(b.touched, a)
+	}
+}
+
+// CanReceive reports whether amount fits on the account, or [AccountNotFoundError], or [ErrBalanceOverflow].
+func (b *Book) CanReceive(account string, amount int64) error {
+	a, err := b.Account(account)
+	if err == nil && overflows(a, amount) {
+		err = ErrBalanceOverflow
+	}
+	return err
+}
+
+func overflows(a Account, amount int64) bool { return a.Available+a.Held > maxTotal-amount }
+
+func mustBePositive(amount int64) {
+	// MaxAmount is a limit of the contract. Our own movements, such as a campaign's payout, may be larger.
+	if amount <= 0 {
+		panic("ledger: amount out of range")
+	}
+}

@@ -1,0 +1,130 @@
+package ledger
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Hold returns the hold as it stands in this transaction, or [HoldNotFoundError].
+func (b *Book) Hold(id uuid.UUID) (Hold, error) {
+	h, ok := b.holds[id]
+	if !ok {
+		return Hold{}, &HoldNotFoundError{ID: id}
+	}
+	return h.Hold, nil
+}
+
+// PlaceHold sets amount aside on an account, for ever or, when expiresIn is not nil, for that long. It returns
+// [AccountNotFoundError] or [InsufficientFundsError].
+func (b *Book) PlaceHold(account string, amount int64, expiresIn *time.Duration) (Hold, error) {
+	mustBePositive(amount)
+	a, ok := b.accounts[account]
+	if !ok {
+		return Hold{}, &AccountNotFoundError{ID: account}
+	}
+	if a.Available < amount {
+		return Hold{}, &InsufficientFundsError{Account: account}
+	}
+	h := &bookHold{
+		Hold:    Hold{ID: b.newID(), Account: account, Amount: amount, Status: HoldOpen, CreatedAt: b.now},
+		created: true,
+	}
+	if expiresIn != nil {
+		at := b.now.Add(*expiresIn)
+		h.ExpiresAt = &at
+	}
+	b.holds[h.ID] = h
+	b.touchHold(h)
+	b.unhold(a, -amount)
+	return h.Hold, nil
+}
+
+// Capture pays amount of an open hold to another account and releases the rest. It returns [HoldNotFoundError],
+// [ErrHoldClosed], [ErrCaptureTooLarge], and what [Book.Move] returns. A hold whose time is over is closed, not
+// captured.
+func (b *Book) Capture(id uuid.UUID, to string, amount int64, memo string) (Hold, error) {
+	mustBePositive(amount)
+	h, a, err := b.openHold(id)
+	if err != nil {
+		return Hold{}, err
+	}
+	if amount > h.Amount {
+		return Hold{}, ErrCaptureTooLarge
+	}
+	// The money is made available and moved in one step of this book; nobody sees it in between. Should the move be
+	// refused, it is set aside again.
+	version := a.Version
+	a.Available, a.Held = a.Available+h.Amount, a.Held-h.Amount
+	t, err := b.Move(KindCapture, h.Account, to, amount, memo)
+	if err != nil {
+		a.Available, a.Held, a.Version = a.Available-h.Amount, a.Held+h.Amount, version
+		return Hold{}, err
+	}
+	h.Captured, h.Transfer = amount, &t.ID
+	b.closeHold(h, HoldCaptured)
+	return h.Hold, nil
+}
+
+// Release gives an open hold's money back. It returns [HoldNotFoundError] or [ErrHoldClosed].
+func (b *Book) Release(id uuid.UUID) (Hold, error) {
+	h, a, err := b.openHold(id)
+	if err != nil {
+		return Hold{}, err
+	}
+	b.unhold(a, h.Amount)
+	b.closeHold(h, HoldReleased)
+	return h.Hold, nil
+}
+
+// Expire closes a hold whose time is over and reports whether it did.
+func (b *Book) Expire(id uuid.UUID) bool {
+	h, ok := b.holds[id]
+	if !ok || !h.expired(b.now) {
+		return false
+	}
+	b.unhold(b.accounts[h.Account], h.Amount)
+	b.closeHold(h, HoldExpired)
+	return true
+}
+
+// openHold finds an open hold and its account; one whose time is over is expired on the way.
+func (b *Book) openHold(id uuid.UUID) (*bookHold, *bookAccount, error) {
+	h, ok := b.holds[id]
+	if !ok {
+		return nil, nil, &HoldNotFoundError{ID: id}
+	}
+	b.Expire(id)
+	if h.Status != HoldOpen {
+		return nil, nil, ErrHoldClosed
+	}
+	a, ok := b.accounts[h.Account]
+	if !ok {
+		panic("ledger: a hold was loaded without its account")
+	}
+	return h, a, nil
+}
+
+// unhold moves amount from held to available; a negative amount is set aside.
+func (b *Book) unhold(a *bookAccount, amount int64) {
+	b.touch(a)
+	a.Available += amount
+	a.Held -= amount
+	a.Version++
+	if a.Available < 0 || a.Held < 0 {
+		panic("ledger: a balance went below zero")
+	}
+}
+
+func (b *Book) closeHold(h *bookHold, status HoldStatus) {
+	now := b.now
+	h.Status, h.ClosedAt = status, &now
+	b.touchHold(h)
+}
+
+func (b *Book) touchHold(h *bookHold) {
+	if !h.changed {
+		h.changed = true
+		b.heldOnes = append(b.heldOnes, h)
+	}
+}

@@ -1,0 +1,162 @@
+package ledger
+
+import (
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Op is an operation on the ledger: one of the types below. Their fields are validated at the edge: ids and
+// currencies are well-formed, amounts are from 1 to [MaxAmount].
+type Op interface{ ledgerOp() }
+
+// CreateAccount opens an account. Result: [Account].
+type CreateAccount struct{ ID, Currency string }
+
+// Deposit brings money in from the outside. Result: [Movement].
+type Deposit struct {
+	Account string
+	Amount  int64
+	Memo    string
+}
+
+// Withdraw takes money to the outside. Result: [Movement].
+type Withdraw struct {
+	Account string
+	Amount  int64
+	Memo    string
+}
+
+// MakeTransfer moves money between two accounts. Result: [Transfer]. A want of money leaves a failed intent.
+type MakeTransfer struct {
+	From, To string
+	Amount   int64
+	Memo     string
+}
+
+// PlaceHold sets money aside. Result: [Hold].
+type PlaceHold struct {
+	Account   string
+	Amount    int64
+	ExpiresIn *time.Duration
+}
+
+// CaptureHold pays from a hold; a nil amount pays all of it. Result: [Hold].
+type CaptureHold struct {
+	Hold   uuid.UUID
+	To     string
+	Amount *int64
+}
+
+// ReleaseHold gives a hold's money back. Result: [Hold].
+type ReleaseHold struct{ Hold uuid.UUID }
+
+// ExpireHold closes a hold whose time is over; the sweeper sends it. Result: bool, whether it was closed.
+type ExpireHold struct{ Hold uuid.UUID }
+
+func (CreateAccount) ledgerOp() {}
+func (Deposit) ledgerOp()       {}
+func (Withdraw) ledgerOp()      {}
+func (MakeTransfer) ledgerOp()  {}
+func (PlaceHold) ledgerOp()     {}
+func (CaptureHold) ledgerOp()   {}
+func (ReleaseHold) ledgerOp()   {}
+func (ExpireHold) ledgerOp()    {}
+
+// Movement is a deposit or a withdrawal as it left its account.
+type Movement struct {
+	Transfer  Transfer
+	Account   string
+	Available int64 // after the movement
+}
+
+// Decide applies one operation to the book. An error is a refusal; it has changed nothing but, for a transfer without
+// funds, added the failed intent, and, for a hold past its time, closed it.
+func Decide(b *Book, op Op) (any, error) {
+	switch op := op.(type) {
+	case CreateAccount:
+		return b.Open(op.ID, op.Currency)
+	case Deposit:
+		t, err := b.Deposit(op.Account, op.Amount, op.Memo)
+		return b.movement(t, op.Account, err)
+	case Withdraw:
+		t, err := b.Withdraw(op.Account, op.Amount, op.Memo)
+		return b.movement(t, op.Account, err)
+	case MakeTransfer:
+		return decideTransfer(b, op)
+	case PlaceHold:
+		return b.PlaceHold(op.Account, op.Amount, op.ExpiresIn)
+	case CaptureHold:
+		return decideCapture(b, op)
+	case ReleaseHold:
+		return b.Release(op.Hold)
+	case ExpireHold:
+		return b.Expire(op.Hold), nil
+	}
+	panic("ledger: unknown operation")
+}
+
+func (b *Book) movement(t Transfer, account string, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	return Movement{Transfer: t, Account: account, Available: b.accounts[account].Available}, nil
+}
+
+func decideTransfer(b *Book, op MakeTransfer) (any, error) {
+	t, err := b.Move(KindTransfer, op.From, op.To, op.Amount, op.Memo)
+	var short *InsufficientFundsError
+	if !errors.As(err, &short) {
+		return t, err
+	}
+	failed, failErr := b.Fail(op.From, op.To, op.Amount, op.Memo, ReasonInsufficientFunds)
+	if failErr != nil {
+		return nil, failErr
+	}
+	return nil, &InsufficientFundsError{Account: op.From, Transfer: &failed.ID}
+}
+
+func decideCapture(b *Book, op CaptureHold) (any, error) {
+	h, err := b.Hold(op.Hold)
+	if err != nil {
+		return nil, err
+	}
+	amount := h.Amount
+	if op.Amount != nil {
+		amount = *op.Amount
+	}
+	return b.Capture(op.Hold, op.To, amount, "")
+}
+
+// Accounts returns the accounts that op names. A hold's own account is not among them: it is found by the hold.
+func Accounts(op Op) []string {
+	switch op := op.(type) {
+	case CreateAccount:
+		return []string{op.ID}
+	case Deposit:
+		return []string{op.Account}
+	case Withdraw:
+		return []string{op.Account}
+	case MakeTransfer:
+		return []string{op.From, op.To}
+	case PlaceHold:
+		return []string{op.Account}
+	case CaptureHold:
+		return []string{op.To}
+	}
+	return nil
+}
+
+// HoldOf returns the existing hold that op works on, if any.
+func HoldOf(op Op) (uuid.UUID, bool) {
+	switch op := op.(type) {
+	case CaptureHold:
+		return op.Hold, true
+	case ReleaseHold:
+		return op.Hold, true
+	case ExpireHold:
+		return op.Hold, true
+	}
+	return uuid.UUID{}, false
+}

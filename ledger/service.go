@@ -1,0 +1,76 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+)
+
+// sweepBatch is how many expired holds one sweep closes at most; the next sweep takes the rest.
+const sweepBatch = 500
+
+// lane is the key of the ledger's only lane. Transfers touch any two accounts, so accounts cannot each have a lane of
+// their own, and one writer that shares its commits is faster than several that wait for each other's rows.
+type lane struct{}
+
+// Service executes commands on the ledger. It is safe for concurrent use.
+type Service struct {
+	Reader
+
+	store Store
+	group *groupcommit.Group[lane, command.Command[Op], command.Answer]
+}
+
+// NewService returns a service that commits through store.
+func NewService(store Store, o groupcommit.Options) *Service {
+	s := &Service{Reader: store, store: store}
+	o.Divisible = func(err error) bool { return !command.Undividable(err) }
+	s.group = groupcommit.New(s.flush, o)
+	return s
+}
+
+// Execute decides one command, commits it together with its neighbours, and returns its answer. It returns
+// groupcommit.ErrFull, groupcommit.ErrClosed, command.ErrUnavailable, command.ErrUnknownOutcome, or the context's
+// error, after which the command may still be executed.
+func (s *Service) Execute(ctx context.Context, c command.Command[Op]) (command.Answer, error) {
+	return s.group.Do(ctx, lane{}, c)
+}
+
+// Close stops taking commands and waits until those already taken are answered.
+func (s *Service) Close(ctx context.Context) error { return s.group.Close(ctx) }
+
+// Sweep closes holds whose time is over and returns how many it closed. Any number of processes may sweep at once.
+func (s *Service) Sweep(ctx context.Context) (int, error) {
+	due, err := s.DueHolds(ctx, sweepBatch)
+	if err != nil {
+		return 0, fmt.Errorf("ledger: find expired holds: %w", err)
+	}
+	closed := 0
+	for _, id := range due {
+		a, err := s.Execute(ctx, command.Command[Op]{Op: ExpireHold{Hold: id}})
+		if err != nil {
+			return closed, fmt.Errorf("ledger: expire hold %s: %w", id, err)
+		}
+		if a.Result == true {
+			closed++
+		}
+	}
+	return closed, nil
+}
+
+func (s *Service) flush(ctx context.Context, _ lane, batch []command.Command[Op]) ([]command.Answer, error) {
+	want := Want{Keys: command.Keys(batch)}
+	for i := range batch {
+		want.Accounts = append(want.Accounts, Accounts(batch[i].Op)...)
+		if id, ok := HoldOf(batch[i].Op); ok {
+			want.Holds = append(want.Holds, id)
+		}
+	}
+	var answers []command.Answer
+	err := s.store.Commit(ctx, want, func(u *Unit) {
+		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) { return Decide(u.Book, c.Op) })
+	})
+	return answers, err
+}

@@ -1,0 +1,71 @@
+package ledger
+
+import (
+	"context"
+	"math/big"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/idempotency"
+)
+
+// Want names what a transaction has to lock and load.
+type Want struct {
+	Accounts []string // in any order, repeats allowed
+	Holds    []uuid.UUID
+	Keys     []idempotency.ID
+}
+
+// Unit is what one transaction works on.
+type Unit struct {
+	Book *Book
+	Keys *idempotency.Batch
+}
+
+// Store is what the service needs of a database.
+type Store interface {
+	Reader
+	// Commit runs one transaction: it locks and loads what is wanted (absent rows are simply not in the book), calls
+	// decide, writes the book's changes and the fresh records, and commits. decide is called again, with a new unit,
+	// whenever the transaction has to be run again. Errors: command.ErrUnavailable, command.ErrUnknownOutcome, or
+	// what the database refused.
+	Commit(ctx context.Context, want Want, decide func(*Unit)) error
+}
+
+// Reader answers questions about the ledger, each from one snapshot.
+type Reader interface {
+	// Account returns one account, or [AccountNotFoundError].
+	Account(ctx context.Context, id string) (Account, error)
+	// Entries returns up to limit entries of an account with a version above after, in order.
+	Entries(ctx context.Context, account string, after int64, limit int) ([]Entry, error)
+	// Transfer returns one transfer, or [TransferNotFoundError].
+	Transfer(ctx context.Context, id uuid.UUID) (Transfer, error)
+	// Hold returns one hold, or [HoldNotFoundError].
+	Hold(ctx context.Context, id uuid.UUID) (Hold, error)
+	// DueHolds returns up to limit open holds whose time is over by the database's clock.
+	DueHolds(ctx context.Context, limit int) ([]uuid.UUID, error)
+	// Integrity recomputes every balance from the entries, in one snapshot.
+	Integrity(ctx context.Context) (Integrity, error)
+}
+
+// Integrity is the result of recomputing the ledger from its entries.
+type Integrity struct {
+	Valid           bool
+	Difference      *big.Int // Σ of the absolute differences of the currencies
+	CheckedAt       time.Time
+	Currencies      []CurrencyIntegrity // in order of currency
+	FirstBadAccount string              // the first, by id, that disagrees with its entries or its holds; empty when none
+	BadTransfers    int64               // transfers whose entries do not sum to zero, or are missing
+}
+
+// CurrencyIntegrity is one currency's sums, in minor units. Difference = deposits − withdrawals − available − held.
+// An account fits 64 bits, the sum over all accounts need not.
+type CurrencyIntegrity struct {
+	Currency    string
+	Deposits    *big.Int
+	Withdrawals *big.Int
+	Available   *big.Int
+	Held        *big.Int
+	Difference  *big.Int
+}
