@@ -1,0 +1,202 @@
+package fairdraw
+
+// MaxProofBytes is the longest document that ParseProof reads: the largest
+// draw with the longest texts stays below it in practice.
+const MaxProofBytes = 1 << 30
+
+// MaxInclusionProofBytes is the longest document that ParseInclusionProof
+// reads. A true one takes some 2 kB.
+const MaxInclusionProofBytes = 1 << 16
+
+// maxSiblings is the height of the tallest tree, of MaxPositions leaves.
+const maxSiblings = 20
+
+// ParseProof reads a proof document and nothing but one: it returns a
+// [*FormatError] that says where on unknown, missing and duplicate fields,
+// names in another case, null, numbers not written as plain integers, hexadecimal not
+// in lower case or of another length, invalid UTF-8, lone surrogates, and trailing
+// data. White space, the order of fields and escapes in texts are free. It does
+// not recompute: that is [Proof.Verify].
+func ParseProof(data []byte) (*Proof, error) {
+	if len(data) > MaxProofBytes {
+		return nil, &FormatError{Offset: MaxProofBytes, Reason: "document longer than 1 GiB"}
+	}
+	p := new(Proof)
+	if err := readDocument(data, func(r *reader) error { return readProof(r, p) }); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// ParseInclusionProof reads an inclusion proof as strictly as ParseProof reads
+// a proof, and returns a [*FormatError] likewise.
+func ParseInclusionProof(data []byte) (*InclusionProof, error) {
+	if len(data) > MaxInclusionProofBytes {
+		return nil, &FormatError{Offset: MaxInclusionProofBytes, Reason: "document longer than 64 KiB"}
+	}
+	ip := new(InclusionProof)
+	if err := readDocument(data, func(r *reader) error { return readInclusion(r, ip) }); err != nil {
+		return nil, err
+	}
+	return ip, nil
+}
+
+func readProof(r *reader, p *Proof) (err error) {
+	names := []string{
+		"versions", "campaign", "commitment", "server_seed", "root", "draw_seed",
+		"positions", "prizes", "winners", "beacon",
+	}
+	const optional = 1
+	return r.object(names, optional, func(i int) (err error) {
+		switch names[i] {
+		case "versions":
+			err = readVersions(r, &p.Versions)
+		case "campaign":
+			p.Campaign, err = r.text()
+		case "commitment":
+			p.Commitment, err = r.hex(32, 32)
+		case "server_seed":
+			p.ServerSeed, err = r.hex(32, 32)
+		case "root":
+			p.Root, err = r.hex(32, 32)
+		case "draw_seed":
+			p.DrawSeed, err = r.hex(32, 32)
+		case "positions":
+			err = r.array(MaxPositions, func(int) error {
+				var pos Position
+				err := readPosition(r, &pos)
+				p.Positions = append(p.Positions, pos)
+				return err
+			})
+		case "prizes":
+			err = r.array(MaxPrizes, func(int) error {
+				var prize Prize
+				err := readPrize(r, &prize)
+				p.Prizes = append(p.Prizes, prize)
+				return err
+			})
+		case "winners":
+			err = r.array(MaxWinners, func(int) error {
+				var w Winner
+				err := readWinner(r, &w)
+				p.Winners = append(p.Winners, w)
+				return err
+			})
+		case "beacon":
+			err = r.object([]string{"signature"}, 0, func(int) (err error) {
+				p.Beacon, err = r.hex(1, MaxBeaconBytes)
+				return err
+			})
+		}
+		return err
+	})
+}
+
+func readInclusion(r *reader, ip *InclusionProof) error {
+	names := []string{"versions", "campaign", "root", "position", "index", "size", "siblings"}
+	return r.object(names, 0, func(i int) (err error) {
+		switch names[i] {
+		case "versions":
+			err = readVersions(r, &ip.Versions)
+		case "campaign":
+			ip.Campaign, err = r.text()
+		case "root":
+			ip.Root, err = r.hex(32, 32)
+		case "position":
+			err = readPosition(r, &ip.Position)
+		case "index":
+			ip.Index, err = r.integer(0, MaxPositions-1)
+		case "size":
+			ip.Size, err = r.integer(1, MaxPositions)
+		case "siblings":
+			err = r.array(maxSiblings, func(int) error {
+				sibling, err := r.hex(32, 32)
+				ip.Siblings = append(ip.Siblings, sibling)
+				return err
+			})
+		}
+		return err
+	})
+}
+
+func readVersions(r *reader, v *Versions) error {
+	return r.object([]string{"document", "algorithm"}, 0, func(i int) (err error) {
+		// A version that this package does not know is refused here, before
+		// the rest of the document is given a meaning that it may not have.
+		if i == 0 {
+			v.Document, err = r.version(DocumentVersion)
+		} else {
+			v.Algorithm, err = r.version(AlgorithmVersion)
+		}
+		return err
+	})
+}
+
+// readPlaceField reads what a position has in every form.
+func readPlaceField(r *reader, p *Position, name string) (err error) {
+	switch name {
+	case "id":
+		p.ID, err = r.text()
+	case "layer":
+		p.Layer, err = r.integer(1, MaxLayer)
+	case "number":
+		p.Number, err = r.integer(1, MaxNumber)
+	}
+	return err
+}
+
+func readPosition(r *reader, p *Position) error {
+	names := []string{"id", "layer", "number", "account"}
+	return r.object(names, 0, func(i int) (err error) {
+		if names[i] == "account" {
+			p.Account, err = r.text()
+			return err
+		}
+		return readPlaceField(r, p, names[i])
+	})
+}
+
+func readPrize(r *reader, p *Prize) error {
+	names := []string{"name", "layer", "quantity"}
+	return r.object(names, 0, func(i int) (err error) {
+		switch names[i] {
+		case "name":
+			p.Name, err = r.text()
+		case "layer":
+			p.Layer, err = r.integer(0, MaxLayer)
+		case "quantity":
+			p.Quantity, err = r.integer(1, MaxWinners)
+		}
+		return err
+	})
+}
+
+func readWinner(r *reader, w *Winner) error {
+	names := []string{"prize", "layer", "position", "account"}
+	layer, layerAt := 0, 0
+	err := r.object(names, 0, func(i int) (err error) {
+		switch names[i] {
+		case "prize":
+			w.Prize, err = r.text()
+		case "layer":
+			layerAt = r.pos
+			layer, err = r.integer(1, MaxLayer)
+		case "position":
+			place := []string{"id", "layer", "number"}
+			err = r.object(place, 0, func(i int) error {
+				return readPlaceField(r, &w.Position, place[i])
+			})
+		case "account":
+			w.Position.Account, err = r.text()
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	// The layer stands twice in the document and once in a Winner.
+	if layer != w.Position.Layer {
+		return &FormatError{Path: "layer", Offset: layerAt, Reason: "not the layer of the position"}
+	}
+	return nil
+}

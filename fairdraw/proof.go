@@ -1,0 +1,296 @@
+package fairdraw
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+)
+
+// The versions that this package writes, and the only ones it reads.
+const (
+	// DocumentVersion is the form of the JSON documents.
+	DocumentVersion = 1
+	// AlgorithmVersion is the rule by which root and winners are computed.
+	AlgorithmVersion = 1
+)
+
+// Versions says by which rules a document is read and recomputed.
+type Versions struct {
+	Document  int `json:"document"`
+	Algorithm int `json:"algorithm"`
+}
+
+func currentVersions() Versions {
+	return Versions{Document: DocumentVersion, Algorithm: AlgorithmVersion}
+}
+
+func (v Versions) check() error {
+	if v.Document != DocumentVersion {
+		return &Difference{Field: "versions.document", Want: strconv.Itoa(DocumentVersion), Got: strconv.Itoa(v.Document)}
+	}
+	if v.Algorithm != AlgorithmVersion {
+		return &Difference{Field: "versions.algorithm", Want: strconv.Itoa(AlgorithmVersion), Got: strconv.Itoa(v.Algorithm)}
+	}
+	return nil
+}
+
+// Proof is the document from which anyone recomputes a draw. It discloses the
+// server seed: make one only when the draw is final. It holds nothing that
+// can't be recomputed or that is not itself an input of the draw, so a time of
+// completion, for one, is not in it.
+//
+// Its JSON form is written by json.Marshal and read by [ParseProof], to which
+// json.Unmarshal leads as well.
+type Proof struct {
+	Versions Versions
+	Campaign string
+	// Commitment, ServerSeed, Root and DrawSeed are 32 bytes each in
+	// lower-case hexadecimal. DrawSeed is the key of the streams; it lets a
+	// verifier in another language be debugged, and binds every input even
+	// where the winners could not be others, as with a single position.
+	Commitment string
+	ServerSeed string
+	Root       string
+	DrawSeed   string
+	// Beacon is the public beacon's signature in lower-case hexadecimal;
+	// empty, and absent from the JSON, in instant mode.
+	Beacon    string
+	Positions []Position
+	Prizes    []Prize
+	Winners   []Winner
+}
+
+// NewProof makes the proof of a draw from what went in and what came out. It
+// does not draw again: in and res may come from storage. Whether they belong
+// together is what [Proof.Verify] tells.
+func NewProof(in Input, res *Result) *Proof {
+	seed := drawSeed(&in, res.Root)
+	return &Proof{
+		Versions:   currentVersions(),
+		Campaign:   in.Campaign,
+		Commitment: in.Seed.Commitment(),
+		ServerSeed: in.Seed.Hex(),
+		Root:       hex.EncodeToString(res.Root[:]),
+		DrawSeed:   hex.EncodeToString(seed[:]),
+		Beacon:     hex.EncodeToString(in.Beacon),
+		Positions:  in.Positions,
+		Prizes:     in.Prizes,
+		Winners:    res.Winners,
+	}
+}
+
+// Verify recomputes the draw from the proof alone. It returns nil when every
+// field is what it must be, a [*Difference] that names the first one that is
+// not, or an [*InputError] when the inputs in the document break a rule. A
+// valid proof says nothing about what was published before the sale: compare
+// that with [Proof.VerifyCommitment].
+func (p *Proof) Verify() error {
+	if err := p.Versions.check(); err != nil {
+		return err
+	}
+	in, err := p.input()
+	if err != nil {
+		return err
+	}
+	if want := in.Seed.Commitment(); p.Commitment != want {
+		return &Difference{Field: "commitment", Want: want, Got: p.Commitment}
+	}
+	if err := in.Validate(); err != nil {
+		return err
+	}
+	root := rootOf(in.Campaign, in.Positions)
+	if want := hex.EncodeToString(root[:]); p.Root != want {
+		return &Difference{Field: "root", Want: want, Got: p.Root}
+	}
+	seed := drawSeed(in, root)
+	if want := hex.EncodeToString(seed[:]); p.DrawSeed != want {
+		return &Difference{Field: "draw_seed", Want: want, Got: p.DrawSeed}
+	}
+	winners, err := selectWinners(seed, in.Positions, in.Prizes)
+	if err != nil {
+		return err
+	}
+	return compareWinners(winners, p.Winners)
+}
+
+// VerifyCommitment tells whether the proof opens the commitment that was
+// published before the sale. It returns an [*InputError] when published is not
+// 64 lower-case hexadecimal digits, and a [*Difference] when the proof's
+// commitment, or the hash of the seed that it reveals, is another one. It does
+// not replace Verify.
+func (p *Proof) VerifyCommitment(published string) error {
+	if !isHex(published, 32) {
+		return badInput("published commitment", "not 64 lower-case hexadecimal digits")
+	}
+	if p.Commitment != published {
+		return &Difference{Field: "commitment", Want: published, Got: p.Commitment}
+	}
+	seed, err := ParseSeed(p.ServerSeed)
+	if err != nil {
+		return badInput("server_seed", "not 64 lower-case hexadecimal digits")
+	}
+	if got := seed.Commitment(); got != published {
+		return &Difference{Field: "server_seed", Want: "a seed with SHA-256 " + published, Got: "one with SHA-256 " + got}
+	}
+	return nil
+}
+
+// input gives back what the draw was made from.
+func (p *Proof) input() (*Input, error) {
+	seed, err := ParseSeed(p.ServerSeed)
+	if err != nil {
+		return nil, badInput("server_seed", "not 64 lower-case hexadecimal digits")
+	}
+	in := &Input{Campaign: p.Campaign, Seed: seed, Positions: p.Positions, Prizes: p.Prizes}
+	if p.Beacon != "" {
+		if !isHex(p.Beacon, len(p.Beacon)/2) {
+			return nil, badInput("beacon.signature", "not lower-case hexadecimal")
+		}
+		if in.Beacon, err = hex.DecodeString(p.Beacon); err != nil {
+			return nil, badInput("beacon.signature", "not hexadecimal")
+		}
+	}
+	return in, nil
+}
+
+// compareWinners finds the first field in which two lists of winners differ.
+func compareWinners(want, got []Winner) error {
+	if len(want) != len(got) {
+		return &Difference{Field: "winners", Want: strconv.Itoa(len(want)) + " entries", Got: strconv.Itoa(len(got)) + " entries"}
+	}
+	for i := range want {
+		w, g := &want[i], &got[i]
+		if *w == *g {
+			continue
+		}
+		at := func(field string) string { return fmt.Sprintf("winners[%d].%s", i, field) }
+		switch {
+		case w.Prize != g.Prize:
+			return &Difference{Field: at("prize"), Want: w.Prize, Got: g.Prize}
+		case w.Position.Layer != g.Position.Layer:
+			return &Difference{Field: at("layer"), Want: strconv.Itoa(w.Position.Layer), Got: strconv.Itoa(g.Position.Layer)}
+		case w.Position.ID != g.Position.ID:
+			return &Difference{Field: at("position.id"), Want: w.Position.ID, Got: g.Position.ID}
+		case w.Position.Number != g.Position.Number:
+			return &Difference{Field: at("position.number"), Want: strconv.Itoa(w.Position.Number), Got: strconv.Itoa(g.Position.Number)}
+		default:
+			return &Difference{Field: at("account"), Want: w.Position.Account, Got: g.Position.Account}
+		}
+	}
+	return nil
+}
+
+// winnerJSON is the published form of a Winner.
+type winnerJSON struct {
+	Prize    string    `json:"prize"`
+	Layer    int       `json:"layer"`
+	Position placeJSON `json:"position"`
+	Account  string    `json:"account"`
+}
+
+type placeJSON struct {
+	ID     string `json:"id"`
+	Layer  int    `json:"layer"`
+	Number int    `json:"number"`
+}
+
+// MarshalJSON writes {"prize","layer","position":{"id","layer","number"},"account"}.
+func (w Winner) MarshalJSON() ([]byte, error) {
+	return json.Marshal(winnerJSON{
+		Prize:    w.Prize,
+		Layer:    w.Position.Layer,
+		Position: placeJSON{ID: w.Position.ID, Layer: w.Position.Layer, Number: w.Position.Number},
+		Account:  w.Position.Account,
+	})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes, as strictly as [ParseProof].
+func (w *Winner) UnmarshalJSON(data []byte) error {
+	return readDocument(data, func(r *reader) error { return readWinner(r, w) })
+}
+
+type proofJSON struct {
+	Versions   Versions    `json:"versions"`
+	Campaign   string      `json:"campaign"`
+	Commitment string      `json:"commitment"`
+	ServerSeed string      `json:"server_seed"`
+	Root       string      `json:"root"`
+	DrawSeed   string      `json:"draw_seed"`
+	Beacon     *beaconJSON `json:"beacon,omitempty"`
+	Positions  []Position  `json:"positions"`
+	Prizes     []Prize     `json:"prizes"`
+	Winners    []Winner    `json:"winners"`
+}
+
+type beaconJSON struct {
+	Signature string `json:"signature"`
+}
+
+// MarshalJSON writes the document that ParseProof reads.
+func (p *Proof) MarshalJSON() ([]byte, error) {
+	doc := proofJSON{
+		Versions:   p.Versions,
+		Campaign:   p.Campaign,
+		Commitment: p.Commitment,
+		ServerSeed: p.ServerSeed,
+		Root:       p.Root,
+		DrawSeed:   p.DrawSeed,
+		Positions:  p.Positions,
+		Prizes:     p.Prizes,
+		Winners:    p.Winners,
+	}
+	if p.Beacon != "" {
+		doc.Beacon = &beaconJSON{Signature: p.Beacon}
+	}
+	// A list without entries is [], never null.
+	if doc.Positions == nil {
+		doc.Positions = []Position{}
+	}
+	if doc.Prizes == nil {
+		doc.Prizes = []Prize{}
+	}
+	if doc.Winners == nil {
+		doc.Winners = []Winner{}
+	}
+	return json.Marshal(doc)
+}
+
+// UnmarshalJSON is ParseProof.
+func (p *Proof) UnmarshalJSON(data []byte) error {
+	parsed, err := ParseProof(data)
+	if err != nil {
+		return err
+	}
+	*p = *parsed
+	return nil
+}
+
+type inclusionJSON struct {
+	Versions Versions `json:"versions"`
+	Campaign string   `json:"campaign"`
+	Root     string   `json:"root"`
+	Position Position `json:"position"`
+	Index    int      `json:"index"`
+	Size     int      `json:"size"`
+	Siblings []string `json:"siblings"`
+}
+
+// MarshalJSON writes the document that ParseInclusionProof reads.
+func (ip *InclusionProof) MarshalJSON() ([]byte, error) {
+	doc := inclusionJSON(*ip)
+	if doc.Siblings == nil {
+		doc.Siblings = []string{}
+	}
+	return json.Marshal(doc)
+}
+
+// UnmarshalJSON is ParseInclusionProof.
+func (ip *InclusionProof) UnmarshalJSON(data []byte) error {
+	parsed, err := ParseInclusionProof(data)
+	if err != nil {
+		return err
+	}
+	*ip = *parsed
+	return nil
+}

@@ -1,0 +1,304 @@
+package fairdraw
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"testing"
+)
+
+// vectorFile is testdata/vectors.json, which testdata/vectors.py computes
+// without any of this package's code.
+type vectorFile struct {
+	About       string
+	Commitments []struct{ Seed, Commitment string }
+	Streams     []struct {
+		Key, Index string
+		Integers   []string
+	}
+	Below []struct {
+		Key, Index, N, Next string
+		Values              []string
+	}
+	Between []struct {
+		Key, Index, Low, High string
+		Values                []string
+	}
+	Samples []struct {
+		Key, Index string
+		N, K       int
+		Chosen     []int
+	}
+	Weights []struct {
+		Key, Index string
+		Weights    []string
+		Picks      []int
+	}
+	Operations []struct {
+		Seed, Operation, Key, Index string
+		Integers                    []string
+	}
+	Roots []struct {
+		Campaign    string
+		Positions   []Position
+		LeafMessage string `json:"leaf_message"`
+		Leaf        string
+		Tree        string
+		Root        string
+	}
+	Draws []struct {
+		PrizeDigest string `json:"prize_digest"`
+		Proof       json.RawMessage
+	}
+	Inclusions []json.RawMessage
+}
+
+func readVectors(t *testing.T) *vectorFile {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", "vectors.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	v := new(vectorFile)
+	if err := dec.Decode(v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func mustUint(t *testing.T, text string) uint64 {
+	t.Helper()
+	v, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func mustInt(t *testing.T, text string) int64 {
+	t.Helper()
+	v, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestVectorsStream(t *testing.T) {
+	v := readVectors(t)
+	for _, c := range v.Commitments {
+		seed, err := ParseSeed(c.Seed)
+		if err != nil || seed.Commitment() != c.Commitment || seed.Hex() != c.Seed {
+			t.Errorf("commitment of %s: %s, %v; want %s", c.Seed, seed.Commitment(), err, c.Commitment)
+		}
+	}
+	for _, c := range v.Streams {
+		s := NewStream(mustBytes32(t, c.Key), mustUint(t, c.Index))
+		for i, want := range c.Integers {
+			if got := s.Uint64(); got != mustUint(t, want) {
+				t.Errorf("stream %s: integer %d is %d, want %s", c.Index, i, got, want)
+			}
+		}
+	}
+	for _, c := range v.Below {
+		s := NewStream(mustBytes32(t, c.Key), mustUint(t, c.Index))
+		for i, want := range c.Values {
+			if got := s.Uint64n(mustUint(t, c.N)); got != mustUint(t, want) {
+				t.Errorf("below %s: value %d is %d, want %s", c.N, i, got, want)
+			}
+		}
+		if got := s.Uint64(); got != mustUint(t, c.Next) {
+			t.Errorf("below %s: then %d, want %s", c.N, got, c.Next)
+		}
+	}
+	for _, c := range v.Between {
+		got, err := Integers(NewStream(mustBytes32(t, c.Key), mustUint(t, c.Index)), mustInt(t, c.Low), mustInt(t, c.High), len(c.Values))
+		if err != nil {
+			t.Errorf("between %s and %s: %v", c.Low, c.High, err)
+			continue
+		}
+		for i, want := range c.Values {
+			if got[i] != mustInt(t, want) {
+				t.Errorf("between %s and %s: value %d is %d, want %s", c.Low, c.High, i, got[i], want)
+			}
+		}
+	}
+}
+
+func TestVectorsSelection(t *testing.T) {
+	v := readVectors(t)
+	for _, c := range v.Samples {
+		key, index := mustBytes32(t, c.Key), mustUint(t, c.Index)
+		got, err := Sample(NewStream(key, index), c.N, c.K)
+		if err != nil || !reflect.DeepEqual(got, c.Chosen) {
+			t.Errorf("sample %d of %d: %v, %v; want %v", c.K, c.N, got, err, c.Chosen)
+		}
+		if c.K != c.N {
+			continue
+		}
+		list := make([]int, c.N)
+		for i := range list {
+			list[i] = i
+		}
+		Shuffle(NewStream(key, index), c.N, func(i, j int) { list[i], list[j] = list[j], list[i] })
+		if !reflect.DeepEqual(list, c.Chosen) {
+			t.Errorf("shuffle of %d: %v, want %v", c.N, list, c.Chosen)
+		}
+	}
+	for _, c := range v.Weights {
+		weights := make([]uint64, len(c.Weights))
+		for i, w := range c.Weights {
+			weights[i] = mustUint(t, w)
+		}
+		s := NewStream(mustBytes32(t, c.Key), mustUint(t, c.Index))
+		for i, want := range c.Picks {
+			if got, err := Weighted(s, weights); err != nil || got != want {
+				t.Errorf("weights %v: pick %d is %d, %v; want %d", c.Weights, i, got, err, want)
+			}
+		}
+	}
+	for _, c := range v.Operations {
+		seed, err := ParseSeed(c.Seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		op, err := NewOperation(seed, c.Operation)
+		if err != nil || op.key != mustBytes32(t, c.Key) {
+			t.Errorf("operation %s: key %x, %v; want %s", c.Operation, op.key, err, c.Key)
+		}
+		at, direct := op.At(mustUint(t, c.Index)), DrawAt(seed, c.Operation, mustUint(t, c.Index))
+		for i, want := range c.Integers {
+			if a, d := at.Uint64(), direct.Uint64(); a != mustUint(t, want) || d != a {
+				t.Errorf("operation %s at %s: integer %d is %d and %d, want %s", c.Operation, c.Index, i, a, d, want)
+			}
+		}
+	}
+}
+
+func TestVectorsTree(t *testing.T) {
+	v := readVectors(t)
+	for _, c := range v.Roots {
+		message := appendLeaf(nil, &c.Positions[len(c.Positions)-1])
+		if got := hex.EncodeToString(message); got != c.LeafMessage {
+			t.Errorf("leaf message %d: %s, want %s", len(c.Positions), got, c.LeafMessage)
+		}
+		if leaf := sha256.Sum256(message); hex.EncodeToString(leaf[:]) != c.Leaf {
+			t.Errorf("leaf %d: %x, want %s", len(c.Positions), leaf, c.Leaf)
+		}
+		if got := sealTree(c.Campaign, len(c.Positions), mustBytes32(t, c.Tree)); hex.EncodeToString(got[:]) != c.Root {
+			t.Errorf("sealed tree of %d: %x, want %s", len(c.Positions), got, c.Root)
+		}
+		if got, err := Root(c.Campaign, c.Positions); err != nil || hex.EncodeToString(got[:]) != c.Root {
+			t.Errorf("root of %d: %x, %v; want %s", len(c.Positions), got, err, c.Root)
+		}
+	}
+	for _, doc := range v.Inclusions {
+		want, err := ParseInclusionProof(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := want.Verify(mustBytes32(t, want.Root)); err != nil {
+			t.Errorf("inclusion of %d in %d: %v", want.Index, want.Size, err)
+		}
+		got, err := Include(want.Campaign, vectorPositions(v, want.Size), want.Index)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if gotDoc, wantDoc := compact(t, got), compact(t, doc); !bytes.Equal(gotDoc, wantDoc) {
+			t.Errorf("inclusion of %d in %d:\n got %s\nwant %s", want.Index, want.Size, gotDoc, wantDoc)
+		}
+	}
+}
+
+// vectorPositions gives the list of positions that the vectors were made on.
+func vectorPositions(v *vectorFile, size int) []Position { return v.Roots[size-1].Positions }
+
+// compact writes JSON without regard to white space and escapes.
+func compact(t *testing.T, v any) []byte {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tree any
+	if err := json.Unmarshal(raw, &tree); err != nil {
+		t.Fatal(err)
+	}
+	if raw, err = json.Marshal(tree); err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+func TestVectorsDraw(t *testing.T) {
+	for i, c := range readVectors(t).Draws {
+		want, err := ParseProof(c.Proof)
+		if err != nil {
+			t.Fatalf("draw %d: %v", i, err)
+		}
+		if err := want.Verify(); err != nil {
+			t.Errorf("draw %d: %v", i, err)
+		}
+		if got := prizeDigest(want.Prizes); hex.EncodeToString(got[:]) != c.PrizeDigest {
+			t.Errorf("draw %d: prize digest %x, want %s", i, got, c.PrizeDigest)
+		}
+		in, err := want.input()
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := Draw(*in)
+		if err != nil {
+			t.Fatalf("draw %d: %v", i, err)
+		}
+		got := NewProof(*in, res)
+		if gotDoc, wantDoc := compact(t, got), compact(t, c.Proof); !bytes.Equal(gotDoc, wantDoc) {
+			t.Errorf("draw %d:\n got %s\nwant %s", i, gotDoc, wantDoc)
+		}
+	}
+}
+
+// TestSecondVerifier gives proofs that this package made to the Python
+// implementation, and altered ones too.
+func TestSecondVerifier(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("python3 is not installed; the stored vectors were still checked")
+	}
+	script := filepath.Join("testdata", "vectors.py")
+	run := func(verb string, doc []byte) ([]byte, error) {
+		file := filepath.Join(t.TempDir(), "proof.json")
+		if err := os.WriteFile(file, doc, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return exec.CommandContext(t.Context(), python, script, verb, file).CombinedOutput() //nolint:gosec // the stored script, on files of this test
+	}
+	if out, err := exec.CommandContext(t.Context(), python, script, "--check").CombinedOutput(); err != nil { //nolint:gosec // the stored script
+		t.Errorf("vectors.json is not what vectors.py computes: %v %s", err, out)
+	}
+	in := testInput()
+	in.Positions = triangle(20)
+	in.Campaign = "<campaign> & \u2028 \U0001f388"
+	_, doc := mustProof(t, in)
+	if out, err := run("--verify", doc); err != nil {
+		t.Errorf("a true proof: %v %s", err, out)
+	}
+	altered := bytes.Replace(doc, []byte(`"number":7`), []byte(`"number":8`), 1)
+	if out, err := run("--verify", altered); err == nil {
+		t.Errorf("an altered proof: %s", out)
+	}
+	ip, err := Include(in.Campaign, in.Positions, 209)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := run("--verify-inclusion", compact(t, ip)); err != nil {
+		t.Errorf("a true inclusion proof: %v %s", err, out)
+	}
+}

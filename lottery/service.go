@@ -1,0 +1,238 @@
+package lottery
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/fairdraw"
+	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+)
+
+// DefaultStuckAfter is how long a campaign may be drawing before the sweeper finishes its draw.
+const DefaultStuckAfter = 10 * time.Minute
+
+// creations is the key of the lane on which campaigns are made. No campaign has this id.
+var creations = uuid.Nil //nolint:gochecknoglobals // A constant, but for the type.
+
+// Observer is told what the service does, for metrics. Its methods must not block and may be called concurrently.
+type Observer interface {
+	// Attempted reports how many purchases were decided by one transaction.
+	Attempted(purchases int)
+	// DrawTriggered reports that a transaction set out to draw (rerun: not for the first time), and DrawEnded how its
+	// commit went and how long it took from the lane to the commit.
+	DrawTriggered(rerun bool)
+	DrawEnded(took time.Duration, err error)
+	// Conflict reports a refused state transition.
+	Conflict()
+	// Watched reports the sweeper's findings.
+	Watched(w Watch)
+}
+
+// Options are a service's hooks and limits.
+type Options struct {
+	Lanes      groupcommit.Options
+	StuckAfter time.Duration // 0 means [DefaultStuckAfter]
+	Observer   Observer
+	Logger     *slog.Logger
+}
+
+// Service executes commands on campaigns. It is safe for concurrent use.
+type Service struct {
+	Reader
+
+	store Store
+	group *groupcommit.Group[uuid.UUID, command.Command[Op], command.Answer]
+	o     Options
+}
+
+// NewService returns a service that commits through store.
+func NewService(store Store, o Options) *Service {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.StuckAfter == 0 {
+		o.StuckAfter = DefaultStuckAfter
+	}
+	s := &Service{Reader: store, store: store, o: o}
+	lanes := o.Lanes
+	lanes.Divisible = func(err error) bool { return !command.Undividable(err) }
+	s.group = groupcommit.New(s.flush, lanes)
+	return s
+}
+
+// Create makes a campaign with a fresh secret seed. Errors are those of [Service.Execute].
+func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.Answer, error) {
+	op, ok := c.Op.(Create)
+	if !ok {
+		return command.Answer{}, fmt.Errorf("lottery: %T does not create a campaign", c.Op)
+	}
+	seed, err := fairdraw.NewSeed(rand.Reader)
+	if err != nil {
+		return command.Answer{}, fmt.Errorf("lottery: choose a seed: %w", err)
+	}
+	op.Seed = seed
+	c.Op = op
+	return s.group.Do(ctx, creations, c)
+}
+
+// Execute decides one command on a campaign, commits it together with its neighbours, and returns its answer. It
+// returns groupcommit.ErrFull, groupcommit.ErrClosed, command.ErrUnavailable, command.ErrUnknownOutcome, or the
+// context's error.
+func (s *Service) Execute(ctx context.Context, campaign uuid.UUID, c command.Command[Op]) (command.Answer, error) {
+	if campaign == creations {
+		return command.Answer{}, &CampaignNotFoundError{ID: campaign}
+	}
+	return s.group.Do(ctx, campaign, c)
+}
+
+// Close stops taking commands and waits until those already taken are answered.
+func (s *Service) Close(ctx context.Context) error { return s.group.Close(ctx) }
+
+// Sweep finishes the draws of campaigns that have been drawing for too long, and returns how many it finished. Any
+// number of processes may sweep at once.
+func (s *Service) Sweep(ctx context.Context) (int, error) {
+	w, err := s.Watch(ctx, s.o.StuckAfter)
+	if err != nil {
+		return 0, fmt.Errorf("lottery: look for stuck draws: %w", err)
+	}
+	if s.o.Observer != nil {
+		s.o.Observer.Watched(w)
+	}
+	finished := 0
+	var failures []error
+	for _, id := range w.Stuck {
+		a, err := s.Execute(ctx, id, command.Command[Op]{Op: FinishDraw{StuckAfter: s.o.StuckAfter}})
+		if err = errors.Join(err, a.Err); err != nil {
+			failures = append(failures, fmt.Errorf("lottery: finish the draw of %s: %w", id, err))
+			continue
+		}
+		if a.Result == true {
+			finished++
+			s.o.Logger.WarnContext(ctx, "stuck draw finished", "campaign", id)
+		}
+	}
+	return finished, errors.Join(failures...)
+}
+
+func (s *Service) flush(ctx context.Context, campaign uuid.UUID, batch []command.Command[Op]) ([]command.Answer, error) {
+	if campaign == creations {
+		return s.flushCreations(ctx, batch)
+	}
+	var (
+		start   = time.Now()
+		answers []command.Answer
+		ops     = make([]Op, len(batch))
+		drawn   *Draw
+		from    Status
+		to      Status
+	)
+	for i := range batch {
+		ops[i] = batch[i].Op
+	}
+	plan := func(c *Campaign, inv *Inventory) Need { return Plan(c, inv, ops) }
+	err := s.store.Commit(ctx, campaign, command.Keys(batch), plan, func(u *Unit) {
+		from = u.State.Campaign.Status
+		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
+			result, err := Decide(u.State, c.Op)
+			s.note(u, c, err)
+			return result, err
+		})
+		if u.State.Drawn != nil && s.o.Observer != nil {
+			s.o.Observer.DrawTriggered(drawn != nil)
+		}
+		drawn = u.State.Drawn
+		to = u.State.Campaign.Status
+	})
+	if notFound, ok := errors.AsType[*CampaignNotFoundError](err); ok {
+		return refuseAll(batch, notFound), nil
+	}
+	if err == nil && from != to {
+		s.o.Logger.InfoContext(ctx, "campaign changed", "campaign", campaign, "from", from, "to", to)
+	}
+	s.observe(ctx, batch, drawn, time.Since(start), err)
+	return answers, err
+}
+
+// note writes an administrative change down, and counts a refused transition.
+func (s *Service) note(u *Unit, c command.Command[Op], err error) {
+	if errors.Is(err, ErrBadTransition) && s.o.Observer != nil {
+		s.o.Observer.Conflict()
+	}
+	if err != nil {
+		return
+	}
+	var action string
+	switch c.Op.(type) {
+	case Publish:
+		action = "campaign.publish"
+	case Cancel:
+		action = "campaign.cancel"
+	default:
+		return
+	}
+	u.Audit = append(u.Audit, Audit{
+		Actor: Actor{Principal: c.Principal, RequestID: c.RequestID}, Action: action, Object: u.State.Campaign.ID.String(),
+	})
+}
+
+func (s *Service) observe(ctx context.Context, batch []command.Command[Op], drawn *Draw, took time.Duration, err error) {
+	if s.o.Observer != nil {
+		s.o.Observer.Attempted(len(batch))
+		if drawn != nil {
+			s.o.Observer.DrawEnded(took, err)
+		}
+	}
+	if drawn == nil {
+		return
+	}
+	if err != nil {
+		s.o.Logger.ErrorContext(ctx, "draw not committed", "campaign", drawn.Campaign, "took", took, "error", err)
+		return
+	}
+	s.o.Logger.InfoContext(ctx, "draw completed", "campaign", drawn.Campaign, "winners", len(drawn.Winners), "took", took,
+		"root", fmt.Sprintf("%x", drawn.Root), "request_id", batch[len(batch)-1].RequestID)
+}
+
+func (s *Service) flushCreations(ctx context.Context, batch []command.Command[Op]) ([]command.Answer, error) {
+	var (
+		answers  []command.Answer
+		accounts []string
+	)
+	for i := range batch {
+		accounts = append(accounts, batch[i].Op.(Create).Beneficiary) //nolint:forcetypeassert // Only Create enters this lane.
+	}
+	err := s.store.Create(ctx, accounts, command.Keys(batch), func(u *Unit) {
+		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
+			made, err := DecideCreate(u.Creation, c.Op.(Create)) //nolint:forcetypeassert // As above.
+			if err != nil {
+				return nil, err
+			}
+			u.Audit = append(u.Audit, Audit{
+				Actor: Actor{Principal: c.Principal, RequestID: c.RequestID}, Action: "campaign.create", Object: made.ID.String(),
+			})
+			return made, nil
+		})
+	})
+	return answers, err
+}
+
+// refuseAll answers commands on a campaign that does not exist. Nothing can have been decided under their keys.
+func refuseAll(batch []command.Command[Op], reason error) []command.Answer {
+	answers := make([]command.Answer, len(batch))
+	for i, c := range batch {
+		if c.Render == nil {
+			answers[i].Err = reason
+			continue
+		}
+		r := c.Render(nil, reason)
+		answers[i].Status, answers[i].Body = r.Status, r.Body
+	}
+	return answers
+}
