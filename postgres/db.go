@@ -1,0 +1,136 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Limits of a session. They bound how long a stopped or forgotten process can stand in the way of the others.
+const (
+	defaultMaxConns  = 16
+	statementTimeout = "60s" // a refund of the largest campaign takes a few seconds
+	lockTimeout      = "10s"
+	idleInTxTimeout  = "15s" // a process that was stopped in mid-transaction loses its locks after this
+	connectTimeout   = 5 * time.Second
+)
+
+// Options configure [Open].
+type Options struct {
+	URL      string
+	MaxConns int32 // 0 means 16
+	Logger   *slog.Logger
+	Observer Observer // may be nil
+}
+
+// Observer is told what the transactions do. Its methods must not block and may be called concurrently.
+type Observer interface {
+	// Transaction is called at the end of each; attempts counts its runs, outcome is "committed", "failed" or "unknown".
+	Transaction(name string, attempts int, took time.Duration, outcome string)
+	// Retry is called before each rerun; reason is a SQLSTATE, "stale", "connection" or "commit_unknown".
+	Retry(name, reason string)
+}
+
+// DB is a pool of connections to one database. It is safe for concurrent use.
+type DB struct {
+	pool     *pgxpool.Pool
+	logger   *slog.Logger
+	observer Observer
+}
+
+// replicationWarning is the connection's custom-data key under which a notice of a commit that may not have been
+// replicated is kept until the transaction looks.
+const replicationWarning = "fairlead.replication_warning"
+
+// Open connects to the database and makes sure that it answers. The caller closes it.
+func Open(ctx context.Context, o Options) (*DB, error) {
+	cfg, err := pgxpool.ParseConfig(o.URL)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: database URL: %w", err)
+	}
+	cfg.MaxConns = o.MaxConns
+	if cfg.MaxConns == 0 {
+		cfg.MaxConns = defaultMaxConns
+	}
+	cfg.ConnConfig.ConnectTimeout = connectTimeout
+	for name, value := range map[string]string{
+		"application_name":                    "fairlead",
+		"timezone":                            "UTC",
+		"default_transaction_isolation":       "read committed",
+		"statement_timeout":                   statementTimeout,
+		"lock_timeout":                        lockTimeout,
+		"idle_in_transaction_session_timeout": idleInTxTimeout,
+	} {
+		cfg.ConnConfig.RuntimeParams[name] = value
+	}
+	cfg.ConnConfig.OnNotice = func(c *pgconn.PgConn, n *pgconn.Notice) {
+		// The function in which PostgreSQL waits for its standbys is named in the notice whatever the language of the
+		// message; it warns there, and only there, when a commit is durable on this server alone.
+		if n.Routine == "SyncRepWaitForLSN" {
+			c.CustomData()[replicationWarning] = true
+		}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: connect: %w", err)
+	}
+	db := &DB{pool: pool, logger: o.Logger, observer: o.Observer}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("postgres: connect: %w", err)
+	}
+	return db, nil
+}
+
+// Close closes all connections, waiting for those in use.
+func (db *DB) Close() { db.pool.Close() }
+
+// Ping reports whether the database answers.
+func (db *DB) Ping(ctx context.Context) error {
+	if err := db.pool.Ping(ctx); err != nil {
+		return fmt.Errorf("postgres: ping: %w", err)
+	}
+	return nil
+}
+
+// query reads rows outside of a transaction, each statement being its own snapshot. Failures of the connection are
+// told apart, so that a reader is answered "unavailable" and not "internal error".
+func query[T any](ctx context.Context, db *DB, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+	rows, err := db.pool.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, readError(err)
+	}
+	out, err := pgx.CollectRows(rows, scan)
+	if err != nil {
+		return nil, readError(err)
+	}
+	return out, nil
+}
+
+// queryOne is query for exactly one row; it returns absent where there is none.
+func queryOne[T any](ctx context.Context, db *DB, absent error, scan pgx.RowToFunc[T], sql string, args ...any) (T, error) {
+	rows, err := db.pool.Query(ctx, sql, args...)
+	if err != nil {
+		return *new(T), readError(err)
+	}
+	out, err := pgx.CollectExactlyOneRow(rows, scan)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return out, absent
+	}
+	if err != nil {
+		return out, readError(err)
+	}
+	return out, nil
+}
+
+// errEmpty is returned when a query that always has a row has none.
+var errEmpty = errors.New("a query without its row")

@@ -1,0 +1,19 @@
+// Package postgres keeps the services' state in PostgreSQL, the system of record.
+//
+// # Rules
+//
+//   - One place begins, retries and commits transactions: [DB.run] in tx.go. Closures may run more than once and say so.
+//   - READ COMMITTED with explicit row locks in canonical order: entities (campaign, …) by kind and id, then accounts
+//     by id. No decision rests on a SELECT made before the lock.
+//   - Rows-affected is checked every time; a surprise there ([errStale]) means that another process was faster, and
+//     the transaction runs again.
+//   - The database's clock, read after the locks, dates everything a transaction writes.
+//   - SQL stands beside the method that runs it. A test prepares every statement on the migrated schema.
+//   - Bulk writes go through unnest of equally long arrays.
+//
+// # When the answer to COMMIT does not come
+//
+// The transaction runs again. The records of the batch's keys were written by the lost transaction itself, so the
+// rerun, having waited for the lost one's row locks, finds either all of them (it committed: their answers are given)
+// or none (it did not: the commands are decided afresh). See docs/adr for why this is preferred to pg_xact_status.
+package postgres

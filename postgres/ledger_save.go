@@ -1,0 +1,125 @@
+package postgres
+
+import (
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/ledger"
+)
+
+const insertAccounts = `INSERT INTO accounts (id, currency, available, held, version, created_at)
+	SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::timestamptz[])
+	ON CONFLICT (id) DO NOTHING`
+
+const updateAccounts = `UPDATE accounts AS a SET available = n.available, held = n.held, version = n.version
+	FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) AS n (id, available, held, version)
+	WHERE a.id = n.id AND a.version < n.version`
+
+const insertTransfers = `INSERT INTO transfers (id, kind, source, destination, amount, currency, status, reason, memo, created_at)
+	SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::text[], $9::text[], $10::timestamptz[])`
+
+const insertEntries = `INSERT INTO entries (account, id, version, transfer, amount, currency, at, memo)
+	SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::uuid[], $5::bigint[], $6::text[], $7::timestamptz[], $8::text[])`
+
+const insertHolds = `INSERT INTO holds (id, account, amount, captured, status, expires_at, created_at, closed_at, transfer)
+	SELECT * FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::timestamptz[], $7::timestamptz[], $8::timestamptz[], $9::uuid[])`
+
+const updateHolds = `UPDATE holds AS h SET captured = n.captured, status = n.status, closed_at = n.closed_at, transfer = n.transfer
+	FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::timestamptz[], $5::uuid[]) AS n (id, captured, status, closed_at, transfer)
+	WHERE h.id = n.id AND h.status = 'open'`
+
+// saveBook queues the writes of a book's changes. Every transaction that moves money ends up here, whichever service
+// it belongs to.
+func saveBook(b *pgx.Batch, c ledger.Changes) {
+	saveNewAccounts(b, c.CreatedAccounts)
+	saveAccounts(b, c.UpdatedAccounts)
+	saveTransfers(b, c.Transfers)
+	saveEntries(b, c.Entries)
+	saveHolds(b, c.CreatedHolds, c.UpdatedHolds)
+}
+
+func saveNewAccounts(b *pgx.Batch, accounts []ledger.Account) {
+	n := len(accounts)
+	if n == 0 {
+		return
+	}
+	ids, currencies, created := make([]string, n), make([]string, n), make([]time.Time, n)
+	available, held, versions := make([]int64, n), make([]int64, n), make([]int64, n)
+	for i, a := range accounts {
+		ids[i], currencies[i], created[i] = a.ID, a.Currency, a.CreatedAt
+		available[i], held[i], versions[i] = a.Available, a.Held, a.Version
+	}
+	// An id that is taken was taken by another process since we looked.
+	expectRows(b.Queue(insertAccounts, ids, currencies, available, held, versions, created), n, errStale)
+}
+
+func saveAccounts(b *pgx.Batch, accounts []ledger.Account) {
+	n := len(accounts)
+	if n == 0 {
+		return
+	}
+	ids, available, held, versions := make([]string, n), make([]int64, n), make([]int64, n), make([]int64, n)
+	for i, a := range accounts {
+		ids[i], available[i], held[i], versions[i] = a.ID, a.Available, a.Held, a.Version
+	}
+	expectRows(b.Queue(updateAccounts, ids, available, held, versions), n, errLostRow)
+}
+
+func saveTransfers(b *pgx.Batch, transfers []ledger.Transfer) {
+	n := len(transfers)
+	if n == 0 {
+		return
+	}
+	ids, kinds, from, to := make([]uuid.UUID, n), make([]string, n), make([]string, n), make([]string, n)
+	amounts, currencies, statuses := make([]int64, n), make([]string, n), make([]string, n)
+	reasons, memos, at := make([]string, n), make([]string, n), make([]time.Time, n)
+	for i, t := range transfers {
+		ids[i], kinds[i], from[i], to[i] = t.ID, string(t.Kind), t.From, t.To
+		amounts[i], currencies[i], statuses[i] = t.Amount, t.Currency, string(t.Status)
+		reasons[i], memos[i], at[i] = t.Reason, t.Memo, t.CreatedAt
+	}
+	expectRows(b.Queue(insertTransfers, ids, kinds, from, to, amounts, currencies, statuses, reasons, memos, at), n, errLostRow)
+}
+
+func saveEntries(b *pgx.Batch, entries []ledger.Entry) {
+	n := len(entries)
+	if n == 0 {
+		return
+	}
+	accounts, ids, versions, transfers := make([]string, n), make([]uuid.UUID, n), make([]int64, n), make([]uuid.UUID, n)
+	amounts, currencies, at, memos := make([]int64, n), make([]string, n), make([]time.Time, n), make([]string, n)
+	for i, e := range entries {
+		accounts[i], ids[i], versions[i], transfers[i] = e.Account, e.ID, e.Version, e.Transfer
+		amounts[i], currencies[i], at[i], memos[i] = e.Amount, e.Currency, e.At, e.Memo
+	}
+	expectRows(b.Queue(insertEntries, accounts, ids, versions, transfers, amounts, currencies, at, memos), n, errLostRow)
+}
+
+func saveHolds(b *pgx.Batch, created, updated []ledger.Hold) {
+	if n := len(created); n > 0 {
+		ids, accounts, amounts, captured := make([]uuid.UUID, n), make([]string, n), make([]int64, n), make([]int64, n)
+		statuses, expires := make([]string, n), make([]*time.Time, n)
+		at, closed, transfers := make([]time.Time, n), make([]*time.Time, n), make([]*uuid.UUID, n)
+		for i, h := range created {
+			ids[i], accounts[i], amounts[i], captured[i] = h.ID, h.Account, h.Amount, h.Captured
+			statuses[i], expires[i] = string(h.Status), h.ExpiresAt
+			at[i], closed[i], transfers[i] = h.CreatedAt, h.ClosedAt, h.Transfer
+		}
+		expectRows(b.Queue(insertHolds, ids, accounts, amounts, captured, statuses, expires, at, closed, transfers), n, errLostRow)
+	}
+	if n := len(updated); n > 0 {
+		ids, captured, statuses := make([]uuid.UUID, n), make([]int64, n), make([]string, n)
+		closed, transfers := make([]*time.Time, n), make([]*uuid.UUID, n)
+		for i, h := range updated {
+			ids[i], captured[i], statuses[i], closed[i], transfers[i] = h.ID, h.Captured, string(h.Status), h.ClosedAt, h.Transfer
+		}
+		expectRows(b.Queue(updateHolds, ids, captured, statuses, closed, transfers), n, errLostRow)
+	}
+}
+
+// errLostRow is returned when a row that this transaction has locked was not written as expected. Nothing that is
+// known can cause it; the transaction is rolled back and the error told.
+var errLostRow = errors.New("a locked row was not written as expected")

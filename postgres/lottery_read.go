@@ -1,0 +1,117 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/fairdraw"
+	"github.com/fairlead-dev/fairlead/lottery"
+)
+
+// Campaign implements [lottery.Reader]. The three statements share a snapshot, so the layers sum up to the campaign.
+func (l *Lottery) Campaign(ctx context.Context, id uuid.UUID) (*lottery.Campaign, error) {
+	var (
+		found  []lottery.Campaign
+		layers lottery.Campaign
+	)
+	err := pgx.BeginTxFunc(ctx, l.db.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		var b pgx.Batch
+		b.Queue(`SELECT `+campaignFields+` FROM campaigns WHERE id = $1`, id).Query(collect(&found, scanCampaign))
+		b.Queue(selectLayers, id).Query(func(rows pgx.Rows) error { return readLayers(rows, &layers) })
+		b.Queue(selectPrizes, id).Query(func(rows pgx.Rows) error { return readPrizes(rows, &layers) })
+		return send(ctx, tx, &b)
+	})
+	if err != nil {
+		return nil, readError(err)
+	}
+	if len(found) == 0 {
+		return nil, &lottery.CampaignNotFoundError{ID: id}
+	}
+	found[0].Layers, found[0].Prizes = layers.Layers, layers.Prizes
+	return &found[0], nil
+}
+
+// Campaigns implements [lottery.Reader].
+func (l *Lottery) Campaigns(ctx context.Context, after int64, limit int) ([]lottery.Campaign, error) {
+	return query(ctx, l.db, scanCampaign,
+		`SELECT `+campaignFields+` FROM campaigns WHERE number > $1 ORDER BY number LIMIT $2`, after, limit)
+}
+
+// Owners implements [lottery.Reader].
+func (l *Lottery) Owners(ctx context.Context, campaign uuid.UUID, from, to int) ([]string, error) {
+	owners := make([]string, to-from)
+	rows, err := l.db.pool.Query(ctx,
+		`SELECT ordinal, account FROM purchases WHERE campaign = $1 AND ordinal >= $2 AND ordinal < $3`, campaign, from, to)
+	if err != nil {
+		return nil, readError(err)
+	}
+	var ordinal int
+	var account string
+	if _, err := pgx.ForEachRow(rows, []any{&ordinal, &account}, func() error {
+		owners[ordinal-from] = account
+		return nil
+	}); err != nil {
+		return nil, readError(err)
+	}
+	return owners, nil
+}
+
+// Purchases implements [lottery.Reader].
+func (l *Lottery) Purchases(ctx context.Context, campaign uuid.UUID, after, limit int) ([]lottery.Purchase, error) {
+	return query(ctx, l.db, func(row pgx.CollectableRow) (p lottery.Purchase, err error) {
+		err = row.Scan(&p.ID, &p.Campaign, &p.Seq, &p.Account, &p.Position.Layer, &p.Position.Number, &p.Position.Ordinal,
+			&p.Price, &p.Transfer, &p.At)
+		p.At = p.At.UTC()
+		return p, err
+	}, `SELECT id, campaign, seq, account, layer, number, ordinal, price, transfer, at FROM purchases
+		WHERE campaign = $1 AND seq > $2 ORDER BY seq LIMIT $3`, campaign, after, limit)
+}
+
+// Result implements [lottery.Reader]. The join gives the seed away only together with the result.
+func (l *Lottery) Result(ctx context.Context, campaign uuid.UUID) (*lottery.Draw, fairdraw.Seed, error) {
+	var seed fairdraw.Seed
+	draw, err := queryOne(ctx, l.db, lottery.ErrNotDrawn, scanDraw,
+		`SELECT campaign, root, winners, completed_at FROM draws WHERE campaign = $1`, campaign)
+	if err != nil {
+		return nil, seed, err
+	}
+	raw, err := queryOne(ctx, l.db, errEmpty, pgx.RowTo[[]byte],
+		`SELECT seed FROM campaign_seeds JOIN draws USING (campaign) WHERE campaign = $1`, campaign)
+	if err != nil {
+		return nil, seed, err
+	}
+	return &draw, fairdraw.Seed(raw), nil
+}
+
+// Statistics implements [lottery.Reader].
+func (l *Lottery) Statistics(ctx context.Context, campaign uuid.UUID) (lottery.Statistics, error) {
+	const sumSales = `
+		WITH buyers AS (SELECT count(*) AS bought, sum(price) AS paid, min(at) AS first, max(at) AS last
+			FROM purchases WHERE campaign = $1 GROUP BY account)
+		SELECT count(*), coalesce(sum(paid), 0)::bigint, min(first), max(last), coalesce(max(bought), 0) FROM buyers`
+	return queryOne(ctx, l.db, errEmpty, func(row pgx.CollectableRow) (s lottery.Statistics, err error) {
+		err = row.Scan(&s.Buyers, &s.Revenue, &s.FirstSaleAt, &s.LastSaleAt, &s.LargestSold)
+		s.FirstSaleAt, s.LastSaleAt = utc(s.FirstSaleAt), utc(s.LastSaleAt)
+		return s, err
+	}, sumSales, campaign)
+}
+
+// watchLimit is how many stuck campaigns one sweep looks at.
+const watchLimit = 100
+
+// Watch implements [lottery.Reader].
+func (l *Lottery) Watch(ctx context.Context, stuckAfter time.Duration) (lottery.Watch, error) {
+	stuck, err := query(ctx, l.db, pgx.RowTo[uuid.UUID], `SELECT id FROM campaigns WHERE status = 'drawing'
+		AND coalesce(draw_started_at, '-infinity') <= clock_timestamp() - $1::interval ORDER BY id LIMIT $2`, stuckAfter, watchLimit)
+	if err != nil {
+		return lottery.Watch{}, err
+	}
+	// Only campaigns in sale are looked at: what is completed was checked by its own transaction, and a ledger of many
+	// years must not make the sweep slow.
+	oversold, err := queryOne(ctx, l.db, errEmpty, pgx.RowTo[int],
+		`SELECT count(*)::integer FROM campaigns WHERE status IN ('active', 'drawing') AND sold_positions > total_positions`)
+	return lottery.Watch{Stuck: stuck, Oversold: oversold}, err
+}

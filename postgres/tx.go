@@ -1,0 +1,191 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fairlead-dev/fairlead/internal/command"
+)
+
+// The retry loop's limits.
+const (
+	// retryFor bounds how long a transaction is run again. It is longer than a crash recovery of a private PostgreSQL
+	// takes, and shorter than most clients' patience.
+	retryFor = 20 * time.Second
+	// maxSurprises bounds reruns for reasons that another process's progress should soon remove. More of them mean
+	// that something is wrong, and the error is better told.
+	maxSurprises = 50
+	firstBackoff = 5 * time.Millisecond
+	maxBackoff   = 500 * time.Millisecond
+)
+
+// errStale is returned by a closure that found its locked rows changed in a way that only another process explains:
+// the transaction is rolled back and run again.
+var errStale = errors.New("another process was faster")
+
+// run executes fn in one READ COMMITTED transaction and commits. fn may be called more than once, each time with a new
+// transaction and after everything the earlier calls did was undone, so it must start afresh each time.
+//
+// It is run again after a serialization failure, a deadlock, a lock timeout, [errStale], and any failure of the
+// connection. When the connection fails while COMMIT is under way, nobody knows whether it committed; running fn again
+// settles that only if fn recognises its own earlier effect, which every caller does by its keys or by guards.
+//
+// Errors: command.ErrUnavailable when the database could not be used and nothing was applied;
+// command.ErrUnknownOutcome when a COMMIT's answer was lost and could not be had; else what fn or the database said.
+func (db *DB) run(ctx context.Context, name string, fn func(context.Context, pgx.Tx) error) error {
+	var (
+		start     = time.Now()
+		deadline  = start.Add(retryFor)
+		wait      = backoff.ExponentialBackOff{InitialInterval: firstBackoff, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: maxBackoff}
+		unknown   = false // a COMMIT was sent and its answer lost
+		surprises = 0
+	)
+	for attempt := 1; ; attempt++ {
+		err, committing := db.attempt(ctx, fn)
+		if err == nil {
+			db.observe(name, attempt, start, "committed")
+			return nil
+		}
+		verdict, reason := classify(err)
+		unknown = unknown || (committing && verdict == connectionLost)
+		if verdict == surprised {
+			surprises++
+		}
+		if verdict == final || surprises > maxSurprises || time.Now().After(deadline) || ctx.Err() != nil {
+			return db.giveUp(name, attempt, start, unknown, verdict, err)
+		}
+		if db.observer != nil {
+			if committing && verdict == connectionLost {
+				reason = "commit_unknown"
+			}
+			db.observer.Retry(name, reason)
+		}
+		db.logger.DebugContext(ctx, "transaction runs again", "transaction", name, "attempt", attempt, "reason", reason, "error", err)
+		if !sleep(ctx, wait.NextBackOff()) {
+			return db.giveUp(name, attempt, start, unknown, verdict, ctx.Err())
+		}
+	}
+}
+
+// attempt runs fn once. The second result says whether the error came from COMMIT.
+func (db *DB) attempt(ctx context.Context, fn func(context.Context, pgx.Tx) error) (error, bool) {
+	tx, err := db.pool.Begin(ctx)
+	if err != nil {
+		return err, false
+	}
+	// Once COMMIT has succeeded this does nothing. It must not depend on ctx, or a cancelled caller would cost the
+	// pool a connection.
+	defer func() {
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
+		defer cancel()
+		_ = tx.Rollback(undo) // A failure closes the connection, which rolls back too.
+	}()
+	if err := fn(ctx, tx); err != nil {
+		return err, false
+	}
+	// The caller's ctx no longer counts: giving up in the middle of COMMIT would only make its outcome unknown.
+	commit, cancel := context.WithTimeout(context.WithoutCancel(ctx), retryFor)
+	defer cancel()
+	conn := tx.Conn().PgConn()
+	delete(conn.CustomData(), replicationWarning)
+	if err := tx.Commit(commit); err != nil {
+		return err, true
+	}
+	if conn.CustomData()[replicationWarning] == true {
+		return errNotReplicated, true
+	}
+	return nil, false
+}
+
+// errNotReplicated is what a COMMIT becomes that is durable on the primary alone: a failover could still lose it.
+var errNotReplicated = errors.New("committed here, but perhaps not on a standby")
+
+func (db *DB) giveUp(name string, attempt int, start time.Time, unknown bool, v verdict, err error) error {
+	if unknown || errors.Is(err, errNotReplicated) {
+		db.observe(name, attempt, start, "unknown")
+		return fmt.Errorf("postgres: %s: %w", name, command.UnknownOutcome(err))
+	}
+	db.observe(name, attempt, start, "failed")
+	if v != final {
+		return fmt.Errorf("postgres: %s: %w", name, command.Unavailable(err))
+	}
+	return fmt.Errorf("postgres: %s: %w", name, err)
+}
+
+func (db *DB) observe(name string, attempts int, start time.Time, outcome string) {
+	if db.observer != nil {
+		db.observer.Transaction(name, attempts, time.Since(start), outcome)
+	}
+}
+
+// verdict is what an error means for the transaction that met it.
+type verdict int
+
+const (
+	final          verdict = iota // running it again would meet the same error
+	surprised                     // another transaction was in the way; run again
+	connectionLost                // the server went away, or is not there yet; run again
+)
+
+// classify tells what an error means, and names it for the metrics.
+func classify(err error) (verdict, string) {
+	if errors.Is(err, errStale) {
+		return surprised, "stale"
+	}
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch {
+		case pgErr.Code == "40001", pgErr.Code == "40P01", // serialization failure, deadlock
+			pgErr.Code == "55P03", // lock timeout
+			pgErr.Code == "23505", // unique violation: the rerun sees the other's row and decides by it
+			pgErr.Code == "25P03": // idle in transaction for too long: this process was stopped
+			return surprised, pgErr.Code
+		case strings.HasPrefix(pgErr.Code, "57P"), // shutdown, crash of another backend, starting up
+			strings.HasPrefix(pgErr.Code, "08"), // connection exception
+			pgErr.Code == "53300",               // too many connections
+			pgErr.Code == "25006":               // read-only: a failover is under way
+			return connectionLost, pgErr.Code
+		}
+		return final, pgErr.Code
+	}
+	var netErr net.Error
+	if errors.As(err, &netErr) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) ||
+		errors.Is(err, net.ErrClosed) || pgconn.Timeout(err) || isConnectError(err) || strings.Contains(err.Error(), "conn closed") {
+		return connectionLost, "connection"
+	}
+	return final, "other"
+}
+
+func isConnectError(err error) bool {
+	_, ok := errors.AsType[*pgconn.ConnectError](err)
+	return ok
+}
+
+// readError marks failures of the connection as unavailability.
+func readError(err error) error {
+	if v, _ := classify(err); v == connectionLost {
+		return command.Unavailable(err)
+	}
+	return err
+}
+
+// sleep waits for about d and reports whether ctx is still alive.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d + rand.N(time.Millisecond)) //nolint:gosec // Jitter needs no secrecy.
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
