@@ -1,0 +1,54 @@
+# Fairlead. `make help` lists what there is to make.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+# A Go that scripts/setup.sh had to fetch is here, and goes first.
+export PATH := $(CURDIR)/.tools/go/bin:$(PATH)
+
+FUZZTIME ?= 10s
+TESTTIMEOUT ?= 15m
+PACKAGES ?= ./...
+ARGS ?=
+
+.PHONY: run test build bench lint fmt help torture fuzz cross clean
+
+run: ## set up, build, and show the whole story: 500 buyers race for 210 positions
+	@scripts/setup.sh run
+	@$(MAKE) --no-print-directory build
+	bin/fairlead demo $(ARGS)
+
+test: ## set up, and run all tests on real servers, with the race detector (PACKAGES=./lottery/...)
+	@scripts/setup.sh test
+	go test -race -timeout $(TESTTIMEOUT) $(ARGS) $(PACKAGES)
+
+build: ## build bin/fairlead
+	go build -trimpath -o bin/fairlead ./cmd/fairlead
+
+bench: ## measure beside the peers, in one run (ARGS=--quick for a smoke run)
+	@scripts/setup.sh run
+	bench/run.sh $(ARGS)
+
+lint: ## vet, module tidiness, formatting, linters, import rules
+	@scripts/setup.sh lint
+	scripts/lint.sh
+
+fmt: ## format the code (needs golangci-lint, which lint builds)
+	PATH="$$(ls -d .tools/golangci-lint-*/ 2>/dev/null | tail -n1):$$PATH" golangci-lint fmt
+
+torture: ## the long fault-injection tests: kills at crash points and at random moments
+	@scripts/setup.sh run
+	FAIRLEAD_TORTURE=1 go test -count=1 -v -timeout 60m $(ARGS) ./internal/sim/...
+
+fuzz: ## every fuzzer for FUZZTIME (10s)
+	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
+
+cross: ## check that it compiles for macOS and Windows
+	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go build ./...
+	GOOS=windows GOARCH=amd64 CGO_ENABLED=0 go build ./...
+
+clean: ## remove what was built here, but not .tools/
+	rm -rf bin
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -1,0 +1,25 @@
+module github.com/fairlead-dev/fairlead/bench
+
+go 1.26.8
+
+require (
+	github.com/google/uuid v1.6.0
+	github.com/jackc/pgx/v5 v5.12.0
+)
+
+require (
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
+	go.uber.org/goleak v1.3.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
+)
+
+require (
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0
+	github.com/fairlead-dev/fairlead v0.0.0
+	golang.org/x/sys v0.49.0
+)
+
+replace github.com/fairlead-dev/fairlead => ../

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead-dev/fairlead/internal/localpg"
+)
+
+// defaultTransferPool is the peer's best number of connections; README.md has the trial.
+const defaultTransferPool = 16
+
+// Times that starting and stopping a server may take.
+const (
+	startTimeout = 30 * time.Second
+	stopTimeout  = 10 * time.Second
+	pollInterval = 10 * time.Millisecond
+)
+
+// Names of the sides, as the tables and the JSON show them.
+const (
+	product       = "fairlead"
+	peer          = "peer"
+	peerPipelined = "peer, pipelined"
+)
+
+// house is everything that runs during the benchmarks: one PostgreSQL, and the servers on it, each with a database of
+// its own. Only one of them has work at a time.
+type house struct {
+	dir      string
+	keepDir  bool
+	admin    *pgx.Conn
+	postgres *localpg.Instance
+	pgPID    int
+	sides    []*side
+}
+
+func open(ctx context.Context, o *options) (h *house, err error) {
+	h = &house{keepDir: o.keepDir}
+	defer func() {
+		if err != nil {
+			h.keepDir = true // The logs in it say why.
+			err = errors.Join(err, h.close(ctx))
+		}
+	}()
+	if h.dir, err = os.MkdirTemp("", "fairlead-bench-"); err != nil {
+		return h, fmt.Errorf("make a working directory: %w", err)
+	}
+	slog.Info("working directory", "dir", h.dir)
+	serverURL := o.databaseURL
+	if serverURL == "" {
+		if err := refuseMemory(h.dir); err != nil {
+			return h, err
+		}
+		h.postgres, err = localpg.Start(ctx, localpg.Options{Dir: filepath.Join(h.dir, "data"), DieWithParent: true})
+		if err != nil {
+			return h, fmt.Errorf("start PostgreSQL: %w", err)
+		}
+		serverURL = h.postgres.URL()
+	}
+	if h.admin, err = pgx.Connect(ctx, serverURL); err != nil {
+		return h, fmt.Errorf("connect to PostgreSQL: %w", err)
+	}
+	if h.pgPID, err = h.postmasterPID(ctx); err != nil {
+		return h, err
+	}
+	var random [24]byte
+	_, _ = rand.Read(random[:]) // It never fails.
+	key := hex.EncodeToString(random[:])
+	if o.productBinary != "" {
+		arguments := append([]string{"serve", "--data=" + filepath.Join(h.dir, "product")}, strings.Fields(o.productOptions)...)
+		err = h.start(ctx, product, serverURL, key, o.productBinary, arguments...)
+	}
+	pool := "--transfer-pool=" + strconv.Itoa(o.transferPool)
+	if err == nil {
+		err = h.start(ctx, peer, serverURL, key, o.peerBinary, pool)
+	}
+	if err == nil {
+		err = h.start(ctx, peerPipelined, serverURL, key, o.peerBinary, pool, "--pipelined")
+	}
+	return h, err
+}
+
+// refuseMemory returns an error when a directory is kept in memory, where a durable commit costs nothing.
+func refuseMemory(dir string) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return fmt.Errorf("look at the file system of %s: %w", dir, err)
+	}
+	if fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.RAMFS_MAGIC {
+		return fmt.Errorf("%s is in memory, where commits aren't durable: set TMPDIR to a directory on a disk", dir)
+	}
+	return nil
+}
+
+// postmasterPID finds the PostgreSQL server's process, so that its processor time can be told.
+func (h *house) postmasterPID(ctx context.Context) (int, error) {
+	var dir string
+	if err := h.admin.QueryRow(ctx, "SHOW data_directory").Scan(&dir); err != nil {
+		return 0, fmt.Errorf("ask for PostgreSQL's data directory: %w", err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "postmaster.pid")) //nolint:gosec // The path is our own server's.
+	if err != nil {
+		return 0, fmt.Errorf("find PostgreSQL's process: %w", err)
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	return strconv.Atoi(line)
+}
+
+// start makes a database and starts a server on it.
+func (h *house) start(ctx context.Context, name, serverURL, key, binary string, arguments ...string) error {
+	database := "bench_" + strconv.Itoa(len(h.sides))
+	if _, err := h.admin.Exec(ctx, "DROP DATABASE IF EXISTS "+database); err != nil {
+		return fmt.Errorf("drop database %s: %w", database, err)
+	}
+	if _, err := h.admin.Exec(ctx, "CREATE DATABASE "+database); err != nil {
+		return fmt.Errorf("create database %s: %w", database, err)
+	}
+	u, err := url.Parse(serverURL)
+	if err != nil {
+		return fmt.Errorf("parse PostgreSQL's URL: %w", err)
+	}
+	u.Path = "/" + database
+	s := &side{name: name, key: key, h: h, logFile: filepath.Join(h.dir, database+".log")}
+	addrFile := filepath.Join(h.dir, database+".addr")
+	logFile, err := os.Create(s.logFile)
+	if err != nil {
+		return fmt.Errorf("make a log: %w", err)
+	}
+	defer logFile.Close() //nolint:errcheck // The child has its own handle.
+	arguments = append(arguments, "--listen=127.0.0.1:0", "--addr-file="+addrFile, "--database-url="+u.String())
+	s.cmd = exec.Command(binary, arguments...) //nolint:gosec,noctx // Ended by close, with SIGTERM, not with the context.
+	s.cmd.Env = append(os.Environ(), "FAIRLEAD_ADMIN_KEY="+key)
+	s.cmd.Stdout, s.cmd.Stderr = logFile, logFile
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	if err := s.cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", name, err)
+	}
+	s.exited = make(chan error, 1)
+	go func() { s.exited <- s.cmd.Wait() }()
+	h.sides = append(h.sides, s)
+	return s.awaitReady(ctx, addrFile)
+}
+
+// checkpoint writes out what the previous turn left behind, so that the next one doesn't pay for it.
+func (h *house) checkpoint(ctx context.Context) error {
+	if _, err := h.admin.Exec(ctx, "CHECKPOINT"); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	return nil
+}
+
+// close stops everything, also when the context has ended already.
+func (h *house) close(ctx context.Context) error {
+	var failures []error
+	for _, s := range h.sides {
+		failures = append(failures, s.stop())
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	if h.admin != nil {
+		failures = append(failures, h.admin.Close(ctx))
+	}
+	if h.postgres != nil {
+		failures = append(failures, h.postgres.Stop(ctx))
+	}
+	switch {
+	case h.dir == "":
+	case h.keepDir:
+		slog.Info("kept the working directory", "dir", h.dir)
+	default:
+		failures = append(failures, os.RemoveAll(h.dir)) //nolint:gosec // We made it.
+	}
+	return errors.Join(failures...)
+}

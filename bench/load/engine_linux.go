@@ -1,0 +1,198 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrStalled is returned when no answer came for StallTimeout although requests were waiting for theirs.
+var ErrStalled = errors.New("no answer came")
+
+// StallTimeout is how long an engine waits for any answer before it gives up.
+const StallTimeout = 30 * time.Second
+
+// readBytes is room for a whole answer of both sides.
+const readBytes = 8 << 10
+
+// maxEvents is how many ready connections one wait returns at most.
+const maxEvents = 128
+
+// Check judges an answer and returns a non-nil error when it is not one that the run may contain.
+type Check func(status int, body []byte) error
+
+// conn is one keep-alive connection with at most one request on its way.
+type conn struct {
+	fd    int
+	busy  bool
+	since int64 // When the running request's latency began to count: nanoseconds since the engine's epoch.
+	read  []byte
+}
+
+// Engine owns keep-alive connections to one server. It is for one goroutine, which should be locked to its thread.
+type Engine struct {
+	epoll   int
+	timer   int
+	conns   []*conn
+	events  [maxEvents]unix.EpollEvent
+	epoch   time.Time
+	waiting int // Connections that are busy.
+}
+
+// Dial opens n connections to a server, given as IPv4 address and port.
+func Dial(addr string, n int) (*Engine, error) {
+	target, err := netip.ParseAddrPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("address %q: %w", addr, err)
+	}
+	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("create an epoll: %w", err)
+	}
+	e := &Engine{epoll: epoll, timer: -1, epoch: time.Now()}
+	for i := range n {
+		fd, err := connect(target)
+		if err == nil {
+			e.conns = append(e.conns, &conn{fd: fd, read: make([]byte, 0, readBytes)})
+			err = e.watch(fd, i)
+		}
+		if err != nil {
+			e.Close()
+			return nil, fmt.Errorf("connection %d to %s: %w", i, addr, err)
+		}
+	}
+	return e, nil
+}
+
+func connect(target netip.AddrPort) (int, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	err = unix.Connect(fd, &unix.SockaddrInet4{Port: int(target.Port()), Addr: target.Addr().As4()})
+	if err == nil {
+		err = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+	}
+	if err == nil {
+		err = unix.SetNonblock(fd, true)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// watch has wait return index when fd can be read.
+func (e *Engine) watch(fd, index int) error {
+	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(index)} //nolint:gosec // Far fewer files can be open.
+	return unix.EpollCtl(e.epoll, unix.EPOLL_CTL_ADD, fd, &event)
+}
+
+// Close closes the connections.
+func (e *Engine) Close() {
+	for _, c := range e.conns {
+		_ = unix.Close(c.fd)
+	}
+	if e.timer >= 0 {
+		_ = unix.Close(e.timer)
+	}
+	_ = unix.Close(e.epoll)
+}
+
+func (e *Engine) now() int64 { return int64(time.Since(e.epoch)) }
+
+// send writes a request on an idle connection. A request is far smaller than an empty socket buffer, so a short write
+// is an error.
+func (e *Engine) send(c *conn, request []byte, since int64) error {
+	n, err := unix.Write(c.fd, request)
+	if err != nil {
+		return fmt.Errorf("write a request: %w", err)
+	}
+	if n != len(request) {
+		return fmt.Errorf("write a request: %d of %d bytes", n, len(request))
+	}
+	c.busy, c.since = true, since
+	e.waiting++
+	return nil
+}
+
+// timerIndex marks the timer among the connections' indices.
+const timerIndex = -1
+
+// wait blocks until connections have answered or the timer fired, and hands each whole answer to done.
+func (e *Engine) wait(done func(index int, c *conn, status int, body []byte) error) error {
+	n, err := unix.EpollWait(e.epoll, e.events[:], int(StallTimeout.Milliseconds()))
+	for errors.Is(err, unix.EINTR) {
+		n, err = unix.EpollWait(e.epoll, e.events[:], int(StallTimeout.Milliseconds()))
+	}
+	if err != nil {
+		return fmt.Errorf("wait for answers: %w", err)
+	}
+	if n == 0 {
+		return fmt.Errorf("%w for %s: %d requests wait", ErrStalled, StallTimeout, e.waiting)
+	}
+	for _, event := range e.events[:n] {
+		if event.Fd == timerIndex {
+			var ticks [8]byte
+			_, _ = unix.Read(e.timer, ticks[:]) // Only to make it wait again.
+			continue
+		}
+		if err := e.receive(int(event.Fd), done); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Engine) receive(index int, done func(int, *conn, int, []byte) error) error {
+	c := e.conns[index]
+	if len(c.read) == cap(c.read) {
+		c.read = append(make([]byte, 0, 2*cap(c.read)), c.read...)
+	}
+	n, err := unix.Read(c.fd, c.read[len(c.read):cap(c.read)])
+	switch {
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read an answer: %w", err)
+	case n == 0:
+		return errors.New("read an answer: the server closed the connection")
+	}
+	c.read = c.read[:len(c.read)+n]
+	status, body, size, err := parseResponse(c.read)
+	if err != nil || size == 0 {
+		return err
+	}
+	if !c.busy || size != len(c.read) {
+		return fmt.Errorf("%w: bytes that no request asked for", ErrMalformed)
+	}
+	c.busy = false
+	e.waiting--
+	err = done(index, c, status, body)
+	// The next request may be on its way already, but its answer is not read before this returns.
+	c.read = c.read[:0]
+	return err
+}
+
+// arm sets the timer to fire after d, at once when it isn't positive.
+func (e *Engine) arm(d time.Duration) error {
+	if e.timer < 0 {
+		fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
+		if err != nil {
+			return fmt.Errorf("create a timer: %w", err)
+		}
+		e.timer = fd
+		if err := e.watch(fd, timerIndex); err != nil {
+			return fmt.Errorf("watch the timer: %w", err)
+		}
+	}
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(max(int64(d), 1))}
+	if err := unix.TimerfdSettime(e.timer, 0, &spec, nil); err != nil {
+		return fmt.Errorf("set the timer: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+//go:build linux
+
+// Command bench compares Fairlead with the usual way of doing the same thing, in one run on one machine, load generator
+// included. README.md says what is compared and how it is kept fair.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// options are what one run of the benchmarks is asked for.
+type options struct {
+	productBinary  string
+	peerBinary     string
+	databaseURL    string
+	racePairs      int
+	transferPairs  int
+	warmup         time.Duration
+	measure        time.Duration
+	accounts       int
+	openRate       float64
+	transferPool   int
+	only           string
+	jsonFile       string
+	check          bool
+	keepDir        bool
+	productOptions string
+}
+
+// connectionCounts are the closed-loop loads of the transfer comparison.
+func connectionCounts() []int { return []int{64, 256} }
+
+// errBelow is returned when --check was given and a ratio is below what is required of it.
+var errBelow = errors.New("a ratio is below its threshold")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func parseOptions(args []string) (*options, error) {
+	o := &options{}
+	quick := false
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.StringVar(&o.productBinary, "product", "", "fairlead binary; empty leaves the product out")
+	f.StringVar(&o.peerBinary, "peer", "", "peer binary")
+	f.StringVar(&o.databaseURL, "database-url", "", "PostgreSQL superuser URL; empty starts a private PostgreSQL")
+	f.IntVar(&o.racePairs, "race-pairs", 5, "races on each side")
+	f.IntVar(&o.transferPairs, "transfer-pairs", 3, "turns of transfers on each side")
+	f.DurationVar(&o.warmup, "warmup", 2*time.Second, "unmeasured beginning of each turn of transfers")
+	f.DurationVar(&o.measure, "measure", 8*time.Second, "measured part of each turn of transfers")
+	f.IntVar(&o.accounts, "accounts", 10_000, "accounts among which money is transferred (up to 99,999)")
+	f.Float64Var(&o.openRate, "open-rate", 0, "transfers a second of the open-loop turns; 0 is half the peer's throughput")
+	f.IntVar(&o.transferPool, "transfer-pool", defaultTransferPool, "the peer's connections for transfers")
+	f.StringVar(&o.productOptions, "product-options", "", "further options of fairlead serve, separated by spaces")
+	f.StringVar(&o.only, "only", "", "race or transfers: leave the other out")
+	f.StringVar(&o.jsonFile, "json", "", "file that receives the results as JSON")
+	f.BoolVar(&o.check, "check", false, "exit 1 when a ratio is below its threshold")
+	f.BoolVar(&o.keepDir, "keep", false, "keep the working directory (database, logs)")
+	f.BoolVar(&quick, "quick", false, "a short run that shows that everything works; its figures mean little")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	if quick {
+		o.racePairs, o.transferPairs, o.accounts = 2, 1, 1000
+		o.warmup, o.measure = 500*time.Millisecond, 2*time.Second
+	}
+	switch {
+	case o.peerBinary == "":
+		return nil, errors.New("--peer is required")
+	case o.accounts < raceBuyers || o.accounts > 99_999:
+		return nil, fmt.Errorf("--accounts must be from %d to 99999", raceBuyers)
+	case o.racePairs < 1 || o.transferPairs < 1:
+		return nil, errors.New("at least one pair of each is needed")
+	}
+	return o, nil
+}
+
+func run(ctx context.Context, args []string, w io.Writer) (err error) {
+	out := &printer{w: w}
+	o, err := parseOptions(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	// The load generator stays on its thread, as a separate program would.
+	runtime.LockOSThread()
+	house, err := open(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, house.close(ctx)) }()
+
+	results := &Results{StartedAt: time.Now().UTC(), Options: o.describe()}
+	results.Machine, err = house.machine(ctx)
+	if err != nil {
+		return err
+	}
+	results.Machine.print(out)
+	for _, s := range house.sides {
+		slog.Info("filling accounts", "side", s.name, "accounts", o.accounts)
+		if err := s.fill(ctx, o.accounts); err != nil {
+			return fmt.Errorf("%s: fill accounts: %w", s.name, err)
+		}
+	}
+	if o.only != "transfers" {
+		if err := house.races(ctx, o, results); err != nil {
+			return err
+		}
+		results.printRaces(out)
+	}
+	if o.only != "race" {
+		if err := house.transfers(ctx, o, results); err != nil {
+			return err
+		}
+		results.printTransfers(out)
+	}
+	for _, s := range house.sides {
+		if err := s.requireIntegrity(ctx); err != nil {
+			return err
+		}
+	}
+	out.printf("\nBooks: every side's entries, transfers and balances agree.\n")
+	pass := results.judge(out)
+	if o.jsonFile != "" {
+		text, err := json.MarshalIndent(results, "", "  ")
+		if err != nil {
+			return fmt.Errorf("marshal the results: %w", err)
+		}
+		if err := os.WriteFile(o.jsonFile, append(text, '\n'), 0o644); err != nil { //nolint:gosec // Results are for all to read.
+			return fmt.Errorf("write the results: %w", err)
+		}
+	}
+	if out.err != nil {
+		return fmt.Errorf("print the results: %w", out.err)
+	}
+	if o.check && !pass {
+		return errBelow
+	}
+	return nil
+}
+
+// describe keeps what shaped the figures with the results.
+func (o *options) describe() map[string]any {
+	return map[string]any{
+		"race_pairs": o.racePairs, "transfer_pairs": o.transferPairs, "accounts": o.accounts,
+		"warmup_s": o.warmup.Seconds(), "measure_s": o.measure.Seconds(), "transfer_pool": o.transferPool,
+		"product_options": o.productOptions,
+	}
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"net/http"
+
+	"github.com/fairlead-dev/fairlead/bench/load"
+)
+
+// openConnections bound what an open-loop turn can have on its way at once; a side that sustains the rate needs far
+// fewer.
+const openConnections = 256
+
+// transfers runs the closed-loop turns at each number of connections, then the open-loop ones.
+func (h *house) transfers(ctx context.Context, o *options, results *Results) error {
+	for _, connections := range connectionCounts() {
+		for pair := range o.transferPairs {
+			for _, s := range h.sides {
+				turn, err := s.closedTransfers(ctx, o, connections)
+				if err != nil {
+					return fmt.Errorf("%s: transfers: %w", s.name, err)
+				}
+				slog.Info("transfers", "side", s.name, "connections", connections, "pair", pair+1,
+					"per_second", math.Round(turn.PerSecond), "p99_ms", turn.P99MS)
+				results.Transfers = append(results.Transfers, *turn)
+			}
+		}
+	}
+	rate := o.openRate
+	if rate == 0 {
+		rate = math.Floor(results.medianThroughput(peer, connectionCounts()[0])/200) * 100
+	}
+	for pair := range o.transferPairs {
+		for _, s := range h.sides {
+			if err := h.openTurn(ctx, o, s, rate, pair, results); err != nil {
+				return err
+			}
+		}
+	}
+	// What the product's latency is at a load that is to it what the rate above is to the peer.
+	own := math.Floor(results.medianThroughput(product, connectionCounts()[0])/200) * 100
+	for _, s := range h.sides {
+		if s.name != product {
+			continue
+		}
+		for pair := range o.transferPairs {
+			if err := h.openTurn(ctx, o, s, own, pair, results); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (h *house) openTurn(ctx context.Context, o *options, s *side, rate float64, pair int, results *Results) error {
+	turn, err := s.openTransfers(ctx, o, rate)
+	if err != nil {
+		return fmt.Errorf("%s: transfers at %.0f a second: %w", s.name, rate, err)
+	}
+	slog.Info("transfers, open loop", "side", s.name, "rate", rate, "pair", pair+1, "p50_ms", turn.P50MS,
+		"p99_ms", turn.P99MS)
+	results.Open = append(results.Open, *turn)
+	return nil
+}
+
+// transferSource makes transfers between two different random accounts, each with a key of its own.
+func (s *side) transferSource(accounts int) func() []byte {
+	body := fmt.Sprintf(`{"from":%q,"to":%q,"amount":1}`, accountID(0), accountID(0))
+	template := load.NewTemplate("/v1/transfers", s.key, body)
+	start := template.BodyOffset(body)
+	digits := len(accountID(0)) - len("acc-")
+	fromAt := start + len(`{"from":"acc-`)
+	toAt := fromAt + digits + len(`","to":"acc-`)
+	amountAt := start + len(body) - len(`1}`)
+	random := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) //nolint:gosec // Load needs no secrecy.
+	return func() []byte {
+		request := template.Next()
+		from := random.IntN(accounts)
+		to := (from + 1 + random.IntN(accounts-1)) % accounts
+		load.PutDecimal(request[fromAt:fromAt+digits], from)
+		load.PutDecimal(request[toAt:toAt+digits], to)
+		load.PutDecimal(request[amountAt:amountAt+1], 1+random.IntN(9))
+		return request
+	}
+}
+
+func wantCompleted(status int, body []byte) error {
+	if status != http.StatusCreated || !bytes.Contains(body, []byte(`"completed"`)) {
+		return fmt.Errorf("answer %d: %s", status, body)
+	}
+	return nil
+}
+
+func (s *side) closedTransfers(ctx context.Context, o *options, connections int) (*TransferTurn, error) {
+	if err := s.h.checkpoint(ctx); err != nil {
+		return nil, err
+	}
+	engine, err := load.Dial(s.addr, connections)
+	if err != nil {
+		return nil, err
+	}
+	defer engine.Close()
+	var before, after usage
+	var usageErr error
+	note := func(u *usage) func() {
+		return func() {
+			var err error
+			if *u, err = s.usage(); err != nil {
+				usageErr = err
+			}
+		}
+	}
+	r, err := engine.Closed(load.Phases{Warmup: o.warmup, Measure: o.measure, Begin: note(&before), End: note(&after)},
+		s.transferSource(o.accounts), wantCompleted)
+	if err != nil {
+		return nil, err
+	}
+	if usageErr != nil {
+		return nil, usageErr
+	}
+	return &TransferTurn{
+		Side: s.name, Connections: connections, Answers: r.Answers, PerSecond: r.PerSecond(),
+		P50MS: ms(r.Quantile(50)), P99MS: ms(r.Quantile(99)), P999MS: ms(r.Quantile(99.9)), Usage: after.since(before),
+	}, nil
+}
+
+func (s *side) openTransfers(ctx context.Context, o *options, rate float64) (*TransferTurn, error) {
+	if err := s.h.checkpoint(ctx); err != nil {
+		return nil, err
+	}
+	engine, err := load.Dial(s.addr, openConnections)
+	if err != nil {
+		return nil, err
+	}
+	defer engine.Close()
+	before, err := s.usage()
+	if err != nil {
+		return nil, err
+	}
+	r, err := engine.Open(rate, o.warmup, o.measure, s.transferSource(o.accounts), wantCompleted)
+	if err != nil {
+		return nil, err
+	}
+	after, err := s.usage()
+	if err != nil {
+		return nil, err
+	}
+	return &TransferTurn{
+		Side: s.name, Rate: rate, Connections: openConnections, Answers: r.Answers, PerSecond: r.PerSecond(),
+		P50MS: ms(r.Quantile(50)), P99MS: ms(r.Quantile(99)), P999MS: ms(r.Quantile(99.9)), Usage: after.since(before),
+	}, nil
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/fairlead-dev/fairlead/internal/auth"
+	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/postgres"
+)
+
+// keyInfo is a key as the command line shows it; the names are the server's.
+type keyInfo struct {
+	ID        string     `json:"id"`
+	Role      auth.Role  `json:"role"`
+	Name      string     `json:"name"`
+	CreatedAt time.Time  `json:"created_at"`
+	RevokedAt *time.Time `json:"revoked_at"`
+}
+
+func newKeys() *cobra.Command {
+	cmd := &cobra.Command{Use: "keys", Short: "Make, list and revoke API keys"}
+	cmd.AddCommand(newKeysCreate(), newKeysList(), newKeysRevoke())
+	return cmd
+}
+
+func newKeysCreate() *cobra.Command {
+	var (
+		t          target
+		role, name string
+	)
+	cmd := &cobra.Command{
+		Use:   "create --role admin|service --name NAME",
+		Short: "Make a key and print it, once",
+		Long:  "Make a key and print it, once. The secret is made here; the server and the database learn only its SHA-256.",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if role != string(auth.RoleAdmin) && role != string(auth.RoleService) {
+				return errors.New("--role must be admin or service")
+			}
+			if name == "" || len(name) > 200 {
+				return errors.New("--name must have 1 to 200 characters")
+			}
+			secret, hash, err := auth.GenerateKey(auth.Role(role))
+			if err != nil {
+				return err
+			}
+			id, err := t.createKey(cmd.Context(), auth.Key{Role: auth.Role(role), Name: name, Hash: hash})
+			if err != nil {
+				return err
+			}
+			if t.json {
+				return printJSON(cmd, map[string]string{"id": id, "key": secret})
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "id   %s\nkey  %s\nThe key is not shown again.\n", id, secret)
+			return err
+		},
+	}
+	t.bind(cmd)
+	cmd.Flags().StringVar(&role, "role", "", "admin or service")
+	cmd.Flags().StringVar(&name, "name", "", "what the key is for")
+	return cmd
+}
+
+func (t *target) createKey(ctx context.Context, key auth.Key) (string, error) {
+	if t.url != "" {
+		body, err := t.call(ctx, http.MethodPost, "/v1/keys", map[string]string{
+			"role": string(key.Role), "name": key.Name, "hash": hex.EncodeToString(key.Hash[:]),
+		})
+		if err != nil {
+			return "", err
+		}
+		var made keyInfo
+		return made.ID, errors.Join(json.Unmarshal(body, &made), nil)
+	}
+	db, err := t.database(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer db.Close()
+	key.ID, key.CreatedAt = uuid.Must(uuid.NewV7()).String(), time.Now().UTC()
+	a, err := postgres.NewAPIKeys(db).Execute(ctx, command.Command[auth.KeyOp]{Op: auth.KeyOp{Create: &key}, Principal: "command line"})
+	return key.ID, errors.Join(err, a.Err)
+}
+
+func newKeysList() *cobra.Command {
+	var t target
+	cmd := &cobra.Command{
+		Use: "list", Short: "List keys, revoked ones too", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			keys, err := t.listKeys(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if t.json {
+				return printJSON(cmd, map[string]any{"keys": keys})
+			}
+			for _, k := range keys {
+				state := "in force"
+				if k.RevokedAt != nil {
+					state = "revoked " + k.RevokedAt.UTC().Format(time.RFC3339)
+				}
+				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s  %-7s  %-30s  %s\n", k.ID, k.Role, k.Name, state); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	t.bind(cmd)
+	return cmd
+}
+
+func (t *target) listKeys(ctx context.Context) ([]keyInfo, error) {
+	if t.url != "" {
+		body, err := t.call(ctx, http.MethodGet, "/v1/keys", nil)
+		if err != nil {
+			return nil, err
+		}
+		var list struct {
+			Items []keyInfo `json:"items"`
+		}
+		return list.Items, json.Unmarshal(body, &list)
+	}
+	db, err := t.database(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	keys, err := postgres.NewAPIKeys(db).Keys(ctx)
+	list := make([]keyInfo, 0, len(keys))
+	for _, k := range keys {
+		list = append(list, keyInfo{ID: k.ID, Role: k.Role, Name: k.Name, CreatedAt: k.CreatedAt, RevokedAt: k.RevokedAt})
+	}
+	return list, err
+}
+
+func newKeysRevoke() *cobra.Command {
+	var t target
+	cmd := &cobra.Command{
+		Use: "revoke ID", Short: "Revoke a key for good; in force everywhere within 5 s", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := uuid.Parse(args[0])
+			if err != nil {
+				return fmt.Errorf("%q is not the id of a key; fairlead keys list shows them", args[0])
+			}
+			if err := t.revokeKey(cmd.Context(), id.String()); err != nil {
+				return err
+			}
+			if t.json {
+				return printJSON(cmd, map[string]string{"id": id.String(), "status": "revoked"})
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), "revoked", id)
+			return err
+		},
+	}
+	t.bind(cmd)
+	return cmd
+}
+
+func (t *target) revokeKey(ctx context.Context, id string) error {
+	if t.url != "" {
+		_, err := t.call(ctx, http.MethodDelete, "/v1/keys/"+id, nil)
+		return err
+	}
+	db, err := t.database(ctx)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return postgres.NewAPIKeys(db).RevokeKey(ctx, id)
+}

@@ -1,0 +1,33 @@
+// Command fairlead is the server, and the tools around it. Its files are verbs and wiring, nothing else.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// After the first signal the default behaviour returns: a second one ends a shutdown that takes too long.
+	context.AfterFunc(ctx, stop)
+	err := newRoot().ExecuteContext(ctx)
+	stop()
+	var code exitCode
+	switch {
+	case err == nil:
+		return
+	case errors.As(err, &code):
+		os.Exit(int(code))
+	}
+	fmt.Fprintln(os.Stderr, "fairlead:", err)
+	os.Exit(2)
+}
+
+// exitCode ends the process with a status of its own, for verbs that have already said why.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit status %d", int(c)) }

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"github.com/joho/godotenv"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// newRoot builds the command tree.
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "fairlead",
+		Short: "Decides contended things exactly once",
+		Long: "Fairlead sells the last ticket once, draws winners once, and moves money once, on PostgreSQL.\n\n" +
+			"Every flag can be given in the environment: --database-url as FAIRLEAD_DATABASE_URL. Flags win over the\n" +
+			"environment, and the environment over the file named by --config (lines of FAIRLEAD_NAME=value).",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Version:       version(),
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			return bindEnvironment(cmd.Flags())
+		},
+	}
+	root.PersistentFlags().String("config", "", "file of FAIRLEAD_NAME=value lines")
+	root.AddCommand(newServe(), newDemo(), newVerify(), newIntegrity(), newDoctor(), newMigrate(), newKeys(), newVersion())
+	return root
+}
+
+// bindEnvironment sets every flag that was not given from the environment or, failing that, from the file.
+func bindEnvironment(flags *pflag.FlagSet) error {
+	file := map[string]string{}
+	name := os.Getenv(environmentName("config"))
+	if f := flags.Lookup("config"); f != nil && f.Changed {
+		name = f.Value.String()
+	}
+	if name != "" {
+		var err error
+		if file, err = godotenv.Read(name); err != nil {
+			return fmt.Errorf("--config: %w", err)
+		}
+	}
+	var failed error
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Changed || failed != nil || f.Name == "help" || f.Name == "version" {
+			return
+		}
+		key := environmentName(f.Name)
+		value, ok := os.LookupEnv(key)
+		if !ok {
+			value, ok = file[key]
+		}
+		if ok && value != "" {
+			if err := flags.Set(f.Name, value); err != nil {
+				failed = fmt.Errorf("%s: %w", key, err)
+			}
+		}
+	})
+	if key, ok := file[adminKeyVariable]; ok && os.Getenv(adminKeyVariable) == "" {
+		failed = os.Setenv(adminKeyVariable, key)
+	}
+	return failed
+}
+
+func environmentName(flag string) string {
+	return "FAIRLEAD_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// version is what the build recorded of itself.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := info.Main.Version
+	if v == "" || v == "(devel)" {
+		v = "devel"
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+				v += "-" + s.Value[:12]
+			}
+		}
+	}
+	return v
+}
+
+// newLogger writes to standard error, as text or as JSON.
+func newLogger(format, level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("--log-level: %w", err)
+	}
+	o := &slog.HandlerOptions{Level: l}
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(os.Stderr, o)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(os.Stderr, o)), nil
+	}
+	return nil, fmt.Errorf("--log-format must be text or json, not %q", format)
+}

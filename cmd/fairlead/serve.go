@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// serveOptions are the flags of serve.
+type serveOptions struct {
+	listen       string
+	addrFile     string
+	data         string
+	databaseURL  string
+	maxConns     int32
+	jwtSecret    string
+	jwtPublicKey string
+	jwksURL      string
+	jwtIssuer    string
+	jwtAudience  string
+	userRate     int
+	keyRetention time.Duration
+	stuckAfter   time.Duration
+	drainTimeout time.Duration
+	logFormat    string
+	logLevel     string
+	pprofAddr    string
+}
+
+// defaultData is the data directory where none is given.
+const defaultData = "fairlead-data"
+
+func (o *serveOptions) bind(f *pflag.FlagSet) {
+	f.StringVar(&o.listen, "listen", "127.0.0.1:8080", "address to listen on; port 0 takes a free one")
+	f.StringVar(&o.addrFile, "addr-file", "", "file to write the address to, once listening")
+	f.StringVar(&o.data, "data", defaultData, "data directory: the private PostgreSQL, and the admin key")
+	f.StringVar(&o.databaseURL, "database-url", "", "PostgreSQL to use instead of a private one")
+	f.Int32Var(&o.maxConns, "database-connections", 16, "most connections to the database")
+	f.StringVar(&o.jwtSecret, "jwt-secret", "", "secret that verifies users' tokens (HS256 and up, 32 bytes or more)")
+	f.StringVar(&o.jwtPublicKey, "jwt-public-key", "", "PEM file of the public keys that verify users' tokens")
+	f.StringVar(&o.jwksURL, "jwks-url", "", "where the issuer of users' tokens publishes its keys")
+	f.StringVar(&o.jwtIssuer, "jwt-issuer", "", "iss that users' tokens must have")
+	f.StringVar(&o.jwtAudience, "jwt-audience", "", "aud that users' tokens must contain")
+	f.IntVar(&o.userRate, "user-rate", 50, "requests a second that a user may make; 0: any number. Keys are not limited")
+	f.DurationVar(&o.keyRetention, "idempotency-retention", 24*time.Hour, "how long answers are kept under their keys")
+	f.DurationVar(&o.stuckAfter, "draw-stuck-after", 10*time.Minute, "how long a campaign may be drawing before the sweeper finishes it")
+	f.DurationVar(&o.drainTimeout, "drain-timeout", 30*time.Second, "how long a shutdown waits for requests under way")
+	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
+	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
+	f.StringVar(&o.pprofAddr, "pprof-addr", "", "address of a profiling listener (loopback only); off when empty")
+}
+
+func newServe() *cobra.Command {
+	var o serveOptions
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the server",
+		Long: "Run the server. Without --database-url it keeps a private PostgreSQL in the data directory: it needs the\n" +
+			"PostgreSQL server programs installed, and starts, supervises and stops them by itself.\n\n" +
+			"FAIRLEAD_ADMIN_KEY sets the first admin key (32 or more visible ASCII characters). Without it one is made,\n" +
+			"printed once, and kept in admin.key in the data directory.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			logger, err := newLogger(o.logFormat, o.logLevel)
+			if err != nil {
+				return err
+			}
+			n, err := startNode(cmd.Context(), &o, logger, func(key string) {
+				fmt.Fprintf(cmd.ErrOrStderr(), "admin key (shown once, kept in %s): %s\n", adminKeyFile(o.data), key)
+			})
+			if err != nil {
+				return err
+			}
+			return n.run(cmd.Context())
+		},
+	}
+	o.bind(cmd.Flags())
+	return cmd
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fairlead-dev/fairlead/fairdraw"
+)
+
+// verdict is what verify found.
+type verdict struct {
+	Valid      bool   `json:"valid"`
+	Campaign   string `json:"campaign"`
+	Commitment string `json:"commitment"`
+	Positions  int    `json:"positions"`
+	Winners    int    `json:"winners"`
+	Difference string `json:"difference,omitempty"`
+}
+
+func newVerify() *cobra.Command {
+	var (
+		commitment string
+		asJSON     bool
+	)
+	cmd := &cobra.Command{
+		Use:   "verify PROOF.json",
+		Short: "Recompute a draw from its proof, offline",
+		Long: "Recompute a draw from its proof, offline, and compare. The proof is the answer of\n" +
+			"GET /v1/campaigns/{id}/proof; - reads it from standard input. Exit status 0: valid; 1: not valid, with the\n" +
+			"first difference; 2: the proof could not be read.\n\n" +
+			"A proof alone shows that the draw follows from its own seed. Give --commitment, as it was published with the\n" +
+			"campaign, to see that this seed was chosen before the sale.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			data, err := readProof(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			v := verify(data, commitment)
+			if asJSON {
+				err = printJSON(cmd, v)
+			} else {
+				err = printVerdict(cmd, v)
+			}
+			if err == nil && !v.Valid {
+				err = exitCode(1)
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&commitment, "commitment", "", "the published commitment that the proof must reveal, in hex")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
+	return cmd
+}
+
+func readProof(cmd *cobra.Command, name string) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(io.LimitReader(cmd.InOrStdin(), fairdraw.MaxProofBytes+1))
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > fairdraw.MaxProofBytes {
+		return nil, errors.New(name + " is too large for a proof")
+	}
+	return os.ReadFile(name)
+}
+
+func verify(data []byte, commitment string) verdict {
+	proof, err := fairdraw.ParseProof(data)
+	if err != nil {
+		return verdict{Difference: err.Error()}
+	}
+	v := verdict{Campaign: proof.Campaign, Commitment: proof.Commitment, Positions: len(proof.Positions), Winners: len(proof.Winners)}
+	err = proof.Verify()
+	if err == nil && commitment != "" {
+		err = proof.VerifyCommitment(commitment)
+	}
+	if err != nil {
+		v.Difference = err.Error()
+	}
+	v.Valid = err == nil
+	return v
+}
+
+func printVerdict(cmd *cobra.Command, v verdict) error {
+	out := cmd.OutOrStdout()
+	if v.Campaign != "" {
+		if _, err := fmt.Fprintf(out, "campaign    %s\ncommitment  %s\npositions   %d\nwinners     %d\n", v.Campaign, v.Commitment, v.Positions, v.Winners); err != nil {
+			return err
+		}
+	}
+	if v.Valid {
+		_, err := fmt.Fprintln(out, "valid: the winners follow from the published data")
+		return err
+	}
+	_, err := fmt.Fprintln(out, "NOT VALID:", v.Difference)
+	return err
+}

@@ -1,0 +1,165 @@
+//go:build linux || darwin || freebsd
+
+package localpg
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// tunables are appended to the new cluster's postgresql.conf, where the user
+// may change them. What safety rests on is not here but on the command line,
+// see forcedSettings.
+const tunables = `
+# ---- Fairlead's settings for a private server; yours to tune. ----
+max_connections = 100
+shared_buffers = 128MB
+# For two-phase commit between ledgers.
+max_prepared_transactions = 64
+# Recovery after a crash replays at most about this much.
+max_wal_size = 1GB
+checkpoint_timeout = 5min
+# Hot rows are updated often: look for dead ones more often than once a minute.
+autovacuum_naptime = 20s
+# Short transactions gain nothing from compiled or parallel plans, and parallel
+# ones need shared memory that containers are short of.
+jit = off
+max_parallel_workers_per_gather = 0
+random_page_cost = 1.1
+# A session that is gone, or forgot its transaction, must not keep locks.
+client_connection_check_interval = 2s
+idle_in_transaction_session_timeout = 5min
+# Errors of statements are told to the client; the log is for the server's own.
+log_min_messages = log
+log_checkpoints = off
+log_line_prefix = '%m [%p] '
+log_timezone = 'UTC'
+timezone = 'UTC'
+`
+
+// accessRules admit whoever can reach the socket, which is in a directory of
+// mode 0700, and nobody over a network.
+const accessRules = "# Only the unix socket, which is in a directory of mode 0700.\nlocal all all trust\n"
+
+// childEnv is the whole environment of initdb and postgres: none of the
+// caller's, so that nothing of it (PGDATA, PGOPTIONS, a locale that isn't
+// installed) changes what they do. Naming the time zone spares initdb a search.
+func childEnv() []string {
+	env := []string{"LC_ALL=C", "TZ=UTC", "PATH=/usr/local/bin:/usr/bin:/bin"}
+	for _, name := range []string{"LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TMPDIR"} {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	return env
+}
+
+// initCluster makes a cluster that is either complete and durable or not there
+// at all: built aside, synced, then renamed into place.
+func initCluster(ctx context.Context, l layout, bins binaries, id identity, durable bool) error {
+	if err := os.RemoveAll(l.fresh()); err != nil {
+		return err
+	}
+	// An empty directory, such as a mount point's, can't be replaced by a
+	// rename unless it is removed; Remove refuses if there is anything in it.
+	if err := os.Remove(l.data()); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	if err := os.Mkdir(l.fresh(), 0o700); err != nil {
+		return err
+	}
+	if err := id.give(l, l.fresh()); err != nil {
+		return err
+	}
+	attr, err := id.attr(false)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, bins.initdb(),
+		"--pgdata="+l.fresh(), "--username="+roleName, "--auth=trust",
+		"--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions")
+	cmd.Dir = "/"
+	cmd.Env = childEnv()
+	cmd.SysProcAttr = attr
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("initdb: %w", context.Cause(ctx))
+		}
+		return fmt.Errorf("initdb, run as %s: %w: %s", id, err, lastLines(out.Bytes(), 6))
+	}
+	if err := appendFile(filepath.Join(l.fresh(), "postgresql.conf"), tunables); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(l.fresh(), "pg_hba.conf"), []byte(accessRules), 0o600); err != nil {
+		return err
+	}
+	if durable {
+		if err := syncTree(l.fresh()); err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(l.fresh(), l.data()); err != nil {
+		return err
+	}
+	if durable {
+		return syncPath(l.dir)
+	}
+	return nil
+}
+
+// String names the identity for messages.
+func (id identity) String() string {
+	switch id.kind {
+	case inNamespace:
+		return "user " + id.name + " of a user namespace"
+	case asUser:
+		return "user " + id.name
+	case asSelf:
+	}
+	return fmt.Sprintf("user id %d", os.Geteuid())
+}
+
+// syncTree syncs every file and directory below root, and root. The names are
+// synced with the directories that hold them.
+func syncTree(root string) error {
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if !d.IsDir() && !d.Type().IsRegular() {
+			return nil
+		}
+		return syncPath(path)
+	})
+}
+
+func syncPath(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		_ = f.Close() // The sync's error is the one that matters.
+		return fmt.Errorf("sync %s: %w", path, err)
+	}
+	return f.Close()
+}
+
+func appendFile(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	if _, err := f.WriteString(text); err != nil {
+		_ = f.Close() // The write's error is the one that matters.
+		return err
+	}
+	return f.Close()
+}

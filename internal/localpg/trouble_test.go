@@ -1,0 +1,350 @@
+//go:build linux || darwin || freebsd
+
+package localpg
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestLongPath(t *testing.T) {
+	dir := filepath.Join(tempDir(t), strings.Repeat("long/", 30))
+	i := startIn(t, Options{Dir: dir})
+	mustExec(t, i.URL(), "SELECT 1")
+	url, err := URLOf(dir)
+	if err != nil || url != i.URL() {
+		t.Errorf("URLOf = %q, %v; want %q", url, err, i.URL())
+	}
+	st, err := os.Stat(i.socketDir)
+	if err != nil || st.Mode().Perm() != 0o700 {
+		t.Errorf("socket directory %s: %v, %v", i.socketDir, st, err)
+	}
+	stop(t, i)
+	if _, err := os.Stat(i.socketDir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the temporary socket directory stays: %v", err)
+	}
+}
+
+func TestMissingBinaries(t *testing.T) {
+	t.Setenv(binEnv, t.TempDir())
+	_, err := Start(t.Context(), Options{Dir: tempDir(t)})
+	if !errors.Is(err, ErrNoBinaries) {
+		t.Fatalf("%v; want ErrNoBinaries", err)
+	}
+	for _, goos := range []string{"linux", "darwin"} {
+		hint := installHint(goos)
+		if !strings.Contains(hint, "install") || !strings.Contains(hint, "--database-url") {
+			t.Errorf("%s: the hint doesn't help: %s", goos, hint)
+		}
+	}
+}
+
+// fakeBinaries makes a postgres program that only tells its version.
+func fakeBinaries(t *testing.T, version string) string {
+	t.Helper()
+	dir := t.TempDir()
+	script := "#!/bin/sh\necho 'postgres (PostgreSQL) " + version + "'\n"
+	for _, name := range []string{"postgres", "initdb"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestWrongVersion(t *testing.T) {
+	dir := tempDir(t)
+	if err := os.MkdirAll(filepath.Join(dir, "postgres"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "postgres", "PG_VERSION"), []byte("14\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Start(t.Context(), Options{Dir: dir, BinDir: fakeBinaries(t, "17.2 (Debian 17.2-1)")})
+	var v *VersionError
+	if !errors.As(err, &v) || v.Data != 14 || v.Installed != 17 {
+		t.Fatalf("%v; want a VersionError of 14 and 17", err)
+	}
+	for _, want := range []string{"PostgreSQL 14", "PostgreSQL 17"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q doesn't name %s", err, want)
+		}
+	}
+}
+
+func TestTooOldVersion(t *testing.T) {
+	_, err := Start(t.Context(), Options{Dir: tempDir(t), BinDir: fakeBinaries(t, "12.4")})
+	if !errors.Is(err, ErrNoBinaries) || !strings.Contains(err.Error(), "12") {
+		t.Fatalf("%v; want ErrNoBinaries that names 12", err)
+	}
+}
+
+func TestForeignFilesAreLeftAlone(t *testing.T) {
+	dir := tempDir(t)
+	foreign := filepath.Join(dir, "postgres", "precious")
+	if err := os.MkdirAll(filepath.Dir(foreign), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(foreign, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Start(t.Context(), Options{Dir: dir}); err == nil {
+		t.Fatal("a directory with other files was taken for a cluster's")
+	}
+	if _, err := os.Stat(foreign); err != nil {
+		t.Errorf("the foreign file: %v", err)
+	}
+}
+
+func TestInterruptedInitdbIsDoneAnew(t *testing.T) {
+	dir := tempDir(t)
+	half := filepath.Join(dir, "postgres.new")
+	if err := os.MkdirAll(half, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(half, "PG_VERSION"), []byte("15\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	i := startIn(t, Options{Dir: dir})
+	mustExec(t, i.URL(), "SELECT 1")
+}
+
+func TestCancelledStart(t *testing.T) {
+	dir := tempDir(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := Start(ctx, Options{Dir: dir}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("%v; want the context's end", err)
+	}
+	i := startIn(t, Options{Dir: dir})
+	mustExec(t, i.URL(), "SELECT 1")
+}
+
+// TestBrokenConfiguration shows PostgreSQL's own words, and at a restart gives
+// up in the end.
+func TestBrokenConfiguration(t *testing.T) {
+	dir := tempDir(t)
+	i := startIn(t, Options{Dir: dir, GiveUpAfter: 500 * time.Millisecond})
+	conf := filepath.Join(dir, "postgres", "postgresql.conf")
+	if err := appendFile(conf, "no_such_setting = 1\n"); err != nil {
+		t.Fatal(err)
+	}
+	kill(t, i.PID())
+	select {
+	case <-i.Done():
+	case <-time.After(20 * time.Second):
+		t.Fatal("it didn't give up")
+	}
+	if err := i.Err(); !errors.Is(err, ErrGaveUp) || !strings.Contains(err.Error(), "no_such_setting") {
+		t.Errorf("Err = %v; want ErrGaveUp with PostgreSQL's reason", err)
+	}
+	if err := i.Stop(t.Context()); !errors.Is(err, ErrGaveUp) {
+		t.Errorf("Stop = %v; want ErrGaveUp", err)
+	}
+	_, err := Start(t.Context(), Options{Dir: dir})
+	if err == nil || !strings.Contains(err.Error(), "no_such_setting") {
+		t.Errorf("Start = %v; want PostgreSQL's reason", err)
+	}
+	// The cleanup's Stop reports the same error again, so take it from there.
+	i.err = nil
+}
+
+func TestStopDuringRestart(t *testing.T) {
+	dir := tempDir(t)
+	i := startIn(t, Options{Dir: dir})
+	pid := i.PID()
+	kill(t, pid)
+	stop(t, i)
+	j := startIn(t, Options{Dir: dir})
+	mustExec(t, j.URL(), "SELECT 1")
+}
+
+func TestStopOutOfPatience(t *testing.T) {
+	dir := tempDir(t)
+	i := startIn(t, Options{Dir: dir})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := syscall.Kill(i.PID(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err := i.Stop(ctx); err == nil {
+		t.Error("Stop of a frozen PostgreSQL claims to be clean")
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("took %v", took)
+	}
+	i.err = nil // Reported above; the cleanup's Stop would report it again.
+	j := startIn(t, Options{Dir: dir})
+	mustExec(t, j.URL(), "SELECT 1")
+}
+
+// TestAsAnotherUser runs the tests that matter as a user who isn't root, in a
+// process of its own.
+func TestAsAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can become another user; the other tests have just run as one")
+	}
+	nobody, err := user.Lookup("nobody")
+	if err != nil {
+		t.Skipf("no user nobody: %v", err)
+	}
+	uid, gid := number(t, nobody.Uid), number(t, nobody.Gid)
+	home := tempDir(t)
+	if err := os.Chown(home, int(uid), int(gid)); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Skipf("can't copy the test binary: %v", err)
+	}
+	exe := filepath.Join(home, "localpg.test")
+	if err := os.WriteFile(exe, raw, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), exe, "-test.v",
+		"-test.run=^(TestColdStart.*|TestPostmasterKilled.*|TestOrphanIs.*|TestNotWritable)$")
+	cmd.Dir = home
+	cmd.Env = append(os.Environ(), "HOME="+home)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}
+	out, err := cmd.CombinedOutput()
+	if err != nil || strings.Count(string(out), "\n--- PASS") != 4 {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+func number(t *testing.T, s string) uint32 {
+	t.Helper()
+	n, err := strconv.ParseUint(s, 10, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uint32(n)
+}
+
+func TestNotWritable(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root may write anywhere; TestAsAnotherUser runs this one as somebody else")
+	}
+	dir := tempDir(t)
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{dir, filepath.Join(dir, "below")} {
+		if _, err := Start(t.Context(), Options{Dir: d}); !errors.Is(err, os.ErrPermission) {
+			t.Errorf("%s: %v; want a permission error", d, err)
+		}
+	}
+}
+
+// TestWithoutNamespaces takes the way of machines that don't allow them: the
+// cluster, made in a namespace before, is given to another user.
+func TestWithoutNamespaces(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root needs another user")
+	}
+	stranger, err := unprivilegedUser()
+	if err != nil {
+		t.Skip(err)
+	}
+	for _, fresh := range []bool{true, false} {
+		name := map[bool]string{true: "fresh", false: "existing"}[fresh]
+		t.Run(name, func(t *testing.T) {
+			dir := tempDir(t)
+			l := layout{dir: dir}
+			if fresh {
+				bins, err := findBinaries(t.Context(), "", l.data(), 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := initCluster(t.Context(), l, bins, stranger, true); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				stop(t, startIn(t, Options{Dir: dir}))
+				if err := stranger.giveTree(l); err != nil {
+					t.Fatal(err)
+				}
+			}
+			i := startIn(t, Options{Dir: dir})
+			if i.id.kind != asUser || i.id.uid != stranger.uid {
+				t.Errorf("runs as %s; want %s", i.id, stranger)
+			}
+			mustExec(t, i.URL(), "CREATE TABLE kept (n int)")
+			if _, err := URLOf(dir); err != nil {
+				t.Error(err)
+			}
+			killAndAwait(t, i, 1)
+		})
+	}
+}
+
+func TestNeverRoot(t *testing.T) {
+	i := startIn(t, Options{Dir: tempDir(t), Logger: slog.New(slog.DiscardHandler)})
+	// A server that runs as root would let its superuser write anywhere that
+	// only root may; PostgreSQL's user must not hold any capability.
+	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(i.PID()), "status"))
+	if err != nil {
+		t.Skipf("no /proc here: %v", err)
+	}
+	for line := range strings.Lines(string(raw)) {
+		if caps, ok := strings.CutPrefix(line, "CapEff:"); ok && strings.Trim(strings.TrimSpace(caps), "0") != "" {
+			t.Errorf("PostgreSQL holds capabilities: %s", line)
+		}
+	}
+}
+
+func TestLogIsTurned(t *testing.T) {
+	l := layout{dir: tempDir(t)}
+	f, err := openLog(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	write := func(s string) {
+		if _, err := f.WriteString(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("early\n")
+	if err := turnLog(l, 10); err != nil {
+		t.Fatal(err)
+	}
+	if got := string(logSince(l, 0)); got != "early\n" {
+		t.Errorf("a small log was turned: %q", got)
+	}
+	write("and more than ten\n")
+	if err := turnLog(l, 15); err != nil {
+		t.Fatal(err)
+	}
+	write("late\n") // Through the descriptor that was open all along.
+	if got := string(logSince(l, 0)); got != "late\n" {
+		t.Errorf("log = %q; want what came after the turn", got)
+	}
+	old, err := os.ReadFile(l.oldLog())
+	if err != nil || string(old) != "early\nand more than ten\n" {
+		t.Errorf("old log = %q, %v", old, err)
+	}
+}
+
+func FuzzParsePIDFile(f *testing.F) {
+	f.Add([]byte("123\n/data\n1700000000\n5432\n/run\n\n 123 456\nready   \n"))
+	f.Add([]byte("-7\n"))
+	f.Add([]byte(""))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		p, err := parsePIDFile(raw)
+		if err == nil && p.pid <= 0 {
+			t.Errorf("%q gives process %d, which a signal would take for a group", raw, p.pid)
+		}
+	})
+}

@@ -1,0 +1,273 @@
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/goleak"
+
+	"github.com/fairlead-dev/fairlead/internal/localpg"
+)
+
+// urlEnv names a server to use instead of a private one.
+const urlEnv = "FAIRLEAD_TEST_DATABASE_URL"
+
+const (
+	// startLimit bounds a start of PostgreSQL on a loaded machine.
+	startLimit = 60 * time.Second
+	// adminLimit bounds the making or dropping of a database.
+	adminLimit = 60 * time.Second
+)
+
+// Migrate brings an empty database to the schema that a package's tests need.
+type Migrate = func(ctx context.Context, url string) error
+
+// harness is what the tests of one binary share.
+type harness struct {
+	mu        sync.Mutex
+	inMain    bool
+	startErr  error
+	adminURL  string            // a database of the server other than any test's
+	instance  *localpg.Instance // nil when the server isn't ours
+	dir       string
+	templates map[uintptr]*template
+	names     atomic.Int64
+}
+
+// template is a migrated database from which tests' databases are copied.
+type template struct {
+	once sync.Once
+	name string
+	err  error
+}
+
+// shared is the harness of this test binary.
+//
+//nolint:gochecknoglobals // TestMain and the tests have no other way to each other.
+var shared harness
+
+// Main runs the package's tests, stops what they shared, and looks for leaked
+// goroutines. TestMain calls it:
+//
+//	func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+//
+// The options are those of goleak, for goroutines that are known to stay.
+func Main(m *testing.M, leaks ...goleak.Option) int {
+	shared.mu.Lock()
+	shared.inMain = true
+	shared.mu.Unlock()
+	code := m.Run()
+	if err := shared.stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "pgtest:", err)
+		code = max(code, 1)
+	}
+	if code == 0 {
+		if err := goleak.Find(leaks...); err != nil {
+			fmt.Fprintln(os.Stderr, "pgtest:", err)
+			code = 1
+		}
+	}
+	return code
+}
+
+// NewDatabase returns the URL of a database that is this test's alone and is
+// dropped at its end, connections or not. It is a copy of one that migrate has
+// filled once for the test binary. Templates are told apart by the function's
+// code, so that migrate must be a named function or a literal that captures
+// nothing. With nil the database is empty.
+func NewDatabase(tb testing.TB, migrate Migrate) string {
+	tb.Helper()
+	h := &shared
+	h.need(tb)
+	source := "template0"
+	if migrate != nil {
+		tmpl := h.template(migrate)
+		if tmpl.err != nil {
+			tb.Fatalf("pgtest: %v", tmpl.err)
+		}
+		source = tmpl.name
+	}
+	name := h.name("t")
+	if err := h.admin("CREATE DATABASE " + name + " TEMPLATE " + source); err != nil {
+		tb.Fatalf("pgtest: %v", err)
+	}
+	tb.Cleanup(func() {
+		if err := h.admin("DROP DATABASE IF EXISTS " + name + " WITH (FORCE)"); err != nil {
+			tb.Errorf("pgtest: %v", err)
+		}
+	})
+	return h.urlOf(name)
+}
+
+// Server starts a durable PostgreSQL for one test, which may kill it; it is
+// stopped and removed at the test's end. Its database is empty.
+func Server(tb testing.TB) *localpg.Instance {
+	tb.Helper()
+	dir, err := newDir()
+	if err != nil {
+		tb.Fatalf("pgtest: %v", err)
+	}
+	i, err := startIn(dir, true)
+	if err != nil {
+		_ = os.RemoveAll(dir) // The start's error is the one that matters.
+		missing(tb, err)
+	}
+	tb.Cleanup(func() {
+		if err := stopIn(i, dir); err != nil {
+			tb.Errorf("pgtest: %v", err)
+		}
+	})
+	return i
+}
+
+// need starts the server if no test has, and fails or skips the test when
+// there can be none.
+func (h *harness) need(tb testing.TB) {
+	tb.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.inMain {
+		tb.Fatal("pgtest: the package's TestMain must call pgtest.Main")
+	}
+	if h.adminURL == "" && h.startErr == nil {
+		h.startErr = h.start()
+	}
+	if h.startErr != nil {
+		missing(tb, h.startErr)
+	}
+}
+
+// start needs the mutex.
+func (h *harness) start() error {
+	h.templates = make(map[uintptr]*template)
+	if given := os.Getenv(urlEnv); given != "" {
+		if _, err := url.Parse(given); err != nil || !strings.Contains(given, "://") {
+			return fmt.Errorf("%s must be a postgres:// URL", urlEnv)
+		}
+		h.adminURL = given
+		return nil
+	}
+	dir, err := newDir()
+	if err != nil {
+		return err
+	}
+	i, err := startIn(dir, false)
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	h.instance, h.dir, h.adminURL = i, dir, i.URL()
+	return nil
+}
+
+func (h *harness) stop() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.instance != nil {
+		return stopIn(h.instance, h.dir)
+	}
+	// The server stays: don't leave our templates on it.
+	var errs []error
+	for _, tmpl := range h.templates {
+		if tmpl.name != "" {
+			errs = append(errs, h.admin("DROP DATABASE IF EXISTS "+tmpl.name+" WITH (FORCE)"))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// template returns the migrated template of a function, made by the first
+// caller while the others wait.
+func (h *harness) template(migrate Migrate) *template {
+	key := reflect.ValueOf(migrate).Pointer()
+	h.mu.Lock()
+	tmpl, ok := h.templates[key]
+	if !ok {
+		tmpl = &template{}
+		h.templates[key] = tmpl
+	}
+	h.mu.Unlock()
+	tmpl.once.Do(func() {
+		name := h.name("template")
+		if tmpl.err = h.admin("CREATE DATABASE " + name + " TEMPLATE template0"); tmpl.err != nil {
+			return
+		}
+		tmpl.name = name
+		ctx, cancel := context.WithTimeout(context.Background(), adminLimit)
+		defer cancel()
+		if err := migrate(ctx, h.urlOf(name)); err != nil {
+			tmpl.err = fmt.Errorf("migrate the template database: %w", err)
+			return
+		}
+		// A copy is refused while anybody is connected: a migration's pool may
+		// take a moment to be gone.
+		tmpl.err = h.disconnect(name)
+	})
+	return tmpl
+}
+
+func (h *harness) disconnect(name string) error {
+	return h.admin("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '" + name + "'")
+}
+
+// name makes a database name that no other test process on the server has.
+func (h *harness) name(kind string) string {
+	return fmt.Sprintf("fairlead_%s_%d_%d_%d", kind, os.Getpid(), time.Now().UnixNano()%1e9, h.names.Add(1))
+}
+
+// urlOf is the admin URL with another database in it.
+func (h *harness) urlOf(name string) string {
+	u, err := url.Parse(h.adminURL)
+	if err != nil {
+		panic(err) // It was parsed when it was set.
+	}
+	u.Path = "/" + name
+	return u.String()
+}
+
+func (h *harness) admin(sql string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), adminLimit)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, h.adminURL)
+	if err != nil {
+		return err
+	}
+	if _, err := conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+		return errors.Join(fmt.Errorf("%s: %w", sql, err), conn.Close(ctx))
+	}
+	return conn.Close(ctx)
+}
+
+// missing ends a test that can't have its PostgreSQL: a failure in CI, where
+// nobody reads what was skipped, and anywhere if PostgreSQL is installed.
+func missing(tb testing.TB, err error) {
+	tb.Helper()
+	absent := errors.Is(err, localpg.ErrNoBinaries) || errors.Is(err, localpg.ErrUnsupported)
+	if !absent || os.Getenv("CI") == "true" {
+		tb.Fatalf("pgtest: %v", err)
+	}
+	fmt.Fprintf(os.Stderr, "\n*** NOT TESTED: %s needs PostgreSQL: %v\n*** (set %s to use a running server)\n\n",
+		tb.Name(), err, urlEnv)
+	tb.Skipf("pgtest: %v", err)
+}
+
+func startIn(dir string, durable bool) (*localpg.Instance, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	return localpg.Start(ctx, localpg.Options{Dir: dir, NonDurable: !durable, DieWithParent: true})
+}
+
+func stopIn(i *localpg.Instance, dir string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	return errors.Join(i.Stop(ctx), os.RemoveAll(dir))
+}

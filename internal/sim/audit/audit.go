@@ -1,0 +1,149 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// maxListed bounds the violations kept for one check: a database that broke one promise a million times is as broken
+// as one that broke it twenty times, and the list must stay readable.
+const maxListed = 20
+
+// Beginner opens transactions: a *pgx.Conn or a *pgxpool.Pool.
+type Beginner interface {
+	BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error)
+}
+
+// Guarantee names the group of promises that a check belongs to.
+type Guarantee string
+
+// The groups of checks.
+const (
+	Money   Guarantee = "money"
+	Lottery Guarantee = "lottery"
+	Keys    Guarantee = "keys"
+)
+
+// Result is the outcome of one check.
+type Result struct {
+	// Guarantee is the group that the check belongs to.
+	Guarantee Guarantee
+	// Promise says in one sentence what was checked.
+	Promise string
+	// Violations lists what broke the promise, at most twenty; empty when it holds.
+	Violations []string
+	// Total counts all violations, listed or not.
+	Total int
+}
+
+// ViolationsError lists everything that an audit found wrong. Returned when at least one promise does not hold.
+type ViolationsError struct {
+	// Broken holds the failed checks alone, in the order of the audit.
+	Broken []Result
+}
+
+// Error lists every kept violation, one a line.
+func (e *ViolationsError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "audit: %d promises broken", len(e.Broken))
+	for _, r := range e.Broken {
+		fmt.Fprintf(&b, "\n  %s: %s: %d violations", r.Guarantee, r.Promise, r.Total)
+		for _, v := range r.Violations {
+			b.WriteString("\n    ")
+			b.WriteString(v)
+		}
+		if r.Total > len(r.Violations) {
+			fmt.Fprintf(&b, "\n    … and %d more", r.Total-len(r.Violations))
+		}
+	}
+	return b.String()
+}
+
+// check is one promise and the question that finds its violations.
+type check struct {
+	guarantee Guarantee
+	promise   string
+	// sql yields one text column, a row a violation; it is empty when find asks instead.
+	sql string
+	// find answers what SQL alone can't say.
+	find func(ctx context.Context, tx pgx.Tx, report func(format string, args ...any)) error
+}
+
+// Audit runs every check on one snapshot of db. It returns nil when all promises hold, a *ViolationsError that lists
+// every violation when some do not, and any other error when the database could not be asked.
+func Audit(ctx context.Context, db Beginner) error {
+	results, err := Report(ctx, db)
+	if err != nil {
+		return err
+	}
+	var broken []Result
+	for _, r := range results {
+		if r.Total > 0 {
+			broken = append(broken, r)
+		}
+	}
+	if len(broken) > 0 {
+		return &ViolationsError{Broken: broken}
+	}
+	return nil
+}
+
+// Report runs every check on one snapshot of db and returns the result of each, kept or broken, for those who want
+// to show both. The error is about asking, never about what was found.
+func Report(ctx context.Context, db Beginner) (results []Result, err error) {
+	tx, err := db.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return nil, fmt.Errorf("audit: begin snapshot: %w", err)
+	}
+	defer func() {
+		// Nothing was written; a failed rollback matters only in that the connection is of no more use.
+		if rollbackErr := tx.Rollback(context.WithoutCancel(ctx)); rollbackErr != nil && !errors.Is(rollbackErr, pgx.ErrTxClosed) {
+			err = errors.Join(err, rollbackErr)
+		}
+	}()
+	for _, c := range allChecks() {
+		r := Result{Guarantee: c.guarantee, Promise: c.promise}
+		report := func(format string, args ...any) {
+			r.Total++
+			if r.Total <= maxListed {
+				r.Violations = append(r.Violations, fmt.Sprintf(format, args...))
+			}
+		}
+		if c.find != nil {
+			err = c.find(ctx, tx, report)
+		} else {
+			err = ask(ctx, tx, c.sql, report)
+		}
+		if err != nil {
+			return results, fmt.Errorf("audit: %s: %w", c.promise, err)
+		}
+		results = append(results, r)
+	}
+	return results, nil
+}
+
+func allChecks() []check {
+	checks := append(moneyChecks(), lotteryChecks()...)
+	return append(checks, keyChecks()...)
+}
+
+// ask reports each row of a question with one text column.
+func ask(ctx context.Context, tx pgx.Tx, sql string, report func(string, ...any)) error {
+	rows, err := tx.Query(ctx, sql)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var violation string
+		if err := rows.Scan(&violation); err != nil {
+			return err
+		}
+		report("%s", violation)
+	}
+	return rows.Err()
+}

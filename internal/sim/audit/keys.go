@@ -1,0 +1,116 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+)
+
+func keyChecks() []check {
+	return []check{
+		{guarantee: Keys, promise: "every stored answer is an answer", sql: `
+			SELECT format('key %s: status %s', encode(id, 'hex'), status) FROM idempotency_keys WHERE status NOT BETWEEN 200 AND 499`},
+		{guarantee: Keys, promise: "nothing is stored that a client was told to try again", find: findRetryable},
+		{guarantee: Keys, promise: "every stored answer has its effect", find: findKeysWithoutEffect},
+	}
+}
+
+// keyAnswer is what a stored answer says about its effect.
+type keyAnswer struct {
+	ID        string `json:"id"`
+	Campaign  string `json:"campaign"`
+	Transfer  string `json:"transfer"`
+	Retryable bool   `json:"retryable"`
+	Code      string `json:"code"`
+}
+
+// eachKey calls visit with every stored answer that has a body.
+func eachKey(ctx context.Context, tx pgx.Tx, visit func(id string, status int, answer keyAnswer), report func(string, ...any)) error {
+	rows, err := tx.Query(ctx, `SELECT encode(id, 'hex'), status, body FROM idempotency_keys`)
+	if err != nil {
+		return err
+	}
+	var id string
+	var status int
+	var body []byte
+	_, err = pgx.ForEachRow(rows, []any{&id, &status, &body}, func() error {
+		if len(body) == 0 {
+			return nil
+		}
+		var answer keyAnswer
+		if err := json.Unmarshal(body, &answer); err != nil {
+			report("key %s: body %.80q is not JSON: %v", id, body, err)
+			return nil
+		}
+		visit(id, status, answer)
+		return nil
+	})
+	return err
+}
+
+func findRetryable(ctx context.Context, tx pgx.Tx, report func(string, ...any)) error {
+	return eachKey(ctx, tx, func(id string, status int, answer keyAnswer) {
+		if status >= 400 && answer.Retryable {
+			report("key %s: stored %d %s is retryable", id, status, answer.Code)
+		}
+	}, func(string, ...any) {})
+}
+
+// findKeysWithoutEffect looks up the object that each stored success names: the one it made or changed, the campaign
+// of a draw, or the failed intent of a refused transfer.
+func findKeysWithoutEffect(ctx context.Context, tx pgx.Tx, report func(string, ...any)) error {
+	objects := map[string]string{} // the object that must exist, and the key that says so
+	failed := map[string]string{}  // the failed transfer that must exist, likewise
+	err := eachKey(ctx, tx, func(id string, status int, answer keyAnswer) {
+		switch {
+		case status >= 400 && answer.Transfer != "":
+			failed[answer.Transfer] = id
+		case status < 300 && answer.ID != "":
+			objects[answer.ID] = id
+		case status < 300 && answer.Campaign != "":
+			objects[answer.Campaign] = id
+		case status < 300:
+			report("key %s: stored %d names no object", id, status)
+		}
+	}, report)
+	if err != nil {
+		return err
+	}
+	if err := removeExisting(ctx, tx, objects, `
+		SELECT a.id FROM accounts a JOIN unnest($1::text[]) AS w (id) ON w.id = a.id
+		UNION ALL SELECT w.id FROM transfers t JOIN unnest($1::text[]) AS w (id) ON w.id = t.id::text WHERE t.status = 'completed'
+		UNION ALL SELECT w.id FROM holds h JOIN unnest($1::text[]) AS w (id) ON w.id = h.id::text
+		UNION ALL SELECT w.id FROM campaigns c JOIN unnest($1::text[]) AS w (id) ON w.id = c.id::text
+		UNION ALL SELECT w.id FROM purchases p JOIN unnest($1::text[]) AS w (id) ON w.id = p.id::text
+		UNION ALL SELECT w.id FROM api_keys k JOIN unnest($1::text[]) AS w (id) ON w.id = k.id`); err != nil {
+		return err
+	}
+	if err := removeExisting(ctx, tx, failed, `
+		SELECT w.id FROM transfers t JOIN unnest($1::text[]) AS w (id) ON w.id = t.id::text WHERE t.status = 'failed'`); err != nil {
+		return err
+	}
+	for object, id := range objects {
+		report("key %s: %s does not exist", id, object)
+	}
+	for transfer, id := range failed {
+		report("key %s: failed transfer %s does not exist", id, transfer)
+	}
+	return nil
+}
+
+// removeExisting deletes from wanted the keys that the question, asked for all of them, answers with.
+func removeExisting(ctx context.Context, tx pgx.Tx, wanted map[string]string, sql string) error {
+	rows, err := tx.Query(ctx, sql, slices.Collect(maps.Keys(wanted)))
+	if err != nil {
+		return err
+	}
+	var id string
+	_, err = pgx.ForEachRow(rows, []any{&id}, func() error {
+		delete(wanted, id)
+		return nil
+	})
+	return err
+}

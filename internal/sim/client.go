@@ -1,0 +1,235 @@
+//go:build unix
+
+package sim
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// Limits of the client.
+const (
+	// maxBody bounds what is read of one answer; the longest, a proof of a large campaign, is far below.
+	maxBody = 64 << 20
+	// attemptLimit bounds one attempt, so that a stopped server does not keep its clients for ever.
+	attemptLimit = 10 * time.Second
+	// retryPause is the first pause between two attempts at one command; it doubles up to retryPauseMax.
+	retryPause    = 5 * time.Millisecond
+	retryPauseMax = 200 * time.Millisecond
+)
+
+// ErrUnsettled is returned when an operation had no final answer before its context ended.
+var ErrUnsettled = errors.New("operation is unsettled")
+
+// ErrProtocol is returned when an answer breaks the contract of the interface: a 5xx that is not to be retried, an
+// answer of another content or without its replay mark.
+var ErrProtocol = errors.New("answer breaks the contract")
+
+// Answer is what came back for one attempt: a whole HTTP answer, or the error that took its place.
+type Answer struct {
+	Status   int
+	Header   http.Header
+	Body     []byte
+	Err      error
+	Replayed bool          // the answer says that it is not the executing request's own
+	Took     time.Duration // from before the request was sent until the whole body was read
+}
+
+// Problem is the part of a problem document that clients act on.
+type Problem struct {
+	Code      string `json:"code"`
+	Retryable bool   `json:"retryable"`
+	Outcome   string `json:"outcome"`
+	Transfer  string `json:"transfer"`
+}
+
+// Problem reads the body of an answer of 4xx or 5xx.
+func (a Answer) Problem() Problem {
+	var p Problem
+	if a.Status < 400 || json.Unmarshal(a.Body, &p) != nil {
+		return Problem{}
+	}
+	return p
+}
+
+// Code is the stable code of a problem, empty for a success.
+func (a Answer) Code() string { return a.Problem().Code }
+
+// JSON decodes the body into v.
+func (a Answer) JSON(v any) error {
+	if a.Err != nil {
+		return a.Err
+	}
+	if err := json.Unmarshal(a.Body, v); err != nil {
+		return fmt.Errorf("%w: %d with body %.200q: %w", ErrProtocol, a.Status, a.Body, err)
+	}
+	return nil
+}
+
+// Final says whether the answer settles its operation: it arrived, and it is not one to be tried again.
+func (a Answer) Final() bool {
+	return a.Err == nil && (a.Status < 400 || !a.Problem().Retryable)
+}
+
+// Stored says whether the server has to have stored a final answer under its key: what was decided is, what never
+// reached a decision is not.
+func (a Answer) Stored() bool {
+	switch a.Status {
+	case http.StatusPaymentRequired, http.StatusConflict, http.StatusUnprocessableEntity:
+		return a.Final()
+	default:
+		return a.Final() && a.Status < 300
+	}
+}
+
+// String tells an answer in one line.
+func (a Answer) String() string {
+	if a.Err != nil {
+		return a.Err.Error()
+	}
+	return fmt.Sprintf("%d replayed=%t %.300s", a.Status, a.Replayed, a.Body)
+}
+
+// Target is where a client finds a server now; a [Server] is one.
+type Target interface {
+	// URL is the server's base URL, which may change between two attempts.
+	URL() string
+}
+
+var _ Target = (*Server)(nil)
+
+// Client sends commands to one or more servers. It is safe for concurrent use.
+type Client struct {
+	http    *http.Client
+	history *History
+	next    atomic.Uint64
+	targets []Target
+	limit   time.Duration
+}
+
+// NewClient makes a client that spreads its attempts over the servers in turn, wherever they are by then, and records
+// its commands in history. Close it when done.
+func NewClient(history *History, targets ...Target) *Client {
+	dialer := &net.Dialer{Timeout: attemptLimit}
+	return &Client{history: history, targets: targets, limit: attemptLimit, http: &http.Client{
+		Transport: &http.Transport{
+			DialContext:         dialer.DialContext,
+			MaxIdleConns:        0, // no limit over all hosts; a restarted server is another host
+			MaxIdleConnsPerHost: 2048,
+			IdleConnTimeout:     time.Minute,
+			DisableCompression:  true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// LimitAttempts bounds one attempt by d instead of ten seconds. It must be called before the first one.
+func (c *Client) LimitAttempts(d time.Duration) { c.limit = d }
+
+// Close drops the idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Get reads a path from the next server.
+func (c *Client) Get(ctx context.Context, path string) Answer {
+	return c.send(ctx, c.target(), http.MethodGet, path, "", nil)
+}
+
+// GetJSON reads a path from the next server into v, with attempts until an answer of 200 came or ctx ended. It is for
+// looking at things after a fault, when the first attempt may still meet it.
+func (c *Client) GetJSON(ctx context.Context, path string, v any) error {
+	for pause := retryPause; ; pause = min(2*pause, retryPauseMax) {
+		answer := c.Get(ctx, path)
+		if answer.Err == nil && answer.Status == http.StatusOK {
+			return answer.JSON(v)
+		}
+		if answer.Final() {
+			return fmt.Errorf("%w: GET %s: %v", ErrProtocol, path, answer)
+		}
+		if err := wait(ctx, pause); err != nil {
+			return fmt.Errorf("GET %s: %w: last answer: %v", path, err, answer)
+		}
+	}
+}
+
+// Once makes a single attempt at an operation, which must be new, and records the answer.
+func (c *Client) Once(ctx context.Context, op *Op) Answer {
+	answer := c.send(ctx, c.target(), op.Method, op.Path, op.Key, op.Body)
+	c.history.record(op, answer)
+	return answer
+}
+
+// Settle attempts an operation until it has a final answer, with the same key and body each time, and records every
+// answer. It returns the final answer; ErrUnsettled when ctx ended before one came; and ErrProtocol when an answer is
+// neither final nor one to be tried again.
+func (c *Client) Settle(ctx context.Context, op *Op) (Answer, error) {
+	for pause := retryPause; ; pause = min(2*pause, retryPauseMax) {
+		answer := c.Once(ctx, op)
+		if answer.Final() {
+			if answer.Status >= 500 {
+				return answer, fmt.Errorf("%w: %s: %v", ErrProtocol, op, answer)
+			}
+			return answer, nil
+		}
+		if err := wait(ctx, pause); err != nil {
+			return answer, fmt.Errorf("%w: %s: last answer: %v", ErrUnsettled, op, answer)
+		}
+	}
+}
+
+func (c *Client) target() string {
+	return c.targets[c.next.Add(1)%uint64(len(c.targets))].URL()
+}
+
+func (c *Client) send(ctx context.Context, base, method, path, key string, body []byte) Answer {
+	ctx, cancel := context.WithTimeout(ctx, c.limit)
+	defer cancel()
+	began := time.Now()
+	var content io.Reader
+	if body != nil {
+		content = bytes.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, base+path, content)
+	if err != nil {
+		return Answer{Err: err}
+	}
+	// The transport repeats a request with an idempotency key by itself when the connection broke, unless it can't
+	// get the body again. Each attempt must be seen here.
+	req.GetBody = nil
+	req.Header.Set("Authorization", "Bearer "+AdminKey)
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return Answer{Err: err, Took: time.Since(began)}
+	}
+	defer func() { _ = resp.Body.Close() }()
+	answered, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
+	return Answer{
+		Status: resp.StatusCode, Header: resp.Header, Body: answered, Err: err,
+		Replayed: resp.Header.Get("Idempotent-Replayed") == "true", Took: time.Since(began),
+	}
+}
+
+// wait pauses between two attempts.
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

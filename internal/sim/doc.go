@@ -1,0 +1,32 @@
+// Package sim loads real server processes, breaks them, and checks that nothing was lost or done twice.
+//
+// It sees the product from outside alone: the binary, the HTTP interface, the database's tables. Its parts:
+//
+//   - [Build] and [Server]: the binary is built once a test run; servers are started as processes on free ports, with
+//     a private data directory or on a shared database, and are ended, killed, stopped or woken by signal. The
+//     processes of a private PostgreSQL are found and killed likewise ([KillPostgres]).
+//   - [Client]: requests with idempotency keys. [Client.Settle] repeats one until it has a final answer, whatever the
+//     servers go through meanwhile, and records every answer in a [History].
+//   - [Workload]: money and lottery commands drawn from a seed.
+//   - [History.Check]: the model. It replays what clients were told against the database: every acknowledged effect is
+//     there once, nothing else is, each balance is what the clients' own books say, each key's answers were
+//     byte-identical and are what is stored.
+//   - Package audit, the independent auditor of the database by itself; package wire, a proxy that loses the answer
+//     to COMMIT.
+//
+// # Protocol of a fault test
+//
+// Load runs while faults are injected; when the last fault is over, the workers stop drawing new commands and settle
+// those under way by their keys. Then the books are closed: audit, model, and a replay of the keys. An operation that
+// was never answered has no place in a closed book, so the end of a test is total: no outcome is left open.
+//
+// # Seeds
+//
+// Every random choice of a test comes from one seed, printed when the test fails and set again by FAIRLEAD_SEED.
+// Seeds make the commands and the faults repeatable; the interleaving is the machine's.
+//
+// # Sizes
+//
+// Tests run in sizes for every change; FAIRLEAD_TORTURE=1 runs the full counts. FAIRLEAD_SIM_BINARY names a binary to
+// use instead of building one (built with the tag crashpoints), FAIRLEAD_SIM_RACE=0 builds without the race detector.
+package sim

@@ -1,0 +1,333 @@
+//go:build unix
+
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/localpg"
+	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/sim/audit"
+)
+
+// readyLimit is how soon a server must be ready after any crash.
+const readyLimit = 15 * time.Second
+
+// patience bounds every wait for something that should happen soon, so that a test that hangs says where.
+const patience = time.Minute
+
+// scale gives the size of a test: few for every change, many when FAIRLEAD_TORTURE is set.
+func scale(few, many int) int {
+	if on, err := strconv.ParseBool(os.Getenv("FAIRLEAD_TORTURE")); err == nil && on {
+		return many
+	}
+	return few
+}
+
+// newRand gives the test's one source of randomness and prints its seed if the test fails.
+func newRand(t *testing.T) (*rand.Rand, uint64) {
+	t.Helper()
+	seed := rand.Uint64() >> 16 //nolint:gosec // A seed is to be repeatable, not secret.
+	if text := os.Getenv("FAIRLEAD_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("FAIRLEAD_SEED: %v", err)
+		}
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("to repeat: FAIRLEAD_SEED=%d", seed)
+		}
+	})
+	return rand.New(rand.NewPCG(seed, 1)), seed //nolint:gosec // Likewise.
+}
+
+// within gives a context for something that must not take longer than d.
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// tempDir makes a directory with a short path, which a unix socket needs.
+func tempDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sim") //nolint:usetesting // Its paths are too long.
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// newServer prepares a server with the shared binary and starts it; database is empty for a private PostgreSQL. At the
+// end of the test it must stop cleanly, and its log must be free of races, panics and deadlocks.
+func newServer(t *testing.T, database string) *sim.Server {
+	t.Helper()
+	binary, err := shared.buildBinary(within(t, 10*time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := sim.NewServer(sim.ServerOptions{Binary: binary, DataDir: tempDir(t), DatabaseURL: database})
+	t.Cleanup(func() { stopServer(t, server, database == "") })
+	_, err = server.Start(within(t, patience))
+	if err != nil && strings.Contains(server.Log(), localpg.ErrNoBinaries.Error()) {
+		skipWithoutPostgres(t, server.Log())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server
+}
+
+// skipWithoutPostgres ends a test that needs PostgreSQL's programs: with a failure where a skipped test is not seen.
+func skipWithoutPostgres(t *testing.T, reason string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal(reason)
+	}
+	t.Skip(reason)
+}
+
+// start starts a server and returns how long it took to be ready, which has a limit.
+func start(t *testing.T, server *sim.Server) time.Duration {
+	t.Helper()
+	took, err := server.Start(within(t, patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took > readyLimit {
+		t.Errorf("ready after %v, limit %v", took, readyLimit)
+	}
+	return took
+}
+
+func stopServer(t *testing.T, server *sim.Server, private bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if server.Running() {
+		if code, err := server.Terminate(ctx); err != nil || code != 0 {
+			t.Errorf("server ended with code %d: %v", code, err)
+		}
+	}
+	if err := server.Kill(ctx); err != nil {
+		t.Error(err)
+	}
+	if private {
+		if err := sim.KillPostgres(server.DataDir(), true); err == nil {
+			t.Error("the server left its PostgreSQL running")
+		} else if !errors.Is(err, sim.ErrNoPostgres) {
+			t.Error(err)
+		}
+	}
+	log := server.Log()
+	for _, bad := range []string{"DATA RACE", "panic:", "panicked", "40P01"} {
+		if at := strings.Index(log, bad); at >= 0 {
+			t.Errorf("server log has %q: %s", bad, log[at:min(len(log), at+4000)])
+		}
+	}
+	if t.Failed() {
+		const kept = 6000
+		t.Logf("end of the server's log:\n%s", log[max(0, len(log)-kept):])
+	}
+}
+
+// newDatabase makes a database on the shared PostgreSQL and returns its URL.
+func newDatabase(t *testing.T) string {
+	t.Helper()
+	pg, err := shared.startPostgres(within(t, patience))
+	if errors.Is(err, localpg.ErrNoBinaries) {
+		skipWithoutPostgres(t, err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := shared.nextDatabase()
+	conn := connect(t, pg.URL())
+	if _, err := conn.Exec(t.Context(), "CREATE DATABASE "+name); err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(pg.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/" + name
+	return u.String()
+}
+
+// throughTCP is a database's URL by way of a proxy's address.
+func throughTCP(t *testing.T, database, addr string) string {
+	t.Helper()
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Host, u.RawQuery = addr, "sslmode=disable"
+	return u.String()
+}
+
+// databaseOf is the URL of a server's private PostgreSQL.
+func databaseOf(t *testing.T, server *sim.Server) string {
+	t.Helper()
+	database, err := sim.PrivateURL(server.DataDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return database
+}
+
+func connect(t *testing.T, database string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(within(t, patience), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = conn.Close(context.Background())
+	})
+	return conn
+}
+
+// newClient gives a client of the servers with a history of its own.
+func newClient(t *testing.T, servers ...*sim.Server) (*sim.Client, *sim.History) {
+	t.Helper()
+	history := sim.NewHistory()
+	targets := make([]sim.Target, len(servers))
+	for i, server := range servers {
+		targets[i] = server
+	}
+	client := sim.NewClient(history, targets...)
+	t.Cleanup(client.Close)
+	return client, history
+}
+
+// auditNow runs the auditor on a snapshot of a database that may be under load.
+func auditNow(t *testing.T, database string) {
+	t.Helper()
+	conn := connect(t, database)
+	if err := audit.Audit(within(t, 5*time.Minute), conn); err != nil {
+		t.Error(err)
+	}
+	if err := conn.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// closeBooks is the end of every test: all commands are settled, so every key is asked once more, one in `every` of
+// them, the auditor looks at the database, and the model compares it with what the clients were told.
+func closeBooks(t *testing.T, database string, client *sim.Client, history *sim.History, every int) {
+	t.Helper()
+	replayed, err := history.Replay(within(t, 5*time.Minute), client, 16, func(i int) bool { return i%every == 0 })
+	if err != nil {
+		t.Error(err)
+	}
+	auditNow(t, database)
+	if err := history.Check(within(t, 5*time.Minute), connect(t, database)); err != nil {
+		t.Error(err)
+	}
+	t.Logf("books closed: %d commands, %d replayed, %v", len(history.Ops()), replayed, history.Count())
+}
+
+// load is a workload that runs in the background.
+type load struct {
+	*sim.Workload
+	stop    chan struct{}
+	done    chan error
+	stopped bool
+}
+
+// startLoad sets a workload up and runs it until finish, or until the test ends.
+func startLoad(t *testing.T, client *sim.Client, opts sim.WorkloadOptions) *load {
+	t.Helper()
+	l := &load{Workload: sim.NewWorkload(opts), stop: make(chan struct{}), done: make(chan error, 1)}
+	if err := l.Setup(within(t, patience), client); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { l.done <- l.Run(ctx, client, l.stop) }()
+	t.Cleanup(func() {
+		cancel()
+		if !l.stopped {
+			if err := <-l.done; err != nil {
+				t.Logf("load that was given up: %v", err)
+			}
+		}
+	})
+	return l
+}
+
+// finish ends the drawing of commands, and waits until those under way are settled.
+func (l *load) finish(t *testing.T) {
+	t.Helper()
+	close(l.stop)
+	l.stopped = true
+	if err := <-l.done; err != nil {
+		t.Error(err)
+	}
+}
+
+// await waits for a signal.
+func await(t *testing.T, what string, signal <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-signal:
+	case <-within(t, patience).Done():
+		t.Fatalf("%s: not within %v", what, patience)
+	}
+}
+
+// pause lets a random moment pass: where in its work a fault meets the server is to be anywhere.
+func pause(t *testing.T, rng *rand.Rand, most time.Duration) {
+	t.Helper()
+	timer := time.NewTimer(time.Duration(rng.Int64N(int64(most))))
+	defer timer.Stop()
+	<-timer.C
+}
+
+// verify runs the binary's verifier on a campaign's proof, against the commitment that was published when the campaign
+// was created.
+func verify(t *testing.T, client *sim.Client, campaign, commitment string) {
+	t.Helper()
+	answer := client.Get(t.Context(), "/v1/campaigns/"+campaign+"/proof")
+	if answer.Err != nil || answer.Status != 200 {
+		t.Fatalf("proof of %s: %v", campaign, answer)
+	}
+	path := filepath.Join(t.TempDir(), "proof.json")
+	if err := os.WriteFile(path, answer.Body, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	binary, err := shared.buildBinary(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	//nolint:gosec // The binary under test.
+	out, err := exec.CommandContext(within(t, patience), binary, "verify", path, "--commitment", commitment).CombinedOutput()
+	if err != nil {
+		t.Errorf("verify: %v\n%s", err, out)
+	}
+}
+
+// savepoints lets a check run inside an open transaction, on what that transaction has changed and will undo.
+type savepoints struct{ tx pgx.Tx }
+
+func (s savepoints) BeginTx(ctx context.Context, _ pgx.TxOptions) (pgx.Tx, error) {
+	return s.tx.Begin(ctx)
+}

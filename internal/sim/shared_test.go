@@ -1,0 +1,269 @@
+//go:build unix
+
+package sim_test
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/sim/wire"
+)
+
+// TestOneOfTwoServersIsKilled spreads load over two servers on one database and kills one of them, again and again.
+func TestOneOfTwoServersIsKilled(t *testing.T) {
+	rng, seed := newRand(t)
+	database := newDatabase(t)
+	servers := []*sim.Server{newServer(t, database), newServer(t, database)}
+	client, history := newClient(t, servers...)
+	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "two", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
+	for kill := range scale(3, 50) {
+		await(t, "answers", history.After(50+rng.IntN(150)))
+		victim := servers[rng.IntN(2)]
+		if err := victim.Kill(within(t, patience)); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "answers of the other server", history.After(30))
+		start(t, victim)
+		auditNow(t, database)
+		if t.Failed() {
+			t.Fatalf("after kill %d", kill)
+		}
+	}
+	l.finish(t)
+	closeBooks(t, database, client, history, 1)
+}
+
+// TestStoppedServerWakes freezes one of two servers in the middle of its work and wakes it when the other has gone on.
+func TestStoppedServerWakes(t *testing.T) {
+	rng, seed := newRand(t)
+	database := newDatabase(t)
+	sleeper := newServer(t, database)
+	client, history := newClient(t, sleeper, newServer(t, database))
+	client.LimitAttempts(500 * time.Millisecond)
+	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "stop", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
+	for stop := range scale(2, 8) {
+		await(t, "answers", history.After(50+rng.IntN(150)))
+		if err := sleeper.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		// It may be stopped with rows locked, which PostgreSQL takes back after a while.
+		asleep := time.Duration(scale(2, 5+rng.IntN(36))) * time.Second
+		timer := time.NewTimer(asleep)
+		<-timer.C
+		if err := sleeper.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "answers after waking", history.After(100))
+		auditNow(t, database)
+		if t.Failed() {
+			t.Fatalf("after stop %d, %v asleep", stop, asleep)
+		}
+	}
+	l.finish(t)
+	closeBooks(t, database, client, history, 1)
+}
+
+// TestLostAnswersToCommit puts a proxy between the server and PostgreSQL that loses the answers to COMMIT, and some
+// commits, under mixed load, then sells a campaign through it.
+func TestLostAnswersToCommit(t *testing.T) {
+	_, seed := newRand(t)
+	database := newDatabase(t)
+	config, err := pgx.ParseConfig(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	network, address := pgconn.NetworkAddress(config.Host, config.Port)
+	proxy, err := wire.Listen(t.Context(), wire.Options{
+		Network: network, Address: address, Seed: seed, LoseOneIn: 4, Blackout: 300 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := proxy.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	server := newServer(t, throughTCP(t, database, proxy.Addr()))
+	client, history := newClient(t, server)
+	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "lost", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
+	proxy.Arm(true)
+	awaitLost(t, proxy, scale(15, 300))
+	proxy.Arm(false)
+	l.finish(t)
+	auditNow(t, database)
+
+	accounts := names("buyer", buyers)
+	if err := sim.OpenAccounts(within(t, patience), client, append(accounts, "house"), 1_000_000); err != nil {
+		t.Fatal(err)
+	}
+	sales, before := scale(2, 20), proxy.Stats().Lost()
+	for sale := range sales {
+		name := fmt.Sprintf("sale-%d", sale)
+		campaign, err := sim.Launch(within(t, patience), client, name, triangle(name, "house"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		proxy.Arm(true)
+		checkRace(t, sell(t, client, campaign.ID, name, accounts))
+		proxy.Arm(false)
+		checkDrawn(t, client, campaign.ID, 9)
+		verify(t, client, campaign.ID, campaign.Commitment)
+		if t.Failed() {
+			break
+		}
+	}
+	lost := proxy.Stats().Lost() - before
+	t.Logf("%+v, %d of them while %d campaigns were sold", proxy.Stats(), lost, sales)
+	if lost == 0 {
+		t.Error("no commit was lost while campaigns were sold")
+	}
+	closeBooks(t, database, client, history, 1)
+}
+
+// sell lets every account buy one position of any layer, a few at a time, so that the sale takes many commits, and
+// settles each.
+func sell(t *testing.T, client *sim.Client, campaign, keys string, accounts []string) []sim.Answer {
+	t.Helper()
+	const workers = 20
+	ctx := within(t, 3*patience)
+	answers := make([]sim.Answer, len(accounts))
+	var next atomic.Int64
+	var group sync.WaitGroup
+	for range workers {
+		group.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(accounts)); i = next.Add(1) - 1 {
+				answer, err := client.Settle(ctx, sim.NewPurchase(fmt.Sprintf("%s-%d", keys, i), campaign, accounts[i], 0))
+				if err != nil {
+					t.Error(err)
+				}
+				answers[i] = answer
+			}
+		})
+	}
+	group.Wait()
+	return answers
+}
+
+// awaitLost waits until the proxy has lost so many commits.
+func awaitLost(t *testing.T, proxy *wire.Proxy, n int) {
+	t.Helper()
+	limit := within(t, 10*patience)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for proxy.Stats().Lost() < n {
+		select {
+		case <-limit.Done():
+			t.Fatalf("only %d commits lost", proxy.Stats().Lost())
+		case <-tick.C:
+		}
+	}
+}
+
+// TestOpposedTransfers moves money back and forth between few accounts from many workers on two servers. The total is
+// the same in every snapshot, and no client hears of a deadlock, because there is none.
+func TestOpposedTransfers(t *testing.T) {
+	const workers, each = 32, 10_000
+	_, seed := newRand(t)
+	database := newDatabase(t)
+	servers := []*sim.Server{newServer(t, database), newServer(t, database)}
+	client, history := newClient(t, servers...)
+	l := sim.NewWorkload(sim.WorkloadOptions{
+		Seed: seed, Prefix: "opposed", Accounts: 20, Workers: workers, Mix: sim.Mix{Transfers: 1},
+	})
+	if err := sim.OpenAccounts(within(t, patience), client, l.Accounts(), each); err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	timer := time.AfterFunc(time.Duration(scale(5, 30))*time.Second, func() { close(stop) })
+	defer timer.Stop()
+
+	var snapshots, integrities int
+	var group sync.WaitGroup
+	group.Go(func() {
+		if err := l.Run(t.Context(), client, stop); err != nil {
+			t.Error(err)
+		}
+	})
+	group.Go(func() { snapshots = watchTotal(t, database, stop, each*int64(len(l.Accounts()))) })
+	group.Go(func() { integrities = watchIntegrity(t, client, stop) })
+	group.Wait()
+
+	for _, op := range history.Ops() {
+		for _, a := range op.Answers() {
+			if a.Err != nil || a.Status >= 500 {
+				t.Errorf("%s: %v", op, a)
+			}
+		}
+	}
+	var deadlocks int
+	const question = `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`
+	if err := connect(t, database).QueryRow(t.Context(), question).Scan(&deadlocks); err != nil || deadlocks != 0 {
+		t.Errorf("%d deadlocks: %v", deadlocks, err)
+	}
+	if snapshots < 10 || integrities < 3 {
+		t.Errorf("too few looks at the total: %d snapshots, %d integrity checks", snapshots, integrities)
+	}
+	t.Logf("%d snapshots, %d integrity checks", snapshots, integrities)
+	closeBooks(t, database, client, history, 20)
+}
+
+// watchTotal compares the sum of all balances with what it must be, in one snapshot after another.
+func watchTotal(t *testing.T, database string, stop <-chan struct{}, want int64) (snapshots int) {
+	t.Helper()
+	conn := connect(t, database)
+	for {
+		select {
+		case <-stop:
+			return snapshots
+		case <-t.Context().Done():
+			return snapshots
+		default:
+		}
+		var total int64
+		var entries int64
+		const question = `SELECT (SELECT sum(available + held) FROM accounts), (SELECT coalesce(sum(amount), 0) FROM entries)`
+		if err := conn.QueryRow(t.Context(), question).Scan(&total, &entries); err != nil {
+			t.Error(err)
+			return snapshots
+		}
+		if total != want || entries != 0 {
+			t.Errorf("snapshot %d: total %d, want %d; entries sum to %d", snapshots, total, want, entries)
+			return snapshots
+		}
+		snapshots++
+	}
+}
+
+// watchIntegrity asks the servers the same, in turn.
+func watchIntegrity(t *testing.T, client *sim.Client, stop <-chan struct{}) (checks int) {
+	t.Helper()
+	for {
+		select {
+		case <-stop:
+			return checks
+		case <-t.Context().Done():
+			return checks
+		default:
+		}
+		answer := client.Get(t.Context(), "/v1/integrity")
+		var report struct {
+			Valid      bool  `json:"valid"`
+			Difference int64 `json:"difference"`
+		}
+		if err := answer.JSON(&report); err != nil || answer.Status != http.StatusOK || !report.Valid || report.Difference != 0 {
+			t.Errorf("integrity check %d: %v: %v", checks, answer, err)
+			return checks
+		}
+		checks++
+	}
+}

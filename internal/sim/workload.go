@@ -1,0 +1,350 @@
+//go:build unix
+
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Sizes of the drawn commands: prices and amounts are such that accounts run dry now and then, campaigns such that one
+// sells out every few dozen purchases and a draw is never far.
+const (
+	firstDeposit  = 200
+	maxAmount     = 60
+	maxPrice      = 20
+	minBaseLength = 3
+	maxBaseLength = 5
+	// settleLimit is how long a worker may take over one command, all faults and restarts included.
+	settleLimit = 2 * time.Minute
+)
+
+// Mix weighs the kinds of commands against one another; what is 0 is never drawn.
+type Mix struct {
+	Transfers, Holds, Deposits, Withdrawals, Purchases, Cancels int
+}
+
+// DefaultMix is mostly purchases, and some of everything.
+func DefaultMix() Mix {
+	return Mix{Transfers: 25, Holds: 15, Deposits: 5, Withdrawals: 5, Purchases: 48, Cancels: 2}
+}
+
+// WorkloadOptions say what is drawn.
+type WorkloadOptions struct {
+	// Seed decides everything that is drawn.
+	Seed uint64
+	// Prefix keeps the names and keys of several workloads on one database apart.
+	Prefix string
+	// Accounts and Workers are how many there are; at least 2 and 1.
+	Accounts, Workers int
+	Mix               Mix
+}
+
+// Workload draws commands from a seed and sends them. Each worker has a stream of its own, so that what it draws does
+// not depend on the others; campaigns are shared, since contention on them is the point.
+type Workload struct {
+	opts     WorkloadOptions
+	accounts []string
+
+	mu       sync.Mutex
+	current  offer
+	launched int
+}
+
+// offer is the campaign on sale.
+type offer struct {
+	id     string
+	layers int
+}
+
+// NewWorkload prepares a workload.
+func NewWorkload(opts WorkloadOptions) *Workload {
+	w := &Workload{opts: opts}
+	for i := range opts.Accounts {
+		w.accounts = append(w.accounts, fmt.Sprintf("%s-account-%d", opts.Prefix, i))
+	}
+	return w
+}
+
+// Accounts are the names of the workload's accounts; the last is the beneficiary of all campaigns.
+func (w *Workload) Accounts() []string { return w.accounts }
+
+// Setup opens the accounts, fills them and launches the first campaign.
+func (w *Workload) Setup(ctx context.Context, c *Client) error {
+	if err := OpenAccounts(ctx, c, w.accounts, firstDeposit); err != nil {
+		return err
+	}
+	if w.opts.Mix.Purchases == 0 {
+		return nil
+	}
+	_, err := w.offer(ctx, c, "")
+	return err
+}
+
+// OpenAccounts opens accounts in SIM and puts the same amount on each, none if it is 0.
+func OpenAccounts(ctx context.Context, c *Client, accounts []string, amount int64) error {
+	const workers = 16
+	names := make(chan string)
+	failures := make(chan error, workers)
+	var group sync.WaitGroup
+	for range workers {
+		group.Go(func() {
+			var all []error
+			for name := range names {
+				_, err := c.expect(ctx, NewAccount("open-"+name, name, "SIM"), http.StatusCreated)
+				if err == nil && amount > 0 {
+					_, err = c.expect(ctx, NewDeposit("fill-"+name, name, amount), http.StatusCreated)
+				}
+				all = append(all, err)
+			}
+			failures <- errors.Join(all...)
+		})
+	}
+	for _, name := range accounts {
+		names <- name
+	}
+	close(names)
+	group.Wait()
+	close(failures)
+	var all []error
+	for err := range failures {
+		all = append(all, err)
+	}
+	return errors.Join(all...)
+}
+
+// Run draws and settles commands until stop is closed, settles what is under way, and returns. The error tells every
+// answer that no server should give to these commands, and every command that could not be settled.
+func (w *Workload) Run(ctx context.Context, c *Client, stop <-chan struct{}) error {
+	failures := make(chan error, w.opts.Workers)
+	var group sync.WaitGroup
+	for i := range w.opts.Workers {
+		group.Go(func() {
+			worker := &worker{w: w, c: c, id: i, rng: rand.New(rand.NewPCG(w.opts.Seed, uint64(i)))} //nolint:gosec // Seeded on purpose.
+			failures <- worker.run(ctx, stop)
+		})
+	}
+	group.Wait()
+	close(failures)
+	var all []error
+	for err := range failures {
+		all = append(all, err)
+	}
+	return errors.Join(all...)
+}
+
+// offer returns the campaign on sale; if that is still the one called spent, it launches the next one first. Those who
+// find the same campaign spent wait for the one who launches.
+func (w *Workload) offer(ctx context.Context, c *Client, spent string) (offer, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.current.id != spent {
+		return w.current, nil
+	}
+	spec := w.campaign(w.launched)
+	name := fmt.Sprintf("%s-campaign-%d", w.opts.Prefix, w.launched)
+	w.launched++
+	made, err := Launch(ctx, c, name, spec)
+	if err != nil {
+		return offer{}, err
+	}
+	w.current = offer{made.ID, max(spec.BaseLength, len(spec.Layers))}
+	return w.current, nil
+}
+
+// campaign draws the n-th campaign: triangles and explicit layers, with and without limits and layered prizes.
+func (w *Workload) campaign(n int) CampaignSpec {
+	rng := rand.New(rand.NewPCG(w.opts.Seed, 1<<32+uint64(n))) //nolint:gosec // Seeded on purpose; n counts campaigns.
+	spec := CampaignSpec{
+		Name: fmt.Sprintf("campaign %d", n), Price: 1 + rng.Int64N(maxPrice), Currency: "SIM",
+		Beneficiary: w.accounts[len(w.accounts)-1],
+		Prizes:      []PrizeSpec{{Name: "grand", Quantity: 1}, {Name: "consolation", Quantity: 3}},
+	}
+	if rng.IntN(3) > 0 {
+		spec.BaseLength = minBaseLength + rng.IntN(maxBaseLength-minBaseLength+1)
+		spec.Prizes = append(spec.Prizes, PrizeSpec{Name: "of a layer", Layer: spec.BaseLength, Quantity: 2})
+	} else {
+		spec.Layers = []LayerSpec{{Positions: 4}, {Positions: 2 + rng.IntN(5), Price: 1 + rng.Int64N(maxPrice)}}
+	}
+	if rng.IntN(4) == 0 {
+		spec.PurchaseLimit = 5
+	}
+	return spec
+}
+
+// Launch creates and publishes a campaign, under keys made of name, and returns it as it was created.
+func Launch(ctx context.Context, c *Client, name string, spec CampaignSpec) (Campaign, error) {
+	answer, err := c.expect(ctx, NewCampaign(name+"-create", spec), http.StatusCreated)
+	if err != nil {
+		return Campaign{}, err
+	}
+	var made Campaign
+	if err := answer.JSON(&made); err != nil {
+		return Campaign{}, err
+	}
+	_, err = c.expect(ctx, NewPublish(name+"-publish", made.ID), http.StatusOK)
+	return made, err
+}
+
+// expect settles a command whose answer is known beforehand.
+func (c *Client) expect(ctx context.Context, op *Op, status int) (Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, settleLimit)
+	defer cancel()
+	answer, err := c.Settle(ctx, op)
+	if err == nil && answer.Status != status {
+		err = fmt.Errorf("%w: %s: want %d: %v", ErrProtocol, op, status, answer)
+	}
+	return answer, err
+}
+
+// worker is one source of commands.
+type worker struct {
+	w     *Workload
+	c     *Client
+	id    int
+	rng   *rand.Rand
+	sent  int
+	holds []string // open, own
+}
+
+func (k *worker) run(ctx context.Context, stop <-chan struct{}) error {
+	for {
+		select {
+		case <-stop:
+			return nil
+		case <-ctx.Done():
+			return nil
+		default:
+		}
+		if err := k.step(ctx); err != nil {
+			return fmt.Errorf("worker %d, command %d: %w", k.id, k.sent, err)
+		}
+	}
+}
+
+// step draws one command and settles it.
+func (k *worker) step(ctx context.Context) error {
+	mix := k.w.opts.Mix
+	choices := []struct {
+		weight int
+		do     func(context.Context) error
+	}{
+		{mix.Transfers, k.transfer}, {mix.Holds, k.hold}, {mix.Deposits, k.deposit},
+		{mix.Withdrawals, k.withdraw}, {mix.Purchases, k.buy}, {mix.Cancels, k.cancel},
+	}
+	total := 0
+	for _, choice := range choices {
+		total += choice.weight
+	}
+	at := k.rng.IntN(total)
+	for _, choice := range choices {
+		if at -= choice.weight; at < 0 {
+			return choice.do(ctx)
+		}
+	}
+	return nil
+}
+
+func (k *worker) key() string {
+	k.sent++
+	return fmt.Sprintf("%s-%d-%d", k.w.opts.Prefix, k.id, k.sent)
+}
+
+func (k *worker) anyAccount() string { return k.w.accounts[k.rng.IntN(len(k.w.accounts))] }
+
+func (k *worker) amount() int64 { return 1 + k.rng.Int64N(maxAmount) }
+
+// settle settles a drawn command, which may succeed, be refused for want of money (402) or by the state of what it
+// names (409), and nothing else.
+func (k *worker) settle(ctx context.Context, op *Op) (Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, settleLimit)
+	defer cancel()
+	answer, err := k.c.Settle(ctx, op)
+	if err == nil && answer.Status >= 300 && answer.Status != http.StatusPaymentRequired && answer.Status != http.StatusConflict {
+		err = fmt.Errorf("%w: %s: %v", ErrProtocol, op, answer)
+	}
+	return answer, err
+}
+
+func (k *worker) transfer(ctx context.Context) error {
+	from := k.rng.IntN(len(k.w.accounts))
+	to := (from + 1 + k.rng.IntN(len(k.w.accounts)-1)) % len(k.w.accounts)
+	_, err := k.settle(ctx, NewTransfer(k.key(), k.w.accounts[from], k.w.accounts[to], k.amount()))
+	return err
+}
+
+func (k *worker) deposit(ctx context.Context) error {
+	_, err := k.settle(ctx, NewDeposit(k.key(), k.anyAccount(), k.amount()))
+	return err
+}
+
+func (k *worker) withdraw(ctx context.Context) error {
+	_, err := k.settle(ctx, NewWithdrawal(k.key(), k.anyAccount(), k.amount()))
+	return err
+}
+
+// hold sets money aside, or closes an own hold, one way or the other.
+func (k *worker) hold(ctx context.Context) error {
+	if len(k.holds) == 0 || k.rng.IntN(2) == 0 {
+		// Never the beneficiary's: captures go to it, and nobody can pay themselves.
+		owner := k.w.accounts[k.rng.IntN(len(k.w.accounts)-1)]
+		answer, err := k.settle(ctx, NewHold(k.key(), owner, k.amount()))
+		if err != nil || answer.Status >= 300 {
+			return err
+		}
+		var h Hold
+		if err := answer.JSON(&h); err != nil {
+			return err
+		}
+		k.holds = append(k.holds, h.ID)
+		return nil
+	}
+	id := k.holds[0]
+	k.holds = k.holds[1:]
+	op := NewRelease(k.key(), id)
+	switch k.rng.IntN(3) {
+	case 0:
+		op = NewCapture(k.key(), id, k.w.accounts[len(k.w.accounts)-1], 0)
+	case 1:
+		op = NewCapture(k.key(), id, k.w.accounts[len(k.w.accounts)-1], 1)
+	}
+	_, err := k.settle(ctx, op)
+	return err
+}
+
+func (k *worker) buy(ctx context.Context) error {
+	on, err := k.w.offer(ctx, k.c, "none")
+	if err != nil {
+		return err
+	}
+	layer := 0
+	if k.rng.IntN(3) == 0 {
+		layer = 1 + k.rng.IntN(on.layers)
+	}
+	answer, err := k.settle(ctx, NewPurchase(k.key(), on.id, k.anyAccount(), layer))
+	if err != nil {
+		return err
+	}
+	// A layer may be sold out before its campaign is.
+	if code := answer.Code(); code == "not_active" || code == "sold_out" && layer == 0 {
+		_, err = k.w.offer(ctx, k.c, on.id)
+	}
+	return err
+}
+
+func (k *worker) cancel(ctx context.Context) error {
+	on, err := k.w.offer(ctx, k.c, "none")
+	if err != nil {
+		return err
+	}
+	if _, err := k.settle(ctx, NewCancel(k.key(), on.id)); err != nil {
+		return err
+	}
+	_, err = k.w.offer(ctx, k.c, on.id)
+	return err
+}

@@ -1,0 +1,215 @@
+// Package telemetry turns what the services report into Prometheus metrics. Services know small observer interfaces of
+// their own and nothing of Prometheus; this is where the two meet.
+package telemetry
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/lottery"
+	"github.com/fairlead-dev/fairlead/postgres"
+)
+
+// seconds are the buckets of durations from a tenth of a millisecond to ten seconds.
+func seconds() []float64 {
+	return []float64{.0001, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+}
+
+// Lanes observes the group commit of one service.
+type Lanes struct {
+	batch     prometheus.Observer
+	flush     prometheus.Observer
+	wait      prometheus.Observer
+	depth     prometheus.Gauge
+	bisected  prometheus.Counter
+	refused   prometheus.Counter
+	panicked  prometheus.Counter
+	failed    prometheus.Counter
+	commanded prometheus.Counter
+}
+
+var _ groupcommit.Observer = (*Lanes)(nil)
+
+// LaneMetrics are the group commit's metrics, labelled by service.
+type LaneMetrics struct {
+	batch, flush, wait                             *prometheus.HistogramVec
+	depth                                          *prometheus.GaugeVec
+	bisected, refused, panicked, failed, commanded *prometheus.CounterVec
+}
+
+// NewLaneMetrics registers the group commit's metrics.
+func NewLaneMetrics(r prometheus.Registerer) *LaneMetrics {
+	label := []string{"service"}
+	counter := func(name, help string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_lane_" + name, Help: help}, label)
+	}
+	m := &LaneMetrics{
+		batch: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "fairlead_lane_batch_size", Help: "Commands a commit.", Buckets: []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512},
+		}, label),
+		flush: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "fairlead_lane_flush_duration_seconds", Help: "Time from a batch's start to its commit.", Buckets: seconds(),
+		}, label),
+		wait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "fairlead_lane_wait_duration_seconds", Help: "How long the oldest command of a batch had waited.", Buckets: seconds(),
+		}, label),
+		depth:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "fairlead_lane_queue_depth", Help: "Commands that waited on the lane that last took a batch."}, label),
+		bisected:  counter("bisections_total", "Batches that failed and were halved."),
+		refused:   counter("refused_total", "Commands refused because their lane was full."),
+		panicked:  counter("panics_total", "Batches that panicked."),
+		failed:    counter("failures_total", "Batches, or parts of one, that failed."),
+		commanded: counter("commands_total", "Commands taken into batches."),
+	}
+	r.MustRegister(m.batch, m.flush, m.wait, m.depth, m.bisected, m.refused, m.panicked, m.failed, m.commanded)
+	return m
+}
+
+// For returns the observer of one service's lanes.
+func (m *LaneMetrics) For(service string) *Lanes {
+	return &Lanes{
+		batch: m.batch.WithLabelValues(service), flush: m.flush.WithLabelValues(service), wait: m.wait.WithLabelValues(service),
+		depth: m.depth.WithLabelValues(service), bisected: m.bisected.WithLabelValues(service), refused: m.refused.WithLabelValues(service),
+		panicked: m.panicked.WithLabelValues(service), failed: m.failed.WithLabelValues(service), commanded: m.commanded.WithLabelValues(service),
+	}
+}
+
+// Taken implements [groupcommit.Observer].
+func (l *Lanes) Taken(size, depth int, oldestWait time.Duration) {
+	l.batch.Observe(float64(size))
+	l.commanded.Add(float64(size))
+	l.depth.Set(float64(depth))
+	l.wait.Observe(oldestWait.Seconds())
+}
+
+// Flushed implements [groupcommit.Observer].
+func (l *Lanes) Flushed(_ int, took time.Duration, err error) {
+	l.flush.Observe(took.Seconds())
+	if err != nil {
+		l.failed.Inc()
+	}
+}
+
+// Bisected implements [groupcommit.Observer].
+func (l *Lanes) Bisected(int) { l.bisected.Inc() }
+
+// Refused implements [groupcommit.Observer].
+func (l *Lanes) Refused() { l.refused.Inc() }
+
+// Panicked implements [groupcommit.Observer].
+func (l *Lanes) Panicked(*groupcommit.PanicError) { l.panicked.Inc() }
+
+// Transactions observes the database's transactions.
+type Transactions struct {
+	duration *prometheus.HistogramVec
+	outcomes *prometheus.CounterVec
+	retries  *prometheus.CounterVec
+}
+
+var _ postgres.Observer = (*Transactions)(nil)
+
+// NewTransactions registers the transactions' metrics.
+func NewTransactions(r prometheus.Registerer) *Transactions {
+	t := &Transactions{
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "fairlead_transaction_duration_seconds", Help: "Time of a transaction, its reruns included.", Buckets: seconds(),
+		}, []string{"transaction"}),
+		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_transactions_total", Help: "Transactions by how they ended.",
+		}, []string{"transaction", "outcome"}),
+		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_transaction_retries_total", Help: "Reruns of transactions by SQLSTATE or reason.",
+		}, []string{"transaction", "reason"}),
+	}
+	r.MustRegister(t.duration, t.outcomes, t.retries)
+	return t
+}
+
+// Transaction implements [postgres.Observer].
+func (t *Transactions) Transaction(name string, _ int, took time.Duration, outcome string) {
+	t.duration.WithLabelValues(name).Observe(took.Seconds())
+	t.outcomes.WithLabelValues(name, outcome).Inc()
+}
+
+// Retry implements [postgres.Observer].
+func (t *Transactions) Retry(name, reason string) { t.retries.WithLabelValues(name, reason).Inc() }
+
+// Lottery observes the lottery. Its metrics bear the names that the requirement gives them.
+type Lottery struct {
+	attempts  prometheus.Counter
+	triggered prometheus.Counter
+	success   prometheus.Counter
+	failure   prometheus.Counter
+	retries   prometheus.Counter
+	conflicts prometheus.Counter
+	duration  prometheus.Histogram
+	lockWait  prometheus.Histogram
+	stuck     prometheus.Gauge
+	oversold  prometheus.Gauge
+}
+
+var (
+	_ lottery.Observer         = (*Lottery)(nil)
+	_ postgres.LotteryObserver = (*Lottery)(nil)
+)
+
+// NewLottery registers the lottery's metrics.
+func NewLottery(r prometheus.Registerer) *Lottery {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "fairlead_lottery_" + name, Help: help})
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_lottery_" + name, Help: help})
+	}
+	histogram := func(name, help string) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fairlead_lottery_" + name, Help: help, Buckets: seconds()})
+	}
+	l := &Lottery{
+		attempts:  counter("commands_total", "Commands on campaigns that were decided, purchases above all."),
+		triggered: counter("draw_triggered_total", "Transactions that set out to draw, reruns included."),
+		success:   counter("draw_success_total", "Draws committed."),
+		failure:   counter("draw_failure_total", "Draws that were computed and not committed."),
+		retries:   counter("draw_retries_total", "Reruns of transactions that draw."),
+		conflicts: counter("state_machine_conflicts_total", "Refused transitions of a campaign's status."),
+		duration:  histogram("draw_duration_seconds", "Time of a batch that draws, from its lane to its commit."),
+		lockWait:  histogram("advisory_lock_wait_seconds", "Wait for a campaign's advisory lock and row."),
+		stuck:     gauge("draws_stuck", "Campaigns drawing for longer than they may, at the last sweep."),
+		oversold:  gauge("oversold_campaigns", "Campaigns in sale with more sold than they have, at the last sweep. Anything but 0 is a bug."),
+	}
+	r.MustRegister(l.attempts, l.triggered, l.success, l.failure, l.retries, l.conflicts, l.duration, l.lockWait, l.stuck, l.oversold)
+	return l
+}
+
+// Attempted implements [lottery.Observer].
+func (l *Lottery) Attempted(n int) { l.attempts.Add(float64(n)) }
+
+// DrawTriggered implements [lottery.Observer].
+func (l *Lottery) DrawTriggered(rerun bool) {
+	l.triggered.Inc()
+	if rerun {
+		l.retries.Inc()
+	}
+}
+
+// DrawEnded implements [lottery.Observer].
+func (l *Lottery) DrawEnded(took time.Duration, err error) {
+	if err != nil {
+		l.failure.Inc()
+		return
+	}
+	l.success.Inc()
+	l.duration.Observe(took.Seconds())
+}
+
+// Conflict implements [lottery.Observer].
+func (l *Lottery) Conflict() { l.conflicts.Inc() }
+
+// Watched implements [lottery.Observer].
+func (l *Lottery) Watched(w lottery.Watch) {
+	l.stuck.Set(float64(len(w.Stuck)))
+	l.oversold.Set(float64(w.Oversold))
+}
+
+// LockWait implements [postgres.LotteryObserver].
+func (l *Lottery) LockWait(d time.Duration) { l.lockWait.Observe(d.Seconds()) }

@@ -1,0 +1,28 @@
+#!/bin/sh
+# Everything that is checked without running the program. golangci-lint is built
+# once, by its pinned version, into .tools/ (two or three minutes); it is no
+# dependency of the module.
+set -eu
+
+cd "$(dirname "$0")/.."
+version=v2.15.0
+lint=$PWD/.tools/golangci-lint-$version/golangci-lint
+
+if [ "$(golangci-lint version --short 2>/dev/null || :)" = "${version#v}" ]; then
+	lint=golangci-lint
+elif [ ! -x "$lint" ]; then
+	echo "lint: building golangci-lint $version into .tools/ ..."
+	GOBIN=${lint%/*} GOFLAGS= go install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$version"
+fi
+
+status=0
+step() {
+	printf 'lint: %s\n' "$*"
+	"$@" || status=1
+}
+step go vet ./...
+step go mod tidy -diff
+step "$lint" fmt --diff
+step "$lint" run
+step sh -n scripts/setup.sh
+exit $status

@@ -1,0 +1,80 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// maxBody is the largest body that is read, in bytes.
+const maxBody = 1 << 20
+
+// refuse makes a 400 with a detail for a person.
+func refuse(format string, args ...any) error {
+	return &refusal{kind: badRequest, detail: fmt.Sprintf(format, args...)}
+}
+
+// readBody reads a body of at most maxBody bytes.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if r.ContentLength > maxBody {
+		return nil, &refusal{kind: payloadTooLarge, detail: "the body has more than 1048576 bytes"}
+	}
+	var buf bytes.Buffer
+	if r.ContentLength > 0 {
+		buf.Grow(int(r.ContentLength) + bytes.MinRead)
+	}
+	if _, err := io.Copy(&buf, http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			return nil, &refusal{kind: payloadTooLarge, detail: "the body has more than 1048576 bytes"}
+		}
+		return nil, refuse("the body could not be read")
+	}
+	return buf.Bytes(), nil
+}
+
+// decode reads one JSON object strictly: member names are matched exactly, unknown and duplicate members, trailing data
+// and invalid UTF-8 are refused. An empty body is an empty object. Errors are refusals that name the member.
+func decode(body []byte, into any) error {
+	trimmed := bytes.TrimLeft(body, " \t\r\n")
+	if len(trimmed) == 0 {
+		return nil
+	}
+	if trimmed[0] != '{' {
+		return refuse("the body must be a JSON object")
+	}
+	if err := json.Unmarshal(body, into, json.RejectUnknownMembers(true)); err != nil {
+		return refuse("%s", describe(err))
+	}
+	return nil
+}
+
+// describe says what is wrong with a JSON text, without the decoder's own wording, which names Go types.
+func describe(err error) string {
+	var (
+		semantic  *json.SemanticError
+		syntactic *jsontext.SyntacticError
+	)
+	switch {
+	case errors.Is(err, json.ErrUnknownName):
+		if errors.As(err, &semantic) {
+			return fmt.Sprintf("unknown member %s", semantic.JSONPointer)
+		}
+		return "unknown member"
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		if errors.As(err, &syntactic) {
+			return fmt.Sprintf("duplicate member %s", syntactic.JSONPointer)
+		}
+		return "duplicate member"
+	case errors.As(err, &syntactic):
+		return fmt.Sprintf("malformed JSON at byte %d", syntactic.ByteOffset)
+	case errors.As(err, &semantic) && semantic.JSONPointer != "":
+		return fmt.Sprintf("%s has the wrong type or is out of range", semantic.JSONPointer)
+	}
+	return "malformed JSON"
+}

@@ -1,0 +1,76 @@
+package server
+
+import (
+	"encoding/hex"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/auth"
+)
+
+// createKeyRequest carries the SHA-256 of a secret that its owner made: the server never sees the secret, so neither a
+// stored answer nor a log can give it away.
+type createKeyRequest struct {
+	Role string `json:"role" enum:"admin,service"`
+	Name string `json:"name" minLength:"1" maxLength:"200"`
+	Hash string `json:"hash" doc:"lower-case hex SHA-256 of the secret" pattern:"^[0-9a-f]{64}$"`
+}
+
+type keyView struct {
+	ID        string     `json:"id"`
+	Role      auth.Role  `json:"role"`
+	Name      string     `json:"name"`
+	CreatedAt timestamp  `json:"created_at"`
+	RevokedAt *timestamp `json:"revoked_at"`
+}
+
+func viewKey(k auth.Key) keyView {
+	return keyView{ID: k.ID, Role: k.Role, Name: k.Name, CreatedAt: timestamp(k.CreatedAt), RevokedAt: optionalTime(k.RevokedAt)}
+}
+
+func (s *Server) keyRoutes() []route {
+	return []route{
+		get("/v1/keys", accessAdmin, doc[none, list[keyView]]("List API keys"), s.getKeys),
+		post("/v1/keys", accessAdmin, http.StatusCreated, doc[createKeyRequest, keyView]("Register an API key by the hash of its secret"),
+			mutate(s, mutation[createKeyRequest, auth.KeyOp]{
+				status: http.StatusCreated, execute: s.keys.Execute, view: of(viewKey),
+				op: func(_ *http.Request, q *createKeyRequest) (auth.KeyOp, error) {
+					var c checks
+					role := auth.Role(q.Role)
+					if role != auth.RoleAdmin && role != auth.RoleService {
+						c.fail("role must be admin or service")
+					}
+					c.name("name", q.Name)
+					hash, err := hex.DecodeString(q.Hash)
+					if err != nil || len(hash) != 32 || hex.EncodeToString(hash) != q.Hash {
+						c.fail("hash must be 64 lower-case hexadecimal digits")
+					}
+					if c.err != nil {
+						return auth.KeyOp{}, c.err
+					}
+					return auth.KeyOp{Create: &auth.Key{
+						ID: uuid.Must(uuid.NewV7()).String(), Role: role, Name: q.Name, Hash: [32]byte(hash), CreatedAt: time.Now().UTC(),
+					}}, nil
+				},
+			})),
+		{
+			method: http.MethodDelete, path: "/v1/keys/{id}", access: accessAdmin, status: http.StatusOK,
+			doc: doc[none, keyView]("Revoke an API key; in force everywhere within 5 s"),
+			handler: mutate(s, mutation[noFields, auth.KeyOp]{
+				status: http.StatusOK, execute: s.keys.Execute, view: of(viewKey),
+				op: func(r *http.Request, _ *noFields) (auth.KeyOp, error) {
+					id, err := pathUUID(r.PathValue("id"), "key")
+					return auth.KeyOp{Revoke: id.String()}, err
+				},
+			}),
+		},
+	}
+}
+
+func (s *Server) getKeys(w http.ResponseWriter, r *http.Request) {
+	answer(s, w, r, func(keys []auth.Key) list[keyView] {
+		return newList(keys, len(keys), viewKey, func(auth.Key) int64 { return 0 })
+	})(s.keys.Keys(r.Context()))
+}

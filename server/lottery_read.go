@@ -1,0 +1,174 @@
+package server
+
+import (
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/fairdraw"
+	"github.com/fairlead-dev/fairlead/lottery"
+)
+
+// proofDocument and inclusionDocument stand for the documents of package fairdraw, which has its own strict encoding,
+// in the contract's document; docs/design/fairdraw.md specifies them.
+type (
+	proofDocument struct {
+		Campaign   string `json:"campaign"`
+		Commitment string `json:"commitment"`
+		ServerSeed string `json:"server_seed"`
+		Root       string `json:"root"`
+		Positions  []any  `json:"positions"`
+		Prizes     []any  `json:"prizes"`
+		Winners    []any  `json:"winners"`
+	}
+	inclusionDocument struct {
+		Campaign string `json:"campaign"`
+		Root     string `json:"root"`
+	}
+)
+
+// campaignOf reads the campaign of the path.
+func (s *Server) campaignOf(r *http.Request) (*lottery.Campaign, error) {
+	id, err := pathUUID(r.PathValue("id"), "campaign")
+	if err != nil {
+		return nil, err
+	}
+	return s.lottery.Campaign(r.Context(), id)
+}
+
+func (s *Server) getCampaigns(w http.ResponseWriter, r *http.Request) {
+	p, err := parsePage(r.URL.Query())
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	campaigns, err := s.lottery.Campaigns(r.Context(), p.after, p.limit+1)
+	answer(s, w, r, func(rows []lottery.Campaign) list[campaignSummaryView] {
+		return newList(rows, p.limit, viewCampaignSummary, func(c lottery.Campaign) int64 { return c.Number })
+	})(campaigns, err)
+}
+
+func (s *Server) getCampaign(w http.ResponseWriter, r *http.Request) {
+	answer(s, w, r, viewCampaign)(s.campaignOf(r))
+}
+
+func (s *Server) getPositions(w http.ResponseWriter, r *http.Request) {
+	c, p, err := s.campaignPage(r)
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	// The cursor is the ordinal of the next position, which starts from 1 so that no cursor is 0.
+	from := min(int(min(p.after, int64(c.TotalPositions))), c.TotalPositions)
+	to := min(from+p.limit+1, c.TotalPositions)
+	owners, err := s.lottery.Owners(r.Context(), c.ID, from, to)
+	rows := make([]lottery.Purchase, len(owners))
+	for i, owner := range owners {
+		rows[i] = lottery.Purchase{Account: owner, Position: c.Position(from + i)}
+	}
+	answer(s, w, r, func(rows []lottery.Purchase) list[positionView] {
+		return newList(rows, p.limit, viewPosition, func(row lottery.Purchase) int64 { return int64(row.Position.Ordinal) + 1 })
+	})(rows, err)
+}
+
+func viewPosition(p lottery.Purchase) positionView {
+	v := positionView{ID: p.Position.ID, Layer: p.Position.Layer, Number: p.Position.Number, Status: "available"}
+	if p.Account != "" {
+		v.Status, v.Account = "sold", &p.Account
+	}
+	return v
+}
+
+func (s *Server) getPurchases(w http.ResponseWriter, r *http.Request) {
+	c, p, err := s.campaignPage(r)
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	after := int(min(p.after, int64(c.TotalPositions)))
+	purchases, err := s.lottery.Purchases(r.Context(), c.ID, after, p.limit+1)
+	for i := range purchases {
+		purchases[i].Position = c.Position(purchases[i].Position.Ordinal)
+	}
+	answer(s, w, r, func(rows []lottery.Purchase) list[purchaseView] {
+		return newList(rows, p.limit, viewPurchase, func(row lottery.Purchase) int64 { return int64(row.Seq) })
+	})(purchases, err)
+}
+
+// campaignPage reads the campaign of the path and the page that is asked for.
+func (s *Server) campaignPage(r *http.Request) (*lottery.Campaign, page, error) {
+	p, err := parsePage(r.URL.Query())
+	if err != nil {
+		return nil, p, err
+	}
+	c, err := s.campaignOf(r)
+	return c, p, err
+}
+
+func (s *Server) getDraw(w http.ResponseWriter, r *http.Request) {
+	c, err := s.campaignOf(r)
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	draw, _, err := s.lottery.Result(r.Context(), c.ID)
+	answer(s, w, r, viewDraw)(draw, err)
+}
+
+func (s *Server) getProof(w http.ResponseWriter, r *http.Request) {
+	in, draw, err := s.drawInput(r)
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	writeBody(w, http.StatusOK, mustMarshal(fairdraw.NewProof(in, &fairdraw.Result{Root: draw.Root, Winners: draw.Winners})))
+}
+
+func (s *Server) getInclusion(w http.ResponseWriter, r *http.Request) {
+	c, err := s.campaignOf(r)
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	id, err := uuid.Parse(r.PathValue("position"))
+	position, ok := c.FindPosition(id)
+	if err != nil || !ok {
+		s.writeProblem(w, r, &lottery.PositionNotFoundError{ID: id})
+		return
+	}
+	in, _, err := s.drawInput(r)
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	// A drawn campaign is sold out, so a position's place among the sealed ones is its ordinal.
+	proof, err := fairdraw.Include(in.Campaign, in.Positions, position.Ordinal)
+	answer(s, w, r, func(p *fairdraw.InclusionProof) *fairdraw.InclusionProof { return p })(proof, err)
+}
+
+// drawInput reads everything that a campaign's draw was computed from. It is refused before the draw.
+func (s *Server) drawInput(r *http.Request) (in fairdraw.Input, draw *lottery.Draw, err error) {
+	c, err := s.campaignOf(r)
+	if err != nil {
+		return in, nil, err
+	}
+	draw, seed, err := s.lottery.Result(r.Context(), c.ID)
+	if err != nil {
+		return in, nil, err
+	}
+	owners, err := s.lottery.Owners(r.Context(), c.ID, 0, c.TotalPositions)
+	if err != nil {
+		return in, nil, err
+	}
+	return lottery.NewDrawInput(c, seed, owners), draw, nil
+}
+
+func (s *Server) getStatistics(w http.ResponseWriter, r *http.Request) {
+	c, err := s.campaignOf(r)
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	stats, err := s.lottery.Statistics(r.Context(), c.ID)
+	answer(s, w, r, func(st lottery.Statistics) statisticsView { return viewStatistics(c, st) })(stats, err)
+}

@@ -1,0 +1,124 @@
+package server
+
+import (
+	"net/http"
+	"reflect"
+	"strings"
+)
+
+// route is a row of the table that both serves and documents the contract.
+type route struct {
+	method  string
+	path    string // a pattern of the standard mux, without the method
+	access  access
+	status  int // of success
+	doc     operation
+	handler http.HandlerFunc
+}
+
+// operation documents a route. The types are those that the handler really decodes and encodes.
+type operation struct {
+	summary  string
+	request  reflect.Type // nil where there is no body
+	response reflect.Type // nil where there is none
+	query    []parameter
+	tag      string
+}
+
+// parameter is one of a route's query parameters.
+type parameter struct {
+	name, doc string
+	schema    reflect.Type
+}
+
+// none is the request type of routes without a body.
+type none struct{}
+
+func doc[Req, Resp any](summary string) operation {
+	o := operation{summary: summary, response: reflect.TypeFor[Resp]()}
+	if t := reflect.TypeFor[Req](); t != reflect.TypeFor[none]() {
+		o.request = t
+	}
+	if o.response == reflect.TypeFor[none]() {
+		o.response = nil
+	}
+	return o
+}
+
+// paged documents a list of items.
+func paged[Item any](summary string) operation {
+	o := doc[none, list[Item]](summary)
+	o.query = []parameter{
+		{name: "limit", doc: "most items to return, 1 to 200, 50 when absent", schema: reflect.TypeFor[int]()},
+		{name: "after", doc: "the next of the previous page", schema: reflect.TypeFor[string]()},
+	}
+	return o
+}
+
+func get(path string, a access, o operation, h http.HandlerFunc) route {
+	return route{method: http.MethodGet, path: path, access: a, status: http.StatusOK, doc: o, handler: h}
+}
+
+func post(path string, a access, status int, o operation, h http.HandlerFunc) route {
+	return route{method: http.MethodPost, path: path, access: a, status: status, doc: o, handler: h}
+}
+
+// routes is the whole table.
+func (s *Server) routes() []route {
+	var all []route
+	for _, group := range []struct {
+		tag    string
+		routes []route
+	}{
+		{"ledger", s.ledgerRoutes()},
+		{"lottery", s.lotteryRoutes()},
+		{"administration", s.keyRoutes()},
+		{"operation", s.systemRoutes()},
+	} {
+		for _, r := range group.routes {
+			r.doc.tag = group.tag
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// mux builds the router: the routes, an answer for every other method of a known path, and one for every other path.
+func (s *Server) mux(routes []route) *http.ServeMux {
+	mux := http.NewServeMux()
+	methods := map[string][]string{}
+	accesses := map[string]access{}
+	for _, rt := range routes {
+		mux.HandleFunc(rt.method+" "+rt.path, s.named(rt.path, s.guard(rt.access, rt.handler)))
+		methods[rt.path] = append(methods[rt.path], rt.method)
+		if rt.method == http.MethodGet {
+			methods[rt.path] = append(methods[rt.path], http.MethodHead)
+		}
+		accesses[rt.path] = min(accesses[rt.path]|rt.access, accessUser)
+	}
+	for path, allowed := range methods {
+		allow := strings.Join(allowed, ", ")
+		mux.HandleFunc(path, s.named(path, s.guard(accesses[path], func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Allow", allow)
+			s.writeProblem(w, r, &refusal{kind: methodNotAllowed, detail: "this path takes " + allow})
+		})))
+	}
+	mux.HandleFunc("/", s.notFoundPath)
+	return mux
+}
+
+// named notes the pattern that matched, so that metrics have one label value a route and not one an id.
+func (s *Server) named(pattern string, next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		infoOf(r).route = pattern
+		next(w, r)
+	}
+}
+
+// notFoundPath answers a path that no route has. Under /v1 it asks for a credential first, as every route there does.
+func (s *Server) notFoundPath(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.URL.Path, "/v1") && !s.authenticate(w, r) {
+		return
+	}
+	s.writeProblem(w, r, &refusal{kind: notFound, detail: "there is no such path"})
+}

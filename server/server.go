@@ -1,0 +1,121 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-dev/fairlead/internal/auth"
+	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/ledger"
+	"github.com/fairlead-dev/fairlead/lottery"
+)
+
+// Limits of a connection. Bodies are small, so whoever needs longer is not a client but a slow-loris.
+const (
+	readHeaderTimeout = 10 * time.Second
+	readTimeout       = 30 * time.Second
+	writeTimeout      = 120 * time.Second // the proof of the largest campaign is some 100 MB
+	idleTimeout       = 120 * time.Second
+	maxHeaderBytes    = 64 << 10
+)
+
+// Keys is what the server needs for the administration of API keys.
+type Keys interface {
+	// Execute makes or revokes a key, once per idempotency key.
+	Execute(ctx context.Context, c command.Command[auth.KeyOp]) (command.Answer, error)
+	// Keys lists all keys, oldest first.
+	Keys(ctx context.Context) ([]auth.Key, error)
+}
+
+// Options are what a server is made of. All but Limiter, Logger and Registry are required.
+type Options struct {
+	Ledger  *ledger.Service
+	Lottery *lottery.Service
+	Keys    Keys
+	Auth    *auth.Authenticator
+	Limiter *auth.Limiter // nil: no rate limit
+	// Ready returns nil when commands can be served.
+	Ready    func(context.Context) error
+	Registry *prometheus.Registry
+	Logger   *slog.Logger
+	Version  string
+}
+
+// Server is the HTTP edge. Its handler is safe for concurrent use.
+type Server struct {
+	ledger   *ledger.Service
+	lottery  *lottery.Service
+	keys     Keys
+	auth     *auth.Authenticator
+	limiter  *auth.Limiter
+	ready    func(context.Context) error
+	registry *prometheus.Registry
+	metrics  *httpMetrics
+	logger   *slog.Logger
+	version  string
+
+	openAPI  []byte
+	handler  http.Handler
+	draining chan struct{}
+}
+
+// New builds a server.
+func New(o Options) (*Server, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Registry == nil {
+		o.Registry = prometheus.NewRegistry()
+	}
+	s := &Server{
+		ledger: o.Ledger, lottery: o.Lottery, keys: o.Keys, auth: o.Auth, limiter: o.Limiter, ready: o.Ready,
+		registry: o.Registry, metrics: newHTTPMetrics(o.Registry), logger: o.Logger, version: o.Version,
+		draining: make(chan struct{}),
+	}
+	routes := s.routes()
+	var err error
+	if s.openAPI, err = openAPI(routes, o.Version); err != nil {
+		return nil, fmt.Errorf("server: build the OpenAPI document: %w", err)
+	}
+	s.handler = s.outermost(s.mux(routes))
+	return s, nil
+}
+
+// Handler returns the whole edge as one handler.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// OpenAPI returns the contract's document, OpenAPI 3.1 in JSON.
+func (s *Server) OpenAPI() []byte { return s.openAPI }
+
+// Serve answers requests on l until ctx ends; then it turns unready, takes no new connections, and waits up to grace
+// for the requests under way. It returns nil after a clean end.
+func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
+	srv := &http.Server{
+		Handler: s.handler, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog: slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- srv.Serve(l) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("server: %w", err)
+	case <-ctx.Done():
+	}
+	close(s.draining)
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	err := srv.Shutdown(drain)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("server: requests were still under way after %s: %w", grace, err), srv.Close())
+	}
+	<-failed
+	return err
+}

@@ -1,0 +1,61 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/swaggest/swgui"
+	"github.com/swaggest/swgui/v5emb"
+)
+
+// readyTimeout is how long the database may take to show that it is there.
+const readyTimeout = 2 * time.Second
+
+type healthView struct {
+	Status  string `json:"status" enum:"ok,draining,unavailable"`
+	Version string `json:"version"`
+}
+
+func (s *Server) systemRoutes() []route {
+	docs := v5emb.NewHandlerWithConfig(swgui.Config{
+		Title: "Fairlead", SwaggerJSON: "/openapi.json", BasePath: "/docs/", HideCurl: false, ShowTopBar: false,
+	})
+	metrics := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{})
+	return []route{
+		get("/healthz", accessPublic, doc[none, healthView]("Is the process alive"), s.getHealth),
+		get("/readyz", accessPublic, doc[none, healthView]("Are commands served"), s.getReady),
+		get("/metrics", accessPublic, doc[none, none]("Metrics in Prometheus' text format"), metrics.ServeHTTP),
+		get("/openapi.json", accessPublic, doc[none, none]("This document"), s.getOpenAPI),
+		get("/docs", accessPublic, doc[none, none]("The documentation as a page"), docs.ServeHTTP),
+		get("/docs/{asset...}", accessPublic, doc[none, none]("The page's assets"), docs.ServeHTTP),
+	}
+}
+
+func (s *Server) getHealth(w http.ResponseWriter, _ *http.Request) {
+	writeBody(w, http.StatusOK, mustMarshal(healthView{Status: "ok", Version: s.version}))
+}
+
+func (s *Server) getReady(w http.ResponseWriter, r *http.Request) {
+	v := healthView{Status: "ok", Version: s.version}
+	status := http.StatusOK
+	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+	defer cancel()
+	select {
+	case <-s.draining:
+		v.Status, status = "draining", http.StatusServiceUnavailable
+	default:
+		if err := s.ready(ctx); err != nil {
+			s.logger.WarnContext(ctx, "not ready", "error", err)
+			v.Status, status = "unavailable", http.StatusServiceUnavailable
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(mustMarshal(v)) // The prober went away.
+}
+
+func (s *Server) getOpenAPI(w http.ResponseWriter, _ *http.Request) {
+	writeBody(w, http.StatusOK, s.openAPI)
+}

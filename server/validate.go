@@ -1,0 +1,166 @@
+package server
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/ledger"
+)
+
+// Limits of the contract, in characters.
+const (
+	maxName = 200
+	maxMemo = 500
+)
+
+// maxExpiry bounds how long a hold may last; longer ones are better without an expiry.
+const maxExpiry = 10 * 365 * 24 * time.Hour
+
+var (
+	idPattern       = regexp.MustCompile(`^[A-Za-z0-9._:@-]{1,64}$`)
+	currencyPattern = regexp.MustCompile(`^[A-Z][A-Z0-9]{2,11}$`)
+)
+
+// validID reports whether s is an id that a client may choose.
+func validID(s string) bool { return idPattern.MatchString(s) && s != "." && s != ".." }
+
+// checks collects the first thing that is wrong with a request, so that validators read as a list.
+type checks struct{ err error }
+
+func (c *checks) fail(format string, args ...any) {
+	if c.err == nil {
+		c.err = refuse(format, args...)
+	}
+}
+
+func (c *checks) id(field, value string) {
+	if !validID(value) {
+		c.fail("%s must be 1 to 64 characters of A-Z a-z 0-9 . _ : @ - (and not . or ..)", field)
+	}
+}
+
+func (c *checks) currency(field, value string) {
+	if !currencyPattern.MatchString(value) {
+		c.fail("%s must be an upper-case letter and 2 to 11 upper-case letters or digits", field)
+	}
+}
+
+func (c *checks) amount(field string, value int64) {
+	if value < 1 || value > ledger.MaxAmount {
+		c.fail("%s must be an integer from 1 to %d", field, int64(ledger.MaxAmount))
+	}
+}
+
+func (c *checks) between(field string, value, low, high int) {
+	if value < low || value > high {
+		c.fail("%s must be an integer from %d to %d", field, low, high)
+	}
+}
+
+func (c *checks) name(field, value string) { c.text(field, value, 1, maxName) }
+
+func (c *checks) memo(field, value string) { c.text(field, value, 0, maxMemo) }
+
+func (c *checks) text(field, value string, low, high int) {
+	n := utf8.RuneCountInString(value)
+	switch {
+	case n < low || n > high:
+		c.fail("%s must have %d to %d characters", field, low, high)
+	case strings.ContainsFunc(value, unicode.IsControl):
+		c.fail("%s must not contain control characters", field)
+	}
+}
+
+// duration reads a Go duration string within (0, most]; an absent one is nil.
+func (c *checks) duration(field string, value *string, most time.Duration) *time.Duration {
+	if value == nil {
+		return nil
+	}
+	d, err := time.ParseDuration(*value)
+	if err != nil || d <= 0 || d > most {
+		c.fail("%s must be a duration such as \"30m\" or \"1.5s\", above 0 and at most %s", field, most)
+		return nil
+	}
+	return &d
+}
+
+// pathUUID reads an id that the server made from the path. What is not one names nothing, so it is not found.
+func pathUUID(s, what string) (uuid.UUID, error) {
+	id, err := uuid.Parse(s)
+	if err != nil || len(s) != 36 {
+		return uuid.UUID{}, &refusal{kind: notFound, detail: "there is no such " + what}
+	}
+	return id, nil
+}
+
+// pathAccount reads an account's id from the path.
+func pathAccount(s string) (string, error) {
+	if !validID(s) {
+		return "", &refusal{kind: notFound, detail: "there is no such account"}
+	}
+	return s, nil
+}
+
+// Page limits of lists.
+const (
+	defaultLimit = 50
+	maxLimit     = 200
+)
+
+// page is the part of a list that a request asks for.
+type page struct {
+	limit int
+	after int64 // the last item's place in the list's order; 0 from the start
+}
+
+// parsePage reads ?limit= and ?after=. The cursor of every list is a positive integer in base 36: opaque enough not to
+// be computed with, and checked strictly.
+func parsePage(q map[string][]string) (page, error) {
+	p := page{limit: defaultLimit}
+	for name, values := range q {
+		if len(values) > 1 {
+			return p, refuse("%s is given more than once", name)
+		}
+	}
+	if v, ok := q["limit"]; ok {
+		n, err := strconv.Atoi(v[0])
+		if err != nil || n < 1 || n > maxLimit || strconv.Itoa(n) != v[0] {
+			return p, refuse("limit must be an integer from 1 to %d", maxLimit)
+		}
+		p.limit = n
+	}
+	if v, ok := q["after"]; ok {
+		n, err := strconv.ParseInt(v[0], 36, 64)
+		if err != nil || n < 1 || strconv.FormatInt(n, 36) != v[0] {
+			return p, refuse("after must be the next of an earlier answer")
+		}
+		p.after = n
+	}
+	return p, nil
+}
+
+// list is a page of items.
+type list[T any] struct {
+	Items []T     `json:"items"`
+	Next  *string `json:"next" doc:"cursor of the next page, null on the last"`
+}
+
+// newList makes the answer from up to limit+1 rows: the one too many says that there is a next page.
+func newList[R, T any](rows []R, limit int, item func(R) T, place func(R) int64) list[T] {
+	out := list[T]{Items: make([]T, 0, min(len(rows), limit))}
+	for i, r := range rows {
+		if i == limit {
+			next := strconv.FormatInt(place(rows[i-1]), 36)
+			out.Next = &next
+			break
+		}
+		out.Items = append(out.Items, item(r))
+	}
+	return out
+}
