@@ -106,8 +106,7 @@ func (b *Book) movement(t Transfer, account string, err error) (any, error) {
 
 func decideTransfer(b *Book, op MakeTransfer) (any, error) {
 	t, err := b.Move(KindTransfer, op.From, op.To, op.Amount, op.Memo)
-	var short *InsufficientFundsError
-	if !errors.As(err, &short) {
+	if _, short := errors.AsType[*InsufficientFundsError](err); !short {
 		return t, err
 	}
 	failed, failErr := b.Fail(op.From, op.To, op.Amount, op.Memo, ReasonInsufficientFunds)

@@ -23,7 +23,7 @@ func NewInventory(layers []Layer) *Inventory {
 	for i, l := range layers {
 		s := stock{first: l.First, free: l.Positions, numbers: make([]int32, l.Positions), places: make([]int32, l.Positions)}
 		for n := range s.numbers {
-			s.numbers[n], s.places[n] = int32(n), int32(n) //nolint:gosec // Below MaxPositions.
+			s.numbers[n], s.places[n] = int32(n), int32(n)
 		}
 		inv.layers[i] = s
 		inv.free += l.Positions

@@ -206,11 +206,17 @@ func (s *Service) flushCreations(ctx context.Context, batch []command.Command[Op
 		accounts []string
 	)
 	for i := range batch {
-		accounts = append(accounts, batch[i].Op.(Create).Beneficiary) //nolint:forcetypeassert // Only Create enters this lane.
+		if op, ok := batch[i].Op.(Create); ok { // Only Create enters this lane.
+			accounts = append(accounts, op.Beneficiary)
+		}
 	}
 	err := s.store.Create(ctx, accounts, command.Keys(batch), func(u *Unit) {
 		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
-			made, err := DecideCreate(u.Creation, c.Op.(Create)) //nolint:forcetypeassert // As above.
+			op, ok := c.Op.(Create)
+			if !ok {
+				return nil, fmt.Errorf("lottery: %T does not create a campaign", c.Op)
+			}
+			made, err := DecideCreate(u.Creation, op)
 			if err != nil {
 				return nil, err
 			}

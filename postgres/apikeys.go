@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -101,13 +102,9 @@ func (k *APIKeys) Execute(ctx context.Context, c command.Command[auth.KeyOp]) (c
 	return answer, err
 }
 
-// isDatabase tells the database's failures from refusals, which are the package auth's own errors.
+// isDatabase tells the database's failures from refusals.
 func isDatabase(err error) bool {
-	switch err { //nolint:errorlint // decideKey returns these very values.
-	case nil, auth.ErrUnknownKey, auth.ErrKeyExists, auth.ErrLastAdmin:
-		return false
-	}
-	return true
+	return err != nil && !errors.Is(err, auth.ErrUnknownKey) && !errors.Is(err, auth.ErrKeyExists) && !errors.Is(err, auth.ErrLastAdmin)
 }
 
 func decideKey(ctx context.Context, tx pgx.Tx, op auth.KeyOp) (auth.Key, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -59,16 +60,14 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		cfg.MaxConns = defaultMaxConns
 	}
 	cfg.ConnConfig.ConnectTimeout = connectTimeout
-	for name, value := range map[string]string{
+	maps.Copy(cfg.ConnConfig.RuntimeParams, map[string]string{
 		"application_name":                    "fairlead",
 		"timezone":                            "UTC",
 		"default_transaction_isolation":       "read committed",
 		"statement_timeout":                   statementTimeout,
 		"lock_timeout":                        lockTimeout,
 		"idle_in_transaction_session_timeout": idleInTxTimeout,
-	} {
-		cfg.ConnConfig.RuntimeParams[name] = value
-	}
+	})
 	cfg.ConnConfig.OnNotice = func(c *pgconn.PgConn, n *pgconn.Notice) {
 		// The function in which PostgreSQL waits for its standbys is named in the notice whatever the language of the
 		// message; it warns there, and only there, when a commit is durable on this server alone.

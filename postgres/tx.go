@@ -51,7 +51,7 @@ func (db *DB) run(ctx context.Context, name string, fn func(context.Context, pgx
 		surprises = 0
 	)
 	for attempt := 1; ; attempt++ {
-		err, committing := db.attempt(ctx, fn)
+		committing, err := db.attempt(ctx, fn)
 		if err == nil {
 			db.observe(name, attempt, start, "committed")
 			return nil
@@ -77,11 +77,11 @@ func (db *DB) run(ctx context.Context, name string, fn func(context.Context, pgx
 	}
 }
 
-// attempt runs fn once. The second result says whether the error came from COMMIT.
-func (db *DB) attempt(ctx context.Context, fn func(context.Context, pgx.Tx) error) (error, bool) {
+// attempt runs fn once. The first result says whether the error came from COMMIT.
+func (db *DB) attempt(ctx context.Context, fn func(context.Context, pgx.Tx) error) (committing bool, err error) {
 	tx, err := db.pool.Begin(ctx)
 	if err != nil {
-		return err, false
+		return false, err
 	}
 	// Once COMMIT has succeeded this does nothing. It must not depend on ctx, or a cancelled caller would cost the
 	// pool a connection.
@@ -91,7 +91,7 @@ func (db *DB) attempt(ctx context.Context, fn func(context.Context, pgx.Tx) erro
 		_ = tx.Rollback(undo) // A failure closes the connection, which rolls back too.
 	}()
 	if err := fn(ctx, tx); err != nil {
-		return err, false
+		return false, err
 	}
 	// The caller's ctx no longer counts: giving up in the middle of COMMIT would only make its outcome unknown.
 	commit, cancel := context.WithTimeout(context.WithoutCancel(ctx), retryFor)
@@ -99,12 +99,12 @@ func (db *DB) attempt(ctx context.Context, fn func(context.Context, pgx.Tx) erro
 	conn := tx.Conn().PgConn()
 	delete(conn.CustomData(), replicationWarning)
 	if err := tx.Commit(commit); err != nil {
-		return err, true
+		return true, err
 	}
 	if conn.CustomData()[replicationWarning] == true {
-		return errNotReplicated, true
+		return true, errNotReplicated
 	}
-	return nil, false
+	return false, nil
 }
 
 // errNotReplicated is what a COMMIT becomes that is durable on the primary alone: a failover could still lose it.

@@ -29,8 +29,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		buf.Grow(int(r.ContentLength) + bytes.MinRead)
 	}
 	if _, err := io.Copy(&buf, http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
-		var tooLarge *http.MaxBytesError
-		if errors.As(err, &tooLarge) {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return nil, &refusal{kind: payloadTooLarge, detail: "the body has more than 1048576 bytes"}
 		}
 		return nil, refuse("the body could not be read")

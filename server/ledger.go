@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"math/big"
 	"net/http"
 	"time"
@@ -155,7 +156,13 @@ func viewIntegrity(in ledger.Integrity) integrityView {
 
 // of adapts a view of a result type to the untyped result of a service.
 func of[R, V any](view func(R) V) func(any) any {
-	return func(result any) any { return view(result.(R)) } //nolint:forcetypeassert // The core's result type is fixed by its operation.
+	return func(result any) any {
+		r, ok := result.(R)
+		if !ok {
+			panic(fmt.Sprintf("server: a service answered with %T", result)) // Its operation fixes the type.
+		}
+		return view(r)
+	}
 }
 
 func (s *Server) ledgerRoutes() []route {

@@ -50,7 +50,7 @@ func (q *createCampaignRequest) op() (lottery.Op, error) {
 		c.amount("price", *q.Price)
 	}
 	if q.PurchaseLimit != nil {
-		c.between("purchase_limit", *q.PurchaseLimit, 1, math.MaxInt32)
+		c.upTo("purchase_limit", *q.PurchaseLimit, math.MaxInt32)
 	}
 	q.checkLayers(&c)
 	prizes := q.checkPrizes(&c)
@@ -69,7 +69,7 @@ func (q *createCampaignRequest) checkLayers(c *checks) {
 	case (q.BaseLength == nil) == (q.Layers == nil):
 		c.fail("exactly one of base_length and layers is needed")
 	case q.BaseLength != nil:
-		c.between("base_length", *q.BaseLength, 1, lottery.MaxBaseLength)
+		c.upTo("base_length", *q.BaseLength, lottery.MaxBaseLength)
 		if q.Price == nil {
 			c.fail("price is needed")
 		}
@@ -84,10 +84,10 @@ func (q *createCampaignRequest) checkLayers(c *checks) {
 		}
 		return
 	}
-	c.between("the number of layers", len(q.Layers), 1, lottery.MaxLayers)
+	c.upTo("the number of layers", len(q.Layers), lottery.MaxLayers)
 	positions, total := 0, int64(0)
 	for _, l := range q.Layers {
-		c.between("positions", l.Positions, 1, lottery.MaxPositions)
+		c.upTo("positions", l.Positions, lottery.MaxPositions)
 		price := q.Price
 		if l.Price != nil {
 			c.amount("price", *l.Price)
@@ -106,11 +106,11 @@ func (q *createCampaignRequest) checkLayers(c *checks) {
 		}
 		total += *price * int64(l.Positions)
 	}
-	c.between("the number of positions", positions, 1, lottery.MaxPositions)
+	c.upTo("the number of positions", positions, lottery.MaxPositions)
 }
 
 func (q *createCampaignRequest) checkPrizes(c *checks) []lottery.Prize {
-	c.between("the number of prizes", len(q.Prizes), 1, lottery.MaxPrizes)
+	c.upTo("the number of prizes", len(q.Prizes), lottery.MaxPrizes)
 	seen := map[string]bool{}
 	prizes := make([]lottery.Prize, 0, len(q.Prizes))
 	for _, p := range q.Prizes {
@@ -119,10 +119,10 @@ func (q *createCampaignRequest) checkPrizes(c *checks) []lottery.Prize {
 			c.fail("prize names must be unique")
 		}
 		seen[p.Name] = true
-		c.between("a prize's quantity", p.Quantity, 1, math.MaxInt32)
+		c.upTo("a prize's quantity", p.Quantity, math.MaxInt32)
 		prize := lottery.Prize{Name: p.Name, Quantity: p.Quantity}
 		if p.Layer != nil {
-			c.between("a prize's layer", *p.Layer, 1, math.MaxInt32)
+			c.upTo("a prize's layer", *p.Layer, math.MaxInt32)
 			prize.Layer = *p.Layer
 		}
 		if c.err != nil {
@@ -152,7 +152,7 @@ func (s *Server) lotteryRoutes() []route {
 					c.id("account", q.Account)
 					op := lottery.Buy{Account: q.Account}
 					if q.Layer != nil {
-						c.between("layer", *q.Layer, 1, math.MaxInt32)
+						c.upTo("layer", *q.Layer, math.MaxInt32)
 						op.Layer = *q.Layer
 					}
 					return op, c.err

@@ -81,6 +81,7 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 		h.Set("X-Request-Id", i.requestID)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
+		//nolint:contextcheck // The request, and with it its context, is what the deferred function works on.
 		defer func() {
 			if p := recover(); p != nil {
 				if p == http.ErrAbortHandler { //nolint:errorlint // The sentinel is panicked with as it is.

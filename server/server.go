@@ -116,6 +116,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 	if err != nil {
 		err = errors.Join(fmt.Errorf("server: requests were still under way after %s: %w", grace, err), srv.Close())
 	}
-	<-failed
+	if end := <-failed; !errors.Is(end, http.ErrServerClosed) {
+		err = errors.Join(err, end)
+	}
 	return err
 }

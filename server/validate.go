@@ -57,9 +57,9 @@ func (c *checks) amount(field string, value int64) {
 	}
 }
 
-func (c *checks) between(field string, value, low, high int) {
-	if value < low || value > high {
-		c.fail("%s must be an integer from %d to %d", field, low, high)
+func (c *checks) upTo(field string, value, high int) {
+	if value < 1 || value > high {
+		c.fail("%s must be an integer from 1 to %d", field, high)
 	}
 }
 

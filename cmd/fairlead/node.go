@@ -10,6 +10,7 @@ import (
 	"net/http/pprof"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -78,6 +79,7 @@ func startNode(ctx context.Context, o *serveOptions, logger *slog.Logger, announ
 	if err := n.prepareDatabase(ctx); err != nil {
 		return nil, err
 	}
+	//nolint:contextcheck // What is started outlives the start; close ends it.
 	if err := n.startServices(registry); err != nil {
 		return nil, err
 	}
@@ -220,9 +222,9 @@ func (n *node) run(ctx context.Context) error {
 // close stops what was started, last first. It does so under a cancelled context too.
 func (n *node) close(ctx context.Context) error {
 	var failures []error
-	for i := len(n.closers) - 1; i >= 0; i-- {
+	for _, stop := range slices.Backward(n.closers) {
 		step, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
-		failures = append(failures, n.closers[i](step))
+		failures = append(failures, stop(step))
 		cancel()
 	}
 	n.closers = nil

@@ -68,7 +68,7 @@ func newServe() *cobra.Command {
 				return err
 			}
 			n, err := startNode(cmd.Context(), &o, logger, func(key string) {
-				fmt.Fprintf(cmd.ErrOrStderr(), "admin key (shown once, kept in %s): %s\n", adminKeyFile(o.data), key)
+				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "admin key (shown once, kept in %s): %s\n", adminKeyFile(o.data), key)
 			})
 			if err != nil {
 				return err

@@ -47,7 +47,7 @@ func (t *target) bindDatabase(cmd *cobra.Command) {
 
 // database opens the database that the flags name.
 func (t *target) database(ctx context.Context) (*postgres.DB, error) {
-	url, err := t.databaseAddress()
+	url, err := t.databaseAddress() //nolint:contextcheck // It reads one small file.
 	if err != nil {
 		return nil, err
 	}

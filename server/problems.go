@@ -1,0 +1,104 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/auth"
+	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/ledger"
+	"github.com/fairlead-dev/fairlead/lottery"
+)
+
+// refusal is an error that the edge itself raises.
+type refusal struct {
+	kind
+	detail string
+}
+
+func (r *refusal) Error() string { return r.detail }
+
+// kind is a row of the table of problems.
+type kind struct {
+	status    int
+	code      string
+	title     string
+	retryable bool
+	outcome   string // not_applied when empty
+}
+
+// The problems that the edge raises, and those that services' errors become.
+//
+//nolint:gochecknoglobals // A table: written here, read everywhere, changed nowhere.
+var (
+	badRequest       = kind{status: http.StatusBadRequest, code: "bad_request", title: "The request is malformed"}
+	keyRequired      = kind{status: http.StatusBadRequest, code: "idempotency_key_required", title: "A valid Idempotency-Key header is required"}
+	unauthorized     = kind{status: http.StatusUnauthorized, code: "unauthorized", title: "A valid credential is required"}
+	forbidden        = kind{status: http.StatusForbidden, code: "forbidden", title: "The credential does not allow this"}
+	notFound         = kind{status: http.StatusNotFound, code: "not_found", title: "There is no such thing"}
+	methodNotAllowed = kind{status: http.StatusMethodNotAllowed, code: "method_not_allowed", title: "The path does not take this method"}
+	payloadTooLarge  = kind{status: http.StatusRequestEntityTooLarge, code: "payload_too_large", title: "The body is larger than 1 MiB"}
+	rateLimited      = kind{status: http.StatusTooManyRequests, code: "rate_limited", title: "Too many requests", retryable: true}
+	overloaded       = kind{status: http.StatusServiceUnavailable, code: "overloaded", title: "The queue is full", retryable: true}
+	shuttingDown     = kind{status: http.StatusServiceUnavailable, code: "shutting_down", title: "The server is shutting down", retryable: true}
+	unavailable      = kind{status: http.StatusServiceUnavailable, code: "unavailable", title: "The database is unavailable", retryable: true}
+	unknownOutcome   = kind{status: http.StatusServiceUnavailable, code: "outcome_unknown", title: "The outcome is not known yet; the same key will tell", retryable: true, outcome: outcomeUnknown}
+	internalError    = kind{status: http.StatusInternalServerError, code: "internal_error", title: "Something went wrong on our side"}
+
+	keyReused         = kind{status: http.StatusUnprocessableEntity, code: "idempotency_key_reused", title: "The Idempotency-Key was used with a different request"}
+	accountExists     = kind{status: http.StatusConflict, code: "account_exists", title: "The account exists already"}
+	insufficientFunds = kind{status: http.StatusPaymentRequired, code: "insufficient_funds", title: "The account has too little available"}
+	sameAccount       = kind{status: http.StatusUnprocessableEntity, code: "same_account", title: "Source and destination are the same account"}
+	currencyMismatch  = kind{status: http.StatusUnprocessableEntity, code: "currency_mismatch", title: "The currencies differ"}
+	balanceOverflow   = kind{status: http.StatusUnprocessableEntity, code: "balance_overflow", title: "The balance would be too large"}
+	holdClosed        = kind{status: http.StatusConflict, code: "hold_closed", title: "The hold is closed"}
+	notActive         = kind{status: http.StatusConflict, code: "not_active", title: "The campaign is not active"}
+	soldOut           = kind{status: http.StatusConflict, code: "sold_out", title: "No position is left"}
+	purchaseLimit     = kind{status: http.StatusConflict, code: "purchase_limit", title: "The purchase limit is reached"}
+	badTransition     = kind{status: http.StatusConflict, code: "bad_transition", title: "The status does not allow this"}
+	notSoldOut        = kind{status: http.StatusConflict, code: "not_sold_out", title: "The campaign is not sold out"}
+	notDrawn          = kind{status: http.StatusNotFound, code: "not_drawn", title: "The campaign is not drawn"}
+	tooManyPrizes     = kind{status: http.StatusUnprocessableEntity, code: "too_many_prizes", title: "A prize's quantity exceeds the positions that can win it"}
+	keyExists         = kind{status: http.StatusConflict, code: "key_exists", title: "The key exists already"}
+	lastAdmin         = kind{status: http.StatusConflict, code: "last_admin", title: "The last admin key cannot be revoked"}
+	captureTooLarge   = kind{status: http.StatusUnprocessableEntity, code: "capture_too_large", title: "The amount exceeds the hold"}
+)
+
+// sentinels is the one table from services' errors to problems. The first row that matches counts.
+//
+//nolint:gochecknoglobals // As above.
+var sentinels = []struct {
+	err  error
+	kind kind
+}{
+	{idempotency.ErrMalformedKey, keyRequired},
+	{idempotency.ErrKeyReused, keyReused},
+	{groupcommit.ErrInFlight, unknownOutcome},
+	{groupcommit.ErrFull, overloaded},
+	{groupcommit.ErrClosed, shuttingDown},
+	{command.ErrUnknownOutcome, unknownOutcome},
+	{command.ErrUnavailable, unavailable},
+	{auth.ErrUnavailable, unavailable},
+	{auth.ErrNoCredential, unauthorized},
+	{auth.ErrBadCredential, unauthorized},
+	{context.Canceled, unavailable},
+	{context.DeadlineExceeded, unavailable},
+	{ledger.ErrAccountExists, accountExists},
+	{ledger.ErrSameAccount, sameAccount},
+	{ledger.ErrCurrencyMismatch, currencyMismatch},
+	{ledger.ErrBalanceOverflow, balanceOverflow},
+	{ledger.ErrHoldClosed, holdClosed},
+	{ledger.ErrCaptureTooLarge, captureTooLarge},
+	{lottery.ErrNotActive, notActive},
+	{lottery.ErrSoldOut, soldOut},
+	{lottery.ErrPurchaseLimit, purchaseLimit},
+	{lottery.ErrBadTransition, badTransition},
+	{lottery.ErrNotSoldOut, notSoldOut},
+	{lottery.ErrNotDrawn, notDrawn},
+	{lottery.ErrTooManyPrizes, tooManyPrizes},
+	{auth.ErrKeyExists, keyExists},
+	{auth.ErrLastAdmin, lastAdmin},
+	{auth.ErrUnknownKey, notFound},
+}
