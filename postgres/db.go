@@ -18,7 +18,7 @@ const (
 	defaultMaxConns  = 16
 	statementTimeout = "60s" // a refund of the largest campaign takes a few seconds
 	lockTimeout      = "10s"
-	idleInTxTimeout  = "15s" // a process that was stopped in mid-transaction loses its locks after this
+	idleInTxTimeout  = "5s" // a process that was stopped in mid-transaction loses its locks after this
 	connectTimeout   = 5 * time.Second
 )
 
