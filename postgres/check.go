@@ -36,9 +36,9 @@ func (db *DB) Check(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: check: %w", readError(err))
 	}
-	const oldest = 130000
+	const oldest = 140000
 	if version < oldest {
-		add("version", true, "PostgreSQL %d is older than 13", version/10000)
+		add("version", true, "PostgreSQL %d is older than 14", version/10000)
 	}
 	if fsync == "off" {
 		add("fsync", true, "fsync is off: a power failure would lose acknowledged commands")

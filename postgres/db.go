@@ -101,34 +101,54 @@ func (db *DB) Ping(ctx context.Context) error {
 	return nil
 }
 
+// A read that meets a connection which died in the pool is tried again; a database that is away is told as such soon.
+const (
+	readTries = 3
+	readPause = 50 * time.Millisecond
+)
+
 // query reads rows outside of a transaction, each statement being its own snapshot. Failures of the connection are
 // told apart, so that a reader is answered "unavailable" and not "internal error".
-func query[T any](ctx context.Context, db *DB, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
-	rows, err := db.pool.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, readError(err)
-	}
-	out, err := pgx.CollectRows(rows, scan)
-	if err != nil {
-		return nil, readError(err)
-	}
-	return out, nil
+func query[T any](ctx context.Context, db *DB, scan pgx.RowToFunc[T], sql string, args ...any) (out []T, err error) {
+	err = reading(ctx, func() error {
+		rows, err := db.pool.Query(ctx, sql, args...)
+		if err == nil {
+			out, err = pgx.CollectRows(rows, scan)
+		}
+		return err
+	})
+	return out, err
 }
 
 // queryOne is query for exactly one row; it returns absent where there is none.
-func queryOne[T any](ctx context.Context, db *DB, absent error, scan pgx.RowToFunc[T], sql string, args ...any) (T, error) {
-	rows, err := db.pool.Query(ctx, sql, args...)
-	if err != nil {
-		return *new(T), readError(err)
-	}
-	out, err := pgx.CollectExactlyOneRow(rows, scan)
+func queryOne[T any](ctx context.Context, db *DB, absent error, scan pgx.RowToFunc[T], sql string, args ...any) (out T, err error) {
+	err = reading(ctx, func() error {
+		rows, err := db.pool.Query(ctx, sql, args...)
+		if err == nil {
+			out, err = pgx.CollectExactlyOneRow(rows, scan)
+		}
+		return err
+	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return out, absent
 	}
-	if err != nil {
-		return out, readError(err)
+	return out, err
+}
+
+// snapshot runs reads that must agree with each other, in one read-only transaction. read may run more than once.
+func (db *DB) snapshot(ctx context.Context, read func(pgx.Tx) error) error {
+	o := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	return reading(ctx, func() error { return pgx.BeginTxFunc(ctx, db.pool, o, read) })
+}
+
+// reading runs a read, again if the connection fails, and marks what is left of such failures as unavailability.
+func reading(ctx context.Context, read func() error) error {
+	for try := 1; ; try++ {
+		err := read()
+		if v, _ := classify(err); err == nil || v != connectionLost || try == readTries || !sleep(ctx, readPause) {
+			return readError(err)
+		}
 	}
-	return out, nil
 }
 
 // errEmpty is returned when a query that always has a row has none.

@@ -81,8 +81,9 @@ const countBadTransfers = `
 
 // Integrity implements [ledger.Reader].
 func (l *Ledger) Integrity(ctx context.Context) (ledger.Integrity, error) {
-	out := ledger.Integrity{Currencies: []ledger.CurrencyIntegrity{}, Difference: new(big.Int)}
-	err := pgx.BeginTxFunc(ctx, l.db.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+	var out ledger.Integrity
+	err := l.db.snapshot(ctx, func(tx pgx.Tx) error {
+		out = ledger.Integrity{Currencies: []ledger.CurrencyIntegrity{}, Difference: new(big.Int)}
 		rows, err := tx.Query(ctx, sumCurrencies)
 		if err != nil {
 			return err
@@ -94,7 +95,7 @@ func (l *Ledger) Integrity(ctx context.Context) (ledger.Integrity, error) {
 			tx.QueryRow(ctx, `SELECT transaction_timestamp()`).Scan(&out.CheckedAt))
 	})
 	if err != nil {
-		return ledger.Integrity{}, fmt.Errorf("postgres: integrity: %w", readError(err))
+		return ledger.Integrity{}, fmt.Errorf("postgres: integrity: %w", err)
 	}
 	out.CheckedAt = out.CheckedAt.In(time.UTC)
 	for _, c := range out.Currencies {

@@ -17,7 +17,8 @@ func (l *Lottery) Campaign(ctx context.Context, id uuid.UUID) (*lottery.Campaign
 		found  []lottery.Campaign
 		layers lottery.Campaign
 	)
-	err := pgx.BeginTxFunc(ctx, l.db.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+	err := l.db.snapshot(ctx, func(tx pgx.Tx) error {
+		found, layers = nil, lottery.Campaign{}
 		var b pgx.Batch
 		b.Queue(`SELECT `+campaignFields+` FROM campaigns WHERE id = $1`, id).Query(collect(&found, scanCampaign))
 		b.Queue(selectLayers, id).Query(func(rows pgx.Rows) error { return readLayers(rows, &layers) })
@@ -25,7 +26,7 @@ func (l *Lottery) Campaign(ctx context.Context, id uuid.UUID) (*lottery.Campaign
 		return send(ctx, tx, &b)
 	})
 	if err != nil {
-		return nil, readError(err)
+		return nil, err
 	}
 	if len(found) == 0 {
 		return nil, &lottery.CampaignNotFoundError{ID: id}
@@ -42,19 +43,18 @@ func (l *Lottery) Campaigns(ctx context.Context, after int64, limit int) ([]lott
 
 // Owners implements [lottery.Reader].
 func (l *Lottery) Owners(ctx context.Context, campaign uuid.UUID, from, to int) ([]string, error) {
-	owners := make([]string, to-from)
-	rows, err := l.db.pool.Query(ctx,
+	type sale struct {
+		Ordinal int
+		Account string
+	}
+	sales, err := query(ctx, l.db, pgx.RowToStructByPos[sale],
 		`SELECT ordinal, account FROM purchases WHERE campaign = $1 AND ordinal >= $2 AND ordinal < $3`, campaign, from, to)
 	if err != nil {
-		return nil, readError(err)
+		return nil, err
 	}
-	var ordinal int
-	var account string
-	if _, err := pgx.ForEachRow(rows, []any{&ordinal, &account}, func() error {
-		owners[ordinal-from] = account
-		return nil
-	}); err != nil {
-		return nil, readError(err)
+	owners := make([]string, to-from)
+	for _, s := range sales {
+		owners[s.Ordinal-from] = s.Account
 	}
 	return owners, nil
 }
