@@ -239,7 +239,7 @@ func TestSelectionRefusesBadInput(t *testing.T) {
 		"count over":     func() error { _, err := Integers(s, 0, 1, MaxSelection+1); return err },
 		"no weights":     func() error { _, err := Weighted(s, nil); return err },
 		"zero weights":   func() error { _, err := Weighted(s, []uint64{0, 0}); return err },
-		"overflow":       func() error { _, err := Weighted(s, []uint64{1 << 63, 1 << 63}); return err },
+		"overflow":       func() error { _, err := Weighted(s, []uint64{1 << 63, 1 << 63, 5}); return err },
 		"many weights":   func() error { _, err := NewWeights(make([]uint64, MaxWeights+1)); return err },
 		"zero seed":      func() error { _, err := NewOperation(Seed{}, "op"); return err },
 		"no operation":   func() error { _, err := NewOperation(testSeed("x"), ""); return err },

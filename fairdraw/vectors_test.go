@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strconv"
 	"testing"
 )
@@ -261,6 +262,28 @@ func TestVectorsDraw(t *testing.T) {
 		got := NewProof(*in, res)
 		if gotDoc, wantDoc := compact(t, got), compact(t, c.Proof); !bytes.Equal(gotDoc, wantDoc) {
 			t.Errorf("draw %d:\n got %s\nwant %s", i, gotDoc, wantDoc)
+		}
+	}
+}
+
+// TestDesignPageVectors holds the page that strangers implement from to the
+// vectors: every hash on it is one of theirs.
+func TestDesignPageVectors(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "docs", "design", "fairdraw.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	vectors, err := os.ReadFile(filepath.Join("testdata", "vectors.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := regexp.MustCompile(`\b([0-9a-f]{56,}|[0-9]{16,20})\b`).FindAll(page, -1)
+	if len(values) < 30 {
+		t.Errorf("only %d values on the page", len(values))
+	}
+	for _, value := range values {
+		if !bytes.Contains(vectors, append(append([]byte{'"'}, value...), '"')) {
+			t.Errorf("%s is on the page and not among the vectors", value)
 		}
 	}
 }

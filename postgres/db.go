@@ -145,7 +145,10 @@ func (db *DB) snapshot(ctx context.Context, read func(pgx.Tx) error) error {
 func reading(ctx context.Context, read func() error) error {
 	for try := 1; ; try++ {
 		err := read()
-		if v, _ := classify(err); err == nil || v != connectionLost || try == readTries || !sleep(ctx, readPause) {
+		if err == nil {
+			return nil
+		}
+		if v, _ := classify(err); v != connectionLost || try == readTries || !sleep(ctx, readPause) {
 			return readError(err)
 		}
 	}

@@ -172,7 +172,7 @@ func isConnectError(err error) bool {
 
 // readError marks failures of the connection as unavailability.
 func readError(err error) error {
-	if v, _ := classify(err); err != nil && v == connectionLost {
+	if v, _ := classify(err); v == connectionLost {
 		return command.Unavailable(err)
 	}
 	return err

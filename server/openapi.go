@@ -41,6 +41,7 @@ func openAPI(routes []route, version string) ([]byte, error) {
 	for _, rt := range routes {
 		addRoute(api, registry, rt, problem)
 	}
+	stateNulls(registry)
 	b, err := json.Marshal(api, json.Deterministic(true), jsontext.WithIndent("  "))
 	return append(b, '\n'), err
 }

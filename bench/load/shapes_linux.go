@@ -141,8 +141,9 @@ func (e *Engine) Open(ratePerSecond float64, warmup, measure time.Duration, next
 	sent := int64(0)
 	for sent < total || e.waiting > 0 {
 		for now := e.now(); sent < total && len(idle) > 0 && dueAt(sent) <= now; sent++ {
-			c := idle[len(idle)-1]
-			idle = idle[:len(idle)-1]
+			// The one that has been idle longest: all take their turn, and none lies idle until the server closes it.
+			c := idle[0]
+			idle = idle[1:]
 			if err := e.send(c, next(), dueAt(sent)); err != nil {
 				return nil, err
 			}

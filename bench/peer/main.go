@@ -36,6 +36,12 @@ var schema string
 // gcPercent trades memory for processor time; services of this kind gain about a tenth by it.
 const gcPercent = 400
 
+// headerTimeout and idleTimeout bound how long a connection may keep the server waiting.
+const (
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
+)
+
 // drainTimeout bounds how long running requests may take after a signal to stop.
 const drainTimeout = 5 * time.Second
 
@@ -93,7 +99,7 @@ func run() error {
 			return fmt.Errorf("write the address: %w", err)
 		}
 	}
-	httpServer := &http.Server{Handler: s.routes(), ReadHeaderTimeout: drainTimeout}
+	httpServer := &http.Server{Handler: s.routes(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout}
 	failed := make(chan error, 1)
 	go func() { failed <- httpServer.Serve(listener) }()
 	select {

@@ -55,6 +55,7 @@ func killProcess(t *testing.T, cmd *exec.Cmd) {
 }
 
 func TestOrphanIsAdoptedSupervisedAndStopped(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	cmd, postmaster := serverProcess(t, dir)
 	url, err := URLOf(dir)
@@ -84,6 +85,7 @@ func TestOrphanIsAdoptedSupervisedAndStopped(t *testing.T) {
 }
 
 func TestAdoptedOneIsStopped(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	cmd, postmaster := serverProcess(t, dir)
 	killProcess(t, cmd)
@@ -100,6 +102,7 @@ func TestAdoptedOneIsStopped(t *testing.T) {
 }
 
 func TestServerAndPostmasterKilledTogetherIsRecovered(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	cmd, postmaster := serverProcess(t, dir)
 	url, err := URLOf(dir)
@@ -121,6 +124,7 @@ func TestServerAndPostmasterKilledTogetherIsRecovered(t *testing.T) {
 // TestFrozenOrphanIsReplaced stops the orphan's main process, which then takes
 // connections (the kernel does) but never answers.
 func TestFrozenOrphanIsReplaced(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	cmd, postmaster := serverProcess(t, dir)
 	killProcess(t, cmd)
@@ -139,6 +143,7 @@ func TestFrozenOrphanIsReplaced(t *testing.T) {
 }
 
 func TestStoppingOrphanIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	cmd, postmaster := serverProcess(t, dir)
 	killProcess(t, cmd)
@@ -152,6 +157,7 @@ func TestStoppingOrphanIsWaitedFor(t *testing.T) {
 // TestBusyBackendOutlivesThePostmaster has a backend that computes, and so
 // doesn't notice its postmaster's death: it holds the shared memory.
 func TestBusyBackendOutlivesThePostmaster(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("leftover processes are found on Linux only; elsewhere the start waits for them")
 	}
@@ -176,6 +182,7 @@ func TestBusyBackendOutlivesThePostmaster(t *testing.T) {
 }
 
 func TestDieWithParent(t *testing.T) {
+	t.Parallel()
 	if !parentTied {
 		t.Skip("only Linux ends a child with its parent")
 	}
@@ -187,6 +194,7 @@ func TestDieWithParent(t *testing.T) {
 // TestLockFileOfAnotherProcess has a postmaster.pid whose number now belongs to
 // a process that isn't PostgreSQL: ours.
 func TestLockFileOfAnotherProcess(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	i := startIn(t, Options{Dir: dir})
 	mustExec(t, i.URL(), "CREATE TABLE kept (n int); INSERT INTO kept VALUES (1)")

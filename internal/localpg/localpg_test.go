@@ -12,6 +12,7 @@ import (
 )
 
 func TestColdStartStopAndWarmRestart(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(tempDir(t), "data") // Start makes it.
 	began := time.Now()
 	i := startIn(t, Options{Dir: dir})
@@ -53,7 +54,7 @@ func TestColdStartStopAndWarmRestart(t *testing.T) {
 		t.Errorf("the stop wasn't clean: %v\n%s", err, log)
 	}
 	t.Logf("cold start %v, warm start %v", cold, warm)
-	if cold > 10*time.Second {
+	if cold > 30*time.Second { // Under half a second on an idle machine; tests share theirs.
 		t.Errorf("cold start took %v", cold)
 	}
 }
@@ -72,6 +73,7 @@ func mustHold(t *testing.T, url, setting, want string) {
 }
 
 func TestPostmasterKilledComesBackWithItsData(t *testing.T) {
+	t.Parallel()
 	i := startIn(t, Options{Dir: tempDir(t)})
 	mustExec(t, i.URL(), "CREATE TABLE kept (n int)")
 	for round := 1; round <= 5; round++ {
@@ -103,6 +105,7 @@ func kill(t *testing.T, pid int) {
 }
 
 func TestBackendKilledComesBack(t *testing.T) {
+	t.Parallel()
 	i := startIn(t, Options{Dir: tempDir(t)})
 	mustExec(t, i.URL(), "CREATE TABLE kept (n int); INSERT INTO kept VALUES (1)")
 	pid, err := queryInt(t.Context(), i.URL(), "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'")
@@ -121,6 +124,7 @@ func TestBackendKilledComesBack(t *testing.T) {
 }
 
 func TestTwoServersOnOneDirectory(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	i := startIn(t, Options{Dir: dir})
 	if _, err := Start(t.Context(), Options{Dir: dir}); !errors.Is(err, ErrInUse) {

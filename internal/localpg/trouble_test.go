@@ -18,6 +18,7 @@ import (
 )
 
 func TestLongPath(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(tempDir(t), strings.Repeat("long/", 30))
 	i := startIn(t, Options{Dir: dir})
 	mustExec(t, i.URL(), "SELECT 1")
@@ -63,6 +64,7 @@ func fakeBinaries(t *testing.T, version string) string {
 }
 
 func TestWrongVersion(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	if err := os.MkdirAll(filepath.Join(dir, "postgres"), 0o700); err != nil {
 		t.Fatal(err)
@@ -83,6 +85,7 @@ func TestWrongVersion(t *testing.T) {
 }
 
 func TestTooOldVersion(t *testing.T) {
+	t.Parallel()
 	_, err := Start(t.Context(), Options{Dir: tempDir(t), BinDir: fakeBinaries(t, "12.4")})
 	if !errors.Is(err, ErrNoBinaries) || !strings.Contains(err.Error(), "12") {
 		t.Fatalf("%v; want ErrNoBinaries that names 12", err)
@@ -90,6 +93,7 @@ func TestTooOldVersion(t *testing.T) {
 }
 
 func TestForeignFilesAreLeftAlone(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	foreign := filepath.Join(dir, "postgres", "precious")
 	if err := os.MkdirAll(filepath.Dir(foreign), 0o700); err != nil {
@@ -107,6 +111,7 @@ func TestForeignFilesAreLeftAlone(t *testing.T) {
 }
 
 func TestInterruptedInitdbIsDoneAnew(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	half := filepath.Join(dir, "postgres.new")
 	if err := os.MkdirAll(half, 0o700); err != nil {
@@ -120,6 +125,7 @@ func TestInterruptedInitdbIsDoneAnew(t *testing.T) {
 }
 
 func TestCancelledStart(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -133,6 +139,7 @@ func TestCancelledStart(t *testing.T) {
 // TestBrokenConfiguration shows PostgreSQL's own words, and at a restart gives
 // up in the end.
 func TestBrokenConfiguration(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	i := startIn(t, Options{Dir: dir, GiveUpAfter: 500 * time.Millisecond})
 	conf := filepath.Join(dir, "postgres", "postgresql.conf")
@@ -160,6 +167,7 @@ func TestBrokenConfiguration(t *testing.T) {
 }
 
 func TestStopDuringRestart(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	i := startIn(t, Options{Dir: dir})
 	pid := i.PID()
@@ -170,6 +178,7 @@ func TestStopDuringRestart(t *testing.T) {
 }
 
 func TestStopOutOfPatience(t *testing.T) {
+	t.Parallel()
 	dir := tempDir(t)
 	i := startIn(t, Options{Dir: dir})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -233,6 +242,7 @@ func number(t *testing.T, s string) uint32 {
 }
 
 func TestNotWritable(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() == 0 {
 		t.Skip("root may write anywhere; TestAsAnotherUser runs this one as somebody else")
 	}
@@ -250,6 +260,7 @@ func TestNotWritable(t *testing.T) {
 // TestWithoutNamespaces takes the way of machines that don't allow them: the
 // cluster, made in a namespace before, is given to another user.
 func TestWithoutNamespaces(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only root needs another user")
 	}
@@ -260,6 +271,7 @@ func TestWithoutNamespaces(t *testing.T) {
 	for _, fresh := range []bool{true, false} {
 		name := map[bool]string{true: "fresh", false: "existing"}[fresh]
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			dir := tempDir(t)
 			l := layout{dir: dir}
 			if fresh {
@@ -290,6 +302,7 @@ func TestWithoutNamespaces(t *testing.T) {
 }
 
 func TestNeverRoot(t *testing.T) {
+	t.Parallel()
 	i := startIn(t, Options{Dir: tempDir(t), Logger: slog.New(slog.DiscardHandler)})
 	// A server that runs as root would let its superuser write anywhere that
 	// only root may; PostgreSQL's user must not hold any capability.
@@ -305,6 +318,7 @@ func TestNeverRoot(t *testing.T) {
 }
 
 func TestLogIsTurned(t *testing.T) {
+	t.Parallel()
 	l := layout{dir: tempDir(t)}
 	f, err := openLog(l)
 	if err != nil {

@@ -37,7 +37,6 @@ func Build(ctx context.Context, dir string, opts BuildOptions) (string, error) {
 	if opts.CrashPoints {
 		args = append(args, "-tags", "crashpoints")
 	}
-	//nolint:gosec // The arguments are this function's own.
 	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/fairlead")...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {

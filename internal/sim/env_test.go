@@ -5,6 +5,7 @@ package sim_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/url"
 	"os"
@@ -39,7 +40,7 @@ func scale(few, many int) int {
 // newRand gives the test's one source of randomness and prints its seed if the test fails.
 func newRand(t *testing.T) (*rand.Rand, uint64) {
 	t.Helper()
-	seed := rand.Uint64() >> 16 //nolint:gosec // A seed is to be repeatable, not secret.
+	seed := rand.Uint64() >> 16
 	if text := os.Getenv("FAIRLEAD_SEED"); text != "" {
 		var err error
 		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
@@ -51,7 +52,7 @@ func newRand(t *testing.T) (*rand.Rand, uint64) {
 			t.Logf("to repeat: FAIRLEAD_SEED=%d", seed)
 		}
 	})
-	return rand.New(rand.NewPCG(seed, 1)), seed //nolint:gosec // Likewise.
+	return rand.New(rand.NewPCG(seed, 1)), seed
 }
 
 // within gives a context for something that must not take longer than d.
@@ -223,9 +224,7 @@ func newClient(t *testing.T, servers ...*sim.Server) (*sim.Client, *sim.History)
 func auditNow(t *testing.T, database string) {
 	t.Helper()
 	conn := connect(t, database)
-	if err := audit.Audit(within(t, 5*time.Minute), conn); err != nil {
-		t.Error(err)
-	}
+	complain(t, audit.Audit(within(t, 5*time.Minute), conn))
 	if err := conn.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -236,13 +235,9 @@ func auditNow(t *testing.T, database string) {
 func closeBooks(t *testing.T, database string, client *sim.Client, history *sim.History, every int) {
 	t.Helper()
 	replayed, err := history.Replay(within(t, 5*time.Minute), client, 16, func(i int) bool { return i%every == 0 })
-	if err != nil {
-		t.Error(err)
-	}
+	complain(t, err)
 	auditNow(t, database)
-	if err := history.Check(within(t, 5*time.Minute), connect(t, database)); err != nil {
-		t.Error(err)
-	}
+	complain(t, history.Check(within(t, 5*time.Minute), connect(t, database)))
 	t.Logf("books closed: %d commands, %d replayed, %v", len(history.Ops()), replayed, history.Count())
 }
 
@@ -279,9 +274,21 @@ func (l *load) finish(t *testing.T) {
 	t.Helper()
 	close(l.stop)
 	l.stopped = true
-	if err := <-l.done; err != nil {
-		t.Error(err)
+	complain(t, <-l.done)
+}
+
+// complain fails the test with an error that may list thousands of things, of which the first are enough.
+func complain(t *testing.T, err error) {
+	t.Helper()
+	if err == nil {
+		return
 	}
+	const kept = 10_000
+	text := err.Error()
+	if len(text) > kept {
+		text = fmt.Sprintf("%s\n… and %d more lines", text[:kept], strings.Count(text[kept:], "\n"))
+	}
+	t.Error(text)
 }
 
 // await waits for a signal.
@@ -318,7 +325,6 @@ func verify(t *testing.T, client *sim.Client, campaign, commitment string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	//nolint:gosec // The binary under test.
 	out, err := exec.CommandContext(within(t, patience), binary, "verify", path, "--commitment", commitment).CombinedOutput()
 	if err != nil {
 		t.Errorf("verify: %v\n%s", err, out)

@@ -124,6 +124,30 @@ func TestUnansweredCommandsAreTold(t *testing.T) {
 	}
 }
 
+// addCampaigns sees to it that the history has a campaign that is completed and one that is cancelled.
+func addCampaigns(t *testing.T, client *sim.Client, beneficiary string) {
+	t.Helper()
+	if err := sim.OpenAccounts(t.Context(), client, []string{"ann"}, 100); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"completed", "cancelled"} {
+		campaign, err := sim.Launch(t.Context(), client, name, sim.CampaignSpec{
+			Name: name, BaseLength: 1, Price: 1, Currency: "SIM", Beneficiary: beneficiary,
+			Prizes: []sim.PrizeSpec{{Name: "only", Quantity: 1}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		op, status := sim.NewPurchase("buy", campaign.ID, "ann", 1), http.StatusCreated
+		if name == "cancelled" {
+			op, status = sim.NewCancel("cancel", campaign.ID), http.StatusOK
+		}
+		if answer, err := client.Settle(t.Context(), op); err != nil || answer.Status != status {
+			t.Fatalf("%s: %v %v", op, answer, err)
+		}
+	}
+}
+
 // TestModelNoticesEveryDifference runs a sound load on a real server, and then damages the database in one way at a
 // time, undoing each.
 func TestModelNoticesEveryDifference(t *testing.T) {
@@ -131,11 +155,10 @@ func TestModelNoticesEveryDifference(t *testing.T) {
 	database := newDatabase(t)
 	server := newServer(t, database)
 	client, history := newClient(t, server)
-	mix := sim.DefaultMix()
-	mix.Cancels = 10
-	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "model", Accounts: 6, Workers: 4, Mix: mix})
+	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "model", Accounts: 6, Workers: 4, Mix: sim.DefaultMix()})
 	await(t, "answers", history.After(400))
 	l.finish(t)
+	addCampaigns(t, client, l.Accounts()[0])
 	closeBooks(t, database, client, history, 1)
 	if t.Failed() {
 		t.FailNow()

@@ -33,7 +33,6 @@ type testbed struct {
 	databases int
 }
 
-//nolint:gochecknoglobals // TestMain has no other way to hand it to the tests.
 var shared testbed
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }

@@ -97,7 +97,7 @@ func (s *Server) Start(ctx context.Context, env ...string) (time.Duration, error
 		args = append(args, "--database-url", s.opts.DatabaseURL)
 	}
 	// Not CommandContext: the process must outlive the context that bounds the wait for its readiness.
-	cmd := exec.Command(s.opts.Binary, append(args, s.opts.Args...)...) //nolint:gosec,noctx // The caller's binary.
+	cmd := exec.Command(s.opts.Binary, append(args, s.opts.Args...)...) //nolint:noctx // The caller's binary.
 	cmd.Env = append(append(append(os.Environ(), "FAIRLEAD_ADMIN_KEY="+AdminKey), s.opts.Env...), env...)
 	// A file, not a pipe: grandchildren that outlive a kill must not delay the wait for their parent.
 	log, err := os.OpenFile(s.logPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -128,7 +128,7 @@ func (s *Server) awaitReady(ctx context.Context, addrFile string) error {
 	tick := time.NewTicker(readyPoll)
 	defer tick.Stop()
 	for {
-		if addr, err := os.ReadFile(addrFile); err == nil { //nolint:gosec // Our own file.
+		if addr, err := os.ReadFile(addrFile); err == nil {
 			if base := "http://" + strings.TrimSpace(string(addr)); strings.Contains(base, ":") && s.ready(ctx, base) {
 				s.url.Store(&base)
 				return nil

@@ -3,6 +3,7 @@
 package sim_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -198,13 +199,15 @@ func TestOpposedTransfers(t *testing.T) {
 	group.Go(func() { integrities = watchIntegrity(t, client, stop) })
 	group.Wait()
 
+	var failed []error
 	for _, op := range history.Ops() {
 		for _, a := range op.Answers() {
 			if a.Err != nil || a.Status >= 500 {
-				t.Errorf("%s: %v", op, a)
+				failed = append(failed, fmt.Errorf("%s: %v", op, a))
 			}
 		}
 	}
+	complain(t, errors.Join(failed...))
 	var deadlocks int
 	const question = `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`
 	if err := connect(t, database).QueryRow(t.Context(), question).Scan(&deadlocks); err != nil || deadlocks != 0 {

@@ -234,8 +234,12 @@ func (k *worker) step(ctx context.Context) error {
 		weight int
 		do     func(context.Context) error
 	}{
-		{mix.Transfers, k.transfer}, {mix.Holds, k.hold}, {mix.Deposits, k.deposit},
-		{mix.Withdrawals, k.withdraw}, {mix.Purchases, k.buy}, {mix.Cancels, k.cancel},
+		{mix.Transfers, k.transfer},
+		{mix.Holds, k.hold},
+		{mix.Deposits, k.deposit},
+		{mix.Withdrawals, k.withdraw},
+		{mix.Purchases, k.buy},
+		{mix.Cancels, k.cancel},
 	}
 	total := 0
 	for _, choice := range choices {

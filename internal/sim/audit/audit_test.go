@@ -103,7 +103,7 @@ func openWorld(t *testing.T) *pgx.Conn {
 		t.Fatalf("no migrations: %v", err)
 	}
 	for _, path := range migrations {
-		sql, err := os.ReadFile(path) //nolint:gosec // The repository's own files.
+		sql, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +122,8 @@ func calls(sql string) string {
 
 func mustExec(ctx context.Context, t *testing.T, conn interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-}, sql string) {
+}, sql string,
+) {
 	t.Helper()
 	if _, err := conn.Exec(ctx, sql); err != nil {
 		t.Fatalf("%v\n%s", err, sql)

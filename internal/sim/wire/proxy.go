@@ -68,7 +68,7 @@ func Listen(ctx context.Context, opts Options) (*Proxy, error) {
 	}
 	p := &Proxy{
 		opts: opts, listener: listener, links: map[*link]struct{}{},
-		rng: rand.New(rand.NewPCG(opts.Seed, 0)), //nolint:gosec // Seeded on purpose.
+		rng: rand.New(rand.NewPCG(opts.Seed, 0)),
 	}
 	p.group.Go(p.accept)
 	return p, nil
