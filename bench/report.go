@@ -17,6 +17,10 @@ const (
 	requiredTransferRatio = 6
 )
 
+// busyLoadAverage is from where other work on the machine spoils the figures. The build before the run leaves a load of
+// up to about one behind.
+const busyLoadAverage = 1.5
+
 // Results are everything that a run measured.
 type Results struct {
 	StartedAt time.Time      `json:"started_at"`
@@ -96,6 +100,10 @@ func sides() []string { return []string{product, peer, peerPipelined} }
 func (m *Machine) print(out *printer) {
 	out.printf("Machine: %d cores (%s), %.0f GiB, Linux %s; %s; PostgreSQL %s; a bare durable commit takes %.0f µs.\n",
 		m.Cores, m.Processor, m.MemoryGiB, m.Kernel, m.Go, m.PostgreSQL, m.CommitUS)
+	if m.LoadAverage > busyLoadAverage {
+		out.printf("WARNING: the machine was busy before the run (load average %.1f), so these figures mean little. A busy\n"+
+			"machine slows one writer that all wait for more than it slows many that take turns.\n", m.LoadAverage)
+	}
 	out.printf("PostgreSQL:")
 	for _, name := range slices.Sorted(maps.Keys(m.Settings)) {
 		out.printf(" %s=%s", name, m.Settings[name])
@@ -206,6 +214,14 @@ func (r *Results) medianThroughput(side string, connections int) float64 {
 		func(t TransferTurn) float64 { return t.PerSecond }))
 }
 
+// medianProcessorTime is what a transfer costs server and PostgreSQL together, in seconds. Other work on the machine
+// disturbs it less than it disturbs throughput.
+func (r *Results) medianProcessorTime(side string, connections int) float64 {
+	return median(pick(r.Transfers,
+		func(t TransferTurn) bool { return t.Side == side && t.Connections == connections && t.Answers > 0 },
+		func(t TransferTurn) float64 { return (t.ServerSeconds + t.PostgresSeconds) / float64(t.Answers) }))
+}
+
 func (r *Results) medianRace(side string, figure func(RaceTurn) float64) float64 {
 	return median(pick(r.Races, func(t RaceTurn) bool { return t.Side == side }, figure))
 }
@@ -229,6 +245,8 @@ func (r *Results) judge(out *printer) bool {
 			}
 			r.verdict(fmt.Sprintf("transfers a second, %d connections, against %s", n, against),
 				r.medianThroughput(product, n), r.medianThroughput(against, n), required)
+			r.verdict(fmt.Sprintf("processor time a transfer, %d connections, against %s", n, against),
+				r.medianProcessorTime(against, n), r.medianProcessorTime(product, n), 0)
 		}
 	}
 	if len(r.Verdicts) == 0 {

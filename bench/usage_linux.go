@@ -144,6 +144,8 @@ type Machine struct {
 	PostgreSQL string            `json:"postgresql"`
 	Settings   map[string]string `json:"postgresql_settings"`
 	CommitUS   float64           `json:"median_commit_us"`
+	// LoadAverage is the kernel's of the last minute, before the run: what else the machine had to do.
+	LoadAverage float64 `json:"load_average_before"`
 }
 
 // settings are those of PostgreSQL that decide what a commit costs and promises.
@@ -162,6 +164,8 @@ func (h *house) machine(ctx context.Context) (Machine, error) {
 		n, _ := strconv.ParseFloat(kib, 64)
 		m.MemoryGiB = n / (1 << 20)
 	}
+	before, _, _ := strings.Cut(readAll("/proc/loadavg"), " ")
+	m.LoadAverage, _ = strconv.ParseFloat(before, 64)
 	if err := h.admin.QueryRow(ctx, "SHOW server_version").Scan(&m.PostgreSQL); err != nil {
 		return m, fmt.Errorf("ask for PostgreSQL's version: %w", err)
 	}

@@ -59,7 +59,7 @@ func saveKeys(b *pgx.Batch, fresh []idempotency.Record, now time.Time) {
 	ordered := slices.Clone(fresh)
 	slices.SortFunc(ordered, func(x, y idempotency.Record) int { return slices.Compare(x.ID[:], y.ID[:]) })
 	n := len(ordered)
-	ids, prints, executions := make([][]byte, n), make([][]byte, n), make([]uuid.UUID, n)
+	ids, prints, executions := make([][]byte, n), make([][]byte, n), make([][16]byte, n)
 	statuses, bodies := make([]int16, n), make([][]byte, n)
 	for i := range ordered {
 		r := &ordered[i]

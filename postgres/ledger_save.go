@@ -4,7 +4,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/ledger"
@@ -30,6 +29,9 @@ const insertHolds = `INSERT INTO holds (id, account, amount, captured, status, e
 const updateHolds = `UPDATE holds AS h SET captured = n.captured, status = n.status, closed_at = n.closed_at, transfer = n.transfer
 	FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::timestamptz[], $5::uuid[]) AS n (id, captured, status, closed_at, transfer)
 	WHERE h.id = n.id AND h.status = 'open'`
+
+// Arrays of UUIDs are passed as [16]byte, which the driver encodes directly; for uuid.UUID it would first try the slow
+// way over driver.Valuer.
 
 // saveBook queues the writes of a book's changes. Every transaction that moves money ends up here, whichever service
 // it belongs to.
@@ -73,7 +75,7 @@ func saveTransfers(b *pgx.Batch, transfers []ledger.Transfer) {
 	if n == 0 {
 		return
 	}
-	ids, kinds, from, to := make([]uuid.UUID, n), make([]string, n), make([]string, n), make([]string, n)
+	ids, kinds, from, to := make([][16]byte, n), make([]string, n), make([]string, n), make([]string, n)
 	amounts, currencies, statuses := make([]int64, n), make([]string, n), make([]string, n)
 	reasons, memos, at := make([]string, n), make([]string, n), make([]time.Time, n)
 	for i, t := range transfers {
@@ -89,7 +91,7 @@ func saveEntries(b *pgx.Batch, entries []ledger.Entry) {
 	if n == 0 {
 		return
 	}
-	accounts, ids, versions, transfers := make([]string, n), make([]uuid.UUID, n), make([]int64, n), make([]uuid.UUID, n)
+	accounts, ids, versions, transfers := make([]string, n), make([][16]byte, n), make([]int64, n), make([][16]byte, n)
 	amounts, currencies, at, memos := make([]int64, n), make([]string, n), make([]time.Time, n), make([]string, n)
 	for i, e := range entries {
 		accounts[i], ids[i], versions[i], transfers[i] = e.Account, e.ID, e.Version, e.Transfer
@@ -100,21 +102,21 @@ func saveEntries(b *pgx.Batch, entries []ledger.Entry) {
 
 func saveHolds(b *pgx.Batch, created, updated []ledger.Hold) {
 	if n := len(created); n > 0 {
-		ids, accounts, amounts, captured := make([]uuid.UUID, n), make([]string, n), make([]int64, n), make([]int64, n)
+		ids, accounts, amounts, captured := make([][16]byte, n), make([]string, n), make([]int64, n), make([]int64, n)
 		statuses, expires := make([]string, n), make([]*time.Time, n)
-		at, closed, transfers := make([]time.Time, n), make([]*time.Time, n), make([]*uuid.UUID, n)
+		at, closed, transfers := make([]time.Time, n), make([]*time.Time, n), make([]*[16]byte, n)
 		for i, h := range created {
 			ids[i], accounts[i], amounts[i], captured[i] = h.ID, h.Account, h.Amount, h.Captured
 			statuses[i], expires[i] = string(h.Status), h.ExpiresAt
-			at[i], closed[i], transfers[i] = h.CreatedAt, h.ClosedAt, h.Transfer
+			at[i], closed[i], transfers[i] = h.CreatedAt, h.ClosedAt, (*[16]byte)(h.Transfer)
 		}
 		expectRows(b.Queue(insertHolds, ids, accounts, amounts, captured, statuses, expires, at, closed, transfers), n, errLostRow)
 	}
 	if n := len(updated); n > 0 {
-		ids, captured, statuses := make([]uuid.UUID, n), make([]int64, n), make([]string, n)
-		closed, transfers := make([]*time.Time, n), make([]*uuid.UUID, n)
+		ids, captured, statuses := make([][16]byte, n), make([]int64, n), make([]string, n)
+		closed, transfers := make([]*time.Time, n), make([]*[16]byte, n)
 		for i, h := range updated {
-			ids[i], captured[i], statuses[i], closed[i], transfers[i] = h.ID, h.Captured, string(h.Status), h.ClosedAt, h.Transfer
+			ids[i], captured[i], statuses[i], closed[i], transfers[i] = h.ID, h.Captured, string(h.Status), h.ClosedAt, (*[16]byte)(h.Transfer)
 		}
 		expectRows(b.Queue(updateHolds, ids, captured, statuses, closed, transfers), n, errLostRow)
 	}

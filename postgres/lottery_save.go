@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/lottery"
@@ -65,9 +64,9 @@ func savePurchases(b *pgx.Batch, purchases []lottery.Purchase) {
 	if n == 0 {
 		return
 	}
-	campaigns, seqs, ids, accounts := make([]uuid.UUID, n), make([]int, n), make([]uuid.UUID, n), make([]string, n)
+	campaigns, seqs, ids, accounts := make([][16]byte, n), make([]int, n), make([][16]byte, n), make([]string, n)
 	layers, numbers, ordinals := make([]int, n), make([]int, n), make([]int, n)
-	prices, transfers, at := make([]int64, n), make([]uuid.UUID, n), make([]time.Time, n)
+	prices, transfers, at := make([]int64, n), make([][16]byte, n), make([]time.Time, n)
 	for i, p := range purchases {
 		campaigns[i], seqs[i], ids[i], accounts[i] = p.Campaign, p.Seq, p.ID, p.Account
 		layers[i], numbers[i], ordinals[i] = p.Position.Layer, p.Position.Number, p.Position.Ordinal
@@ -105,7 +104,7 @@ func saveAudit(b *pgx.Batch, audit []lottery.Audit, now time.Time) {
 	if n == 0 {
 		return
 	}
-	ids, principals, actions := make([]uuid.UUID, n), make([]string, n), make([]string, n)
+	ids, principals, actions := make([][16]byte, n), make([]string, n), make([]string, n)
 	objects, requests := make([]string, n), make([]string, n)
 	for i, a := range audit {
 		ids[i], principals[i], actions[i], objects[i], requests[i] = newID(), a.Principal, a.Action, a.Object, a.RequestID

@@ -79,12 +79,15 @@ func (db *DB) run(ctx context.Context, name string, fn func(context.Context, pgx
 
 // attempt runs fn once. The first result says whether the error came from COMMIT.
 func (db *DB) attempt(ctx context.Context, fn func(context.Context, pgx.Tx) error) (committing bool, err error) {
-	tx, err := db.pool.Begin(ctx)
+	conn, err := db.pool.Acquire(ctx)
 	if err != nil {
 		return false, err
 	}
-	// Once COMMIT has succeeded this does nothing. It must not depend on ctx, or a cancelled caller would cost the
-	// pool a connection.
+	// The pool destroys a connection that comes back within a transaction, or broken.
+	defer conn.Release()
+	tx := &lazyTx{conn: conn}
+	// Once COMMIT was sent this does nothing. It must not depend on ctx, or a cancelled caller would cost the pool a
+	// connection.
 	defer func() {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
 		defer cancel()
@@ -96,12 +99,12 @@ func (db *DB) attempt(ctx context.Context, fn func(context.Context, pgx.Tx) erro
 	// The caller's ctx no longer counts: giving up in the middle of COMMIT would only make its outcome unknown.
 	commit, cancel := context.WithTimeout(context.WithoutCancel(ctx), retryFor)
 	defer cancel()
-	conn := tx.Conn().PgConn()
-	delete(conn.CustomData(), replicationWarning)
+	custom := conn.Conn().PgConn().CustomData()
+	delete(custom, replicationWarning)
 	if err := tx.Commit(commit); err != nil {
 		return true, err
 	}
-	if conn.CustomData()[replicationWarning] == true {
+	if custom[replicationWarning] == true {
 		return true, errNotReplicated
 	}
 	return false, nil

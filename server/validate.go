@@ -1,7 +1,6 @@
 package server
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 
 // Limits of the contract, in characters.
 const (
+	maxID   = 64
 	maxName = 200
 	maxMemo = 500
 )
@@ -22,13 +22,35 @@ const (
 // maxExpiry bounds how long a hold may last; longer ones are better without an expiry.
 const maxExpiry = 10 * 365 * 24 * time.Hour
 
-var (
-	idPattern       = regexp.MustCompile(`^[A-Za-z0-9._:@-]{1,64}$`)
-	currencyPattern = regexp.MustCompile(`^[A-Z][A-Z0-9]{2,11}$`)
-)
+// validID reports whether s is an id that a client may choose: [A-Za-z0-9._:@-]{1,64}, but . and .. which would vanish
+// from a path. It is on the way of every command, so it is no regular expression.
+func validID(s string) bool {
+	if len(s) == 0 || len(s) > maxID || s == "." || s == ".." {
+		return false
+	}
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+		case c == '.', c == '_', c == ':', c == '@', c == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}
 
-// validID reports whether s is an id that a client may choose.
-func validID(s string) bool { return idPattern.MatchString(s) && s != "." && s != ".." }
+// validCurrency reports whether s is [A-Z][A-Z0-9]{2,11}.
+func validCurrency(s string) bool {
+	if len(s) < 3 || len(s) > 12 || s[0] < 'A' || s[0] > 'Z' {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; (c < 'A' || c > 'Z') && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return true
+}
 
 // checks collects the first thing that is wrong with a request, so that validators read as a list.
 type checks struct{ err error }
@@ -46,7 +68,7 @@ func (c *checks) id(field, value string) {
 }
 
 func (c *checks) currency(field, value string) {
-	if !currencyPattern.MatchString(value) {
+	if !validCurrency(value) {
 		c.fail("%s must be an upper-case letter and 2 to 11 upper-case letters or digits", field)
 	}
 }

@@ -35,7 +35,7 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.delay()
 	}
 	w.WriteHeader(http.StatusCreated)
-	_, _ = fmt.Fprintf(w, "%s %s", req.Header.Get("Authorization"), body)
+	_, _ = fmt.Fprintf(w, "%s %s", req.Header.Get("Authorization"), body) //nolint:gosec // No browser reads it.
 }
 
 func serve(t *testing.T, connections int, delay func()) (*recorder, *Engine) {

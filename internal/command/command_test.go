@@ -1,0 +1,186 @@
+package command_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/command"
+)
+
+var (
+	errRefused = errors.New("refused")
+	errRetry   = errors.New("try again")
+)
+
+// request is the n-th execution of a request under a key, with a content.
+func request(key, content string, n byte) *idempotency.Request {
+	return &idempotency.Request{
+		ID:          idempotency.NewID("me", "POST", "/things", key),
+		Fingerprint: idempotency.NewFingerprint([]byte(content)), Execution: uuid.UUID{15: n},
+	}
+}
+
+// render speaks an outcome: a refusal is decided, errRetry and a reused key are not.
+func render(result any, err error) command.Rendered {
+	switch {
+	case errors.Is(err, idempotency.ErrKeyReused):
+		return command.Rendered{Status: 422, Body: []byte("reused")}
+	case errors.Is(err, errRetry):
+		return command.Rendered{Status: 503, Body: []byte("later")}
+	case err != nil:
+		return command.Rendered{Status: 409, Body: []byte(err.Error()), Decided: true}
+	}
+	return command.Rendered{Status: 201, Body: fmt.Append(nil, result), Decided: true}
+}
+
+func keyed(op, key string, n byte) command.Command[string] {
+	return command.Command[string]{Op: op, Key: request(key, op, n), Render: render}
+}
+
+// decider executes by writing down; it refuses what begins with an exclamation mark and puts off what begins with a
+// question mark.
+type decider struct{ executed []string }
+
+func (d *decider) decide(c command.Command[string]) (any, error) {
+	d.executed = append(d.executed, c.Op)
+	switch c.Op[0] {
+	case '!':
+		return nil, errRefused
+	case '?':
+		return nil, errRetry
+	}
+	return "did " + c.Op, nil
+}
+
+func answer(status int, body string, replayed bool) command.Answer {
+	return command.Answer{Answer: idempotency.Answer{Status: status, Body: []byte(body), Replayed: replayed}}
+}
+
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	known := []idempotency.Record{
+		{Request: *request("old", "work", 99), Status: 201, Body: []byte("long ago")},
+		{Request: *request("mine", "work", 7), Status: 409, Body: []byte("as I was told")},
+	}
+	for name, c := range map[string]struct {
+		batch    []command.Command[string]
+		answers  []command.Answer
+		executed []string
+		stored   []string // bodies of fresh records, in order
+	}{
+		"nothing": {answers: []command.Answer{}},
+		"in order, each once": {
+			batch:    []command.Command[string]{keyed("b", "1", 1), keyed("a", "2", 2), keyed("!c", "3", 3)},
+			answers:  []command.Answer{answer(201, "did b", false), answer(201, "did a", false), answer(409, "refused", false)},
+			executed: []string{"b", "a", "!c"}, stored: []string{"did b", "did a", "refused"},
+		},
+		"a repeat of what was decided before": {
+			batch:   []command.Command[string]{keyed("work", "old", 1)},
+			answers: []command.Answer{answer(201, "long ago", true)},
+		},
+		"the rerun of a transaction that had committed": {
+			batch:   []command.Command[string]{keyed("work", "mine", 7)},
+			answers: []command.Answer{answer(409, "as I was told", false)},
+		},
+		"a key of another request": {
+			batch:   []command.Command[string]{keyed("other work", "old", 1)},
+			answers: []command.Answer{answer(422, "reused", false)},
+		},
+		"two requests with one key": {
+			batch:    []command.Command[string]{keyed("x", "k", 1), keyed("x", "k", 2), keyed("y", "k", 3)},
+			answers:  []command.Answer{answer(201, "did x", false), answer(201, "did x", true), answer(422, "reused", false)},
+			executed: []string{"x"}, stored: []string{"did x"},
+		},
+		"a refusal is repeated, too": {
+			batch:    []command.Command[string]{keyed("!x", "k", 1), keyed("!x", "k", 2)},
+			answers:  []command.Answer{answer(409, "refused", false), answer(409, "refused", true)},
+			executed: []string{"!x"}, stored: []string{"refused"},
+		},
+		"what is not decided is not stored, and its key stays free": {
+			batch:    []command.Command[string]{keyed("?x", "k", 1), keyed("z", "k", 2), keyed("?x", "k", 3)},
+			answers:  []command.Answer{answer(503, "later", false), answer(201, "did z", false), answer(422, "reused", false)},
+			executed: []string{"?x", "z"}, stored: []string{"did z"},
+		},
+		"the server's own commands": {
+			batch: []command.Command[string]{{Op: "sweep"}, {Op: "!sweep"}, {Op: "spoken", Render: render}},
+			answers: []command.Answer{
+				{Result: "did sweep"}, {Err: errRefused}, answer(201, "did spoken", false),
+			},
+			executed: []string{"sweep", "!sweep", "spoken"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			keys := idempotency.NewBatch(known)
+			var d decider
+			if got := command.Decide(c.batch, keys, d.decide); !reflect.DeepEqual(got, c.answers) {
+				t.Errorf("answers\n%+v, want\n%+v", got, c.answers)
+			}
+			if !reflect.DeepEqual(d.executed, c.executed) {
+				t.Errorf("executed %q, want %q", d.executed, c.executed)
+			}
+			var stored []string
+			for _, r := range keys.Fresh() {
+				stored = append(stored, string(r.Body))
+			}
+			if !reflect.DeepEqual(stored, c.stored) {
+				t.Errorf("stored %q, want %q", stored, c.stored)
+			}
+		})
+	}
+}
+
+func TestAStoredRecordIsTheAnswerOfItsExecution(t *testing.T) {
+	t.Parallel()
+	keys := idempotency.NewBatch(nil)
+	var d decider
+	c := keyed("x", "k", 5)
+	first := command.Decide([]command.Command[string]{c}, keys, d.decide)[0]
+	fresh := keys.Fresh()
+	if len(fresh) != 1 || fresh[0].Request != *c.Key || fresh[0].Status != first.Status || string(fresh[0].Body) != string(first.Body) {
+		t.Fatalf("stored %+v, answered %+v", fresh, first)
+	}
+	// The record read back answers the same command, and another one of the same key, byte for byte.
+	again := command.Decide([]command.Command[string]{c, keyed("x", "k", 6)}, idempotency.NewBatch(fresh), d.decide)
+	if !reflect.DeepEqual(again[0], first) || !again[1].Replayed || string(again[1].Body) != string(first.Body) {
+		t.Errorf("answered %+v", again)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	batch := []command.Command[string]{keyed("a", "2", 1), {Op: "own"}, keyed("b", "1", 1), keyed("a", "2", 2)}
+	want := []idempotency.ID{batch[0].Key.ID, batch[2].Key.ID, batch[0].Key.ID}
+	if got := command.Keys(batch); !reflect.DeepEqual(got, want) {
+		t.Errorf("keys %v, want %v", got, want)
+	}
+}
+
+func TestErrorsSayWhetherHalvingHelps(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err         error
+		undividable bool
+	}{
+		{command.ErrUnavailable, true},
+		{command.Unavailable(io.EOF), true},
+		{fmt.Errorf("outer: %w", command.UnknownOutcome(io.EOF)), true},
+		{io.EOF, false},
+		{nil, false},
+	} {
+		if got := command.Undividable(c.err); got != c.undividable {
+			t.Errorf("%v: %v", c.err, got)
+		}
+	}
+	for err, want := range map[error]error{command.Unavailable(io.EOF): command.ErrUnavailable, command.UnknownOutcome(io.EOF): command.ErrUnknownOutcome} {
+		if !errors.Is(err, want) || !errors.Is(err, io.EOF) {
+			t.Errorf("%v hides its kind or its reason", err)
+		}
+	}
+}

@@ -1,0 +1,272 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-dev/fairlead/internal/auth"
+	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/telemetry"
+	"github.com/fairlead-dev/fairlead/ledger"
+	"github.com/fairlead-dev/fairlead/lottery"
+	"github.com/fairlead-dev/fairlead/postgres"
+)
+
+// jwtSecret signs the users' tokens of the tests.
+const jwtSecret = "a secret of the tests that has thirty-two bytes or more"
+
+// env is a server on a database of its own, wired as the binary wires it.
+type env struct {
+	t       *testing.T
+	url     string
+	dbURL   string
+	http    *http.Client
+	server  *Server
+	ledger  *ledger.Service
+	lottery *lottery.Service
+	keys    *postgres.APIKeys
+	adminID string
+	admin   string // credential of the first admin key
+	service string // credential of a service key
+	logs    *logBuffer
+	as      string                              // who sends: admin unless changed
+	observe func(method, path string, r *reply) // sees every answer; nil: nobody does
+}
+
+// setup is what a test may want different.
+type setup struct {
+	lanes   groupcommit.Options
+	limiter *auth.LimiterOptions
+}
+
+func migrate(ctx context.Context, url string) error {
+	_, err := postgres.Migrate(ctx, url)
+	return err
+}
+
+func newEnv(t *testing.T) *env { t.Helper(); return newEnvWith(t, setup{}) }
+
+func newEnvWith(t *testing.T, o setup) *env {
+	t.Helper()
+	e := &env{t: t, dbURL: pgtest.NewDatabase(t, migrate), logs: &logBuffer{}}
+	logger := slog.New(slog.NewTextHandler(e.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	registry := prometheus.NewRegistry()
+	db, err := postgres.Open(t.Context(), postgres.Options{
+		URL: e.dbURL, MaxConns: 8, Logger: logger, Observer: telemetry.NewTransactions(registry),
+	})
+	must(t, err)
+	lanes, draws := telemetry.NewLaneMetrics(registry), telemetry.NewLottery(registry)
+	ledgerLanes, lotteryLanes := o.lanes, o.lanes
+	ledgerLanes.Observer, lotteryLanes.Observer = lanes.For("ledger"), lanes.For("lottery")
+	e.ledger = ledger.NewService(postgres.NewLedger(db), ledgerLanes)
+	e.lottery = lottery.NewService(postgres.NewLottery(db, draws), lottery.Options{Lanes: lotteryLanes, Observer: draws, Logger: logger})
+	e.keys = postgres.NewAPIKeys(db)
+	authenticator, err := auth.New(auth.Options{Store: e.keys, JWT: auth.JWTOptions{Secret: []byte(jwtSecret)}})
+	must(t, err)
+	var limiter *auth.Limiter
+	if o.limiter != nil {
+		limiter, err = auth.NewLimiter(*o.limiter)
+		must(t, err)
+	}
+	e.server, err = New(Options{
+		Ledger: e.ledger, Lottery: e.lottery, Keys: e.keys, Auth: authenticator, Limiter: limiter, Ready: db.Ping,
+		Registry: registry, Logger: logger, Version: "test",
+	})
+	must(t, err)
+	e.makeKeys()
+	listener := httptest.NewServer(e.server.Handler())
+	e.url = listener.URL
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	e.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		listener.Close()
+		// The test's own context is over by now.
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		integrity, err := e.ledger.Integrity(ctx)
+		if err != nil || !integrity.Valid {
+			t.Errorf("the books do not balance at the end: %+v, %v", integrity, err)
+		}
+		for what, err := range map[string]error{"lottery": e.lottery.Close(ctx), "ledger": e.ledger.Close(ctx)} {
+			if err != nil {
+				t.Errorf("close the %s: %v", what, err)
+			}
+		}
+		authenticator.Close()
+		db.Close()
+	})
+	return e
+}
+
+func (e *env) makeKeys() {
+	e.t.Helper()
+	for _, role := range []auth.Role{auth.RoleAdmin, auth.RoleService} {
+		secret, hash, err := auth.GenerateKey(role)
+		must(e.t, err)
+		key := auth.Key{ID: newUUID(), Role: role, Name: "tests", Hash: hash, CreatedAt: time.Now().UTC()}
+		must(e.t, e.keys.InsertKey(e.t.Context(), key))
+		if role == auth.RoleAdmin {
+			e.adminID, e.admin, e.as = key.ID, secret, secret
+		} else {
+			e.service = secret
+		}
+	}
+}
+
+// by returns the same server with another sender.
+func (e *env) by(credential string) *env {
+	other := *e
+	other.as = credential
+	return &other
+}
+
+// user returns a token for the account of that name.
+func (e *env) user(account string) string {
+	e.t.Helper()
+	return token(e.t, jwt.MapClaims{"sub": account, "exp": time.Now().Add(time.Hour).Unix()}, jwtSecret)
+}
+
+func token(t *testing.T, claims jwt.MapClaims, secret string) string {
+	t.Helper()
+	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(secret))
+	must(t, err)
+	return signed
+}
+
+// sql runs one query that gives one value.
+func (e *env) sql(into any, query string, args ...any) {
+	e.t.Helper()
+	conn := e.connect()
+	defer func() { _ = conn.Close(context.Background()) }()
+	must(e.t, conn.QueryRow(e.t.Context(), query, args...).Scan(into))
+}
+
+func (e *env) connect() *pgx.Conn {
+	e.t.Helper()
+	conn, err := pgx.Connect(e.t.Context(), e.dbURL)
+	must(e.t, err)
+	return conn
+}
+
+// snapshot is a digest of every row of every table, so that two equal ones mean that nothing was written in between.
+func (e *env) snapshot() map[string]string {
+	e.t.Helper()
+	conn := e.connect()
+	defer func() { _ = conn.Close(context.Background()) }()
+	rows, err := conn.Query(e.t.Context(), `SELECT tablename::text FROM pg_tables WHERE schemaname = 'public' ORDER BY 1`)
+	must(e.t, err)
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	must(e.t, err)
+	if len(tables) < 10 {
+		e.t.Fatalf("only %d tables are looked at", len(tables))
+	}
+	out := map[string]string{}
+	for _, table := range tables {
+		name := pgx.Identifier{table}.Sanitize()
+		var digest string
+		must(e.t, conn.QueryRow(e.t.Context(),
+			`SELECT count(*) || ' rows, ' || coalesce(md5(string_agg(r::text, ';' ORDER BY r::text)), '') FROM `+name+` r`).Scan(&digest))
+		out[table] = digest
+	}
+	return out
+}
+
+// unchanged fails when anything was written since the snapshot.
+func (e *env) unchanged(before map[string]string) {
+	e.t.Helper()
+	for table, now := range e.snapshot() {
+		if before[table] != now {
+			e.t.Errorf("table %s changed: %s, was %s", table, now, before[table])
+		}
+	}
+}
+
+// count returns the number of rows that a condition holds for.
+func (e *env) count(fromWhere string, args ...any) int {
+	e.t.Helper()
+	var n int
+	e.sql(&n, "SELECT count(*) FROM "+fromWhere, args...)
+	return n
+}
+
+// raw sends bytes as they are on a connection of their own, for requests that no honest client can be made to send.
+func (e *env) raw(method, target string, headers ...string) *reply {
+	e.t.Helper()
+	conn, err := new(net.Dialer).DialContext(e.t.Context(), "tcp", strings.TrimPrefix(e.url, "http://"))
+	must(e.t, err)
+	defer func() { _ = conn.Close() }()
+	must(e.t, conn.SetDeadline(time.Now().Add(10*time.Second)))
+	head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: test\r\nConnection: close\r\n", method, target)
+	if e.as != "" {
+		head += "Authorization: Bearer " + e.as + "\r\n"
+	}
+	for _, h := range headers {
+		head += h + "\r\n"
+	}
+	_, err = conn.Write([]byte(head + "\r\n"))
+	must(e.t, err)
+	response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
+	must(e.t, err)
+	defer func() { _ = response.Body.Close() }()
+	return e.received(method, target, "", response)
+}
+
+// logBuffer keeps what the server logs, for tests that look at it.
+type logBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func newUUID() string { return uuid.Must(uuid.NewV7()).String() }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually polls until ok holds.
+func eventually(t *testing.T, within time.Duration, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(within)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %s", what, within)
+		}
+		timer := time.NewTimer(5 * time.Millisecond)
+		select {
+		case <-timer.C:
+		case <-t.Context().Done():
+			t.Fatal(t.Context().Err())
+		}
+	}
+}
