@@ -11,7 +11,7 @@ TESTTIMEOUT ?= 15m
 PACKAGES ?= ./...
 ARGS ?=
 
-.PHONY: run test build bench lint fmt help torture fuzz cross clean
+.PHONY: run test build bench lint fmt help torture fuzz generate cross clean
 
 run: ## set up, build, and show the whole story: 500 buyers race for 210 positions
 	@scripts/setup.sh run
@@ -42,6 +42,9 @@ torture: ## the long fault-injection tests: kills at crash points and at random 
 
 fuzz: ## every fuzzer for FUZZTIME (10s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
+
+generate: ## write docs/openapi.json and the Go client from the server's code
+	@scripts/generate.sh
 
 cross: ## check that it compiles for macOS and Windows
 	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go build ./...

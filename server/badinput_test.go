@@ -65,9 +65,14 @@ func (e *env) postRoutes() []postRoute {
 	e.buy(drawn, "alice").want(http.StatusCreated)
 	money := []member{{"account", `"alice"`, "id", true}, {"amount", `5`, "amount", true}, {"memo", `"m"`, "memo", false}}
 	campaign := []member{
-		{"name", `"n"`, "name", true}, {"base_length", `3`, "base_length", true}, {"price", `5`, "amount", true}, {"currency", `"EUR"`, "currency", true},
-		{"beneficiary", `"bob"`, "id", true}, {"prizes", `[{"name":"p","quantity":1}]`, "prizes", true},
-		{"purchase_limit", `2`, "count", false}, {"draw", `"instant"`, "draw", false},
+		{"name", `"n"`, "name", true},
+		{"base_length", `3`, "base_length", true},
+		{"price", `5`, "amount", true},
+		{"currency", `"EUR"`, "currency", true},
+		{"beneficiary", `"bob"`, "id", true},
+		{"prizes", `[{"name":"p","quantity":1}]`, "prizes", true},
+		{"purchase_limit", `2`, "count", false},
+		{"draw", `"instant"`, "draw", false},
 	}
 	const around = `{"name":"n","currency":"EUR","beneficiary":"bob","price":5,`
 	return []postRoute{

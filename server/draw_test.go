@@ -25,8 +25,10 @@ func (e *env) seedOf(id string) []byte {
 func (e *env) campaignReads(id string) []string {
 	e.t.Helper()
 	base := "/v1/campaigns/" + id
-	paths := []string{"/v1/campaigns", base, base + "/positions", base + "/purchases", base + "/draw", base + "/proof", base + "/statistics",
-		"/v1/accounts/alice", "/v1/accounts/alice/entries", "/v1/integrity", "/v1/keys", "/healthz", "/readyz", "/metrics"}
+	paths := []string{
+		"/v1/campaigns", base, base + "/positions", base + "/purchases", base + "/draw", base + "/proof", base + "/statistics",
+		"/v1/accounts/alice", "/v1/accounts/alice/entries", "/v1/integrity", "/v1/keys", "/healthz", "/readyz", "/metrics",
+	}
 	for i := range e.get(base + "/positions").items() {
 		paths = append(paths, base+"/proof/positions/"+e.get(base+"/positions").str(fmt.Sprintf("items.%d.id", i)))
 	}

@@ -9,24 +9,6 @@ import (
 	"github.com/fairlead-dev/fairlead/lottery"
 )
 
-// proofDocument and inclusionDocument stand for the documents of package fairdraw, which has its own strict encoding,
-// in the contract's document; docs/design/fairdraw.md specifies them.
-type (
-	proofDocument struct {
-		Campaign   string `json:"campaign"`
-		Commitment string `json:"commitment"`
-		ServerSeed string `json:"server_seed"`
-		Root       string `json:"root"`
-		Positions  []any  `json:"positions"`
-		Prizes     []any  `json:"prizes"`
-		Winners    []any  `json:"winners"`
-	}
-	inclusionDocument struct {
-		Campaign string `json:"campaign"`
-		Root     string `json:"root"`
-	}
-)
-
 // campaignOf reads the campaign of the path.
 func (s *Server) campaignOf(r *http.Request) (*lottery.Campaign, error) {
 	id, err := pathUUID(r.PathValue("id"), "campaign")

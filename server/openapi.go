@@ -29,6 +29,8 @@ func openAPI(routes []route, version string) ([]byte, error) {
 			Description: "Decides contended things exactly once. Every POST, PUT, PATCH and DELETE under /v1 takes an Idempotency-Key: " +
 				"send the same key again, and the same answer comes, byte for byte.",
 		},
+		// The order of the page's sections.
+		Tags:  []*huma.Tag{{Name: "lottery"}, {Name: "ledger"}, {Name: "administration"}, {Name: "operation"}},
 		Paths: map[string]*huma.PathItem{},
 		Components: &huma.Components{
 			Schemas: registry,

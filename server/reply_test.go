@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -65,9 +66,7 @@ func (e *env) trySend(s send) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	for name, values := range s.header {
-		request.Header[name] = values
-	}
+	maps.Copy(request.Header, s.header)
 	if e.as != "" {
 		request.Header.Set("Authorization", "Bearer "+e.as)
 	}
@@ -116,7 +115,7 @@ func exactNumbers() *json.Unmarshalers {
 func clip(s string) string {
 	const most = 160
 	if len(s) > most {
-		return s[:most] + "…"
+		return strings.ToValidUTF8(s[:most], "") + "…"
 	}
 	return s
 }

@@ -62,6 +62,9 @@ func answer(status int, body string, replayed bool) command.Answer {
 	return command.Answer{Answer: idempotency.Answer{Status: status, Body: []byte(body), Replayed: replayed}}
 }
 
+// show spells answers, errors by their text.
+func show(answers any) string { return fmt.Sprintf("%+v", answers) }
+
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	known := []idempotency.Record{
@@ -119,7 +122,7 @@ func TestDecide(t *testing.T) {
 			t.Parallel()
 			keys := idempotency.NewBatch(known)
 			var d decider
-			if got := command.Decide(c.batch, keys, d.decide); !reflect.DeepEqual(got, c.answers) {
+			if got := command.Decide(c.batch, keys, d.decide); show(got) != show(c.answers) {
 				t.Errorf("answers\n%+v, want\n%+v", got, c.answers)
 			}
 			if !reflect.DeepEqual(d.executed, c.executed) {
@@ -148,7 +151,7 @@ func TestAStoredRecordIsTheAnswerOfItsExecution(t *testing.T) {
 	}
 	// The record read back answers the same command, and another one of the same key, byte for byte.
 	again := command.Decide([]command.Command[string]{c, keyed("x", "k", 6)}, idempotency.NewBatch(fresh), d.decide)
-	if !reflect.DeepEqual(again[0], first) || !again[1].Replayed || string(again[1].Body) != string(first.Body) {
+	if show(again[0]) != show(first) || !again[1].Replayed || string(again[1].Body) != string(first.Body) {
 		t.Errorf("answered %+v", again)
 	}
 }

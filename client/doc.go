@@ -1,0 +1,40 @@
+// Package client is the Go client of a Fairlead server.
+//
+// # Layers
+//
+// Package api below this one is generated from docs/openapi.json and has one method a route. This package stands on
+// it and adds what every caller would have to write: names that read well, the credential, an idempotency key for
+// everything that changes something, retries under that same key, typed errors, and iterators over lists.
+// [Client.API] gives the generated client, with the same credential, keys, retries and errors, for whatever is missing
+// here.
+//
+// # Protocol
+//
+// A call that changes something is sent with an Idempotency-Key: a random one, or the caller's own ([Key]). While no
+// answer comes, or one that says so (503, 429, and the 409 of a request still in flight), the same request is sent
+// again under the same key, after what Retry-After asks for or a growing pause with jitter, until [Retry] is used up.
+// The server executes a key at most once and repeats its answer byte for byte, so that sending again is safe: it asks
+// what happened, and makes it happen if it has not.
+//
+// A call ends in one of three ways:
+//
+//   - nil: it was done, once, and is durable.
+//   - *[Problem]: the server answered that it was not; Outcome says whether even that is certain.
+//   - *[UnansweredError]: no answer came at all. It was done once or not at all. Call again with the error's Key, now
+//     or after a restart of the program, to learn which.
+//
+// # What it promises
+//
+//   - One call has at most one effect, however often it was sent.
+//   - No call outlives its context.
+//
+// # What it does not promise
+//
+// A program that dies in the middle of a call has lost the random key with it. Where the effect must not be doubled
+// by the program's next start, choose the key yourself, store it first, and pass it with [Key]. The server keeps
+// answers for 24 hours unless it is configured otherwise; a key sent again later than that is a new request.
+//
+// # Concurrency
+//
+// A Client is safe for concurrent use, and is meant to be shared.
+package client

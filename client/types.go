@@ -1,0 +1,57 @@
+package client
+
+import "github.com/fairlead-dev/fairlead/client/api"
+
+// The documents of the contract, as docs/openapi.json describes them.
+type (
+	// Account is a ledger account with its balance, in minor units.
+	Account = api.Account
+	// CreateAccountRequest opens an account.
+	CreateAccountRequest = api.CreateAccountRequest
+	// Entry is one line of an account's history.
+	Entry = api.Entry
+	// MovementRequest is a deposit or a withdrawal to be made.
+	MovementRequest = api.MovementRequest
+	// Movement is a deposit or a withdrawal that was made.
+	Movement = api.Movement
+	// TransferRequest is a transfer to be made.
+	TransferRequest = api.TransferRequest
+	// Transfer is the intent and the outcome of a transfer.
+	Transfer = api.Transfer
+	// HoldRequest is money to be set aside.
+	HoldRequest = api.HoldRequest
+	// CaptureRequest says who gets what of a hold.
+	CaptureRequest = api.CaptureRequest
+	// Hold is money set aside.
+	Hold = api.Hold
+	// Integrity is the ledger recomputed from its entries.
+	Integrity = api.Integrity
+
+	// CreateCampaignRequest describes a campaign to be made.
+	CreateCampaignRequest = api.CreateCampaignRequest
+	// LayerRequest is an explicit layer of a campaign to be made.
+	LayerRequest = api.LayerRequest
+	// PrizeRequest is a prize of a campaign to be made.
+	PrizeRequest = api.PrizeRequest
+	// Campaign is a campaign in full.
+	Campaign = api.Campaign
+	// CampaignSummary is a campaign in a list.
+	CampaignSummary = api.CampaignSummary
+	// Statistics are what a campaign's sales add up to.
+	Statistics = api.Statistics
+	// PurchaseRequest names who buys, and in which layer.
+	PurchaseRequest = api.PurchaseRequest
+	// Purchase is a sold position and its buyer.
+	Purchase = api.Purchase
+	// Position is a position, sold or available.
+	Position = api.Position
+	// Draw is the one selection of a campaign's winners.
+	Draw = api.Draw
+	// Winner is one winner of a draw.
+	Winner = api.Winner
+
+	// CreateKeyRequest registers an API key by the hash of its secret.
+	CreateKeyRequest = api.CreateKeyRequest
+	// APIKey is a registered API key; its secret is nowhere.
+	APIKey = api.Key
+)

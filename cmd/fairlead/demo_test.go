@@ -1,0 +1,175 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/goleak"
+
+	"github.com/fairlead-dev/fairlead/internal/localpg"
+)
+
+// skipWithoutPostgres skips where no PostgreSQL is installed, but fails in CI.
+func skipWithoutPostgres(t *testing.T, err error) {
+	t.Helper()
+	if errors.Is(err, localpg.ErrNoBinaries) && os.Getenv("CI") != "true" {
+		t.Skip(err)
+	}
+}
+
+// TestDemo runs the verb as a user does, and reads its document.
+func TestDemo(t *testing.T) {
+	leaks := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, leaks) })
+	var out, errOut bytes.Buffer
+	root := newRoot()
+	root.SetArgs([]string{"demo", "--exit", "--json", "--listen", "127.0.0.1:0"})
+	root.SetOut(&out)
+	root.SetErr(&errOut)
+	err := root.ExecuteContext(t.Context())
+	skipWithoutPostgres(t, err)
+	if err != nil {
+		t.Fatalf("%v\n%s\n%s", err, out.String(), errOut.String())
+	}
+	if errOut.Len() > 0 {
+		t.Errorf("standard error: %s", errOut.String())
+	}
+	var r demoResult
+	if err := json.Unmarshal(out.Bytes(), &r, json.RejectUnknownMembers(true)); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	if r.Race.Buyers != 500 || r.Race.Bought != 210 || r.Race.SoldOut != 290 || r.Race.Other != 0 || r.Race.Requests != 540 ||
+		r.Race.Replayed != 40 || r.Race.DifferentIn != 0 {
+		t.Errorf("race: %+v", r.Race)
+	}
+	if !r.Proof.Valid || !r.Proof.AlteredRefused || !r.Proof.InclusionValid || len(r.Winners) != 6 {
+		t.Errorf("proof: %+v, winners: %+v", r.Proof, r.Winners)
+	}
+	if !r.AllHeld || len(r.Guarantees) != 12 {
+		t.Errorf("guarantees: %+v", r.Guarantees)
+	}
+}
+
+// TestDemoSeesDamage breaks the guarantees in the database one by one, behind the back of the server that has answered
+// everything rightly, and wants the table to say so, and the exit status.
+func TestDemoSeesDamage(t *testing.T) {
+	damages := []struct {
+		name, sql string
+		rows      []string // that say so
+	}{
+		{"a sale lost", `DELETE FROM purchases WHERE seq = 1`, []string{"no position twice, none too many", "every acknowledged sale is there", "independent audit of every table"}},
+		{"a sale under another name", `UPDATE purchases SET account = 'organiser' WHERE seq = 1`, []string{"every acknowledged sale is there"}},
+		{"a position twice", `UPDATE purchases SET layer = 1, number = 1 WHERE seq IN (1, 2)`, []string{"no position twice, none too many"}},
+		{"a refusal lost", `DELETE FROM idempotency_keys WHERE id = (SELECT id FROM idempotency_keys WHERE status = 409 LIMIT 1)`, []string{"all others refused, none charged"}},
+		{"a refused buyer charged", `
+			INSERT INTO transfers (id, kind, source, destination, amount, currency, status, created_at)
+			SELECT gen_random_uuid(), 'purchase', a.id, c.escrow, 1, 'EUR', 'completed', now() FROM accounts a, campaigns c
+			WHERE a.id LIKE 'buyer-%' AND a.id NOT IN (SELECT account FROM purchases) LIMIT 1`, []string{"all others refused, none charged"}},
+		{"the draw lost", `DELETE FROM draws`, []string{"one result, its winners bought"}},
+		{"another winner", `UPDATE draws SET winners = replace(winners, 'buyer', 'winner')`, []string{"one result, its winners bought"}},
+		{"another order of prizes", `UPDATE draws SET winners = replace(winners, 'Car', 'Cart')`, []string{"public data alone gives the draw"}},
+		{"an effect without its key", `DELETE FROM idempotency_keys WHERE id = (SELECT id FROM idempotency_keys WHERE body LIKE '%"position"%' LIMIT 1)`, []string{"one key, at most one effect"}},
+		{"other bytes", `UPDATE idempotency_keys SET body = body || ' '::bytea`, []string{"one key, the same bytes always"}},
+		{"an entry changed", `UPDATE entries SET amount = amount + 1 WHERE account = 'organiser'`, []string{"every transfer sums to zero"}},
+		{"a balance changed", `UPDATE accounts SET available = available + 1 WHERE id = 'organiser'`, []string{"every balance is its entries' sum", "deposits = available + held"}},
+		{"money held for nothing", `UPDATE accounts SET held = held + 1, available = available - 1 WHERE id = 'organiser'`, []string{"held = open holds, none negative"}},
+		{"another seed", `UPDATE campaign_seeds SET seed = sha256(seed)`, []string{"independent audit of every table"}},
+	}
+	tables := []string{"purchases", "draws", "idempotency_keys", "entries", "accounts", "transfers", "campaign_seeds"}
+	var out bytes.Buffer
+	d := demo{exit: true, listen: "127.0.0.1:0", screen: newScreen(&out), errOut: &out}
+	d.beforeCheck = func(ctx context.Context, d *demo, answers []demoAnswer) error {
+		conn, err := pgx.Connect(ctx, d.node.url)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+		exec := func(sql string) {
+			if _, err := conn.Exec(ctx, sql); err != nil {
+				t.Fatalf("%v\n%s", err, sql)
+			}
+		}
+		exec("CREATE SCHEMA kept")
+		for _, table := range tables {
+			exec("CREATE TABLE kept." + table + " AS TABLE " + table)
+		}
+		for _, damage := range damages {
+			exec(damage.sql)
+			if err := d.check(ctx, answers); err != nil {
+				t.Errorf("%s: %v", damage.name, err)
+			}
+			for _, row := range damage.rows {
+				if d.result.AllHeld || rowHeld(t, d, row) {
+					t.Errorf("%s: %q is said to hold\n%s", damage.name, row, out.String())
+				}
+			}
+			for _, table := range tables {
+				exec("DELETE FROM " + table)
+				exec("INSERT INTO " + table + " SELECT * FROM kept." + table)
+			}
+		}
+		if err := d.check(ctx, answers); err != nil || !d.result.AllHeld {
+			t.Errorf("restored: %v, %+v", err, d.result.Guarantees)
+		}
+		out.Reset()
+		exec(damages[0].sql)
+		return nil
+	}
+	err := d.run(t.Context(), func() error { return nil })
+	skipWithoutPostgres(t, err)
+	var code exitCode
+	if !errors.As(err, &code) || code != 1 {
+		t.Errorf("ended with %v", err)
+	}
+	if !strings.Contains(out.String(), "BROKEN: 209 sold of 210") || !strings.Contains(out.String(), "NOT EVERY GUARANTEE HELD") {
+		t.Error(out.String())
+	}
+	if strings.Contains(out.String(), "\x1b") || strings.Contains(out.String(), "\r") {
+		t.Errorf("there is no terminal, and yet: %q", out.String())
+	}
+	if _, err := os.Stat(d.data); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the temporary directory %s is left: %v", d.data, err)
+	}
+}
+
+func rowHeld(t *testing.T, d *demo, promise string) bool {
+	t.Helper()
+	for _, g := range d.result.Guarantees {
+		if g.Promise == promise {
+			return g.Held
+		}
+	}
+	t.Fatalf("no row %q in %+v", promise, d.result.Guarantees)
+	return false
+}
+
+func TestDemoLeavesForeignDataAlone(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "admin.key"), []byte("somebody's"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := demo{data: dir, exit: true, screen: newScreen(&bytes.Buffer{})}
+	if err := d.run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "no demo made") {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+func TestDemoSaysWhatToInstall(t *testing.T) {
+	t.Setenv("FAIRLEAD_PG_BIN", t.TempDir())
+	var out bytes.Buffer
+	d := demo{exit: true, listen: "127.0.0.1:0", screen: newScreen(&out), errOut: &out}
+	err := d.run(t.Context(), nil)
+	if !errors.Is(err, localpg.ErrNoBinaries) {
+		t.Fatalf("ended with %v", err)
+	}
+	if _, err := os.Stat(d.data); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the temporary directory %s is left: %v", d.data, err)
+	}
+}

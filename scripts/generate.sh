@@ -1,0 +1,42 @@
+#!/bin/sh
+# Writes what is generated: docs/openapi.json from the server's code, and client/api/api.gen.go from that. The generator
+# is run by its pinned version and is no dependency of the module. With --check it writes nothing and fails when a file
+# is not what would be generated.
+set -eu
+
+cd "$(dirname "$0")/.."
+generator=github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2
+
+case ${1-} in
+'') check= ;;
+--check) check=yes ;;
+*)
+	echo "usage: scripts/generate.sh [--check]" >&2
+	exit 2
+	;;
+esac
+
+# Everything is made aside first, so that a failure leaves the tree as it was.
+made=$(mktemp -d)
+trap 'rm -rf "$made"' EXIT
+go run ./client/internal/document >"$made/openapi.json"
+# The module's own flags and versions must not decide what a tool outside it is built from.
+GOFLAGS= go run "$generator" -config client/api/oapi-codegen.yaml -o "$made/api.gen.go" "$made/openapi.json"
+
+status=0
+place() {
+	if cmp -s "$1" "$2"; then
+		return
+	fi
+	if [ -n "$check" ]; then
+		echo "generate: $2 is not what the code makes: run scripts/generate.sh" >&2
+		status=1
+	else
+		mkdir -p "$(dirname "$2")"
+		cp "$1" "$2"
+		echo "generate: wrote $2"
+	fi
+}
+place "$made/openapi.json" docs/openapi.json
+place "$made/api.gen.go" client/api/api.gen.go
+exit $status

@@ -1,0 +1,202 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+)
+
+// TestOverload fills a lane of one place while its batch is held up by a lock on a row.
+func TestOverload(t *testing.T) {
+	t.Parallel()
+	const queue, more = 1, 5
+	e := newEnvWith(t, setup{lanes: groupcommit.Options{MaxQueue: queue, MaxBatch: 1}})
+	e.account("alice", "EUR", 0)
+	conn := e.connect()
+	defer func() { _ = conn.Close(context.Background()) }()
+	tx, err := conn.Begin(t.Context())
+	must(t, err)
+	_, err = tx.Exec(t.Context(), `SELECT 1 FROM accounts WHERE id = 'alice' FOR UPDATE`)
+	must(t, err)
+
+	type outcome struct {
+		response *http.Response
+		err      error
+		key      string
+	}
+	outcomes := make(chan outcome, more+1)
+	deposit := func() {
+		key := newUUID()
+		response, err := e.trySend(send{method: http.MethodPost, path: "/v1/deposits", body: `{"account":"alice","amount":1}`, key: key})
+		outcomes <- outcome{response, err, key}
+	}
+	go deposit()
+	eventually(t, 5*time.Second, "the first deposit waits for the row", func() bool {
+		return e.count("pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 1
+	})
+	for range more {
+		go deposit()
+	}
+	// All but those that found a place are refused at once, while the lock is still held.
+	var refused []string
+	for range more - queue {
+		o := <-outcomes
+		must(t, o.err)
+		r := e.received(http.MethodPost, "/v1/deposits", "", o.response).problem(http.StatusServiceUnavailable, "overloaded")
+		r.equal(`{"retryable":true,"outcome":"not_applied"}`)
+		if r.header.Get("Retry-After") != "1" {
+			t.Errorf("Retry-After %q", r.header.Get("Retry-After"))
+		}
+		refused = append(refused, o.key)
+	}
+	must(t, tx.Rollback(t.Context()))
+	for range queue + 1 {
+		o := <-outcomes
+		must(t, o.err)
+		e.received(http.MethodPost, "/v1/deposits", "", o.response).want(http.StatusCreated)
+	}
+	e.balance("alice", queue+1, 0)
+	// What was refused was not kept under its key.
+	for _, key := range refused {
+		r := e.keyed(key, "/v1/deposits", `{"account":"alice","amount":1}`).want(http.StatusCreated)
+		if r.header.Get("Idempotent-Replayed") != "" {
+			t.Error("an overload is replayed")
+		}
+	}
+}
+
+// TestClosedServices asks for changes after the services have been closed.
+func TestClosedServices(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.account("alice", "EUR", 100)
+	id := e.onSale(`"base_length":2`, "")
+	before := e.snapshot()
+	must(t, errors.Join(e.ledger.Close(t.Context()), e.lottery.Close(t.Context())))
+	for path, body := range map[string]string{
+		"/v1/deposits": `{"account":"alice","amount":1}`, "/v1/accounts": `{"id":"bob","currency":"EUR"}`,
+		"/v1/campaigns/" + id + "/purchases": `{"account":"alice"}`, "/v1/campaigns/" + id + "/cancel": ``,
+		"/v1/campaigns": `{"name":"n","base_length":2,"price":1,"currency":"EUR","beneficiary":"alice","prizes":[{"name":"a","quantity":1}]}`,
+	} {
+		e.post(path, body).problem(http.StatusServiceUnavailable, "shutting_down").equal(`{"retryable":true,"outcome":"not_applied"}`)
+	}
+	e.get("/v1/accounts/alice").want(http.StatusOK)
+	e.unchanged(before)
+}
+
+// TestUnknownOutcome closes the ledger on a deposit that waits for a row, so that the server must answer without knowing.
+func TestUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	e := newEnvWith(t, setup{lanes: groupcommit.Options{CloseGrace: time.Millisecond}})
+	e.account("alice", "EUR", 0)
+	conn := e.connect()
+	defer func() { _ = conn.Close(context.Background()) }()
+	tx, err := conn.Begin(t.Context())
+	must(t, err)
+	_, err = tx.Exec(t.Context(), `SELECT 1 FROM accounts WHERE id = 'alice' FOR UPDATE`)
+	must(t, err)
+	answered := make(chan *http.Response, 1)
+	failed := make(chan error, 1)
+	go func() {
+		response, err := e.trySend(send{method: http.MethodPost, path: "/v1/deposits", body: `{"account":"alice","amount":1}`, key: "k"})
+		failed <- err
+		answered <- response
+	}()
+	eventually(t, 5*time.Second, "the deposit waits for the row", func() bool {
+		return e.count("pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 1
+	})
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := e.ledger.Close(over); err == nil {
+		t.Error("Close had nothing to give up")
+	}
+	must(t, <-failed)
+	r := e.received(http.MethodPost, "/v1/deposits", "", <-answered).want(http.StatusServiceUnavailable).equal(`{"retryable":true}`)
+	// Whichever was faster, the grace's end or the cancelled flush: it must not say that it knows when it does not.
+	switch code := r.str("code"); code {
+	case "outcome_unknown":
+		r.equal(`{"outcome":"unknown"}`)
+	case "unavailable", "shutting_down":
+		r.equal(`{"outcome":"not_applied"}`)
+	default:
+		t.Errorf("code %q", code)
+	}
+	must(t, tx.Rollback(t.Context()))
+	eventually(t, 5*time.Second, "the flush ends", func() bool {
+		return e.count("pg_stat_activity WHERE datname = current_database() AND state <> 'idle' AND pid <> pg_backend_pid()") == 0
+	})
+	if r.str("outcome") == "not_applied" {
+		e.balance("alice", 0, 0)
+	}
+}
+
+// TestDraining ends Serve while a request is under way: it is answered, nothing new is taken, and the probe turns.
+func TestDraining(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.account("alice", "EUR", 0)
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	serving, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- e.server.Serve(serving, listener, 10*time.Second) }()
+	other := *e
+	other.url = "http://" + listener.Addr().String()
+	other.by("").get("/readyz").want(http.StatusOK).equal(`{"status":"ok","version":"test"}`)
+
+	conn := e.connect()
+	defer func() { _ = conn.Close(context.Background()) }()
+	tx, err := conn.Begin(t.Context())
+	must(t, err)
+	_, err = tx.Exec(t.Context(), `SELECT 1 FROM accounts WHERE id = 'alice' FOR UPDATE`)
+	must(t, err)
+	answered := make(chan *http.Response, 1)
+	failed := make(chan error, 1)
+	go func() {
+		response, err := other.trySend(send{method: http.MethodPost, path: "/v1/deposits", body: `{"account":"alice","amount":1}`, key: "k"})
+		failed <- err
+		answered <- response
+	}()
+	eventually(t, 5*time.Second, "the deposit waits for the row", func() bool {
+		return e.count("pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 1
+	})
+	stop()
+	probe := func() (int, string) {
+		w := httptest.NewRecorder()
+		e.server.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", http.NoBody))
+		var v healthView
+		must(t, json.Unmarshal(w.Body.Bytes(), &v))
+		return w.Code, v.Status
+	}
+	eventually(t, 5*time.Second, "the probe says that the server drains", func() bool {
+		status, text := probe()
+		return status == http.StatusServiceUnavailable && text == "draining"
+	})
+	eventually(t, 5*time.Second, "no connection is taken", func() bool {
+		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", listener.Addr().String())
+		if err == nil {
+			_ = c.Close()
+		}
+		return err != nil
+	})
+	select {
+	case err := <-served:
+		t.Fatalf("Serve left a request behind: %v", err)
+	default:
+	}
+	must(t, tx.Rollback(t.Context()))
+	must(t, <-failed)
+	e.received(http.MethodPost, "/v1/deposits", "", <-answered).want(http.StatusCreated)
+	if err := <-served; err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+	e.get("/healthz").want(http.StatusOK)
+}
