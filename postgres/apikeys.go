@@ -82,18 +82,20 @@ func (k *APIKeys) Execute(ctx context.Context, c command.Command[auth.KeyOp]) (c
 		}
 		keys := idempotency.NewBatch(known)
 		var failed error
+		changed := false
 		answer = command.Decide(batch, keys, func(c command.Command[auth.KeyOp]) (any, error) {
 			key, err := decideKey(ctx, tx, c.Op)
 			if isDatabase(err) {
 				failed = err
 			}
+			changed = err == nil
 			return key, err
 		})[0]
 		if failed != nil {
 			return failed
 		}
 		var b pgx.Batch
-		if len(keys.Fresh()) > 0 || c.Key == nil {
+		if changed {
 			saveAudit(&b, []lottery.Audit{auditOf(c)}, book.Now())
 		}
 		saveKeys(&b, keys.Fresh(), book.Now())

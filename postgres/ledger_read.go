@@ -63,20 +63,29 @@ const sumCurrencies = `
 		(coalesce(deposits, 0) - coalesce(withdrawals, 0) - coalesce(available, 0) - coalesce(held, 0))::text
 	FROM inside FULL JOIN outside USING (currency) ORDER BY currency COLLATE "C"`
 
-// An account is bad when its balance is not the sum of its entries, when what it holds is not the sum of its open
-// holds, or when there are entries without an account.
+// An account is bad when its balance is not the sum of its entries, when one of them is in another currency, when what
+// it holds is not the sum of its open holds, or when there are entries without an account.
 const firstBadAccount = `
-	WITH sums AS (SELECT account, sum(amount) AS total FROM entries WHERE account <> 'outside/' || currency GROUP BY account),
+	WITH sums AS (
+		SELECT account, sum(amount) AS total, min(currency) AS least, max(currency) AS most
+		FROM entries WHERE account NOT LIKE 'outside/%' GROUP BY account),
 	open AS (SELECT account, sum(amount) AS held FROM holds WHERE status = 'open' GROUP BY account)
 	SELECT coalesce(min(coalesce(a.id, s.account, o.account)), '') FROM accounts AS a
 		FULL JOIN sums AS s ON s.account = a.id FULL JOIN open AS o ON o.account = a.id
-	WHERE a.id IS NULL OR a.available::numeric + a.held <> coalesce(s.total, 0) OR a.held <> coalesce(o.held, 0)`
+	WHERE a.id IS NULL OR a.available::numeric + a.held <> coalesce(s.total, 0) OR a.held <> coalesce(o.held, 0)
+		OR a.currency <> s.least OR a.currency <> s.most`
 
+// A transfer is bad when its entries are not two of its currency that sum to zero and move its amount, or when there
+// are entries of one that was not completed, or that does not exist.
 const countBadTransfers = `
 	WITH sums AS (
-		SELECT transfer, sum(amount) AS total, sum(abs(amount)) AS moved, count(*) AS sides FROM entries GROUP BY transfer)
+		SELECT transfer, sum(amount) AS total, sum(abs(amount)) AS moved, count(*) AS sides,
+			min(currency) AS least, max(currency) AS most
+		FROM entries GROUP BY transfer)
 	SELECT count(*) FROM transfers AS t FULL JOIN sums AS s ON s.transfer = t.id
-	WHERE t.id IS NULL OR (t.status = 'completed' AND (s.sides IS DISTINCT FROM 2 OR s.total <> 0 OR s.moved <> 2 * t.amount::numeric))
+	WHERE t.id IS NULL
+		OR (t.status = 'completed' AND (s.sides IS DISTINCT FROM 2 OR s.total <> 0 OR s.moved <> 2 * t.amount::numeric
+			OR s.least <> t.currency OR s.most <> t.currency))
 		OR (t.status <> 'completed' AND s.transfer IS NOT NULL)`
 
 // Integrity implements [ledger.Reader].

@@ -109,9 +109,12 @@ func (l *Lottery) Watch(ctx context.Context, stuckAfter time.Duration) (lottery.
 	if err != nil {
 		return lottery.Watch{}, err
 	}
-	// Only campaigns in sale are looked at: what is completed was checked by its own transaction, and a ledger of many
-	// years must not make the sweep slow.
-	oversold, err := queryOne(ctx, l.db, errEmpty, pgx.RowTo[int],
-		`SELECT count(*)::integer FROM campaigns WHERE status IN ('active', 'drawing') AND sold_positions > total_positions`)
+	// The constraints make this impossible, which is why it is worth looking. Only campaigns in sale are looked at: what
+	// is completed was checked by its own transaction, and a ledger of many years must not make the sweep slow.
+	const countOversold = `SELECT count(*)::integer FROM campaigns AS c WHERE status IN ('active', 'drawing') AND (
+		sold_positions > total_positions
+		OR (SELECT max(seq) FROM purchases WHERE campaign = c.id) > total_positions
+		OR EXISTS (SELECT FROM campaign_layers WHERE campaign = c.id AND sold > positions))`
+	oversold, err := queryOne(ctx, l.db, errEmpty, pgx.RowTo[int], countOversold)
 	return lottery.Watch{Stuck: stuck, Oversold: oversold}, err
 }

@@ -149,6 +149,7 @@ func classify(err error) (verdict, string) {
 		switch {
 		case pgErr.Code == "40001", pgErr.Code == "40P01", // serialization failure, deadlock
 			pgErr.Code == "55P03", // lock timeout
+			pgErr.Code == "57014", // statement timeout
 			pgErr.Code == "23505", // unique violation: the rerun sees the other's row and decides by it
 			pgErr.Code == "25P03": // idle in transaction for too long: this process was stopped
 			return surprised, pgErr.Code

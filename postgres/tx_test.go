@@ -181,6 +181,7 @@ func TestLockTimeoutsAreRunAgainUntilTheLockIsFree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = holder.Rollback(context.Background()) }) // A failed test must not keep the pool.
 	if err := add(t.Context(), holder, 1, 5); err != nil {
 		t.Fatal(err)
 	}

@@ -68,11 +68,11 @@ func FuzzPage(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, query string) {
-		q, err := url.ParseQuery(query)
-		if err != nil {
-			return
+		q, malformed := url.ParseQuery(query)
+		p, err := parsePage(query)
+		if malformed != nil && err == nil {
+			t.Fatalf("%q: taken, though %v", query, malformed)
 		}
-		p, err := parsePage(q)
 		if err != nil {
 			var r *refusal
 			if !errors.As(err, &r) || r.code != badRequest.code {

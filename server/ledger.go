@@ -263,7 +263,7 @@ func (s *Server) getEntries(w http.ResponseWriter, r *http.Request) {
 		s.writeProblem(w, r, err)
 		return
 	}
-	p, err := parsePage(r.URL.Query())
+	p, err := parsePage(r.URL.RawQuery)
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return

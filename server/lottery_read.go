@@ -3,8 +3,6 @@ package server
 import (
 	"net/http"
 
-	"github.com/google/uuid"
-
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/lottery"
 )
@@ -19,7 +17,7 @@ func (s *Server) campaignOf(r *http.Request) (*lottery.Campaign, error) {
 }
 
 func (s *Server) getCampaigns(w http.ResponseWriter, r *http.Request) {
-	p, err := parsePage(r.URL.Query())
+	p, err := parsePage(r.URL.RawQuery)
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return
@@ -79,7 +77,7 @@ func (s *Server) getPurchases(w http.ResponseWriter, r *http.Request) {
 
 // campaignPage reads the campaign of the path and the page that is asked for.
 func (s *Server) campaignPage(r *http.Request) (*lottery.Campaign, page, error) {
-	p, err := parsePage(r.URL.Query())
+	p, err := parsePage(r.URL.RawQuery)
 	if err != nil {
 		return nil, p, err
 	}
@@ -112,9 +110,13 @@ func (s *Server) getInclusion(w http.ResponseWriter, r *http.Request) {
 		s.writeProblem(w, r, err)
 		return
 	}
-	id, err := uuid.Parse(r.PathValue("position"))
+	id, err := pathUUID(r.PathValue("position"), "position")
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
 	position, ok := c.FindPosition(id)
-	if err != nil || !ok {
+	if !ok {
 		s.writeProblem(w, r, &lottery.PositionNotFoundError{ID: id})
 		return
 	}

@@ -14,17 +14,19 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 )
 
-// TestOverload fills a lane of one place while its batch is held up by a lock on a row.
+// TestOverload fills a lane of one place while its batch is held up by a lock on a row. A campaign has one lane.
 func TestOverload(t *testing.T) {
 	t.Parallel()
 	const queue, more = 1, 5
 	e := newEnvWith(t, setup{lanes: groupcommit.Options{MaxQueue: queue, MaxBatch: 1}})
-	e.account("alice", "EUR", 0)
+	e.account("alice", "EUR", 1000)
+	id := e.onSale(`"base_length":4`, "")
+	path := "/v1/campaigns/" + id + "/purchases"
 	conn := e.connect()
 	defer func() { _ = conn.Close(context.Background()) }()
 	tx, err := conn.Begin(t.Context())
 	must(t, err)
-	_, err = tx.Exec(t.Context(), `SELECT 1 FROM accounts WHERE id = 'alice' FOR UPDATE`)
+	_, err = tx.Exec(t.Context(), `SELECT 1 FROM campaigns WHERE id = $1 FOR UPDATE`, id)
 	must(t, err)
 
 	type outcome struct {
@@ -33,24 +35,24 @@ func TestOverload(t *testing.T) {
 		key      string
 	}
 	outcomes := make(chan outcome, more+1)
-	deposit := func() {
+	purchase := func() {
 		key := newUUID()
-		response, err := e.trySend(send{method: http.MethodPost, path: "/v1/deposits", body: `{"account":"alice","amount":1}`, key: key})
+		response, err := e.trySend(send{method: http.MethodPost, path: path, body: `{"account":"alice"}`, key: key})
 		outcomes <- outcome{response, err, key}
 	}
-	go deposit()
-	eventually(t, 5*time.Second, "the first deposit waits for the row", func() bool {
+	go purchase()
+	eventually(t, 5*time.Second, "the first purchase waits for the campaign", func() bool {
 		return e.count("pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 1
 	})
 	for range more {
-		go deposit()
+		go purchase()
 	}
 	// All but those that found a place are refused at once, while the lock is still held.
 	var refused []string
 	for range more - queue {
 		o := <-outcomes
 		must(t, o.err)
-		r := e.received(http.MethodPost, "/v1/deposits", "", o.response).problem(http.StatusServiceUnavailable, "overloaded")
+		r := e.received(http.MethodPost, path, "", o.response).problem(http.StatusServiceUnavailable, "overloaded")
 		r.equal(`{"retryable":true,"outcome":"not_applied"}`)
 		if r.header.Get("Retry-After") != "1" {
 			t.Errorf("Retry-After %q", r.header.Get("Retry-After"))
@@ -61,12 +63,12 @@ func TestOverload(t *testing.T) {
 	for range queue + 1 {
 		o := <-outcomes
 		must(t, o.err)
-		e.received(http.MethodPost, "/v1/deposits", "", o.response).want(http.StatusCreated)
+		e.received(http.MethodPost, path, "", o.response).want(http.StatusCreated)
 	}
-	e.balance("alice", queue+1, 0)
+	e.balance("alice", 1000-(queue+1)*100, 0)
 	// What was refused was not kept under its key.
 	for _, key := range refused {
-		r := e.keyed(key, "/v1/deposits", `{"account":"alice","amount":1}`).want(http.StatusCreated)
+		r := e.keyed(key, path, `{"account":"alice"}`).want(http.StatusCreated)
 		if r.header.Get("Idempotent-Replayed") != "" {
 			t.Error("an overload is replayed")
 		}

@@ -37,8 +37,8 @@ func classify(err error) (k kind, detail string, ok bool) {
 	if r, ok := errors.AsType[*refusal](err); ok {
 		return r.kind, r.detail, true
 	}
-	if isNotFound(err) {
-		return notFound, err.Error(), true
+	if missing := notFoundOf(err); missing != nil {
+		return notFound, missing.Error(), true
 	}
 	if funds, ok := errors.AsType[*ledger.InsufficientFundsError](err); ok {
 		return insufficientFunds, funds.Error(), true
@@ -46,7 +46,7 @@ func classify(err error) (k kind, detail string, ok bool) {
 	for _, row := range sentinels {
 		if errors.Is(err, row.err) {
 			// Only the sentinel's own words go out; what wraps it is for the log.
-			if row.kind.status >= http.StatusInternalServerError || row.kind.status == http.StatusUnauthorized {
+			if row.terse {
 				return row.kind, row.kind.title + ".", true
 			}
 			return row.kind, row.err.Error(), true
@@ -55,18 +55,25 @@ func classify(err error) (k kind, detail string, ok bool) {
 	return internalError, "The error was logged under the request id.", false
 }
 
-// isNotFound recognises the errors that say that a named thing does not exist.
-func isNotFound(err error) bool {
-	var (
-		account  *ledger.AccountNotFoundError
-		hold     *ledger.HoldNotFoundError
-		transfer *ledger.TransferNotFoundError
-		campaign *lottery.CampaignNotFoundError
-		layer    *lottery.LayerNotFoundError
-		position *lottery.PositionNotFoundError
-	)
-	return errors.As(err, &account) || errors.As(err, &hold) || errors.As(err, &transfer) ||
-		errors.As(err, &campaign) || errors.As(err, &layer) || errors.As(err, &position)
+// notFoundOf finds the error that says that a named thing does not exist, without what wraps it.
+func notFoundOf(err error) error {
+	for _, find := range []func(error) error{
+		as[*ledger.AccountNotFoundError], as[*ledger.HoldNotFoundError], as[*ledger.TransferNotFoundError],
+		as[*lottery.CampaignNotFoundError], as[*lottery.LayerNotFoundError], as[*lottery.PositionNotFoundError],
+	} {
+		if missing := find(err); missing != nil {
+			return missing
+		}
+	}
+	return nil
+}
+
+// as is errors.AsType as one function for all types, nil where there is none.
+func as[E error](err error) error {
+	if e, ok := errors.AsType[E](err); ok {
+		return e
+	}
+	return nil
 }
 
 // problemOf makes the document for an error.

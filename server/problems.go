@@ -45,7 +45,8 @@ var (
 	shuttingDown     = kind{status: http.StatusServiceUnavailable, code: "shutting_down", title: "The server is shutting down", retryable: true}
 	unavailable      = kind{status: http.StatusServiceUnavailable, code: "unavailable", title: "The database is unavailable", retryable: true}
 	unknownOutcome   = kind{status: http.StatusServiceUnavailable, code: "outcome_unknown", title: "The outcome is not known yet; the same key will tell", retryable: true, outcome: outcomeUnknown}
-	internalError    = kind{status: http.StatusInternalServerError, code: "internal_error", title: "Something went wrong on our side"}
+	// What went wrong is not known, so neither is whether it was before or after a commit.
+	internalError = kind{status: http.StatusInternalServerError, code: "internal_error", title: "Something went wrong on our side", outcome: outcomeUnknown}
 
 	keyReused         = kind{status: http.StatusUnprocessableEntity, code: "idempotency_key_reused", title: "The Idempotency-Key was used with a different request"}
 	accountExists     = kind{status: http.StatusConflict, code: "account_exists", title: "The account exists already"}
@@ -72,33 +73,35 @@ var (
 var sentinels = []struct {
 	err  error
 	kind kind
+	// terse says that the error's own words are not for clients: the title is their detail.
+	terse bool
 }{
-	{idempotency.ErrMalformedKey, keyRequired},
-	{idempotency.ErrKeyReused, keyReused},
-	{groupcommit.ErrInFlight, unknownOutcome},
-	{groupcommit.ErrFull, overloaded},
-	{groupcommit.ErrClosed, shuttingDown},
-	{command.ErrUnknownOutcome, unknownOutcome},
-	{command.ErrUnavailable, unavailable},
-	{auth.ErrUnavailable, unavailable},
-	{auth.ErrNoCredential, unauthorized},
-	{auth.ErrBadCredential, unauthorized},
-	{context.Canceled, unavailable},
-	{context.DeadlineExceeded, unavailable},
-	{ledger.ErrAccountExists, accountExists},
-	{ledger.ErrSameAccount, sameAccount},
-	{ledger.ErrCurrencyMismatch, currencyMismatch},
-	{ledger.ErrBalanceOverflow, balanceOverflow},
-	{ledger.ErrHoldClosed, holdClosed},
-	{ledger.ErrCaptureTooLarge, captureTooLarge},
-	{lottery.ErrNotActive, notActive},
-	{lottery.ErrSoldOut, soldOut},
-	{lottery.ErrPurchaseLimit, purchaseLimit},
-	{lottery.ErrBadTransition, badTransition},
-	{lottery.ErrNotSoldOut, notSoldOut},
-	{lottery.ErrNotDrawn, notDrawn},
-	{lottery.ErrTooManyPrizes, tooManyPrizes},
-	{auth.ErrKeyExists, keyExists},
-	{auth.ErrLastAdmin, lastAdmin},
-	{auth.ErrUnknownKey, notFound},
+	{idempotency.ErrMalformedKey, keyRequired, false},
+	{idempotency.ErrKeyReused, keyReused, false},
+	{groupcommit.ErrInFlight, unknownOutcome, true},
+	{groupcommit.ErrFull, overloaded, true},
+	{groupcommit.ErrClosed, shuttingDown, true},
+	{command.ErrUnknownOutcome, unknownOutcome, true},
+	{command.ErrUnavailable, unavailable, true},
+	{auth.ErrUnavailable, unavailable, true},
+	{auth.ErrNoCredential, unauthorized, true},
+	{auth.ErrBadCredential, unauthorized, true},
+	{context.Canceled, unavailable, true},
+	{context.DeadlineExceeded, unavailable, true},
+	{ledger.ErrAccountExists, accountExists, false},
+	{ledger.ErrSameAccount, sameAccount, false},
+	{ledger.ErrCurrencyMismatch, currencyMismatch, false},
+	{ledger.ErrBalanceOverflow, balanceOverflow, false},
+	{ledger.ErrHoldClosed, holdClosed, false},
+	{ledger.ErrCaptureTooLarge, captureTooLarge, false},
+	{lottery.ErrNotActive, notActive, false},
+	{lottery.ErrSoldOut, soldOut, false},
+	{lottery.ErrPurchaseLimit, purchaseLimit, false},
+	{lottery.ErrBadTransition, badTransition, false},
+	{lottery.ErrNotSoldOut, notSoldOut, false},
+	{lottery.ErrNotDrawn, notDrawn, false},
+	{lottery.ErrTooManyPrizes, tooManyPrizes, false},
+	{auth.ErrKeyExists, keyExists, true},
+	{auth.ErrLastAdmin, lastAdmin, true},
+	{auth.ErrUnknownKey, notFound, true},
 }

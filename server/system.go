@@ -29,7 +29,7 @@ func (s *Server) systemRoutes() []route {
 		get("/metrics", accessPublic, doc[none, none]("Metrics in Prometheus' text format"), metrics.ServeHTTP),
 		get("/openapi.json", accessPublic, doc[none, none]("This document"), s.getOpenAPI),
 		get("/docs", accessPublic, doc[none, none]("The documentation as a page"), docs.ServeHTTP),
-		get("/docs/{asset...}", accessPublic, doc[none, none]("The page's assets"), docs.ServeHTTP),
+		get("/docs/{asset...}", accessPublic, doc[none, none]("The page's assets"), s.getAsset(docs)),
 	}
 }
 
@@ -58,4 +58,38 @@ func (s *Server) getReady(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) getOpenAPI(w http.ResponseWriter, _ *http.Request) {
 	writeBody(w, http.StatusOK, s.openAPI)
+}
+
+// getAsset serves the page's assets, and answers for those that it does not have as every other path does.
+func (s *Server) getAsset(docs http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		sieve := &notFoundSieve{ResponseWriter: w}
+		docs.ServeHTTP(sieve, r)
+		if sieve.missing {
+			w.Header().Del("Content-Encoding")
+			s.writeProblem(w, r, &refusal{kind: notFound, detail: "there is no such path"})
+		}
+	}
+}
+
+// notFoundSieve lets everything through but a 404.
+type notFoundSieve struct {
+	http.ResponseWriter
+
+	missing bool
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (w *notFoundSieve) WriteHeader(status int) {
+	if w.missing = status == http.StatusNotFound; !w.missing {
+		w.ResponseWriter.WriteHeader(status)
+	}
+}
+
+// Write implements [http.ResponseWriter].
+func (w *notFoundSieve) Write(b []byte) (int, error) {
+	if w.missing {
+		return len(b), nil
+	}
+	return w.ResponseWriter.Write(b) //nolint:wrapcheck // The writer's own error is the contract of io.Writer.
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -114,8 +115,9 @@ func (c *checks) duration(field string, value *string, most time.Duration) *time
 
 // pathUUID reads an id that the server made from the path. What is not one names nothing, so it is not found.
 func pathUUID(s, what string) (uuid.UUID, error) {
+	// Other spellings of the same id (upper case, braces) would make other paths, and so other keys, of one object.
 	id, err := uuid.Parse(s)
-	if err != nil || len(s) != 36 {
+	if err != nil || id.String() != s {
 		return uuid.UUID{}, &refusal{kind: notFound, detail: "there is no such " + what}
 	}
 	return id, nil
@@ -143,8 +145,12 @@ type page struct {
 
 // parsePage reads ?limit= and ?after=. The cursor of every list is a positive integer in base 36: opaque enough not to
 // be computed with, and checked strictly.
-func parsePage(q map[string][]string) (page, error) {
+func parsePage(rawQuery string) (page, error) {
 	p := page{limit: defaultLimit}
+	q, err := url.ParseQuery(rawQuery)
+	if err != nil {
+		return p, refuse("the query is malformed")
+	}
 	for name, values := range q {
 		if len(values) > 1 {
 			return p, refuse("%s is given more than once", name)

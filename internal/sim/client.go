@@ -35,12 +35,11 @@ var ErrProtocol = errors.New("answer breaks the contract")
 
 // Answer is what came back for one attempt: a whole HTTP answer, or the error that took its place.
 type Answer struct {
-	Status   int
-	Header   http.Header
-	Body     []byte
-	Err      error
-	Replayed bool          // the answer says that it is not the executing request's own
-	Took     time.Duration // from before the request was sent until the whole body was read
+	Status      int
+	ContentType string
+	Body        []byte
+	Err         error
+	Replayed    bool // the answer says that it is not the executing request's own
 }
 
 // Problem is the part of a problem document that clients act on.
@@ -191,7 +190,6 @@ func (c *Client) target() string {
 func (c *Client) send(ctx context.Context, base, method, path, key string, body []byte) Answer {
 	ctx, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
-	began := time.Now()
 	var content io.Reader
 	if body != nil {
 		content = bytes.NewReader(body)
@@ -212,13 +210,13 @@ func (c *Client) send(ctx context.Context, base, method, path, key string, body 
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return Answer{Err: err, Took: time.Since(began)}
+		return Answer{Err: err}
 	}
 	defer func() { _ = resp.Body.Close() }()
 	answered, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
 	return Answer{
-		Status: resp.StatusCode, Header: resp.Header, Body: answered, Err: err,
-		Replayed: resp.Header.Get("Idempotent-Replayed") == "true", Took: time.Since(began),
+		Status: resp.StatusCode, ContentType: resp.Header.Get("Content-Type"), Body: answered, Err: err,
+		Replayed: resp.Header.Get("Idempotent-Replayed") == "true",
 	}
 }
 

@@ -37,6 +37,17 @@ func scale(few, many int) int {
 	return few
 }
 
+// sessions runs a test on fresh databases: once, or many times when FAIRLEAD_TORTURE is set. A session is as long as its
+// books stay quick to audit; the many faults are spread over many sessions.
+func sessions(t *testing.T, many int, session func(*testing.T)) {
+	t.Helper()
+	for i := range scale(1, many) {
+		if !t.Run(fmt.Sprintf("session-%d", i), session) {
+			break
+		}
+	}
+}
+
 // newRand gives the test's one source of randomness and prints its seed if the test fails.
 func newRand(t *testing.T) (*rand.Rand, uint64) {
 	t.Helper()

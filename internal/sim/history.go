@@ -223,7 +223,7 @@ func (h *History) CheckReplies() error {
 				own++
 			}
 			if a.Status != first.Status || !bytes.Equal(a.Body, first.Body) ||
-				a.Header.Get("Content-Type") != first.Header.Get("Content-Type") {
+				a.ContentType != first.ContentType {
 				wrong = append(wrong, fmt.Errorf("%w: %s: answered %v, then %v", ErrProtocol, op, first, a))
 			}
 		}

@@ -22,6 +22,11 @@ func crashPoints() []string {
 // TestServerDiesAtEveryCrashPoint lets the server kill itself at each named place, under load that settles everything
 // by its keys when the server is back.
 func TestServerDiesAtEveryCrashPoint(t *testing.T) {
+	sessions(t, 5, serverDiesAtEveryCrashPoint)
+}
+
+func serverDiesAtEveryCrashPoint(t *testing.T) {
+	t.Helper()
 	rng, seed := newRand(t)
 	server := newServer(t, "")
 	client, history := newClient(t, server)
@@ -29,7 +34,7 @@ func TestServerDiesAtEveryCrashPoint(t *testing.T) {
 	mix.Cancels = 6
 	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "crash", Accounts: 12, Workers: 8, Mix: mix})
 	var slowest time.Duration
-	for round := range scale(2, 15) {
+	for round := range scale(2, 3) {
 		for _, point := range crashPoints() {
 			if err := server.Kill(within(t, patience)); err != nil {
 				t.Fatal(err)
@@ -66,12 +71,17 @@ func TestServerDiesAtEveryCrashPoint(t *testing.T) {
 // TestServerIsKilledAtRandomMoments kills the server with SIGKILL in the middle of load and measures how soon the next
 // one is ready.
 func TestServerIsKilledAtRandomMoments(t *testing.T) {
+	sessions(t, 10, serverIsKilledAtRandomMoments)
+}
+
+func serverIsKilledAtRandomMoments(t *testing.T) {
+	t.Helper()
 	rng, seed := newRand(t)
 	server := newServer(t, "")
 	client, history := newClient(t, server)
 	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "kill", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
 	var slowest time.Duration
-	for kill := range scale(5, 200) {
+	for kill := range scale(5, 20) {
 		await(t, "answers", history.After(1+rng.IntN(150)))
 		pause(t, rng, 5*time.Millisecond)
 		if err := server.Kill(within(t, patience)); err != nil {
@@ -97,12 +107,17 @@ func TestServerIsKilledAtRandomMoments(t *testing.T) {
 
 // TestPostgresIsKilled kills PostgreSQL under a server that stays up and must bring it back.
 func TestPostgresIsKilled(t *testing.T) {
+	sessions(t, 5, postgresIsKilled)
+}
+
+func postgresIsKilled(t *testing.T) {
+	t.Helper()
 	rng, seed := newRand(t)
 	server := newServer(t, "")
 	client, history := newClient(t, server)
 	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "postgres", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
 	var slowest time.Duration
-	for kill := range scale(3, 50) {
+	for kill := range scale(3, 10) {
 		await(t, "answers", history.After(1+rng.IntN(200)))
 		pause(t, rng, 5*time.Millisecond)
 		if err := sim.KillPostgres(server.DataDir(), rng.IntN(2) == 0); err != nil {
@@ -127,11 +142,16 @@ func TestPostgresIsKilled(t *testing.T) {
 // TestSignalledServerDrains ends the server with SIGTERM under load. What it had accepted it answers: a command whose
 // connection broke must not have been executed, which the answer to its retry tells.
 func TestSignalledServerDrains(t *testing.T) {
+	sessions(t, 5, signalledServerDrains)
+}
+
+func signalledServerDrains(t *testing.T) {
+	t.Helper()
 	rng, seed := newRand(t)
 	server := newServer(t, "")
 	client, history := newClient(t, server)
 	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "drain", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
-	for drain := range scale(3, 30) {
+	for drain := range scale(3, 10) {
 		await(t, "answers", history.After(50+rng.IntN(100)))
 		code, err := server.Terminate(within(t, patience))
 		if err != nil || code != 0 {

@@ -21,12 +21,17 @@ import (
 
 // TestOneOfTwoServersIsKilled spreads load over two servers on one database and kills one of them, again and again.
 func TestOneOfTwoServersIsKilled(t *testing.T) {
+	sessions(t, 5, oneOfTwoServersIsKilled)
+}
+
+func oneOfTwoServersIsKilled(t *testing.T) {
+	t.Helper()
 	rng, seed := newRand(t)
 	database := newDatabase(t)
 	servers := []*sim.Server{newServer(t, database), newServer(t, database)}
 	client, history := newClient(t, servers...)
 	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "two", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
-	for kill := range scale(3, 50) {
+	for kill := range scale(3, 10) {
 		await(t, "answers", history.After(50+rng.IntN(150)))
 		victim := servers[rng.IntN(2)]
 		if err := victim.Kill(within(t, patience)); err != nil {
@@ -43,23 +48,39 @@ func TestOneOfTwoServersIsKilled(t *testing.T) {
 	closeBooks(t, database, client, history, 1)
 }
 
+// locksTakenBack is when PostgreSQL has long ended the transaction of a stopped server, and the other one goes on.
+const locksTakenBack = 25 * time.Second
+
 // TestStoppedServerWakes freezes one of two servers in the middle of its work and wakes it when the other has gone on.
 func TestStoppedServerWakes(t *testing.T) {
+	sessions(t, 4, stoppedServerWakes)
+}
+
+func stoppedServerWakes(t *testing.T) {
+	t.Helper()
 	rng, seed := newRand(t)
 	database := newDatabase(t)
 	sleeper := newServer(t, database)
 	client, history := newClient(t, sleeper, newServer(t, database))
 	client.LimitAttempts(500 * time.Millisecond)
 	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "stop", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
-	for stop := range scale(2, 8) {
+	for stop := range scale(2, 3) {
 		await(t, "answers", history.After(50+rng.IntN(150)))
 		if err := sleeper.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
 		// It may be stopped with rows locked, which PostgreSQL takes back after a while.
 		asleep := time.Duration(scale(2, 5+rng.IntN(36))) * time.Second
+		progress := history.After(100)
 		timer := time.NewTimer(asleep)
 		<-timer.C
+		select {
+		case <-progress:
+		default:
+			if asleep >= locksTakenBack {
+				t.Errorf("the other server did not go on within %v", asleep)
+			}
+		}
 		if err := sleeper.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
@@ -76,6 +97,11 @@ func TestStoppedServerWakes(t *testing.T) {
 // TestLostAnswersToCommit puts a proxy between the server and PostgreSQL that loses the answers to COMMIT, and some
 // commits, under mixed load, then sells a campaign through it.
 func TestLostAnswersToCommit(t *testing.T) {
+	sessions(t, 5, lostAnswersToCommit)
+}
+
+func lostAnswersToCommit(t *testing.T) {
+	t.Helper()
 	_, seed := newRand(t)
 	database := newDatabase(t)
 	config, err := pgx.ParseConfig(database)
@@ -98,7 +124,7 @@ func TestLostAnswersToCommit(t *testing.T) {
 	client, history := newClient(t, server)
 	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "lost", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
 	proxy.Arm(true)
-	awaitLost(t, proxy, scale(15, 300))
+	awaitLost(t, proxy, scale(15, 60))
 	proxy.Arm(false)
 	l.finish(t)
 	auditNow(t, database)
@@ -107,7 +133,7 @@ func TestLostAnswersToCommit(t *testing.T) {
 	if err := sim.OpenAccounts(within(t, patience), client, append(accounts, "house"), 1_000_000); err != nil {
 		t.Fatal(err)
 	}
-	sales, before := scale(2, 20), proxy.Stats().Lost()
+	sales, before := scale(2, 5), proxy.Stats().Lost()
 	for sale := range sales {
 		name := fmt.Sprintf("sale-%d", sale)
 		campaign, err := sim.Launch(within(t, patience), client, name, triangle(name, "house"))
