@@ -28,13 +28,14 @@ type Answer struct {
 // Batch is the view of the records that one transaction works with: those loaded from the store, and those its own
 // commands add. It is not safe for concurrent use.
 type Batch struct {
-	known map[ID]Record
-	fresh []Record
+	known  map[ID]Record
+	fresh  []Record
+	misses map[ID]struct{} // looked up, not known, not stored since
 }
 
 // NewBatch returns a view that knows the given records.
 func NewBatch(known []Record) *Batch {
-	b := &Batch{known: make(map[ID]Record, len(known))}
+	b := &Batch{known: make(map[ID]Record, len(known)), misses: map[ID]struct{}{}}
 	for _, r := range known {
 		b.known[r.ID] = r
 	}
@@ -46,6 +47,7 @@ func NewBatch(known []Record) *Batch {
 func (b *Batch) Lookup(r Request) (Answer, bool, error) {
 	rec, ok := b.known[r.ID]
 	if !ok {
+		b.misses[r.ID] = struct{}{}
 		return Answer{}, false, nil
 	}
 	if rec.Fingerprint != r.Fingerprint {
@@ -62,8 +64,12 @@ func (b *Batch) Store(r Request, status int, body []byte) {
 	}
 	rec := Record{Request: r, Status: status, Body: body}
 	b.known[r.ID] = rec
+	delete(b.misses, r.ID)
 	b.fresh = append(b.fresh, rec)
 }
+
+// Undecided reports whether some request was looked up, not known, and not stored: what it was told leaves no record.
+func (b *Batch) Undecided() bool { return len(b.misses) > 0 }
 
 // Fresh returns the records that the store has yet to write, in the order they were decided.
 func (b *Batch) Fresh() []Record { return b.fresh }

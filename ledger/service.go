@@ -11,27 +11,21 @@ import (
 // sweepBatch is how many expired holds one sweep closes at most; the next sweep takes the rest.
 const sweepBatch = 500
 
-// DefaultLanes is how many lanes the ledger has. Transfers touch any two accounts, so accounts cannot each have a lane
-// of their own. With one lane the processor idles while a batch waits for the disk; with many, commits are shared by few
-// and batches wait for each other's rows.
-const DefaultLanes = 2
-
-// lane is the number of a lane. Requests with the same key take the same lane, so that a duplicate meets its original
-// in memory, and not first at the unique index.
-type lane uint8
+// lane is the key of the ledger's only lane. Transfers touch any two accounts, so accounts cannot each have a lane of
+// their own, and one writer that shares its commits is faster than several that wait for each other's rows.
+type lane struct{}
 
 // Service executes commands on the ledger. It is safe for concurrent use.
 type Service struct {
 	Reader
 
 	store Store
-	lanes uint8
 	group *groupcommit.Group[lane, command.Command[Op], command.Answer]
 }
 
 // NewService returns a service that commits through store.
 func NewService(store Store, o groupcommit.Options) *Service {
-	s := &Service{Reader: store, store: store, lanes: DefaultLanes}
+	s := &Service{Reader: store, store: store}
 	o.Divisible = func(err error) bool { return !command.Undividable(err) }
 	s.group = groupcommit.New(s.flush, o)
 	return s
@@ -41,14 +35,7 @@ func NewService(store Store, o groupcommit.Options) *Service {
 // groupcommit.ErrFull, groupcommit.ErrClosed, command.ErrUnavailable, command.ErrUnknownOutcome, or the context's
 // error, after which the command may still be executed.
 func (s *Service) Execute(ctx context.Context, c command.Command[Op]) (command.Answer, error) {
-	return s.group.Do(ctx, s.laneOf(c), c)
-}
-
-func (s *Service) laneOf(c command.Command[Op]) lane {
-	if c.Key == nil {
-		return 0
-	}
-	return lane(c.Key.ID[0] % s.lanes)
+	return s.group.Do(ctx, lane{}, c)
 }
 
 // Close stops taking commands and waits until those already taken are answered.

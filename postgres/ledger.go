@@ -22,7 +22,12 @@ var _ ledger.Store = (*Ledger)(nil)
 func NewLedger(db *DB) *Ledger { return &Ledger{db: db} }
 
 // Commit implements [ledger.Store].
+//
+// The first run does not read the records of the keys: most keys are new, and a key that is not is met again when its
+// record is inserted. That conflict, as well as an outcome that leaves no record to conflict with, makes the transaction
+// run again, and every run but the first reads the records before it decides.
 func (l *Ledger) Commit(ctx context.Context, want ledger.Want, decide func(*ledger.Unit)) error {
+	first := true
 	err := l.db.run(ctx, "ledger", func(ctx context.Context, tx pgx.Tx) error {
 		accounts := want.Accounts
 		if len(want.Holds) > 0 {
@@ -32,12 +37,19 @@ func (l *Ledger) Commit(ctx context.Context, want ledger.Want, decide func(*ledg
 			}
 			accounts = slices.Concat(accounts, owners)
 		}
-		book, known, err := lockBook(ctx, tx, accounts, want.Holds, want.Keys)
+		keys, trusting := want.Keys, first
+		if first = false; trusting {
+			keys = nil
+		}
+		book, known, err := lockBook(ctx, tx, accounts, want.Holds, keys)
 		if err != nil {
 			return err
 		}
 		unit := &ledger.Unit{Book: book, Keys: idempotency.NewBatch(known)}
 		decide(unit)
+		if trusting && unit.Keys.Undecided() {
+			return errStale
+		}
 
 		var b pgx.Batch
 		saveBook(&b, book.Changes())

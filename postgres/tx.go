@@ -25,6 +25,7 @@ const (
 	// maxSurprises bounds reruns for reasons that another process's progress should soon remove. More of them mean
 	// that something is wrong, and the error is better told.
 	maxSurprises = 50
+	eagerReruns  = 2
 	firstBackoff = 5 * time.Millisecond
 	maxBackoff   = 500 * time.Millisecond
 )
@@ -62,7 +63,7 @@ func (db *DB) run(ctx context.Context, name string, fn func(context.Context, pgx
 			surprises++
 		}
 		if verdict == final || surprises > maxSurprises || time.Now().After(deadline) || ctx.Err() != nil {
-			return db.giveUp(name, attempt, start, unknown, verdict, err)
+			return db.giveUp(ctx, name, attempt, start, unknown, verdict, err)
 		}
 		if db.observer != nil {
 			if committing && verdict == connectionLost {
@@ -71,8 +72,12 @@ func (db *DB) run(ctx context.Context, name string, fn func(context.Context, pgx
 			db.observer.Retry(name, reason)
 		}
 		db.logger.DebugContext(ctx, "transaction runs again", "transaction", name, "attempt", attempt, "reason", reason, "error", err)
+		// What is only stale is no longer in the way: the rerun need not wait, unless it happens again and again.
+		if errors.Is(err, errStale) && attempt <= eagerReruns {
+			continue
+		}
 		if !sleep(ctx, wait.NextBackOff()) {
-			return db.giveUp(name, attempt, start, unknown, verdict, ctx.Err())
+			return db.giveUp(ctx, name, attempt, start, unknown, verdict, ctx.Err())
 		}
 	}
 }
@@ -113,13 +118,13 @@ func (db *DB) attempt(ctx context.Context, fn func(context.Context, pgx.Tx) erro
 // errNotReplicated is what a COMMIT becomes that is durable on the primary alone: a failover could still lose it.
 var errNotReplicated = errors.New("committed here, but perhaps not on a standby")
 
-func (db *DB) giveUp(name string, attempt int, start time.Time, unknown bool, v verdict, err error) error {
+func (db *DB) giveUp(ctx context.Context, name string, attempt int, start time.Time, unknown bool, v verdict, err error) error {
 	if unknown || errors.Is(err, errNotReplicated) {
 		db.observe(name, attempt, start, "unknown")
 		return fmt.Errorf("postgres: %s: %w", name, command.UnknownOutcome(err))
 	}
 	db.observe(name, attempt, start, "failed")
-	if v != final {
+	if v != final || ctx.Err() != nil {
 		return fmt.Errorf("postgres: %s: %w", name, command.Unavailable(err))
 	}
 	return fmt.Errorf("postgres: %s: %w", name, err)
