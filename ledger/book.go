@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"iter"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,7 +25,8 @@ type Book struct {
 
 type bookAccount struct {
 	Account
-	created bool // by this transaction
+	before  Account // as it was loaded
+	created bool    // by this transaction
 	changed bool
 }
 
@@ -37,11 +39,18 @@ type bookHold struct {
 // Changes is what a transaction has to write.
 type Changes struct {
 	CreatedAccounts []Account
-	UpdatedAccounts []Account // each with the version it has now
+	UpdatedAccounts []AccountChange
 	CreatedHolds    []Hold
 	UpdatedHolds    []Hold // each was open when it was loaded
 	Transfers       []Transfer
 	Entries         []Entry
+}
+
+// AccountChange is an account as it is to be written.
+type AccountChange struct {
+	Account
+
+	Before Account // as it was loaded; its version is smaller
 }
 
 // NewBook returns an empty book. All of a transaction's rows bear the one time now; newID gives unique identifiers.
@@ -59,7 +68,7 @@ func (b *Book) Now() time.Time { return b.now }
 func (b *Book) NewID() uuid.UUID { return b.newID() }
 
 // LoadAccount adds an account that the transaction has locked.
-func (b *Book) LoadAccount(a Account) { b.accounts[a.ID] = &bookAccount{Account: a} }
+func (b *Book) LoadAccount(a Account) { b.accounts[a.ID] = &bookAccount{Account: a, before: a} }
 
 // LoadHold adds a hold whose account the transaction has locked.
 func (b *Book) LoadHold(h Hold) { b.holds[h.ID] = &bookHold{Hold: h} }
@@ -71,6 +80,17 @@ func (b *Book) Account(id string) (Account, error) {
 		return Account{}, &AccountNotFoundError{ID: id}
 	}
 	return a.Account, nil
+}
+
+// Accounts yields every account of the book as it stands now, in no order.
+func (b *Book) Accounts() iter.Seq[Account] {
+	return func(yield func(Account) bool) {
+		for _, a := range b.accounts {
+			if !yield(a.Account) {
+				return
+			}
+		}
+	}
 }
 
 // Open creates an account with nothing on it. It returns [ErrAccountExists] when the id is taken.
@@ -173,7 +193,7 @@ func (b *Book) Changes() Changes {
 		if a.created {
 			c.CreatedAccounts = append(c.CreatedAccounts, a.Account)
 		} else {
-			c.UpdatedAccounts = append(c.UpdatedAccounts, a.Account)
+			c.UpdatedAccounts = append(c.UpdatedAccounts, AccountChange{Account: a.Account, Before: a.before})
 		}
 	}
 	for _, h := range b.heldOnes {

@@ -222,10 +222,10 @@ func (h *house) commit(t *rapid.T, later time.Duration) {
 	}
 	for _, a := range c.UpdatedAccounts {
 		was, exists := h.accounts[a.ID]
-		if !exists || seen[a.ID] || a.Version <= was.Version {
+		if !exists || seen[a.ID] || a.Version <= was.Version || a.Before != was {
 			t.Fatalf("update of %+v from %+v (written before: %v)", a, was, seen[a.ID])
 		}
-		seen[a.ID], h.accounts[a.ID] = true, a
+		seen[a.ID], h.accounts[a.ID] = true, a.Account
 	}
 	h.commitHolds(t, c)
 	h.checkEntries(t, c, loaded)

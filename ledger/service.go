@@ -70,7 +70,11 @@ func (s *Service) flush(ctx context.Context, _ lane, batch []command.Command[Op]
 	}
 	var answers []command.Answer
 	err := s.store.Commit(ctx, want, func(u *Unit) {
-		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) { return Decide(u.Book, c.Op) })
+		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
+			result, err := Decide(u.Book, c.Op)
+			u.Refused = u.Refused || err != nil
+			return result, err
+		})
 	})
 	return answers, err
 }

@@ -21,6 +21,9 @@ type Want struct {
 type Unit struct {
 	Book *Book
 	Keys *idempotency.Batch
+	// Refused is set by decide when it refused a command: its reasons were then read from accounts that it may have left
+	// unchanged.
+	Refused bool
 }
 
 // Store is what the service needs of a database.

@@ -58,6 +58,9 @@ type State struct {
 type Need struct {
 	Accounts []string
 	Result   bool // the seed, and the draw where there is one
+	// Reread says that the inventory must be read from the sales themselves, not brought up to date: what ends a campaign
+	// rests on nothing that a process remembers.
+	Reread bool
 }
 
 // Plan tells what ops will need of a campaign in the given state. It errs on the side of too much.
@@ -65,7 +68,7 @@ func Plan(c *Campaign, inv *Inventory, ops []Op) Need {
 	var need Need
 	buys := 0
 	finish := func() {
-		need.Result = true
+		need.Result, need.Reread = true, true
 		need.Accounts = append(need.Accounts, c.Escrow, c.Beneficiary)
 	}
 	for _, op := range ops {
@@ -74,6 +77,7 @@ func Plan(c *Campaign, inv *Inventory, ops []Op) Need {
 			buys++
 			need.Accounts = append(need.Accounts, op.Account, c.Escrow)
 		case Cancel:
+			need.Reread = true
 			need.Accounts = append(need.Accounts, c.Escrow)
 			for _, owner := range inv.Owners() {
 				if owner != "" {

@@ -105,8 +105,11 @@ func (w *world) book(accounts []string) *ledger.Book {
 }
 
 func (w *world) save(c ledger.Changes) {
-	for _, a := range slices.Concat(c.CreatedAccounts, c.UpdatedAccounts) {
+	for _, a := range c.CreatedAccounts {
 		w.accounts[a.ID] = a
+	}
+	for _, a := range c.UpdatedAccounts {
+		w.accounts[a.ID] = a.Account
 	}
 	for _, t := range c.Transfers {
 		w.kinds = append(w.kinds, t.Kind)

@@ -43,6 +43,7 @@ type DB struct {
 	pool     *pgxpool.Pool
 	logger   *slog.Logger
 	observer Observer
+	accounts *accountCache
 }
 
 // replicationWarning is the connection's custom-data key under which a notice of a commit that may not have been
@@ -82,7 +83,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: connect: %w", err)
 	}
-	db := &DB{pool: pool, logger: o.Logger, observer: o.Observer}
+	db := &DB{pool: pool, logger: o.Logger, observer: o.Observer, accounts: newAccountCache()}
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("postgres: connect: %w", err)

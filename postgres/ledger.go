@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -14,56 +15,119 @@ import (
 )
 
 // Ledger is the ledger's store.
-type Ledger struct{ db *DB }
+type Ledger struct {
+	db    *DB
+	cache *accountCache // the database's: other stores write accounts too
+}
 
 var _ ledger.Store = (*Ledger)(nil)
 
 // NewLedger returns the ledger's store on db.
-func NewLedger(db *DB) *Ledger { return &Ledger{db: db} }
+func NewLedger(db *DB) *Ledger { return &Ledger{db: db, cache: db.accounts} }
 
 // Commit implements [ledger.Store].
 //
-// The first run does not read the records of the keys: most keys are new, and a key that is not is met again when its
-// record is inserted. That conflict, as well as an outcome that leaves no record to conflict with, makes the transaction
-// run again, and every run but the first reads the records before it decides.
+// The first run is optimistic, where it can be: it decides on the accounts as this process remembers them, without
+// reading the records of the keys, and writes only where every account still has the version remembered and no record
+// is there yet. Any surprise, and any outcome but plain success, is left to a run that locks and reads first: every run
+// but the first does. See docs/adr/0010.
 func (l *Ledger) Commit(ctx context.Context, want ledger.Want, decide func(*ledger.Unit)) error {
-	first := true
-	err := l.db.run(ctx, "ledger", func(ctx context.Context, tx pgx.Tx) error {
-		accounts := want.Accounts
-		if len(want.Holds) > 0 {
-			owners, err := holdOwners(ctx, tx, want.Holds)
-			if err != nil {
+	slices.Sort(want.Accounts)
+	want.Accounts = slices.Compact(want.Accounts)
+	var (
+		first = true
+		used  *ledger.Book
+	)
+	err := l.db.run(ctx, "ledger", func(ctx context.Context, tx pgx.Tx) (err error) {
+		if optimistic := first && len(want.Holds) == 0 && l.cache.trusted(); optimistic {
+			first = false
+			if used, err = l.commitOptimistic(ctx, tx, want, decide); used != nil || err != nil {
 				return err
 			}
-			accounts = slices.Concat(accounts, owners)
 		}
-		keys, trusting := want.Keys, first
-		if first = false; trusting {
-			keys = nil
+		if !first {
+			l.cache.forget(want.Accounts)
 		}
-		book, known, err := lockBook(ctx, tx, accounts, want.Holds, keys)
-		if err != nil {
-			return err
-		}
-		unit := &ledger.Unit{Book: book, Keys: idempotency.NewBatch(known)}
-		decide(unit)
-		if trusting && unit.Keys.Undecided() {
-			return errStale
-		}
-
-		var b pgx.Batch
-		saveBook(&b, book.Changes())
-		saveKeys(&b, unit.Keys.Fresh(), book.Now())
-		if err := send(ctx, tx, &b); err != nil {
-			return err
-		}
-		crashpoint.Hit(crashpoint.LedgerBeforeCommit)
-		return nil
+		first = false
+		used, err = l.commitLocked(ctx, tx, want, decide)
+		return err
 	})
-	if err == nil {
-		crashpoint.Hit(crashpoint.LedgerAfterCommit)
+	if err != nil {
+		l.cache.forget(want.Accounts)
+		return err
 	}
-	return err
+	crashpoint.Hit(crashpoint.LedgerAfterCommit)
+	l.cache.keep(used)
+	return nil
+}
+
+// commitLocked locks, reads, decides and writes.
+func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, decide func(*ledger.Unit)) (*ledger.Book, error) {
+	accounts := want.Accounts
+	if len(want.Holds) > 0 {
+		owners, err := holdOwners(ctx, tx, want.Holds)
+		if err != nil {
+			return nil, err
+		}
+		accounts = slices.Concat(accounts, owners)
+	}
+	asked := time.Now()
+	book, known, err := lockBook(ctx, tx, accounts, want.Holds, want.Keys)
+	if err != nil {
+		return nil, err
+	}
+	l.cache.asked(book.Now(), asked)
+	unit := &ledger.Unit{Book: book, Keys: idempotency.NewBatch(known)}
+	decide(unit)
+
+	var b pgx.Batch
+	saveBook(&b, book.Changes(), errLostRow)
+	saveKeys(&b, unit.Keys.Fresh(), book.Now())
+	if err := send(ctx, tx, &b); err != nil {
+		return nil, err
+	}
+	crashpoint.Hit(crashpoint.LedgerBeforeCommit)
+	return book, nil
+}
+
+// commitOptimistic decides on what is remembered and writes with checks. It returns no book, and has written nothing,
+// where the outcome must rest on what is read under locks: a refusal, whose reason may be gone by now; an account that
+// was looked at and not changed, which no check would cover; a hold, whose expiry is the database's clock's to set; a
+// command that leaves no record.
+func (l *Ledger) commitOptimistic(ctx context.Context, tx pgx.Tx, want ledger.Want, decide func(*ledger.Unit)) (*ledger.Book, error) {
+	now, ok := l.cache.now()
+	if !ok {
+		return nil, nil
+	}
+	book := ledger.NewBook(now.UTC(), newID)
+	if missing := l.cache.load(want.Accounts, book); len(missing) > 0 {
+		var b pgx.Batch
+		var found []ledger.Account
+		b.Queue(selectAccounts, missing).Query(collect(&found, scanAccount))
+		if err := send(ctx, tx, &b); err != nil {
+			return nil, err
+		}
+		for _, a := range found {
+			book.LoadAccount(a)
+		}
+	}
+	unit := &ledger.Unit{Book: book, Keys: idempotency.NewBatch(nil)}
+	decide(unit)
+	c := book.Changes()
+	if unit.Refused || unit.Keys.Undecided() || len(c.CreatedHolds) > 0 || len(c.UpdatedAccounts)+len(c.CreatedAccounts) != len(want.Accounts) {
+		return nil, nil
+	}
+	var b pgx.Batch
+	saveBook(&b, c, errStale)
+	saveKeys(&b, unit.Keys.Fresh(), book.Now())
+	if err := send(ctx, tx, &b); err != nil {
+		if errors.Is(err, errStale) {
+			l.cache.beWary()
+		}
+		return nil, err
+	}
+	crashpoint.Hit(crashpoint.LedgerBeforeCommit)
+	return book, nil
 }
 
 // holdOwners finds the accounts of holds. It runs before any lock, which is safe because a hold never changes owner;
@@ -80,6 +144,8 @@ func holdOwners(ctx context.Context, tx pgx.Tx, holds []uuid.UUID) ([]string, er
 // enough, as ids never change.
 const lockAccounts = `SELECT id, currency, available, held, version, created_at FROM accounts
 	WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE`
+
+const selectAccounts = `SELECT id, currency, available, held, version, created_at FROM accounts WHERE id = ANY($1)`
 
 const selectHolds = `SELECT id, account, amount, captured, status, expires_at, created_at, closed_at, transfer
 	FROM holds WHERE id = ANY($1)`

@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,9 +15,13 @@ const insertAccounts = `INSERT INTO accounts (id, currency, available, held, ver
 	SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::timestamptz[])
 	ON CONFLICT (id) DO NOTHING`
 
+// Only rows that are as they were loaded are written. The version alone would say so, but for a failover to a server that
+// lacks the last commits: there a version may come again with another balance. The array is in order of id, and the join
+// follows it or the index, so that rows which were not locked before are locked in canonical order here.
 const updateAccounts = `UPDATE accounts AS a SET available = n.available, held = n.held, version = n.version
-	FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) AS n (id, available, held, version)
-	WHERE a.id = n.id AND a.version < n.version`
+	FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
+		AS n (id, available, held, version, old_available, old_held, old_version)
+	WHERE a.id = n.id AND a.version = n.old_version AND a.available = n.old_available AND a.held = n.old_held`
 
 const insertTransfers = `INSERT INTO transfers (id, kind, source, destination, amount, currency, status, reason, memo, created_at)
 	SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::text[], $9::text[], $10::timestamptz[])`
@@ -34,10 +40,10 @@ const updateHolds = `UPDATE holds AS h SET captured = n.captured, status = n.sta
 // way over driver.Valuer.
 
 // saveBook queues the writes of a book's changes. Every transaction that moves money ends up here, whichever service
-// it belongs to.
-func saveBook(b *pgx.Batch, c ledger.Changes) {
+// it belongs to. surprise is what it means when an account is not as it was loaded.
+func saveBook(b *pgx.Batch, c ledger.Changes, surprise error) {
 	saveNewAccounts(b, c.CreatedAccounts)
-	saveAccounts(b, c.UpdatedAccounts)
+	saveAccounts(b, c.UpdatedAccounts, surprise)
 	saveTransfers(b, c.Transfers)
 	saveEntries(b, c.Entries)
 	saveHolds(b, c.CreatedHolds, c.UpdatedHolds)
@@ -58,16 +64,20 @@ func saveNewAccounts(b *pgx.Batch, accounts []ledger.Account) {
 	expectRows(b.Queue(insertAccounts, ids, currencies, available, held, versions, created), n, errStale)
 }
 
-func saveAccounts(b *pgx.Batch, accounts []ledger.Account) {
+func saveAccounts(b *pgx.Batch, accounts []ledger.AccountChange, surprise error) {
 	n := len(accounts)
 	if n == 0 {
 		return
 	}
+	ordered := slices.SortedFunc(slices.Values(accounts), func(x, y ledger.AccountChange) int { return strings.Compare(x.ID, y.ID) })
 	ids, available, held, versions := make([]string, n), make([]int64, n), make([]int64, n), make([]int64, n)
-	for i, a := range accounts {
+	oldAvailable, oldHeld, oldVersions := make([]int64, n), make([]int64, n), make([]int64, n)
+	for i := range ordered {
+		a := &ordered[i]
 		ids[i], available[i], held[i], versions[i] = a.ID, a.Available, a.Held, a.Version
+		oldAvailable[i], oldHeld[i], oldVersions[i] = a.Before.Available, a.Before.Held, a.Before.Version
 	}
-	expectRows(b.Queue(updateAccounts, ids, available, held, versions), n, errLostRow)
+	expectRows(b.Queue(updateAccounts, ids, available, held, versions, oldAvailable, oldHeld, oldVersions), n, surprise)
 }
 
 func saveTransfers(b *pgx.Batch, transfers []ledger.Transfer) {

@@ -52,7 +52,7 @@ func (l *Lottery) Create(ctx context.Context, accounts []string, keys []idempote
 		decide(u)
 
 		var b pgx.Batch
-		saveBook(&b, book.Changes())
+		saveBook(&b, book.Changes(), errLostRow)
 		for _, n := range u.Creation.Campaigns {
 			saveNewCampaign(&b, n)
 		}
@@ -70,7 +70,10 @@ func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.I
 	if err != nil {
 		return err
 	}
-	var inv *lottery.Inventory
+	var (
+		inv  *lottery.Inventory
+		need lottery.Need
+	)
 	err = l.db.run(ctx, "lottery", func(ctx context.Context, tx pgx.Tx) error {
 		campaign, err := l.lockCampaign(ctx, tx, id)
 		if err != nil {
@@ -81,7 +84,12 @@ func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.I
 		if inv, err = bringUpToDate(ctx, tx, campaign, l.takeInventory(id)); err != nil {
 			return err
 		}
-		need := plan(campaign, inv)
+		if need = plan(campaign, inv); need.Reread {
+			if inv, err = bringUpToDate(ctx, tx, campaign, nil); err != nil {
+				return err
+			}
+			need = plan(campaign, inv)
+		}
 		u := &lottery.Unit{State: &lottery.State{Campaign: campaign, Inventory: inv, Random: random}}
 		if need.Result {
 			if u.State.Seed, u.State.Draw, err = loadResult(ctx, tx, id); err != nil {
@@ -96,6 +104,7 @@ func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.I
 		decide(u)
 		return save(ctx, tx, u)
 	})
+	l.db.accounts.forget(need.Accounts)
 	if err != nil {
 		return err
 	}
@@ -109,7 +118,7 @@ func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.I
 func save(ctx context.Context, tx pgx.Tx, u *lottery.Unit) error {
 	st := u.State
 	var b pgx.Batch
-	saveBook(&b, st.Book.Changes())
+	saveBook(&b, st.Book.Changes(), errLostRow)
 	savePurchases(&b, st.Purchases)
 	if st.Refunded {
 		if err := send(ctx, tx, &b); err != nil {
