@@ -98,7 +98,7 @@ func (k *APIKeys) Execute(ctx context.Context, c command.Command[auth.KeyOp]) (c
 		if changed {
 			saveAudit(&b, []lottery.Audit{auditOf(c)}, book.Now())
 		}
-		saveKeys(&b, keys.Fresh(), book.Now())
+		saveKeys(&b, keys.Fresh(), book.Now(), countedWrites)
 		return send(ctx, tx, &b)
 	})
 	return answer, err

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -16,6 +17,31 @@ func expectRows(q *pgx.QueuedQuery, n int, err error) {
 		}
 		return nil
 	})
+}
+
+// writes says how a statement whose count of rows matters is checked.
+type writes int
+
+const (
+	countedWrites writes = iota // by its count, before COMMIT is sent
+	guardedWrites               // by itself, because COMMIT is sent along
+)
+
+// queue queues a statement that must write exactly n rows, in one of its two forms; surprise is what another count means
+// where it is counted. The guarded form takes n as its last parameter, and divides by zero unless the statement inside it
+// returns as many rows: a transaction that is committed in the same round trip is checked by that.
+func (how writes) queue(b *pgx.Batch, counted, guarded string, n int, surprise error, args ...any) {
+	if how == guardedWrites {
+		b.Queue(guarded, append(args, n)...)
+		return
+	}
+	expectRows(b.Queue(counted, args...), n, surprise)
+}
+
+// isGuard reports whether a guarded statement refused.
+func isGuard(err error) bool {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pgErr.Code == "22012" // division by zero
 }
 
 // send runs the queued statements in one round trip and gives each its callback; the first error ends it.

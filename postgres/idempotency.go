@@ -47,12 +47,15 @@ func loadKeys(b *pgx.Batch, ids []idempotency.ID, into *[]idempotency.Record) {
 const insertKeys = `INSERT INTO idempotency_keys (id, fingerprint, execution, status, body, created_at)
 	SELECT id, fingerprint, execution, status, body, $6
 	FROM unnest($1::bytea[], $2::bytea[], $3::uuid[], $4::smallint[], $5::bytea[]) AS k (id, fingerprint, execution, status, body)
-	ON CONFLICT (id) DO NOTHING`
+	ON CONFLICT (id) DO NOTHING RETURNING 1`
+
+const guardedInsertKeys = `WITH written AS (` + insertKeys + `)
+	SELECT 1 / (count(*) = $7::bigint)::integer FROM written`
 
 // saveKeys writes the records of this transaction's decisions. A record that is there already was written by another
 // process since ours were loaded: the transaction is stale, and its rerun will answer from that record. The rows are
 // inserted in order of id, so that two transactions that share keys wait for each other in one direction only.
-func saveKeys(b *pgx.Batch, fresh []idempotency.Record, now time.Time) {
+func saveKeys(b *pgx.Batch, fresh []idempotency.Record, now time.Time, how writes) {
 	if len(fresh) == 0 {
 		return
 	}
@@ -69,7 +72,7 @@ func saveKeys(b *pgx.Batch, fresh []idempotency.Record, now time.Time) {
 			bodies[i] = []byte{}
 		}
 	}
-	expectRows(b.Queue(insertKeys, ids, prints, executions, statuses, bodies, now), n, errStale)
+	how.queue(b, insertKeys, guardedInsertKeys, n, errStale, ids, prints, executions, statuses, bodies, now)
 }
 
 // SweepKeys deletes the records that are older than retention, by the database's clock, and returns how many there

@@ -14,9 +14,28 @@ import (
 type lazyTx struct {
 	pgx.Tx
 
-	conn  *pgxpool.Conn
-	begun bool
-	ended bool
+	conn       *pgxpool.Conn
+	begun      bool
+	ended      bool
+	committing bool // COMMIT may have been sent
+}
+
+// sendAndCommit runs the queued statements and COMMIT in one round trip. The statements must fail by themselves where
+// the transaction must not commit, since nobody looks at their results in between: see guarded.
+func (t *lazyTx) sendAndCommit(ctx context.Context, b *pgx.Batch) error {
+	b.Queue("commit").Exec(func(tag pgconn.CommandTag) error {
+		if tag.String() != "COMMIT" {
+			return pgx.ErrTxCommitRollback
+		}
+		return nil
+	})
+	// From here on the caller's ctx no longer counts: giving up would only make the outcome unknown.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), retryFor)
+	defer cancel()
+	t.committing = true
+	err := t.SendBatch(ctx, b).Close()
+	t.ended = err == nil
+	return err
 }
 
 // SendBatch implements [pgx.Tx].
@@ -70,7 +89,7 @@ func (t *lazyTx) Commit(ctx context.Context) error {
 	if !t.begun || t.ended {
 		return nil
 	}
-	t.ended = true
+	t.ended, t.committing = true, true
 	tag, err := t.conn.Exec(ctx, "commit")
 	if err == nil && tag.String() == "ROLLBACK" {
 		err = pgx.ErrTxCommitRollback

@@ -2,7 +2,7 @@ package postgres
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -81,8 +81,8 @@ func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, 
 	decide(unit)
 
 	var b pgx.Batch
-	saveBook(&b, book.Changes(), errLostRow)
-	saveKeys(&b, unit.Keys.Fresh(), book.Now())
+	saveBook(&b, book.Changes(), countedWrites)
+	saveKeys(&b, unit.Keys.Fresh(), book.Now(), countedWrites)
 	if err := send(ctx, tx, &b); err != nil {
 		return nil, err
 	}
@@ -118,16 +118,28 @@ func (l *Ledger) commitOptimistic(ctx context.Context, tx pgx.Tx, want ledger.Wa
 		return nil, nil
 	}
 	var b pgx.Batch
-	saveBook(&b, c, errStale)
-	saveKeys(&b, unit.Keys.Fresh(), book.Now())
-	if err := send(ctx, tx, &b); err != nil {
-		if errors.Is(err, errStale) {
-			l.cache.beWary()
-		}
+	saveBook(&b, c, guardedWrites)
+	saveKeys(&b, unit.Keys.Fresh(), book.Now(), guardedWrites)
+	err := finish(ctx, tx, &b)
+	if isGuard(err) {
+		l.cache.beWary()
+		return nil, fmt.Errorf("%w: %w", errStale, err)
+	}
+	if err != nil {
 		return nil, err
 	}
-	crashpoint.Hit(crashpoint.LedgerBeforeCommit)
 	return book, nil
+}
+
+// finish writes and commits in one round trip. A binary that is built to be killed takes two, so that it can be killed
+// in between.
+func finish(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {
+	if lazy, ok := tx.(*lazyTx); ok && !crashpoint.Enabled {
+		return lazy.sendAndCommit(ctx, b)
+	}
+	err := send(ctx, tx, b)
+	crashpoint.Hit(crashpoint.LedgerBeforeCommit)
+	return err
 }
 
 // holdOwners finds the accounts of holds. It runs before any lock, which is safe because a hold never changes owner;

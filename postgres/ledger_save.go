@@ -13,7 +13,10 @@ import (
 
 const insertAccounts = `INSERT INTO accounts (id, currency, available, held, version, created_at)
 	SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::timestamptz[])
-	ON CONFLICT (id) DO NOTHING`
+	ON CONFLICT (id) DO NOTHING RETURNING 1`
+
+const guardedInsertAccounts = `WITH written AS (` + insertAccounts + `)
+	SELECT 1 / (count(*) = $7::bigint)::integer FROM written`
 
 // Only rows that are as they were loaded are written. The version alone would say so, but for a failover to a server that
 // lacks the last commits: there a version may come again with another balance. The array is in order of id, and the join
@@ -21,7 +24,10 @@ const insertAccounts = `INSERT INTO accounts (id, currency, available, held, ver
 const updateAccounts = `UPDATE accounts AS a SET available = n.available, held = n.held, version = n.version
 	FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
 		AS n (id, available, held, version, old_available, old_held, old_version)
-	WHERE a.id = n.id AND a.version = n.old_version AND a.available = n.old_available AND a.held = n.old_held`
+	WHERE a.id = n.id AND a.version = n.old_version AND a.available = n.old_available AND a.held = n.old_held RETURNING 1`
+
+const guardedUpdateAccounts = `WITH written AS (` + updateAccounts + `)
+	SELECT 1 / (count(*) = $8::bigint)::integer FROM written`
 
 const insertTransfers = `INSERT INTO transfers (id, kind, source, destination, amount, currency, status, reason, memo, created_at)
 	SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::text[], $9::text[], $10::timestamptz[])`
@@ -40,16 +46,16 @@ const updateHolds = `UPDATE holds AS h SET captured = n.captured, status = n.sta
 // way over driver.Valuer.
 
 // saveBook queues the writes of a book's changes. Every transaction that moves money ends up here, whichever service
-// it belongs to. surprise is what it means when an account is not as it was loaded.
-func saveBook(b *pgx.Batch, c ledger.Changes, surprise error) {
-	saveNewAccounts(b, c.CreatedAccounts)
-	saveAccounts(b, c.UpdatedAccounts, surprise)
+// it belongs to.
+func saveBook(b *pgx.Batch, c ledger.Changes, how writes) {
+	saveNewAccounts(b, c.CreatedAccounts, how)
+	saveAccounts(b, c.UpdatedAccounts, how)
 	saveTransfers(b, c.Transfers)
 	saveEntries(b, c.Entries)
 	saveHolds(b, c.CreatedHolds, c.UpdatedHolds)
 }
 
-func saveNewAccounts(b *pgx.Batch, accounts []ledger.Account) {
+func saveNewAccounts(b *pgx.Batch, accounts []ledger.Account, how writes) {
 	n := len(accounts)
 	if n == 0 {
 		return
@@ -61,10 +67,10 @@ func saveNewAccounts(b *pgx.Batch, accounts []ledger.Account) {
 		available[i], held[i], versions[i] = a.Available, a.Held, a.Version
 	}
 	// An id that is taken was taken by another process since we looked.
-	expectRows(b.Queue(insertAccounts, ids, currencies, available, held, versions, created), n, errStale)
+	how.queue(b, insertAccounts, guardedInsertAccounts, n, errStale, ids, currencies, available, held, versions, created)
 }
 
-func saveAccounts(b *pgx.Batch, accounts []ledger.AccountChange, surprise error) {
+func saveAccounts(b *pgx.Batch, accounts []ledger.AccountChange, how writes) {
 	n := len(accounts)
 	if n == 0 {
 		return
@@ -77,7 +83,7 @@ func saveAccounts(b *pgx.Batch, accounts []ledger.AccountChange, surprise error)
 		ids[i], available[i], held[i], versions[i] = a.ID, a.Available, a.Held, a.Version
 		oldAvailable[i], oldHeld[i], oldVersions[i] = a.Before.Available, a.Before.Held, a.Before.Version
 	}
-	expectRows(b.Queue(updateAccounts, ids, available, held, versions, oldAvailable, oldHeld, oldVersions), n, surprise)
+	how.queue(b, updateAccounts, guardedUpdateAccounts, n, errLostRow, ids, available, held, versions, oldAvailable, oldHeld, oldVersions)
 }
 
 func saveTransfers(b *pgx.Batch, transfers []ledger.Transfer) {

@@ -52,12 +52,12 @@ func (l *Lottery) Create(ctx context.Context, accounts []string, keys []idempote
 		decide(u)
 
 		var b pgx.Batch
-		saveBook(&b, book.Changes(), errLostRow)
+		saveBook(&b, book.Changes(), countedWrites)
 		for _, n := range u.Creation.Campaigns {
 			saveNewCampaign(&b, n)
 		}
 		saveAudit(&b, u.Audit, book.Now())
-		saveKeys(&b, u.Keys.Fresh(), book.Now())
+		saveKeys(&b, u.Keys.Fresh(), book.Now(), countedWrites)
 		return send(ctx, tx, &b)
 	})
 }
@@ -118,7 +118,7 @@ func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.I
 func save(ctx context.Context, tx pgx.Tx, u *lottery.Unit) error {
 	st := u.State
 	var b pgx.Batch
-	saveBook(&b, st.Book.Changes(), errLostRow)
+	saveBook(&b, st.Book.Changes(), countedWrites)
 	savePurchases(&b, st.Purchases)
 	if st.Refunded {
 		if err := send(ctx, tx, &b); err != nil {
@@ -137,7 +137,7 @@ func save(ctx context.Context, tx pgx.Tx, u *lottery.Unit) error {
 		}
 	}
 	saveAudit(&b, u.Audit, st.Book.Now())
-	saveKeys(&b, u.Keys.Fresh(), st.Book.Now())
+	saveKeys(&b, u.Keys.Fresh(), st.Book.Now(), countedWrites)
 	if err := send(ctx, tx, &b); err != nil {
 		return err
 	}

@@ -98,14 +98,14 @@ func (db *DB) attempt(ctx context.Context, fn func(context.Context, pgx.Tx) erro
 		defer cancel()
 		_ = tx.Rollback(undo) // A failure closes the connection, which rolls back too.
 	}()
+	custom := conn.Conn().PgConn().CustomData()
+	delete(custom, replicationWarning)
 	if err := fn(ctx, tx); err != nil {
-		return false, err
+		return tx.committing && !pgconn.SafeToRetry(err), err // Where nothing was sent, nothing is unknown.
 	}
 	// The caller's ctx no longer counts: giving up in the middle of COMMIT would only make its outcome unknown.
 	commit, cancel := context.WithTimeout(context.WithoutCancel(ctx), retryFor)
 	defer cancel()
-	custom := conn.Conn().PgConn().CustomData()
-	delete(custom, replicationWarning)
 	if err := tx.Commit(commit); err != nil {
 		return true, err
 	}

@@ -2,5 +2,8 @@
 
 package crashpoint
 
+// Enabled says whether the binary was built to be killed.
+const Enabled = false
+
 // Hit does nothing in ordinary builds; the compiler removes the call.
 func Hit(string) {}

@@ -9,6 +9,9 @@ import (
 	"sync/atomic"
 )
 
+// Enabled says whether the binary was built to be killed.
+const Enabled = true
+
 //nolint:gochecknoglobals // This file exists only in binaries built to be killed; the count must outlive a call.
 var hits atomic.Int64
 
