@@ -51,7 +51,7 @@ func readNode(t *testing.T, dec *json.Decoder) *node {
 			if err != nil {
 				t.Fatal(err)
 			}
-			n.names = append(n.names, name.(string))
+			n.names = append(n.names, name.(string)) //nolint:errcheck // A member name is a string.
 		}
 		n.kids = append(n.kids, readNode(t, dec))
 	}

@@ -180,7 +180,7 @@ func TestKeySetAlgorithms(t *testing.T) {
 		}
 	}
 	// Neither the published symmetric key nor the public one is an HMAC secret.
-	for _, secret := range [][]byte{testSecret(), s["rsa"].Public().(*rsa.PublicKey).N.Bytes()} {
+	for _, secret := range [][]byte{testSecret(), s["rsa"].Public().(*rsa.PublicKey).N.Bytes()} { //nolint:errcheck // Another type would be a bug of this test, and panics.
 		for _, kid := range []string{"o", "r", ""} {
 			if p, err := a.Authenticate(t.Context(), tokenOf(t, jwt.SigningMethodHS256, secret, kid)); !errors.Is(err, ErrBadCredential) {
 				t.Errorf("HS256 by %q: %+v, %v", kid, p, err)
@@ -378,7 +378,7 @@ func TestJWK(t *testing.T) {
 		want bool
 	}{
 		{"ec", ec(nil), true},
-		{"ec padded", ec(map[string]any{"x": ec(nil)["x"].(string) + "="}), true},
+		{"ec padded", ec(map[string]any{"x": ec(nil)["x"].(string) + "="}), true}, //nolint:errcheck // Another type would be a bug of this test, and panics.
 		{"ec for another algorithm", ec(map[string]any{"alg": "ES384"}), false},
 		{"ec for hmac", ec(map[string]any{"alg": "HS256"}), false},
 		{"ec to encrypt", ec(map[string]any{"use": "enc"}), false},

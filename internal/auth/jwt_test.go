@@ -31,7 +31,7 @@ func testSecret() []byte { return []byte("0123456789abcdef0123456789abcdef") }
 // signers are one private key of each kind; making RSA keys takes a while, so
 // that the tests share them.
 //
-//nolint:gochecknoglobals // Computed once and never changed.
+// Computed once and never changed.
 var signers = sync.OnceValue(func() map[string]crypto.Signer {
 	must := func(s crypto.Signer, err error) crypto.Signer {
 		if err != nil {
@@ -158,7 +158,7 @@ func TestAlgorithmConfusion(t *testing.T) {
 	// curve with the algorithm.
 	crossed := func(text string) []byte {
 		digest := sha256.Sum256([]byte(text))
-		r, s, err := ecdsa.Sign(rand.Reader, signers()["p384"].(*ecdsa.PrivateKey), digest[:])
+		r, s, err := ecdsa.Sign(rand.Reader, signers()["p384"].(*ecdsa.PrivateKey), digest[:]) //nolint:errcheck // Another type would be a bug of this test, and panics.
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -399,7 +399,7 @@ func TestSeveralPublicKeys(t *testing.T) {
 
 func TestJWTOptions(t *testing.T) {
 	t.Parallel()
-	small, err := rsa.GenerateKey(rand.Reader, 1024) //nolint:gosec // It must be refused.
+	small, err := rsa.GenerateKey(rand.Reader, 1024) // It must be refused.
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -412,7 +412,7 @@ func TestJWTOptions(t *testing.T) {
 	for range 9 {
 		nine = append(nine, signers()["p256"])
 	}
-	pkcs1 := pem.EncodeToMemory(&pem.Block{Type: "RSA PUBLIC KEY", Bytes: x509.MarshalPKCS1PublicKey(signers()["rsa"].Public().(*rsa.PublicKey))})
+	pkcs1 := pem.EncodeToMemory(&pem.Block{Type: "RSA PUBLIC KEY", Bytes: x509.MarshalPKCS1PublicKey(signers()["rsa"].Public().(*rsa.PublicKey))}) //nolint:errcheck // Another type would be a bug of this test, and panics.
 	for _, c := range []struct {
 		name string
 		opts JWTOptions

@@ -143,11 +143,11 @@ func (l *Limiter) Allow(p Principal) Decision {
 func (l *Limiter) bucketOf(principal string) *rate.Limiter {
 	if e, ok := l.buckets[principal]; ok {
 		l.byUse.MoveToFront(e)
-		return e.Value.(*bucket).tokens
+		return e.Value.(*bucket).tokens //nolint:errcheck // The list holds nothing else.
 	}
 	if l.byUse.Len() >= l.maxPrincipals {
 		oldest := l.byUse.Back()
-		delete(l.buckets, oldest.Value.(*bucket).principal)
+		delete(l.buckets, oldest.Value.(*bucket).principal) //nolint:errcheck // As above.
 		l.byUse.Remove(oldest)
 	}
 	b := &bucket{principal: principal, tokens: rate.NewLimiter(l.limit, l.quota)}

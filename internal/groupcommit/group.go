@@ -123,7 +123,7 @@ func (g *Group[K, C, R]) Do(ctx context.Context, key K, cmd C) (R, error) {
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
-	w := g.pool.Get().(*waiter[K, C, R])
+	w := g.pool.Get().(*waiter[K, C, R]) //nolint:errcheck // The pool holds nothing else.
 	w.ctx, w.cmd = ctx, cmd
 	if g.observed {
 		w.queuedAt = time.Now()

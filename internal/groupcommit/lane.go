@@ -89,7 +89,7 @@ func (g *Group[K, C, R]) enqueue(key K, w *waiter[K, C, R]) error {
 	ln := g.lanes[key]
 	switch {
 	case ln == nil:
-		ln = g.spare.Get().(*lane[K, C, R])
+		ln = g.spare.Get().(*lane[K, C, R]) //nolint:errcheck // The pool holds nothing else.
 		ln.key = key
 		g.lanes[key] = ln
 		g.ready.pushBack(&ln.link)
