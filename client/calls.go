@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"iter"
+
+	"github.com/fairlead-dev/fairlead/client/api"
 )
 
 // errNotJSON is returned when a success carries no document: what answered was no Fairlead server.
@@ -19,13 +21,15 @@ func (c *Client) RevokeKey(ctx context.Context, id string, opts ...CallOption) (
 	return ok(c.api.DeleteKeysIDWithResponse(ctx, id, nil, opts...))
 }
 
-// APIKeys lists all API keys, revoked ones too.
-func (c *Client) APIKeys(ctx context.Context, opts ...CallOption) ([]APIKey, error) {
-	list, err := ok(c.api.GetKeysWithResponse(ctx, opts...))
-	if err != nil {
-		return nil, err
-	}
-	return list.Items, nil
+// APIKeys yields all API keys, oldest first, revoked ones too. It ends with the first error.
+func (c *Client) APIKeys(ctx context.Context, opts ...CallOption) iter.Seq2[APIKey, error] {
+	return pages(func(after *string) ([]APIKey, *string, error) {
+		page, err := ok(c.api.GetKeysWithResponse(ctx, &api.GetKeysParams{Limit: pageLimit(), After: after}, opts...))
+		if err != nil {
+			return nil, nil, err
+		}
+		return page.Items, page.Next, nil
+	})
 }
 
 // Ready returns nil when the server takes commands; it is tried, like any call, until it does.

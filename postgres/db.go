@@ -94,6 +94,22 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 // Close closes all connections, waiting for those in use.
 func (db *DB) Close() { db.pool.Close() }
 
+// Shutdown is Close that waits no longer than ctx lives: a connection to a database that has stopped answering may never
+// come back.
+func (db *DB) Shutdown(ctx context.Context) error {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		db.pool.Close()
+	}()
+	select {
+	case <-closed:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("postgres: connections were still in use: %w", ctx.Err())
+	}
+}
+
 // Ping reports whether the database answers.
 func (db *DB) Ping(ctx context.Context) error {
 	if err := db.pool.Ping(ctx); err != nil {
@@ -106,12 +122,15 @@ func (db *DB) Ping(ctx context.Context) error {
 const (
 	readTries = 3
 	readPause = 50 * time.Millisecond
+	// readTimeout bounds a read by keys, snapshotTimeout one that may go over whole tables.
+	readTimeout     = 10 * time.Second
+	snapshotTimeout = 60 * time.Second
 )
 
 // query reads rows outside of a transaction, each statement being its own snapshot. Failures of the connection are
 // told apart, so that a reader is answered "unavailable" and not "internal error".
 func query[T any](ctx context.Context, db *DB, scan pgx.RowToFunc[T], sql string, args ...any) (out []T, err error) {
-	err = reading(ctx, func() error {
+	err = reading(ctx, readTimeout, func(ctx context.Context) error {
 		rows, err := db.pool.Query(ctx, sql, args...)
 		if err == nil {
 			out, err = pgx.CollectRows(rows, scan)
@@ -123,7 +142,7 @@ func query[T any](ctx context.Context, db *DB, scan pgx.RowToFunc[T], sql string
 
 // queryOne is query for exactly one row; it returns absent where there is none.
 func queryOne[T any](ctx context.Context, db *DB, absent error, scan pgx.RowToFunc[T], sql string, args ...any) (out T, err error) {
-	err = reading(ctx, func() error {
+	err = reading(ctx, readTimeout, func(ctx context.Context) error {
 		rows, err := db.pool.Query(ctx, sql, args...)
 		if err == nil {
 			out, err = pgx.CollectExactlyOneRow(rows, scan)
@@ -139,13 +158,15 @@ func queryOne[T any](ctx context.Context, db *DB, absent error, scan pgx.RowToFu
 // snapshot runs reads that must agree with each other, in one read-only transaction. read may run more than once.
 func (db *DB) snapshot(ctx context.Context, read func(pgx.Tx) error) error {
 	o := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	return reading(ctx, func() error { return pgx.BeginTxFunc(ctx, db.pool, o, read) })
+	return reading(ctx, snapshotTimeout, func(ctx context.Context) error { return pgx.BeginTxFunc(ctx, db.pool, o, read) })
 }
 
 // reading runs a read, again if the connection fails, and marks what is left of such failures as unavailability.
-func reading(ctx context.Context, read func() error) error {
+func reading(ctx context.Context, timeout time.Duration, read func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	for try := 1; ; try++ {
-		err := read()
+		err := read(ctx)
 		if err == nil {
 			return nil
 		}

@@ -139,6 +139,7 @@ func TestReplication(t *testing.T) { //nolint:tparallel // Its parts use one ser
 	exec(t, db, `CREATE TABLE notes (n int)`)
 	exec(t, db, `ALTER SYSTEM SET synchronous_standby_names = 'missing'`)
 	exec(t, db, `SELECT pg_reload_conf()`)
+	missStandby(t, db)
 	t.Run("one", func(t *testing.T) { checkOneUnreplicated(t, server.URL(), db) })
 	t.Run("several on few connections", func(t *testing.T) { checkManyUnreplicated(t, server.URL(), db) })
 	exec(t, db, `ALTER SYSTEM RESET synchronous_standby_names`)
@@ -170,6 +171,23 @@ func giveUpWaiting(ctx context.Context, db *DB) {
 }
 
 // checkOneUnreplicated sends one keyed transfer: its outcome is unknown, and the key settles it.
+// missStandby waits until PostgreSQL, which takes a new setting at its leisure, does wait for the standby.
+func missStandby(t *testing.T, db *DB) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var watcher sync.WaitGroup
+	watcher.Go(func() { giveUpWaiting(ctx, db) })
+	defer watcher.Wait()
+	defer cancel()
+	eventually(t, "a commit that waits for the standby", func() bool {
+		err := db.run(t.Context(), "test", func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `INSERT INTO notes VALUES (-1)`)
+			return err
+		})
+		return errors.Is(err, command.ErrUnknownOutcome)
+	})
+}
+
 func checkOneUnreplicated(t *testing.T, url string, admin *DB) {
 	t.Helper()
 	seen := &recorder{}

@@ -22,6 +22,9 @@ const (
 	// retryFor bounds how long a transaction is run again. It is longer than a crash recovery of a private PostgreSQL
 	// takes, and shorter than most clients' patience.
 	retryFor = 20 * time.Second
+	// attemptTimeout bounds one run, up to COMMIT: a database that has stopped answering must not hold a lane for ever. The
+	// refunds of the largest campaign take a few seconds.
+	attemptTimeout = 60 * time.Second
 	// maxSurprises bounds reruns for reasons that another process's progress should soon remove. More of them mean
 	// that something is wrong, and the error is better told.
 	maxSurprises = 50
@@ -84,7 +87,9 @@ func (db *DB) run(ctx context.Context, name string, fn func(context.Context, pgx
 
 // attempt runs fn once. The first result says whether the error came from COMMIT.
 func (db *DB) attempt(ctx context.Context, fn func(context.Context, pgx.Tx) error) (committing bool, err error) {
-	conn, err := db.pool.Acquire(ctx)
+	acquire, cancelAcquire := context.WithTimeout(ctx, retryFor)
+	defer cancelAcquire()
+	conn, err := db.pool.Acquire(acquire)
 	if err != nil {
 		return false, err
 	}
@@ -100,7 +105,9 @@ func (db *DB) attempt(ctx context.Context, fn func(context.Context, pgx.Tx) erro
 	}()
 	custom := conn.Conn().PgConn().CustomData()
 	delete(custom, replicationWarning)
-	if err := fn(ctx, tx); err != nil {
+	working, cancelWork := context.WithTimeout(ctx, attemptTimeout)
+	defer cancelWork()
+	if err := fn(working, tx); err != nil {
 		return tx.committing && !pgconn.SafeToRetry(err), err // Where nothing was sent, nothing is unknown.
 	}
 	// The caller's ctx no longer counts: giving up in the middle of COMMIT would only make its outcome unknown.

@@ -87,7 +87,7 @@ func (e *env) postRoutes() []postRoute {
 		{path: hold() + "/release", status: 200},
 		{path: "/v1/campaigns", status: 201, members: campaign},
 		{path: "/v1/campaigns", status: 201, wrap: around + `"base_length":3,"prizes":[{"name":"q","quantity":1},%s]}`, members: []member{
-			{"name", `"p"`, "name", true}, {"layer", `1`, "layer", false}, {"quantity", `1`, "count", true},
+			{"name", `"p"`, "name", true}, {"layer", `1`, "layer", false}, {"quantity", `1`, "quantity", true},
 		}},
 		{path: "/v1/campaigns", status: 201, wrap: around + `"prizes":[{"name":"q","quantity":1}],"layers":[{"positions":1},%s]}`, members: []member{
 			{"positions", `2`, "positions", true}, {"price", `1`, "amount", false},
@@ -144,6 +144,8 @@ func badValues(kind string) []string {
 		return join(notANumber, []string{`1000001`, `2147483648`, `4294967297`})
 	case "count", "layer":
 		return join(notANumber, []string{`2147483648`, `4294967297`, `9007199254740991`})
+	case "quantity": // A large one is too many prizes, which is a decision.
+		return join(notANumber, []string{`9007199254740992`, `9223372036854775807`})
 	case "id":
 		return join(notText, controls, fragments, []string{`""`, `"."`, `".."`, quote(strings.Repeat("a", 65)), quote(strings.Repeat("a", 10_000))})
 	case "currency":

@@ -69,7 +69,7 @@ func FuzzPage(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, query string) {
 		q, malformed := url.ParseQuery(query)
-		p, err := parsePage(query)
+		p, err := readPage("/v1/campaigns", query)
 		if malformed != nil && err == nil {
 			t.Fatalf("%q: taken, though %v", query, malformed)
 		}

@@ -32,7 +32,7 @@ func viewKey(k auth.Key) keyView {
 
 func (s *Server) keyRoutes() []route {
 	return []route{
-		get("/v1/keys", accessAdmin, doc[none, list[keyView]]("List API keys"), s.getKeys),
+		get("/v1/keys", accessAdmin, paged[keyView]("List API keys, oldest first"), s.getKeys),
 		post("/v1/keys", accessAdmin, http.StatusCreated, doc[createKeyRequest, keyView]("Register an API key by the hash of its secret"),
 			mutate(s, mutation[createKeyRequest, auth.KeyOp]{
 				status: http.StatusCreated, execute: s.keys.Execute, view: of(viewKey),
@@ -45,7 +45,7 @@ func (s *Server) keyRoutes() []route {
 					c.name("name", q.Name)
 					hash, err := hex.DecodeString(q.Hash)
 					if err != nil || len(hash) != 32 || hex.EncodeToString(hash) != q.Hash {
-						c.fail("hash must be 64 lower-case hexadecimal digits")
+						c.fail("hash must be the SHA-256 of a secret that you made, as 64 lower-case hexadecimal digits")
 					}
 					if c.err != nil {
 						return auth.KeyOp{}, c.err
@@ -69,8 +69,27 @@ func (s *Server) keyRoutes() []route {
 	}
 }
 
+// keyAt is a key and its place in the list, from 1.
+type keyAt struct {
+	auth.Key
+
+	place int64
+}
+
 func (s *Server) getKeys(w http.ResponseWriter, r *http.Request) {
-	answer(s, w, r, func(keys []auth.Key) list[keyView] {
-		return newList(keys, len(keys), viewKey, func(auth.Key) int64 { return 0 })
-	})(s.keys.Keys(r.Context()))
+	p, err := parsePage(r)
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	keys, err := s.keys.Keys(r.Context())
+	rows := make([]keyAt, len(keys))
+	for i, k := range keys {
+		rows[i] = keyAt{Key: k, place: int64(i) + 1}
+	}
+	// Keys are never deleted and come in the order of their making, so a place in the list stays what it is.
+	rows = rows[min(p.after, int64(len(rows))):]
+	answer(s, w, r, func(rows []keyAt) list[keyView] {
+		return newList(r, rows, p.limit, func(k keyAt) keyView { return viewKey(k.Key) }, func(k keyAt) int64 { return k.place })
+	})(rows, err)
 }

@@ -263,7 +263,7 @@ func (s *Server) getEntries(w http.ResponseWriter, r *http.Request) {
 		s.writeProblem(w, r, err)
 		return
 	}
-	p, err := parsePage(r.URL.RawQuery)
+	p, err := parsePage(r)
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return
@@ -274,7 +274,7 @@ func (s *Server) getEntries(w http.ResponseWriter, r *http.Request) {
 	}
 	entries, err := s.ledger.Entries(r.Context(), id, p.after, p.limit+1)
 	answer(s, w, r, func(rows []ledger.Entry) list[entryView] {
-		return newList(rows, p.limit, viewEntry, func(e ledger.Entry) int64 { return e.Version })
+		return newList(r, rows, p.limit, viewEntry, func(e ledger.Entry) int64 { return e.Version })
 	})(entries, err)
 }
 

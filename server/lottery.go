@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/ledger"
 	"github.com/fairlead-dev/fairlead/lottery"
 )
 
@@ -119,7 +120,7 @@ func (q *createCampaignRequest) checkPrizes(c *checks) []lottery.Prize {
 			c.fail("prize names must be unique")
 		}
 		seen[p.Name] = true
-		c.upTo("a prize's quantity", p.Quantity, math.MaxInt32)
+		c.upTo("a prize's quantity", p.Quantity, ledger.MaxAmount)
 		prize := lottery.Prize{Name: p.Name, Quantity: p.Quantity}
 		if p.Layer != nil {
 			c.upTo("a prize's layer", *p.Layer, math.MaxInt32)

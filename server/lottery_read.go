@@ -17,14 +17,14 @@ func (s *Server) campaignOf(r *http.Request) (*lottery.Campaign, error) {
 }
 
 func (s *Server) getCampaigns(w http.ResponseWriter, r *http.Request) {
-	p, err := parsePage(r.URL.RawQuery)
+	p, err := parsePage(r)
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return
 	}
 	campaigns, err := s.lottery.Campaigns(r.Context(), p.after, p.limit+1)
 	answer(s, w, r, func(rows []lottery.Campaign) list[campaignSummaryView] {
-		return newList(rows, p.limit, viewCampaignSummary, func(c lottery.Campaign) int64 { return c.Number })
+		return newList(r, rows, p.limit, viewCampaignSummary, func(c lottery.Campaign) int64 { return c.Number })
 	})(campaigns, err)
 }
 
@@ -47,7 +47,7 @@ func (s *Server) getPositions(w http.ResponseWriter, r *http.Request) {
 		rows[i] = lottery.Purchase{Account: owner, Position: c.Position(from + i)}
 	}
 	answer(s, w, r, func(rows []lottery.Purchase) list[positionView] {
-		return newList(rows, p.limit, viewPosition, func(row lottery.Purchase) int64 { return int64(row.Position.Ordinal) + 1 })
+		return newList(r, rows, p.limit, viewPosition, func(row lottery.Purchase) int64 { return int64(row.Position.Ordinal) + 1 })
 	})(rows, err)
 }
 
@@ -71,13 +71,13 @@ func (s *Server) getPurchases(w http.ResponseWriter, r *http.Request) {
 		purchases[i].Position = c.Position(purchases[i].Position.Ordinal)
 	}
 	answer(s, w, r, func(rows []lottery.Purchase) list[purchaseView] {
-		return newList(rows, p.limit, viewPurchase, func(row lottery.Purchase) int64 { return int64(row.Seq) })
+		return newList(r, rows, p.limit, viewPurchase, func(row lottery.Purchase) int64 { return int64(row.Seq) })
 	})(purchases, err)
 }
 
 // campaignPage reads the campaign of the path and the page that is asked for.
 func (s *Server) campaignPage(r *http.Request) (*lottery.Campaign, page, error) {
-	p, err := parsePage(r.URL.RawQuery)
+	p, err := parsePage(r)
 	if err != nil {
 		return nil, p, err
 	}

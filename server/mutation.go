@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -24,6 +25,10 @@ type mutation[Req, Op any] struct {
 	view func(result any) any
 }
 
+// commandTimeout is how long a caller waits for its command at most. It is longer than a transaction is tried again, so
+// that a caller who is told nothing definite is the exception.
+const commandTimeout = 30 * time.Second
+
 // mutate serves a mutation. The order of its checks is the contract's: key, body, whose account, then state.
 func mutate[Req, Op any](s *Server, m mutation[Req, Op]) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -32,7 +37,9 @@ func mutate[Req, Op any](s *Server, m mutation[Req, Op]) http.HandlerFunc {
 			s.writeProblem(w, r, err)
 			return
 		}
-		a, err := m.execute(r.Context(), c)
+		ctx, cancel := context.WithTimeout(r.Context(), commandTimeout)
+		defer cancel()
+		a, err := m.execute(ctx, c)
 		if err != nil {
 			s.writeProblem(w, r, err)
 			return

@@ -172,7 +172,7 @@ func TestDatabaseErrorsStayInside(t *testing.T) {
 func TestRequestID(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
-	for _, id := range []string{"abc", "a-b_c.d:e", "!~", strings.Repeat("x", 128), "0af7651916cd43dd8448eb211c80319c", `"><script>`} {
+	for _, id := range []string{"abc", "a-b_c.d:e/f+g=@h", strings.Repeat("x", 128), "0af7651916cd43dd8448eb211c80319c"} {
 		for _, path := range []string{"/healthz", "/v1/accounts/nobody"} {
 			r := e.send(send{method: http.MethodGet, path: path, header: http.Header{"X-Request-Id": {id}}})
 			if got := r.header.Get("X-Request-Id"); got != id {
@@ -181,7 +181,7 @@ func TestRequestID(t *testing.T) {
 		}
 	}
 	seen := map[string]bool{}
-	for _, id := range []string{"", "a b", "a\tb", "schlüssel", "\xff", "\u2028", strings.Repeat("x", 129), " "} {
+	for _, id := range []string{"", "!~", `"><script>`, "a b", "a\tb", "schlüssel", "\xff", "\u2028", strings.Repeat("x", 129), " "} {
 		r := e.send(send{method: http.MethodGet, path: "/v1/accounts/nobody", header: http.Header{"X-Request-Id": {id}}})
 		got := r.header.Get("X-Request-Id")
 		if !uuidPattern.MatchString(got) || seen[got] {

@@ -24,6 +24,7 @@ const (
 	writeTimeout      = 120 * time.Second // the proof of the largest campaign is some 100 MB
 	idleTimeout       = 120 * time.Second
 	maxHeaderBytes    = 64 << 10
+	dismissPause      = 250 * time.Millisecond // nothing tells when the last answer was written to its socket
 )
 
 // Keys is what the server needs for the administration of API keys.
@@ -88,6 +89,16 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
+// dismiss answers the commands that are still waiting (they are told what is known of their outcome) and gives the
+// answers a moment to be written.
+func (s *Server) dismiss(ctx context.Context) error {
+	ended, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	cancel()
+	err := errors.Join(s.ledger.Close(ended), s.lottery.Close(ended))
+	time.Sleep(dismissPause)
+	return err
+}
+
 // Handler returns the whole edge as one handler.
 func (s *Server) Handler() http.Handler { return s.handler }
 
@@ -114,7 +125,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 	defer cancel()
 	err := srv.Shutdown(drain)
 	if err != nil {
-		err = errors.Join(fmt.Errorf("server: requests were still under way after %s: %w", grace, err), srv.Close())
+		err = fmt.Errorf("server: requests were still under way after %s: %w", grace, err)
+		err = errors.Join(err, s.dismiss(ctx), srv.Close())
 	}
 	if end := <-failed; !errors.Is(end, http.ErrServerClosed) {
 		err = errors.Join(err, end)

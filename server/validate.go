@@ -1,6 +1,9 @@
 package server
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -143,9 +146,18 @@ type page struct {
 	after int64 // the last item's place in the list's order; 0 from the start
 }
 
-// parsePage reads ?limit= and ?after=. The cursor of every list is a positive integer in base 36: opaque enough not to
-// be computed with, and checked strictly.
-func parsePage(rawQuery string) (page, error) {
+// cursor names a place in the list at path: the place in base 36, and a check that binds it to that list, so that a cursor
+// which was made up, cut short, or belongs to another list is told from a good one.
+func cursor(path string, place int64) string {
+	n := strconv.FormatInt(place, 36)
+	sum := sha256.Sum256([]byte(path + "?after=" + n))
+	return n + "." + hex.EncodeToString(sum[:4])
+}
+
+// parsePage reads ?limit= and ?after= of a list.
+func parsePage(r *http.Request) (page, error) { return readPage(r.URL.Path, r.URL.RawQuery) }
+
+func readPage(path, rawQuery string) (page, error) {
 	p := page{limit: defaultLimit}
 	q, err := url.ParseQuery(rawQuery)
 	if err != nil {
@@ -164,8 +176,9 @@ func parsePage(rawQuery string) (page, error) {
 		p.limit = n
 	}
 	if v, ok := q["after"]; ok {
-		n, err := strconv.ParseInt(v[0], 36, 64)
-		if err != nil || n < 1 || strconv.FormatInt(n, 36) != v[0] {
+		digits, _, _ := strings.Cut(v[0], ".")
+		n, err := strconv.ParseInt(digits, 36, 64)
+		if err != nil || n < 1 || cursor(path, n) != v[0] {
 			return p, refuse("after must be the next of an earlier answer")
 		}
 		p.after = n
@@ -180,15 +193,15 @@ type list[T any] struct {
 }
 
 // newList makes the answer from up to limit+1 rows: the one too many says that there is a next page.
-func newList[R, T any](rows []R, limit int, item func(R) T, place func(R) int64) list[T] {
+func newList[R, T any](r *http.Request, rows []R, limit int, item func(R) T, place func(R) int64) list[T] {
 	out := list[T]{Items: make([]T, 0, min(len(rows), limit))}
-	for i, r := range rows {
+	for i, row := range rows {
 		if i == limit {
-			next := strconv.FormatInt(place(rows[i-1]), 36)
+			next := cursor(r.URL.Path, place(rows[i-1]))
 			out.Next = &next
 			break
 		}
-		out.Items = append(out.Items, item(r))
+		out.Items = append(out.Items, item(row))
 	}
 	return out
 }

@@ -877,6 +877,15 @@ type PostHoldsIDReleaseParams struct {
 	IdempotencyKey string `json:"Idempotency-Key"`
 }
 
+// GetKeysParams defines parameters for GetKeys.
+type GetKeysParams struct {
+	// Limit most items to return, 1 to 200, 50 when absent
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// After the next of the previous page
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+}
+
 // PostKeysParams defines parameters for PostKeys.
 type PostKeysParams struct {
 	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
@@ -1224,10 +1233,10 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/integrity (the `GetIntegrity` operationId).
 	GetIntegrity(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetKeys List API keys
+	// GetKeys List API keys, oldest first
 	//
 	// Corresponds with GET /v1/keys (the `GetKeys` operationId).
-	GetKeys(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+	GetKeys(ctx context.Context, params *GetKeysParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PostKeysWithBody Register an API key by the hash of its secret
 	//
@@ -1832,11 +1841,11 @@ func (c *Client) GetIntegrity(ctx context.Context, reqEditors ...RequestEditorFn
 	return c.Client.Do(req)
 }
 
-// GetKeys List API keys
+// GetKeys List API keys, oldest first
 //
 // Corresponds with GET /v1/keys (the `GetKeys` operationId).
-func (c *Client) GetKeys(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewGetKeysRequest(c.Server)
+func (c *Client) GetKeys(ctx context.Context, params *GetKeysParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetKeysRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -3163,7 +3172,7 @@ func NewGetIntegrityRequest(server string) (*http.Request, error) {
 }
 
 // NewGetKeysRequest constructs an http.Request for the GetKeys method
-func NewGetKeysRequest(server string) (*http.Request, error) {
+func NewGetKeysRequest(server string, params *GetKeysParams) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -3179,6 +3188,45 @@ func NewGetKeysRequest(server string) (*http.Request, error) {
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -3711,12 +3759,12 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/integrity (the `GetIntegrity` operationId).
 	GetIntegrityWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetIntegrityResponse, error)
 
-	// GetKeysWithResponse List API keys
+	// GetKeysWithResponse List API keys, oldest first
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/keys (the `GetKeys` operationId).
-	GetKeysWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetKeysResponse, error)
+	GetKeysWithResponse(ctx context.Context, params *GetKeysParams, reqEditors ...RequestEditorFn) (*GetKeysResponse, error)
 
 	// PostKeysWithBodyWithResponse Register an API key by the hash of its secret
 	//
@@ -5657,13 +5705,13 @@ func (c *ClientWithResponses) GetIntegrityWithResponse(ctx context.Context, reqE
 	return ParseGetIntegrityResponse(rsp)
 }
 
-// GetKeysWithResponse List API keys
+// GetKeysWithResponse List API keys, oldest first
 //
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /v1/keys (the `GetKeys` operationId).
-func (c *ClientWithResponses) GetKeysWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetKeysResponse, error) {
-	rsp, err := c.GetKeys(ctx, reqEditors...)
+func (c *ClientWithResponses) GetKeysWithResponse(ctx context.Context, params *GetKeysParams, reqEditors ...RequestEditorFn) (*GetKeysResponse, error) {
+	rsp, err := c.GetKeys(ctx, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}

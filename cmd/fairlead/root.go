@@ -32,6 +32,18 @@ func newRoot() *cobra.Command {
 	return root
 }
 
+// group makes a verb that has only further verbs: without one of them, or with another word, it shows its help and fails.
+func group(cmd *cobra.Command) *cobra.Command {
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := cmd.Help(); err != nil {
+			return err
+		}
+		return exitCode(2)
+	}
+	return cmd
+}
+
 // bindEnvironment sets every flag that was not given from the environment or, failing that, from the file.
 func bindEnvironment(flags *pflag.FlagSet) error {
 	file := map[string]string{}

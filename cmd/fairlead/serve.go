@@ -1,11 +1,17 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/fairlead-dev/fairlead/internal/auth"
 )
 
 // serveOptions are the flags of serve.
@@ -38,7 +44,7 @@ func (o *serveOptions) bind(f *pflag.FlagSet) {
 	f.StringVar(&o.data, "data", defaultData, "data directory: the private PostgreSQL, and the admin key")
 	f.StringVar(&o.databaseURL, "database-url", "", "PostgreSQL to use instead of a private one")
 	f.Int32Var(&o.maxConns, "database-connections", 16, "most connections to the database")
-	f.StringVar(&o.jwtSecret, "jwt-secret", "", "secret that verifies users' tokens (HS256 and up, 32 bytes or more)")
+	f.StringVar(&o.jwtSecret, "jwt-secret", "", "secret that verifies users' tokens (HS256 and up, 32 bytes or more); better given in the environment")
 	f.StringVar(&o.jwtPublicKey, "jwt-public-key", "", "PEM file of the public keys that verify users' tokens")
 	f.StringVar(&o.jwksURL, "jwks-url", "", "where the issuer of users' tokens publishes its keys")
 	f.StringVar(&o.jwtIssuer, "jwt-issuer", "", "iss that users' tokens must have")
@@ -50,6 +56,49 @@ func (o *serveOptions) bind(f *pflag.FlagSet) {
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&o.pprofAddr, "pprof-addr", "", "address of a profiling listener (loopback only); off when empty")
+}
+
+// minConnections leaves one for reads beside those of the lanes.
+const minConnections = 4
+
+// check finds what is wrong with the flags before anything is started or written.
+func (o *serveOptions) check() error {
+	switch {
+	case o.drainTimeout < 0:
+		return errors.New("--drain-timeout must not be negative")
+	case o.maxConns < minConnections:
+		return fmt.Errorf("--database-connections must be %d or more", minConnections)
+	case o.userRate < 0:
+		return errors.New("--user-rate must not be negative")
+	case o.keyRetention < time.Minute:
+		return errors.New("--idempotency-retention must be 1m or more: clients retry for longer than less")
+	case o.stuckAfter < 0:
+		return errors.New("--draw-stuck-after must not be negative")
+	case o.pprofAddr != "" && !isLoopback(o.pprofAddr):
+		return errors.New("--pprof-addr must be a loopback address, such as 127.0.0.1:6060")
+	}
+	if key := os.Getenv(adminKeyVariable); key != "" {
+		if err := auth.ValidAdminKey(key); err != nil {
+			return fmt.Errorf("%s: %w", adminKeyVariable, err)
+		}
+	}
+	if o.jwtPublicKey != "" {
+		if _, err := os.Stat(o.jwtPublicKey); err != nil {
+			return fmt.Errorf("--jwt-public-key: %w", err)
+		}
+	}
+	// The address is tried and given back: it is taken for good once there is somebody to answer.
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", o.listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	return l.Close()
+}
+
+func isLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || (ip != nil && ip.IsLoopback()))
 }
 
 func newServe() *cobra.Command {
@@ -65,6 +114,9 @@ func newServe() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			logger, err := newLogger(o.logFormat, o.logLevel)
 			if err != nil {
+				return err
+			}
+			if err := o.check(); err != nil {
 				return err
 			}
 			n, err := startNode(cmd.Context(), &o, logger, func(key string) {

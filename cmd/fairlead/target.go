@@ -60,7 +60,7 @@ func (t *target) databaseAddress() (string, error) {
 	}
 	url, err := localpg.URLOf(t.data)
 	if err != nil {
-		return "", fmt.Errorf("%w in %s: start a server there, or give --database-url or --url", err, t.data)
+		return "", fmt.Errorf("%w; or give --database-url, or --url", err)
 	}
 	return url, nil
 }

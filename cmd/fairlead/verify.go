@@ -40,6 +40,9 @@ func newVerify() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if commitment == "" && cmd.Flags().Changed("commitment") {
+				return errors.New("--commitment is empty: give the published one, or leave the flag out")
+			}
 			v := verify(data, commitment)
 			if asJSON {
 				err = printJSON(cmd, v)
@@ -58,17 +61,21 @@ func newVerify() *cobra.Command {
 }
 
 func readProof(cmd *cobra.Command, name string) ([]byte, error) {
-	if name == "-" {
-		return io.ReadAll(io.LimitReader(cmd.InOrStdin(), fairdraw.MaxProofBytes+1))
+	in := cmd.InOrStdin()
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = f.Close() }()
+		in = f
 	}
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, err
+	// Files that have no size of their own, such as pipes and devices, end here too.
+	data, err := io.ReadAll(io.LimitReader(in, fairdraw.MaxProofBytes+1))
+	if err == nil && len(data) > fairdraw.MaxProofBytes {
+		err = errors.New(name + " is too large for a proof")
 	}
-	if info.Size() > fairdraw.MaxProofBytes {
-		return nil, errors.New(name + " is too large for a proof")
-	}
-	return os.ReadFile(name)
+	return data, err
 }
 
 func verify(data []byte, commitment string) verdict {
