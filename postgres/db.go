@@ -122,9 +122,9 @@ func (db *DB) Ping(ctx context.Context) error {
 const (
 	readTries = 3
 	readPause = 50 * time.Millisecond
-	// readTimeout bounds a read by keys, snapshotTimeout one that may go over whole tables.
-	readTimeout     = 10 * time.Second
-	snapshotTimeout = 60 * time.Second
+	// readTimeout bounds a read by keys, scanTimeout one that goes over whole tables. Callers in a hurry bring a deadline.
+	readTimeout = 10 * time.Second
+	scanTimeout = 15 * time.Minute
 )
 
 // query reads rows outside of a transaction, each statement being its own snapshot. Failures of the connection are
@@ -156,9 +156,11 @@ func queryOne[T any](ctx context.Context, db *DB, absent error, scan pgx.RowToFu
 }
 
 // snapshot runs reads that must agree with each other, in one read-only transaction. read may run more than once.
-func (db *DB) snapshot(ctx context.Context, read func(pgx.Tx) error) error {
+func (db *DB) snapshot(ctx context.Context, timeout time.Duration, read func(context.Context, pgx.Tx) error) error {
 	o := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	return reading(ctx, snapshotTimeout, func(ctx context.Context) error { return pgx.BeginTxFunc(ctx, db.pool, o, read) })
+	return reading(ctx, timeout, func(ctx context.Context) error {
+		return pgx.BeginTxFunc(ctx, db.pool, o, func(tx pgx.Tx) error { return read(ctx, tx) })
+	})
 }
 
 // reading runs a read, again if the connection fails, and marks what is left of such failures as unavailability.

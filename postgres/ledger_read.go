@@ -91,8 +91,11 @@ const countBadTransfers = `
 // Integrity implements [ledger.Reader].
 func (l *Ledger) Integrity(ctx context.Context) (ledger.Integrity, error) {
 	var out ledger.Integrity
-	err := l.db.snapshot(ctx, func(tx pgx.Tx) error {
+	err := l.db.snapshot(ctx, scanTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		out = ledger.Integrity{Currencies: []ledger.CurrencyIntegrity{}, Difference: new(big.Int)}
+		if _, err := tx.Exec(ctx, `SET LOCAL statement_timeout = '15min'`); err != nil {
+			return err
+		}
 		rows, err := tx.Query(ctx, sumCurrencies)
 		if err != nil {
 			return err

@@ -17,7 +17,7 @@ func (l *Lottery) Campaign(ctx context.Context, id uuid.UUID) (*lottery.Campaign
 		found  []lottery.Campaign
 		layers lottery.Campaign
 	)
-	err := l.db.snapshot(ctx, func(tx pgx.Tx) error {
+	err := l.db.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		found, layers = nil, lottery.Campaign{}
 		var b pgx.Batch
 		b.Queue(`SELECT `+campaignFields+` FROM campaigns WHERE id = $1`, id).Query(collect(&found, scanCampaign))

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"math/big"
 	"net/http"
@@ -305,8 +306,13 @@ func (s *Server) getHold(w http.ResponseWriter, r *http.Request) {
 	answer(s, w, r, viewHold)(s.ledger.Hold(r.Context(), id))
 }
 
+// integrityTimeout bounds the check over HTTP. A ledger too large for it is checked by fairlead integrity, on the database.
+const integrityTimeout = 30 * time.Second
+
 func (s *Server) getIntegrity(w http.ResponseWriter, r *http.Request) {
-	answer(s, w, r, viewIntegrity)(s.ledger.Integrity(r.Context()))
+	ctx, cancel := context.WithTimeout(r.Context(), integrityTimeout)
+	defer cancel()
+	answer(s, w, r, viewIntegrity)(s.ledger.Integrity(ctx))
 }
 
 // answer speaks the outcome of a read.

@@ -90,11 +90,12 @@ func New(o Options) (*Server, error) {
 }
 
 // dismiss answers the commands that are still waiting (they are told what is known of their outcome) and gives the
-// answers a moment to be written.
-func (s *Server) dismiss(ctx context.Context) error {
+// answers a moment to be written. cut ends the reads.
+func (s *Server) dismiss(ctx context.Context, cut func()) error {
 	ended, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	cancel()
 	err := errors.Join(s.ledger.Close(ended), s.lottery.Close(ended))
+	cut()
 	time.Sleep(dismissPause)
 	return err
 }
@@ -108,8 +109,12 @@ func (s *Server) OpenAPI() []byte { return s.openAPI }
 // Serve answers requests on l until ctx ends; then it turns unready, takes no new connections, and waits up to grace
 // for the requests under way. It returns nil after a clean end.
 func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
+	// What is still being read when the grace is over is told so.
+	base, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
 	srv := &http.Server{
-		Handler: s.handler, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
+		BaseContext: func(net.Listener) context.Context { return base },
+		Handler:     s.handler, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog: slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),
 	}
@@ -126,7 +131,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 	err := srv.Shutdown(drain)
 	if err != nil {
 		err = fmt.Errorf("server: requests were still under way after %s: %w", grace, err)
-		err = errors.Join(err, s.dismiss(ctx), srv.Close())
+		err = errors.Join(err, s.dismiss(ctx, cut), srv.Close())
 	}
 	if end := <-failed; !errors.Is(end, http.ErrServerClosed) {
 		err = errors.Join(err, end)

@@ -89,15 +89,16 @@ func tempDir(t *testing.T) string {
 	return dir
 }
 
-// newServer prepares a server with the shared binary and starts it; database is empty for a private PostgreSQL. At the
-// end of the test it must stop cleanly, and its log must be free of races, panics and deadlocks.
-func newServer(t *testing.T, database string) *sim.Server {
+// newServer prepares a server with the shared binary and starts it; database is empty for a private PostgreSQL, args are
+// added to its command line. At the end of the test it must stop cleanly, and its log must be free of races, panics and
+// deadlocks.
+func newServer(t *testing.T, database string, args ...string) *sim.Server {
 	t.Helper()
 	binary, err := shared.buildBinary(within(t, 10*time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := sim.NewServer(sim.ServerOptions{Binary: binary, DataDir: tempDir(t), DatabaseURL: database})
+	server := sim.NewServer(sim.ServerOptions{Binary: binary, DataDir: tempDir(t), DatabaseURL: database, Args: args})
 	t.Cleanup(func() { stopServer(t, server, database == "") })
 	_, err = server.Start(within(t, patience))
 	if err != nil && strings.Contains(server.Log(), localpg.ErrNoBinaries.Error()) {

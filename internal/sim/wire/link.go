@@ -36,6 +36,7 @@ type link struct {
 	inBlock atomic.Int32
 	// doomed is set when the next ReadyForQuery must not reach the client.
 	doomed atomic.Bool
+	muted  atomic.Bool // the commit's outcome is to stay open: its answer is not passed on
 
 	// What the frontend's messages since the last synchronisation mean; the reader of commands alone touches them.
 	statements map[string]statement // by name, prepared
@@ -105,7 +106,9 @@ func (l *link) forwardCommit(out *bufio.Writer, kind byte, body []byte) error {
 		return errCut
 	case AnswerLost:
 		l.doomed.Store(true)
-	case Delivered, OutcomeOpen:
+	case OutcomeOpen:
+		l.muted.Store(true) // The answer may come before the cut, and must not get through.
+	case Delivered:
 	}
 	if err := writeMessage(out, kind, body); err != nil {
 		return err
@@ -163,7 +166,7 @@ func (l *link) forwardAnswers() {
 				return
 			}
 		}
-		if l.doomed.Load() {
+		if l.doomed.Load() || l.muted.Load() {
 			continue
 		}
 		if writeMessage(out, kind, body) != nil {

@@ -1,0 +1,102 @@
+//go:build unix
+
+package sim
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// freezePoll is the pause between two looks whether a process has stopped, which follows its signal with a delay.
+const freezePoll = time.Millisecond
+
+// Frozen is a private PostgreSQL whose processes are all stopped. Its sockets still take what is sent to them, as far
+// as the system's buffers reach, and nothing answers: it is what a machine that hangs looks like to its clients.
+type Frozen struct {
+	dataDir string
+	pids    []int
+}
+
+// FreezePostgres stops the private PostgreSQL of a data directory with SIGSTOP, the postmaster and all processes that
+// it started, and returns when every one of them has stopped. The caller thaws it, also after an error.
+func FreezePostgres(ctx context.Context, dataDir string) (*Frozen, error) {
+	f := &Frozen{dataDir: dataDir}
+	pm, err := readPostmaster(dataDir)
+	if err != nil {
+		return f, err
+	}
+	if !isPostgresOf(pm.pid, dataDir) {
+		return f, fmt.Errorf("%w: process %d is not the one of %s", ErrNoPostgres, pm.pid, dataDir)
+	}
+	// The postmaster first: once it has stopped, there are no more children than can be listed.
+	if err := f.stop(ctx, pm.pid); err != nil {
+		return f, err
+	}
+	for _, pid := range childrenOf(pm.pid) {
+		if err := f.stop(ctx, pid); err != nil {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+// Processes is how many processes were stopped.
+func (f *Frozen) Processes() int { return len(f.pids) }
+
+// Thaw wakes those processes that are still there, children first, and returns how many it woke. Calling it again is
+// harmless.
+func (f *Frozen) Thaw() (woken int, err error) {
+	var failures []error
+	for _, pid := range slices.Backward(f.pids) {
+		// It may have been killed meanwhile, and its number may be another's.
+		if !isPostgresOf(pid, f.dataDir) {
+			continue
+		}
+		if err := syscall.Kill(pid, syscall.SIGCONT); err == nil {
+			woken++
+		} else if !errors.Is(err, syscall.ESRCH) {
+			failures = append(failures, fmt.Errorf("wake process %d: %w", pid, err))
+		}
+	}
+	f.pids = nil
+	return woken, errors.Join(failures...)
+}
+
+func (f *Frozen) stop(ctx context.Context, pid int) error {
+	if err := syscall.Kill(pid, syscall.SIGSTOP); errors.Is(err, syscall.ESRCH) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("stop process %d: %w", pid, err)
+	}
+	f.pids = append(f.pids, pid)
+	for {
+		switch processState(pid) {
+		case "T", "t", "Z", "X", "": // Stopped, or gone.
+			return nil
+		}
+		if err := wait(ctx, freezePoll); err != nil {
+			return fmt.Errorf("process %d has not stopped: %w", pid, err)
+		}
+	}
+}
+
+// processState is the letter of a process's state, empty when there is no such process.
+func processState(pid int) string {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return ""
+	}
+	// "PID (command) state PPID …"; the command may contain anything, a parenthesis too.
+	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
+	if len(fields) == 0 {
+		return ""
+	}
+	return fields[0]
+}

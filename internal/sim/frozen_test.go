@@ -1,0 +1,393 @@
+//go:build linux
+
+package sim_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/sim"
+)
+
+const (
+	// answerLimit is how soon everybody must be answered whose request met a database that does not.
+	answerLimit = 45 * time.Second
+	// noticeLimit is how soon a server must call itself unready.
+	noticeLimit = 5 * time.Second
+	// exitLimit is how soon a server must have ended that was told to while its database was frozen.
+	exitLimit = 60 * time.Second
+)
+
+// reply is the answer to one request, and how long it took.
+type reply struct {
+	what   string
+	answer sim.Answer
+	took   time.Duration
+}
+
+// questions are requests that are under way at the same time.
+type questions struct {
+	group   sync.WaitGroup
+	mu      sync.Mutex
+	replies []reply
+}
+
+// ask sends one request in the background.
+func (q *questions) ask(what string, send func() sim.Answer) {
+	q.group.Go(func() { q.timed(what, send) })
+}
+
+// timed sends one request and keeps the answer.
+func (q *questions) timed(what string, send func() sim.Answer) {
+	began := time.Now()
+	answer := send()
+	took := time.Since(began)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.replies = append(q.replies, reply{what, answer, took})
+}
+
+// answers waits for the rest of the replies.
+func (q *questions) answers() []reply {
+	q.group.Wait()
+	return q.replies
+}
+
+// checkOvertaken wants every read that began before the freeze to have been answered, one way or the other.
+func checkOvertaken(t *testing.T, replies []reply) {
+	t.Helper()
+	counts, slowest := map[int]int{}, reply{}
+	for _, r := range replies {
+		counts[r.answer.Status]++
+		if r.took > slowest.took {
+			slowest = r
+		}
+		if r.answer.Err != nil || r.answer.Status != http.StatusOK && !r.answer.Problem().Retryable || r.took > answerLimit {
+			t.Errorf("begun before the freeze: %s: after %v: %v", r.what, r.took.Round(time.Millisecond), r.answer)
+		}
+	}
+	t.Logf("%d reads that began before the freeze: %v; slowest %.80s after %v", len(replies), counts, slowest.what,
+		slowest.took.Round(time.Millisecond))
+}
+
+// checkUnavailable wants every request to have been told that it can be repeated, and what is known of its effect.
+func checkUnavailable(t *testing.T, replies []reply) {
+	t.Helper()
+	counts, slowest := map[string]int{}, reply{}
+	for _, r := range replies {
+		p := r.answer.Problem()
+		counts[fmt.Sprintf("%d %s %s", r.answer.Status, p.Code, p.Outcome)]++
+		if r.took > slowest.took {
+			slowest = r
+		}
+		if r.answer.Err != nil || r.answer.Status != http.StatusServiceUnavailable || !p.Retryable ||
+			!slices.Contains([]string{"not_applied", "unknown"}, p.Outcome) || r.took > answerLimit {
+			t.Errorf("%s: after %v: %v", r.what, r.took.Round(time.Millisecond), r.answer)
+		}
+	}
+	t.Logf("%d requests to a frozen database: %v; slowest %.80s after %v", len(replies), counts, slowest.what,
+		slowest.took.Round(time.Millisecond))
+}
+
+// frozenCase is a server whose database is about to freeze: with load, a campaign on sale, and accounts that nothing but
+// the frozen commands touches.
+type frozenCase struct {
+	server   *sim.Server
+	client   *sim.Client
+	history  *sim.History
+	load     *load
+	campaign string
+	transfer string
+	accounts []string
+}
+
+func newFrozenCase(t *testing.T, seed uint64, args ...string) *frozenCase {
+	t.Helper()
+	c := &frozenCase{server: newServer(t, "", args...), accounts: names("frozen", 8)}
+	c.client, c.history = newClient(t, c.server)
+	// Whoever has no answer within the limit fails; so does the load.
+	c.client.LimitAttempts(answerLimit + 30*time.Second)
+	if err := sim.OpenAccounts(within(t, patience), c.client, append(c.accounts, "house"), 1_000); err != nil {
+		t.Fatal(err)
+	}
+	made, err := sim.Launch(within(t, patience), c.client, "frozen", triangle("frozen", "house"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.campaign = made.ID
+	answer, err := c.client.Settle(within(t, patience), sim.NewTransfer("warm", c.accounts[0], c.accounts[1], 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var transfer struct {
+		ID string `json:"id"`
+	}
+	if err := answer.JSON(&transfer); err != nil {
+		t.Fatal(err)
+	}
+	c.transfer = transfer.ID
+	c.load = startLoad(t, c.client, sim.WorkloadOptions{
+		Seed: seed, Prefix: "thaw", Accounts: 12, Workers: 8, Mix: sim.DefaultMix(),
+	})
+	return c
+}
+
+// freeze stops the database in the middle of the work of the load and of many readers, and sees to it that it is awake
+// when the test ends. Because of the readers the server has as many connections by then as it may have, and some of
+// their snapshots are half read. It returns what was read, the reads that the freeze overtook among it.
+func (c *frozenCase) freeze(t *testing.T) (*sim.Frozen, *questions) {
+	t.Helper()
+	const readers, each = 24, 20
+	done, asked := make(chan struct{}), &questions{}
+	var warm sync.WaitGroup
+	for i := range readers {
+		path := c.reads()[i%len(c.reads())]
+		read := func() { asked.timed("GET "+path, func() sim.Answer { return c.client.Get(t.Context(), path) }) }
+		begun := make(chan struct{})
+		warm.Go(func() { <-begun })
+		asked.group.Go(func() {
+			for range each {
+				read()
+			}
+			close(begun)
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					read()
+				}
+			}
+		})
+	}
+	warm.Wait()
+	frozen, err := sim.FreezePostgres(within(t, patience), c.server.DataDir())
+	close(done)
+	t.Cleanup(func() {
+		if _, err := frozen.Thaw(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if least := 5; frozen.Processes() < least {
+		t.Fatalf("%d processes frozen, a PostgreSQL at work has %d and more", frozen.Processes(), least)
+	}
+	return frozen, asked
+}
+
+// reads are paths of every kind that reads the database.
+func (c *frozenCase) reads() []string {
+	return []string{
+		"/v1/campaigns/" + c.campaign, "/v1/integrity", "/v1/campaigns/" + c.campaign + "/positions",
+		"/v1/accounts/" + c.accounts[0], "/v1/accounts/" + c.accounts[0] + "/entries", "/v1/transfers/" + c.transfer,
+		"/v1/campaigns",
+	}
+}
+
+// commands are some of every kind that have not been sent.
+func (c *frozenCase) commands(name string, n int) []*sim.Op {
+	var ops []*sim.Op
+	for i := range n {
+		from, to := c.accounts[i%len(c.accounts)], c.accounts[(i+1)%len(c.accounts)]
+		key := func(kind string) string { return fmt.Sprintf("%s-%s-%d", name, kind, i) }
+		ops = append(ops, sim.NewTransfer(key("transfer"), from, to, 1))
+		switch i % 4 {
+		case 0:
+			ops = append(ops, sim.NewPurchase(key("purchase"), c.campaign, from, 0))
+		case 1:
+			ops = append(ops, sim.NewHold(key("hold"), from, 2))
+		case 2:
+			ops = append(ops, sim.NewDeposit(key("deposit"), from, 3))
+		default:
+			ops = append(ops, sim.NewAccount(key("account"), key("new"), "SIM"))
+		}
+	}
+	return ops
+}
+
+// send sends each command twice at once, under its one key, and reads of every kind.
+func (c *frozenCase) send(t *testing.T, ops []*sim.Op) *questions {
+	t.Helper()
+	q := &questions{}
+	for _, op := range ops {
+		for range 2 {
+			q.ask(op.String(), func() sim.Answer { return c.client.Once(t.Context(), op) })
+		}
+	}
+	for _, path := range c.reads() {
+		q.ask("GET "+path, func() sim.Answer { return c.client.Get(t.Context(), path) })
+	}
+	return q
+}
+
+// settle asks for the final answer of each command, which nothing but the freeze kept from success, and ends the load.
+func (c *frozenCase) settle(t *testing.T, ops []*sim.Op) {
+	t.Helper()
+	for _, op := range ops {
+		if answer, err := c.client.Settle(within(t, patience), op); err != nil || answer.Status != http.StatusCreated {
+			t.Errorf("%s: settled as %v: %v", op, answer, err)
+		}
+	}
+	await(t, "answers to the load", c.history.After(30))
+	c.load.finish(t)
+	checkWord(t, c.history)
+	closeBooks(t, databaseOf(t, c.server), c.client, c.history, 1)
+}
+
+// checkWord holds the server to what it said of commands that it did not finish: where every answer but the last was
+// "not_applied", the last attempt is the one that executes.
+func checkWord(t *testing.T, history *sim.History) {
+	t.Helper()
+	refused, doubtful, late := 0, 0, 0
+	for _, op := range history.Ops() {
+		answers := op.Answers()
+		last, earlier := answers[len(answers)-1], answers[:len(answers)-1]
+		doubt := slices.ContainsFunc(earlier, func(a sim.Answer) bool { return a.Problem().Outcome != "not_applied" })
+		switch {
+		case doubt:
+			doubtful++
+			if last.Replayed {
+				late++
+			}
+		case len(earlier) > 0:
+			refused++
+			if last.Replayed {
+				t.Errorf("said to be not applied, and was: %s: %v", op, answers)
+			}
+		}
+	}
+	t.Logf("%d commands were refused at first, %d of unknown outcome, of which %d had been executed", refused, doubtful, late)
+}
+
+// awaitReadiness polls a server until it calls itself ready, or unready, and returns how long that took.
+func awaitReadiness(t *testing.T, server *sim.Server, want int, limit time.Duration) time.Duration {
+	t.Helper()
+	began := time.Now()
+	client := &http.Client{Timeout: limit, Transport: &http.Transport{DisableKeepAlives: true}}
+	ctx := within(t, limit)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL()+"/readyz", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp, err := client.Do(req); err == nil {
+			_ = resp.Body.Close()
+			if resp.StatusCode == want {
+				return time.Since(began)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			t.Errorf("readyz did not answer %d within %v", want, limit)
+			return time.Since(began)
+		case <-tick.C:
+		}
+	}
+}
+
+// TestDatabaseFreezes stops every process of PostgreSQL under load, lets them stay so until everybody has been answered
+// and for a while longer, and wakes them. A command that was sent to a stopped backend may be executed when that wakes,
+// long after its caller was told that nobody knows, beside the one that was sent after it.
+func TestDatabaseFreezes(t *testing.T) {
+	sessions(t, 3, databaseFreezes)
+}
+
+func databaseFreezes(t *testing.T) {
+	t.Helper()
+	rng, seed := newRand(t)
+	c := newFrozenCase(t, seed)
+	await(t, "answers", c.history.After(50+rng.IntN(100)))
+	frozen, overtaken := c.freeze(t)
+	began := time.Now()
+	ops := c.commands("frozen", scale(4, 32))
+	asked := c.send(t, ops)
+	noticed := awaitReadiness(t, c.server, http.StatusServiceUnavailable, noticeLimit)
+	checkUnavailable(t, asked.answers())
+	checkOvertaken(t, overtaken.answers())
+	if longer := time.Duration(scale(0, 20)) * time.Second; longer > 0 {
+		pause(t, rng, longer)
+		// They were asked, and answered, before; this time there are no credentials that the server could still trust.
+		again := &questions{}
+		for _, op := range ops {
+			again.ask("again "+op.String(), func() sim.Answer { return c.client.Once(t.Context(), op) })
+		}
+		checkUnavailable(t, again.answers())
+	}
+	if !c.server.Running() {
+		t.Fatalf("the server ended with code %d", c.server.ExitCode())
+	}
+	asleep := time.Since(began)
+	woken, err := frozen.Thaw()
+	if err != nil || woken == 0 {
+		t.Fatalf("%d processes woken: %v", woken, err)
+	}
+	ready := awaitReadiness(t, c.server, http.StatusOK, readyLimit)
+	c.settle(t, ops)
+	for _, op := range c.history.Ops() {
+		for _, answer := range op.Answers() {
+			if answer.Err != nil {
+				t.Errorf("%s: %v", op, answer)
+			}
+		}
+	}
+	t.Logf("frozen for %v: noticed after %v, ready %v after the thaw (%d processes)", asleep.Round(time.Millisecond),
+		noticed.Round(time.Millisecond), ready.Round(time.Millisecond), woken)
+}
+
+// TestSignalledServerEndsWhileDatabaseIsFrozen sends SIGTERM to a server that cannot finish what it has accepted. It
+// must tell everybody so, and end; the next one finds a PostgreSQL that was woken, or the remains of one that was not.
+func TestSignalledServerEndsWhileDatabaseIsFrozen(t *testing.T) {
+	if scale(0, 1) == 0 {
+		t.Skip("takes two minutes: FAIRLEAD_TORTURE=1 runs it")
+	}
+	for _, woken := range []bool{true, false} {
+		t.Run(fmt.Sprintf("woken=%t", woken), func(t *testing.T) { signalledWhileFrozen(t, woken) })
+	}
+}
+
+func signalledWhileFrozen(t *testing.T, wake bool) {
+	t.Helper()
+	rng, seed := newRand(t)
+	c := newFrozenCase(t, seed, "--drain-timeout", "5s")
+	await(t, "answers", c.history.After(50+rng.IntN(100)))
+	frozen, overtaken := c.freeze(t)
+	ops := c.commands("signalled", 32)
+	asked := c.send(t, ops)
+	// The server's own word that it waits for the database, by when it has read what was sent before.
+	awaitReadiness(t, c.server, http.StatusServiceUnavailable, noticeLimit)
+	began := time.Now()
+	if err := c.server.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	checkUnavailable(t, asked.answers())
+	checkOvertaken(t, overtaken.answers())
+	answered := time.Since(began)
+	if err := c.server.AwaitExit(within(t, exitLimit)); err != nil {
+		t.Fatal(err)
+	}
+	ended := time.Since(began)
+	code, by := c.server.ExitCode(), c.server.KilledBy()
+	if by != 0 {
+		t.Errorf("ended by %v", by)
+	}
+	woken := 0
+	if wake {
+		var err error
+		if woken, err = frozen.Thaw(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ready := start(t, c.server)
+	c.settle(t, ops)
+	t.Logf("SIGTERM: all answered after %v, ended after %v with code %d, %d processes left and woken, restarted in %v",
+		answered.Round(time.Millisecond), ended.Round(time.Millisecond), code, woken, ready.Round(time.Millisecond))
+}
