@@ -40,7 +40,7 @@ func (c *accountCache) now() (time.Time, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	passed := time.Since(c.local)
-	return c.database.Add(passed), !c.database.IsZero() && passed < clockTrust
+	return c.database.Add(passed).Truncate(time.Microsecond), !c.database.IsZero() && passed < clockTrust
 }
 
 // trusted reports whether the next transaction may use the cache.

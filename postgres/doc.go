@@ -2,12 +2,14 @@
 //
 // # Rules
 //
-//   - One place begins, retries and commits transactions: [DB.run] in tx.go. Closures may run more than once and say so.
+//   - One place begins, retries and commits transactions: DB.run in tx.go. Closures may run more than once and say so.
 //   - READ COMMITTED with explicit row locks in canonical order: entities (campaign, …) by kind and id, then accounts
-//     by id. No decision rests on a SELECT made before the lock.
+//     by id. No decision rests on a SELECT made before the lock, with one exception: the ledger's first run decides on
+//     accounts that it remembers, and its writes check that they are still so (docs/adr/0010).
 //   - Rows-affected is checked every time; a surprise there ([errStale]) means that another process was faster, and
 //     the transaction runs again.
-//   - The database's clock, read after the locks, dates everything a transaction writes.
+//   - The database's clock, read after the locks, dates everything a transaction writes; that first run carries it on
+//     by the local clock for at most a second, and decides nothing by it.
 //   - SQL stands beside the method that runs it. A test prepares every statement on the migrated schema.
 //   - Bulk writes go through unnest of equally long arrays.
 //

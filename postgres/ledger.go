@@ -71,12 +71,13 @@ func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, 
 		}
 		accounts = slices.Concat(accounts, owners)
 	}
-	asked := time.Now()
 	book, known, err := lockBook(ctx, tx, accounts, want.Holds, want.Keys)
 	if err != nil {
 		return nil, err
 	}
-	l.cache.asked(book.Now(), asked)
+	// Taken after the wait for the locks: carried on from here, the database's clock lags by the answer's way, and never
+	// runs ahead.
+	l.cache.asked(book.Now(), time.Now())
 	unit := &ledger.Unit{Book: book, Keys: idempotency.NewBatch(known)}
 	decide(unit)
 
