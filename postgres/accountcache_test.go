@@ -3,6 +3,7 @@ package postgres
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -150,5 +151,73 @@ func TestTrustedKeys(t *testing.T) {
 	n, err := query(t.Context(), db, pgx.RowTo[int], `SELECT count(*)::integer FROM transfers WHERE kind = 'transfer'`)
 	if err != nil || n[0] != 1 {
 		t.Errorf("%v transfers, %v", n, err)
+	}
+}
+
+// Transactions that did not lock their accounts beforehand lock them by writing, in canonical order: or two processes
+// with the same accounts could wait for each other.
+func TestRememberedAccountsAreLockedInOrder(t *testing.T) {
+	for name, prepare := range map[string]string{"unknown size": "SELECT 1", "known size": "ANALYZE accounts"} {
+		for _, share := range []int{40, 20, 4} {
+			t.Run(fmt.Sprintf("%s, %d of 40", name, share), func(t *testing.T) {
+				url := database(t)
+				db := open(t, Options{URL: url})
+				ids := make([]string, 40)
+				for i := range ids {
+					ids[len(ids)-1-i] = fmt.Sprintf("a%02d", i) // The rows lie in the opposite order.
+				}
+				fund(t, newLedgerService(t, db), 100, ids...)
+				exec(t, db, prepare)
+				slices.Sort(ids)
+				step := len(ids) / share
+				here, used := NewLedger(db), []string{}
+				for i := range share {
+					used = append(used, ids[i*step])
+				}
+				decisions := 0
+				move := func() error {
+					return here.Commit(t.Context(), ledger.Want{Accounts: slices.Clone(used)}, func(u *ledger.Unit) {
+						decisions++
+						for i := range share / 2 {
+							if _, err := ledger.Decide(u.Book, ledger.MakeTransfer{From: used[i], To: used[share-1-i], Amount: 1}); err != nil {
+								t.Error(err)
+							}
+						}
+					})
+				}
+				for range 8 { // The plan of a prepared statement settles after a few runs.
+					if err := move(); err != nil {
+						t.Fatal(err)
+					}
+				}
+
+				blocker, err := db.pool.Begin(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				middle := used[share/2]
+				if _, err := blocker.Exec(t.Context(), `SELECT 1 FROM accounts WHERE id = $1 FOR UPDATE`, middle); err != nil {
+					t.Fatal(err)
+				}
+				decisions = 0
+				done := make(chan error, 1)
+				go func() { done <- move() }()
+				eventually(t, "the transfer waits for the locked account", func() bool {
+					return ask[bool](t, db, `SELECT EXISTS (SELECT FROM pg_stat_activity
+						WHERE datname = current_database() AND wait_event_type = 'Lock')`)
+				})
+				locked := ask[[]string](t, db, `SELECT coalesce(array_agg(id ORDER BY id), '{}') FROM accounts WHERE id <> $1
+					AND id NOT IN (SELECT id FROM accounts FOR UPDATE SKIP LOCKED)`, middle)
+				if want := used[:share/2]; !slices.Equal(locked, want) {
+					t.Errorf("while it waits for %s it has locked %v, want %v", middle, locked, want)
+				}
+				if err := blocker.Rollback(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if err := <-done; err != nil || decisions != 1 {
+					t.Errorf("the transfer: %v after %d decisions; this test means the optimistic way", err, decisions)
+				}
+			})
+		}
 	}
 }

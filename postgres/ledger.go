@@ -119,6 +119,7 @@ func (l *Ledger) commitOptimistic(ctx context.Context, tx pgx.Tx, want ledger.Wa
 		return nil, nil
 	}
 	var b pgx.Batch
+	b.Queue(joinInOrder)
 	saveBook(&b, c, guardedWrites)
 	saveKeys(&b, unit.Keys.Fresh(), book.Now(), guardedWrites)
 	err := finish(ctx, tx, &b)
@@ -131,6 +132,11 @@ func (l *Ledger) commitOptimistic(ctx context.Context, tx pgx.Tx, want ledger.Wa
 	}
 	return book, nil
 }
+
+// joinInOrder makes an UPDATE that joins an ordered array take its locks in the array's order, for the transaction: the
+// accounts are then looked up by their index, once for each element, or read through it. Left to itself, the planner
+// joins a small table from a sequential scan, in the order of its rows, and two processes may lock each other out.
+const joinInOrder = `SET LOCAL enable_seqscan = off`
 
 // finish writes and commits in one round trip. A binary that is built to be killed takes two, so that it can be killed
 // in between.

@@ -19,8 +19,8 @@ const guardedInsertAccounts = `WITH written AS (` + insertAccounts + `)
 	SELECT 1 / (count(*) = $7::bigint)::integer FROM written`
 
 // Only rows that are as they were loaded are written. The version alone would say so, but for a failover to a server that
-// lacks the last commits: there a version may come again with another balance. The array is in order of id, and the join
-// follows it or the index, so that rows which were not locked before are locked in canonical order here.
+// lacks the last commits: there a version may come again with another balance. The array is in order of id, and
+// after joinInOrder the join follows it, so that rows which were not locked before are locked in canonical order here.
 const updateAccounts = `UPDATE accounts AS a SET available = n.available, held = n.held, version = n.version
 	FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
 		AS n (id, available, held, version, old_available, old_held, old_version)
