@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,11 +20,16 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairlead-dev/fairlead/bench/redisserver"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 )
 
-// defaultTransferPool is the peer's best number of connections; README.md has the trial.
-const defaultTransferPool = 16
+// The peers' best numbers of connections; README.md has the trials.
+const (
+	defaultTransferPool = 16
+	defaultBidPool      = 8
+	defaultRedisPool    = 64
+)
 
 // Times that starting and stopping a server may take.
 const (
@@ -37,16 +43,18 @@ const (
 	product       = "fairlead"
 	peer          = "peer"
 	peerPipelined = "peer, pipelined"
+	peerRedis     = "redis script"
 )
 
 // house is everything that runs during the benchmarks: one PostgreSQL, and the servers on it, each with a database of
-// its own. Only one of them has work at a time.
+// its own; for bids also a Redis and the server on that. Only one of them has work at a time.
 type house struct {
 	dir      string
 	keepDir  bool
 	admin    *pgx.Conn
 	postgres *localpg.Instance
 	pgPID    int
+	redis    *redisserver.Server
 	sides    []*side
 }
 
@@ -82,18 +90,37 @@ func open(ctx context.Context, o *options) (h *house, err error) {
 	var random [24]byte
 	_, _ = rand.Read(random[:]) // It never fails.
 	key := hex.EncodeToString(random[:])
+	return h, h.startSides(ctx, o, serverURL, key)
+}
+
+// startSides starts the servers, in the order in which they take their turns.
+func (h *house) startSides(ctx context.Context, o *options, serverURL, key string) error {
 	if o.productBinary != "" {
-		arguments := append([]string{"serve", "--data=" + filepath.Join(h.dir, "product")}, strings.Fields(o.productOptions)...)
-		err = h.start(ctx, product, serverURL, key, o.productBinary, arguments...)
+		arguments := append([]string{"--data=" + filepath.Join(h.dir, "product")}, strings.Fields(o.productOptions)...)
+		err := h.startOnPostgres(ctx, product, serverURL, key, o.productBinary, append([]string{"serve"}, arguments...)...)
+		if err != nil {
+			return err
+		}
 	}
-	pool := "--transfer-pool=" + strconv.Itoa(o.transferPool)
-	if err == nil {
-		err = h.start(ctx, peer, serverURL, key, o.peerBinary, pool)
+	if o.wants(onlyBids) {
+		var err error
+		if h.redis, err = redisserver.Start(ctx, h.dir); err != nil {
+			return fmt.Errorf("%w (--only %s and --only %s do without)", err, onlyRace, onlyTransfers)
+		}
+		addr := h.redis.Addr()
+		if o.redisSocket {
+			addr = h.redis.Socket()
+		}
+		s := &side{name: peerRedis, store: h.redis.PID()}
+		if err := h.start(ctx, s, key, o.peerBinary, "--redis="+addr, "--redis-pool="+strconv.Itoa(o.redisPool)); err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		err = h.start(ctx, peerPipelined, serverURL, key, o.peerBinary, pool, "--pipelined")
+	pools := []string{"--transfer-pool=" + strconv.Itoa(o.transferPool), "--bid-pool=" + strconv.Itoa(o.bidPool)}
+	if err := h.startOnPostgres(ctx, peer, serverURL, key, o.peerBinary, pools...); err != nil {
+		return err
 	}
-	return h, err
+	return h.startOnPostgres(ctx, peerPipelined, serverURL, key, o.peerBinary, append(pools, "--pipelined")...)
 }
 
 // refuseMemory returns an error when a directory is kept in memory, where a durable commit costs nothing.
@@ -122,8 +149,8 @@ func (h *house) postmasterPID(ctx context.Context) (int, error) {
 	return strconv.Atoi(line)
 }
 
-// start makes a database and starts a server on it.
-func (h *house) start(ctx context.Context, name, serverURL, key, binary string, arguments ...string) error {
+// startOnPostgres makes a database and starts a server on it.
+func (h *house) startOnPostgres(ctx context.Context, name, serverURL, key, binary string, arguments ...string) error {
 	database := "bench_" + strconv.Itoa(len(h.sides))
 	if _, err := h.admin.Exec(ctx, "DROP DATABASE IF EXISTS "+database); err != nil {
 		return fmt.Errorf("drop database %s: %w", database, err)
@@ -136,25 +163,37 @@ func (h *house) start(ctx context.Context, name, serverURL, key, binary string, 
 		return fmt.Errorf("parse PostgreSQL's URL: %w", err)
 	}
 	u.Path = "/" + database
-	s := &side{name: name, key: key, h: h, logFile: filepath.Join(h.dir, database+".log")}
-	addrFile := filepath.Join(h.dir, database+".addr")
+	s := &side{name: name, store: h.pgPID, databaseURL: u.String()}
+	return h.start(ctx, s, key, binary, append(slices.Clone(arguments), "--database-url="+s.databaseURL)...)
+}
+
+// start starts a side's server and waits until it is ready.
+func (h *house) start(ctx context.Context, s *side, key, binary string, arguments ...string) error {
+	base := filepath.Join(h.dir, "side_"+strconv.Itoa(len(h.sides)))
+	s.key, s.h, s.logFile = key, h, base+".log"
+	addrFile := base + ".addr"
 	logFile, err := os.Create(s.logFile)
 	if err != nil {
 		return fmt.Errorf("make a log: %w", err)
 	}
 	defer logFile.Close() //nolint:errcheck // The child has its own handle.
-	arguments = append(arguments, "--listen=127.0.0.1:0", "--addr-file="+addrFile, "--database-url="+u.String())
+	arguments = append(arguments, "--listen=127.0.0.1:0", "--addr-file="+addrFile)
 	s.cmd = exec.Command(binary, arguments...) //nolint:gosec,noctx // Ended by close, with SIGTERM, not with the context.
 	s.cmd.Env = append(os.Environ(), "FAIRLEAD_ADMIN_KEY="+key)
 	s.cmd.Stdout, s.cmd.Stderr = logFile, logFile
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	if err := s.cmd.Start(); err != nil {
-		return fmt.Errorf("start %s: %w", name, err)
+		return fmt.Errorf("start %s: %w", s.name, err)
 	}
 	s.exited = make(chan error, 1)
 	go func() { s.exited <- s.cmd.Wait() }()
 	h.sides = append(h.sides, s)
 	return s.awaitReady(ctx, addrFile)
+}
+
+// durable returns the sides that take part in everything: those on PostgreSQL.
+func (h *house) durable() []*side {
+	return slices.DeleteFunc(slices.Clone(h.sides), func(s *side) bool { return s.name == peerRedis })
 }
 
 // checkpoint writes out what the previous turn left behind, so that the next one doesn't pay for it.
@@ -173,6 +212,9 @@ func (h *house) close(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
+	if h.redis != nil {
+		failures = append(failures, h.redis.Stop())
+	}
 	if h.admin != nil {
 		failures = append(failures, h.admin.Close(ctx))
 	}

@@ -31,6 +31,10 @@ type options struct {
 	accounts       int
 	openRate       float64
 	transferPool   int
+	bidPairs       int
+	bidPool        int
+	redisPool      int
+	redisSocket    bool
 	only           string
 	jsonFile       string
 	check          bool
@@ -38,7 +42,7 @@ type options struct {
 	productOptions string
 }
 
-// connectionCounts are the closed-loop loads of the transfer comparison.
+// connectionCounts are the closed-loop loads of the transfers and of the bids.
 func connectionCounts() []int { return []int{64, 256} }
 
 // errBelow is returned when --check was given and a ratio is below what is required of it.
@@ -63,13 +67,17 @@ func parseOptions(args []string) (*options, error) {
 	f.StringVar(&o.databaseURL, "database-url", "", "PostgreSQL superuser URL; empty starts a private PostgreSQL")
 	f.IntVar(&o.racePairs, "race-pairs", 5, "races on each side")
 	f.IntVar(&o.transferPairs, "transfer-pairs", 3, "turns of transfers on each side")
-	f.DurationVar(&o.warmup, "warmup", 2*time.Second, "unmeasured beginning of each turn of transfers")
-	f.DurationVar(&o.measure, "measure", 8*time.Second, "measured part of each turn of transfers")
-	f.IntVar(&o.accounts, "accounts", 10_000, "accounts among which money is transferred (up to 99,999)")
+	f.IntVar(&o.bidPairs, "bid-pairs", 3, "turns of bids on each side")
+	f.DurationVar(&o.warmup, "warmup", 2*time.Second, "unmeasured beginning of each turn of transfers or bids")
+	f.DurationVar(&o.measure, "measure", 8*time.Second, "measured part of each turn of transfers or bids")
+	f.IntVar(&o.accounts, "accounts", 10_000, "accounts among which money is transferred, and that bid (up to 99,999)")
 	f.Float64Var(&o.openRate, "open-rate", 0, "transfers a second of the open-loop turns; 0 is half the peer's throughput")
 	f.IntVar(&o.transferPool, "transfer-pool", defaultTransferPool, "the peer's connections for transfers")
 	f.StringVar(&o.productOptions, "product-options", "", "further options of fairlead serve, separated by spaces")
-	f.StringVar(&o.only, "only", "", "race or transfers: leave the other out")
+	f.IntVar(&o.bidPool, "bid-pool", defaultBidPool, "the peer's connections for bids")
+	f.IntVar(&o.redisPool, "redis-pool", defaultRedisPool, "the Redis peer's connections")
+	f.BoolVar(&o.redisSocket, "redis-socket", true, "the Redis peer uses a Unix socket, as all others do for PostgreSQL")
+	f.StringVar(&o.only, "only", "", "race, transfers or bids: leave the others out")
 	f.StringVar(&o.jsonFile, "json", "", "file that receives the results as JSON")
 	f.BoolVar(&o.check, "check", false, "exit 1 when a ratio is below its threshold")
 	f.BoolVar(&o.keepDir, "keep", false, "keep the working directory (database, logs)")
@@ -78,7 +86,7 @@ func parseOptions(args []string) (*options, error) {
 		return nil, err
 	}
 	if quick {
-		o.racePairs, o.transferPairs, o.accounts = 2, 1, 1000
+		o.racePairs, o.transferPairs, o.bidPairs, o.accounts = 2, 1, 1, 1000
 		o.warmup, o.measure = 500*time.Millisecond, 2*time.Second
 	}
 	switch {
@@ -86,11 +94,23 @@ func parseOptions(args []string) (*options, error) {
 		return nil, errors.New("--peer is required")
 	case o.accounts < raceBuyers || o.accounts > 99_999:
 		return nil, fmt.Errorf("--accounts must be from %d to 99999", raceBuyers)
-	case o.racePairs < 1 || o.transferPairs < 1:
+	case o.racePairs < 1 || o.transferPairs < 1 || o.bidPairs < 1:
 		return nil, errors.New("at least one pair of each is needed")
+	case o.only != "" && o.only != onlyRace && o.only != onlyTransfers && o.only != onlyBids:
+		return nil, fmt.Errorf("--only takes %s, %s or %s", onlyRace, onlyTransfers, onlyBids)
 	}
 	return o, nil
 }
+
+// What --only takes.
+const (
+	onlyRace      = "race"
+	onlyTransfers = "transfers"
+	onlyBids      = "bids"
+)
+
+// wants tells whether a part of the benchmarks is to be run.
+func (o *options) wants(part string) bool { return o.only == "" || o.only == part }
 
 func run(ctx context.Context, args []string, w io.Writer) (err error) {
 	out := &printer{w: w}
@@ -121,24 +141,15 @@ func run(ctx context.Context, args []string, w io.Writer) (err error) {
 			return fmt.Errorf("%s: fill accounts: %w", s.name, err)
 		}
 	}
-	if o.only != "transfers" {
-		if err := house.races(ctx, o, results); err != nil {
-			return err
-		}
-		results.printRaces(out)
-	}
-	if o.only != "race" {
-		if err := house.transfers(ctx, o, results); err != nil {
-			return err
-		}
-		results.printTransfers(out)
+	if err := house.measure(ctx, o, results, out); err != nil {
+		return err
 	}
 	for _, s := range house.sides {
 		if err := s.requireIntegrity(ctx); err != nil {
 			return err
 		}
 	}
-	out.printf("\nBooks: every side's entries, transfers and balances agree.\n")
+	out.printf("\nBooks: every side's entries, transfers, bids and balances agree.\n")
 	pass := results.judge(out)
 	if o.jsonFile != "" {
 		text, err := json.MarshalIndent(results, "", "  ")
@@ -158,11 +169,35 @@ func run(ctx context.Context, args []string, w io.Writer) (err error) {
 	return nil
 }
 
+// measure runs the parts that are wanted and prints each when it is done.
+func (h *house) measure(ctx context.Context, o *options, results *Results, out *printer) error {
+	if o.wants(onlyRace) {
+		if err := h.races(ctx, o, results); err != nil {
+			return err
+		}
+		results.printRaces(out)
+	}
+	if o.wants(onlyTransfers) {
+		if err := h.transfers(ctx, o, results); err != nil {
+			return err
+		}
+		results.printTransfers(out)
+	}
+	if o.wants(onlyBids) {
+		if err := h.bids(ctx, o, results); err != nil {
+			return err
+		}
+		results.printBids(out)
+	}
+	return nil
+}
+
 // describe keeps what shaped the figures with the results.
 func (o *options) describe() map[string]any {
 	return map[string]any{
 		"race_pairs": o.racePairs, "transfer_pairs": o.transferPairs, "accounts": o.accounts,
 		"warmup_s": o.warmup.Seconds(), "measure_s": o.measure.Seconds(), "transfer_pool": o.transferPool,
+		"bid_pairs": o.bidPairs, "bid_pool": o.bidPool, "redis_pool": o.redisPool, "redis_socket": o.redisSocket,
 		"product_options": o.productOptions,
 	}
 }

@@ -15,6 +15,15 @@ import (
 const (
 	requiredRaceRatio     = 8
 	requiredTransferRatio = 6
+	requiredBidRatio      = 8
+)
+
+// What is required of durable bids against a Redis script that isn't durable: bids a second at the lower and at the
+// higher number of connections, and a p99 of at most one and a half times the script's.
+const (
+	requiredRedisRatioLow  = 0.9
+	requiredRedisRatioHigh = 1.1
+	requiredRedisP99Ratio  = 1 / 1.5
 )
 
 // busyLoadAverage is from where other work on the machine spoils the figures. The build before the run leaves a load of
@@ -29,6 +38,7 @@ type Results struct {
 	Races     []RaceTurn     `json:"races"`
 	Transfers []TransferTurn `json:"transfers"`
 	Open      []TransferTurn `json:"transfers_open_loop"`
+	Bids      []BidTurn      `json:"bids"`
 	Verdicts  []Verdict      `json:"verdicts"`
 }
 
@@ -95,7 +105,7 @@ func pick[T any](turns []T, match func(T) bool, figure func(T) float64) []float6
 	return values
 }
 
-func sides() []string { return []string{product, peer, peerPipelined} }
+func sides() []string { return []string{product, peerRedis, peer, peerPipelined} }
 
 func (m *Machine) print(out *printer) {
 	out.printf("Machine: %d cores (%s), %.0f GiB, Linux %s; %s; PostgreSQL %s; a bare durable commit takes %.0f µs.\n",
@@ -152,7 +162,7 @@ func (r *Results) printRaces(out *printer) {
 			spread(figure(func(t RaceTurn) float64 { return t.P50MS }), "%.1f"),
 			spread(figure(func(t RaceTurn) float64 { return t.P99MS }), "%.1f"),
 			1e3*median(figure(func(t RaceTurn) float64 { return t.ServerSeconds })),
-			1e3*median(figure(func(t RaceTurn) float64 { return t.PostgresSeconds })),
+			1e3*median(figure(func(t RaceTurn) float64 { return t.StoreSeconds })),
 			1e3*median(figure(func(t RaceTurn) float64 { return t.GeneratorSeconds })),
 			median(figure(func(t RaceTurn) float64 { return t.RSSMiB }))))
 	}
@@ -183,7 +193,7 @@ func pickTurns(turns []TransferTurn, match func(TransferTurn) bool) []TransferTu
 }
 
 func printTransferTable(out *printer, turns []TransferTurn) {
-	lines := []string{"\tper second\tp50 ms\tp99 ms\tp99.9 ms\tserver CPU µs each\tPostgreSQL\tgenerator\tRSS MiB (peak)"}
+	lines := []string{"\tper second\tp50 ms\tp99 ms\tp99.9 ms\tserver CPU µs each\tdatabase\tgenerator\tRSS MiB (peak)"}
 	for _, name := range sides() {
 		figure := func(f func(TransferTurn) float64) []float64 {
 			return pick(turns, func(t TransferTurn) bool { return t.Side == name }, f)
@@ -200,7 +210,7 @@ func printTransferTable(out *printer, turns []TransferTurn) {
 			spread(figure(func(t TransferTurn) float64 { return t.P99MS }), "%.2f"),
 			spread(figure(func(t TransferTurn) float64 { return t.P999MS }), "%.2f"),
 			each(func(t TransferTurn) float64 { return t.ServerSeconds }),
-			each(func(t TransferTurn) float64 { return t.PostgresSeconds }),
+			each(func(t TransferTurn) float64 { return t.StoreSeconds }),
 			each(func(t TransferTurn) float64 { return t.GeneratorSeconds }),
 			median(figure(func(t TransferTurn) float64 { return t.RSSMiB })),
 			median(figure(func(t TransferTurn) float64 { return t.PeakRSSMiB }))))
@@ -209,17 +219,19 @@ func printTransferTable(out *printer, turns []TransferTurn) {
 }
 
 func (r *Results) medianThroughput(side string, connections int) float64 {
-	return median(pick(r.Transfers,
-		func(t TransferTurn) bool { return t.Side == side && t.Connections == connections },
-		func(t TransferTurn) float64 { return t.PerSecond }))
+	return medianOf(r.Transfers, side, connections, func(t TransferTurn) float64 { return t.PerSecond })
 }
 
-// medianProcessorTime is what a transfer costs server and PostgreSQL together, in seconds. Other work on the machine
+// medianOf is the median of a figure of a side's turns at a number of connections.
+func medianOf(turns []TransferTurn, side string, connections int, figure func(TransferTurn) float64) float64 {
+	return median(pick(turns,
+		func(t TransferTurn) bool { return t.Side == side && t.Connections == connections }, figure))
+}
+
+// processorTimeEach is what an answer costs server and database together, in seconds. Other work on the machine
 // disturbs it less than it disturbs throughput.
-func (r *Results) medianProcessorTime(side string, connections int) float64 {
-	return median(pick(r.Transfers,
-		func(t TransferTurn) bool { return t.Side == side && t.Connections == connections && t.Answers > 0 },
-		func(t TransferTurn) float64 { return (t.ServerSeconds + t.PostgresSeconds) / float64(t.Answers) }))
+func processorTimeEach(t TransferTurn) float64 {
+	return (t.ServerSeconds + t.StoreSeconds) / float64(t.Answers)
 }
 
 func (r *Results) medianRace(side string, figure func(RaceTurn) float64) float64 {
@@ -246,9 +258,10 @@ func (r *Results) judge(out *printer) bool {
 			r.verdict(fmt.Sprintf("transfers a second, %d connections, against %s", n, against),
 				r.medianThroughput(product, n), r.medianThroughput(against, n), required)
 			r.verdict(fmt.Sprintf("processor time a transfer, %d connections, against %s", n, against),
-				r.medianProcessorTime(against, n), r.medianProcessorTime(product, n), 0)
+				medianOf(r.Transfers, against, n, processorTimeEach), medianOf(r.Transfers, product, n, processorTimeEach), 0)
 		}
 	}
+	r.judgeBids()
 	if len(r.Verdicts) == 0 {
 		return true
 	}
@@ -260,9 +273,9 @@ func (r *Results) judge(out *printer) bool {
 		switch {
 		case v.Required == 0:
 		case v.Pass:
-			word = fmt.Sprintf("PASS (at least %.0f)", v.Required)
+			word = fmt.Sprintf("PASS (at least %.2g)", v.Required)
 		default:
-			word = fmt.Sprintf("FAIL (at least %.0f)", v.Required)
+			word = fmt.Sprintf("FAIL (at least %.2g)", v.Required)
 			pass = false
 		}
 		lines = append(lines, fmt.Sprintf("%s\t%.2f\t%s", v.What, v.Ratio, word))

@@ -63,6 +63,64 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// TestJudgeBids checks each threshold on bids from both sides.
+func TestJudgeBids(t *testing.T) {
+	t.Parallel()
+	turn := func(side string, connections int, perSecond, p99 float64) BidTurn {
+		return BidTurn{TransferTurn: TransferTurn{
+			Side: side, Connections: connections, Answers: 1, PerSecond: perSecond, P99MS: p99,
+		}}
+	}
+	for _, tc := range []struct {
+		name                   string
+		low, high, p99, single float64 // The product's rates and p99, and the peer's rate.
+		pass                   bool
+	}{
+		{"all", 900, 1100, 15, 100, true},
+		{"below the script at 64", 899, 1100, 15, 100, false},
+		{"below the script at 256", 900, 1099, 15, 100, false},
+		{"p99 above the script's", 900, 1100, 15.1, 100, false},
+		{"too near to a transaction a bid", 900, 1100, 15, 113, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			r := &Results{Bids: []BidTurn{
+				turn(product, 64, tc.low, tc.p99), turn(peerRedis, 64, 1000, 10), turn(peer, 64, tc.single, 100),
+				turn(product, 256, tc.high, tc.p99), turn(peerRedis, 256, 1000, 10), turn(peer, 256, tc.single, 100),
+				turn(peerPipelined, 64, 1e6, 1),
+			}}
+			var out bytes.Buffer
+			if got := r.judge(&printer{w: &out}); got != tc.pass {
+				t.Fatalf("pass is %v, want %v:\n%s", got, tc.pass, out.String())
+			}
+		})
+	}
+}
+
+func TestOtherAnswersAreShown(t *testing.T) {
+	t.Parallel()
+	r := &Results{Options: map[string]any{"bid_pairs": 1}, Bids: []BidTurn{
+		{TransferTurn{Side: product, Connections: 64, Answers: 1}, map[string]int64{"409 amount_taken": 2}},
+		{TransferTurn{Side: product, Connections: 64, Answers: 1}, map[string]int64{"409 amount_taken": 3}},
+	}}
+	var out bytes.Buffer
+	r.printBids(&printer{w: &out})
+	if !strings.Contains(out.String(), "fairlead: 409 amount_taken 5 times") {
+		t.Fatalf("the refusals aren't shown:\n%s", out.String())
+	}
+}
+
+func TestOnly(t *testing.T) {
+	t.Parallel()
+	if _, err := parseOptions([]string{"--peer=p", "--only=bid"}); err == nil {
+		t.Fatal("an unknown part was taken")
+	}
+	o, err := parseOptions([]string{"--peer=p", "--only=bids"})
+	if err != nil || !o.wants(onlyBids) || o.wants(onlyRace) || o.wants(onlyTransfers) {
+		t.Fatalf("options %+v (%v)", o, err)
+	}
+}
+
 func TestUsageOfThisProcess(t *testing.T) {
 	t.Parallel()
 	before, _, err := processorTime(os.Getpid())

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/fairlead-dev/fairlead/bench/load"
 )
 
@@ -40,10 +42,15 @@ type side struct {
 	key     string
 	addr    string
 	logFile string
+	store   int // The process whose tree is the database under the server: PostgreSQL or Redis.
+	// databaseURL is empty for a side that isn't on PostgreSQL.
+	databaseURL string
+
 	h       *house
 	cmd     *exec.Cmd
 	exited  chan error
 	keys    int
+	bidding *bidding
 }
 
 func accountID(i int) string { return fmt.Sprintf("acc-%05d", i) }
@@ -168,6 +175,20 @@ func wantCreated(status int, body []byte) error {
 		return fmt.Errorf("answer %d: %s", status, body)
 	}
 	return nil
+}
+
+// analyze brings PostgreSQL's statistics of a side's tables up to date, as they would be in a database that has been in
+// use for a while. Statements that were planned for empty tables are planned anew after it.
+func (s *side) analyze(ctx context.Context) error {
+	if s.databaseURL == "" {
+		return nil
+	}
+	conn, err := pgx.Connect(ctx, s.databaseURL)
+	if err != nil {
+		return fmt.Errorf("%s: connect to its database: %w", s.name, err)
+	}
+	_, err = conn.Exec(ctx, "VACUUM (ANALYZE)")
+	return errors.Join(err, conn.Close(ctx))
 }
 
 // requireIntegrity has the server recompute its books.

@@ -20,7 +20,7 @@ const openConnections = 256
 func (h *house) transfers(ctx context.Context, o *options, results *Results) error {
 	for _, connections := range connectionCounts() {
 		for pair := range o.transferPairs {
-			for _, s := range h.sides {
+			for _, s := range h.durable() {
 				turn, err := s.closedTransfers(ctx, o, connections)
 				if err != nil {
 					return fmt.Errorf("%s: transfers: %w", s.name, err)
@@ -36,7 +36,7 @@ func (h *house) transfers(ctx context.Context, o *options, results *Results) err
 		rate = math.Floor(results.medianThroughput(peer, connectionCounts()[0])/200) * 100
 	}
 	for pair := range o.transferPairs {
-		for _, s := range h.sides {
+		for _, s := range h.durable() {
 			if err := h.openTurn(ctx, o, s, rate, pair, results); err != nil {
 				return err
 			}
@@ -44,7 +44,7 @@ func (h *house) transfers(ctx context.Context, o *options, results *Results) err
 	}
 	// What the product's latency is at a load that is to it what the rate above is to the peer.
 	own := math.Floor(results.medianThroughput(product, connectionCounts()[0])/200) * 100
-	for _, s := range h.sides {
+	for _, s := range h.durable() {
 		if s.name != product {
 			continue
 		}
@@ -100,33 +100,47 @@ func (s *side) closedTransfers(ctx context.Context, o *options, connections int)
 	if err := s.h.checkpoint(ctx); err != nil {
 		return nil, err
 	}
-	engine, err := load.Dial(s.addr, connections)
+	r, used, err := s.closedTurn(o, connections, s.transferSource(o.accounts), wantCompleted, nil)
 	if err != nil {
 		return nil, err
+	}
+	return &TransferTurn{
+		Side: s.name, Connections: connections, Answers: r.Answers, PerSecond: r.PerSecond(),
+		P50MS: ms(r.Quantile(50)), P99MS: ms(r.Quantile(99)), P999MS: ms(r.Quantile(99.9)), Usage: used,
+	}, nil
+}
+
+// closedTurn runs one turn of a closed loop and tells what was used in its measured part, at whose beginning begin is
+// called, when it isn't nil.
+func (s *side) closedTurn(o *options, connections int, next func() []byte, check load.Check, begin func()) (
+	*load.Result, Usage, error,
+) {
+	engine, err := load.Dial(s.addr, connections)
+	if err != nil {
+		return nil, Usage{}, err
 	}
 	defer engine.Close()
 	var before, after usage
 	var usageErr error
-	note := func(u *usage) func() {
-		return func() {
-			var err error
-			if *u, err = s.usage(); err != nil {
-				usageErr = err
-			}
+	note := func(u *usage) {
+		var err error
+		if *u, err = s.usage(); err != nil {
+			usageErr = err
 		}
 	}
-	r, err := engine.Closed(load.Phases{Warmup: o.warmup, Measure: o.measure, Begin: note(&before), End: note(&after)},
-		s.transferSource(o.accounts), wantCompleted)
-	if err != nil {
-		return nil, err
+	phases := load.Phases{Warmup: o.warmup, Measure: o.measure}
+	phases.Begin = func() {
+		if begin != nil {
+			begin()
+		}
+		note(&before)
 	}
-	if usageErr != nil {
-		return nil, usageErr
+	phases.End = func() { note(&after) }
+	r, err := engine.Closed(phases, next, check)
+	if err == nil {
+		err = usageErr
 	}
-	return &TransferTurn{
-		Side: s.name, Connections: connections, Answers: r.Answers, PerSecond: r.PerSecond(),
-		P50MS: ms(r.Quantile(50)), P99MS: ms(r.Quantile(99)), P999MS: ms(r.Quantile(99.9)), Usage: after.since(before),
-	}, nil
+	return r, after.since(before), err
 }
 
 func (s *side) openTransfers(ctx context.Context, o *options, rate float64) (*TransferTurn, error) {

@@ -17,15 +17,15 @@ const clockTicks = 100
 
 // usage is what the processes have used so far, in seconds of processor time, and the server's memory in bytes.
 type usage struct {
-	server, postgres, generator float64
-	rss, peakRSS                int64
+	server, store, generator float64
+	rss, peakRSS             int64
 }
 
-// Usage is what one turn used: processor seconds of each part, and the server's resident memory at its end and at its
+// Usage is what one turn used: processor seconds of each part (the store is PostgreSQL or Redis), and the server's resident memory at its end and at its
 // highest since the server's start, in MiB.
 type Usage struct {
 	ServerSeconds    float64 `json:"server_cpu_s"`
-	PostgresSeconds  float64 `json:"postgres_cpu_s"`
+	StoreSeconds     float64 `json:"store_cpu_s"`
 	GeneratorSeconds float64 `json:"generator_cpu_s"`
 	RSSMiB           float64 `json:"server_rss_mib"`
 	PeakRSSMiB       float64 `json:"server_peak_rss_mib"`
@@ -35,7 +35,7 @@ func (u usage) since(before usage) Usage {
 	const mib = 1 << 20
 	return Usage{
 		ServerSeconds:    u.server - before.server,
-		PostgresSeconds:  u.postgres - before.postgres,
+		StoreSeconds:     u.store - before.store,
 		GeneratorSeconds: u.generator - before.generator,
 		RSSMiB:           float64(u.rss) / mib,
 		PeakRSSMiB:       float64(u.peakRSS) / mib,
@@ -49,8 +49,8 @@ func (s *side) usage() (u usage, err error) {
 	if u.generator, _, err = processorTime(os.Getpid()); err != nil {
 		return u, err
 	}
-	if u.postgres, err = treeTime(s.h.pgPID); err != nil {
-		return u, fmt.Errorf("PostgreSQL: %w", err)
+	if u.store, err = treeTime(s.store); err != nil {
+		return u, fmt.Errorf("the store of %s: %w", s.name, err)
 	}
 	u.rss, u.peakRSS, err = residentMemory(s.cmd.Process.Pid)
 	return u, err

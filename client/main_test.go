@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/fairlead-dev/fairlead/auction"
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
@@ -90,6 +91,8 @@ func startHouse() (stop func() error, err error) {
 	closers = append(closers, func() error { return money.Close(context.Background()) })
 	draws := lottery.NewService(postgres.NewLottery(db, nil), lottery.Options{})
 	closers = append(closers, func() error { return draws.Close(context.Background()) })
+	auctions := auction.NewService(postgres.NewAuctions(db), auction.Options{})
+	closers = append(closers, func() error { return auctions.Close(context.Background()) })
 	keys := postgres.NewAPIKeys(db)
 	authenticator, err := auth.New(auth.Options{Store: keys})
 	if err != nil {
@@ -103,7 +106,7 @@ func startHouse() (stop func() error, err error) {
 	if _, err := auth.EnsureAdminKey(ctx, keys, secret, "0190a5e4-0000-7000-8000-000000000001", time.Now()); err != nil {
 		return nil, err
 	}
-	s, err := server.New(server.Options{Ledger: money, Lottery: draws, Keys: keys, Auth: authenticator, Ready: db.Ping, Version: "test"})
+	s, err := server.New(server.Options{Ledger: money, Lottery: draws, Auction: auctions, Keys: keys, Auth: authenticator, Ready: db.Ping, Version: "test"})
 	if err != nil {
 		return nil, err
 	}

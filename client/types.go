@@ -50,6 +50,29 @@ type (
 	// Winner is one winner of a draw.
 	Winner = api.Winner
 
+	// CreateAuctionRequest describes an auction to be made.
+	CreateAuctionRequest = api.CreateAuctionRequest
+	// RoundRequest is a round of an auction to be made.
+	RoundRequest = api.RoundRequest
+	// AntiSnipeRequest says when late bids extend the rounds of an auction to be made.
+	AntiSnipeRequest = api.AntiSnipeRequest
+	// Auction is an auction in full.
+	Auction = api.Auction
+	// AuctionSummary is an auction in a list.
+	AuctionSummary = api.AuctionSummary
+	// Round is a round of an auction.
+	Round = api.Round
+	// BidRequest names who bids, and how much in all.
+	BidRequest = api.BidRequest
+	// Bid is a bid as its bidder is told of it.
+	Bid = api.Bid
+	// PlacedBid is an accepted bid in an auction's history.
+	PlacedBid = api.PlacedBid
+	// Rank is a place on the leaderboard.
+	Rank = api.Rank
+	// AuctionWinner is a bid that won a round.
+	AuctionWinner = api.AuctionWinner
+
 	// CreateKeyRequest registers an API key by the hash of its secret.
 	CreateKeyRequest = api.CreateKeyRequest
 	// APIKey is a registered API key; its secret is nowhere.

@@ -1,6 +1,11 @@
 package idempotency
 
-import "github.com/google/uuid"
+import (
+	"maps"
+	"slices"
+
+	"github.com/google/uuid"
+)
 
 // Request identifies one attempt to execute a keyed command.
 type Request struct {
@@ -70,6 +75,9 @@ func (b *Batch) Store(r Request, status int, body []byte) {
 
 // Undecided reports whether some request was looked up, not known, and not stored: what it was told leaves no record.
 func (b *Batch) Undecided() bool { return len(b.misses) > 0 }
+
+// Misses returns the keys that Undecided speaks of, in no order.
+func (b *Batch) Misses() []ID { return slices.Collect(maps.Keys(b.misses)) }
 
 // Fresh returns the records that the store has yet to write, in the order they were decided.
 func (b *Batch) Fresh() []Record { return b.fresh }

@@ -93,6 +93,17 @@ func (b *Book) Accounts() iter.Seq[Account] {
 	}
 }
 
+// Unchanged yields the accounts that were loaded and not changed, in no order.
+func (b *Book) Unchanged() iter.Seq[Account] {
+	return func(yield func(Account) bool) {
+		for _, a := range b.accounts {
+			if !a.changed && !yield(a.Account) {
+				return
+			}
+		}
+	}
+}
+
 // Open creates an account with nothing on it. It returns [ErrAccountExists] when the id is taken.
 func (b *Book) Open(id, currency string) (Account, error) {
 	if _, ok := b.accounts[id]; ok {

@@ -40,6 +40,37 @@ func (b *Book) PlaceHold(account string, amount int64, expiresIn *time.Duration)
 	return h.Hold, nil
 }
 
+// Reserve sets amount aside on an account for an owner, until it is captured or released. It returns
+// [AccountNotFoundError] or [InsufficientFundsError].
+func (b *Book) Reserve(account string, amount int64, owner string) (Hold, error) {
+	h, err := b.PlaceHold(account, amount, nil)
+	if err != nil {
+		return Hold{}, err
+	}
+	b.holds[h.ID].Owner = owner
+	h.Owner = owner
+	return h, nil
+}
+
+// RaiseHold sets more aside under an open hold, amount in all, which is more than before. It returns [HoldNotFoundError],
+// [ErrHoldClosed] or [InsufficientFundsError].
+func (b *Book) RaiseHold(id uuid.UUID, amount int64) (Hold, error) {
+	h, a, err := b.openHold(id)
+	if err != nil {
+		return Hold{}, err
+	}
+	if amount <= h.Amount {
+		panic("ledger: a hold would not be raised")
+	}
+	if a.Available < amount-h.Amount {
+		return Hold{}, &InsufficientFundsError{Account: h.Account}
+	}
+	b.unhold(a, h.Amount-amount)
+	h.Amount = amount
+	b.touchHold(h)
+	return h.Hold, nil
+}
+
 // Capture pays amount of an open hold to another account and releases the rest. It returns [HoldNotFoundError],
 // [ErrHoldClosed], [ErrCaptureTooLarge], and what [Book.Move] returns. A hold whose time is over is closed, not
 // captured.

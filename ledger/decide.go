@@ -90,7 +90,7 @@ func Decide(b *Book, op Op) (any, error) {
 	case CaptureHold:
 		return decideCapture(b, op)
 	case ReleaseHold:
-		return b.Release(op.Hold)
+		return decideRelease(b, op)
 	case ExpireHold:
 		return b.Expire(op.Hold), nil
 	}
@@ -121,11 +121,25 @@ func decideCapture(b *Book, op CaptureHold) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if h.Owner != "" {
+		return nil, ErrHoldOwned
+	}
 	amount := h.Amount
 	if op.Amount != nil {
 		amount = *op.Amount
 	}
 	return b.Capture(op.Hold, op.To, amount, "")
+}
+
+func decideRelease(b *Book, op ReleaseHold) (any, error) {
+	h, err := b.Hold(op.Hold)
+	if err != nil {
+		return nil, err
+	}
+	if h.Owner != "" {
+		return nil, ErrHoldOwned
+	}
+	return b.Release(op.Hold)
 }
 
 // Accounts returns the accounts that op names. A hold's own account is not among them: it is found by the hold.

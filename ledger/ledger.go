@@ -100,6 +100,8 @@ type Hold struct {
 	CreatedAt time.Time
 	ClosedAt  *time.Time
 	Transfer  *uuid.UUID // of the capture
+	// Owner names the entity that placed the hold and alone may close it, such as auction:ID; empty where a client placed it.
+	Owner string
 }
 
 // expired reports whether an open hold's time is over.
@@ -122,6 +124,8 @@ var (
 	ErrBalanceOverflow = errors.New("the balance would exceed the largest amount an account can hold")
 	// ErrHoldClosed is returned when a hold that was captured, released or has expired is captured or released.
 	ErrHoldClosed = errors.New("the hold is closed")
+	// ErrHoldOwned is returned when a client asks to capture or to release a hold that an auction, or the like, has placed.
+	ErrHoldOwned = errors.New("the hold belongs to another part of the system, which closes it")
 	// ErrCaptureTooLarge is returned when more is to be captured than the hold set aside.
 	ErrCaptureTooLarge = errors.New("the amount exceeds the hold")
 )

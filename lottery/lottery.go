@@ -38,6 +38,9 @@ const (
 	StatusCancelled Status = "cancelled"
 )
 
+// Topic is the name of a campaign in the live stream.
+func Topic(id uuid.UUID) string { return "campaign:" + id.String() }
+
 // DrawInstant is the mode in which the last sale's transaction draws.
 const DrawInstant = "instant"
 

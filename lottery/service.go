@@ -41,6 +41,10 @@ type Options struct {
 	StuckAfter time.Duration // 0 means [DefaultStuckAfter]
 	Observer   Observer
 	Logger     *slog.Logger
+	// Committed is told, after each transaction that sold or drew, the number of the campaign's last event: sales are
+	// numbered from 1, and the draw comes after the last of them. It delays the campaign's next transaction, so it must not
+	// block.
+	Committed func(campaign uuid.UUID, last int64)
 }
 
 // Service executes commands on campaigns. It is safe for concurrent use.
@@ -132,6 +136,7 @@ func (s *Service) flush(ctx context.Context, campaign uuid.UUID, batch []command
 		drawn   *Draw
 		from    Status
 		to      Status
+		last    int64 // event, where there are new ones
 	)
 	for i := range batch {
 		ops[i] = batch[i].Op
@@ -149,6 +154,7 @@ func (s *Service) flush(ctx context.Context, campaign uuid.UUID, batch []command
 		}
 		drawn = u.State.Drawn
 		to = u.State.Campaign.Status
+		last = lastEvent(u.State)
 	})
 	if notFound, ok := errors.AsType[*CampaignNotFoundError](err); ok {
 		return refuseAll(batch, notFound), nil
@@ -157,7 +163,21 @@ func (s *Service) flush(ctx context.Context, campaign uuid.UUID, batch []command
 		s.o.Logger.InfoContext(ctx, "campaign changed", "campaign", campaign, "from", from, "to", to)
 	}
 	s.observe(ctx, batch, drawn, time.Since(start), err)
+	if err == nil && last > 0 && s.o.Committed != nil {
+		s.o.Committed(campaign, last)
+	}
 	return answers, err
+}
+
+// lastEvent is the number of the campaign's last event, or 0 where the transaction made none.
+func lastEvent(st *State) int64 {
+	switch {
+	case st.Drawn != nil:
+		return int64(st.Campaign.SoldPositions) + 1
+	case len(st.Purchases) > 0:
+		return int64(st.Campaign.SoldPositions)
+	}
+	return 0
 }
 
 // note writes an administrative change down, and counts a refused transition.
@@ -177,9 +197,7 @@ func (s *Service) note(u *Unit, c command.Command[Op], err error) {
 	default:
 		return
 	}
-	u.Audit = append(u.Audit, Audit{
-		Actor: Actor{Principal: c.Principal, RequestID: c.RequestID}, Action: action, Object: u.State.Campaign.ID.String(),
-	})
+	u.Audit = append(u.Audit, command.Audited(c, action, u.State.Campaign.ID.String()))
 }
 
 func (s *Service) observe(ctx context.Context, batch []command.Command[Op], drawn *Draw, took time.Duration, err error) {
@@ -220,9 +238,7 @@ func (s *Service) flushCreations(ctx context.Context, batch []command.Command[Op
 			if err != nil {
 				return nil, err
 			}
-			u.Audit = append(u.Audit, Audit{
-				Actor: Actor{Principal: c.Principal, RequestID: c.RequestID}, Action: "campaign.create", Object: made.ID.String(),
-			})
+			u.Audit = append(u.Audit, command.Audited(c, "campaign.create", made.ID.String()))
 			return made, nil
 		})
 	})

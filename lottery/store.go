@@ -8,24 +8,15 @@ import (
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/command"
 )
-
-// Actor is who an administrative change is written down for.
-type Actor struct{ Principal, RequestID string }
-
-// Audit is an administrative change, written in its own transaction.
-type Audit struct {
-	Actor
-	Action string
-	Object string
-}
 
 // Unit is what one transaction works on. Exactly one of State and Creation is set.
 type Unit struct {
 	State    *State
 	Creation *Creation
 	Keys     *idempotency.Batch
-	Audit    []Audit
+	Audit    []command.Audit
 }
 
 // Store is what the service needs of a database. Both methods run one transaction, call decide with what it locked and

@@ -12,7 +12,6 @@ import (
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/command"
-	"github.com/fairlead-dev/fairlead/lottery"
 )
 
 // APIKeys keeps the keys of administrators and services.
@@ -96,7 +95,7 @@ func (k *APIKeys) Execute(ctx context.Context, c command.Command[auth.KeyOp]) (c
 		}
 		var b pgx.Batch
 		if changed {
-			saveAudit(&b, []lottery.Audit{auditOf(c)}, book.Now())
+			saveAudit(&b, []command.Audit{auditOf(c)}, book.Now())
 		}
 		saveKeys(&b, keys.Fresh(), book.Now(), countedWrites)
 		return send(ctx, tx, &b)
@@ -153,8 +152,8 @@ func oneKey(ctx context.Context, tx pgx.Tx, id string) (auth.Key, error) {
 	return keys[0], nil
 }
 
-func auditOf(c command.Command[auth.KeyOp]) lottery.Audit {
-	a := lottery.Audit{Actor: lottery.Actor{Principal: c.Principal, RequestID: c.RequestID}, Action: "key.revoke", Object: c.Op.Revoke}
+func auditOf(c command.Command[auth.KeyOp]) command.Audit {
+	a := command.Audited(c, "key.revoke", c.Op.Revoke)
 	if c.Op.Create != nil {
 		a.Action, a.Object = "key.create", c.Op.Create.ID
 	}

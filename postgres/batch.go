@@ -38,10 +38,10 @@ func (how writes) queue(b *pgx.Batch, counted, guarded string, n int, surprise e
 	expectRows(b.Queue(counted, args...), n, surprise)
 }
 
-// isGuard reports whether a guarded statement refused.
+// isGuard reports whether a guarded statement refused, or a row was there that was not expected.
 func isGuard(err error) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pgErr.Code == "22012" // division by zero
+	return ok && (pgErr.Code == "22012" || pgErr.Code == "23505") // division by zero, unique violation
 }
 
 // send runs the queued statements in one round trip and gives each its callback; the first error ends it.

@@ -46,11 +46,9 @@ func loadKeys(b *pgx.Batch, ids []idempotency.ID, into *[]idempotency.Record) {
 
 const insertKeys = `INSERT INTO idempotency_keys (id, fingerprint, execution, status, body, created_at)
 	SELECT id, fingerprint, execution, status, body, $6
-	FROM unnest($1::bytea[], $2::bytea[], $3::uuid[], $4::smallint[], $5::bytea[]) AS k (id, fingerprint, execution, status, body)
-	ON CONFLICT (id) DO NOTHING RETURNING 1`
+	FROM unnest($1::bytea[], $2::bytea[], $3::uuid[], $4::smallint[], $5::bytea[]) AS k (id, fingerprint, execution, status, body)`
 
-const guardedInsertKeys = `WITH written AS (` + insertKeys + `)
-	SELECT 1 / (count(*) = $7::bigint)::integer FROM written`
+const insertKeysOrNothing = insertKeys + ` ON CONFLICT (id) DO NOTHING`
 
 // saveKeys writes the records of this transaction's decisions. A record that is there already was written by another
 // process since ours were loaded: the transaction is stale, and its rerun will answer from that record. The rows are
@@ -72,7 +70,12 @@ func saveKeys(b *pgx.Batch, fresh []idempotency.Record, now time.Time, how write
 			bodies[i] = []byte{}
 		}
 	}
-	how.queue(b, insertKeys, guardedInsertKeys, n, errStale, ids, prints, executions, statuses, bodies, now)
+	args := []any{ids, prints, executions, statuses, bodies, now}
+	if how == guardedWrites {
+		b.Queue(insertKeys, args...) // The primary key is the guard, and cheaper than one that asks first.
+		return
+	}
+	expectRows(b.Queue(insertKeysOrNothing, args...), n, errStale)
 }
 
 // SweepKeys deletes the records that are older than retention, by the database's clock, and returns how many there

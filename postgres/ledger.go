@@ -122,7 +122,7 @@ func (l *Ledger) commitOptimistic(ctx context.Context, tx pgx.Tx, want ledger.Wa
 	b.Queue(joinInOrder)
 	saveBook(&b, c, guardedWrites)
 	saveKeys(&b, unit.Keys.Fresh(), book.Now(), guardedWrites)
-	err := finish(ctx, tx, &b)
+	err := finish(ctx, tx, &b, crashpoint.LedgerBeforeCommit)
 	if isGuard(err) {
 		l.cache.beWary()
 		return nil, fmt.Errorf("%w: %w", errStale, err)
@@ -140,12 +140,12 @@ const joinInOrder = `SET LOCAL enable_seqscan = off`
 
 // finish writes and commits in one round trip. A binary that is built to be killed takes two, so that it can be killed
 // in between.
-func finish(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {
+func finish(ctx context.Context, tx pgx.Tx, b *pgx.Batch, place string) error {
 	if lazy, ok := tx.(*lazyTx); ok && !crashpoint.Enabled {
 		return lazy.sendAndCommit(ctx, b)
 	}
 	err := send(ctx, tx, b)
-	crashpoint.Hit(crashpoint.LedgerBeforeCommit)
+	crashpoint.Hit(place)
 	return err
 }
 
@@ -166,7 +166,7 @@ const lockAccounts = `SELECT id, currency, available, held, version, created_at 
 
 const selectAccounts = `SELECT id, currency, available, held, version, created_at FROM accounts WHERE id = ANY($1)`
 
-const selectHolds = `SELECT id, account, amount, captured, status, expires_at, created_at, closed_at, transfer
+const selectHolds = `SELECT id, account, amount, captured, status, expires_at, created_at, closed_at, transfer, owner
 	FROM holds WHERE id = ANY($1)`
 
 // lockBook locks the accounts, then reads their holds, the records of the keys and the time: all of it as it stands
@@ -216,7 +216,7 @@ func scanAccount(row pgx.CollectableRow) (a ledger.Account, err error) {
 }
 
 func scanHold(row pgx.CollectableRow) (h ledger.Hold, err error) {
-	err = row.Scan(&h.ID, &h.Account, &h.Amount, &h.Captured, &h.Status, &h.ExpiresAt, &h.CreatedAt, &h.ClosedAt, &h.Transfer)
+	err = row.Scan(&h.ID, &h.Account, &h.Amount, &h.Captured, &h.Status, &h.ExpiresAt, &h.CreatedAt, &h.ClosedAt, &h.Transfer, &h.Owner)
 	h.CreatedAt, h.ExpiresAt, h.ClosedAt = h.CreatedAt.UTC(), utc(h.ExpiresAt), utc(h.ClosedAt)
 	return h, err
 }

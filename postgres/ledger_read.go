@@ -41,7 +41,7 @@ func (l *Ledger) Transfer(ctx context.Context, id uuid.UUID) (ledger.Transfer, e
 // Hold implements [ledger.Reader].
 func (l *Ledger) Hold(ctx context.Context, id uuid.UUID) (ledger.Hold, error) {
 	return queryOne(ctx, l.db, &ledger.HoldNotFoundError{ID: id}, scanHold,
-		`SELECT id, account, amount, captured, status, expires_at, created_at, closed_at, transfer FROM holds WHERE id = $1`, id)
+		`SELECT id, account, amount, captured, status, expires_at, created_at, closed_at, transfer, owner FROM holds WHERE id = $1`, id)
 }
 
 // DueHolds implements [ledger.Reader].

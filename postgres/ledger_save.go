@@ -35,12 +35,15 @@ const insertTransfers = `INSERT INTO transfers (id, kind, source, destination, a
 const insertEntries = `INSERT INTO entries (account, id, version, transfer, amount, currency, at, memo)
 	SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::uuid[], $5::bigint[], $6::text[], $7::timestamptz[], $8::text[])`
 
-const insertHolds = `INSERT INTO holds (id, account, amount, captured, status, expires_at, created_at, closed_at, transfer)
-	SELECT * FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::timestamptz[], $7::timestamptz[], $8::timestamptz[], $9::uuid[])`
+const insertHolds = `INSERT INTO holds (id, account, amount, captured, status, expires_at, created_at, closed_at, transfer, owner)
+	SELECT * FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::timestamptz[], $7::timestamptz[], $8::timestamptz[], $9::uuid[], $10::text[])`
 
-const updateHolds = `UPDATE holds AS h SET captured = n.captured, status = n.status, closed_at = n.closed_at, transfer = n.transfer
-	FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::timestamptz[], $5::uuid[]) AS n (id, captured, status, closed_at, transfer)
-	WHERE h.id = n.id AND h.status = 'open'`
+const updateHolds = `UPDATE holds AS h SET amount = n.amount, captured = n.captured, status = n.status, closed_at = n.closed_at, transfer = n.transfer
+	FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::timestamptz[], $6::uuid[]) AS n (id, amount, captured, status, closed_at, transfer)
+	WHERE h.id = n.id AND h.status = 'open' RETURNING 1`
+
+const guardedUpdateHolds = `WITH written AS (` + updateHolds + `)
+	SELECT 1 / (count(*) = $7::bigint)::integer FROM written`
 
 // Arrays of UUIDs are passed as [16]byte, which the driver encodes directly; for uuid.UUID it would first try the slow
 // way over driver.Valuer.
@@ -52,7 +55,7 @@ func saveBook(b *pgx.Batch, c ledger.Changes, how writes) {
 	saveAccounts(b, c.UpdatedAccounts, how)
 	saveTransfers(b, c.Transfers)
 	saveEntries(b, c.Entries)
-	saveHolds(b, c.CreatedHolds, c.UpdatedHolds)
+	saveHolds(b, c.CreatedHolds, c.UpdatedHolds, how)
 }
 
 func saveNewAccounts(b *pgx.Batch, accounts []ledger.Account, how writes) {
@@ -116,25 +119,26 @@ func saveEntries(b *pgx.Batch, entries []ledger.Entry) {
 	expectRows(b.Queue(insertEntries, accounts, ids, versions, transfers, amounts, currencies, at, memos), n, errLostRow)
 }
 
-func saveHolds(b *pgx.Batch, created, updated []ledger.Hold) {
+func saveHolds(b *pgx.Batch, created, updated []ledger.Hold, how writes) {
 	if n := len(created); n > 0 {
 		ids, accounts, amounts, captured := make([][16]byte, n), make([]string, n), make([]int64, n), make([]int64, n)
-		statuses, expires := make([]string, n), make([]*time.Time, n)
+		statuses, expires, owners := make([]string, n), make([]*time.Time, n), make([]string, n)
 		at, closed, transfers := make([]time.Time, n), make([]*time.Time, n), make([]*[16]byte, n)
 		for i, h := range created {
 			ids[i], accounts[i], amounts[i], captured[i] = h.ID, h.Account, h.Amount, h.Captured
-			statuses[i], expires[i] = string(h.Status), h.ExpiresAt
+			statuses[i], expires[i], owners[i] = string(h.Status), h.ExpiresAt, h.Owner
 			at[i], closed[i], transfers[i] = h.CreatedAt, h.ClosedAt, (*[16]byte)(h.Transfer)
 		}
-		expectRows(b.Queue(insertHolds, ids, accounts, amounts, captured, statuses, expires, at, closed, transfers), n, errLostRow)
+		expectRows(b.Queue(insertHolds, ids, accounts, amounts, captured, statuses, expires, at, closed, transfers, owners), n, errLostRow)
 	}
 	if n := len(updated); n > 0 {
-		ids, captured, statuses := make([][16]byte, n), make([]int64, n), make([]string, n)
+		ids, amounts, captured, statuses := make([][16]byte, n), make([]int64, n), make([]int64, n), make([]string, n)
 		closed, transfers := make([]*time.Time, n), make([]*[16]byte, n)
 		for i, h := range updated {
-			ids[i], captured[i], statuses[i], closed[i], transfers[i] = h.ID, h.Captured, string(h.Status), h.ClosedAt, (*[16]byte)(h.Transfer)
+			ids[i], amounts[i], captured[i], statuses[i] = h.ID, h.Amount, h.Captured, string(h.Status)
+			closed[i], transfers[i] = h.ClosedAt, (*[16]byte)(h.Transfer)
 		}
-		expectRows(b.Queue(updateHolds, ids, captured, statuses, closed, transfers), n, errLostRow)
+		how.queue(b, updateHolds, guardedUpdateHolds, n, errLostRow, ids, amounts, captured, statuses, closed, transfers)
 	}
 }
 

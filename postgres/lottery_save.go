@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/lottery"
 )
 
@@ -99,7 +100,7 @@ func saveDraw(b *pgx.Batch, d *lottery.Draw) error {
 	return nil
 }
 
-func saveAudit(b *pgx.Batch, audit []lottery.Audit, now time.Time) {
+func saveAudit(b *pgx.Batch, audit []command.Audit, now time.Time) {
 	n := len(audit)
 	if n == 0 {
 		return

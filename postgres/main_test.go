@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/auction"
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
@@ -115,7 +116,7 @@ func (r *recorder) seen() (reasons, outcomes []string, attempts []int) {
 
 // render speaks outcomes as JSON, which the audit understands: it looks for the object that a stored answer names.
 func render(result any, err error) command.Rendered {
-	body, status, decided := map[string]string{}, 201, true
+	body, status, decided := map[string]any{}, 201, true
 	switch v := result.(type) {
 	case ledger.Account:
 		body["id"] = v.ID
@@ -131,16 +132,23 @@ func render(result any, err error) command.Rendered {
 		if v != nil {
 			body["id"] = v.ID.String()
 		}
+	case *auction.Auction:
+		if v != nil {
+			body["id"] = v.ID.String()
+		}
+	case auction.Placed:
+		body["auction"], body["account"], body["amount"], body["seq"] = v.Auction.String(), v.Account, v.Amount, v.Seq
 	case *lottery.Draw:
 		body["campaign"] = v.Campaign.String()
 	}
 	if err != nil {
-		body, status = map[string]string{"detail": err.Error()}, 409
+		body, status = map[string]any{"detail": err.Error()}, 409
 		if short, ok := errors.AsType[*ledger.InsufficientFundsError](err); ok && short.Transfer != nil {
 			body["transfer"] = short.Transfer.String()
 		}
 		_, absent := errors.AsType[*ledger.AccountNotFoundError](err)
-		decided = !absent && !errors.Is(err, idempotency.ErrKeyReused)
+		_, early := errors.AsType[*auction.CooldownError](err)
+		decided = !absent && !early && !errors.Is(err, idempotency.ErrKeyReused)
 	}
 	raw, err := json.Marshal(body)
 	if err != nil {

@@ -50,7 +50,7 @@ func (s *Server) guard(a access, next http.HandlerFunc) http.HandlerFunc {
 
 // authenticate finds out who asks and counts the request against their rate. It has answered when it returns false.
 func (s *Server) authenticate(w http.ResponseWriter, r *http.Request) bool {
-	credential, err := auth.Authorization(r.Header)
+	credential, err := credentialOf(r)
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return false

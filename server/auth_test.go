@@ -103,10 +103,13 @@ func TestRoles(t *testing.T) {
 	users := map[string]bool{
 		"GET /v1/campaigns": true, "GET /v1/campaigns/{id}": true, "GET /v1/campaigns/{id}/positions": true, "GET /v1/campaigns/{id}/purchases": true,
 		"GET /v1/campaigns/{id}/draw": true, "GET /v1/campaigns/{id}/proof": true, "GET /v1/campaigns/{id}/proof/positions/{position}": true, "GET /v1/campaigns/{id}/statistics": true,
+		"GET /v1/auctions": true, "GET /v1/auctions/{id}": true, "GET /v1/auctions/{id}/leaderboard": true, "GET /v1/auctions/{id}/winners": true, "GET /v1/auctions/{id}/bids": true,
+		"GET /v1/auctions/{id}/min-winning-bid": true,
 	}
 	own := map[string]string{ // what else users may do, for their own account
 		"GET /v1/accounts/{id}": ``, "GET /v1/accounts/{id}/entries": ``,
 		"POST /v1/transfers": `{"from":"alice","to":"nobody","amount":1}`, "POST /v1/campaigns/{id}/purchases": `{"account":"alice"}`,
+		"POST /v1/auctions/{id}/bids": `{"account":"alice","amount":5}`,
 	}
 	for _, r := range e.server.routes() {
 		if !strings.HasPrefix(r.path, "/v1") {
@@ -150,6 +153,7 @@ func TestForbiddenTellsNothing(t *testing.T) {
 	e.account("alice", "EUR", 1000)
 	e.account("bob", "EUR", 0)
 	id := e.onSale(`"base_length":2`, "")
+	auction := e.started(twoRounds, "")
 	hold := e.post("/v1/holds", `{"account":"alice","amount":10}`).want(http.StatusCreated).str("id")
 	transfer := e.post("/v1/deposits", `{"account":"bob","amount":10}`).want(http.StatusCreated).str("id")
 	alice := e.by(e.user("alice"))
@@ -174,6 +178,8 @@ func TestForbiddenTellsNothing(t *testing.T) {
 		{{"POST", "/v1/transfers", `{"from":"bob","to":"alice","amount":1}`}, {"POST", "/v1/transfers", `{"from":"nobody","to":"nobody","amount":1}`}},
 		{{"POST", "/v1/campaigns/" + id + "/purchases", `{"account":"bob"}`}, {"POST", "/v1/campaigns/" + newUUID() + "/purchases", `{"account":"nobody"}`}},
 		{{"POST", "/v1/campaigns/" + id + "/purchases", `{"account":"bob"}`}, {"POST", "/v1/campaigns/x/purchases", `{"account":"nobody","layer":99}`}},
+		{{"POST", "/v1/auctions/" + auction + "/bids", `{"account":"bob","amount":5}`}, {"POST", "/v1/auctions/x/bids", `{"account":"nobody","amount":5}`}},
+		{{"POST", "/v1/auctions/" + auction + "/cancel"}, {"POST", "/v1/auctions/" + newUUID() + "/cancel"}},
 		{{"POST", "/v1/campaigns/" + id + "/publish"}, {"POST", "/v1/campaigns/" + newUUID() + "/publish"}},
 		{{"POST", "/v1/deposits", `{"account":"alice","amount":1}`}, {"POST", "/v1/deposits", `{`}},
 	} {

@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -74,6 +75,23 @@ func (e *env) postRoutes() []postRoute {
 		{"purchase_limit", `2`, "count", false},
 		{"draw", `"instant"`, "draw", false},
 	}
+	lot := e.started(twoRounds, `"cooldown":"0s"`)
+	unstarted, cancelled := e.auctioned(twoRounds, ``), e.auctioned(twoRounds, ``)
+	auction := []member{
+		{"title", `"t"`, "title", true},
+		{"currency", `"EUR"`, "currency", true},
+		{"seller", `"bob"`, "id", true},
+		{"rounds", `[{"winners":1,"duration":"1h"}]`, "rounds", true},
+		{"min_bid", `5`, "amount", false},
+		{"min_increment", `5`, "amount", false},
+		{"anti_snipe", `{"window":"1s","extension":"1s","max_extensions":1}`, "object", false},
+		{"cooldown", `"1s"`, "span", false},
+		{"unique_amounts", `true`, "flag", false},
+	}
+	const (
+		lots = `{"title":"t","currency":"EUR","seller":"bob",`
+		once = `"rounds":[{"winners":1,"duration":"1h"}],`
+	)
 	const around = `{"name":"n","currency":"EUR","beneficiary":"bob","price":5,`
 	return []postRoute{
 		{path: "/v1/accounts", status: 201, members: []member{{"id", `"new"`, "id", true}, {"currency", `"EUR"`, "currency", true}}},
@@ -97,6 +115,16 @@ func (e *env) postRoutes() []postRoute {
 		{path: pending + "/publish", status: 200},
 		{path: pending + "/cancel", status: 200},
 		{path: "/v1/campaigns/" + drawn + "/draw", status: 200},
+		{path: "/v1/auctions", status: 201, members: auction},
+		{path: "/v1/auctions", status: 201, wrap: lots + `"rounds":[{"winners":1,"duration":"1h"},%s]}`, members: []member{
+			{"winners", `1`, "winners", true}, {"duration", `"1h"`, "round's span", true},
+		}},
+		{path: "/v1/auctions", status: 201, wrap: lots + once + `"anti_snipe":%s}`, members: []member{
+			{"window", `"1s"`, "span", true}, {"extension", `"1s"`, "span", true}, {"max_extensions", `1`, "extensions", true},
+		}},
+		{path: "/v1/auctions/" + lot + "/bids", status: 201, members: []member{{"account", `"alice"`, "id", true}, {"amount", `5`, "amount", true}}},
+		{path: "/v1/auctions/" + unstarted + "/start", status: 200},
+		{path: "/v1/auctions/" + cancelled + "/cancel", status: 200},
 		{path: "/v1/keys", status: 201, members: []member{
 			{"role", `"service"`, "role", true}, {"name", `"n"`, "name", true}, {"hash", `"` + strings.Repeat("0f", 32) + `"`, "hash", true},
 		}},
@@ -158,6 +186,33 @@ func badValues(kind string) []string {
 		return join(notText, controls, fragments, []string{
 			`""`, `"0"`, `"0s"`, `"-0s"`, `"-1s"`, `"5"`, `"1d"`, `"1 s"`, `" 1s"`, `"1s "`, `"1S"`, `"1e3s"`, `"٣s"`, `"P1D"`, `"87601h"`, `"99999999999h"`, `"9223372036854775808ns"`, `"h"`, `"1h-1m"`, `3600`,
 		})
+	case "title":
+		return join(notText, controls, []string{`""`, quote(strings.Repeat("n", 501)), quote(strings.Repeat("ß", 501)), quote(strings.Repeat("🎟", 501))})
+	case "span", "round's span":
+		spans := join(notText, controls, fragments, []string{
+			`""`, `"-1s"`, `"-1us"`, `"5"`, `"1d"`, `"1 s"`, `" 1s"`, `"1s "`, `"1S"`, `"1e3s"`, `"٣s"`, `"P1D"`, `"8785h"`, `"99999999999h"`, `"9223372036854775808ns"`, `"h"`, `3600`,
+			`"1ns"`, `"999ns"`, `"1.0000001s"`, `"8784h0m0.000001s"`, `"1h1ns"`,
+		})
+		if kind == "span" {
+			return spans
+		}
+		return append(spans, `"0"`, `"0s"`, `"-0s"`, `"999us"`)
+	case "winners":
+		return join(notANumber, []string{`10001`, `2147483648`, `4294967297`})
+	case "extensions":
+		all := slices.Clone(notANumber)
+		all = slices.DeleteFunc(all, func(s string) bool { return s == `0` || s == `-0` }) // None is fine here.
+		return join(all, []string{`1000001`, `2147483648`, `4294967297`})
+	case "flag":
+		return join(notText[:3], []string{`"true"`, `"false"`, `""`, `True`, `yes`, `1.0`, `[true]`, `{"a":true}`, `tru`})
+	case "object":
+		return []string{`[]`, `""`, `5`, `true`, `[{}]`, `{}`, `{"window":"1s","extension":"1s","max_extensions":1,"x":1}`, `{"window":"1s","extension":"1s","max_extensions":1,"window":"1s"}`}
+	case "rounds":
+		many := strings.Repeat(`{"winners":1,"duration":"1h"},`, 1001)
+		return []string{
+			`[]`, `{}`, `""`, `5`, `true`, `[null]`, `[5]`, `["a"]`, `[[]]`, `[{}]`, `[{"winners":1,"duration":"1h"},]`, `[{"winners":1,"duration":"1h"}`, `[` + strings.TrimSuffix(many, ",") + `]`,
+			`[{"winners":1,"duration":"1h","x":1}]`, `[{"winners":1,"duration":"1h","winners":1}]`,
+		}
 	case "draw":
 		return join(notText, controls, []string{`""`, `"Instant"`, `"instant "`, `"manual"`, `"none"`})
 	case "role":

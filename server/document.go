@@ -26,6 +26,7 @@ type administration = Keys
 func Document(version string) ([]byte, error) {
 	// The routes come with their handlers, which are made here and never called.
 	s := &Server{keys: absentKeys{}, registry: prometheus.NewRegistry()}
+	s.live = newLiveEdge(s, LiveOptions{})
 	b, err := openAPI(s.routes(), version)
 	if err != nil {
 		return nil, fmt.Errorf("server: build the OpenAPI document: %w", err)
@@ -52,7 +53,8 @@ func stateNulls(registry huma.Registry) {
 				*property = huma.Schema{Type: huma.TypeInteger, Description: property.Description}
 				continue
 			}
-			property.Nullable = f.Type.Kind() == reflect.Pointer && !strings.Contains(options, "omitempty")
+			// A request's member may be a pointer only so that its absence is seen; its tag says so.
+			property.Nullable = f.Type.Kind() == reflect.Pointer && !strings.Contains(options, "omitempty") && f.Tag.Get("nullable") != "false"
 		}
 	}
 }

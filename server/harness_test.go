@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fairlead-dev/fairlead/auction"
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
@@ -39,6 +40,7 @@ type env struct {
 	server  *Server
 	ledger  *ledger.Service
 	lottery *lottery.Service
+	auction *auction.Service
 	keys    *postgres.APIKeys
 	adminID string
 	admin   string // credential of the first admin key
@@ -71,10 +73,11 @@ func newEnvWith(t *testing.T, o setup) *env {
 	})
 	must(t, err)
 	lanes, draws := telemetry.NewLaneMetrics(registry), telemetry.NewLottery(registry)
-	ledgerLanes, lotteryLanes := o.lanes, o.lanes
-	ledgerLanes.Observer, lotteryLanes.Observer = lanes.For("ledger"), lanes.For("lottery")
+	ledgerLanes, lotteryLanes, auctionLanes := o.lanes, o.lanes, o.lanes
+	ledgerLanes.Observer, lotteryLanes.Observer, auctionLanes.Observer = lanes.For("ledger"), lanes.For("lottery"), lanes.For("auction")
 	e.ledger = ledger.NewService(postgres.NewLedger(db), ledgerLanes)
 	e.lottery = lottery.NewService(postgres.NewLottery(db, draws), lottery.Options{Lanes: lotteryLanes, Observer: draws, Logger: logger})
+	e.auction = auction.NewService(postgres.NewAuctions(db), auction.Options{Lanes: auctionLanes, Observer: telemetry.NewAuctions(registry), Logger: logger})
 	e.keys = postgres.NewAPIKeys(db)
 	authenticator, err := auth.New(auth.Options{Store: e.keys, JWT: auth.JWTOptions{Secret: []byte(jwtSecret)}})
 	must(t, err)
@@ -84,7 +87,7 @@ func newEnvWith(t *testing.T, o setup) *env {
 		must(t, err)
 	}
 	e.server, err = New(Options{
-		Ledger: e.ledger, Lottery: e.lottery, Keys: e.keys, Auth: authenticator, Limiter: limiter, Ready: db.Ping,
+		Ledger: e.ledger, Lottery: e.lottery, Auction: e.auction, Keys: e.keys, Auth: authenticator, Limiter: limiter, Ready: db.Ping,
 		Registry: registry, Logger: logger, Version: "test",
 	})
 	must(t, err)
@@ -103,7 +106,7 @@ func newEnvWith(t *testing.T, o setup) *env {
 		if err != nil || !integrity.Valid {
 			t.Errorf("the books do not balance at the end: %+v, %v", integrity, err)
 		}
-		for what, err := range map[string]error{"lottery": e.lottery.Close(ctx), "ledger": e.ledger.Close(ctx)} {
+		for what, err := range map[string]error{"auction": e.auction.Close(ctx), "lottery": e.lottery.Close(ctx), "ledger": e.ledger.Close(ctx)} {
 			if err != nil {
 				t.Errorf("close the %s: %v", what, err)
 			}

@@ -191,14 +191,21 @@ func TestKeyReusedForAnotherRequest(t *testing.T) {
 func TestSpellingsOfOneRequest(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
-	e.account("alice", "EUR", 0)
+	e.account("alice", "EUR", 1)
 	e.account("house", "EUR", 0)
+	e.account("bidder", "EUR", 1)
+	lot := e.started(twoRounds, "")
 	for path, spellings := range map[string][]string{
 		"/v1/deposits": {
 			`{"account":"alice","amount":5}`, `{"amount":5,"account":"alice"}`, " \r\n{ \"account\" :\t\"alice\" , \"amount\":5 }\n ",
 			`{"account":"alice","amount":5,"memo":null}`, `{"account":"alice","amount":5,"memo":""}`, `{"\u0061ccount":"\u0061lice","amount":5}`,
 		},
-		"/v1/holds": {`{"account":"alice","amount":1}`, `{"expires_in":null,"amount":1,"account":"alice"}`},
+		"/v1/auctions": {
+			`{"title":"t","currency":"EUR","seller":"house","rounds":[{"winners":1,"duration":"1h"}]}`,
+			`{"rounds":[{"duration":"1h","winners":1}],"seller":"house","currency":"EUR","title":"t","min_bid":null,"min_increment":null,"anti_snipe":null,"cooldown":null,"unique_amounts":null}`,
+		},
+		"/v1/auctions/" + lot + "/bids": {bidBody("bidder", 1), `{"amount":1,"account":"bidder"}`, " {\n\"amount\":1 ,\t\"account\":\"bidder\"}"},
+		"/v1/holds":                     {`{"account":"alice","amount":1}`, `{"expires_in":null,"amount":1,"account":"alice"}`},
 		"/v1/campaigns": {
 			`{"name":"n","base_length":2,"price":1,"currency":"EUR","beneficiary":"house","prizes":[{"name":"a","quantity":1}]}`,
 			`{"prizes":[{"quantity":1,"layer":null,"name":"a"}],"layers":null,"purchase_limit":null,"draw":null,"beneficiary":"house","currency":"EUR","price":1,"base_length":2,"name":"n"}`,
@@ -210,7 +217,7 @@ func TestSpellingsOfOneRequest(t *testing.T) {
 			e.keyed(key, path, other).replayed(first)
 		}
 	}
-	e.balance("alice", 4, 1)
+	e.balance("alice", 5, 1)
 	for _, verb := range []string{"publish", "cancel"} {
 		id := e.campaign(`"base_length":2`, "")
 		for i, bodies := range [][]string{{``, `{}`, ` `, "{ }\n"}, {`{}`, ``}} {

@@ -47,11 +47,15 @@ func TestListsPage(t *testing.T) {
 	for range 2 {
 		e.campaign(`"base_length":1`, "")
 	}
+	for range 4 {
+		e.auctioned(twoRounds, "")
+	}
 	for path, want := range map[string]struct {
 		member string
 		items  int
 	}{
 		"/v1/accounts/alice/entries":         {"id", 12},
+		"/v1/auctions":                       {"id", 4},
 		"/v1/campaigns":                      {"id", 3},
 		"/v1/campaigns/" + id + "/positions": {"id", 6},
 		"/v1/campaigns/" + id + "/purchases": {"id", 5},

@@ -44,12 +44,7 @@ func mutate[Req, Op any](s *Server, m mutation[Req, Op]) http.HandlerFunc {
 			s.writeProblem(w, r, err)
 			return
 		}
-		i := infoOf(r)
-		i.replayed = a.Replayed
-		if a.Replayed {
-			w.Header().Set("Idempotent-Replayed", "true")
-		}
-		writeBody(w, a.Status, a.Body)
+		writeAnswer(w, r, a)
 	}
 }
 

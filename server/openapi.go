@@ -17,6 +17,11 @@ func (timestamp) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Format: "date-time", Description: "RFC 3339, UTC, microseconds"}
 }
 
+// Schema documents a duration.
+func (duration) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Description: "Go duration", Examples: []any{"1.5s"}}
+}
+
 var pathParameter = regexp.MustCompile(`\{([a-z_]+)(\.\.\.)?\}`)
 
 // openAPI builds the contract's document from the table of routes.
@@ -30,7 +35,7 @@ func openAPI(routes []route, version string) ([]byte, error) {
 				"send the same key again, and the same answer comes, byte for byte.",
 		},
 		// The order of the page's sections.
-		Tags:  []*huma.Tag{{Name: "lottery"}, {Name: "ledger"}, {Name: "administration"}, {Name: "operation"}},
+		Tags:  []*huma.Tag{{Name: "lottery"}, {Name: "auctions"}, {Name: "ledger"}, {Name: "administration"}, {Name: "operation"}},
 		Paths: map[string]*huma.PathItem{},
 		Components: &huma.Components{
 			Schemas: registry,
@@ -108,6 +113,9 @@ var nonWord = regexp.MustCompile(`[^A-Za-z0-9]+`)
 
 // schemaName names a Go type in the document: transferView becomes Transfer, list[entryView] becomes EntryList.
 func schemaName(t reflect.Type, hint string) string {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
 	name := t.Name()
 	if inner, ok := strings.CutPrefix(name, "list["); ok {
 		inner = strings.TrimSuffix(inner[strings.LastIndexByte(inner, '.')+1:], "]")

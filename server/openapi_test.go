@@ -372,6 +372,14 @@ func (e *env) useEverything() {
 	e.buy(id, "alice").want(http.StatusCreated)
 	place := e.get("/v1/campaigns/" + id + "/positions").str("items.0.id")
 	key := e.get("/v1/keys").str("items.1.id")
+	lot := e.started(`[{"winners":1,"duration":"1h"},{"winners":1,"duration":"1h"}]`, ``)
+	e.bid(lot, "alice", 5).want(http.StatusCreated)
+	e.bid(lot, "alice", 6).problem(http.StatusTooManyRequests, "cooldown")
+	e.closeRound(lot, 1)
+	e.bid(lot, "alice", 7).want(http.StatusCreated)
+	for _, path := range []string{"", "?limit=1", "/" + lot, "/" + newUUID(), "/" + lot + "/leaderboard", "/" + lot + "/winners", "/" + lot + "/bids?limit=1", "/" + lot + "/min-winning-bid"} {
+		e.get("/v1/auctions" + path)
+	}
 	for _, path := range []string{
 		"/v1/accounts/alice", "/v1/accounts/nobody", "/v1/accounts/alice/entries", "/v1/accounts/alice/entries?limit=1", "/v1/transfers/" + transfer, "/v1/holds/" + hold, "/v1/integrity",
 		"/v1/campaigns", "/v1/campaigns/" + id, "/v1/campaigns/" + half, "/v1/campaigns/" + half + "/positions", "/v1/campaigns/" + id + "/purchases", "/v1/campaigns/" + id + "/draw",

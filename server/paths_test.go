@@ -45,10 +45,11 @@ func TestBadUUIDs(t *testing.T) {
 	e := newEnv(t)
 	e.account("alice", "EUR", 100)
 	campaign := e.onSale(`"base_length":2`, "")
+	auction := e.started(twoRounds, "")
 	hold := e.post("/v1/holds", `{"account":"alice","amount":10}`).want(http.StatusCreated).str("id")
 	transfer := e.post("/v1/deposits", `{"account":"alice","amount":10}`).want(http.StatusCreated).str("id")
 	before := e.snapshot()
-	for _, good := range []string{campaign, hold, transfer, e.adminID} {
+	for _, good := range []string{campaign, auction, hold, transfer, e.adminID} {
 		for _, bad := range []string{
 			"x", "0", "-1", "null", "undefined", "NaN", good[:35], good + "0", " " + good, good + "%20", "{" + good + "}", "urn:uuid:" + good, strings.ReplaceAll(good, "-", ""), good[:8] + "_" + good[9:],
 			"g" + good[1:], good[:35] + "%00", good + "%0a", good + "'", "1%20OR%201=1", newUUID(), "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff", "%D9%A3" + good[1:],
@@ -57,7 +58,8 @@ func TestBadUUIDs(t *testing.T) {
 			for _, target := range []string{
 				"GET /v1/transfers/" + bad, "GET /v1/holds/" + bad, "POST /v1/holds/" + bad + "/release", "GET /v1/campaigns/" + bad, "GET /v1/campaigns/" + bad + "/positions",
 				"GET /v1/campaigns/" + bad + "/purchases", "GET /v1/campaigns/" + bad + "/draw", "GET /v1/campaigns/" + bad + "/proof", "GET /v1/campaigns/" + bad + "/statistics",
-				"POST /v1/campaigns/" + bad + "/publish", "POST /v1/campaigns/" + bad + "/cancel", "POST /v1/campaigns/" + bad + "/draw", "DELETE /v1/keys/" + bad,
+				"POST /v1/campaigns/" + bad + "/publish", "POST /v1/campaigns/" + bad + "/cancel", "POST /v1/campaigns/" + bad + "/draw", "GET /v1/auctions/" + bad, "GET /v1/auctions/" + bad + "/leaderboard", "GET /v1/auctions/" + bad + "/winners",
+				"GET /v1/auctions/" + bad + "/bids", "GET /v1/auctions/" + bad + "/min-winning-bid", "POST /v1/auctions/" + bad + "/start", "POST /v1/auctions/" + bad + "/cancel", "DELETE /v1/keys/" + bad,
 			} {
 				method, path, _ := strings.Cut(target, " ")
 				key := newUUID()

@@ -4,10 +4,13 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/fairlead-dev/fairlead/auction"
 	"github.com/fairlead-dev/fairlead/internal/auth"
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/ledger"
 	"github.com/fairlead-dev/fairlead/lottery"
@@ -24,6 +27,8 @@ type Problem struct {
 	Outcome   string `json:"outcome" enum:"not_applied,applied,unknown" doc:"what became of the effect"`
 	RequestID string `json:"request_id"`
 	Transfer  string `json:"transfer,omitempty" doc:"the failed transfer's id, with insufficient_funds"`
+	// RetryAfter is the header of that name, for those who get the problem without headers: a stored or a streamed one.
+	RetryAfter int64 `json:"retry_after,omitzero" doc:"whole seconds to wait, with cooldown"`
 }
 
 // What became of a refused request's effect.
@@ -43,6 +48,12 @@ func classify(err error) (k kind, detail string, ok bool) {
 	if funds, ok := errors.AsType[*ledger.InsufficientFundsError](err); ok {
 		return insufficientFunds, funds.Error(), true
 	}
+	if low, ok := errors.AsType[*auction.BidTooLowError](err); ok {
+		return bidTooLow, low.Error(), true
+	}
+	if early, ok := errors.AsType[*auction.CooldownError](err); ok {
+		return coolingDown, early.Error(), true
+	}
 	for _, row := range sentinels {
 		if errors.Is(err, row.err) {
 			// Only the sentinel's own words go out; what wraps it is for the log.
@@ -60,6 +71,7 @@ func notFoundOf(err error) error {
 	for _, find := range []func(error) error{
 		as[*ledger.AccountNotFoundError], as[*ledger.HoldNotFoundError], as[*ledger.TransferNotFoundError],
 		as[*lottery.CampaignNotFoundError], as[*lottery.LayerNotFoundError], as[*lottery.PositionNotFoundError],
+		as[*auction.NotFoundError],
 	} {
 		if missing := find(err); missing != nil {
 			return missing
@@ -88,6 +100,10 @@ func problemOf(err error, requestID string) Problem {
 	}
 	if funds, ok := errors.AsType[*ledger.InsufficientFundsError](err); ok && funds.Transfer != nil {
 		p.Transfer = funds.Transfer.String()
+	}
+	if early, ok := errors.AsType[*auction.CooldownError](err); ok {
+		// Rounded up: who comes back then is not told to wait again.
+		p.RetryAfter = max(1, int64((early.RetryAfter+time.Second-1)/time.Second))
 	}
 	return p
 }
@@ -126,6 +142,22 @@ func (s *Server) writeProblem(w http.ResponseWriter, r *http.Request, err error)
 	}
 	info.code = p.Code
 	writeBody(w, p.Status, mustMarshal(p))
+}
+
+// writeAnswer answers with what a service rendered.
+func writeAnswer(w http.ResponseWriter, r *http.Request, a command.Answer) {
+	infoOf(r).replayed = a.Replayed
+	if a.Replayed {
+		w.Header().Set("Idempotent-Replayed", "true")
+	}
+	if a.Status == http.StatusTooManyRequests {
+		// The body is all that came through the transaction, so the header is taken from it.
+		var p Problem
+		if err := json.Unmarshal(a.Body, &p); err == nil && p.RetryAfter > 0 {
+			w.Header().Set("Retry-After", strconv.FormatInt(p.RetryAfter, 10))
+		}
+	}
+	writeBody(w, a.Status, a.Body)
 }
 
 // writeBody answers with bytes that are ready.

@@ -9,11 +9,13 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/fairlead-dev/fairlead/auction"
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/command"
@@ -73,6 +75,14 @@ func TestProblemTable(t *testing.T) {
 		{lottery.ErrNotSoldOut, 409, "not_sold_out", false, "not_applied"},
 		{lottery.ErrNotDrawn, 404, "not_drawn", false, "not_applied"},
 		{lottery.ErrTooManyPrizes, 422, "too_many_prizes", false, "not_applied"},
+		{ledger.ErrHoldOwned, 409, "hold_owned", false, "not_applied"},
+		{&auction.NotFoundError{}, 404, "not_found", false, "not_applied"},
+		{auction.ErrNotActive, 409, "not_active", false, "not_applied"},
+		{auction.ErrBadTransition, 409, "bad_transition", false, "not_applied"},
+		{auction.ErrOwnAuction, 409, "own_auction", false, "not_applied"},
+		{auction.ErrAmountTaken, 409, "amount_taken", false, "not_applied"},
+		{&auction.BidTooLowError{Least: 5}, 422, "bid_too_low", false, "not_applied"},
+		{&auction.CooldownError{RetryAfter: time.Second}, 429, "cooldown", true, "not_applied"},
 		// The batch may be committed: its own documentation says so.
 		{&groupcommit.ResultCountError{Got: 1, Want: 2}, 500, "internal_error", false, "unknown"},
 	} {
@@ -91,6 +101,13 @@ func TestProblemTable(t *testing.T) {
 			if decided(p) != wantStored {
 				t.Errorf("%v: kept under its key: %v", err, !wantStored)
 			}
+		}
+	}
+	for wait, seconds := range map[time.Duration]int64{
+		1: 1, time.Millisecond: 1, time.Second: 1, time.Second + 1: 2, 1500 * time.Millisecond: 2, 2 * time.Second: 2, time.Hour: 3600, 0: 1,
+	} {
+		if got := problemOf(&auction.CooldownError{RetryAfter: wait}, "id").RetryAfter; got != seconds {
+			t.Errorf("%s is told as %d s, want %d", wait, got, seconds)
 		}
 	}
 	p := problemOf(&ledger.InsufficientFundsError{Account: "alice", Transfer: &transfer}, "id")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/fairlead-dev/fairlead/auction"
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/command"
@@ -55,13 +56,18 @@ var (
 	currencyMismatch  = kind{status: http.StatusUnprocessableEntity, code: "currency_mismatch", title: "The currencies differ"}
 	balanceOverflow   = kind{status: http.StatusUnprocessableEntity, code: "balance_overflow", title: "The balance would be too large"}
 	holdClosed        = kind{status: http.StatusConflict, code: "hold_closed", title: "The hold is closed"}
-	notActive         = kind{status: http.StatusConflict, code: "not_active", title: "The campaign is not active"}
+	holdOwned         = kind{status: http.StatusConflict, code: "hold_owned", title: "The hold belongs to another part of the system"}
+	notActive         = kind{status: http.StatusConflict, code: "not_active", title: "It is not open at present"}
 	soldOut           = kind{status: http.StatusConflict, code: "sold_out", title: "No position is left"}
 	purchaseLimit     = kind{status: http.StatusConflict, code: "purchase_limit", title: "The purchase limit is reached"}
 	badTransition     = kind{status: http.StatusConflict, code: "bad_transition", title: "The status does not allow this"}
 	notSoldOut        = kind{status: http.StatusConflict, code: "not_sold_out", title: "The campaign is not sold out"}
 	notDrawn          = kind{status: http.StatusNotFound, code: "not_drawn", title: "The campaign is not drawn"}
 	tooManyPrizes     = kind{status: http.StatusUnprocessableEntity, code: "too_many_prizes", title: "A prize's quantity exceeds the positions that can win it"}
+	bidTooLow         = kind{status: http.StatusUnprocessableEntity, code: "bid_too_low", title: "The bid is too low"}
+	amountTaken       = kind{status: http.StatusConflict, code: "amount_taken", title: "Another active bid has this amount"}
+	ownAuction        = kind{status: http.StatusConflict, code: "own_auction", title: "The seller cannot bid"}
+	coolingDown       = kind{status: http.StatusTooManyRequests, code: "cooldown", title: "The account bid a moment ago", retryable: true}
 	keyExists         = kind{status: http.StatusConflict, code: "key_exists", title: "The key exists already"}
 	lastAdmin         = kind{status: http.StatusConflict, code: "last_admin", title: "The last admin key cannot be revoked"}
 	captureTooLarge   = kind{status: http.StatusUnprocessableEntity, code: "capture_too_large", title: "The amount exceeds the hold"}
@@ -94,6 +100,7 @@ var sentinels = []struct {
 	{ledger.ErrBalanceOverflow, balanceOverflow, false},
 	{ledger.ErrHoldClosed, holdClosed, false},
 	{ledger.ErrCaptureTooLarge, captureTooLarge, false},
+	{ledger.ErrHoldOwned, holdOwned, false},
 	{lottery.ErrNotActive, notActive, false},
 	{lottery.ErrSoldOut, soldOut, false},
 	{lottery.ErrPurchaseLimit, purchaseLimit, false},
@@ -101,6 +108,10 @@ var sentinels = []struct {
 	{lottery.ErrNotSoldOut, notSoldOut, false},
 	{lottery.ErrNotDrawn, notDrawn, false},
 	{lottery.ErrTooManyPrizes, tooManyPrizes, false},
+	{auction.ErrBadTransition, badTransition, false},
+	{auction.ErrNotActive, notActive, false},
+	{auction.ErrOwnAuction, ownAuction, false},
+	{auction.ErrAmountTaken, amountTaken, false},
 	{auth.ErrKeyExists, keyExists, true},
 	{auth.ErrLastAdmin, lastAdmin, true},
 	{auth.ErrUnknownKey, notFound, true},

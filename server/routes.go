@@ -72,6 +72,8 @@ func (s *Server) routes() []route {
 	}{
 		{"ledger", s.ledgerRoutes()},
 		{"lottery", s.lotteryRoutes()},
+		{"auctions", s.auctionRoutes()},
+		{"live", s.live.routes()},
 		{"administration", s.keyRoutes()},
 		{"operation", s.systemRoutes()},
 	} {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fairlead-dev/fairlead/auction"
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/ledger"
@@ -39,9 +40,11 @@ type Keys interface {
 type Options struct {
 	Ledger  *ledger.Service
 	Lottery *lottery.Service
+	Auction *auction.Service
 	Keys    Keys
 	Auth    *auth.Authenticator
 	Limiter *auth.Limiter // nil: no rate limit
+	Live    LiveOptions   // without a hub, the live stream is not served
 	// Ready returns nil when commands can be served.
 	Ready    func(context.Context) error
 	Registry *prometheus.Registry
@@ -53,9 +56,11 @@ type Options struct {
 type Server struct {
 	ledger   *ledger.Service
 	lottery  *lottery.Service
+	auction  *auction.Service
 	keys     Keys
 	auth     *auth.Authenticator
 	limiter  *auth.Limiter
+	live     *liveEdge
 	ready    func(context.Context) error
 	registry *prometheus.Registry
 	metrics  *httpMetrics
@@ -76,10 +81,11 @@ func New(o Options) (*Server, error) {
 		o.Registry = prometheus.NewRegistry()
 	}
 	s := &Server{
-		ledger: o.Ledger, lottery: o.Lottery, keys: o.Keys, auth: o.Auth, limiter: o.Limiter, ready: o.Ready,
+		ledger: o.Ledger, lottery: o.Lottery, auction: o.Auction, keys: o.Keys, auth: o.Auth, limiter: o.Limiter, ready: o.Ready,
 		registry: o.Registry, metrics: newHTTPMetrics(o.Registry), logger: o.Logger, version: o.Version,
 		draining: make(chan struct{}),
 	}
+	s.live = newLiveEdge(s, o.Live)
 	routes := s.routes()
 	var err error
 	if s.openAPI, err = openAPI(routes, o.Version); err != nil {
@@ -94,7 +100,7 @@ func New(o Options) (*Server, error) {
 func (s *Server) dismiss(ctx context.Context, cut func()) error {
 	ended, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	cancel()
-	err := errors.Join(s.ledger.Close(ended), s.lottery.Close(ended))
+	err := errors.Join(s.ledger.Close(ended), s.lottery.Close(ended), s.auction.Close(ended))
 	cut()
 	time.Sleep(dismissPause)
 	return err
@@ -128,11 +134,14 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 	close(s.draining)
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
+	// A socket is no request that comes to an end by itself; its client resumes elsewhere.
+	farewell := s.live.close(drain)
 	err := srv.Shutdown(drain)
 	if err != nil {
 		err = fmt.Errorf("server: requests were still under way after %s: %w", grace, err)
 		err = errors.Join(err, s.dismiss(ctx, cut), srv.Close())
 	}
+	err = errors.Join(err, farewell)
 	if end := <-failed; !errors.Is(end, http.ErrServerClosed) {
 		err = errors.Join(err, end)
 	}

@@ -21,7 +21,8 @@ const maxBodyBytes = 1 << 20
 
 type server struct {
 	purchases *pgxpool.Pool
-	transfers *pgxpool.Pool
+	bids      *pgxpool.Pool
+	transfers *pgxpool.Pool // And everything else.
 	adminKey  string
 	pipelined bool
 }
@@ -38,7 +39,7 @@ type command struct {
 	keyID       [sha256.Size]byte
 	fingerprint [sha256.Size]byte
 	body        []byte
-	campaign    string
+	entity      string // The id in the path, if there is one.
 	now         time.Time
 }
 
@@ -55,32 +56,43 @@ func (s *server) routes() http.Handler {
 	mux.HandleFunc("POST /v1/campaigns/{id}/purchases", s.mutating(s.purchase))
 	mux.HandleFunc("GET /v1/campaigns/{id}", s.getCampaign)
 	mux.HandleFunc("GET /v1/campaigns/{id}/draw", s.getDraw)
+	mux.HandleFunc("POST /v1/auctions", s.mutating(s.createAuction))
+	mux.HandleFunc("POST /v1/auctions/{id}/start", s.mutating(s.startAuction))
+	mux.HandleFunc("POST /v1/auctions/{id}/bids", s.mutating(s.bid))
+	mux.HandleFunc("GET /v1/auctions/{id}", s.getAuction)
 	mux.HandleFunc("GET /v1/integrity", s.getIntegrity)
 	return mux
 }
 
-func (s *server) authenticated(r *http.Request) bool {
+func authenticated(r *http.Request, adminKey string) bool {
 	key, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	return ok && subtle.ConstantTimeCompare([]byte(key), []byte(s.adminKey)) == 1
+	return ok && subtle.ConstantTimeCompare([]byte(key), []byte(adminKey)) == 1
+}
+
+// receive authenticates a mutating request and reads its key and body. A non-zero answer is a refusal.
+func receive(w http.ResponseWriter, r *http.Request, adminKey string) (key string, body []byte, refusal answer) {
+	if !authenticated(r, adminKey) {
+		return "", nil, problem(http.StatusUnauthorized, "unauthorized")
+	}
+	key = r.Header.Get("Idempotency-Key")
+	if key == "" || len(key) > 255 {
+		return "", nil, problem(http.StatusBadRequest, "idempotency_key_required")
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
+	if err != nil {
+		return "", nil, problem(http.StatusRequestEntityTooLarge, "payload_too_large")
+	}
+	return key, body, answer{}
 }
 
 func (s *server) mutating(h handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !s.authenticated(r) {
-			send(w, problem(http.StatusUnauthorized, "unauthorized"))
+		key, body, refusal := receive(w, r, s.adminKey)
+		if refusal.status != 0 {
+			send(w, refusal)
 			return
 		}
-		key := r.Header.Get("Idempotency-Key")
-		if key == "" || len(key) > 255 {
-			send(w, problem(http.StatusBadRequest, "idempotency_key_required"))
-			return
-		}
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
-		if err != nil {
-			send(w, problem(http.StatusRequestEntityTooLarge, "payload_too_large"))
-			return
-		}
-		c := &command{body: body, campaign: r.PathValue("id"), now: time.Now()}
+		c := &command{body: body, entity: r.PathValue("id"), now: time.Now()}
 		c.keyID = sha256.Sum256([]byte("admin\x00" + r.Method + "\x00" + r.URL.Path + "\x00" + key))
 		c.fingerprint = sha256.Sum256(body)
 		result, err := h(r.Context(), c)

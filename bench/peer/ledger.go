@@ -201,14 +201,19 @@ func (s *server) deposit(ctx context.Context, c *command) (result answer, err er
 	return result, err
 }
 
-// getIntegrity recomputes the books from the entries.
+// getIntegrity recomputes the books from the entries, and what is held from the bids.
 func (s *server) getIntegrity(w http.ResponseWriter, r *http.Request) {
 	var valid bool
 	err := s.transfers.QueryRow(r.Context(), `SELECT
 		(SELECT coalesce(sum(amount), 0) FROM entries) = 0
 		AND NOT EXISTS (SELECT 1 FROM entries GROUP BY transfer HAVING sum(amount) <> 0)
 		AND NOT EXISTS (SELECT 1 FROM accounts a WHERE a.available + a.held <>
-			(SELECT coalesce(sum(amount), 0) FROM entries e WHERE e.account = a.id))`).Scan(&valid)
+			(SELECT coalesce(sum(amount), 0) FROM entries e WHERE e.account = a.id))
+		AND NOT EXISTS (SELECT 1 FROM accounts a WHERE a.held <>
+			(SELECT coalesce(sum(amount), 0) FROM bids b WHERE b.account = a.id))
+		AND NOT EXISTS (SELECT 1 FROM auctions a WHERE (a.seq, a.total_bids) <>
+			(SELECT count(*), count(*) FILTER (WHERE type = 'bid.placed') FROM auction_events e WHERE e.auction = a.id))
+		`).Scan(&valid)
 	if err != nil {
 		send(w, problem(http.StatusInternalServerError, "internal"))
 		return

@@ -112,7 +112,7 @@ func (s *server) createCampaign(ctx context.Context, c *command) (result answer,
 }
 
 func (s *server) publish(ctx context.Context, c *command) (result answer, err error) {
-	id, ok := parseID(c.campaign)
+	id, ok := parseID(c.entity)
 	if !ok {
 		return problem(http.StatusNotFound, "not_found"), nil
 	}
@@ -161,7 +161,7 @@ func (s *server) purchase(ctx context.Context, c *command) (result answer, err e
 	if !decode(c.body, &in) || in.Account == "" {
 		return problem(http.StatusBadRequest, "bad_request"), nil
 	}
-	id, ok := parseID(c.campaign)
+	id, ok := parseID(c.entity)
 	if !ok {
 		return problem(http.StatusNotFound, "not_found"), nil
 	}
@@ -309,7 +309,7 @@ func (s *session) draw(ctx context.Context, p *campaign, escrow *account, now ti
 }
 
 func (s *server) getCampaign(w http.ResponseWriter, r *http.Request) {
-	if !s.authenticated(r) {
+	if !authenticated(r, s.adminKey) {
 		send(w, problem(http.StatusUnauthorized, "unauthorized"))
 		return
 	}
@@ -324,7 +324,7 @@ func (s *server) getCampaign(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) getDraw(w http.ResponseWriter, r *http.Request) {
-	if !s.authenticated(r) {
+	if !authenticated(r, s.adminKey) {
 		send(w, problem(http.StatusUnauthorized, "unauthorized"))
 		return
 	}

@@ -35,12 +35,12 @@ func start(t *testing.T, pipelined bool, accounts int) *fixture {
 	ctx := t.Context()
 	url := pgtest.NewDatabase(t, nil)
 	open := func(size int) *server {
-		pool, err := openPool(ctx, url, size)
+		pool, err := openPool(ctx, url, size, planGeneric)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(pool.Close)
-		return &server{purchases: pool, transfers: pool, adminKey: "secret", pipelined: pipelined}
+		return &server{purchases: pool, bids: pool, transfers: pool, adminKey: "secret", pipelined: pipelined}
 	}
 	s := open(8)
 	if err := migrate(ctx, s.transfers); err != nil {

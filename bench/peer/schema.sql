@@ -111,3 +111,47 @@ CREATE TABLE draws (
     winners      text        NOT NULL,
     completed_at timestamptz NOT NULL
 );
+
+-- An auction with its one round and its counters. Durations are nanoseconds.
+CREATE TABLE auctions (
+    id              uuid PRIMARY KEY,
+    title           text        NOT NULL,
+    status          text        NOT NULL CHECK (status IN ('pending', 'active', 'completed', 'cancelled')),
+    currency        text        NOT NULL,
+    seller          text COLLATE "C" NOT NULL,
+    winners         integer     NOT NULL CHECK (winners > 0),
+    duration        bigint      NOT NULL CHECK (duration > 0),
+    round           integer     NOT NULL CHECK (round >= 0),
+    ends_at         timestamptz,
+    extensions      integer     NOT NULL CHECK (extensions >= 0),
+    min_bid         bigint      NOT NULL CHECK (min_bid > 0),
+    min_increment   bigint      NOT NULL CHECK (min_increment > 0),
+    snipe_window    bigint      NOT NULL CHECK (snipe_window >= 0),
+    snipe_extension bigint      NOT NULL CHECK (snipe_extension >= 0),
+    snipe_max       integer     NOT NULL CHECK (snipe_max >= 0),
+    cooldown        bigint      NOT NULL CHECK (cooldown >= 0),
+    total_bids      bigint      NOT NULL CHECK (total_bids >= 0),
+    seq             bigint      NOT NULL CHECK (seq >= 0),
+    created_at      timestamptz NOT NULL
+) WITH (fillfactor = 50);
+
+-- The standing bids: one an account and auction, and one an amount. The second index also serves the ranking.
+CREATE TABLE bids (
+    auction uuid        NOT NULL,
+    account text COLLATE "C" NOT NULL,
+    amount  bigint      NOT NULL CHECK (amount > 0),
+    round   integer     NOT NULL,
+    seq     bigint      NOT NULL,
+    at      timestamptz NOT NULL,
+    PRIMARY KEY (auction, account),
+    CONSTRAINT bids_amount UNIQUE (auction, amount)
+) WITH (fillfactor = 50);
+
+CREATE TABLE auction_events (
+    auction uuid        NOT NULL,
+    seq     bigint      NOT NULL,
+    type    text        NOT NULL,
+    at      timestamptz NOT NULL,
+    data    text        NOT NULL,
+    PRIMARY KEY (auction, seq)
+);

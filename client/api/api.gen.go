@@ -18,6 +18,54 @@ import (
 	"github.com/oapi-codegen/runtime"
 )
 
+// Defines values for AuctionStatus.
+const (
+	AuctionStatusActive    AuctionStatus = "active"
+	AuctionStatusCancelled AuctionStatus = "cancelled"
+	AuctionStatusCompleted AuctionStatus = "completed"
+	AuctionStatusPending   AuctionStatus = "pending"
+)
+
+// Valid indicates whether the value is a known member of the AuctionStatus enum.
+func (e AuctionStatus) Valid() bool {
+	switch e {
+	case AuctionStatusActive:
+		return true
+	case AuctionStatusCancelled:
+		return true
+	case AuctionStatusCompleted:
+		return true
+	case AuctionStatusPending:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for AuctionSummaryStatus.
+const (
+	AuctionSummaryStatusActive    AuctionSummaryStatus = "active"
+	AuctionSummaryStatusCancelled AuctionSummaryStatus = "cancelled"
+	AuctionSummaryStatusCompleted AuctionSummaryStatus = "completed"
+	AuctionSummaryStatusPending   AuctionSummaryStatus = "pending"
+)
+
+// Valid indicates whether the value is a known member of the AuctionSummaryStatus enum.
+func (e AuctionSummaryStatus) Valid() bool {
+	switch e {
+	case AuctionSummaryStatusActive:
+		return true
+	case AuctionSummaryStatusCancelled:
+		return true
+	case AuctionSummaryStatusCompleted:
+		return true
+	case AuctionSummaryStatusPending:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for CampaignDraw.
 const (
 	CampaignDrawBeacon  CampaignDraw = "beacon"
@@ -207,6 +255,27 @@ func (e ProblemOutcome) Valid() bool {
 	}
 }
 
+// Defines values for RoundStatus.
+const (
+	RoundStatusActive    RoundStatus = "active"
+	RoundStatusCompleted RoundStatus = "completed"
+	RoundStatusPending   RoundStatus = "pending"
+)
+
+// Valid indicates whether the value is a known member of the RoundStatus enum.
+func (e RoundStatus) Valid() bool {
+	switch e {
+	case RoundStatusActive:
+		return true
+	case RoundStatusCompleted:
+		return true
+	case RoundStatusPending:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for TransferStatus.
 const (
 	TransferStatusCompleted TransferStatus = "completed"
@@ -243,6 +312,151 @@ type Account struct {
 
 	// Version grows with each change
 	Version int64 `json:"version"`
+}
+
+// AntiSnipe defines model for AntiSnipe.
+type AntiSnipe struct {
+	// Extension Go duration
+	//
+	// Examples: 1.5s
+	Extension     string `json:"extension"`
+	MaxExtensions int64  `json:"max_extensions"`
+
+	// Window Go duration
+	//
+	// Examples: 1.5s
+	Window string `json:"window"`
+}
+
+// AntiSnipeRequest defines model for AntiSnipeRequest.
+type AntiSnipeRequest struct {
+	// Extension Go duration by which the end moves
+	//
+	// Examples: 30s
+	Extension string `json:"extension"`
+
+	// MaxExtensions most extensions of a round
+	MaxExtensions int64 `json:"max_extensions"`
+
+	// Window Go duration before a round's end in which a bid extends it
+	//
+	// Examples: 30s
+	Window string `json:"window"`
+}
+
+// Auction defines model for Auction.
+type Auction struct {
+	// AntiSnipe any zero: rounds are not extended
+	AntiSnipe AntiSnipe `json:"anti_snipe"`
+
+	// Cooldown Go duration
+	//
+	// Examples: 1.5s
+	Cooldown string `json:"cooldown"`
+
+	// CreatedAt RFC 3339, UTC, microseconds
+	CreatedAt time.Time `json:"created_at"`
+	Currency  string    `json:"currency"`
+
+	// CurrentRound 0 before the start
+	CurrentRound int64 `json:"current_round"`
+
+	// EndedAt RFC 3339, UTC, microseconds
+	EndedAt *time.Time `json:"ended_at"`
+	ID      string     `json:"id"`
+
+	// MinBid minor units
+	MinBid int64 `json:"min_bid"`
+
+	// MinIncrement minor units
+	MinIncrement int64   `json:"min_increment"`
+	Rounds       []Round `json:"rounds"`
+	Seller       string  `json:"seller"`
+
+	// Seq of the last event
+	Seq int64 `json:"seq"`
+
+	// StartedAt RFC 3339, UTC, microseconds
+	StartedAt *time.Time    `json:"started_at"`
+	Status    AuctionStatus `json:"status"`
+	Title     string        `json:"title"`
+
+	// TotalBids accepted bids, raises too
+	TotalBids     int64 `json:"total_bids"`
+	UniqueAmounts bool  `json:"unique_amounts"`
+}
+
+// AuctionStatus defines model for Auction.Status.
+type AuctionStatus string
+
+// AuctionSummary defines model for AuctionSummary.
+type AuctionSummary struct {
+	// CreatedAt RFC 3339, UTC, microseconds
+	CreatedAt time.Time `json:"created_at"`
+	Currency  string    `json:"currency"`
+
+	// CurrentRound 0 before the start
+	CurrentRound int64                `json:"current_round"`
+	ID           string               `json:"id"`
+	Seller       string               `json:"seller"`
+	Status       AuctionSummaryStatus `json:"status"`
+	Title        string               `json:"title"`
+	TotalBids    int64                `json:"total_bids"`
+}
+
+// AuctionSummaryStatus defines model for AuctionSummary.Status.
+type AuctionSummaryStatus string
+
+// AuctionSummaryList defines model for AuctionSummaryList.
+type AuctionSummaryList struct {
+	Items []AuctionSummary `json:"items"`
+
+	// Next cursor of the next page, null on the last
+	Next *string `json:"next"`
+}
+
+// AuctionWinner defines model for AuctionWinner.
+type AuctionWinner struct {
+	Account string `json:"account"`
+	Amount  int64  `json:"amount"`
+	Rank    int64  `json:"rank"`
+	Round   int64  `json:"round"`
+}
+
+// AuctionWinnerList defines model for AuctionWinnerList.
+type AuctionWinnerList struct {
+	Items []AuctionWinner `json:"items"`
+
+	// Next cursor of the next page, null on the last
+	Next *string `json:"next"`
+}
+
+// Bid defines model for Bid.
+type Bid struct {
+	Account string `json:"account"`
+	Amount  int64  `json:"amount"`
+	Auction string `json:"auction"`
+
+	// PreviousAmount of the account's bid before, 0 at first
+	PreviousAmount int64 `json:"previous_amount"`
+
+	// Rank right after this bid
+	Rank  int64 `json:"rank"`
+	Round int64 `json:"round"`
+
+	// RoundEndsAt after an extension that this bid caused
+	RoundEndsAt time.Time `json:"round_ends_at"`
+
+	// Seq of its event bid.placed
+	Seq int64 `json:"seq"`
+}
+
+// BidRequest defines model for BidRequest.
+type BidRequest struct {
+	Account string `json:"account"`
+
+	// Amount minor units, of the whole bid and not of the raise
+	Amount int64 `json:"amount"`
 }
 
 // Campaign defines model for Campaign.
@@ -326,6 +540,32 @@ type CreateAccountRequest struct {
 	//
 	// Examples: alice
 	ID string `json:"id"`
+}
+
+// CreateAuctionRequest defines model for CreateAuctionRequest.
+type CreateAuctionRequest struct {
+	// AntiSnipe absent, or with any zero: rounds are not extended
+	AntiSnipe *AntiSnipeRequest `json:"anti_snipe,omitempty"`
+
+	// Cooldown Go duration between the bids of one account, 1s when absent, 0s for none
+	//
+	// Examples: 1s
+	Cooldown *string `json:"cooldown,omitempty"`
+	Currency string  `json:"currency"`
+
+	// MinBid minor units, 1 when absent
+	MinBid *int64 `json:"min_bid,omitempty"`
+
+	// MinIncrement least by which a raise exceeds the bid before it, 1 when absent
+	MinIncrement *int64         `json:"min_increment,omitempty"`
+	Rounds       []RoundRequest `json:"rounds"`
+
+	// Seller the account that winners pay
+	Seller string `json:"seller"`
+	Title  string `json:"title"`
+
+	// UniqueAmounts whether no two active bids may have one amount, true when absent
+	UniqueAmounts *bool `json:"unique_amounts,omitempty"`
 }
 
 // CreateCampaignRequest defines model for CreateCampaignRequest.
@@ -521,6 +761,23 @@ type LayerRequest struct {
 	Price     *int64 `json:"price,omitempty"`
 }
 
+// Leaderboard defines model for Leaderboard.
+type Leaderboard struct {
+	Items []Rank `json:"items"`
+
+	// Next cursor of the next page, null on the last
+	Next *string `json:"next"`
+
+	// Round 0 before the start
+	Round int64 `json:"round"`
+}
+
+// MinWinningBid defines model for MinWinningBid.
+type MinWinningBid struct {
+	// Amount minor units
+	Amount int64 `json:"amount"`
+}
+
 // Movement defines model for Movement.
 type Movement struct {
 	Account string `json:"account"`
@@ -555,6 +812,26 @@ type Place struct {
 
 	// Number within the layer, from 1
 	Number int64 `json:"number"`
+}
+
+// PlacedBid defines model for PlacedBid.
+type PlacedBid struct {
+	Account string `json:"account"`
+	Amount  int64  `json:"amount"`
+
+	// At RFC 3339, UTC, microseconds
+	At             time.Time `json:"at"`
+	PreviousAmount int64     `json:"previous_amount"`
+	Round          int64     `json:"round"`
+	Seq            int64     `json:"seq"`
+}
+
+// PlacedBidList defines model for PlacedBidList.
+type PlacedBidList struct {
+	Items []PlacedBid `json:"items"`
+
+	// Next cursor of the next page, null on the last
+	Next *string `json:"next"`
 }
 
 // Position defines model for Position.
@@ -606,6 +883,9 @@ type Problem struct {
 	Outcome   ProblemOutcome `json:"outcome"`
 	RequestID string         `json:"request_id"`
 
+	// RetryAfter whole seconds to wait, with cooldown
+	RetryAfter *int64 `json:"retry_after,omitempty"`
+
 	// Retryable whether the same request may succeed later
 	Retryable bool `json:"retryable"`
 
@@ -627,11 +907,17 @@ type Problem struct {
 // ProblemOutcome what became of the effect
 type ProblemOutcome string
 
+// ProofBeacon defines model for ProofBeacon.
+type ProofBeacon struct {
+	// Signature in hex
+	Signature string `json:"signature"`
+}
+
 // ProofDocument defines model for ProofDocument.
 type ProofDocument struct {
 	// Beacon absent in instant mode
-	Beacon   *ProofDocumentBeaconStruct `json:"beacon,omitempty"`
-	Campaign string                     `json:"campaign"`
+	Beacon   *ProofBeacon `json:"beacon,omitempty"`
+	Campaign string       `json:"campaign"`
 
 	// Commitment hex SHA-256 of the server seed
 	Commitment string `json:"commitment"`
@@ -648,12 +934,6 @@ type ProofDocument struct {
 	ServerSeed string        `json:"server_seed"`
 	Versions   ProofVersions `json:"versions"`
 	Winners    []Winner      `json:"winners"`
-}
-
-// ProofDocumentBeaconStruct defines model for ProofDocumentBeaconStruct.
-type ProofDocumentBeaconStruct struct {
-	// Signature in hex
-	Signature string `json:"signature"`
 }
 
 // ProofPosition defines model for ProofPosition.
@@ -706,6 +986,52 @@ type PurchaseRequest struct {
 
 	// Layer absent: a position of any layer
 	Layer *int64 `json:"layer,omitempty"`
+}
+
+// Rank defines model for Rank.
+type Rank struct {
+	Account string `json:"account"`
+	Amount  int64  `json:"amount"`
+
+	// Rank from 1
+	Rank int64 `json:"rank"`
+
+	// Winning whether the bid would win if the round ended now, or has won
+	Winning bool `json:"winning"`
+}
+
+// Round defines model for Round.
+type Round struct {
+	// Duration without extensions
+	//
+	// Examples: 1.5s
+	Duration string `json:"duration"`
+
+	// EndsAt moved by extensions
+	EndsAt     *time.Time `json:"ends_at"`
+	Extensions int64      `json:"extensions"`
+
+	// Round from 1
+	Round int64 `json:"round"`
+
+	// StartedAt RFC 3339, UTC, microseconds
+	StartedAt *time.Time  `json:"started_at"`
+	Status    RoundStatus `json:"status"`
+
+	// Winners places
+	Winners int64 `json:"winners"`
+}
+
+// RoundStatus defines model for Round.Status.
+type RoundStatus string
+
+// RoundRequest defines model for RoundRequest.
+type RoundRequest struct {
+	// Duration Go duration from 1ms to 8784h, whole microseconds
+	//
+	// Examples: 30m
+	Duration string `json:"duration"`
+	Winners  int64  `json:"winners"`
 }
 
 // Statistics defines model for Statistics.
@@ -796,6 +1122,66 @@ type GetAccountsIDEntriesParams struct {
 	After *string `form:"after,omitempty" json:"after,omitempty"`
 }
 
+// GetAuctionsParams defines parameters for GetAuctions.
+type GetAuctionsParams struct {
+	// Limit most items to return, 1 to 200, 50 when absent
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// After the next of the previous page
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+}
+
+// PostAuctionsParams defines parameters for PostAuctions.
+type PostAuctionsParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
+// GetAuctionsIDBidsParams defines parameters for GetAuctionsIDBids.
+type GetAuctionsIDBidsParams struct {
+	// Limit most items to return, 1 to 200, 50 when absent
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// After the next of the previous page
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+}
+
+// PostAuctionsIDBidsParams defines parameters for PostAuctionsIDBids.
+type PostAuctionsIDBidsParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
+// PostAuctionsIDCancelParams defines parameters for PostAuctionsIDCancel.
+type PostAuctionsIDCancelParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
+// GetAuctionsIDLeaderboardParams defines parameters for GetAuctionsIDLeaderboard.
+type GetAuctionsIDLeaderboardParams struct {
+	// Limit most items to return, 1 to 200, 50 when absent
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// After the next of the previous page
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+}
+
+// PostAuctionsIDStartParams defines parameters for PostAuctionsIDStart.
+type PostAuctionsIDStartParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
+// GetAuctionsIDWinnersParams defines parameters for GetAuctionsIDWinners.
+type GetAuctionsIDWinnersParams struct {
+	// Limit most items to return, 1 to 200, 50 when absent
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// After the next of the previous page
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+}
+
 // GetCampaignsParams defines parameters for GetCampaigns.
 type GetCampaignsParams struct {
 	// Limit most items to return, 1 to 200, 50 when absent
@@ -859,6 +1245,15 @@ type PostDepositsParams struct {
 	IdempotencyKey string `json:"Idempotency-Key"`
 }
 
+// GetEventsParams defines parameters for GetEvents.
+type GetEventsParams struct {
+	// Topic auction:ID or campaign:ID
+	Topic *string `form:"topic,omitempty" json:"topic,omitempty"`
+
+	// Since replay the events above this number first; the header Last-Event-ID goes before it
+	Since *int64 `form:"since,omitempty" json:"since,omitempty"`
+}
+
 // PostHoldsParams defines parameters for PostHolds.
 type PostHoldsParams struct {
 	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
@@ -912,6 +1307,18 @@ type PostWithdrawalsParams struct {
 
 // PostAccountsJSONRequestBody defines body for PostAccounts for application/json ContentType.
 type PostAccountsJSONRequestBody = CreateAccountRequest
+
+// PostAuctionsJSONRequestBody defines body for PostAuctions for application/json ContentType.
+type PostAuctionsJSONRequestBody = CreateAuctionRequest
+
+// PostAuctionsIDBidsJSONRequestBody defines body for PostAuctionsIDBids for application/json ContentType.
+type PostAuctionsIDBidsJSONRequestBody = BidRequest
+
+// PostAuctionsIDCancelJSONRequestBody defines body for PostAuctionsIDCancel for application/json ContentType.
+type PostAuctionsIDCancelJSONRequestBody = NoFields
+
+// PostAuctionsIDStartJSONRequestBody defines body for PostAuctionsIDStart for application/json ContentType.
+type PostAuctionsIDStartJSONRequestBody = NoFields
 
 // PostCampaignsJSONRequestBody defines body for PostCampaigns for application/json ContentType.
 type PostCampaignsJSONRequestBody = CreateCampaignRequest
@@ -1057,6 +1464,92 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/accounts/{id}/entries (the `GetAccountsIDEntries` operationId).
 	GetAccountsIDEntries(ctx context.Context, id string, params *GetAccountsIDEntriesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetAuctions List auctions, oldest first
+	//
+	// Corresponds with GET /v1/auctions (the `GetAuctions` operationId).
+	GetAuctions(ctx context.Context, params *GetAuctionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostAuctionsWithBody Make an auction, pending
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/auctions (the `PostAuctions` operationId).
+	PostAuctionsWithBody(ctx context.Context, params *PostAuctionsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostAuctions Make an auction, pending
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/auctions (the `PostAuctions` operationId).
+	PostAuctions(ctx context.Context, params *PostAuctionsParams, body PostAuctionsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetAuctionsID Read an auction
+	//
+	// Corresponds with GET /v1/auctions/{id} (the `GetAuctionsID` operationId).
+	GetAuctionsID(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetAuctionsIDBids List accepted bids in order
+	//
+	// Corresponds with GET /v1/auctions/{id}/bids (the `GetAuctionsIDBids` operationId).
+	GetAuctionsIDBids(ctx context.Context, id string, params *GetAuctionsIDBidsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostAuctionsIDBidsWithBody Bid, or raise the account's bid
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/auctions/{id}/bids (the `PostAuctionsIDBids` operationId).
+	PostAuctionsIDBidsWithBody(ctx context.Context, id string, params *PostAuctionsIDBidsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostAuctionsIDBids Bid, or raise the account's bid
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/auctions/{id}/bids (the `PostAuctionsIDBids` operationId).
+	PostAuctionsIDBids(ctx context.Context, id string, params *PostAuctionsIDBidsParams, body PostAuctionsIDBidsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostAuctionsIDCancelWithBody End an auction, with every hold released
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/auctions/{id}/cancel (the `PostAuctionsIDCancel` operationId).
+	PostAuctionsIDCancelWithBody(ctx context.Context, id string, params *PostAuctionsIDCancelParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostAuctionsIDCancel End an auction, with every hold released
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/auctions/{id}/cancel (the `PostAuctionsIDCancel` operationId).
+	PostAuctionsIDCancel(ctx context.Context, id string, params *PostAuctionsIDCancelParams, body PostAuctionsIDCancelJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetAuctionsIDLeaderboard List standing bids by rank: of the open round, or of the last one after the end
+	//
+	// Corresponds with GET /v1/auctions/{id}/leaderboard (the `GetAuctionsIDLeaderboard` operationId).
+	GetAuctionsIDLeaderboard(ctx context.Context, id string, params *GetAuctionsIDLeaderboardParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetAuctionsIDMinWinningBid Read the least new bid that would now win
+	//
+	// Corresponds with GET /v1/auctions/{id}/min-winning-bid (the `GetAuctionsIDMinWinningBid` operationId).
+	GetAuctionsIDMinWinningBid(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostAuctionsIDStartWithBody Open the first round
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/auctions/{id}/start (the `PostAuctionsIDStart` operationId).
+	PostAuctionsIDStartWithBody(ctx context.Context, id string, params *PostAuctionsIDStartParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostAuctionsIDStart Open the first round
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/auctions/{id}/start (the `PostAuctionsIDStart` operationId).
+	PostAuctionsIDStart(ctx context.Context, id string, params *PostAuctionsIDStartParams, body PostAuctionsIDStartJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetAuctionsIDWinners List winners by round and rank
+	//
+	// Corresponds with GET /v1/auctions/{id}/winners (the `GetAuctionsIDWinners` operationId).
+	GetAuctionsIDWinners(ctx context.Context, id string, params *GetAuctionsIDWinnersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetCampaigns List campaigns, oldest first
 	//
 	// Corresponds with GET /v1/campaigns (the `GetCampaigns` operationId).
@@ -1181,6 +1674,11 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/deposits (the `PostDeposits` operationId).
 	PostDeposits(ctx context.Context, params *PostDepositsParams, body PostDepositsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetEvents Events as they happen, as server-sent events
+	//
+	// Corresponds with GET /v1/events (the `GetEvents` operationId).
+	GetEvents(ctx context.Context, params *GetEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// PostHoldsWithBody Set money aside
 	//
 	// Takes any type of body and a specified content type.
@@ -1256,6 +1754,11 @@ type ClientInterface interface {
 	//
 	// Corresponds with DELETE /v1/keys/{id} (the `DeleteKeysID` operationId).
 	DeleteKeysID(ctx context.Context, id string, params *DeleteKeysIDParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetLive Events as they happen, and bids, over a WebSocket
+	//
+	// Corresponds with GET /v1/live (the `GetLive` operationId).
+	GetLive(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PostTransfersWithBody Move money between accounts
 	//
@@ -1375,6 +1878,232 @@ func (c *Client) GetAccountsID(ctx context.Context, id string, reqEditors ...Req
 // Corresponds with GET /v1/accounts/{id}/entries (the `GetAccountsIDEntries` operationId).
 func (c *Client) GetAccountsIDEntries(ctx context.Context, id string, params *GetAccountsIDEntriesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetAccountsIDEntriesRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAuctions List auctions, oldest first
+//
+// Corresponds with GET /v1/auctions (the `GetAuctions` operationId).
+func (c *Client) GetAuctions(ctx context.Context, params *GetAuctionsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAuctionsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostAuctionsWithBody Make an auction, pending
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/auctions (the `PostAuctions` operationId).
+func (c *Client) PostAuctionsWithBody(ctx context.Context, params *PostAuctionsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostAuctionsRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostAuctions Make an auction, pending
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/auctions (the `PostAuctions` operationId).
+func (c *Client) PostAuctions(ctx context.Context, params *PostAuctionsParams, body PostAuctionsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostAuctionsRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAuctionsID Read an auction
+//
+// Corresponds with GET /v1/auctions/{id} (the `GetAuctionsID` operationId).
+func (c *Client) GetAuctionsID(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAuctionsIDRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAuctionsIDBids List accepted bids in order
+//
+// Corresponds with GET /v1/auctions/{id}/bids (the `GetAuctionsIDBids` operationId).
+func (c *Client) GetAuctionsIDBids(ctx context.Context, id string, params *GetAuctionsIDBidsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAuctionsIDBidsRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostAuctionsIDBidsWithBody Bid, or raise the account's bid
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/auctions/{id}/bids (the `PostAuctionsIDBids` operationId).
+func (c *Client) PostAuctionsIDBidsWithBody(ctx context.Context, id string, params *PostAuctionsIDBidsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostAuctionsIDBidsRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostAuctionsIDBids Bid, or raise the account's bid
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/auctions/{id}/bids (the `PostAuctionsIDBids` operationId).
+func (c *Client) PostAuctionsIDBids(ctx context.Context, id string, params *PostAuctionsIDBidsParams, body PostAuctionsIDBidsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostAuctionsIDBidsRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostAuctionsIDCancelWithBody End an auction, with every hold released
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/auctions/{id}/cancel (the `PostAuctionsIDCancel` operationId).
+func (c *Client) PostAuctionsIDCancelWithBody(ctx context.Context, id string, params *PostAuctionsIDCancelParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostAuctionsIDCancelRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostAuctionsIDCancel End an auction, with every hold released
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/auctions/{id}/cancel (the `PostAuctionsIDCancel` operationId).
+func (c *Client) PostAuctionsIDCancel(ctx context.Context, id string, params *PostAuctionsIDCancelParams, body PostAuctionsIDCancelJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostAuctionsIDCancelRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAuctionsIDLeaderboard List standing bids by rank: of the open round, or of the last one after the end
+//
+// Corresponds with GET /v1/auctions/{id}/leaderboard (the `GetAuctionsIDLeaderboard` operationId).
+func (c *Client) GetAuctionsIDLeaderboard(ctx context.Context, id string, params *GetAuctionsIDLeaderboardParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAuctionsIDLeaderboardRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAuctionsIDMinWinningBid Read the least new bid that would now win
+//
+// Corresponds with GET /v1/auctions/{id}/min-winning-bid (the `GetAuctionsIDMinWinningBid` operationId).
+func (c *Client) GetAuctionsIDMinWinningBid(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAuctionsIDMinWinningBidRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostAuctionsIDStartWithBody Open the first round
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/auctions/{id}/start (the `PostAuctionsIDStart` operationId).
+func (c *Client) PostAuctionsIDStartWithBody(ctx context.Context, id string, params *PostAuctionsIDStartParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostAuctionsIDStartRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostAuctionsIDStart Open the first round
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/auctions/{id}/start (the `PostAuctionsIDStart` operationId).
+func (c *Client) PostAuctionsIDStart(ctx context.Context, id string, params *PostAuctionsIDStartParams, body PostAuctionsIDStartJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostAuctionsIDStartRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAuctionsIDWinners List winners by round and rank
+//
+// Corresponds with GET /v1/auctions/{id}/winners (the `GetAuctionsIDWinners` operationId).
+func (c *Client) GetAuctionsIDWinners(ctx context.Context, id string, params *GetAuctionsIDWinnersParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAuctionsIDWinnersRequest(c.Server, id, params)
 	if err != nil {
 		return nil, err
 	}
@@ -1709,6 +2438,21 @@ func (c *Client) PostDeposits(ctx context.Context, params *PostDepositsParams, b
 	return c.Client.Do(req)
 }
 
+// GetEvents Events as they happen, as server-sent events
+//
+// Corresponds with GET /v1/events (the `GetEvents` operationId).
+func (c *Client) GetEvents(ctx context.Context, params *GetEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetEventsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // PostHoldsWithBody Set money aside
 //
 // Takes any type of body and a specified content type.
@@ -1895,6 +2639,21 @@ func (c *Client) PostKeys(ctx context.Context, params *PostKeysParams, body Post
 // Corresponds with DELETE /v1/keys/{id} (the `DeleteKeysID` operationId).
 func (c *Client) DeleteKeysID(ctx context.Context, id string, params *DeleteKeysIDParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewDeleteKeysIDRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetLive Events as they happen, and bids, over a WebSocket
+//
+// Corresponds with GET /v1/live (the `GetLive` operationId).
+func (c *Client) GetLive(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetLiveRequest(c.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -2146,6 +2905,592 @@ func NewGetAccountsIDEntriesRequest(server string, id string, params *GetAccount
 	}
 
 	operationPath := fmt.Sprintf("/v1/accounts/%s/entries", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetAuctionsRequest constructs an http.Request for the GetAuctions method
+func NewGetAuctionsRequest(server string, params *GetAuctionsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/auctions")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPostAuctionsRequest calls the generic PostAuctions builder with application/json body
+func NewPostAuctionsRequest(server string, params *PostAuctionsParams, body PostAuctionsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostAuctionsRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewPostAuctionsRequestWithBody constructs an http.Request for the PostAuctions method, with any body, and a specified content type
+func NewPostAuctionsRequestWithBody(server string, params *PostAuctionsParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/auctions")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewGetAuctionsIDRequest constructs an http.Request for the GetAuctionsID method
+func NewGetAuctionsIDRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/auctions/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetAuctionsIDBidsRequest constructs an http.Request for the GetAuctionsIDBids method
+func NewGetAuctionsIDBidsRequest(server string, id string, params *GetAuctionsIDBidsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/auctions/%s/bids", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPostAuctionsIDBidsRequest calls the generic PostAuctionsIDBids builder with application/json body
+func NewPostAuctionsIDBidsRequest(server string, id string, params *PostAuctionsIDBidsParams, body PostAuctionsIDBidsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostAuctionsIDBidsRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewPostAuctionsIDBidsRequestWithBody constructs an http.Request for the PostAuctionsIDBids method, with any body, and a specified content type
+func NewPostAuctionsIDBidsRequestWithBody(server string, id string, params *PostAuctionsIDBidsParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/auctions/%s/bids", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewPostAuctionsIDCancelRequest calls the generic PostAuctionsIDCancel builder with application/json body
+func NewPostAuctionsIDCancelRequest(server string, id string, params *PostAuctionsIDCancelParams, body PostAuctionsIDCancelJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostAuctionsIDCancelRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewPostAuctionsIDCancelRequestWithBody constructs an http.Request for the PostAuctionsIDCancel method, with any body, and a specified content type
+func NewPostAuctionsIDCancelRequestWithBody(server string, id string, params *PostAuctionsIDCancelParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/auctions/%s/cancel", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewGetAuctionsIDLeaderboardRequest constructs an http.Request for the GetAuctionsIDLeaderboard method
+func NewGetAuctionsIDLeaderboardRequest(server string, id string, params *GetAuctionsIDLeaderboardParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/auctions/%s/leaderboard", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetAuctionsIDMinWinningBidRequest constructs an http.Request for the GetAuctionsIDMinWinningBid method
+func NewGetAuctionsIDMinWinningBidRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/auctions/%s/min-winning-bid", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPostAuctionsIDStartRequest calls the generic PostAuctionsIDStart builder with application/json body
+func NewPostAuctionsIDStartRequest(server string, id string, params *PostAuctionsIDStartParams, body PostAuctionsIDStartJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostAuctionsIDStartRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewPostAuctionsIDStartRequestWithBody constructs an http.Request for the PostAuctionsIDStart method, with any body, and a specified content type
+func NewPostAuctionsIDStartRequestWithBody(server string, id string, params *PostAuctionsIDStartParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/auctions/%s/start", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewGetAuctionsIDWinnersRequest constructs an http.Request for the GetAuctionsIDWinners method
+func NewGetAuctionsIDWinnersRequest(server string, id string, params *GetAuctionsIDWinnersParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/auctions/%s/winners", pathParam0)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -2937,6 +4282,72 @@ func NewPostDepositsRequestWithBody(server string, params *PostDepositsParams, c
 	return req, nil
 }
 
+// NewGetEventsRequest constructs an http.Request for the GetEvents method
+func NewGetEventsRequest(server string, params *GetEventsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/events")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Topic != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "topic", *params.Topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Since != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "since", *params.Since, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewPostHoldsRequest calls the generic PostHolds builder with application/json body
 func NewPostHoldsRequest(server string, params *PostHoldsParams, body PostHoldsJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -3337,6 +4748,33 @@ func NewDeleteKeysIDRequest(server string, id string, params *DeleteKeysIDParams
 	return req, nil
 }
 
+// NewGetLiveRequest constructs an http.Request for the GetLive method
+func NewGetLiveRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/live")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewPostTransfersRequest calls the generic PostTransfers builder with application/json body
 func NewPostTransfersRequest(server string, params *PostTransfersParams, body PostTransfersJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -3563,6 +5001,104 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/accounts/{id}/entries (the `GetAccountsIDEntries` operationId).
 	GetAccountsIDEntriesWithResponse(ctx context.Context, id string, params *GetAccountsIDEntriesParams, reqEditors ...RequestEditorFn) (*GetAccountsIDEntriesResponse, error)
 
+	// GetAuctionsWithResponse List auctions, oldest first
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/auctions (the `GetAuctions` operationId).
+	GetAuctionsWithResponse(ctx context.Context, params *GetAuctionsParams, reqEditors ...RequestEditorFn) (*GetAuctionsResponse, error)
+
+	// PostAuctionsWithBodyWithResponse Make an auction, pending
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/auctions (the `PostAuctions` operationId).
+	PostAuctionsWithBodyWithResponse(ctx context.Context, params *PostAuctionsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostAuctionsResponse, error)
+
+	// PostAuctionsWithResponse Make an auction, pending
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/auctions (the `PostAuctions` operationId).
+	PostAuctionsWithResponse(ctx context.Context, params *PostAuctionsParams, body PostAuctionsJSONRequestBody, reqEditors ...RequestEditorFn) (*PostAuctionsResponse, error)
+
+	// GetAuctionsIDWithResponse Read an auction
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/auctions/{id} (the `GetAuctionsID` operationId).
+	GetAuctionsIDWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetAuctionsIDResponse, error)
+
+	// GetAuctionsIDBidsWithResponse List accepted bids in order
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/auctions/{id}/bids (the `GetAuctionsIDBids` operationId).
+	GetAuctionsIDBidsWithResponse(ctx context.Context, id string, params *GetAuctionsIDBidsParams, reqEditors ...RequestEditorFn) (*GetAuctionsIDBidsResponse, error)
+
+	// PostAuctionsIDBidsWithBodyWithResponse Bid, or raise the account's bid
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/auctions/{id}/bids (the `PostAuctionsIDBids` operationId).
+	PostAuctionsIDBidsWithBodyWithResponse(ctx context.Context, id string, params *PostAuctionsIDBidsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostAuctionsIDBidsResponse, error)
+
+	// PostAuctionsIDBidsWithResponse Bid, or raise the account's bid
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/auctions/{id}/bids (the `PostAuctionsIDBids` operationId).
+	PostAuctionsIDBidsWithResponse(ctx context.Context, id string, params *PostAuctionsIDBidsParams, body PostAuctionsIDBidsJSONRequestBody, reqEditors ...RequestEditorFn) (*PostAuctionsIDBidsResponse, error)
+
+	// PostAuctionsIDCancelWithBodyWithResponse End an auction, with every hold released
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/auctions/{id}/cancel (the `PostAuctionsIDCancel` operationId).
+	PostAuctionsIDCancelWithBodyWithResponse(ctx context.Context, id string, params *PostAuctionsIDCancelParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostAuctionsIDCancelResponse, error)
+
+	// PostAuctionsIDCancelWithResponse End an auction, with every hold released
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/auctions/{id}/cancel (the `PostAuctionsIDCancel` operationId).
+	PostAuctionsIDCancelWithResponse(ctx context.Context, id string, params *PostAuctionsIDCancelParams, body PostAuctionsIDCancelJSONRequestBody, reqEditors ...RequestEditorFn) (*PostAuctionsIDCancelResponse, error)
+
+	// GetAuctionsIDLeaderboardWithResponse List standing bids by rank: of the open round, or of the last one after the end
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/auctions/{id}/leaderboard (the `GetAuctionsIDLeaderboard` operationId).
+	GetAuctionsIDLeaderboardWithResponse(ctx context.Context, id string, params *GetAuctionsIDLeaderboardParams, reqEditors ...RequestEditorFn) (*GetAuctionsIDLeaderboardResponse, error)
+
+	// GetAuctionsIDMinWinningBidWithResponse Read the least new bid that would now win
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/auctions/{id}/min-winning-bid (the `GetAuctionsIDMinWinningBid` operationId).
+	GetAuctionsIDMinWinningBidWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetAuctionsIDMinWinningBidResponse, error)
+
+	// PostAuctionsIDStartWithBodyWithResponse Open the first round
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/auctions/{id}/start (the `PostAuctionsIDStart` operationId).
+	PostAuctionsIDStartWithBodyWithResponse(ctx context.Context, id string, params *PostAuctionsIDStartParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostAuctionsIDStartResponse, error)
+
+	// PostAuctionsIDStartWithResponse Open the first round
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/auctions/{id}/start (the `PostAuctionsIDStart` operationId).
+	PostAuctionsIDStartWithResponse(ctx context.Context, id string, params *PostAuctionsIDStartParams, body PostAuctionsIDStartJSONRequestBody, reqEditors ...RequestEditorFn) (*PostAuctionsIDStartResponse, error)
+
+	// GetAuctionsIDWinnersWithResponse List winners by round and rank
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/auctions/{id}/winners (the `GetAuctionsIDWinners` operationId).
+	GetAuctionsIDWinnersWithResponse(ctx context.Context, id string, params *GetAuctionsIDWinnersParams, reqEditors ...RequestEditorFn) (*GetAuctionsIDWinnersResponse, error)
+
 	// GetCampaignsWithResponse List campaigns, oldest first
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -3703,6 +5239,13 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/deposits (the `PostDeposits` operationId).
 	PostDepositsWithResponse(ctx context.Context, params *PostDepositsParams, body PostDepositsJSONRequestBody, reqEditors ...RequestEditorFn) (*PostDepositsResponse, error)
 
+	// GetEventsWithResponse Events as they happen, as server-sent events
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/events (the `GetEvents` operationId).
+	GetEventsWithResponse(ctx context.Context, params *GetEventsParams, reqEditors ...RequestEditorFn) (*GetEventsResponse, error)
+
 	// PostHoldsWithBodyWithResponse Set money aside
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -3786,6 +5329,13 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with DELETE /v1/keys/{id} (the `DeleteKeysID` operationId).
 	DeleteKeysIDWithResponse(ctx context.Context, id string, params *DeleteKeysIDParams, reqEditors ...RequestEditorFn) (*DeleteKeysIDResponse, error)
+
+	// GetLiveWithResponse Events as they happen, and bids, over a WebSocket
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/live (the `GetLive` operationId).
+	GetLiveWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetLiveResponse, error)
 
 	// PostTransfersWithBodyWithResponse Move money between accounts
 	//
@@ -4057,6 +5607,486 @@ func (r GetAccountsIDEntriesResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetAccountsIDEntriesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetAuctionsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *AuctionSummaryList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAuctionsResponse) GetJSON200() *AuctionSummaryList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAuctionsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAuctionsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAuctionsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAuctionsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAuctionsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostAuctionsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Auction
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r PostAuctionsResponse) GetJSON201() *Auction {
+	return r.JSON201
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostAuctionsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostAuctionsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostAuctionsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostAuctionsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostAuctionsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetAuctionsIDResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Auction
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAuctionsIDResponse) GetJSON200() *Auction {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAuctionsIDResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAuctionsIDResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAuctionsIDResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAuctionsIDResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAuctionsIDResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetAuctionsIDBidsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PlacedBidList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAuctionsIDBidsResponse) GetJSON200() *PlacedBidList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAuctionsIDBidsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAuctionsIDBidsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAuctionsIDBidsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAuctionsIDBidsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAuctionsIDBidsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostAuctionsIDBidsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Bid
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r PostAuctionsIDBidsResponse) GetJSON201() *Bid {
+	return r.JSON201
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostAuctionsIDBidsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostAuctionsIDBidsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostAuctionsIDBidsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostAuctionsIDBidsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostAuctionsIDBidsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostAuctionsIDCancelResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Auction
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PostAuctionsIDCancelResponse) GetJSON200() *Auction {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostAuctionsIDCancelResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostAuctionsIDCancelResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostAuctionsIDCancelResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostAuctionsIDCancelResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostAuctionsIDCancelResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetAuctionsIDLeaderboardResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Leaderboard
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAuctionsIDLeaderboardResponse) GetJSON200() *Leaderboard {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAuctionsIDLeaderboardResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAuctionsIDLeaderboardResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAuctionsIDLeaderboardResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAuctionsIDLeaderboardResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAuctionsIDLeaderboardResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetAuctionsIDMinWinningBidResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *MinWinningBid
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAuctionsIDMinWinningBidResponse) GetJSON200() *MinWinningBid {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAuctionsIDMinWinningBidResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAuctionsIDMinWinningBidResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAuctionsIDMinWinningBidResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAuctionsIDMinWinningBidResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAuctionsIDMinWinningBidResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostAuctionsIDStartResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Auction
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PostAuctionsIDStartResponse) GetJSON200() *Auction {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostAuctionsIDStartResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostAuctionsIDStartResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostAuctionsIDStartResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostAuctionsIDStartResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostAuctionsIDStartResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetAuctionsIDWinnersResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *AuctionWinnerList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAuctionsIDWinnersResponse) GetJSON200() *AuctionWinnerList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAuctionsIDWinnersResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAuctionsIDWinnersResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAuctionsIDWinnersResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAuctionsIDWinnersResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAuctionsIDWinnersResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -4735,6 +6765,47 @@ func (r PostDepositsResponse) ContentType() string {
 	return ""
 }
 
+type GetEventsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetEventsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetEventsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetEventsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetEventsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetEventsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type PostHoldsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -5119,6 +7190,47 @@ func (r DeleteKeysIDResponse) ContentType() string {
 	return ""
 }
 
+type GetLiveResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetLiveResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetLiveResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetLiveResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetLiveResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetLiveResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type PostTransfersResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -5339,6 +7451,188 @@ func (c *ClientWithResponses) GetAccountsIDEntriesWithResponse(ctx context.Conte
 		return nil, err
 	}
 	return ParseGetAccountsIDEntriesResponse(rsp)
+}
+
+// GetAuctionsWithResponse List auctions, oldest first
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/auctions (the `GetAuctions` operationId).
+func (c *ClientWithResponses) GetAuctionsWithResponse(ctx context.Context, params *GetAuctionsParams, reqEditors ...RequestEditorFn) (*GetAuctionsResponse, error) {
+	rsp, err := c.GetAuctions(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAuctionsResponse(rsp)
+}
+
+// PostAuctionsWithBodyWithResponse Make an auction, pending
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/auctions (the `PostAuctions` operationId).
+func (c *ClientWithResponses) PostAuctionsWithBodyWithResponse(ctx context.Context, params *PostAuctionsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostAuctionsResponse, error) {
+	rsp, err := c.PostAuctionsWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostAuctionsResponse(rsp)
+}
+
+// PostAuctionsWithResponse Make an auction, pending
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/auctions (the `PostAuctions` operationId).
+func (c *ClientWithResponses) PostAuctionsWithResponse(ctx context.Context, params *PostAuctionsParams, body PostAuctionsJSONRequestBody, reqEditors ...RequestEditorFn) (*PostAuctionsResponse, error) {
+	rsp, err := c.PostAuctions(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostAuctionsResponse(rsp)
+}
+
+// GetAuctionsIDWithResponse Read an auction
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/auctions/{id} (the `GetAuctionsID` operationId).
+func (c *ClientWithResponses) GetAuctionsIDWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetAuctionsIDResponse, error) {
+	rsp, err := c.GetAuctionsID(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAuctionsIDResponse(rsp)
+}
+
+// GetAuctionsIDBidsWithResponse List accepted bids in order
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/auctions/{id}/bids (the `GetAuctionsIDBids` operationId).
+func (c *ClientWithResponses) GetAuctionsIDBidsWithResponse(ctx context.Context, id string, params *GetAuctionsIDBidsParams, reqEditors ...RequestEditorFn) (*GetAuctionsIDBidsResponse, error) {
+	rsp, err := c.GetAuctionsIDBids(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAuctionsIDBidsResponse(rsp)
+}
+
+// PostAuctionsIDBidsWithBodyWithResponse Bid, or raise the account's bid
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/auctions/{id}/bids (the `PostAuctionsIDBids` operationId).
+func (c *ClientWithResponses) PostAuctionsIDBidsWithBodyWithResponse(ctx context.Context, id string, params *PostAuctionsIDBidsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostAuctionsIDBidsResponse, error) {
+	rsp, err := c.PostAuctionsIDBidsWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostAuctionsIDBidsResponse(rsp)
+}
+
+// PostAuctionsIDBidsWithResponse Bid, or raise the account's bid
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/auctions/{id}/bids (the `PostAuctionsIDBids` operationId).
+func (c *ClientWithResponses) PostAuctionsIDBidsWithResponse(ctx context.Context, id string, params *PostAuctionsIDBidsParams, body PostAuctionsIDBidsJSONRequestBody, reqEditors ...RequestEditorFn) (*PostAuctionsIDBidsResponse, error) {
+	rsp, err := c.PostAuctionsIDBids(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostAuctionsIDBidsResponse(rsp)
+}
+
+// PostAuctionsIDCancelWithBodyWithResponse End an auction, with every hold released
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/auctions/{id}/cancel (the `PostAuctionsIDCancel` operationId).
+func (c *ClientWithResponses) PostAuctionsIDCancelWithBodyWithResponse(ctx context.Context, id string, params *PostAuctionsIDCancelParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostAuctionsIDCancelResponse, error) {
+	rsp, err := c.PostAuctionsIDCancelWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostAuctionsIDCancelResponse(rsp)
+}
+
+// PostAuctionsIDCancelWithResponse End an auction, with every hold released
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/auctions/{id}/cancel (the `PostAuctionsIDCancel` operationId).
+func (c *ClientWithResponses) PostAuctionsIDCancelWithResponse(ctx context.Context, id string, params *PostAuctionsIDCancelParams, body PostAuctionsIDCancelJSONRequestBody, reqEditors ...RequestEditorFn) (*PostAuctionsIDCancelResponse, error) {
+	rsp, err := c.PostAuctionsIDCancel(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostAuctionsIDCancelResponse(rsp)
+}
+
+// GetAuctionsIDLeaderboardWithResponse List standing bids by rank: of the open round, or of the last one after the end
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/auctions/{id}/leaderboard (the `GetAuctionsIDLeaderboard` operationId).
+func (c *ClientWithResponses) GetAuctionsIDLeaderboardWithResponse(ctx context.Context, id string, params *GetAuctionsIDLeaderboardParams, reqEditors ...RequestEditorFn) (*GetAuctionsIDLeaderboardResponse, error) {
+	rsp, err := c.GetAuctionsIDLeaderboard(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAuctionsIDLeaderboardResponse(rsp)
+}
+
+// GetAuctionsIDMinWinningBidWithResponse Read the least new bid that would now win
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/auctions/{id}/min-winning-bid (the `GetAuctionsIDMinWinningBid` operationId).
+func (c *ClientWithResponses) GetAuctionsIDMinWinningBidWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetAuctionsIDMinWinningBidResponse, error) {
+	rsp, err := c.GetAuctionsIDMinWinningBid(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAuctionsIDMinWinningBidResponse(rsp)
+}
+
+// PostAuctionsIDStartWithBodyWithResponse Open the first round
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/auctions/{id}/start (the `PostAuctionsIDStart` operationId).
+func (c *ClientWithResponses) PostAuctionsIDStartWithBodyWithResponse(ctx context.Context, id string, params *PostAuctionsIDStartParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostAuctionsIDStartResponse, error) {
+	rsp, err := c.PostAuctionsIDStartWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostAuctionsIDStartResponse(rsp)
+}
+
+// PostAuctionsIDStartWithResponse Open the first round
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/auctions/{id}/start (the `PostAuctionsIDStart` operationId).
+func (c *ClientWithResponses) PostAuctionsIDStartWithResponse(ctx context.Context, id string, params *PostAuctionsIDStartParams, body PostAuctionsIDStartJSONRequestBody, reqEditors ...RequestEditorFn) (*PostAuctionsIDStartResponse, error) {
+	rsp, err := c.PostAuctionsIDStart(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostAuctionsIDStartResponse(rsp)
+}
+
+// GetAuctionsIDWinnersWithResponse List winners by round and rank
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/auctions/{id}/winners (the `GetAuctionsIDWinners` operationId).
+func (c *ClientWithResponses) GetAuctionsIDWinnersWithResponse(ctx context.Context, id string, params *GetAuctionsIDWinnersParams, reqEditors ...RequestEditorFn) (*GetAuctionsIDWinnersResponse, error) {
+	rsp, err := c.GetAuctionsIDWinners(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAuctionsIDWinnersResponse(rsp)
 }
 
 // GetCampaignsWithResponse List campaigns, oldest first
@@ -5601,6 +7895,19 @@ func (c *ClientWithResponses) PostDepositsWithResponse(ctx context.Context, para
 	return ParsePostDepositsResponse(rsp)
 }
 
+// GetEventsWithResponse Events as they happen, as server-sent events
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/events (the `GetEvents` operationId).
+func (c *ClientWithResponses) GetEventsWithResponse(ctx context.Context, params *GetEventsParams, reqEditors ...RequestEditorFn) (*GetEventsResponse, error) {
+	rsp, err := c.GetEvents(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetEventsResponse(rsp)
+}
+
 // PostHoldsWithBodyWithResponse Set money aside
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -5755,6 +8062,19 @@ func (c *ClientWithResponses) DeleteKeysIDWithResponse(ctx context.Context, id s
 		return nil, err
 	}
 	return ParseDeleteKeysIDResponse(rsp)
+}
+
+// GetLiveWithResponse Events as they happen, and bids, over a WebSocket
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/live (the `GetLive` operationId).
+func (c *ClientWithResponses) GetLiveWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetLiveResponse, error) {
+	rsp, err := c.GetLive(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetLiveResponse(rsp)
 }
 
 // PostTransfersWithBodyWithResponse Move money between accounts
@@ -5970,6 +8290,336 @@ func ParseGetAccountsIDEntriesResponse(rsp *http.Response) (*GetAccountsIDEntrie
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest EntryList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetAuctionsResponse parses an HTTP response from a GetAuctionsWithResponse call
+func ParseGetAuctionsResponse(rsp *http.Response) (*GetAuctionsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAuctionsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest AuctionSummaryList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostAuctionsResponse parses an HTTP response from a PostAuctionsWithResponse call
+func ParsePostAuctionsResponse(rsp *http.Response) (*PostAuctionsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostAuctionsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Auction
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetAuctionsIDResponse parses an HTTP response from a GetAuctionsIDWithResponse call
+func ParseGetAuctionsIDResponse(rsp *http.Response) (*GetAuctionsIDResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAuctionsIDResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Auction
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetAuctionsIDBidsResponse parses an HTTP response from a GetAuctionsIDBidsWithResponse call
+func ParseGetAuctionsIDBidsResponse(rsp *http.Response) (*GetAuctionsIDBidsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAuctionsIDBidsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PlacedBidList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostAuctionsIDBidsResponse parses an HTTP response from a PostAuctionsIDBidsWithResponse call
+func ParsePostAuctionsIDBidsResponse(rsp *http.Response) (*PostAuctionsIDBidsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostAuctionsIDBidsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Bid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostAuctionsIDCancelResponse parses an HTTP response from a PostAuctionsIDCancelWithResponse call
+func ParsePostAuctionsIDCancelResponse(rsp *http.Response) (*PostAuctionsIDCancelResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostAuctionsIDCancelResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Auction
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetAuctionsIDLeaderboardResponse parses an HTTP response from a GetAuctionsIDLeaderboardWithResponse call
+func ParseGetAuctionsIDLeaderboardResponse(rsp *http.Response) (*GetAuctionsIDLeaderboardResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAuctionsIDLeaderboardResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Leaderboard
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetAuctionsIDMinWinningBidResponse parses an HTTP response from a GetAuctionsIDMinWinningBidWithResponse call
+func ParseGetAuctionsIDMinWinningBidResponse(rsp *http.Response) (*GetAuctionsIDMinWinningBidResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAuctionsIDMinWinningBidResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest MinWinningBid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostAuctionsIDStartResponse parses an HTTP response from a PostAuctionsIDStartWithResponse call
+func ParsePostAuctionsIDStartResponse(rsp *http.Response) (*PostAuctionsIDStartResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostAuctionsIDStartResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Auction
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetAuctionsIDWinnersResponse parses an HTTP response from a GetAuctionsIDWinnersWithResponse call
+func ParseGetAuctionsIDWinnersResponse(rsp *http.Response) (*GetAuctionsIDWinnersResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAuctionsIDWinnersResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest AuctionWinnerList
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -6449,6 +9099,35 @@ func ParsePostDepositsResponse(rsp *http.Response) (*PostDepositsResponse, error
 	return response, nil
 }
 
+// ParseGetEventsResponse parses an HTTP response from a GetEventsWithResponse call
+func ParseGetEventsResponse(rsp *http.Response) (*GetEventsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetEventsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParsePostHoldsResponse parses an HTTP response from a PostHoldsWithResponse call
 func ParsePostHoldsResponse(rsp *http.Response) (*PostHoldsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -6700,6 +9379,35 @@ func ParseDeleteKeysIDResponse(rsp *http.Response) (*DeleteKeysIDResponse, error
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetLiveResponse parses an HTTP response from a GetLiveWithResponse call
+func ParseGetLiveResponse(rsp *http.Response) (*GetLiveResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetLiveResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 101:
+		break // No content-type
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem

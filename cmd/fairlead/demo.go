@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fairlead-dev/fairlead/client"
+	"github.com/fairlead-dev/fairlead/internal/leader"
 )
 
 // demoMarker is a file in data directories that a demo made. A directory without it may be somebody's real one.
@@ -56,6 +57,7 @@ type demoResult struct {
 	Race       demoRace        `json:"race"`
 	Winners    []demoWinner    `json:"winners"`
 	Proof      demoProof       `json:"proof"`
+	Auction    demoAuction     `json:"auction"`
 	Transfers  demoTransfers   `json:"transfers"`
 	Guarantees []demoGuarantee `json:"guarantees"`
 	AllHeld    bool            `json:"all_held"`
@@ -67,8 +69,9 @@ func newDemo() *cobra.Command {
 		Use:   "demo",
 		Short: "Show the whole story in one terminal",
 		Long: "Show the whole story in one terminal, on a private PostgreSQL: 500 buyers race for 210 positions over HTTP,\n" +
-			"winners are drawn once, the proof is checked offline, money moves both ways, and a table tells which\n" +
-			"guarantees held, asked of the database itself. Then the server stays up until Ctrl-C.\n\n" +
+			"winners are drawn once, the proof is checked offline; bots bid in an auction of three rounds, watched over\n" +
+			"the live stream; money moves both ways; and a table tells which guarantees held, asked of the database\n" +
+			"itself. Then the server stays up until Ctrl-C.\n\n" +
 			"Exit status 0: every guarantee held; 1: one did not.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -181,7 +184,7 @@ func (d *demo) startServer(ctx context.Context) error {
 	}
 	o := &serveOptions{
 		listen: d.listen, data: d.data, maxConns: 16, userRate: 50, keyRetention: 24 * time.Hour,
-		stuckAfter: 10 * time.Minute, drainTimeout: 10 * time.Second,
+		stuckAfter: 10 * time.Minute, leaderTTL: leader.DefaultTTL, eventsKept: 7 * 24 * time.Hour, drainTimeout: 10 * time.Second,
 	}
 	logger := slog.New(slog.NewTextHandler(d.errOut, &slog.HandlerOptions{Level: slog.LevelError}))
 	d.screen.note("%s\n", d.screen.paint(bold, "Fairlead: contended things, decided exactly once"))
@@ -246,6 +249,9 @@ func (d *demo) tell(ctx context.Context) error {
 	}
 	if err := d.showProof(ctx); err != nil {
 		return fmt.Errorf("proof: %w", err)
+	}
+	if err := d.holdAuction(ctx); err != nil {
+		return fmt.Errorf("auction: %w", err)
 	}
 	if err := d.moveMoney(ctx, buyers); err != nil {
 		return fmt.Errorf("transfers: %w", err)

@@ -92,7 +92,8 @@ func (d *demo) checkStory(ctx context.Context, pool *pgxpool.Pool, answers []dem
 		return err
 	}
 	for _, row := range []func(context.Context) error{
-		c.sales, c.refusals, c.draw, c.acknowledged, c.keys, c.zeroSums, c.totals, c.holds,
+		c.sales, c.refusals, c.draw, c.sequence, c.settlement, c.refunds, c.inTime, c.holds, c.acknowledged, c.acknowledgedBids,
+		c.keys, c.zeroSums, c.totals, c.snapshots,
 	} {
 		if err := row(ctx); err != nil {
 			return err

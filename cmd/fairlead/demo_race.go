@@ -68,16 +68,23 @@ func (d *demo) openAccounts(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	buyers := make([]string, demoBuyers)
-	step, done := d.screen.progress("Opening 500 accounts with deposits", demoBuyers)
-	group, opening := errgroup.WithContext(ctx)
-	group.SetLimit(demoOpening)
 	for i := range buyers {
 		buyers[i] = fmt.Sprintf("buyer%s-%03d", d.tag, i+1)
+	}
+	return buyers, d.fund(ctx, buyers, demoDeposit)
+}
+
+// fund opens accounts and fills them.
+func (d *demo) fund(ctx context.Context, accounts []string, amount int64) error {
+	step, done := d.screen.progress(fmt.Sprintf("Opening %d accounts with deposits", len(accounts)), len(accounts))
+	group, opening := errgroup.WithContext(ctx)
+	group.SetLimit(demoOpening)
+	for _, account := range accounts {
 		group.Go(func() error {
-			if _, err := d.api.CreateAccount(opening, client.CreateAccountRequest{ID: buyers[i], Currency: demoCurrency}); err != nil {
+			if _, err := d.api.CreateAccount(opening, client.CreateAccountRequest{ID: account, Currency: demoCurrency}); err != nil {
 				return err
 			}
-			_, err := d.api.Deposit(opening, client.MovementRequest{Account: buyers[i], Amount: demoDeposit})
+			_, err := d.api.Deposit(opening, client.MovementRequest{Account: account, Amount: amount})
 			step()
 			return err
 		})
@@ -85,9 +92,9 @@ func (d *demo) openAccounts(ctx context.Context) ([]string, error) {
 	err := group.Wait()
 	done()
 	if err == nil {
-		d.screen.end("%d × %s", demoBuyers, money(demoDeposit))
+		d.screen.end("%d × %s", len(accounts), money(amount))
 	}
-	return buyers, err
+	return err
 }
 
 func (d *demo) beneficiary() string { return "organiser" + d.tag }

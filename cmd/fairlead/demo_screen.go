@@ -90,6 +90,27 @@ func (s *screen) progress(label string, n int) (step, done func()) {
 	}
 }
 
+// demoFrame is the time between two frames of something that moves.
+const demoFrame = 100 * time.Millisecond
+
+// status shows a step whose length is not known beforehand: show may be called again and again with the part that is
+// done, from 0 to 1, and what to say; done leaves the line for what came of it. Without a terminal only the step's name
+// is printed.
+func (s *screen) status(label string) (show func(part float64, text string), done func()) {
+	if !s.tty {
+		s.begin(label)
+		return func(float64, string) {}, func() {}
+	}
+	const width, clear = 16, "\r\x1b[K"
+	return func(part float64, text string) {
+			full := int(min(max(part, 0), 1) * width)
+			_, _ = fmt.Fprint(s.out, clear+pad(label, labelWidth)+strings.Repeat("█", full)+strings.Repeat("░", width-full)+" "+text)
+		}, func() {
+			_, _ = fmt.Fprint(s.out, clear)
+			s.begin(label)
+		}
+}
+
 // row prints one guarantee.
 func (s *screen) row(g demoGuarantee) {
 	mark, finding := s.paint(green, "✓"), g.Finding

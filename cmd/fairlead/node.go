@@ -19,8 +19,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/fairlead-dev/fairlead/auction"
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/internal/leader"
+	"github.com/fairlead-dev/fairlead/internal/live"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
 	"github.com/fairlead-dev/fairlead/ledger"
@@ -52,6 +55,10 @@ type node struct {
 	auth     *auth.Authenticator
 	ledger   *ledger.Service
 	lottery  *lottery.Service
+	auction  *auction.Service
+	elector  *leader.Elector
+	events   *postgres.Events
+	hub      *live.Hub
 	server   *server.Server
 	listener net.Listener
 	closers  []func(context.Context) error // in the order of starting
@@ -88,7 +95,7 @@ func startNode(ctx context.Context, o *serveOptions, logger *slog.Logger, announ
 		return nil, err
 	}
 	//nolint:contextcheck // What is started outlives the start; close ends it.
-	if err := n.startServices(registry); err != nil {
+	if err := errors.Join(n.startLive(ctx, registry), n.startServices(registry)); err != nil {
 		return nil, err
 	}
 	if err := ensureAdminKey(ctx, postgres.NewAPIKeys(n.db), o.data, announce); err != nil {
@@ -140,8 +147,12 @@ func (n *node) startServices(registry *prometheus.Registry) (err error) {
 	n.onClose(n.ledger.Close)
 	n.lottery = lottery.NewService(postgres.NewLottery(n.db, draws), lottery.Options{
 		Lanes: groupcommit.Options{Observer: lanes.For("lottery")}, StuckAfter: n.o.stuckAfter, Observer: draws, Logger: n.logger,
+		Committed: n.soldOrDrawn,
 	})
 	n.onClose(n.lottery.Close)
+	if err := n.startAuctions(registry, lanes); err != nil {
+		return err
+	}
 
 	jwt := auth.JWTOptions{Secret: []byte(n.o.jwtSecret), JWKSURL: n.o.jwksURL, Issuer: n.o.jwtIssuer, Audience: n.o.jwtAudience}
 	if n.o.jwtPublicKey != "" {
@@ -162,7 +173,8 @@ func (n *node) startServices(registry *prometheus.Registry) (err error) {
 		}
 	}
 	n.server, err = server.New(server.Options{
-		Ledger: n.ledger, Lottery: n.lottery, Keys: keys, Auth: n.auth, Limiter: limiter, Ready: n.db.Ping,
+		Ledger: n.ledger, Lottery: n.lottery, Auction: n.auction, Keys: keys, Auth: n.auth, Limiter: limiter, Ready: n.db.Ping,
+		Live:     server.LiveOptions{Hub: n.hub, AllowedOrigins: n.o.origins},
 		Registry: registry, Logger: n.logger, Version: version(),
 	})
 	return err
@@ -205,6 +217,14 @@ func (n *node) run(ctx context.Context) error {
 			return int(deleted), err
 		})
 	})
+	background.Go(func() {
+		n.sweep(serving, "events", eventSweep, func(ctx context.Context) (int, error) {
+			deleted, err := n.events.Prune(ctx, n.o.eventsKept)
+			return int(deleted), err
+		})
+	})
+	background.Go(func() { n.hub.Run(serving) })
+	background.Go(func() { n.lead(serving) })
 	if n.o.pprofAddr != "" {
 		background.Go(func() { n.profile(serving) })
 	}

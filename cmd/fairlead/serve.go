@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fairlead-dev/fairlead/internal/auth"
+	"github.com/fairlead-dev/fairlead/internal/leader"
 )
 
 // serveOptions are the flags of serve.
@@ -29,6 +30,10 @@ type serveOptions struct {
 	userRate     int
 	keyRetention time.Duration
 	stuckAfter   time.Duration
+	leaderTTL    time.Duration
+	eventsKept   time.Duration
+	redisURL     string
+	origins      []string
 	drainTimeout time.Duration
 	logFormat    string
 	logLevel     string
@@ -52,6 +57,10 @@ func (o *serveOptions) bind(f *pflag.FlagSet) {
 	f.IntVar(&o.userRate, "user-rate", 50, "requests a second that a user may make; 0: any number. Keys are not limited")
 	f.DurationVar(&o.keyRetention, "idempotency-retention", 24*time.Hour, "how long answers are kept under their keys")
 	f.DurationVar(&o.stuckAfter, "draw-stuck-after", 10*time.Minute, "how long a campaign may be drawing before the sweeper finishes it")
+	f.DurationVar(&o.leaderTTL, "leader-ttl", leader.DefaultTTL, "how long after its death the leader, which closes rounds, is replaced")
+	f.DurationVar(&o.eventsKept, "event-retention", 7*24*time.Hour, "how long events of the live stream can be asked for")
+	f.StringVar(&o.redisURL, "redis-url", "", "Redis that carries hints of new events between servers, instead of PostgreSQL's NOTIFY")
+	f.StringSliceVar(&o.origins, "allowed-origins", nil, "origins of pages that may use the live stream, beside the server's own, such as https://shop.example")
 	f.DurationVar(&o.drainTimeout, "drain-timeout", 30*time.Second, "how long a shutdown waits for requests under way")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -60,6 +69,9 @@ func (o *serveOptions) bind(f *pflag.FlagSet) {
 
 // minConnections leaves one for reads beside those of the lanes.
 const minConnections = 4
+
+// maxLeaderTTL keeps the promise that rounds close within 7 s of their leader's death.
+const maxLeaderTTL = 5 * time.Second
 
 // check finds what is wrong with the flags before anything is started or written.
 func (o *serveOptions) check() error {
@@ -72,6 +84,10 @@ func (o *serveOptions) check() error {
 		return errors.New("--user-rate must not be negative")
 	case o.keyRetention < time.Minute:
 		return errors.New("--idempotency-retention must be 1m or more: clients retry for longer than less")
+	case o.leaderTTL < leader.MinTTL || o.leaderTTL > maxLeaderTTL:
+		return fmt.Errorf("--leader-ttl must be between %s and %s", leader.MinTTL, maxLeaderTTL)
+	case o.eventsKept < time.Minute:
+		return errors.New("--event-retention must be 1m or more: subscribers resume after longer than less")
 	case o.stuckAfter < 0:
 		return errors.New("--draw-stuck-after must not be negative")
 	case o.pprofAddr != "" && !isLoopback(o.pprofAddr):

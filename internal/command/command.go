@@ -54,6 +54,19 @@ type Answer struct {
 	Err    error
 }
 
+// Audit is an administrative change, written in its own transaction.
+type Audit struct {
+	Principal string // who asked for it
+	RequestID string
+	Action    string // such as campaign.publish
+	Object    string // the id of what was changed
+}
+
+// Audited notes that a command has changed an object.
+func Audited[Op any](c Command[Op], action, object string) Audit {
+	return Audit{Principal: c.Principal, RequestID: c.RequestID, Action: action, Object: object}
+}
+
 // Keys collects the keys of a batch.
 func Keys[Op any](batch []Command[Op]) []idempotency.ID {
 	ids := make([]idempotency.ID, 0, len(batch))

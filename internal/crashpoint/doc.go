@@ -13,4 +13,7 @@ const (
 	LotteryAfterCommit   = "lottery.after_commit"   // committed, no caller answered yet
 	LotteryDraw          = "lottery.draw"           // the draw is computed, its rows are not yet written
 	LotteryCancelRefunds = "lottery.cancel_refunds" // the refunds are written, the campaign is not yet cancelled
+	AuctionBeforeCommit  = "auction.before_commit"  // everything written, COMMIT not yet sent
+	AuctionAfterCommit   = "auction.after_commit"   // committed, no caller answered yet
+	AuctionSettle        = "auction.settle"         // the money of a round is moved, the round is not yet closed
 )

@@ -162,6 +162,7 @@ func TestAllMetricsFitOneRegistry(t *testing.T) {
 	telemetry.NewLaneMetrics(r).For("ledger")
 	telemetry.NewTransactions(r).Transaction("ledger", 1, time.Second, "committed")
 	telemetry.NewLottery(r)
+	telemetry.NewAuctions(r)
 	got := gather(t, r)
 	services := slices.Collect(func(yield func(string) bool) {
 		for name := range got {
@@ -170,7 +171,7 @@ func TestAllMetricsFitOneRegistry(t *testing.T) {
 			}
 		}
 	})
-	for _, prefix := range []string{"fairlead_lane", "fairlead_transaction", "fairlead_lottery"} {
+	for _, prefix := range []string{"fairlead_lane", "fairlead_transaction", "fairlead_lottery", "fairlead_auction"} {
 		if !slices.Contains(services, prefix) {
 			t.Errorf("no metric of %s", prefix)
 		}

@@ -23,9 +23,10 @@ type Guarantee string
 
 // The groups of checks.
 const (
-	Money   Guarantee = "money"
-	Lottery Guarantee = "lottery"
-	Keys    Guarantee = "keys"
+	Money    Guarantee = "money"
+	Lottery  Guarantee = "lottery"
+	Auctions Guarantee = "auctions"
+	Keys     Guarantee = "keys"
 )
 
 // Result is the outcome of one check.
@@ -128,6 +129,7 @@ func Report(ctx context.Context, db Beginner) (results []Result, err error) {
 
 func allChecks() []check {
 	checks := append(moneyChecks(), lotteryChecks()...)
+	checks = append(checks, auctionChecks()...)
 	return append(checks, keyChecks()...)
 }
 

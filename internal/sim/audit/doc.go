@@ -13,11 +13,15 @@
 //     every purchase was paid once, at its layer's price; the escrow holds the takings until the campaign completes
 //     (the beneficiary has them) or is cancelled (the buyers have them back); one draw exactly if completed; winners
 //     are sold positions, distinct within a prize, as many as the prize says; the commitment is that of the seed.
+//   - Auctions: what is held for one is the sum of its active bids, each with a hold of its own; bids and events are
+//     numbered without a gap; a bid only rises, while its round is open, after its cooldown, to an amount of its own where
+//     that is asked for; a round lasts what it should and its extensions; its winners are the best of its candidates, and
+//     paid the seller exactly that; what has ended holds nothing.
 //   - Idempotency keys: every stored success names an object that exists.
 //
 // # What it does not check
 //
 // Whether the draw followed from the seed and the sold positions (that is `fairlead verify`, from published data
-// alone), and whether what clients were told is what is stored: that needs the clients' own histories, which package
+// alone), the rank that each bid was told (that is package replay, from the events alone), and whether what clients were told is what is stored: that needs the clients' own histories, which package
 // sim records and compares.
 package audit

@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -23,6 +24,10 @@ type keyAnswer struct {
 	ID        string `json:"id"`
 	Campaign  string `json:"campaign"`
 	Transfer  string `json:"transfer"`
+	Auction   string `json:"auction"`
+	Account   string `json:"account"`
+	Amount    int64  `json:"amount"`
+	Seq       int64  `json:"seq"`
 	Retryable bool   `json:"retryable"`
 	Code      string `json:"code"`
 }
@@ -60,7 +65,7 @@ func findRetryable(ctx context.Context, tx pgx.Tx, report func(string, ...any)) 
 }
 
 // findKeysWithoutEffect looks up the object that each stored success names: the one it made or changed, the campaign
-// of a draw, or the failed intent of a refused transfer.
+// of a draw, the bid that was accepted, or the failed intent of a refused transfer.
 func findKeysWithoutEffect(ctx context.Context, tx pgx.Tx, report func(string, ...any)) error {
 	objects := map[string]string{} // the object that must exist, and the key that says so
 	failed := map[string]string{}  // the failed transfer that must exist, likewise
@@ -70,6 +75,8 @@ func findKeysWithoutEffect(ctx context.Context, tx pgx.Tx, report func(string, .
 			failed[answer.Transfer] = id
 		case status < 300 && answer.ID != "":
 			objects[answer.ID] = id
+		case status < 300 && answer.Auction != "":
+			objects[fmt.Sprintf("bid %d of %s over %d in auction %s", answer.Seq, answer.Account, answer.Amount, answer.Auction)] = id
 		case status < 300 && answer.Campaign != "":
 			objects[answer.Campaign] = id
 		case status < 300:
@@ -84,6 +91,9 @@ func findKeysWithoutEffect(ctx context.Context, tx pgx.Tx, report func(string, .
 		UNION ALL SELECT w.id FROM transfers t JOIN unnest($1::text[]) AS w (id) ON w.id = t.id::text WHERE t.status = 'completed'
 		UNION ALL SELECT w.id FROM holds h JOIN unnest($1::text[]) AS w (id) ON w.id = h.id::text
 		UNION ALL SELECT w.id FROM campaigns c JOIN unnest($1::text[]) AS w (id) ON w.id = c.id::text
+		UNION ALL SELECT w.id FROM auctions a JOIN unnest($1::text[]) AS w (id) ON w.id = a.id::text
+		UNION ALL SELECT w.id FROM auction_bids b
+			JOIN unnest($1::text[]) AS w (id) ON w.id = format('bid %s of %s over %s in auction %s', b.seq, b.account, b.amount, b.auction)
 		UNION ALL SELECT w.id FROM purchases p JOIN unnest($1::text[]) AS w (id) ON w.id = p.id::text
 		UNION ALL SELECT w.id FROM api_keys k JOIN unnest($1::text[]) AS w (id) ON w.id = k.id`); err != nil {
 		return err

@@ -1,0 +1,225 @@
+package auction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+)
+
+// creations is the key of the lane on which auctions are made. No auction has this id.
+var creations = uuid.Nil //nolint:gochecknoglobals // A constant, but for the type.
+
+// Observer is told what was committed, for metrics. Its methods must not block and may be called concurrently.
+type Observer interface {
+	// BidsDecided reports that n bids of one transaction had this outcome.
+	BidsDecided(outcome Outcome, n int)
+	// RoundsExtended reports how often the bids of one transaction have extended the round.
+	RoundsExtended(n int)
+	// RoundClosed reports that a round was settled.
+	RoundClosed()
+}
+
+// Options are a service's hooks and limits.
+type Options struct {
+	Lanes    groupcommit.Options
+	Observer Observer
+	Logger   *slog.Logger
+	// Committed is told the events of each transaction on an auction after its commit, in the order of the commits that
+	// this process made; transactions without events are left out, and so are those whose outcome stayed unknown. It
+	// delays the auction's next transaction, so it must not block. Calls for one auction never overlap, those for
+	// different ones may. The events may be kept, but not changed.
+	Committed func(auction uuid.UUID, events []Event)
+}
+
+// Service executes commands on auctions. It is safe for concurrent use.
+type Service struct {
+	Reader
+
+	store Store
+	group *groupcommit.Group[uuid.UUID, command.Command[Op], command.Answer]
+	o     Options
+}
+
+// NewService returns a service that commits through store.
+func NewService(store Store, o Options) *Service {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Service{Reader: store, store: store, o: o}
+	lanes := o.Lanes
+	lanes.Divisible = func(err error) bool { return !command.Undividable(err) }
+	s.group = groupcommit.New(s.flush, lanes)
+	return s
+}
+
+// Create makes an auction. Errors are those of [Service.Execute].
+func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.Answer, error) {
+	if _, ok := c.Op.(Create); !ok {
+		return command.Answer{}, fmt.Errorf("auction: %T does not create an auction", c.Op)
+	}
+	return s.group.Do(ctx, creations, c)
+}
+
+// Execute decides one command on an auction, commits it together with its neighbours, and returns its answer. It returns
+// groupcommit.ErrFull, groupcommit.ErrClosed, command.ErrUnavailable, command.ErrUnknownOutcome, or the context's
+// error. A command without a Render gets the refusal as the answer's Err, [NotFoundError] among them.
+func (s *Service) Execute(ctx context.Context, auction uuid.UUID, c command.Command[Op]) (command.Answer, error) {
+	if _, ok := c.Op.(Create); ok {
+		return command.Answer{}, fmt.Errorf("auction: %T is not an operation on an auction", c.Op)
+	}
+	if auction == creations {
+		return refuseAll([]command.Command[Op]{c}, &NotFoundError{ID: auction})[0], nil
+	}
+	return s.group.Do(ctx, auction, c)
+}
+
+// Close stops taking commands and waits until those already taken are answered.
+func (s *Service) Close(ctx context.Context) error { return s.group.Close(ctx) }
+
+func (s *Service) flush(ctx context.Context, auction uuid.UUID, batch []command.Command[Op]) ([]command.Answer, error) {
+	if auction == creations {
+		return s.flushCreations(ctx, batch)
+	}
+	var (
+		answers []command.Answer
+		done    tally
+		events  []Event
+	)
+	err := s.store.Commit(ctx, auction, wanted(batch), func(u *Unit) {
+		done = tally{} // This may be another run of the same batch.
+		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
+			result, err := Decide(u.State, c.Op)
+			done.count(c.Op, err)
+			note(u, c, err)
+			return result, err
+		})
+		events = u.State.Events
+	})
+	if notFound, ok := errors.AsType[*NotFoundError](err); ok {
+		return refuseAll(batch, notFound), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.report(ctx, auction, &done, events)
+	return answers, nil
+}
+
+// wanted says what a batch needs.
+func wanted(batch []command.Command[Op]) Want {
+	want := Want{Keys: command.Keys(batch), Bidders: make([]string, 0, len(batch))}
+	settles := false
+	for i := range batch {
+		if bid, ok := batch[i].Op.(PlaceBid); ok {
+			want.Bidders = append(want.Bidders, bid.Account)
+		} else {
+			settles = true
+		}
+	}
+	if settles {
+		ops := make([]Op, len(batch))
+		for i := range batch {
+			ops[i] = batch[i].Op
+		}
+		want.Settling = func(s *State) []string { return Settling(s, ops) }
+	}
+	return want
+}
+
+// note writes an administrative change down.
+func note(u *Unit, c command.Command[Op], err error) {
+	if err != nil {
+		return
+	}
+	var action string
+	switch c.Op.(type) {
+	case Start:
+		action = "auction.start"
+	case Cancel:
+		action = "auction.cancel"
+	default:
+		return
+	}
+	u.Audit = append(u.Audit, command.Audited(c, action, u.State.Auction.ID.String()))
+}
+
+// report tells of what was committed.
+func (s *Service) report(ctx context.Context, auction uuid.UUID, done *tally, events []Event) {
+	extended := 0
+	for i := range events {
+		switch e := &events[i]; e.Type {
+		case EventRoundExtended:
+			extended++
+		case EventRoundCompleted:
+			if s.o.Observer != nil {
+				s.o.Observer.RoundClosed()
+			}
+			if data, ok := e.Data.(RoundCompletedData); ok {
+				s.o.Logger.InfoContext(ctx, "round closed", "auction", auction, "round", data.Round, "winners", len(data.Winners))
+			}
+		case EventAuctionStarted, EventAuctionCompleted, EventAuctionCancelled:
+			s.o.Logger.InfoContext(ctx, "auction changed", "auction", auction, "event", string(e.Type))
+		case EventBidPlaced, EventRoundStarted, EventBidCarriedOver, EventCountdown:
+		}
+	}
+	if s.o.Observer != nil {
+		for outcome, n := range done {
+			if n > 0 {
+				s.o.Observer.BidsDecided(Outcome(outcome), n)
+			}
+		}
+		if extended > 0 {
+			s.o.Observer.RoundsExtended(extended)
+		}
+	}
+	if s.o.Committed != nil && len(events) > 0 {
+		s.o.Committed(auction, events)
+	}
+}
+
+func (s *Service) flushCreations(ctx context.Context, batch []command.Command[Op]) ([]command.Answer, error) {
+	var (
+		answers  []command.Answer
+		accounts []string
+	)
+	for i := range batch {
+		if op, ok := batch[i].Op.(Create); ok { // Only Create enters this lane.
+			accounts = append(accounts, op.Seller)
+		}
+	}
+	err := s.store.Create(ctx, accounts, command.Keys(batch), func(u *Unit) {
+		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
+			op, ok := c.Op.(Create)
+			if !ok {
+				return nil, fmt.Errorf("auction: %T does not create an auction", c.Op)
+			}
+			made, err := DecideCreate(u.Creation, op)
+			if err != nil {
+				return nil, err
+			}
+			u.Audit = append(u.Audit, command.Audited(c, "auction.create", made.ID.String()))
+			return made, nil
+		})
+	})
+	return answers, err
+}
+
+// refuseAll answers commands on an auction that does not exist. Nothing can have been decided under their keys.
+func refuseAll(batch []command.Command[Op], reason error) []command.Answer {
+	answers := make([]command.Answer, len(batch))
+	for i, c := range batch {
+		if c.Render == nil {
+			answers[i].Err = reason
+			continue
+		}
+		r := c.Render(nil, reason)
+		answers[i].Status, answers[i].Body = r.Status, r.Body
+	}
+	return answers
+}

@@ -1,0 +1,131 @@
+package auction
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestStandingAgainstSorting works on sets large enough for many blocks, and compares them with a map that is sorted.
+func TestStandingAgainstSorting(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		rows := map[string]Bid{}
+		seq := int64(0)
+		next := func(account string, amount int64) Bid {
+			seq++
+			return Bid{Account: account, Amount: amount, Seq: seq}
+		}
+		var bids []Bid
+		for i := range rapid.IntRange(0, 3*maxBlock).Draw(t, "bidders") {
+			b := next(fmt.Sprint("a", i), int64(i*7919%1000))
+			rows[b.Account] = b
+			bids = append(bids, b)
+		}
+		s := newStanding(bids)
+		for range rapid.IntRange(1, 8).Draw(t, "transactions") {
+			before := maps.Clone(rows)
+			// Many at once, close together, so that blocks are split, drained and merged.
+			n, first := rapid.IntRange(1, 2*maxBlock).Draw(t, "changes"), rapid.IntRange(0, 1000).Draw(t, "first")
+			step, amount := rapid.IntRange(1, 3).Draw(t, "step"), rapid.Int64Range(0, 1000).Draw(t, "amount")
+			removing := rapid.IntRange(0, 2).Draw(t, "removing") == 0
+			for i := range n {
+				account := fmt.Sprint("a", first+i*step)
+				if _, ok := rows[account]; removing && ok {
+					s.remove(account)
+					delete(rows, account)
+				} else if !removing {
+					b := next(account, amount+int64(i%9))
+					rank := s.put(b)
+					if want, _ := s.Rank(account); rank != want {
+						t.Fatalf("placed at rank %d, want %d", rank, want)
+					}
+					rows[account] = b
+				}
+			}
+			checkStanding(t, s, rows)
+			checkNet(t, s, before, rows)
+			if rapid.Bool().Draw(t, "undo") {
+				s.undo()
+				rows = before
+				checkStanding(t, s, rows)
+			} else {
+				s.begin()
+			}
+			if len(s.nodes) != len(rows) {
+				t.Fatalf("%d nodes for %d bids", len(s.nodes), len(rows))
+			}
+		}
+	})
+}
+
+func checkStanding(t *rapid.T, s *Standing, rows map[string]Bid) {
+	var want []Bid
+	for _, b := range rows {
+		want = append(want, b)
+	}
+	slices.SortFunc(want, func(a, b Bid) int { return cmp.Or(cmp.Compare(b.Amount, a.Amount), cmp.Compare(a.Seq, b.Seq)) })
+	if s.Len() != len(want) {
+		t.Fatalf("%d bids, want %d", s.Len(), len(want))
+	}
+	var newest Bid
+	for rank, b := range s.All() {
+		at, _ := s.At(rank)
+		if got, _ := s.Rank(b.Account); b != want[rank-1] || got != rank || at != b {
+			t.Fatalf("rank %d: %+v, want %+v", rank, b, want[rank-1])
+		}
+		if !s.Taken(b.Amount) {
+			t.Fatalf("%d is not taken", b.Amount)
+		}
+		if b.Seq > newest.Seq {
+			newest = b
+		}
+	}
+	if last, ok := s.Last(); ok != (len(want) > 0) || last != newest {
+		t.Fatalf("last %+v, want %+v", last, newest)
+	}
+	if _, ok := s.At(len(want) + 1); ok || s.Taken(5000) {
+		t.Fatal("something is there that should not be")
+	}
+	for i, block := range s.blocks {
+		if len(block) == 0 || len(block) >= maxBlock || cap(block) != maxBlock {
+			t.Fatalf("block %d has %d places of %d", i, len(block), cap(block))
+		}
+	}
+}
+
+func checkNet(t *rapid.T, s *Standing, before, rows map[string]Bid) {
+	added, raised, removed := s.changes()
+	byAccount := func(a, b Bid) int { return cmp.Compare(a.Account, b.Account) }
+	if !slices.IsSortedFunc(added, byAccount) || !slices.IsSortedFunc(raised, byAccount) || !slices.IsSorted(removed) {
+		t.Fatal("changes are not in order of account")
+	}
+	copied := maps.Clone(before)
+	for _, account := range removed {
+		delete(copied, account)
+	}
+	for _, b := range raised {
+		if copied[b.Account] == b || copied[b.Account].Account == "" {
+			t.Fatalf("%s was not raised", b.Account)
+		}
+		copied[b.Account] = b
+	}
+	for _, b := range added {
+		if _, ok := before[b.Account]; ok {
+			t.Fatalf("%s was not added", b.Account)
+		}
+		copied[b.Account] = b
+	}
+	if len(copied) != len(rows) {
+		t.Fatalf("the changes lead to %d bids, want %d", len(copied), len(rows))
+	}
+	for k, b := range rows {
+		if copied[k] != b {
+			t.Fatalf("the changes lead to %+v, want %+v", copied[k], b)
+		}
+	}
+}

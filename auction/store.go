@@ -1,0 +1,67 @@
+package auction
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/command"
+)
+
+// Unit is what one transaction works on. Exactly one of State and Creation is set.
+type Unit struct {
+	State    *State
+	Creation *Creation
+	Keys     *idempotency.Batch
+	Audit    []command.Audit
+}
+
+// Want says what a transaction on an auction needs beside the auction itself.
+type Want struct {
+	Keys []idempotency.ID
+	// Bidders are the accounts that the batch's bids are made for, in any order, repeats allowed.
+	Bidders []string
+	// Settling is set when the batch may start, close or cancel: the transaction then reads its time from the database
+	// under the auction's lock, and loads the accounts that Settling names, those whose money may move.
+	Settling func(*State) []string
+}
+
+// Store is what the service needs of a database. Both methods run one transaction, call decide with what it locked and
+// loaded, write what decide changed, and commit; decide is called again with a new unit whenever the transaction has to
+// be run again. Errors: command.ErrUnavailable, command.ErrUnknownOutcome, or what the database refused.
+type Store interface {
+	Reader
+	// Create makes auctions; the accounts are the sellers'.
+	Create(ctx context.Context, accounts []string, keys []idempotency.ID, decide func(*Unit)) error
+	// Commit works on one auction. It returns [NotFoundError] when there is no such auction.
+	Commit(ctx context.Context, auction uuid.UUID, want Want, decide func(*Unit)) error
+}
+
+// Reader answers questions about auctions, each from one snapshot.
+type Reader interface {
+	// Auction returns one auction, or [NotFoundError].
+	Auction(ctx context.Context, id uuid.UUID) (*Auction, error)
+	// Auctions returns up to limit auctions with a number above after, in order, without their rounds.
+	Auctions(ctx context.Context, after int64, limit int) ([]Auction, error)
+	// Leaderboard returns up to limit places below rank after, in order, and the round they are of: the open one, or the
+	// last one once the auction has ended.
+	Leaderboard(ctx context.Context, id uuid.UUID, after, limit int) (places []Ranked, round int, err error)
+	// Winners returns up to limit winners after the given place, in order of round and rank.
+	Winners(ctx context.Context, id uuid.UUID, afterRound, afterRank, limit int) ([]Winner, error)
+	// Bids returns up to limit accepted bids with a sequence number above after, in order.
+	Bids(ctx context.Context, id uuid.UUID, after int64, limit int) ([]Placed, error)
+	// Floor returns the least new bid that would now win: the auction's minimum while places are free, else the lowest
+	// winning amount plus one. It returns [ErrNotActive] when the auction has ended.
+	Floor(ctx context.Context, id uuid.UUID) (int64, error)
+	// Running returns the open rounds of all auctions in order of their ends, with the database's clock.
+	Running(ctx context.Context) ([]Running, time.Time, error)
+}
+
+// Running is an open round.
+type Running struct {
+	Auction uuid.UUID
+	Round   int
+	EndsAt  time.Time
+}

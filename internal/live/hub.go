@@ -1,0 +1,292 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// What an [Options] field that is zero becomes, and the limits that have no field.
+const (
+	defaultBuffer    = 1024
+	defaultPage      = 256
+	defaultLogReads  = 4
+	defaultMaxTopics = 100
+	defaultPollEvery = time.Second
+	defaultHintEvery = 20 * time.Millisecond
+	defaultGrace     = 30 * time.Second
+	// headsPerQuery bounds one question to the log.
+	headsPerQuery = 500
+	// retryAfter is how long a subscription waits that the log could not serve.
+	retryAfter = time.Second
+)
+
+// Options are what a [Hub] is made of. Log is required; every other zero value is its default.
+type Options struct {
+	Log Log
+	// Wire carries hints between processes. Nil means that there is one process, or that polling is good enough.
+	Wire   Wire
+	Logger *slog.Logger
+	// Buffer is how many events a subscription may fall behind once it was up to date; 1,024 when 0.
+	Buffer int
+	// Page is how many events are read from the log at a time; 256 when 0.
+	Page int
+	// LogReads is how many pages are read from the log at a time for subscribers, and again as many to follow topics; 4
+	// when 0.
+	LogReads int
+	// MaxTopics is how many topics one subscriber may have at a time; 100 when 0.
+	MaxTopics int
+	// PollEvery is how often the log is asked for what no hint told of; 1 s when 0.
+	PollEvery time.Duration
+	// HintEvery is the least time between two rounds of hints to other processes; 20 ms when 0.
+	HintEvery time.Duration
+	// Grace is how long a topic without subscribers is still followed; 30 s when 0.
+	Grace time.Duration
+}
+
+// Hub brings committed events to the subscribers of their topics. It is safe for concurrent use.
+type Hub struct {
+	o  Options
+	id string // tells this hub's hints from others'
+
+	mu    sync.RWMutex
+	feeds map[string]*feed
+
+	heads     headReader
+	out       outbox
+	pollNow   chan struct{}
+	pageReads chan struct{}
+	feedReads chan struct{}
+
+	// ctx ends with Close: what the hub reads from the log is read for many.
+	ctx    context.Context //nolint:containedctx // As said.
+	cancel context.CancelFunc
+	// closing is read-locked while a goroutine is added, so that none is added once Close waits for them.
+	closing sync.RWMutex
+	work    sync.WaitGroup
+
+	subscribers   atomic.Int64
+	subscriptions atomic.Int64
+	dropped       atomic.Int64
+	pages         atomic.Int64
+}
+
+// Stats is a moment's view of a hub. Dropped and Pages count since its start.
+type Stats struct {
+	Topics        int   // that are followed
+	Subscribers   int64 // connections
+	Subscriptions int64
+	Dropped       int64 // subscriptions that fell behind
+	Pages         int64 // read from the log
+}
+
+// New makes a hub. It serves subscribers at once, and follows other processes while [Hub.Run] runs. The caller closes it.
+func New(o Options) *Hub {
+	setDefault(&o.Buffer, defaultBuffer)
+	setDefault(&o.Page, defaultPage)
+	setDefault(&o.LogReads, defaultLogReads)
+	setDefault(&o.MaxTopics, defaultMaxTopics)
+	setDefault(&o.PollEvery, defaultPollEvery)
+	setDefault(&o.HintEvery, defaultHintEvery)
+	setDefault(&o.Grace, defaultGrace)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	h := &Hub{
+		o: o, id: uuid.NewString(), feeds: map[string]*feed{}, pollNow: make(chan struct{}, 1),
+		pageReads: make(chan struct{}, o.LogReads), feedReads: make(chan struct{}, o.LogReads),
+	}
+	h.out.wake = make(chan struct{}, 1)
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	return h
+}
+
+func setDefault[T int | time.Duration](field *T, value T) {
+	if *field <= 0 {
+		*field = value
+	}
+}
+
+// Run polls the log, and exchanges hints with other processes, until ctx ends or the hub is closed. It returns when all
+// that it started has ended.
+func (h *Hub) Run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(h.ctx, cancel)()
+	var all sync.WaitGroup
+	if h.o.Wire != nil {
+		all.Go(func() { h.publish(ctx) })
+		all.Go(func() { h.receive(ctx) })
+	}
+	tick := time.NewTicker(h.o.PollEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			all.Wait()
+			return
+		case <-tick.C:
+		case <-h.pollNow:
+		}
+		h.poll(ctx)
+		h.forget(time.Now())
+	}
+}
+
+// Close ends every subscriber with [ErrClosed] and waits for the hub's work. A second call does nothing.
+func (h *Hub) Close() {
+	h.closing.Lock()
+	h.cancel()
+	h.closing.Unlock()
+	h.work.Wait()
+}
+
+// Done is closed when the hub is.
+func (h *Hub) Done() <-chan struct{} { return h.ctx.Done() }
+
+// Stats tells what the hub is doing.
+func (h *Hub) Stats() Stats {
+	h.mu.RLock()
+	topics := len(h.feeds)
+	h.mu.RUnlock()
+	return Stats{
+		Topics: topics, Subscribers: h.subscribers.Load(), Subscriptions: h.subscriptions.Load(),
+		Dropped: h.dropped.Load(), Pages: h.pages.Load(),
+	}
+}
+
+// Committed tells that this process has committed events of a topic, the last of them with number last. It is cheap,
+// never waits, and is best called right after the commit, in the order of the commits; calls that come late or in another
+// order cost a look into the log and nothing else. events returns the committed events in order; it is called at most
+// once, later, by another goroutine, and only when somebody subscribes to the topic. It may be nil: the log is then read.
+func (h *Hub) Committed(topic string, last int64, events func() []Event) {
+	if f := h.find(topic); f != nil {
+		f.committed(last, events)
+	}
+	if h.o.Wire != nil {
+		h.out.grown(topic, last)
+	}
+}
+
+// Broadcast brings a message without a sequence number to the topic's subscribers of all processes. It never waits. Who
+// is slow misses the older of such messages, and other processes may miss any.
+func (h *Hub) Broadcast(topic string, e Event) {
+	e.Seq = 0
+	if f := h.find(topic); f != nil {
+		f.message(encode(topic, e))
+	}
+	if h.o.Wire != nil {
+		h.out.message(topic, e)
+	}
+}
+
+func (h *Hub) find(topic string) *feed {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.feeds[topic]
+}
+
+// start runs f in a goroutine that Close waits for. It reports false once the hub is closed.
+func (h *Hub) start(f func()) bool {
+	h.closing.RLock()
+	defer h.closing.RUnlock()
+	if h.ctx.Err() != nil {
+		return false
+	}
+	h.work.Go(f)
+	return true
+}
+
+// acquire returns the feed of a topic, made if need be, which stays until it is released.
+func (h *Hub) acquire(topic string) *feed {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f := h.feeds[topic]
+	if f == nil {
+		f = &feed{hub: h, topic: topic, subscriptions: map[*subscription]struct{}{}}
+		h.feeds[topic] = f
+	}
+	f.users++
+	return f
+}
+
+func (h *Hub) release(f *feed) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if f.users--; f.users > 0 {
+		return
+	}
+	f.idleSince = time.Now()
+	if f.view.Load() == nil { // It never came to anything: most likely there is no such topic.
+		delete(h.feeds, f.topic)
+	}
+}
+
+// forget lets go of the feeds that nobody has used for a while.
+func (h *Hub) forget(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for topic, f := range h.feeds {
+		if f.users == 0 && now.Sub(f.idleSince) >= h.o.Grace {
+			delete(h.feeds, topic)
+		}
+	}
+}
+
+// poll asks the log how far the followed topics have come.
+func (h *Hub) poll(ctx context.Context) {
+	h.mu.RLock()
+	topics := make([]string, 0, len(h.feeds))
+	for topic, f := range h.feeds {
+		if f.view.Load() != nil {
+			topics = append(topics, topic)
+		}
+	}
+	h.mu.RUnlock()
+	if len(topics) == 0 {
+		return
+	}
+	heads, err := h.headsOf(ctx, topics)
+	if err != nil {
+		if ctx.Err() == nil {
+			h.o.Logger.WarnContext(ctx, "live: the log was not polled", "error", err)
+		}
+		return
+	}
+	for topic, head := range heads {
+		if f := h.find(topic); f != nil {
+			f.grown(head)
+		}
+	}
+}
+
+// page reads a page of a topic from the log, when it is one of few that do.
+func (h *Hub) page(ctx context.Context, places chan struct{}, topic string, after int64) ([]Event, error) {
+	select {
+	case places <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-h.ctx.Done():
+		return nil, ErrClosed
+	}
+	defer func() { <-places }()
+	h.pages.Add(1)
+	events, err := h.o.Log.Events(ctx, topic, after, h.o.Page)
+	if err != nil {
+		return nil, err
+	}
+	for i, e := range events {
+		if e.Seq != after+int64(i)+1 {
+			return nil, errGap
+		}
+	}
+	return events, nil
+}
+
+// errGap is returned when the log breaks its promise.
+var errGap = errors.New("the log has a gap")

@@ -1,0 +1,150 @@
+package live
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// The limits of what waits to be told to other processes. What is beyond them is not told: those poll.
+const (
+	maxTopicsTold   = 10_000
+	maxMessagesTold = 4096
+	publishTimeout  = 5 * time.Second
+)
+
+// The pauses before hints are received again after a lost connection.
+const (
+	firstReconnect = 50 * time.Millisecond
+	maxReconnect   = 5 * time.Second
+)
+
+// outbox collects hints for other processes.
+type outbox struct {
+	wake chan struct{}
+
+	mu       sync.Mutex
+	heads    map[string]int64
+	messages []Hint
+}
+
+func (b *outbox) grown(topic string, last int64) {
+	b.mu.Lock()
+	if b.heads == nil {
+		b.heads = map[string]int64{}
+	}
+	if known, ok := b.heads[topic]; ok || len(b.heads) < maxTopicsTold {
+		b.heads[topic] = max(known, last)
+	}
+	b.mu.Unlock()
+	signal(b.wake)
+}
+
+func (b *outbox) message(topic string, e Event) {
+	b.mu.Lock()
+	if len(b.messages) < maxMessagesTold {
+		b.messages = append(b.messages, Hint{Topic: topic, Event: &e})
+	}
+	b.mu.Unlock()
+	signal(b.wake)
+}
+
+// take empties the box.
+func (b *outbox) take(from string) []Hint {
+	b.mu.Lock()
+	heads, hints := b.heads, b.messages
+	b.heads, b.messages = nil, nil
+	b.mu.Unlock()
+	for topic, last := range heads {
+		hints = append(hints, Hint{Topic: topic, Seq: last})
+	}
+	for i := range hints {
+		hints[i].From = from
+	}
+	return hints
+}
+
+// signal leaves a mark that there is something, unless one is there.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// publish sends what has collected: at once, but not more often than HintEvery.
+func (h *Hub) publish(ctx context.Context) {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	<-pause.C
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.out.wake:
+		}
+		hints := h.out.take(h.id)
+		if len(hints) > 0 {
+			sending, cancel := context.WithTimeout(ctx, publishTimeout)
+			err := h.o.Wire.Publish(sending, hints)
+			cancel()
+			if err != nil && ctx.Err() == nil {
+				h.o.Logger.WarnContext(ctx, "live: hints were not sent; other processes will poll", "hints", len(hints), "error", err)
+			}
+		}
+		pause.Reset(h.o.HintEvery)
+		select {
+		case <-ctx.Done():
+			return
+		case <-pause.C:
+		}
+	}
+}
+
+// receive hears other processes' hints, over one connection after another.
+func (h *Hub) receive(ctx context.Context) {
+	wait := backoff.ExponentialBackOff{InitialInterval: firstReconnect, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: maxReconnect}
+	for ctx.Err() == nil {
+		heard := false
+		err := h.o.Wire.Receive(ctx, func(hint Hint) {
+			heard = true
+			h.hear(hint)
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		if heard {
+			wait.Reset()
+		}
+		d := wait.NextBackOff()
+		h.o.Logger.WarnContext(ctx, "live: the connection that hears other processes is lost; polling until it is back", "retry_in", d, "error", err)
+		signal(h.pollNow) // What was said meanwhile was not heard.
+		pause := time.NewTimer(d)
+		select {
+		case <-ctx.Done():
+		case <-pause.C:
+		}
+		pause.Stop()
+	}
+}
+
+// hear takes a hint from any process.
+func (h *Hub) hear(hint Hint) {
+	if hint.From == h.id {
+		return
+	}
+	f := h.find(hint.Topic)
+	if f == nil {
+		return
+	}
+	if hint.Event != nil {
+		e := *hint.Event
+		e.Seq = 0
+		f.message(encode(hint.Topic, e))
+	}
+	if hint.Seq > 0 {
+		f.grown(hint.Seq)
+	}
+}

@@ -1,0 +1,72 @@
+// Package rediswire carries the live stream's hints between processes by Redis' publish and subscribe.
+//
+// Redis keeps nothing of what it passes on, which is enough: a hint that is lost is found by polling. Use it in place of
+// PostgreSQL's NOTIFY where many processes make many commits, since NOTIFY makes all of them take turns.
+package rediswire
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+
+	"github.com/redis/rueidis"
+
+	"github.com/fairlead-dev/fairlead/internal/live"
+)
+
+// DefaultChannel is the channel of processes that have no reason for another.
+const DefaultChannel = "fairlead:live"
+
+// Wire is a [live.Wire] over one channel. It is safe for concurrent use.
+type Wire struct {
+	client  rueidis.Client
+	channel string
+	logger  *slog.Logger
+}
+
+var _ live.Wire = (*Wire)(nil)
+
+// New returns a wire over a channel, [DefaultChannel] when it is empty. All processes on one database, and no others,
+// use the same one. The client stays the caller's to close. The logger may be nil.
+func New(client rueidis.Client, channel string, logger *slog.Logger) *Wire {
+	if channel == "" {
+		channel = DefaultChannel
+	}
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	return &Wire{client: client, channel: channel, logger: logger}
+}
+
+// Publish implements [live.Wire].
+func (w *Wire) Publish(ctx context.Context, hints []live.Hint) error {
+	payload, err := json.Marshal(hints)
+	if err != nil {
+		return fmt.Errorf("rediswire: encode: %w", err)
+	}
+	if err := w.client.Do(ctx, w.client.B().Publish().Channel(w.channel).Message(rueidis.BinaryString(payload)).Build()).Error(); err != nil {
+		return fmt.Errorf("rediswire: publish: %w", err)
+	}
+	return nil
+}
+
+// Receive implements [live.Wire]. It holds a connection of its own, so that its end is noticed.
+func (w *Wire) Receive(ctx context.Context, f func(live.Hint)) error {
+	conn, release := w.client.Dedicate()
+	defer release()
+	err := conn.Receive(ctx, conn.B().Subscribe().Channel(w.channel).Build(), func(m rueidis.PubSubMessage) {
+		var hints []live.Hint
+		if err := json.Unmarshal([]byte(m.Message), &hints); err != nil {
+			w.logger.WarnContext(ctx, "a live message that is not understood", "channel", w.channel, "error", err)
+			return
+		}
+		for _, h := range hints {
+			f(h)
+		}
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("rediswire: subscribe: %w", err)
+}

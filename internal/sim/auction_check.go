@@ -1,0 +1,67 @@
+//go:build unix
+
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/fairlead-dev/fairlead/internal/sim/replay"
+)
+
+// CheckBids compares the answers to all bids on one auction with its events: every acknowledged bid is there exactly as
+// it was answered, every event was told to the one command that caused it, and no refused bid is there. All bids on the
+// auction must be among the commands and settled; those that are not are told.
+func CheckBids(ops []*Op, auction string, out *replay.Outcome) error {
+	placed := map[int64]replay.PlacedBid{}
+	for _, b := range out.Bids {
+		placed[b.Seq] = b
+	}
+	var wrong []error
+	complain := func(format string, args ...any) {
+		wrong = append(wrong, fmt.Errorf("%w: "+format, append([]any{ErrModel}, args...)...))
+	}
+	told := map[int64]*Op{}
+	for _, op := range ops {
+		if op.Kind != KindBid || op.Path != "/v1/auctions/"+auction+"/bids" {
+			continue
+		}
+		final, ok := op.Final()
+		if !ok {
+			complain("%s has no final answer: %v", op, op.Answers())
+			continue
+		}
+		if final.Status != http.StatusCreated {
+			continue
+		}
+		var a BidAnswer
+		if err := final.JSON(&a); err != nil {
+			complain("%s: %w", op, err)
+			continue
+		}
+		if other := told[a.Seq]; other != nil {
+			complain("event %d was told to two commands: %s and %s", a.Seq, other, op)
+		}
+		told[a.Seq] = op
+		b, ok := placed[a.Seq]
+		if !ok {
+			complain("acknowledged bid is not among the events: %s: %s", op, final.Body)
+			continue
+		}
+		known := BidAnswer{auction, b.Account, b.Amount, b.PreviousAmount, b.Round, b.RoundEndsAt, b.Rank, b.Seq}
+		if !known.RoundEndsAt.Equal(a.RoundEndsAt) {
+			complain("%s: was told that the round ends at %v, by the events it is %v", op, a.RoundEndsAt, known.RoundEndsAt)
+		}
+		a.RoundEndsAt = known.RoundEndsAt
+		if a != known {
+			complain("%s: was told %+v, by the events it is %+v", op, a, known)
+		}
+	}
+	for seq, b := range placed {
+		if told[seq] == nil {
+			complain("event %d, a bid of %d by %s, was told to no command", seq, b.Amount, b.Account)
+		}
+	}
+	return errors.Join(wrong...)
+}

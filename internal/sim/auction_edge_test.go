@@ -1,0 +1,204 @@
+//go:build unix
+
+package sim_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/sim/replay"
+)
+
+// edgeBidders is how many bids are aimed at the end of one round.
+const edgeBidders = 12
+
+// TestBidsAtTheClosingInstant aims bids at the ends of many short rounds. Each that is acknowledged is an event of the
+// round that its answer names, before that round's close; each that is refused is none.
+func TestBidsAtTheClosingInstant(t *testing.T) {
+	const rounds = 84 // of one auction
+	rng, _ := newRand(t)
+	accounts := names("bidder", edgeBidders)
+	h := openHouse(t, 2, append(accounts, "gallery"), 1_000_000_000)
+	rules := replay.Rules{Seller: "gallery", UniqueAmounts: true}
+	for range scale(rounds/3, rounds) {
+		rules.Rounds = append(rules.Rounds, replay.RoundRule{Winners: 3, Duration: 120 * time.Millisecond})
+	}
+	tries, hits := 0, map[string]int{}
+	var latest time.Duration
+	for run := 0; tries < scale(300, 10_000) && !t.Failed(); run++ {
+		b := h.launch(t, fmt.Sprintf("edge-%d", run), accounts, rules)
+		tries += b.aimAtEnds(t, rng, hits)
+		for _, r := range b.finish(t, patience).Rounds {
+			latest = max(latest, r.CompletedAt.Sub(r.EndsAt))
+		}
+	}
+	if hits["in the round"] == 0 || hits["refused"]+hits["in the next round"] == 0 {
+		t.Errorf("the edge was not met: %v", hits)
+	}
+	if latest > closeLimit {
+		t.Errorf("a round closed %v after its end", latest)
+	}
+	t.Logf("%d tries: %v; latest close %v", tries, hits, latest)
+	h.close(t, 10)
+}
+
+// aimAtEnds lets every bidder aim one bid at the end of each round.
+func (b *bidding) aimAtEnds(t *testing.T, rng *rand.Rand, hits map[string]int) (tries int) {
+	t.Helper()
+	ctx := within(t, 5*patience)
+	var amount atomic.Int64
+	for round := 1; round <= len(b.rules.Rounds); round++ {
+		opened, err := b.subscribers[0].Await(ctx, "a round", func(e replay.Event) bool { return e.Opening != nil && e.Opening.Round == round })
+		if err != nil {
+			t.Error(err)
+			return tries
+		}
+		outcomes := make([]string, len(b.accounts))
+		failures := make([]error, len(b.accounts))
+		var group sync.WaitGroup
+		for i, account := range b.accounts {
+			// Mostly just before the end, since a bid takes a while to arrive.
+			aim := opened.Opening.EndsAt.Add(time.Duration(rng.Int64N(int64(35*time.Millisecond))) - 28*time.Millisecond)
+			group.Go(func() {
+				until(ctx, aim)
+				op := sim.NewBid(fmt.Sprintf("%s-%d-%d", b.name, round, i), b.id, account, amount.Add(1))
+				answer, err := b.house.client.Settle(ctx, op)
+				outcomes[i], failures[i] = edgeOutcome(answer, round), err
+			})
+		}
+		group.Wait()
+		complain(t, errors.Join(failures...))
+		for _, outcome := range outcomes {
+			hits[outcome]++
+		}
+		tries += len(b.accounts)
+	}
+	return tries
+}
+
+func edgeOutcome(answer sim.Answer, round int) string {
+	var told sim.BidAnswer
+	switch {
+	case answer.Code() == "not_active":
+		return "refused"
+	case answer.Status != http.StatusCreated:
+		return answer.String()
+	case answer.JSON(&told) != nil:
+		return "unreadable"
+	case told.Round == round:
+		return "in the round"
+	default:
+		return "in the next round"
+	}
+}
+
+// TestAntiSnipingRace lets many clients on two servers bid around the edges of the window and of the end, which moves as
+// they do. The auditor recomputes every extension from the bids' times alone.
+func TestAntiSnipingRace(t *testing.T) {
+	rng, seed := newRand(t)
+	accounts := names("bidder", edgeBidders)
+	h := openHouse(t, 2, append(accounts, "gallery"), 1_000_000_000)
+	var bids, extensions, exhausted, untouched int
+	for run := range scale(3, 60) {
+		rules := replay.Rules{
+			Seller: "gallery", UniqueAmounts: true, MinIncrement: 1 + rng.Int64N(3),
+			Window:        time.Duration(20+rng.IntN(100)) * time.Millisecond,
+			Extension:     time.Duration(20+rng.IntN(150)) * time.Millisecond,
+			MaxExtensions: 1 + rng.IntN(6),
+		}
+		for range 6 {
+			rules.Rounds = append(rules.Rounds, replay.RoundRule{Winners: 1 + rng.IntN(3), Duration: 250 * time.Millisecond})
+		}
+		b := h.launch(t, fmt.Sprintf("snipe-%d", run), accounts, rules)
+		b.snipe(t, seed+uint64(run))
+		out := b.finish(t, patience)
+		bids += len(out.Bids)
+		for _, r := range out.Rounds {
+			extensions += r.Extensions
+			switch r.Extensions {
+			case rules.MaxExtensions:
+				exhausted++
+				if want := r.StartedAt.Add(250*time.Millisecond + time.Duration(rules.MaxExtensions)*rules.Extension); !r.EndsAt.Equal(want) {
+					t.Errorf("round %d ended at %v, %v with all extensions", r.Number, r.EndsAt, want)
+				}
+			case 0:
+				untouched++
+			}
+			if late := r.CompletedAt.Sub(r.EndsAt); late > closeLimit {
+				t.Errorf("round %d closed %v after its end", r.Number, late)
+			}
+		}
+		if t.Failed() {
+			break
+		}
+	}
+	t.Logf("%d bids, %d extensions, %d rounds with all of them, %d with none", bids, extensions, exhausted, untouched)
+	if extensions == 0 || exhausted == 0 {
+		t.Errorf("%d extensions, %d rounds with all of them", extensions, exhausted)
+	}
+	h.close(t, 5)
+}
+
+// snipe lets every bidder aim at the edge of the window or at the end of the open round, wherever it is by then, until
+// the auction is over.
+func (b *bidding) snipe(t *testing.T, seed uint64) {
+	t.Helper()
+	ctx := within(t, 2*patience)
+	var ends atomic.Int64 // of the open round, Unix microseconds
+	over := make(chan struct{})
+	var group sync.WaitGroup
+	group.Go(func() {
+		defer close(over)
+		_, err := b.subscribers[0].Await(ctx, "the end of the auction", func(e replay.Event) bool {
+			switch {
+			case e.Opening != nil:
+				ends.Store(e.Opening.EndsAt.UnixMicro())
+			case e.Extension != nil:
+				ends.Store(e.Extension.EndsAt.UnixMicro())
+			}
+			return isEnd(e)
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	var amount atomic.Int64
+	for i, account := range b.accounts {
+		rng := rand.New(rand.NewPCG(seed, uint64(i)))
+		group.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-over:
+					return
+				case <-ctx.Done():
+					return
+				default:
+				}
+				aim := time.UnixMicro(ends.Load()).Add(time.Duration(rng.Int64N(int64(24*time.Millisecond))) - 16*time.Millisecond)
+				if rng.IntN(3) > 0 {
+					aim = aim.Add(-b.rules.Window)
+				}
+				if soon := time.Now().Add(5 * time.Millisecond); aim.Before(soon) {
+					aim = soon
+				}
+				until(ctx, aim)
+				op := sim.NewBid(fmt.Sprintf("%s-%d-%d", b.name, i, n), b.id, account, amount.Add(b.rules.MinIncrement))
+				if answer, err := b.house.client.Settle(ctx, op); err != nil {
+					t.Error(err)
+					return
+				} else if answer.Status != http.StatusCreated && answer.Code() != "not_active" {
+					t.Errorf("%s: %v", op, answer)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+}

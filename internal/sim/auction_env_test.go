@@ -1,0 +1,369 @@
+//go:build unix
+
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/sim/audit"
+	"github.com/fairlead-dev/fairlead/internal/sim/replay"
+)
+
+const (
+	// closeLimit is how late a round may close, and closeLimitAfterDeath how late when its leader just died.
+	closeLimit           = time.Second
+	closeLimitAfterDeath = 7 * time.Second
+)
+
+// auctionHouse is a database with servers on it and accounts that have money for auctions.
+type auctionHouse struct {
+	database string
+	servers  []*sim.Server
+	client   *sim.Client
+	history  *sim.History
+	funds    map[string]int64 // of each account while nothing is held, by the auditor's books
+}
+
+// openHouse starts servers on a fresh database and opens the accounts, each with so much money.
+func openHouse(t *testing.T, servers int, accounts []string, each int64) *auctionHouse {
+	t.Helper()
+	h := &auctionHouse{database: newDatabase(t), funds: map[string]int64{}}
+	for range servers {
+		h.servers = append(h.servers, newServer(t, h.database))
+	}
+	h.client, h.history = newClient(t, h.servers...)
+	h.open(t, accounts, each)
+	return h
+}
+
+// open opens more accounts.
+func (h *auctionHouse) open(t *testing.T, accounts []string, each int64) {
+	t.Helper()
+	if err := sim.OpenAccounts(within(t, 2*patience), h.client, accounts, each); err != nil {
+		t.Fatal(err)
+	}
+	for _, account := range accounts {
+		h.funds[account] = each
+	}
+}
+
+// close closes the books: what was told to be tried again is settled, keys are replayed, the database audited.
+func (h *auctionHouse) close(t *testing.T, every int) {
+	t.Helper()
+	h.settle(t, "")
+	replayed, err := h.history.Replay(within(t, 5*time.Minute), h.client, 16, func(i int) bool { return i%every == 0 })
+	complain(t, err)
+	h.audit(t)
+	t.Logf("books closed: %d commands, %d replayed, %v", len(h.history.Ops()), replayed, h.history.Count())
+}
+
+// settle repeats what got no final answer, among the commands on paths that begin so. A bid that was too soon is decided
+// when its auction is over.
+func (h *auctionHouse) settle(t *testing.T, path string) {
+	t.Helper()
+	for _, op := range h.history.Ops() {
+		if _, ok := op.Final(); ok || !strings.HasPrefix(op.Path, path) {
+			continue
+		}
+		if _, err := h.client.Settle(within(t, patience), op); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// audit looks at the database alone, which may be under load.
+func (h *auctionHouse) audit(t *testing.T) {
+	t.Helper()
+	conn := connect(t, h.database)
+	results, err := audit.Report(within(t, 5*time.Minute), conn)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, r := range results {
+		// That check knows no bids; the audit of the auctions compares their stored answers itself.
+		if r.Total > 0 && r.Promise != "every stored answer has its effect" {
+			t.Errorf("audit: %s: %d violations: %s", r.Promise, r.Total, strings.Join(r.Violations, "\n"))
+		}
+	}
+	complain(t, sim.AuditAuctions(within(t, 5*time.Minute), conn))
+	if err := conn.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// bidding is one auction with a subscriber on each server.
+type bidding struct {
+	house       *auctionHouse
+	name, id    string
+	rules       replay.Rules
+	accounts    []string // the bidders
+	subscribers []*sim.Subscriber
+	price       atomic.Int64 // about what a winning bid is
+}
+
+// launch creates an auction for these bidders, subscribes to it and starts it. Nobody else may touch their money while
+// the auction lasts.
+func (h *auctionHouse) launch(t *testing.T, name string, accounts []string, rules replay.Rules) *bidding {
+	t.Helper()
+	id, err := sim.CreateAuction(within(t, patience), h.client, name, sim.AuctionSpec{Title: name, Rules: rules})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bidding{house: h, name: name, id: id, rules: rules, accounts: accounts}
+	for _, server := range h.servers {
+		s := sim.Subscribe(t.Context(), sim.Topic(id), 0, server)
+		t.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+		b.subscribers = append(b.subscribers, s)
+	}
+	for _, s := range b.subscribers {
+		if err := s.AwaitConnection(within(t, patience), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := sim.StartAuction(within(t, patience), h.client, name, id); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// await waits on every subscriber for an event, and returns it.
+func (b *bidding) await(t *testing.T, limit time.Duration, what string, match func(replay.Event) bool) replay.Event {
+	t.Helper()
+	ctx := within(t, limit)
+	var event replay.Event
+	for i, s := range b.subscribers {
+		var err error
+		if event, err = s.Await(ctx, what, match); err != nil {
+			t.Fatalf("%s: subscriber %d: %v", b.name, i, err)
+		}
+	}
+	return event
+}
+
+func isEnd(e replay.Event) bool {
+	return e.Type == replay.AuctionCompleted || e.Type == replay.AuctionCancelled
+}
+
+// cancel ends the auction before its time.
+func (b *bidding) cancel(t *testing.T) {
+	t.Helper()
+	if err := sim.CancelAuction(within(t, patience), b.house.client, b.name, b.id); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// finish waits for the end of the auction and lets the auditor play it: every subscriber got the same events, they come
+// to what the server says, and every bid was answered as it happened.
+func (b *bidding) finish(t *testing.T, limit time.Duration) *replay.Outcome {
+	t.Helper()
+	b.await(t, limit, "the end of the auction", isEnd)
+	b.house.settle(t, "/v1/auctions/"+b.id)
+	events := b.subscribers[0].Events()
+	for i, s := range b.subscribers[1:] {
+		other := s.Events()
+		if len(other) != len(events) {
+			t.Errorf("%s: subscriber %d has %d events, the first %d", b.name, i+1, len(other), len(events))
+		}
+		for n := range min(len(events), len(other)) {
+			if fmt.Sprintf("%+v", plain(events[n])) != fmt.Sprintf("%+v", plain(other[n])) {
+				t.Fatalf("%s: event %d is %+v for one subscriber, %+v for another", b.name, n+1, plain(events[n]), plain(other[n]))
+			}
+		}
+	}
+	out := b.replay(t, events)
+	complain(t, sim.CompareAuction(within(t, patience), b.house.client, b.id, out))
+	complain(t, sim.CheckBids(b.house.history.Ops(), b.id, out))
+	for account, balance := range out.Accounts {
+		b.house.funds[account] = balance.Available
+	}
+	return out
+}
+
+// plain is an event by its content.
+func plain(e replay.Event) []any {
+	all := []any{e.Topic, e.Seq, e.Type, e.At, len(e.Rounds)}
+	switch {
+	case e.Bid != nil:
+		all = append(all, *e.Bid)
+	case e.Extension != nil:
+		all = append(all, *e.Extension)
+	case e.Close != nil:
+		all = append(all, *e.Close)
+	case e.Opening != nil:
+		all = append(all, *e.Opening)
+	case e.Carry != nil:
+		all = append(all, *e.Carry)
+	}
+	return all
+}
+
+func (b *bidding) replay(t *testing.T, events []replay.Event) *replay.Outcome {
+	t.Helper()
+	funds := map[string]int64{b.rules.Seller: b.house.funds[b.rules.Seller]}
+	for _, account := range b.accounts {
+		funds[account] = b.house.funds[account]
+	}
+	out, err := replay.Replay(b.rules, funds, events)
+	if err != nil {
+		t.Fatalf("%s: %v", b.name, err)
+	}
+	return out
+}
+
+// storm sends all commands at the same moment, each once.
+func (h *auctionHouse) storm(ctx context.Context, ops []*sim.Op) []sim.Answer {
+	answers := make([]sim.Answer, len(ops))
+	begin := make(chan struct{})
+	var group sync.WaitGroup
+	for i, op := range ops {
+		group.Go(func() {
+			<-begin
+			answers[i] = h.client.Once(ctx, op)
+		})
+	}
+	close(begin)
+	group.Wait()
+	return answers
+}
+
+// tally counts answers by status and code. An answer of 5xx, or none, is a failure.
+func tally(t *testing.T, answers []sim.Answer) map[string]int {
+	t.Helper()
+	counts := map[string]int{}
+	for i, a := range answers {
+		if a.Err != nil || a.Status >= 500 {
+			t.Errorf("answer %d: %v", i, a)
+		}
+		counts[strings.TrimSpace(fmt.Sprintf("%d %s", a.Status, a.Code()))]++
+	}
+	return counts
+}
+
+// crowd bids in the background until it is told to stop, and settles what is under way by then.
+type crowd struct {
+	stop  chan struct{}
+	group sync.WaitGroup
+	sent  atomic.Int64
+
+	mu    sync.Mutex
+	wrong []error
+}
+
+// crowd lets workers bid, each for its own share of the bidders. No more than most bids are sent, if that is not 0.
+func (b *bidding) crowd(t *testing.T, seed uint64, workers int, most int64) *crowd {
+	t.Helper()
+	c := &crowd{stop: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(func() {
+		cancel()
+		c.group.Wait()
+	})
+	for w := range workers {
+		var own []string
+		for i := w; i < len(b.accounts); i += workers {
+			own = append(own, b.accounts[i])
+		}
+		if len(own) == 0 {
+			break
+		}
+		c.group.Go(func() {
+			if err := b.work(ctx, c, w, own, rand.New(rand.NewPCG(seed, uint64(w))), most); err != nil {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				c.wrong = append(c.wrong, fmt.Errorf("%s: worker %d: %w", b.name, w, err))
+			}
+		})
+	}
+	return c
+}
+
+// finish stops the crowd.
+func (c *crowd) finish(t *testing.T) {
+	t.Helper()
+	close(c.stop)
+	c.drain(t)
+}
+
+// drain waits until the crowd has sent all it was to send.
+func (c *crowd) drain(t *testing.T) {
+	t.Helper()
+	c.group.Wait()
+	complain(t, errors.Join(c.wrong...))
+}
+
+// work draws bids and settles each: raises of all sizes, some of the price to beat, some too low.
+func (b *bidding) work(ctx context.Context, c *crowd, id int, accounts []string, rng *rand.Rand, most int64) error {
+	last := make([]int64, len(accounts))
+	for n := 0; ; n++ {
+		select {
+		case <-c.stop:
+			return nil
+		case <-ctx.Done():
+			return nil
+		default:
+		}
+		if sent := c.sent.Add(1); most > 0 && sent > most {
+			return nil
+		}
+		i := rng.IntN(len(accounts))
+		amount := last[i] + 1 + rng.Int64N(60)
+		switch rng.IntN(10) {
+		case 0:
+			amount = 1 + rng.Int64N(20)
+		case 1, 2:
+			amount = b.price.Load() + 1 + rng.Int64N(20)
+		}
+		op := sim.NewBid(fmt.Sprintf("%s-%d-%d", b.name, id, n), b.id, accounts[i], amount)
+		opCtx, cancel := context.WithTimeout(ctx, 2*patience)
+		answer, err := b.house.client.Settle(opCtx, op)
+		cancel()
+		switch {
+		case err != nil && ctx.Err() == nil:
+			return err
+		case err != nil: // The test is over, for a reason of its own.
+		case answer.Status == http.StatusCreated:
+			last[i] = amount
+			b.raise(amount)
+		case answer.Code() == "not_active":
+			// The moment between a round's end and its close; no need to fill it with refusals.
+			timer := time.NewTimer(time.Duration(1+rng.IntN(10)) * time.Millisecond)
+			<-timer.C
+		case !slices.Contains([]string{"amount_taken", "bid_too_low", "insufficient_funds"}, answer.Code()):
+			return fmt.Errorf("%s: %v", op, answer)
+		}
+	}
+}
+
+func (b *bidding) raise(price int64) {
+	for {
+		now := b.price.Load()
+		if price <= now || b.price.CompareAndSwap(now, price) {
+			return
+		}
+	}
+}
+
+// until waits for a moment.
+func until(ctx context.Context, moment time.Time) {
+	timer := time.NewTimer(time.Until(moment))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

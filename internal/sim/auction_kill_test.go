@@ -1,0 +1,319 @@
+//go:build unix
+
+package sim_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/sim/replay"
+)
+
+// leads asks a server's metrics whether it is the leader.
+func leads(t *testing.T, server *sim.Server) bool {
+	t.Helper()
+	c := sim.NewClient(sim.NewHistory(), server)
+	defer c.Close()
+	answer := c.Get(within(t, patience), "/metrics")
+	if answer.Err != nil || answer.Status != 200 {
+		t.Fatalf("metrics: %v", answer)
+	}
+	return bytes.Contains(answer.Body, []byte("\nfairlead_auction_is_leader 1\n"))
+}
+
+// leader waits until one of the servers, all of which run, leads. Two at a time never do.
+func (h *auctionHouse) leader(t *testing.T, limit time.Duration) (leader *sim.Server, others []*sim.Server) {
+	t.Helper()
+	ctx := within(t, limit)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		leader, others = nil, nil
+		for _, server := range h.servers {
+			if leader == nil && leads(t, server) {
+				leader = server
+			} else {
+				others = append(others, server)
+			}
+		}
+		if leader != nil {
+			return leader, others
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("nobody leads within %v", limit)
+		}
+	}
+}
+
+// ended says whether the last event has come.
+func (b *bidding) ended() bool {
+	events := b.subscribers[0].Events()
+	return len(events) > 0 && isEnd(events[len(events)-1])
+}
+
+// checkCloses wants every round to have closed in time, given when leaders died, and returns how late the latest was of
+// those that no death could have delayed, and of the others.
+func checkCloses(t *testing.T, out *replay.Outcome, deaths []time.Time) (calm, delayed time.Duration) {
+	t.Helper()
+	for _, r := range out.Rounds {
+		if out.Status == "cancelled" || r.Status != "completed" {
+			continue
+		}
+		late, limit, near := r.CompletedAt.Sub(r.EndsAt), closeLimit, false
+		for _, death := range deaths {
+			if death.After(r.CompletedAt) || r.EndsAt.Sub(death) > closeLimitAfterDeath {
+				continue
+			}
+			near = true
+			limit = max(limit, death.Sub(r.EndsAt)+closeLimitAfterDeath)
+		}
+		if late > min(limit, closeLimitAfterDeath+closeLimit) {
+			t.Errorf("round %d ended at %v and closed %v later, limit %v; leaders died at %v", r.Number, r.EndsAt, late, limit, deaths)
+		}
+		if near {
+			delayed = max(delayed, late)
+		} else {
+			calm = max(calm, late)
+		}
+	}
+	return calm, delayed
+}
+
+// checkTicks wants the countdowns of one connection a second apart: never two in one second, since a leader that is dead
+// says nothing more, and no gap but when a leader died. It returns how many it compared.
+func checkTicks(t *testing.T, s *sim.Subscriber, deaths []time.Time) (compared int) {
+	t.Helper()
+	ticks := s.Ticks()
+	for i := 1; i < len(ticks); i++ {
+		a, b := ticks[i-1], ticks[i]
+		if a.Connection != b.Connection || a.Round != b.Round || !a.EndsAt.Equal(b.EndsAt) {
+			continue
+		}
+		compared++
+		limit := 2500 * time.Millisecond
+		for _, death := range deaths {
+			if death.Before(b.Arrived) && a.Arrived.Sub(death) < closeLimitAfterDeath {
+				limit = closeLimitAfterDeath + 2*time.Second
+			}
+		}
+		if step := a.RemainingMS - b.RemainingMS; step < 500 {
+			t.Errorf("round %d: countdowns of %d and %d ms, %v apart", a.Round, a.RemainingMS, b.RemainingMS, b.Arrived.Sub(a.Arrived))
+		}
+		if apart := b.Arrived.Sub(a.Arrived); apart > limit {
+			t.Errorf("round %d: no countdown for %v", a.Round, apart)
+		}
+	}
+	return compared
+}
+
+// TestAuctionServersAreKilled kills one of two servers under load again and again, the leader half of the time. Rounds
+// still settle once and in time, acknowledged bids stand, and a subscriber on each server sees every event in order,
+// without gap or double.
+func TestAuctionServersAreKilled(t *testing.T) {
+	sessions(t, 10, auctionServersAreKilled)
+}
+
+func auctionServersAreKilled(t *testing.T) {
+	t.Helper()
+	const auctions = 2
+	rng, seed := newRand(t)
+	h := openHouse(t, 2, []string{"gallery-0", "gallery-1"}, 0)
+	var bidders [auctions][]string
+	for i := range bidders {
+		bidders[i] = names(fmt.Sprintf("bidder-%d", i), 12)
+		h.open(t, bidders[i], 1_000_000)
+	}
+	h.leader(t, closeLimitAfterDeath)
+	var running [auctions]*bidding
+	var crowds [auctions]*crowd
+	var deaths []time.Time
+	var calm, delayed time.Duration
+	var bids, rounds, ticks, resumed, run int
+	end := func(i int) {
+		crowds[i].finish(t)
+		out := running[i].finish(t, patience)
+		a, b := checkCloses(t, out, deaths)
+		calm, delayed, bids, rounds = max(calm, a), max(delayed, b), bids+len(out.Bids), rounds+len(out.Rounds)
+		for _, s := range running[i].subscribers {
+			ticks += checkTicks(t, s, deaths)
+			connections, _ := s.Connections()
+			resumed += connections - 1
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	begin := func(i int) {
+		run++
+		running[i] = h.launch(t, fmt.Sprintf("kill-%d", run), bidders[i], killRules(rng, fmt.Sprintf("gallery-%d", i)))
+		crowds[i] = running[i].crowd(t, seed+uint64(run), 3, 0)
+	}
+	for i := range running {
+		begin(i)
+	}
+	kills := scale(4, 10)
+	for kill := range kills {
+		for i := range running {
+			if running[i].ended() {
+				end(i)
+				begin(i)
+			}
+		}
+		await(t, "answers", h.history.After(20+rng.IntN(150)))
+		leader, others := h.leader(t, closeLimitAfterDeath)
+		victim := others[0]
+		if kill%2 == 0 {
+			victim = leader
+			deaths = append(deaths, time.Now())
+		}
+		if err := victim.Kill(within(t, patience)); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "answers of the other server", h.history.After(20+rng.IntN(60)))
+		start(t, victim)
+		if t.Failed() {
+			t.Fatalf("after kill %d", kill)
+		}
+	}
+	for i := range running {
+		end(i)
+	}
+	t.Logf("%d kills, %d of leaders; %d auctions, %d rounds, %d bids; closes at most %v late, %v around a leader's death; "+
+		"%d countdowns compared, %d subscriptions resumed", kills, len(deaths), run, rounds, bids, calm, delayed, ticks, resumed)
+	if resumed == 0 {
+		t.Error("no subscription was resumed")
+	}
+	h.close(t, 5)
+}
+
+// killRules draws an auction that lasts for some kills.
+func killRules(rng *rand.Rand, seller string) replay.Rules {
+	rules := replay.Rules{
+		Seller: seller, UniqueAmounts: rng.IntN(2) == 0,
+		Window: 150 * time.Millisecond, Extension: 200 * time.Millisecond, MaxExtensions: 3,
+	}
+	for range 6 {
+		rules.Rounds = append(rules.Rounds, replay.RoundRule{
+			Winners: 1 + rng.IntN(3), Duration: 500*time.Millisecond + time.Duration(rng.IntN(2000))*time.Millisecond,
+		})
+	}
+	return rules
+}
+
+// TestOneCountdownASecond listens on each of two servers: every second one countdown, and not two, before and after
+// the leader is killed, and after the next one has handed over by itself.
+func TestOneCountdownASecond(t *testing.T) {
+	h := openHouse(t, 2, []string{"ann", "gallery"}, 1000)
+	h.leader(t, closeLimitAfterDeath)
+	rules := calm(1)
+	rules.Rounds[0].Duration = 10 * time.Minute
+	b := h.launch(t, "countdown", []string{"ann"}, rules)
+	var deaths []time.Time
+	listen := func(limit time.Duration) {
+		for i, s := range b.subscribers {
+			from, began := len(s.Ticks()), time.Now()
+			awaitTicks(t, s, from+1, limit)
+			t.Logf("subscriber %d: a countdown after %v", i, time.Since(began).Round(time.Millisecond))
+			awaitTicks(t, s, from+scale(3, 20), time.Duration(scale(3, 20)+2)*time.Second)
+		}
+	}
+	listen(2 * time.Second)
+	leader, _ := h.leader(t, closeLimitAfterDeath)
+	deaths = append(deaths, time.Now())
+	if err := leader.Kill(within(t, patience)); err != nil {
+		t.Fatal(err)
+	}
+	start(t, leader)
+	listen(closeLimitAfterDeath + time.Second)
+	leader, _ = h.leader(t, closeLimitAfterDeath)
+	deaths = append(deaths, time.Now())
+	if code, err := leader.Terminate(within(t, patience)); err != nil || code != 0 {
+		t.Fatalf("code %d: %v", code, err)
+	}
+	start(t, leader)
+	listen(closeLimitAfterDeath + time.Second)
+	b.cancel(t)
+	b.finish(t, patience)
+	for i, s := range b.subscribers {
+		if compared := checkTicks(t, s, deaths); compared == 0 {
+			t.Errorf("subscriber %d: no countdowns to compare", i)
+		} else {
+			t.Logf("subscriber %d: %d countdowns a second apart", i, compared)
+		}
+	}
+	h.close(t, 1)
+}
+
+// awaitTicks waits until a subscriber has had n countdowns.
+func awaitTicks(t *testing.T, s *sim.Subscriber, n int, limit time.Duration) {
+	t.Helper()
+	if err := s.AwaitTicks(within(t, limit), n); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestStoppedLeaderWakes freezes the leader for longer than its term, lets the other server take over, and wakes it. It
+// must not close anything any more, and its subscriber must have missed nothing.
+func TestStoppedLeaderWakes(t *testing.T) {
+	rng, seed := newRand(t)
+	accounts := names("bidder", 12)
+	h := openHouse(t, 2, append(accounts, "gallery"), 1_000_000)
+	h.client.LimitAttempts(500 * time.Millisecond)
+	var deaths []time.Time
+	for run := range scale(1, 10) {
+		rules := killRules(rng, "gallery")
+		for i := range rules.Rounds {
+			rules.Rounds[i].Duration = 2 * time.Second
+		}
+		leader, _ := h.leader(t, 2*closeLimitAfterDeath)
+		b := h.launch(t, fmt.Sprintf("stop-%d", run), accounts, rules)
+		c := b.crowd(t, seed+uint64(run), 4, 0)
+		await(t, "answers", h.history.After(50+rng.IntN(100)))
+		deaths = append(deaths, time.Now())
+		if err := leader.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		// The other server's subscriber sees rounds close while the leader sleeps.
+		var awake *sim.Subscriber
+		for i, server := range h.servers {
+			if server != leader {
+				awake = b.subscribers[i]
+			}
+		}
+		seen := len(awake.Events())
+		closes := 0
+		_, err := awake.Await(within(t, patience), "two closes by the other server", func(e replay.Event) bool {
+			if e.Close != nil && e.Seq > int64(seen) && e.At.After(deaths[len(deaths)-1]) {
+				closes++
+			}
+			return closes == 2
+		})
+		if err := leader.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.await(t, 2*patience, "the end of the auction", isEnd)
+		c.finish(t)
+		out := b.finish(t, patience)
+		// A stopped process may hold the auction's row, which PostgreSQL takes back after a while.
+		for _, r := range out.Rounds {
+			if late := r.CompletedAt.Sub(r.EndsAt); late > locksTakenBack {
+				t.Errorf("round %d closed %v after its end", r.Number, late)
+			}
+		}
+		t.Logf("%d bids in %d rounds, the leader slept for %d closes", len(out.Bids), len(out.Rounds), closes)
+		if t.Failed() {
+			break
+		}
+	}
+	h.close(t, 5)
+}

@@ -1,0 +1,108 @@
+//go:build unix
+
+package sim_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/sim/replay"
+)
+
+// TestRandomAuctionsAreReplayed draws auctions of all kinds and bids of all kinds on them from a seed. In the middle of
+// each, and at its end, the auditor plays its events and compares everything with what the servers say.
+func TestRandomAuctionsAreReplayed(t *testing.T) {
+	rng, _ := newRand(t)
+	accounts := names("bidder", scale(60, 300))
+	// Little enough for some bids to be refused for want of money, as winners grow poor.
+	h := openHouse(t, 2, append(accounts, "gallery"), 3_000)
+	target := int64(scale(3_000, 100_000))
+	var sent int64
+	var accepted, wins, extensions, looks int
+	for run := 0; sent < target && !t.Failed(); run++ {
+		b := h.launch(t, fmt.Sprintf("random-%d", run), accounts, randomRules(rng))
+		// Two crowds with a quiet moment between them, in which nothing changes but by the clock.
+		for range 2 {
+			c := b.crowd(t, rng.Uint64(), 8, int64(scale(500, 4_000)))
+			c.drain(t)
+			sent += int64(scale(500, 4_000))
+			if b.lookAround(t) {
+				looks++
+			}
+			b.name += "+" // for the keys
+		}
+		out := b.finish(t, patience)
+		accepted += len(out.Bids)
+		wins += len(out.Wins())
+		for _, r := range out.Rounds {
+			extensions += r.Extensions
+		}
+	}
+	t.Logf("%d bids sent, %d accepted, %d wins, %d extensions, %d looks in the middle", sent, accepted, wins, extensions, looks)
+	if accepted == 0 || wins == 0 || extensions == 0 || looks == 0 {
+		t.Error("something never happened")
+	}
+	h.close(t, 10)
+}
+
+// randomRules draws an auction that lasts some seconds.
+func randomRules(rng *rand.Rand) replay.Rules {
+	rules := replay.Rules{
+		Seller: "gallery", MinBid: 1 + rng.Int64N(5), MinIncrement: 1 + rng.Int64N(10), UniqueAmounts: rng.IntN(3) > 0,
+	}
+	if rng.IntN(4) > 0 {
+		rules.Window = time.Duration(50+rng.IntN(600)) * time.Millisecond
+		rules.Extension = time.Duration(20+rng.IntN(300)) * time.Millisecond
+		rules.MaxExtensions = 1 + rng.IntN(5)
+	}
+	if rng.IntN(3) == 0 {
+		rules.Cooldown = time.Duration(1+rng.IntN(20)) * time.Millisecond
+	}
+	for range 3 + rng.IntN(4) {
+		rules.Rounds = append(rules.Rounds, replay.RoundRule{
+			Winners: 1 + rng.IntN(8), Duration: time.Duration(150+rng.IntN(scale(500, 1500))) * time.Millisecond,
+		})
+	}
+	return rules
+}
+
+// lookAround compares an auction under way with what its events come to. A round may close meanwhile; then it looks
+// again, and it gives up when the auction has ended.
+func (b *bidding) lookAround(t *testing.T) (seen bool) {
+	t.Helper()
+	ctx := within(t, patience)
+	for {
+		var shown struct {
+			Seq    int64  `json:"seq"`
+			Status string `json:"status"`
+		}
+		if err := b.house.client.GetJSON(ctx, "/v1/auctions/"+b.id, &shown); err != nil {
+			t.Fatal(err)
+		}
+		if shown.Status != "active" {
+			return false
+		}
+		if _, err := b.subscribers[0].Await(ctx, "the last event", func(e replay.Event) bool { return e.Seq >= shown.Seq }); err != nil {
+			t.Fatal(err)
+		}
+		out := b.replay(t, b.subscribers[0].Events()[:shown.Seq])
+		err := sim.CompareAuction(ctx, b.house.client, b.id, out)
+		if err == nil {
+			return true
+		}
+		var again struct {
+			Seq int64 `json:"seq"`
+		}
+		if err := b.house.client.GetJSON(ctx, "/v1/auctions/"+b.id, &again); err != nil {
+			t.Fatal(err)
+		}
+		// The leaderboard of a round that is over and not yet closed is still that of the events.
+		if again.Seq == shown.Seq || !errors.As(err, new(*replay.Difference)) && ctx.Err() != nil {
+			t.Fatalf("%s: %v", b.name, err)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package replay
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// Outcome is what an auction's events come to.
+type Outcome struct {
+	Status       string
+	CurrentRound int
+	Seq          int64
+	Rounds       []Round
+	// Bids are all accepted bids in order.
+	Bids []PlacedBid
+	// Board is the ranking of the standing bids of the open round; of the last round at its close once the auction is
+	// completed; at the cancellation, and nobody winning, once it is cancelled.
+	Board []Place
+	// Accounts has every account that had funds or took part.
+	Accounts map[string]Balance
+	// Income is what the seller was paid.
+	Income int64
+
+	seller string
+	minBid int64
+}
+
+// Round is a round as the events tell it. Times are zero until they are known.
+type Round struct {
+	Number, Places, Extensions     int
+	Status                         string
+	StartedAt, EndsAt, CompletedAt time.Time
+	Winners                        []Payment
+}
+
+// PlacedBid is an accepted bid; RoundEndsAt is its round's end after an extension that it caused.
+type PlacedBid struct {
+	Bid
+	Seq             int64
+	At, RoundEndsAt time.Time
+}
+
+func (o *Outcome) clone() *Outcome {
+	c := *o
+	c.Rounds, c.Bids, c.Board = slices.Clone(o.Rounds), slices.Clone(o.Bids), slices.Clone(o.Board)
+	c.Accounts = maps.Clone(o.Accounts)
+	return &c
+}
+
+// views are the rounds as the server shows them.
+func (o *Outcome) views() []RoundView {
+	views := make([]RoundView, len(o.Rounds))
+	for i, r := range o.Rounds {
+		views[i] = RoundView{Round: r.Number, Winners: r.Places, Status: r.Status, Extensions: r.Extensions}
+		if !r.EndsAt.IsZero() {
+			views[i].EndsAt = &r.EndsAt
+		}
+	}
+	return views
+}
+
+// Wins are the winners of all rounds in order.
+func (o *Outcome) Wins() []Win {
+	var wins []Win
+	for _, r := range o.Rounds {
+		for i, w := range r.Winners {
+			wins = append(wins, Win{Round: r.Number, Rank: i + 1, Account: w.Account, Amount: w.Amount})
+		}
+	}
+	return wins
+}
+
+// Held is what is held for all standing bids.
+func (o *Outcome) Held() int64 {
+	var held int64
+	for _, b := range o.Accounts {
+		held += b.Held
+	}
+	return held
+}
+
+// Floor is the least new bid that would now win. Only an active auction has one.
+func (o *Outcome) Floor() int64 {
+	places := o.Rounds[o.CurrentRound-1].Places
+	if len(o.Board) < places {
+		return o.minBid
+	}
+	return o.Board[places-1].Amount + 1
+}
+
+// CompareAuction compares the auction as the server shows it. It returns a *Difference, as do all comparisons here; the
+// server's answer must be of the same moment as the last event.
+func (o *Outcome) CompareAuction(said Auction) error {
+	d := &differ{}
+	same(d, "seq of the auction", said.Seq, o.Seq)
+	same(d, "status of the auction", said.Status, o.Status)
+	same(d, "current round", said.CurrentRound, o.CurrentRound)
+	same(d, "total bids", said.TotalBids, int64(len(o.Bids)))
+	sameRounds(d, said.Rounds, o.views())
+	return d.err()
+}
+
+// CompareLeaderboard compares the whole leaderboard. Of a cancelled auction it does not look at who was winning.
+func (o *Outcome) CompareLeaderboard(round int, said []Place) error {
+	d := &differ{}
+	same(d, "round of the leaderboard", round, o.CurrentRound)
+	same(d, "length of the leaderboard", len(said), len(o.Board))
+	for i := range min(len(said), len(o.Board)) {
+		recomputed := o.Board[i]
+		if o.Status == "cancelled" {
+			recomputed.Winning = said[i].Winning
+		}
+		same(d, "place on the leaderboard", said[i], recomputed)
+	}
+	return d.err()
+}
+
+// CompareWinners compares the list of winners.
+func (o *Outcome) CompareWinners(said []Win) error {
+	d := &differ{}
+	wins := o.Wins()
+	same(d, "number of winners", len(said), len(wins))
+	for i := range min(len(said), len(wins)) {
+		same(d, "winner", said[i], wins[i])
+	}
+	return d.err()
+}
+
+// CompareBids compares the history of bids as [ParseBids] reads it.
+func (o *Outcome) CompareBids(said []Event) error {
+	d := &differ{}
+	same(d, "number of bids", len(said), len(o.Bids))
+	for i := range min(len(said), len(o.Bids)) {
+		d.seq = said[i].Seq
+		recomputed := o.Bids[i]
+		recomputed.Rank = said[i].Bid.Rank
+		same(d, "sequence number in the history", said[i].Seq, recomputed.Seq)
+		sameTime(d, "time in the history", said[i].At, recomputed.At)
+		same(d, "bid in the history", *said[i].Bid, recomputed.Bid)
+	}
+	return d.err()
+}
+
+// CompareAccounts compares what the accounts have. Accounts that the auditor knows must all be there, and no others.
+func (o *Outcome) CompareAccounts(said map[string]Balance) error {
+	d := &differ{}
+	for _, account := range slices.Sorted(maps.Keys(o.Accounts)) {
+		found, ok := said[account]
+		same(d, "presence of account "+account, ok, true)
+		same(d, "balance of "+account, found, o.Accounts[account])
+	}
+	for _, account := range slices.Sorted(maps.Keys(said)) {
+		_, ok := o.Accounts[account]
+		same(d, "presence of account "+account, true, ok)
+	}
+	return d.err()
+}
+
+// CompareFloor compares the least winning bid of an active auction.
+func (o *Outcome) CompareFloor(said int64) error {
+	d := &differ{}
+	same(d, "least winning bid", said, o.Floor())
+	return d.err()
+}

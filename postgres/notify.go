@@ -1,0 +1,160 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fairlead-dev/fairlead/internal/live"
+)
+
+const (
+	// liveChannel is what the processes on one database listen on.
+	liveChannel = "fairlead_live"
+	listenLive  = "LISTEN " + liveChannel
+	// maxPayload is below PostgreSQL's limit of 8,000 bytes a notification.
+	maxPayload = 7900
+	// listenCheck is how often a silent connection is made to answer.
+	listenCheck   = 15 * time.Second
+	listenTimeout = 5 * time.Second
+)
+
+// errLargeHint is returned when a message is too large for a notification; the others were sent.
+var errLargeHint = errors.New("a message is too large for a notification")
+
+// Notifications carry hints between the processes on one database by LISTEN and NOTIFY. What is received comes over a
+// connection of its own, outside of the pool; what is published goes through the pool, in transactions that wait for no
+// disk: NOTIFY makes all commits with it take turns. It is safe for concurrent use.
+type Notifications struct {
+	db     *DB
+	config *pgx.ConnConfig
+}
+
+var _ live.Wire = (*Notifications)(nil)
+
+// NewNotifications returns the notifications of db's database.
+func NewNotifications(db *DB) *Notifications {
+	config := db.pool.Config().ConnConfig // A copy.
+	config.RuntimeParams["application_name"] = "fairlead live"
+	return &Notifications{db: db, config: config}
+}
+
+// Publish implements [live.Wire].
+func (n *Notifications) Publish(ctx context.Context, hints []live.Hint) error {
+	payloads, err := pack(hints)
+	if len(payloads) == 0 {
+		return err
+	}
+	const (
+		unsynced = `SET LOCAL synchronous_commit TO off`
+		notify   = `SELECT pg_notify('` + liveChannel + `', payload) FROM unnest($1::text[]) AS payload`
+	)
+	sendErr := pgx.BeginFunc(ctx, n.db.pool, func(tx pgx.Tx) error {
+		var b pgx.Batch
+		b.Queue(unsynced)
+		b.Queue(notify, payloads)
+		return tx.SendBatch(ctx, &b).Close()
+	})
+	if sendErr != nil {
+		sendErr = fmt.Errorf("postgres: notify: %w", sendErr)
+	}
+	return errors.Join(err, sendErr)
+}
+
+// pack makes as few payloads as there have to be, each a JSON list of hints.
+func pack(hints []live.Hint) (payloads []string, err error) {
+	list := []byte{'['}
+	flush := func() {
+		if len(list) > 1 {
+			payloads = append(payloads, string(append(list, ']')))
+			list = append(list[:0], '[')
+		}
+	}
+	for _, h := range hints {
+		raw, failure := json.Marshal(h)
+		if failure != nil {
+			err = errors.Join(err, failure)
+			continue
+		}
+		if len(raw)+2 > maxPayload {
+			err = errors.Join(err, fmt.Errorf("%w: %d bytes for %s", errLargeHint, len(raw), h.Topic))
+			continue
+		}
+		if len(list)+len(raw)+2 > maxPayload {
+			flush()
+		}
+		if len(list) > 1 {
+			list = append(list, ',')
+		}
+		list = append(list, raw...)
+	}
+	flush()
+	return payloads, err
+}
+
+// Receive implements [live.Wire].
+func (n *Notifications) Receive(ctx context.Context, f func(live.Hint)) error {
+	conn, err := n.listen(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return fmt.Errorf("postgres: listen: %w", err)
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), listenTimeout)
+		defer cancel()
+		_ = conn.Close(closing) // Nothing hangs on a goodbye.
+	}()
+	for {
+		notification, err := next(ctx, conn)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return fmt.Errorf("postgres: listen: %w", err)
+		case notification == nil:
+			continue
+		}
+		var hints []live.Hint
+		if err := json.Unmarshal([]byte(notification.Payload), &hints); err != nil {
+			// Anybody who may use the database may notify. What is not ours is no reason to stop.
+			n.db.logger.WarnContext(ctx, "a live notification that is not understood", "error", err)
+			continue
+		}
+		for _, h := range hints {
+			f(h)
+		}
+	}
+}
+
+func (n *Notifications) listen(ctx context.Context) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
+	defer cancel()
+	conn, err := pgx.ConnectConfig(ctx, n.config.Copy())
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Exec(ctx, listenLive); err != nil {
+		return nil, errors.Join(err, conn.Close(ctx))
+	}
+	return conn, nil
+}
+
+// next waits for a notification. After a long silence the connection has to show that it is alive; it then returns nil.
+func next(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
+	waiting, cancel := context.WithTimeout(ctx, listenCheck)
+	defer cancel()
+	notification, err := conn.WaitForNotification(waiting)
+	if err == nil || ctx.Err() != nil || waiting.Err() == nil {
+		return notification, err
+	}
+	asking, cancel := context.WithTimeout(ctx, listenTimeout)
+	defer cancel()
+	return nil, conn.Ping(asking)
+}

@@ -1,0 +1,339 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// storm sends requests at once, each under a key of its own, and returns the answers in their order.
+func (e *env) storm(path string, bodies []string) []*reply {
+	e.t.Helper()
+	responses := make([]*http.Response, len(bodies))
+	errs := make([]error, len(bodies))
+	gate := make(chan struct{})
+	var wg sync.WaitGroup
+	for i, body := range bodies {
+		wg.Go(func() {
+			<-gate
+			responses[i], errs[i] = e.trySend(send{method: http.MethodPost, path: path, body: body, key: newUUID()})
+		})
+	}
+	close(gate)
+	wg.Wait()
+	replies := make([]*reply, len(bodies))
+	for i := range bodies {
+		must(e.t, errs[i])
+		replies[i] = e.received(http.MethodPost, path, bodies[i], responses[i])
+	}
+	return replies
+}
+
+// tally counts answers by status and code.
+func tally(replies []*reply) map[string]int {
+	counts := map[string]int{}
+	for _, r := range replies {
+		outcome := strconv.Itoa(r.status)
+		if r.status >= http.StatusBadRequest {
+			outcome += " " + r.str("code")
+		}
+		counts[outcome]++
+	}
+	return counts
+}
+
+func (e *env) wantTally(replies []*reply, want map[string]int) {
+	e.t.Helper()
+	if got := tally(replies); fmt.Sprint(got) != fmt.Sprint(want) {
+		e.t.Errorf("outcomes %v, want %v", got, want)
+	}
+}
+
+func bidBody(account string, amount int) string {
+	return fmt.Sprintf(`{"account":%q,"amount":%d}`, account, amount)
+}
+
+// TestStormOfAccounts has a hundred accounts bid at once.
+func TestStormOfAccounts(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	accounts := e.bidders(100, 1000)
+	id := e.started(`[{"winners":10,"duration":"1h"}]`, ``)
+	bodies := make([]string, len(accounts))
+	for i, account := range accounts {
+		bodies[i] = bidBody(account, 100+i)
+	}
+	replies := e.storm("/v1/auctions/"+id+"/bids", bodies)
+	e.wantTally(replies, map[string]int{"201": 100})
+	seqs := make([]int64, 0, len(replies))
+	for _, r := range replies {
+		seqs = append(seqs, r.num("seq"))
+	}
+	slices.Sort(seqs)
+	for i, seq := range seqs {
+		if seq != int64(i+3) { // After auction.started and round.started.
+			t.Fatalf("sequence numbers %v", seqs)
+		}
+	}
+	e.audited()
+	e.get("/v1/auctions/" + id).equal(`{"total_bids":100,"seq":102}`)
+	e.get("/v1/auctions/" + id + "/min-winning-bid").equal(`{"amount":191}`)
+	e.closeRound(id, 1)
+	want := 0
+	for i := range 10 {
+		want += 199 - i
+		r := e.get("/v1/auctions/" + id + "/winners")
+		if r.str(fmt.Sprintf("items.%d.account", i)) != accounts[99-i] || r.num(fmt.Sprintf("items.%d.rank", i)) != int64(i+1) {
+			t.Errorf("winner %d: %s", i, r.body)
+		}
+	}
+	e.balance("seller", int64(want), 0)
+	e.balance(accounts[0], 1000, 0)
+	e.audited()
+}
+
+// TestStormOfOneAccount has one account bid ten times at once: the cooldown lets one through.
+func TestStormOfOneAccount(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.bidders(1, 1000)
+	id := e.started(twoRounds, `"cooldown":"1h"`)
+	bodies := make([]string, 10)
+	for i := range bodies {
+		bodies[i] = bidBody("bidder-000", 100+i)
+	}
+	replies := e.storm("/v1/auctions/"+id+"/bids", bodies)
+	e.wantTally(replies, map[string]int{"201": 1, "429 cooldown": 9})
+	for _, r := range replies {
+		if r.status == http.StatusTooManyRequests && r.header.Get("Retry-After") != "3600" {
+			t.Errorf("Retry-After %q: %s", r.header.Get("Retry-After"), r.body)
+		}
+	}
+	e.audited()
+}
+
+// TestStormOnOneAmount has ten accounts bid the same at once: one wins.
+func TestStormOnOneAmount(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	accounts := e.bidders(10, 1000)
+	id := e.started(twoRounds, ``)
+	bodies := make([]string, len(accounts))
+	for i, account := range accounts {
+		bodies[i] = bidBody(account, 100)
+	}
+	e.wantTally(e.storm("/v1/auctions/"+id+"/bids", bodies), map[string]int{"201": 1, "409 amount_taken": 9})
+	e.audited()
+	if n := e.count(`holds`); n != 1 {
+		t.Errorf("%d holds for one bid", n)
+	}
+}
+
+// TestStormOfRaises has one account raise as fast as it can, without a cooldown: the highest stands, and all that was
+// accepted rose.
+func TestStormOfRaises(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.bidders(1, 60)
+	id := e.started(twoRounds, `"cooldown":"0s"`)
+	bodies := make([]string, 80)
+	for i := range bodies {
+		bodies[i] = bidBody("bidder-000", 1+i)
+	}
+	for _, r := range e.storm("/v1/auctions/"+id+"/bids", bodies) {
+		switch r.status {
+		case http.StatusCreated:
+		case http.StatusPaymentRequired:
+			r.problem(http.StatusPaymentRequired, "insufficient_funds")
+		default:
+			r.problem(http.StatusUnprocessableEntity, "bid_too_low")
+		}
+	}
+	e.balance("bidder-000", 0, 60)
+	e.bid(id, "bidder-000", 61).problem(http.StatusPaymentRequired, "insufficient_funds")
+	if n := e.count(`auction_bids b JOIN auction_bids l ON l.auction = b.auction AND l.seq < b.seq WHERE l.amount >= b.amount`); n != 0 {
+		t.Errorf("%d bids of one account fell", n)
+	}
+	e.audited()
+}
+
+func TestCooldown(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.bidders(2, 1000)
+	id := e.started(twoRounds, `"cooldown":"1.2s"`)
+	path := "/v1/auctions/" + id + "/bids"
+	key, body := newUUID(), bidBody("bidder-000", 20)
+	e.bid(id, "bidder-000", 10).want(http.StatusCreated)
+	early := e.keyed(key, path, body).problem(http.StatusTooManyRequests, "cooldown")
+	early.equal(`{"retryable":true,"outcome":"not_applied"}`)
+	// What is left is under 1.2 s, and rounded up.
+	if wait := early.header.Get("Retry-After"); (wait != "1" && wait != "2") || strconv.FormatInt(early.num("retry_after"), 10) != wait {
+		t.Errorf("Retry-After %q, %s", wait, early.body)
+	}
+	e.bid(id, "bidder-001", 11).want(http.StatusCreated) // Another account does not wait.
+	if n := e.count(`idempotency_keys WHERE status = 429`); n != 0 {
+		t.Errorf("%d refusals to wait are stored", n)
+	}
+	eventually(t, 10*time.Second, "a bid after the cooldown", func() bool {
+		r := e.keyed(key, path, body)
+		if r.status == http.StatusCreated && r.header.Get("Idempotent-Replayed") != "" {
+			t.Error("the first success is a replay")
+		}
+		return r.status == http.StatusCreated
+	})
+	e.keyed(key, path, body).want(http.StatusCreated)
+	e.balance("bidder-000", 980, 20)
+}
+
+func TestBidReplays(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.bidders(3, 1000)
+	id := e.started(twoRounds, `"cooldown":"0s","min_bid":10`)
+	path := "/v1/auctions/" + id + "/bids"
+	for _, c := range []struct {
+		body   string
+		status int
+	}{
+		{bidBody("bidder-000", 100), http.StatusCreated},
+		{bidBody("bidder-000", 150), http.StatusCreated},
+		{bidBody("bidder-001", 5), http.StatusUnprocessableEntity},
+		{bidBody("bidder-001", 150), http.StatusConflict},
+		{bidBody("bidder-001", 5000), http.StatusPaymentRequired},
+		{bidBody("seller", 200), http.StatusConflict},
+	} {
+		key := newUUID()
+		first := e.keyed(key, path, c.body).want(c.status)
+		after := e.snapshot()
+		for range 2 {
+			e.keyed(key, path, c.body).replayed(first)
+		}
+		e.keyed(key, path, bidBody("bidder-002", 400)).problem(http.StatusUnprocessableEntity, "idempotency_key_reused")
+		e.unchanged(after)
+	}
+	for _, verb := range []string{"start", "cancel"} { // Both, decided again, would be refused.
+		key, other := newUUID(), e.auctioned(twoRounds, ``)
+		first := e.keyed(key, "/v1/auctions/"+other+"/"+verb, ``).want(http.StatusOK)
+		e.keyed(key, "/v1/auctions/"+other+"/"+verb, `{}`).replayed(first)
+	}
+	// The path is part of the key: another auction's bids are other requests.
+	shared := newUUID()
+	for _, lot := range []string{id, e.started(twoRounds, ``)} {
+		e.keyed(shared, "/v1/auctions/"+lot+"/bids", bidBody("bidder-001", 111)).want(http.StatusCreated).equal(fmt.Sprintf(`{"auction":%q}`, lot))
+	}
+	// One key, ten times at once.
+	key := newUUID()
+	var wg sync.WaitGroup
+	answers := make([]*http.Response, 10)
+	errs := make([]error, len(answers))
+	for i := range answers {
+		wg.Go(func() {
+			answers[i], errs[i] = e.trySend(send{method: http.MethodPost, path: path, body: bidBody("bidder-002", 300), key: key})
+		})
+	}
+	wg.Wait()
+	fresh, body := 0, ""
+	for i := range answers {
+		must(t, errs[i])
+		r := e.received(http.MethodPost, path, "", answers[i]).want(http.StatusCreated)
+		if r.header.Get("Idempotent-Replayed") == "" {
+			fresh++
+		}
+		if body != "" && body != string(r.body) {
+			t.Errorf("answers differ: %s and %s", body, r.body)
+		}
+		body = string(r.body)
+	}
+	if fresh != 1 {
+		t.Errorf("%d answers are the executing request's own", fresh)
+	}
+	e.balance("bidder-002", 700, 300)
+	e.audited()
+}
+
+// TestBidByOtherMeans places a bid as a protocol other than HTTP does, under the same keys.
+func TestBidByOtherMeans(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.bidders(2, 1000)
+	id := e.started(twoRounds, `"cooldown":"1h"`)
+	path := "/v1/auctions/" + id + "/bids"
+	admin, err := e.server.auth.Authenticate(t.Context(), "Bearer "+e.admin)
+	must(t, err)
+	user, err := e.server.auth.Authenticate(t.Context(), "Bearer "+e.user("bidder-000"))
+	must(t, err)
+	auctionID := uuid.MustParse(id)
+	a, err := e.server.placeBid(t.Context(), admin, "r", auctionID, bidRequest{Account: "bidder-000", Amount: 10}, `"k1"`)
+	must(t, err)
+	if a.Status != http.StatusCreated || a.Replayed {
+		t.Fatalf("%d %s", a.Status, a.Body)
+	}
+	again := e.keyed("k1", path, bidBody("bidder-000", 10)).want(http.StatusCreated)
+	if string(again.body) != string(a.Body) || again.header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("the other way round the key is another: %s", again.body)
+	}
+	e.keyed("k1", path, bidBody("bidder-000", 11)).problem(http.StatusUnprocessableEntity, "idempotency_key_reused")
+	first := e.keyed("k2", path, bidBody("bidder-001", 12)).want(http.StatusCreated)
+	a, err = e.server.placeBid(t.Context(), admin, "r", auctionID, bidRequest{Account: "bidder-001", Amount: 12}, "k2")
+	must(t, err)
+	if !a.Replayed || string(a.Body) != string(first.body) {
+		t.Errorf("replayed %v: %s", a.Replayed, a.Body)
+	}
+	a, err = e.server.placeBid(t.Context(), user, "r", auctionID, bidRequest{Account: "bidder-000", Amount: 30}, "k2")
+	must(t, err)
+	if a.Status != http.StatusTooManyRequests || a.Replayed {
+		t.Errorf("another principal's key is not its own: %d %s", a.Status, a.Body)
+	}
+	a, err = e.server.placeBid(t.Context(), admin, "r", uuid.New(), bidRequest{Account: "bidder-000", Amount: 30}, "k3")
+	must(t, err)
+	if a.Status != http.StatusNotFound {
+		t.Errorf("an absent auction: %d %s", a.Status, a.Body)
+	}
+	before := e.snapshot()
+	for _, c := range []struct {
+		account string
+		amount  int64
+		key     string
+		code    string
+	}{
+		{"bidder-001", 30, "k", "forbidden"},
+		{"bidder-000", 0, "k", "bad_request"},
+		{"bidder-000", 1 << 53, "k", "bad_request"},
+		{"", 30, "k", "bad_request"},
+		{"bidder-000", 30, "", "idempotency_key_required"},
+		{"bidder-000", 30, "a b", "idempotency_key_required"},
+	} {
+		_, err := e.server.placeBid(t.Context(), user, "r", auctionID, bidRequest{Account: c.account, Amount: c.amount}, c.key)
+		if p := problemOf(err, "r"); err == nil || p.Code != c.code {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	e.unchanged(before)
+}
+
+func TestUsersBid(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.bidders(2, 1000)
+	id := e.started(twoRounds, ``)
+	user := e.by(e.user("bidder-000"))
+	before := e.snapshot()
+	user.bid(id, "bidder-001", 10).problem(http.StatusForbidden, "forbidden")
+	user.bid(newUUID(), "nobody", 10).problem(http.StatusForbidden, "forbidden")
+	user.post("/v1/auctions/"+id+"/start", ``).problem(http.StatusForbidden, "forbidden")
+	user.post("/v1/auctions/"+id+"/cancel", ``).problem(http.StatusForbidden, "forbidden")
+	user.post("/v1/auctions", `{`).problem(http.StatusForbidden, "forbidden")
+	e.unchanged(before)
+	user.bid(id, "bidder-000", 10).want(http.StatusCreated)
+	for _, path := range []string{"", "/" + id, "/" + id + "/leaderboard", "/" + id + "/winners", "/" + id + "/bids", "/" + id + "/min-winning-bid"} {
+		user.get("/v1/auctions" + path).want(http.StatusOK)
+	}
+	e.by(e.user("newcomer")).bid(id, "newcomer", 10).problem(http.StatusNotFound, "not_found")
+}

@@ -1,0 +1,84 @@
+package server
+
+import (
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/fairlead-dev/fairlead/internal/live"
+)
+
+// TestAStalledClientCostsNobodyAnything lets one client read nothing while others follow. It is given up once it has not
+// taken what it was sent; when it reads again it finds everything up to there, without a gap, then that it was dropped and
+// where, and can come back from there.
+func TestAStalledClientCostsNobodyAnything(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	l := newLiveEnv(t, e, live.Options{Buffer: 500}, func(e *liveEdge) { e.times.write, e.times.linger = 300*time.Millisecond, livePatience })
+	id := e.auctioned(oneRound, "")
+	topic := "auction:" + id
+	stalled, quick := l.connect(), l.connect()
+	stalled.subscribe(topic, "")
+	quick.subscribe(topic, "")
+	const rounds, each = 60, 400 // some 12 MB, more than the kernels take
+	for i := range rounds {
+		start := time.Now()
+		l.grow(id, each)
+		for seq := range int64(each) {
+			quick.event(int64(i*each)+seq+1, "test")
+		}
+		if took := time.Since(start); took > 5*time.Second {
+			t.Fatalf("others waited for %s", took)
+		}
+	}
+	eventually(t, livePatience, "it is dropped", func() bool { return l.hub.Stats().Dropped == 1 })
+	var last int64
+	for {
+		h := stalled.hear()
+		if h.Op == "dropped" {
+			if h.Topic != topic || h.LastSeq == nil || *h.LastSeq != last {
+				t.Errorf("after %d: %+v", last, h)
+			}
+			break
+		}
+		if last++; h.Seq == nil || *h.Seq != last {
+			t.Fatalf("want event %d, got %+v", last, h)
+		}
+	}
+	if last == 0 || last >= rounds*each {
+		t.Errorf("it was given %d events", last)
+	}
+	if code, _ := stalled.ended(); code != websocket.StatusTryAgainLater {
+		t.Errorf("closed with %d", code)
+	}
+	eventually(t, livePatience, "the server lets go of it", func() bool { return len(l.clientsOf()) == 1 })
+	again := l.connect()
+	again.say(`{"op":"subscribe","topic":%q,"since":%d}`, topic, last)
+	if h := again.hear(); h.Op != "subscribed" || *h.Seq != rounds*each {
+		t.Fatalf("%+v", h)
+	}
+	for seq := last + 1; seq <= rounds*each; seq++ {
+		again.event(seq, "test")
+	}
+}
+
+// TestAClientThatIsGoneIsNoticed has a client that answers no ping.
+func TestAClientThatIsGoneIsNoticed(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	l := newLiveEnv(t, e, live.Options{}, func(e *liveEdge) {
+		e.times.recheck, e.times.ping, e.times.pong = 20*time.Millisecond, 40*time.Millisecond, 400*time.Millisecond
+	})
+	quiet, gone := l.connect(), l.connect()
+	ctx := quiet.ws.CloseRead(t.Context()) // It reads, and so answers.
+	if n := len(l.clientsOf()); n != 2 {
+		t.Fatalf("%d clients", n)
+	}
+	eventually(t, livePatience, "one is given up", func() bool { return len(l.clientsOf()) == 1 })
+	time.Sleep(time.Second) // Some more pings.
+	if ctx.Err() != nil || len(l.clientsOf()) != 1 {
+		t.Error("the other one was given up, too")
+	}
+	_ = gone.ws.CloseNow()
+}
