@@ -1,6 +1,9 @@
 package auction
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // EventType names a kind of event.
 type EventType string
@@ -101,6 +104,9 @@ type CountdownData struct {
 	RemainingMS int64   `json:"remaining_ms"`
 	EndsAt      Instant `json:"ends_at"`
 }
+
+// String is the time without quotes.
+func (i Instant) String() string { return strings.Trim(time.Time(i).UTC().Format(instantLayout), `"`) }
 
 func instant(t *time.Time) *Instant {
 	if t == nil {

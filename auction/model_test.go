@@ -254,9 +254,9 @@ func told(e auction.Event) string {
 	case auction.BidPlacedData:
 		line += fmt.Sprintf(" %s %d %d %d %d", d.Account, d.Amount, d.PreviousAmount, d.Round, d.Rank)
 	case auction.RoundExtendedData:
-		line += fmt.Sprintf(" %d %s %d", d.Round, d.EndsAt, d.Extensions)
+		line += fmt.Sprintf(" %d %s %d", d.Round, time.Time(d.EndsAt), d.Extensions)
 	case auction.RoundStartedData:
-		line += fmt.Sprintf(" %d %s", d.Round, d.EndsAt)
+		line += fmt.Sprintf(" %d %s", d.Round, time.Time(d.EndsAt))
 	case auction.RoundCompletedData:
 		line += fmt.Sprintf(" %d", d.Round)
 		for _, w := range d.Winners {

@@ -35,7 +35,7 @@ var (
 	tooManyTopics   = kind{status: http.StatusConflict, code: "too_many_subscriptions", title: "The connection has as many subscriptions as it may have"}
 )
 
-// LiveOptions are what the live stream is made of. Hub is required.
+// LiveOptions are what the live stream is made of. Without a hub its routes answer 503.
 type LiveOptions struct {
 	Hub *live.Hub
 	// AllowedOrigins are the origins, such as https://app.example.com, whose pages may open a socket, besides the server's
@@ -165,6 +165,8 @@ func (e *liveEdge) admit(r *http.Request) (*liveClient, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
+	case e.hub == nil:
+		return nil, &refusal{kind: unavailable, detail: "this server has no live stream"}
 	case e.hub == nil:
 		return nil, &refusal{kind: unavailable, detail: "this server has no live stream"}
 	case e.ctx.Err() != nil:

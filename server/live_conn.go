@@ -148,7 +148,7 @@ func (w *corkingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	// The handshake's answer waits in the server's buffer.
-	if err := errors.Join(conn.SetDeadline(time.Time{}), rw.Writer.Flush()); err != nil {
+	if err := errors.Join(conn.SetDeadline(time.Time{}), rw.Flush()); err != nil {
 		return nil, nil, errors.Join(err, conn.Close())
 	}
 	if tcp, ok := conn.(interface{ SetWriteBuffer(bytes int) error }); ok {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -72,16 +73,14 @@ func newLiveEnv(t *testing.T, e *env, o live.Options, adjust func(*liveEdge)) *l
 	return l
 }
 
-// socketOf dials; header is added to the credential of e.as.
+// dial opens a socket; header is added to the credential of e.as.
 func (l *liveEnv) dial(header http.Header, protocols ...string) (*websocket.Conn, *http.Response, error) {
 	l.t.Helper()
 	h := http.Header{}
 	if l.as != "" {
 		h.Set("Authorization", "Bearer "+l.as)
 	}
-	for name, values := range header {
-		h[name] = values
-	}
+	maps.Copy(h, header)
 	ctx, cancel := context.WithTimeout(l.t.Context(), livePatience)
 	defer cancel()
 	return websocket.Dial(ctx, l.url+livePath, &websocket.DialOptions{HTTPClient: l.http, HTTPHeader: h, Subprotocols: protocols})

@@ -3,6 +3,7 @@ package server
 import (
 	"bufio"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -16,9 +17,7 @@ func (l *liveEnv) stream(t *testing.T, path string, header http.Header) *http.Re
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, l.url+path, nil)
 	must(t, err)
-	for name, values := range header {
-		r.Header[name] = values
-	}
+	maps.Copy(r.Header, header)
 	if l.as != "" {
 		r.Header.Set("Authorization", "Bearer "+l.as)
 	}

@@ -132,7 +132,8 @@ func TestLiveCampaign(t *testing.T) {
 	}
 	d := c.event(1, "purchase.made").Data
 	position, ok := d["position"].(map[string]any)
-	if !ok || d["account"] != "ann" || len(d) != 2 || position["id"] != first.decoded["position"].(map[string]any)["id"] || len(position) != 3 {
+	bought, _ := first.decoded["position"].(map[string]any)
+	if !ok || d["account"] != "ann" || len(d) != 2 || position["id"] != bought["id"] || len(position) != 3 {
 		t.Errorf("purchase.made: %v", d)
 	}
 	e.buy(id, "ann").want(http.StatusCreated)
@@ -297,11 +298,24 @@ func TestShutdownEndsSocketsAndStreamsWithAnswers(t *testing.T) {
 	c, deaf := l.connect(), l.connect()
 	deaf.subscribe("auction:"+id, "")
 	events := l.stream(t, "/v1/events?topic=auction:"+id, nil)
+	// The bid has to wait for somebody else's lock, until after the end has begun.
+	other := e.connect()
+	defer func() { _ = other.Close(context.Background()) }()
+	tx, err := other.Begin(t.Context())
+	must(t, err)
+	_, err = tx.Exec(t.Context(), `SELECT FROM auctions WHERE id = $1 FOR UPDATE`, id)
+	must(t, err)
 	c.say(`{"op":"bid","id":1,"auction":%q,"account":"ann","amount":100,"key":"k"}`, id)
-	eventually(t, livePatience, "the bid is under way", func() bool { return e.count("auction_bids WHERE auction = $1", id) == 1 })
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // Although one of them never answers.
+	eventually(t, livePatience, "the bid is under way", func() bool {
+		return e.count("pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 1
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second) // Although one of them never answers.
 	defer cancel()
-	must(t, l.edge.close(ctx))
+	closed := make(chan error, 1)
+	go func() { closed <- l.edge.close(ctx) }()
+	<-l.edge.ctx.Done()
+	must(t, tx.Rollback(t.Context()))
+	must(t, <-closed)
 	if code, last := c.ended(); code != websocket.StatusGoingAway || last.Status != 201 {
 		t.Errorf("closed with %d, after %+v", code, last)
 	}

@@ -44,8 +44,10 @@ func auctionMoneyUnderLoad(t *testing.T) {
 			// The end is awaited here, failures told by finish.
 			_, _ = b.subscribers[0].Await(within(t, 2*patience), "the end", isEnd)
 		})
-		group.Go(func() { taken += watchHeld(t, h.database, over) })
-		group.Go(func() { asked += watchIntegrity(t, h.client, over) })
+		group.Go(func() {
+			snapshots, checks := h.watchHeld(t, over)
+			taken, asked = taken+snapshots, asked+checks
+		})
 		group.Wait()
 		c.finish(t)
 		out := b.finish(t, patience)
@@ -89,9 +91,10 @@ func (h *auctionHouse) settledByRound(t *testing.T, b *bidding, out *replay.Outc
 }
 
 // watchHeld compares, in one snapshot after another, what is held with the active bids, and all money with what came in.
-func watchHeld(t *testing.T, database string, stop <-chan struct{}) (snapshots int) {
+// It asks the servers for the same now and then.
+func (h *auctionHouse) watchHeld(t *testing.T, stop <-chan struct{}) (snapshots, integrities int) {
 	t.Helper()
-	conn := connect(t, database)
+	conn := connect(t, h.database)
 	const question = `SELECT (SELECT coalesce(sum(held), 0)::bigint FROM accounts),
 		(SELECT coalesce(sum(amount), 0)::bigint FROM auction_standing WHERE active),
 		(SELECT coalesce(sum(available + held), 0)::bigint FROM accounts),
@@ -107,23 +110,33 @@ func watchHeld(t *testing.T, database string, stop <-chan struct{}) (snapshots i
 	for {
 		select {
 		case <-stop:
-			return snapshots
+			return snapshots, integrities
 		case <-t.Context().Done():
-			return snapshots
+			return snapshots, integrities
 		case <-tick.C:
 		}
 		var held, bids, total, came int64
 		var unequal, negative int
 		if err := conn.QueryRow(t.Context(), question).Scan(&held, &bids, &total, &came, &unequal, &negative); err != nil {
 			t.Error(err)
-			return snapshots
+			return snapshots, integrities
 		}
 		if held != bids || total != came || unequal != 0 || negative != 0 {
 			t.Errorf("snapshot %d: held %d, active bids %d; total %d, came in %d; %d accounts hold another amount, %d are negative",
 				snapshots, held, bids, total, came, unequal, negative)
-			return snapshots
+			return snapshots, integrities
 		}
 		snapshots++
+		if snapshots%5 == 0 {
+			var report struct {
+				Valid      bool  `json:"valid"`
+				Difference int64 `json:"difference"`
+			}
+			if err := h.client.GetJSON(t.Context(), "/v1/integrity", &report); err != nil || !report.Valid || report.Difference != 0 {
+				t.Errorf("integrity check %d: %+v: %v", integrities, report, err)
+			}
+			integrities++
+		}
 		if snapshots%20 == 0 {
 			complain(t, sim.AuditAuctions(within(t, patience), conn))
 		}

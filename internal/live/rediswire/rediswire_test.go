@@ -27,7 +27,6 @@ func redis(t *testing.T, port int) *exec.Cmd {
 	if err != nil {
 		t.Skip("redis-server is not installed")
 	}
-	//nolint:gosec // The binary was looked up, and the rest is ours.
 	cmd := exec.CommandContext(context.Background(), binary, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "",
 		"--appendonly", "no", "--dir", t.TempDir())
 	if err := cmd.Start(); err != nil {
