@@ -167,8 +167,6 @@ func (e *liveEdge) admit(r *http.Request) (*liveClient, error) {
 	switch {
 	case e.hub == nil:
 		return nil, &refusal{kind: unavailable, detail: "this server has no live stream"}
-	case e.hub == nil:
-		return nil, &refusal{kind: unavailable, detail: "this server has no live stream"}
 	case e.ctx.Err() != nil:
 		return nil, &refusal{kind: shuttingDown, detail: "the server is shutting down"}
 	case len(e.clients) >= e.most:

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -44,7 +45,7 @@ func TestAFlushThatTookTooLongGoesOnWhereItStopped(t *testing.T) {
 	got := make(chan []byte)
 	go func() {
 		rest, _ := io.ReadAll(there)
-		got <- append(taken, rest...)
+		got <- slices.Concat(taken, rest)
 	}()
 	must(t, c.flush(livePatience))
 	write(10, 'c')

@@ -345,7 +345,9 @@ func TestAnswersFollowTheDocument(t *testing.T) {
 		t.Errorf("%s: %s", name, diff)
 	}
 	for _, r := range e.server.routes() {
-		if strings.HasPrefix(r.path, "/v1") && !seen[r.method+" "+r.path] {
+		// Streams answer no document; their messages have tests of their own.
+		stream := r.path == livePath || r.path == "/v1/events"
+		if strings.HasPrefix(r.path, "/v1") && !stream && !seen[r.method+" "+r.path] {
 			t.Errorf("%s %s was not used with success", r.method, r.path)
 		}
 	}

@@ -135,13 +135,14 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	// A socket is no request that comes to an end by itself; its client resumes elsewhere.
-	farewell := s.live.close(drain)
+	farewell := make(chan error, 1)
+	go func() { farewell <- s.live.close(drain) }()
 	err := srv.Shutdown(drain)
 	if err != nil {
 		err = fmt.Errorf("server: requests were still under way after %s: %w", grace, err)
 		err = errors.Join(err, s.dismiss(ctx, cut), srv.Close())
 	}
-	err = errors.Join(err, farewell)
+	err = errors.Join(err, <-farewell)
 	if end := <-failed; !errors.Is(end, http.ErrServerClosed) {
 		err = errors.Join(err, end)
 	}

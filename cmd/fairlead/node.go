@@ -223,7 +223,10 @@ func (n *node) run(ctx context.Context) error {
 			return int(deleted), err
 		})
 	})
-	background.Go(func() { n.hub.Run(serving) })
+	// What the last commands did is told to other processes too, so the hub runs until they are answered.
+	telling, silence := context.WithCancel(context.WithoutCancel(ctx))
+	defer silence()
+	background.Go(func() { n.hub.Run(telling) })
 	background.Go(func() { n.lead(serving) })
 	if n.o.pprofAddr != "" {
 		background.Go(func() { n.profile(serving) })
@@ -242,6 +245,7 @@ func (n *node) run(ctx context.Context) error {
 		err = errors.Join(err, cause)
 	}
 	stop(nil)
+	silence()
 	background.Wait()
 	n.logger.InfoContext(ctx, "drained")
 	return errors.Join(err, n.close(ctx))
