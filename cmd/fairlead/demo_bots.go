@@ -146,17 +146,12 @@ func (b *board) wish(account string, choice *rand.Rand, limit int64) int64 {
 		}
 		return first
 	}
-	least := own + demoIncrement
 	places := b.rounds[b.current-1].Places
-	if leading := b.leading(places); len(leading) == places {
-		lowest := leading[places-1]
-		if own >= lowest {
-			return 0
-		}
-		least = max(least, lowest+1)
-	} else {
-		return 0 // There is room for everybody.
+	leading := b.leading(places)
+	if len(leading) < places || own >= leading[places-1] {
+		return 0 // It wins as things are.
 	}
+	least := max(own+demoIncrement, leading[places-1]+1)
 	if least > limit {
 		return 0
 	}
@@ -194,5 +189,9 @@ func (b *board) progress(now time.Time) (part float64, text string) {
 	r := b.rounds[b.current-1]
 	left := max(0, b.endsAt.Sub(now))
 	whole := demoRoundLength + time.Duration(r.Extensions)*demoExtension
-	return 1 - left.Seconds()/whole.Seconds(), fmt.Sprintf("%s, %d bids", seconds(left), r.Bids)
+	text = fmt.Sprintf("%s, %s", seconds(left), plural(r.Bids, "bid"))
+	if r.Extensions > 0 {
+		text += ", extended"
+	}
+	return 1 - left.Seconds()/whole.Seconds(), text
 }

@@ -101,12 +101,12 @@ func (s *screen) status(label string) (show func(part float64, text string), don
 		s.begin(label)
 		return func(float64, string) {}, func() {}
 	}
-	const width, clear = 16, "\r\x1b[K"
+	const width, blank = 16, "\r\x1b[K"
 	return func(part float64, text string) {
 			full := int(min(max(part, 0), 1) * width)
-			_, _ = fmt.Fprint(s.out, clear+pad(label, labelWidth)+strings.Repeat("█", full)+strings.Repeat("░", width-full)+" "+text)
+			_, _ = fmt.Fprint(s.out, blank+pad(label, labelWidth)+strings.Repeat("█", full)+strings.Repeat("░", width-full)+" "+text)
 		}, func() {
-			_, _ = fmt.Fprint(s.out, clear)
+			_, _ = fmt.Fprint(s.out, blank)
 			s.begin(label)
 		}
 }

@@ -52,7 +52,18 @@ func TestDemo(t *testing.T) {
 	if !r.Proof.Valid || !r.Proof.AlteredRefused || !r.Proof.InclusionValid || len(r.Winners) != 6 {
 		t.Errorf("proof: %+v, winners: %+v", r.Proof, r.Winners)
 	}
-	if !r.AllHeld || len(r.Guarantees) != 12 {
+	a := r.Auction
+	extensions, winners, carried := 0, 0, 0
+	for _, round := range a.Rounds {
+		extensions, winners, carried = extensions+round.Extensions, winners+len(round.Winners), carried+round.CarriedOver
+	}
+	if len(a.Rounds) != 3 || winners != 6 || extensions == 0 || carried == 0 || a.Losers == 0 || a.Paid == 0 || a.Refunded == 0 {
+		t.Errorf("auction: %+v", a)
+	}
+	if a.Resumes != 3 || a.Countdowns == 0 || a.Snapshots == 0 || a.SnapshotsOff != 0 || !a.Integrity || a.Events <= a.Bids {
+		t.Errorf("what was watched: %+v", a)
+	}
+	if !r.AllHeld || len(r.Guarantees) != 22 {
 		t.Errorf("guarantees: %+v", r.Guarantees)
 	}
 }
@@ -80,9 +91,25 @@ func TestDemoSeesDamage(t *testing.T) {
 		{"an entry changed", `UPDATE entries SET amount = amount + 1 WHERE account = 'organiser'`, []string{"every transfer sums to zero"}},
 		{"a balance changed", `UPDATE accounts SET available = available + 1 WHERE id = 'organiser'`, []string{"every balance is its entries' sum", "deposits = available + held"}},
 		{"money held for nothing", `UPDATE accounts SET held = held + 1, available = available - 1 WHERE id = 'organiser'`, []string{"held = open holds, none negative"}},
+		{"an event lost", `DELETE FROM auction_events WHERE type = 'round.extended' AND seq = (SELECT max(seq) FROM auction_events WHERE type = 'round.extended')`, []string{"event numbers without a gap", "independent audit of every table"}},
+		{"an event of another kind", `UPDATE auction_events SET type = 'round.started' WHERE type = 'round.extended'`, []string{"event numbers without a gap"}},
+		{"a bid lost", `DELETE FROM auction_bids WHERE seq = (SELECT max(seq) FROM auction_bids)`, []string{"event numbers without a gap", "every acknowledged bid is there"}},
+		{"a bid of another amount", `UPDATE auction_bids SET amount = amount + 1 WHERE seq = (SELECT max(seq) FROM auction_bids)`, []string{"every acknowledged bid is there"}},
+		{"a bid nobody was told of", `INSERT INTO auction_bids SELECT auction, seq + 1, account, amount, previous_amount, round, rank, at, hold FROM auction_bids ORDER BY seq DESC LIMIT 1`, []string{"every acknowledged bid is there"}},
+		{"a bid after the end", `UPDATE auction_bids b SET at = r.ends_at FROM auction_rounds r WHERE r.auction = b.auction AND r.round = b.round AND b.seq = (SELECT max(seq) FROM auction_bids)`, []string{"no bid at or past its round's end"}},
+		{"one amount twice", `UPDATE auction_bids SET amount = 4999, previous_amount = 0 WHERE seq = (SELECT max(seq) FROM auction_bids)`, []string{"one bid an amount, ten at once"}},
+		{"one account twice", `UPDATE auction_bids SET amount = 4998, previous_amount = 0 WHERE seq = (SELECT max(seq) FROM auction_bids)`, []string{"one bid an account, ten at once"}},
+		{"another winner of a round", `UPDATE auction_winners SET account = 'organiser' WHERE round = 1 AND rank = 1`, []string{"a replay gives the same winners", "winners paid the seller exactly"}},
+		{"a winner who paid less", `UPDATE transfers SET amount = amount - 1 WHERE id = (SELECT transfer FROM auction_winners LIMIT 1)`, []string{"winners paid the seller exactly"}},
+		{"a bidder who paid for nothing", `UPDATE accounts SET available = available - 1 WHERE id = 'bidder-01'`, []string{"a replay gives the same balances"}},
+		{"a loser whose money is held", `UPDATE holds SET status = 'open', closed_at = NULL WHERE id = (SELECT id FROM holds WHERE owner <> '' AND status = 'released' LIMIT 1)`, []string{"the last losers have all back", "held = open holds, none negative"}},
+		{"a bid that stands for ever", `UPDATE auction_standing SET active = true`, []string{"the last losers have all back"}},
 		{"another seed", `UPDATE campaign_seeds SET seed = sha256(seed)`, []string{"independent audit of every table"}},
 	}
-	tables := []string{"purchases", "draws", "idempotency_keys", "entries", "accounts", "transfers", "campaign_seeds"}
+	tables := []string{
+		"purchases", "draws", "idempotency_keys", "entries", "accounts", "transfers", "campaign_seeds",
+		"holds", "auction_bids", "auction_events", "auction_winners", "auction_standing",
+	}
 	var out bytes.Buffer
 	d := demo{exit: true, listen: "127.0.0.1:0", screen: newScreen(&out), errOut: &out}
 	d.beforeCheck = func(ctx context.Context, d *demo, answers []demoAnswer) error {
@@ -117,6 +144,22 @@ func TestDemoSeesDamage(t *testing.T) {
 		}
 		if err := d.check(ctx, answers); err != nil || !d.result.AllHeld {
 			t.Errorf("restored: %v, %+v", err, d.result.Guarantees)
+		}
+		// What was seen on the way cannot be broken in the database.
+		for _, damage := range []struct {
+			row        string
+			harm, mend func(*demoAuction)
+		}{
+			{"the books add up while they bid", func(a *demoAuction) { a.SnapshotsOff++ }, func(a *demoAuction) { a.SnapshotsOff-- }},
+			{"the books add up while they bid", func(a *demoAuction) { a.Integrity = false }, func(a *demoAuction) { a.Integrity = true }},
+			{"event numbers without a gap", func(a *demoAuction) { a.stream[5].raw[0] = ' ' }, func(a *demoAuction) { a.stream[5].raw[0] = '{' }},
+			{"a replay gives the same winners", func(a *demoAuction) { a.replays[2].Bid.Rank++ }, func(a *demoAuction) { a.replays[2].Bid.Rank-- }},
+		} {
+			damage.harm(&d.result.Auction)
+			if err := d.check(ctx, answers); err != nil || d.result.AllHeld || rowHeld(t, d, damage.row) {
+				t.Errorf("%q is said to hold, %v\n%s", damage.row, err, out.String())
+			}
+			damage.mend(&d.result.Auction)
 		}
 		out.Reset()
 		exec(damages[0].sql)

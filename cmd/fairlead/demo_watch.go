@@ -76,9 +76,12 @@ func (a *auctionAct) watchSocket(ctx context.Context) error {
 			a.result.Countdowns++
 			continue
 		}
+		// What comes twice is for the table to tell; the bots go by its first coming.
+		if n := len(a.result.socket); n == 0 || e.Seq > a.result.socket[n-1].seq {
+			a.board.apply(e)
+		}
 		a.result.socket = append(a.result.socket, demoEvent{seq: e.Seq, kind: e.Type, raw: message})
 		a.result.replays = append(a.result.replays, e)
-		a.board.apply(e)
 		if e.Type == replay.AuctionCompleted {
 			_ = conn.Close(websocket.StatusNormalClosure, "") // Everything was said.
 			return nil
@@ -135,6 +138,9 @@ func (a *auctionAct) follow(ctx context.Context) (ended bool, err error) {
 	lines.Buffer(nil, maxLiveMessage)
 	var e demoEvent
 	for lines.Scan() {
+		if bytes.HasPrefix(lines.Bytes(), []byte(":")) {
+			continue // A comment.
+		}
 		field, value, _ := bytes.Cut(lines.Bytes(), []byte(": "))
 		switch string(field) {
 		case "id":
@@ -145,7 +151,7 @@ func (a *auctionAct) follow(ctx context.Context) (ended bool, err error) {
 			e.kind = replay.Type(value)
 		case "data":
 			e.raw = bytes.Clone(value)
-		case "": // An event is complete, unless it was a comment.
+		case "": // An event is complete, if there was one.
 			if e.kind == "dropped" {
 				return false, fmt.Errorf("%w: %s", errLiveEnded, e.raw)
 			}
