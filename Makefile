@@ -13,7 +13,7 @@ ARGS ?=
 
 .PHONY: run test build bench lint fmt help torture fuzz generate cross clean
 
-run: ## set up, build, and show the whole story: 500 buyers race for 210 positions
+run: ## set up, build, and show the whole story: a draw, an auction, and what is guaranteed
 	@scripts/setup.sh run
 	@$(MAKE) --no-print-directory build
 	bin/fairlead demo $(ARGS)

@@ -19,22 +19,27 @@ func TestRandomAuctionsAreReplayed(t *testing.T) {
 	rng, _ := newRand(t)
 	accounts := names("bidder", scale(60, 300))
 	// Little enough for some bids to be refused for want of money, as winners grow poor.
-	h := openHouse(t, 2, append(accounts, "gallery"), 3_000)
+	h := openHouse(t, 2, append(accounts, "gallery"), int64(scale(3_000, 20_000)))
 	target := int64(scale(3_000, 100_000))
 	var sent int64
 	var accepted, wins, extensions, looks int
 	for run := 0; sent < target && !t.Failed(); run++ {
-		b := h.launch(t, fmt.Sprintf("random-%d", run), accounts, randomRules(rng))
+		b := h.launch(t, fmt.Sprintf("random-%d", run), accounts, randomRules(rng, run == 0 || rng.IntN(4) > 0))
 		// Two crowds with a quiet moment between them, in which nothing changes but by the clock.
-		for range 2 {
-			c := b.crowd(t, rng.Uint64(), 8, int64(scale(500, 4_000)))
+		for _, most := range []int{scale(200, 2_000), scale(800, 5_000)} {
+			c := b.crowd(t, rng.Uint64(), 8, int64(most))
 			c.drain(t)
-			sent += int64(scale(500, 4_000))
+			sent += int64(most)
 			if b.lookAround(t) {
 				looks++
 			}
 			b.name += "+" // for the keys
 		}
+		// And a few who bid until the end, so that rounds are extended.
+		c := b.crowd(t, rng.Uint64(), 2, 0)
+		b.await(t, patience, "the end of the auction", isEnd)
+		sent += c.sent.Load()
+		c.finish(t)
 		out := b.finish(t, patience)
 		accepted += len(out.Bids)
 		wins += len(out.Wins())
@@ -49,12 +54,12 @@ func TestRandomAuctionsAreReplayed(t *testing.T) {
 	h.close(t, 10)
 }
 
-// randomRules draws an auction that lasts some seconds.
-func randomRules(rng *rand.Rand) replay.Rules {
+// randomRules draws an auction that lasts some seconds, with or without anti-sniping.
+func randomRules(rng *rand.Rand, snipe bool) replay.Rules {
 	rules := replay.Rules{
 		Seller: "gallery", MinBid: 1 + rng.Int64N(5), MinIncrement: 1 + rng.Int64N(10), UniqueAmounts: rng.IntN(3) > 0,
 	}
-	if rng.IntN(4) > 0 {
+	if snipe {
 		rules.Window = time.Duration(50+rng.IntN(600)) * time.Millisecond
 		rules.Extension = time.Duration(20+rng.IntN(300)) * time.Millisecond
 		rules.MaxExtensions = 1 + rng.IntN(5)
@@ -64,7 +69,7 @@ func randomRules(rng *rand.Rand) replay.Rules {
 	}
 	for range 3 + rng.IntN(4) {
 		rules.Rounds = append(rules.Rounds, replay.RoundRule{
-			Winners: 1 + rng.IntN(8), Duration: time.Duration(150+rng.IntN(scale(500, 1500))) * time.Millisecond,
+			Winners: 1 + rng.IntN(8), Duration: time.Duration(scale(400, 1000)+rng.IntN(scale(500, 2000))) * time.Millisecond,
 		})
 	}
 	return rules

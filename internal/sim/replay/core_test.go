@@ -157,7 +157,7 @@ func (r *run) play(t *testing.T) (bids int) {
 			bids--
 		}
 		if r.rng.IntN(500) == 0 {
-			ops = append(ops, auction.Cancel{})
+			ops[len(ops)-1] = auction.Cancel{}
 		}
 		if r.rng.IntN(10) == 0 { // A transaction that does not commit, and is run again or not.
 			r.decide(ops)
