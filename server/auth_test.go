@@ -104,7 +104,7 @@ func TestRoles(t *testing.T) {
 		"GET /v1/campaigns": true, "GET /v1/campaigns/{id}": true, "GET /v1/campaigns/{id}/positions": true, "GET /v1/campaigns/{id}/purchases": true,
 		"GET /v1/campaigns/{id}/draw": true, "GET /v1/campaigns/{id}/proof": true, "GET /v1/campaigns/{id}/proof/positions/{position}": true, "GET /v1/campaigns/{id}/statistics": true,
 		"GET /v1/auctions": true, "GET /v1/auctions/{id}": true, "GET /v1/auctions/{id}/leaderboard": true, "GET /v1/auctions/{id}/winners": true, "GET /v1/auctions/{id}/bids": true,
-		"GET /v1/auctions/{id}/min-winning-bid": true,
+		"GET /v1/auctions/{id}/min-winning-bid": true, "GET /v1/live": true, "GET /v1/events": true,
 	}
 	own := map[string]string{ // what else users may do, for their own account
 		"GET /v1/accounts/{id}": ``, "GET /v1/accounts/{id}/entries": ``,

@@ -76,6 +76,9 @@ func initCluster(ctx context.Context, l layout, bins binaries, id identity, dura
 	if err := id.give(l, l.fresh()); err != nil {
 		return err
 	}
+	if err := id.reach(l.dir); err != nil {
+		return err
+	}
 	attr, err := id.attr(false)
 	if err != nil {
 		return err

@@ -137,6 +137,30 @@ func (id identity) give(l layout, path string) error {
 	return nil
 }
 
+// reach reports, where PostgreSQL runs as another user, a directory on the way to dir that this user cannot pass through.
+// It looks at the mode alone: what an access control list allows, initdb will find out.
+func (id identity) reach(dir string) error {
+	if id.kind != asUser {
+		return nil
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		st, err := os.Stat(at)
+		if err != nil {
+			return err
+		}
+		sys, ok := st.Sys().(*syscall.Stat_t)
+		mode := st.Mode().Perm()
+		passes := mode&0o001 != 0 || ok && (int(sys.Uid) == id.uid && mode&0o100 != 0 || int(sys.Gid) == id.gid && mode&0o010 != 0)
+		if !passes {
+			return fmt.Errorf("PostgreSQL runs as %s here, and this user cannot pass through %s (mode %#o): "+
+				"allow it (chmod o+x %[2]s), or choose another data directory", id, at, mode)
+		}
+		if at == filepath.Dir(at) {
+			return nil
+		}
+	}
+}
+
 // giveTree hands over a whole cluster that root made in a namespace, when the
 // machine no longer allows one.
 func (id identity) giveTree(l layout) error {

@@ -135,6 +135,10 @@ func resolveDir(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	// Directories on the way that are not there yet may be passed through: PostgreSQL may have to run as another user.
+	if err := os.MkdirAll(filepath.Dir(abs), 0o711); err != nil { //nolint:gosec // As said; they show nothing.
+		return "", err
+	}
 	if err := os.MkdirAll(abs, 0o700); err != nil {
 		return "", err
 	}

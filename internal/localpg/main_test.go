@@ -75,6 +75,10 @@ func tempDir(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Where root may not make user namespaces, PostgreSQL runs as another user, who has to pass.
+	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // As said.
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }
