@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -94,7 +95,7 @@ func (s *Auctions) Leaderboard(ctx context.Context, id uuid.UUID, after, limit i
 				others[i].Winning = others[i].Rank <= open.Winners
 			}
 		}
-		places = append(won, others...)
+		places = slices.Concat(won, others)
 		places = places[:min(limit, len(places))]
 		return nil
 	})

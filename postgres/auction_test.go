@@ -250,7 +250,7 @@ func TestTwoProcessesOneAuction(t *testing.T) {
 	for i := range accounts {
 		accounts[i] = fmt.Sprintf("a%d", i)
 	}
-	fund(t, newLedgerService(t, houses[0].db), 100_000, append(accounts, "seller")...)
+	fund(t, newLedgerService(t, houses[0].db), 100_000, append([]string{"seller"}, accounts...)...)
 	id := houses[0].open(func(c *auction.Create) { c.Rounds[0].Winners = 3 })
 	var bidders sync.WaitGroup
 	for n := range 8 {
@@ -292,7 +292,7 @@ func TestRememberedAuctionOfALostTimeline(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := here.store.take(id)
-	lost, err := here.service.Reader.Auction(t.Context(), id)
+	lost, err := here.service.Auction(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
