@@ -36,6 +36,8 @@ type Problem struct {
 	RequestID string `json:"request_id"`
 	// Transfer is the id of the failed transfer, with insufficient_funds.
 	Transfer string `json:"transfer"`
+	// Cycle names the owners that wait for each other, in waiting order, the asking one first, with deadlock.
+	Cycle []string `json:"cycle"`
 
 	// Key is the idempotency key of the call; empty where it had none.
 	Key string `json:"-"`

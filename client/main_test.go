@@ -19,7 +19,9 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/ledger"
 	"github.com/fairlead-dev/fairlead/lottery"
+	"github.com/fairlead-dev/fairlead/lottery/multidraw"
 	"github.com/fairlead-dev/fairlead/postgres"
+	"github.com/fairlead-dev/fairlead/publish"
 	"github.com/fairlead-dev/fairlead/server"
 )
 
@@ -93,6 +95,16 @@ func startHouse() (stop func() error, err error) {
 	closers = append(closers, func() error { return draws.Close(context.Background()) })
 	auctions := auction.NewService(postgres.NewAuctions(db), auction.Options{})
 	closers = append(closers, func() error { return auctions.Close(context.Background()) })
+	many := multidraw.NewService(postgres.NewMultidraws(db), multidraw.Options{})
+	closers = append(closers, func() error { return many.Close(context.Background()) })
+	vault, err := publish.NewVault(make([]byte, publish.VaultKeySize))
+	if err != nil {
+		return nil, err
+	}
+	posts := publish.NewService(postgres.NewPublications(db), publish.Options{Vault: vault})
+	closers = append(closers, func() error { return posts.Close(context.Background()) })
+	locks := postgres.NewLocks(db, nil)
+	closers = append(closers, func() error { return locks.Close(context.Background()) })
 	keys := postgres.NewAPIKeys(db)
 	authenticator, err := auth.New(auth.Options{Store: keys})
 	if err != nil {
@@ -106,7 +118,7 @@ func startHouse() (stop func() error, err error) {
 	if _, err := auth.EnsureAdminKey(ctx, keys, secret, "0190a5e4-0000-7000-8000-000000000001", time.Now()); err != nil {
 		return nil, err
 	}
-	s, err := server.New(server.Options{Ledger: money, Lottery: draws, Auction: auctions, Keys: keys, Auth: authenticator, Ready: db.Ping, Version: "test"})
+	s, err := server.New(server.Options{Ledger: money, Lottery: draws, Auction: auctions, Multidraw: many, Publish: posts, Locks: locks, Keys: keys, Auth: authenticator, Ready: db.Ping, Version: "test"})
 	if err != nil {
 		return nil, err
 	}

@@ -76,8 +76,8 @@ type answerKey struct{}
 // Into stores the call's answer in a, whether it succeeds or ends in a [Problem]. The Answer belongs to that call until
 // it returns.
 func Into(a *Answer) CallOption {
-	return func(ctx context.Context, req *http.Request) error {
-		*req = *req.WithContext(context.WithValue(ctx, answerKey{}, a))
+	return func(_ context.Context, req *http.Request) error {
+		*req = *req.WithContext(context.WithValue(req.Context(), answerKey{}, a))
 		return nil
 	}
 }
@@ -119,7 +119,7 @@ func (t *transport) Do(req *http.Request) (*http.Response, error) {
 			}
 			p := problemOf(resp, body)
 			p.Key, p.RetryAfter = key, retryAfter(resp.Header)
-			if !p.Retryable {
+			if !p.Retryable || settled(ctx, p.Code) {
 				return nil, p
 			}
 			// The pause on top of it keeps a crowd that was turned away from coming back at one moment.

@@ -73,6 +73,34 @@ type (
 	// AuctionWinner is a bid that won a round.
 	AuctionWinner = api.AuctionWinner
 
+	// CreateTargetRequest describes a target to be made.
+	CreateTargetRequest = api.CreateTargetRequest
+	// WebhookConfig is what can be said of a webhook beside its URL.
+	WebhookConfig = api.WebhookConfig
+	// MadeTarget is a target with its signing secret.
+	MadeTarget = api.MadeTarget
+	// Target is where publications go.
+	Target = api.Target
+	// PublicationRequest describes a publication to be made.
+	PublicationRequest = api.PublicationRequest
+	// ScheduleRequest says when a publication is due.
+	ScheduleRequest = api.ScheduleRequest
+	// Publication is one thing to be published once.
+	Publication = api.Publication
+	// Attempt is one attempt to publish.
+	Attempt = api.Attempt
+
+	// LockRequest names what to lock, for whom, and for how long.
+	LockRequest = api.LockRequest
+	// RenewLockRequest says how long a lock is to last from now on.
+	RenewLockRequest = api.RenewLockRequest
+	// Lock is a lock that was granted, with its fencing tokens.
+	Lock = api.Lock
+	// Locks are who holds, who waits, and for whom.
+	Locks = api.Locks
+	// LockEdge says that one owner waits for another.
+	LockEdge = api.LockEdge
+
 	// CreateKeyRequest registers an API key by the hash of its secret.
 	CreateKeyRequest = api.CreateKeyRequest
 	// APIKey is a registered API key; its secret is nowhere.

@@ -28,6 +28,8 @@ const (
 	KindPurchase   Kind = "purchase"
 	KindPayout     Kind = "payout"
 	KindRefund     Kind = "refund"
+	// KindCross is a movement to or from another ledger, by way of a transit account.
+	KindCross Kind = "cross"
 )
 
 // TransferStatus is the state of a transfer's intent.

@@ -55,6 +55,7 @@ func NewEvents(db *DB, views EventViews) *Events {
 	e.topics = []topic{
 		{"auction:", e.auctionHeads, e.auctionEvents},
 		{"campaign:", e.campaignHeads, e.campaignEvents},
+		{"multidraw:", e.multidrawHeads, e.multidrawEvents},
 	}
 	return e
 }

@@ -50,13 +50,13 @@ func (l *Ledger) DueHolds(ctx context.Context, limit int) ([]uuid.UUID, error) {
 		`SELECT id FROM holds WHERE status = 'open' AND expires_at <= clock_timestamp() ORDER BY expires_at LIMIT $1`, limit)
 }
 
-// Deposits and withdrawals are read from the outside's entries, which are negative for what came in. Sums are numeric,
-// which does not overflow.
+// Deposits and withdrawals are read from the outside's entries, which are negative for what came in. What came from another
+// ledger, or went there, is to this ledger a deposit or withdrawal too. Sums are numeric, which does not overflow.
 const sumCurrencies = `
 	WITH outside AS (
 		SELECT currency, coalesce(sum(-amount) FILTER (WHERE amount < 0), 0) AS deposits,
 			coalesce(sum(amount) FILTER (WHERE amount > 0), 0) AS withdrawals
-		FROM entries WHERE account = 'outside/' || currency GROUP BY currency),
+		FROM entries WHERE account = 'outside/' || currency OR account LIKE 'transit/%' GROUP BY currency),
 	inside AS (SELECT currency, sum(available) AS available, sum(held) AS held FROM accounts GROUP BY currency)
 	SELECT currency, coalesce(deposits, 0)::text, coalesce(withdrawals, 0)::text, coalesce(available, 0)::text,
 		coalesce(held, 0)::text,
@@ -68,7 +68,7 @@ const sumCurrencies = `
 const firstBadAccount = `
 	WITH sums AS (
 		SELECT account, sum(amount) AS total, min(currency) AS least, max(currency) AS most
-		FROM entries WHERE account NOT LIKE 'outside/%' GROUP BY account),
+		FROM entries WHERE account NOT LIKE 'outside/%' AND account NOT LIKE 'transit/%' GROUP BY account),
 	open AS (SELECT account, sum(amount) AS held FROM holds WHERE status = 'open' GROUP BY account)
 	SELECT coalesce(min(coalesce(a.id, s.account, o.account)), '') FROM accounts AS a
 		FULL JOIN sums AS s ON s.account = a.id FULL JOIN open AS o ON o.account = a.id

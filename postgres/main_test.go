@@ -20,6 +20,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/sim/audit"
 	"github.com/fairlead-dev/fairlead/ledger"
 	"github.com/fairlead-dev/fairlead/lottery"
+	"github.com/fairlead-dev/fairlead/lottery/multidraw"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
@@ -138,6 +139,10 @@ func render(result any, err error) command.Rendered {
 		}
 	case auction.Placed:
 		body["auction"], body["account"], body["amount"], body["seq"] = v.Auction.String(), v.Account, v.Amount, v.Seq
+	case *multidraw.Operation:
+		if v != nil {
+			body["id"], body["status"], body["completed"] = v.ID.String(), v.Status, v.Completed
+		}
 	case *lottery.Draw:
 		body["campaign"] = v.Campaign.String()
 	}

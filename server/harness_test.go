@@ -24,8 +24,11 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
 	"github.com/fairlead-dev/fairlead/ledger"
+	"github.com/fairlead-dev/fairlead/ledger/cross"
 	"github.com/fairlead-dev/fairlead/lottery"
+	"github.com/fairlead-dev/fairlead/lottery/multidraw"
 	"github.com/fairlead-dev/fairlead/postgres"
+	"github.com/fairlead-dev/fairlead/publish"
 )
 
 // jwtSecret signs the users' tokens of the tests.
@@ -33,27 +36,33 @@ const jwtSecret = "a secret of the tests that has thirty-two bytes or more"
 
 // env is a server on a database of its own, wired as the binary wires it.
 type env struct {
-	t       *testing.T
-	url     string
-	dbURL   string
-	http    *http.Client
-	server  *Server
-	ledger  *ledger.Service
-	lottery *lottery.Service
-	auction *auction.Service
-	keys    *postgres.APIKeys
-	adminID string
-	admin   string // credential of the first admin key
-	service string // credential of a service key
-	logs    *logBuffer
-	as      string                              // who sends: admin unless changed
-	observe func(method, path string, r *reply) // sees every answer; nil: nobody does
+	t          *testing.T
+	url        string
+	dbURL      string
+	http       *http.Client
+	server     *Server
+	ledger     *ledger.Service
+	lottery    *lottery.Service
+	auction    *auction.Service
+	multidraw  *multidraw.Service
+	cross      *cross.Service
+	publish    *publish.Service
+	publishing func() // makes the worker work
+	locks      *postgres.Locks
+	keys       *postgres.APIKeys
+	adminID    string
+	admin      string // credential of the first admin key
+	service    string // credential of a service key
+	logs       *logBuffer
+	as         string                              // who sends: admin unless changed
+	observe    func(method, path string, r *reply) // sees every answer; nil: nobody does
 }
 
 // setup is what a test may want different.
 type setup struct {
 	lanes   groupcommit.Options
 	limiter *auth.LimiterOptions
+	ledgers map[string]string // further ledgers' databases, by name
 }
 
 func migrate(ctx context.Context, url string) error {
@@ -78,6 +87,10 @@ func newEnvWith(t *testing.T, o setup) *env {
 	e.ledger = ledger.NewService(postgres.NewLedger(db), ledgerLanes)
 	e.lottery = lottery.NewService(postgres.NewLottery(db, draws), lottery.Options{Lanes: lotteryLanes, Observer: draws, Logger: logger})
 	e.auction = auction.NewService(postgres.NewAuctions(db), auction.Options{Lanes: auctionLanes, Observer: telemetry.NewAuctions(registry), Logger: logger})
+	e.multidraw = multidraw.NewService(postgres.NewMultidraws(db), multidraw.Options{Logger: logger})
+	e.startPublishing(db, o.lanes)
+	e.startCross(db, o.ledgers, logger)
+	e.locks = postgres.NewLocks(db, telemetry.NewLocks(registry))
 	e.keys = postgres.NewAPIKeys(db)
 	authenticator, err := auth.New(auth.Options{Store: e.keys, JWT: auth.JWTOptions{Secret: []byte(jwtSecret)}})
 	must(t, err)
@@ -87,7 +100,7 @@ func newEnvWith(t *testing.T, o setup) *env {
 		must(t, err)
 	}
 	e.server, err = New(Options{
-		Ledger: e.ledger, Lottery: e.lottery, Auction: e.auction, Keys: e.keys, Auth: authenticator, Limiter: limiter, Ready: db.Ping,
+		Ledger: e.ledger, Lottery: e.lottery, Auction: e.auction, Multidraw: e.multidraw, Publish: e.publish, Cross: e.cross, Locks: e.locks, Keys: e.keys, Auth: authenticator, Limiter: limiter, Ready: db.Ping,
 		Registry: registry, Logger: logger, Version: "test",
 	})
 	must(t, err)
@@ -106,7 +119,8 @@ func newEnvWith(t *testing.T, o setup) *env {
 		if err != nil || !integrity.Valid {
 			t.Errorf("the books do not balance at the end: %+v, %v", integrity, err)
 		}
-		for what, err := range map[string]error{"auction": e.auction.Close(ctx), "lottery": e.lottery.Close(ctx), "ledger": e.ledger.Close(ctx)} {
+		for what, err := range map[string]error{
+			"locks": e.locks.Close(ctx), "publish": e.publish.Close(ctx), "multidraw": e.multidraw.Close(ctx), "auction": e.auction.Close(ctx), "lottery": e.lottery.Close(ctx), "ledger": e.ledger.Close(ctx)} {
 			if err != nil {
 				t.Errorf("close the %s: %v", what, err)
 			}

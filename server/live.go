@@ -131,7 +131,7 @@ func (e *liveEdge) routes() []route {
 	socket.status = http.StatusSwitchingProtocols
 	events := doc[none, none]("Events as they happen, as server-sent events")
 	events.query = []parameter{
-		{name: "topic", doc: "auction:ID or campaign:ID", schema: reflect.TypeFor[string]()},
+		{name: "topic", doc: "auction:ID, campaign:ID or multidraw:ID", schema: reflect.TypeFor[string]()},
 		{name: "since", doc: "replay the events above this number first; the header Last-Event-ID goes before it", schema: reflect.TypeFor[int64]()},
 	}
 	return []route{socket, get("/v1/events", accessUser, events, e.getEvents)}

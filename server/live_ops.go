@@ -116,7 +116,7 @@ func (s *socket) subscribe(data []byte) {
 		s.refuse(a, refuse("since must be an integer from 0 to %d", int64(ledger.MaxAmount)))
 		return
 	}
-	if err := s.edge.mayAsk(s.principal); err != nil {
+	if err := errors.Join(mayFollow(s.principal, q.Topic), s.edge.mayAsk(s.principal)); err != nil {
 		s.refuse(a, err)
 		return
 	}

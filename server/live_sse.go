@@ -25,6 +25,10 @@ func (e *liveEdge) getEvents(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer e.leave(c)
+	if err := mayFollow(c.principal, topic); err != nil {
+		e.s.writeProblem(w, r, err)
+		return
+	}
 	sub := e.hub.NewSubscriber()
 	defer sub.Close()
 	if err := e.subscribe(r.Context(), sub, topic, since); err != nil {

@@ -35,7 +35,7 @@ func openAPI(routes []route, version string) ([]byte, error) {
 				"send the same key again, and the same answer comes, byte for byte.",
 		},
 		// The order of the page's sections.
-		Tags:  []*huma.Tag{{Name: "lottery"}, {Name: "auctions"}, {Name: "ledger"}, {Name: "administration"}, {Name: "operation"}},
+		Tags:  []*huma.Tag{{Name: "lottery"}, {Name: "auctions"}, {Name: "publishing"}, {Name: "ledger"}, {Name: "administration"}, {Name: "operation"}},
 		Paths: map[string]*huma.PathItem{},
 		Components: &huma.Components{
 			Schemas: registry,
@@ -86,6 +86,9 @@ func addRoute(api *huma.OpenAPI, registry huma.Registry, rt route, problem *huma
 		success.Content = map[string]*huma.MediaType{"application/json": {Schema: registry.Schema(rt.doc.response, true, schemaName(rt.doc.response, ""))}}
 	}
 	op.Responses[strconv.Itoa(rt.status)] = success
+	if rt.doc.accepted {
+		op.Responses[strconv.Itoa(http.StatusAccepted)] = &huma.Response{Description: http.StatusText(http.StatusAccepted), Content: success.Content}
+	}
 
 	path := strings.ReplaceAll(rt.path, "...", "")
 	item := api.Paths[path]

@@ -13,7 +13,12 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/ledger"
+	"github.com/fairlead-dev/fairlead/ledger/cross"
+	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lottery"
+	"github.com/fairlead-dev/fairlead/lottery/multidraw"
+	"github.com/fairlead-dev/fairlead/publish"
+	"github.com/fairlead-dev/fairlead/saga"
 )
 
 // Problem is an error as RFC 9457 has it, with Fairlead's members.
@@ -27,6 +32,8 @@ type Problem struct {
 	Outcome   string `json:"outcome" enum:"not_applied,applied,unknown" doc:"what became of the effect"`
 	RequestID string `json:"request_id"`
 	Transfer  string `json:"transfer,omitempty" doc:"the failed transfer's id, with insufficient_funds"`
+	// Cycle is there with deadlock alone.
+	Cycle []string `json:"cycle,omitempty" doc:"the owners that wait for each other, in waiting order, the asking one first, with deadlock"`
 	// RetryAfter is the header of that name, for those who get the problem without headers: a stored or a streamed one.
 	RetryAfter int64 `json:"retry_after,omitzero" doc:"whole seconds to wait, with cooldown"`
 }
@@ -54,6 +61,12 @@ func classify(err error) (k kind, detail string, ok bool) {
 	if early, ok := errors.AsType[*auction.CooldownError](err); ok {
 		return coolingDown, early.Error(), true
 	}
+	if held, ok := errors.AsType[*multidraw.LockHeldError](err); ok {
+		return multidrawLockHeld, held.Error(), true
+	}
+	if dead, ok := errors.AsType[*lock.DeadlockError](err); ok {
+		return deadlocked, dead.Error(), true
+	}
 	for _, row := range sentinels {
 		if errors.Is(err, row.err) {
 			// Only the sentinel's own words go out; what wraps it is for the log.
@@ -70,8 +83,8 @@ func classify(err error) (k kind, detail string, ok bool) {
 func notFoundOf(err error) error {
 	for _, find := range []func(error) error{
 		as[*ledger.AccountNotFoundError], as[*ledger.HoldNotFoundError], as[*ledger.TransferNotFoundError],
-		as[*lottery.CampaignNotFoundError], as[*lottery.LayerNotFoundError], as[*lottery.PositionNotFoundError],
-		as[*auction.NotFoundError],
+		as[*lottery.CampaignNotFoundError], as[*lottery.LayerNotFoundError], as[*lottery.PositionNotFoundError], as[*multidraw.NotFoundError],
+		as[*auction.NotFoundError], as[*cross.LedgerNotFoundError], as[*saga.NotFoundError], as[*publish.NotFoundError], as[*publish.TargetNotFoundError],
 	} {
 		if missing := find(err); missing != nil {
 			return missing
@@ -101,6 +114,9 @@ func problemOf(err error, requestID string) Problem {
 	if funds, ok := errors.AsType[*ledger.InsufficientFundsError](err); ok && funds.Transfer != nil {
 		p.Transfer = funds.Transfer.String()
 	}
+	if dead, ok := errors.AsType[*lock.DeadlockError](err); ok {
+		p.Cycle = dead.Cycle
+	}
 	if early, ok := errors.AsType[*auction.CooldownError](err); ok {
 		// Rounded up: who comes back then is not told to wait again.
 		p.RetryAfter = max(1, int64((early.RetryAfter+time.Second-1)/time.Second))
@@ -108,11 +124,11 @@ func problemOf(err error, requestID string) Problem {
 	return p
 }
 
-// decided says whether a refusal is a decision, to be kept under its key: a 402, 409 or 422 that a retry would not
+// decided says whether a refusal is a decision, to be kept under its key: a 402, 409, 410 or 422 that a retry would not
 // change.
 func decided(p Problem) bool {
 	switch p.Status {
-	case http.StatusPaymentRequired, http.StatusConflict, http.StatusUnprocessableEntity:
+	case http.StatusPaymentRequired, http.StatusConflict, http.StatusGone, http.StatusUnprocessableEntity:
 		return !p.Retryable && p.Code != keyReused.code
 	}
 	return false
@@ -163,6 +179,10 @@ func writeAnswer(w http.ResponseWriter, r *http.Request, a command.Answer) {
 // writeBody answers with bytes that are ready.
 func writeBody(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
+	if status == http.StatusNoContent {
+		w.WriteHeader(status) // Which has neither a body nor the headers of one.
+		return
+	}
 	if status >= http.StatusBadRequest {
 		h.Set("Content-Type", contentTypeProblem)
 	} else {

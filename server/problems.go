@@ -10,7 +10,12 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/ledger"
+	"github.com/fairlead-dev/fairlead/ledger/cross"
+	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lottery"
+	"github.com/fairlead-dev/fairlead/lottery/multidraw"
+	"github.com/fairlead-dev/fairlead/publish"
+	"github.com/fairlead-dev/fairlead/saga"
 )
 
 // refusal is an error that the edge itself raises.
@@ -68,8 +73,16 @@ var (
 	amountTaken       = kind{status: http.StatusConflict, code: "amount_taken", title: "Another active bid has this amount"}
 	ownAuction        = kind{status: http.StatusConflict, code: "own_auction", title: "The seller cannot bid"}
 	coolingDown       = kind{status: http.StatusTooManyRequests, code: "cooldown", title: "The account bid a moment ago", retryable: true}
+	multidrawLockHeld = kind{status: http.StatusConflict, code: "lock_held", title: "The lock key is held", retryable: true}
+	corruptState      = kind{status: http.StatusInternalServerError, code: "corrupt_state", title: "What was saved contradicts itself"}
+	drawsNotCompleted = kind{status: http.StatusNotFound, code: "not_drawn", title: "Not everything is drawn"}
+	targetExists      = kind{status: http.StatusConflict, code: "target_exists", title: "A target of this name exists already"}
 	keyExists         = kind{status: http.StatusConflict, code: "key_exists", title: "The key exists already"}
 	lastAdmin         = kind{status: http.StatusConflict, code: "last_admin", title: "The last admin key cannot be revoked"}
+	lockHeld          = kind{status: http.StatusConflict, code: "lock_held", title: "Another holds one of the keys, or is before in line", retryable: true}
+	deadlocked        = kind{status: http.StatusConflict, code: "deadlock", title: "Waiting would not end: the owners wait for each other", retryable: true}
+	lockLost          = kind{status: http.StatusGone, code: "lock_lost", title: "The lock is no longer held"}
+	noTwoPhase        = kind{status: http.StatusUnprocessableEntity, code: "two_phase_unavailable", title: "A ledger's database takes no prepared transactions"}
 	captureTooLarge   = kind{status: http.StatusUnprocessableEntity, code: "capture_too_large", title: "The amount exceeds the hold"}
 )
 
@@ -112,6 +125,23 @@ var sentinels = []struct {
 	{auction.ErrNotActive, notActive, false},
 	{auction.ErrOwnAuction, ownAuction, false},
 	{auction.ErrAmountTaken, amountTaken, false},
+	{cross.ErrTwoPhaseUnavailable, noTwoPhase, false},
+	{saga.ErrBadTransition, badTransition, false},
+	{saga.ErrTooManyRuns, overloaded, false},
+	{saga.ErrClosed, shuttingDown, true},
+	{multidraw.ErrBadTransition, badTransition, false},
+	{multidraw.ErrNotCompleted, drawsNotCompleted, false},
+	{multidraw.ErrCorrupt, corruptState, true},
+	{multidraw.ErrOtherParameters, corruptState, true},
+	{multidraw.ErrTooManyRuns, overloaded, false},
+	{multidraw.ErrClosed, shuttingDown, true},
+	{publish.ErrBadTransition, badTransition, false},
+	{publish.ErrTargetExists, targetExists, false},
+	{publish.ErrUnsupportedKind, badRequest, false},
+	{lock.ErrHeld, lockHeld, true},
+	{lock.ErrLost, lockLost, true},
+	{lock.ErrClosed, shuttingDown, true},
+	{lock.ErrTooManyWaiters, overloaded, true},
 	{auth.ErrKeyExists, keyExists, true},
 	{auth.ErrLastAdmin, lastAdmin, true},
 	{auth.ErrUnknownKey, notFound, true},

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"io"
 	"maps"
@@ -58,11 +59,19 @@ func (e *env) send(s send) *reply {
 
 // trySend leaves the answer unread. It may be called from any goroutine.
 func (e *env) trySend(s send) (*http.Response, error) {
+	request, err := e.request(e.t.Context(), s)
+	if err != nil {
+		return nil, err
+	}
+	return e.http.Do(request)
+}
+
+func (e *env) request(ctx context.Context, s send) (*http.Request, error) {
 	var body io.Reader = http.NoBody
 	if s.body != "" {
 		body = strings.NewReader(s.body)
 	}
-	request, err := http.NewRequestWithContext(e.t.Context(), s.method, e.url+s.path, body)
+	request, err := http.NewRequestWithContext(ctx, s.method, e.url+s.path, body)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +82,7 @@ func (e *env) trySend(s send) (*http.Response, error) {
 	if s.key != "" {
 		request.Header.Set("Idempotency-Key", s.key)
 	}
-	return e.http.Do(request)
+	return request, nil
 }
 
 // received reads an answer and checks what holds for every answer.

@@ -23,6 +23,8 @@ type operation struct {
 	response reflect.Type // nil where there is none
 	query    []parameter
 	tag      string
+	// accepted says that 202 answers with the same document, where the effect goes on after the answer.
+	accepted bool
 }
 
 // parameter is one of a route's query parameters.
@@ -71,8 +73,12 @@ func (s *Server) routes() []route {
 		routes []route
 	}{
 		{"ledger", s.ledgerRoutes()},
+		{"ledger", s.crossRoutes()},
 		{"lottery", s.lotteryRoutes()},
+		{"multi-draws", s.multidrawRoutes()},
 		{"auctions", s.auctionRoutes()},
+		{"publishing", s.publicationRoutes()},
+		{"locks", s.lockRoutes()},
 		{"live", s.live.routes()},
 		{"administration", s.keyRoutes()},
 		{"operation", s.systemRoutes()},

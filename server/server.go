@@ -15,7 +15,10 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/ledger"
+	"github.com/fairlead-dev/fairlead/ledger/cross"
 	"github.com/fairlead-dev/fairlead/lottery"
+	"github.com/fairlead-dev/fairlead/lottery/multidraw"
+	"github.com/fairlead-dev/fairlead/publish"
 )
 
 // Limits of a connection. Bodies are small, so whoever needs longer is not a client but a slow-loris.
@@ -41,6 +44,12 @@ type Options struct {
 	Ledger  *ledger.Service
 	Lottery *lottery.Service
 	Auction *auction.Service
+	Publish *publish.Service
+	// Multidraw makes many draws at once. Its Tend runs beside the server.
+	Multidraw *multidraw.Service
+	// Cross moves money between ledgers. Its Tend runs beside the server.
+	Cross   *cross.Service
+	Locks   Locks
 	Keys    Keys
 	Auth    *auth.Authenticator
 	Limiter *auth.Limiter // nil: no rate limit
@@ -54,18 +63,22 @@ type Options struct {
 
 // Server is the HTTP edge. Its handler is safe for concurrent use.
 type Server struct {
-	ledger   *ledger.Service
-	lottery  *lottery.Service
-	auction  *auction.Service
-	keys     Keys
-	auth     *auth.Authenticator
-	limiter  *auth.Limiter
-	live     *liveEdge
-	ready    func(context.Context) error
-	registry *prometheus.Registry
-	metrics  *httpMetrics
-	logger   *slog.Logger
-	version  string
+	ledger    *ledger.Service
+	lottery   *lottery.Service
+	auction   *auction.Service
+	publish   *publish.Service
+	multidraw *multidraw.Service
+	cross     *cross.Service
+	locks     Locks
+	keys      Keys
+	auth      *auth.Authenticator
+	limiter   *auth.Limiter
+	live      *liveEdge
+	ready     func(context.Context) error
+	registry  *prometheus.Registry
+	metrics   *httpMetrics
+	logger    *slog.Logger
+	version   string
 
 	openAPI  []byte
 	handler  http.Handler
@@ -81,10 +94,11 @@ func New(o Options) (*Server, error) {
 		o.Registry = prometheus.NewRegistry()
 	}
 	s := &Server{
-		ledger: o.Ledger, lottery: o.Lottery, auction: o.Auction, keys: o.Keys, auth: o.Auth, limiter: o.Limiter, ready: o.Ready,
+		ledger: o.Ledger, lottery: o.Lottery, auction: o.Auction, publish: o.Publish, locks: o.Locks, keys: o.Keys, auth: o.Auth, limiter: o.Limiter, ready: o.Ready,
 		registry: o.Registry, metrics: newHTTPMetrics(o.Registry), logger: o.Logger, version: o.Version,
 		draining: make(chan struct{}),
 	}
+	s.multidraw, s.cross = o.Multidraw, o.Cross
 	s.live = newLiveEdge(s, o.Live)
 	routes := s.routes()
 	var err error
@@ -100,7 +114,7 @@ func New(o Options) (*Server, error) {
 func (s *Server) dismiss(ctx context.Context, cut func()) error {
 	ended, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	cancel()
-	err := errors.Join(s.ledger.Close(ended), s.lottery.Close(ended), s.auction.Close(ended))
+	err := errors.Join(s.ledger.Close(ended), s.lottery.Close(ended), s.auction.Close(ended), s.publish.Close(ended))
 	cut()
 	time.Sleep(dismissPause)
 	return err

@@ -157,7 +157,10 @@ func cursor(path string, place int64) string {
 // parsePage reads ?limit= and ?after= of a list.
 func parsePage(r *http.Request) (page, error) { return readPage(r.URL.Path, r.URL.RawQuery) }
 
-func readPage(path, rawQuery string) (page, error) {
+func readPage(path, rawQuery string) (page, error) { return readPageUpTo(path, rawQuery, maxLimit) }
+
+// readPageUpTo is readPage of a list whose pages may be longer.
+func readPageUpTo(path, rawQuery string, most int) (page, error) {
 	p := page{limit: defaultLimit}
 	q, err := url.ParseQuery(rawQuery)
 	if err != nil {
@@ -170,8 +173,8 @@ func readPage(path, rawQuery string) (page, error) {
 	}
 	if v, ok := q["limit"]; ok {
 		n, err := strconv.Atoi(v[0])
-		if err != nil || n < 1 || n > maxLimit || strconv.Itoa(n) != v[0] {
-			return p, refuse("limit must be an integer from 1 to %d", maxLimit)
+		if err != nil || n < 1 || n > most || strconv.Itoa(n) != v[0] {
+			return p, refuse("limit must be an integer from 1 to %d", most)
 		}
 		p.limit = n
 	}

@@ -18,6 +18,30 @@ import (
 	"github.com/oapi-codegen/runtime"
 )
 
+// Defines values for AttemptResult.
+const (
+	AttemptResultFailed    AttemptResult = "failed"
+	AttemptResultLost      AttemptResult = "lost"
+	AttemptResultPublished AttemptResult = "published"
+	AttemptResultRefused   AttemptResult = "refused"
+)
+
+// Valid indicates whether the value is a known member of the AttemptResult enum.
+func (e AttemptResult) Valid() bool {
+	switch e {
+	case AttemptResultFailed:
+		return true
+	case AttemptResultLost:
+		return true
+	case AttemptResultPublished:
+		return true
+	case AttemptResultRefused:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for AuctionStatus.
 const (
 	AuctionStatusActive    AuctionStatus = "active"
@@ -171,6 +195,129 @@ func (e CreateKeyRequestRole) Valid() bool {
 	}
 }
 
+// Defines values for CreateTargetRequestKind.
+const (
+	CreateTargetRequestKindDeviantart CreateTargetRequestKind = "deviantart"
+	CreateTargetRequestKindWebhook    CreateTargetRequestKind = "webhook"
+)
+
+// Valid indicates whether the value is a known member of the CreateTargetRequestKind enum.
+func (e CreateTargetRequestKind) Valid() bool {
+	switch e {
+	case CreateTargetRequestKindDeviantart:
+		return true
+	case CreateTargetRequestKindWebhook:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for CrossStepName.
+const (
+	CrossStepNameCredit   CrossStepName = "credit"
+	CrossStepNameDebit    CrossStepName = "debit"
+	CrossStepNameTransfer CrossStepName = "transfer"
+)
+
+// Valid indicates whether the value is a known member of the CrossStepName enum.
+func (e CrossStepName) Valid() bool {
+	switch e {
+	case CrossStepNameCredit:
+		return true
+	case CrossStepNameDebit:
+		return true
+	case CrossStepNameTransfer:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for CrossStepStatus.
+const (
+	CrossStepStatusCompensated CrossStepStatus = "compensated"
+	CrossStepStatusDone        CrossStepStatus = "done"
+	CrossStepStatusPending     CrossStepStatus = "pending"
+	CrossStepStatusRefused     CrossStepStatus = "refused"
+)
+
+// Valid indicates whether the value is a known member of the CrossStepStatus enum.
+func (e CrossStepStatus) Valid() bool {
+	switch e {
+	case CrossStepStatusCompensated:
+		return true
+	case CrossStepStatusDone:
+		return true
+	case CrossStepStatusPending:
+		return true
+	case CrossStepStatusRefused:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for CrossTransferMode.
+const (
+	CrossTransferModeSaga     CrossTransferMode = "saga"
+	CrossTransferModeTwophase CrossTransferMode = "twophase"
+)
+
+// Valid indicates whether the value is a known member of the CrossTransferMode enum.
+func (e CrossTransferMode) Valid() bool {
+	switch e {
+	case CrossTransferModeSaga:
+		return true
+	case CrossTransferModeTwophase:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for CrossTransferStatus.
+const (
+	CrossTransferStatusCompensated CrossTransferStatus = "compensated"
+	CrossTransferStatusCompleted   CrossTransferStatus = "completed"
+	CrossTransferStatusFailed      CrossTransferStatus = "failed"
+	CrossTransferStatusPending     CrossTransferStatus = "pending"
+)
+
+// Valid indicates whether the value is a known member of the CrossTransferStatus enum.
+func (e CrossTransferStatus) Valid() bool {
+	switch e {
+	case CrossTransferStatusCompensated:
+		return true
+	case CrossTransferStatusCompleted:
+		return true
+	case CrossTransferStatusFailed:
+		return true
+	case CrossTransferStatusPending:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for CrossTransferRequestMode.
+const (
+	CrossTransferRequestModeSaga     CrossTransferRequestMode = "saga"
+	CrossTransferRequestModeTwophase CrossTransferRequestMode = "twophase"
+)
+
+// Valid indicates whether the value is a known member of the CrossTransferRequestMode enum.
+func (e CrossTransferRequestMode) Valid() bool {
+	switch e {
+	case CrossTransferRequestModeSaga:
+		return true
+	case CrossTransferRequestModeTwophase:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for HealthStatus.
 const (
 	HealthStatusDraining    HealthStatus = "draining"
@@ -216,6 +363,87 @@ func (e HoldStatus) Valid() bool {
 	}
 }
 
+// Defines values for MadeTargetKind.
+const (
+	MadeTargetKindDeviantart MadeTargetKind = "deviantart"
+	MadeTargetKindWebhook    MadeTargetKind = "webhook"
+)
+
+// Valid indicates whether the value is a known member of the MadeTargetKind enum.
+func (e MadeTargetKind) Valid() bool {
+	switch e {
+	case MadeTargetKindDeviantart:
+		return true
+	case MadeTargetKindWebhook:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for MultidrawStatus.
+const (
+	MultidrawStatusCompleted   MultidrawStatus = "completed"
+	MultidrawStatusInterrupted MultidrawStatus = "interrupted"
+	MultidrawStatusRolledBack  MultidrawStatus = "rolled_back"
+	MultidrawStatusRunning     MultidrawStatus = "running"
+)
+
+// Valid indicates whether the value is a known member of the MultidrawStatus enum.
+func (e MultidrawStatus) Valid() bool {
+	switch e {
+	case MultidrawStatusCompleted:
+		return true
+	case MultidrawStatusInterrupted:
+		return true
+	case MultidrawStatusRolledBack:
+		return true
+	case MultidrawStatusRunning:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for MultidrawProofDocumentKind.
+const (
+	MultidrawProofDocumentKindMultidraw MultidrawProofDocumentKind = "multidraw"
+)
+
+// Valid indicates whether the value is a known member of the MultidrawProofDocumentKind enum.
+func (e MultidrawProofDocumentKind) Valid() bool {
+	switch e {
+	case MultidrawProofDocumentKindMultidraw:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for MultidrawSummaryStatus.
+const (
+	MultidrawSummaryStatusCompleted   MultidrawSummaryStatus = "completed"
+	MultidrawSummaryStatusInterrupted MultidrawSummaryStatus = "interrupted"
+	MultidrawSummaryStatusRolledBack  MultidrawSummaryStatus = "rolled_back"
+	MultidrawSummaryStatusRunning     MultidrawSummaryStatus = "running"
+)
+
+// Valid indicates whether the value is a known member of the MultidrawSummaryStatus enum.
+func (e MultidrawSummaryStatus) Valid() bool {
+	switch e {
+	case MultidrawSummaryStatusCompleted:
+		return true
+	case MultidrawSummaryStatusInterrupted:
+		return true
+	case MultidrawSummaryStatusRolledBack:
+		return true
+	case MultidrawSummaryStatusRunning:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for PositionStatus.
 const (
 	PositionStatusAvailable PositionStatus = "available"
@@ -255,6 +483,36 @@ func (e ProblemOutcome) Valid() bool {
 	}
 }
 
+// Defines values for PublicationStatus.
+const (
+	PublicationStatusCancelled  PublicationStatus = "cancelled"
+	PublicationStatusDraft      PublicationStatus = "draft"
+	PublicationStatusFailed     PublicationStatus = "failed"
+	PublicationStatusPublished  PublicationStatus = "published"
+	PublicationStatusPublishing PublicationStatus = "publishing"
+	PublicationStatusScheduled  PublicationStatus = "scheduled"
+)
+
+// Valid indicates whether the value is a known member of the PublicationStatus enum.
+func (e PublicationStatus) Valid() bool {
+	switch e {
+	case PublicationStatusCancelled:
+		return true
+	case PublicationStatusDraft:
+		return true
+	case PublicationStatusFailed:
+		return true
+	case PublicationStatusPublished:
+		return true
+	case PublicationStatusPublishing:
+		return true
+	case PublicationStatusScheduled:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for RoundStatus.
 const (
 	RoundStatusActive    RoundStatus = "active"
@@ -270,6 +528,24 @@ func (e RoundStatus) Valid() bool {
 	case RoundStatusCompleted:
 		return true
 	case RoundStatusPending:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TargetKind.
+const (
+	TargetKindDeviantart TargetKind = "deviantart"
+	TargetKindWebhook    TargetKind = "webhook"
+)
+
+// Valid indicates whether the value is a known member of the TargetKind enum.
+func (e TargetKind) Valid() bool {
+	switch e {
+	case TargetKindDeviantart:
+		return true
+	case TargetKindWebhook:
 		return true
 	default:
 		return false
@@ -342,6 +618,37 @@ type AntiSnipeRequest struct {
 	//
 	// Examples: 30s
 	Window string `json:"window"`
+}
+
+// Attempt defines model for Attempt.
+type Attempt struct {
+	// EndedAt RFC 3339, UTC, microseconds
+	EndedAt *time.Time `json:"ended_at"`
+	Error   *string    `json:"error"`
+	LockID  string     `json:"lock_id"`
+
+	// Result null while it runs; lost: its claim went stale; refused: its result came after that
+	Result *AttemptResult `json:"result"`
+
+	// StartedAt RFC 3339, UTC, microseconds
+	StartedAt time.Time `json:"started_at"`
+
+	// StatusCode of the target's answer
+	StatusCode *int64 `json:"status_code"`
+
+	// Version the execution version of its claim
+	Version int64 `json:"version"`
+}
+
+// AttemptResult null while it runs; lost: its claim went stale; refused: its result came after that
+type AttemptResult string
+
+// AttemptList defines model for AttemptList.
+type AttemptList struct {
+	Items []Attempt `json:"items"`
+
+	// Next cursor of the next page, null on the last
+	Next *string `json:"next"`
 }
 
 // Auction defines model for Auction.
@@ -604,6 +911,134 @@ type CreateKeyRequest struct {
 // CreateKeyRequestRole defines model for CreateKeyRequest.Role.
 type CreateKeyRequestRole string
 
+// CreateMultidrawRequest defines model for CreateMultidrawRequest.
+type CreateMultidrawRequest struct {
+	// Async true: answer at once, with an operation that is running
+	Async *bool `json:"async,omitempty"`
+
+	// Count draws to be made
+	Count int64 `json:"count"`
+
+	// LockKey held until the operation is completed or rolled back
+	LockKey string `json:"lock_key"`
+
+	// Prizes prizes to draw from; instead of a range. The sum of weights is positive and fits 64 bits
+	Prizes *[]WeightedPrize `json:"prizes,omitempty"`
+
+	// Range integers to draw from; instead of prizes
+	Range *RangeRequest `json:"range,omitempty"`
+}
+
+// CreateTargetRequest defines model for CreateTargetRequest.
+type CreateTargetRequest struct {
+	Config *WebhookConfig `json:"config,omitempty"`
+
+	// Kind deviantart is reserved: this server has no such target yet
+	Kind CreateTargetRequestKind `json:"kind"`
+
+	// Name what publications call it
+	Name string `json:"name"`
+
+	// URL http or https; of a webhook
+	URL *string `json:"url,omitempty"`
+}
+
+// CreateTargetRequestKind deviantart is reserved: this server has no such target yet
+type CreateTargetRequestKind string
+
+// CrossEnd defines model for CrossEnd.
+type CrossEnd struct {
+	Account string `json:"account"`
+
+	// Ledger local, or the name that the server was given with --ledger
+	Ledger string `json:"ledger"`
+}
+
+// CrossStep defines model for CrossStep.
+type CrossStep struct {
+	Account string `json:"account"`
+	Ledger  string `json:"ledger"`
+
+	// Name transfer where both accounts are in one ledger
+	Name CrossStepName `json:"name"`
+
+	// Reason of a refusal, else empty
+	Reason string          `json:"reason"`
+	Status CrossStepStatus `json:"status"`
+
+	// Transfer the transfer of the step's ledger that it made
+	Transfer *string `json:"transfer"`
+
+	// Undone the one that undid it
+	Undone *string `json:"undone"`
+}
+
+// CrossStepName transfer where both accounts are in one ledger
+type CrossStepName string
+
+// CrossStepStatus defines model for CrossStep.Status.
+type CrossStepStatus string
+
+// CrossTransfer defines model for CrossTransfer.
+type CrossTransfer struct {
+	Amount int64 `json:"amount"`
+
+	// Attempts how many in a row failed to get on
+	Attempts int64 `json:"attempts"`
+
+	// CreatedAt RFC 3339, UTC, microseconds
+	CreatedAt time.Time `json:"created_at"`
+	Currency  string    `json:"currency"`
+
+	// EndedAt RFC 3339, UTC, microseconds
+	EndedAt *time.Time `json:"ended_at"`
+	From    CrossEnd   `json:"from"`
+	ID      string     `json:"id"`
+
+	// InDoubt a two-phase transfer that is decided to commit, and not yet committed everywhere
+	InDoubt bool              `json:"in_doubt"`
+	Mode    CrossTransferMode `json:"mode"`
+
+	// Reason of a failure or compensation, else empty
+	//
+	// Examples: insufficient_funds
+	Reason string              `json:"reason"`
+	Status CrossTransferStatus `json:"status"`
+	Steps  []CrossStep         `json:"steps"`
+
+	// Stuck whether it fails to get on; it is tried further
+	Stuck bool     `json:"stuck"`
+	To    CrossEnd `json:"to"`
+}
+
+// CrossTransferMode defines model for CrossTransfer.Mode.
+type CrossTransferMode string
+
+// CrossTransferStatus defines model for CrossTransfer.Status.
+type CrossTransferStatus string
+
+// CrossTransferList defines model for CrossTransferList.
+type CrossTransferList struct {
+	Items []CrossTransfer `json:"items"`
+
+	// Next cursor of the next page, null on the last
+	Next *string `json:"next"`
+}
+
+// CrossTransferRequest defines model for CrossTransferRequest.
+type CrossTransferRequest struct {
+	// Amount minor units
+	Amount int64    `json:"amount"`
+	From   CrossEnd `json:"from"`
+
+	// Mode saga: debit, then credit, compensated where that is refused; twophase: both or neither
+	Mode CrossTransferRequestMode `json:"mode"`
+	To   CrossEnd                 `json:"to"`
+}
+
+// CrossTransferRequestMode saga: debit, then credit, compensated where that is refused; twophase: both or neither
+type CrossTransferRequestMode string
+
 // CurrencyIntegrity defines model for CurrencyIntegrity.
 type CurrencyIntegrity struct {
 	Available *big.Int `json:"available"`
@@ -626,6 +1061,14 @@ type Draw struct {
 	// Root hex root of the sealed positions
 	Root    string   `json:"root"`
 	Winners []Winner `json:"winners"`
+}
+
+// DrawnResultList defines model for DrawnResultList.
+type DrawnResultList struct {
+	Items []interface{} `json:"items"`
+
+	// Next cursor of the next page, null on the last
+	Next *string `json:"next"`
 }
 
 // Entry defines model for Entry.
@@ -772,6 +1215,104 @@ type Leaderboard struct {
 	Round int64 `json:"round"`
 }
 
+// Lock defines model for Lock.
+type Lock struct {
+	// ExpiresAt when the lock ends unless it is renewed, by the database's clock
+	ExpiresAt time.Time `json:"expires_at"`
+	ID        string    `json:"id"`
+	Owner     string    `json:"owner"`
+
+	// Tokens the fencing token of each key
+	Tokens map[string]int64 `json:"tokens"`
+}
+
+// LockEdge defines model for LockEdge.
+type LockEdge struct {
+	// From the owner that waits
+	From string `json:"from"`
+	Key  string `json:"key"`
+
+	// To the owner that holds the key, or asked for it before
+	To string `json:"to"`
+}
+
+// LockHolder defines model for LockHolder.
+type LockHolder struct {
+	// ExpiresAt RFC 3339, UTC, microseconds
+	ExpiresAt time.Time `json:"expires_at"`
+
+	// GrantedAt RFC 3339, UTC, microseconds
+	GrantedAt time.Time `json:"granted_at"`
+	ID        string    `json:"id"`
+	Owner     string    `json:"owner"`
+
+	// Tokens the fencing token of each key
+	Tokens map[string]int64 `json:"tokens"`
+}
+
+// LockRequest defines model for LockRequest.
+type LockRequest struct {
+	// Keys names of 1 to 200 characters, all to be locked or none
+	Keys []string `json:"keys"`
+
+	// Owner the line of work that asks; deadlocks are told by owners
+	Owner string `json:"owner"`
+
+	// TTL Go duration from 100ms to 24h: how long the lock lasts unless it is renewed
+	//
+	// Examples: 30s
+	TTL string `json:"ttl"`
+
+	// Wait Go duration up to 10m: how long to wait in line, 0s when absent
+	//
+	// Examples: 5s
+	Wait *string `json:"wait,omitempty"`
+}
+
+// LockWaiter defines model for LockWaiter.
+type LockWaiter struct {
+	Keys  []string `json:"keys"`
+	Owner string   `json:"owner"`
+
+	// Since RFC 3339, UTC, microseconds
+	Since time.Time `json:"since"`
+}
+
+// Locks defines model for Locks.
+type Locks struct {
+	// Edges who waits for whom
+	Edges []LockEdge `json:"edges"`
+
+	// Holders oldest first, 10,000 at most
+	Holders []LockHolder `json:"holders"`
+
+	// Waiters in order of asking
+	Waiters []LockWaiter `json:"waiters"`
+}
+
+// MadeTarget defines model for MadeTarget.
+type MadeTarget struct {
+	// CreatedAt RFC 3339, UTC, microseconds
+	CreatedAt time.Time      `json:"created_at"`
+	ID        string         `json:"id"`
+	Kind      MadeTargetKind `json:"kind"`
+	Name      string         `json:"name"`
+
+	// Secret signs deliveries as Standard Webhooks has it; shown this once
+	//
+	// Examples: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw
+	Secret string `json:"secret"`
+
+	// Timeout Go duration
+	//
+	// Examples: 1.5s
+	Timeout string `json:"timeout"`
+	URL     string `json:"url"`
+}
+
+// MadeTargetKind defines model for MadeTarget.Kind.
+type MadeTargetKind string
+
 // MinWinningBid defines model for MinWinningBid.
 type MinWinningBid struct {
 	// Amount minor units
@@ -800,8 +1341,123 @@ type MovementRequest struct {
 	Memo   *string `json:"memo,omitempty"`
 }
 
+// Multidraw defines model for Multidraw.
+type Multidraw struct {
+	// CompletedAt RFC 3339, UTC, microseconds
+	CompletedAt    *time.Time `json:"completed_at"`
+	CompletedCount int64      `json:"completed_count"`
+	ID             string     `json:"id"`
+
+	// LastUpdateTime RFC 3339, UTC, microseconds
+	LastUpdateTime time.Time `json:"last_update_time"`
+	LockKey        string    `json:"lock_key"`
+
+	// PrizeResults the ids of the prizes drawn so far, of operations of up to 1,000 draws of prizes
+	PrizeResults *[]string `json:"prize_results,omitempty"`
+
+	// Prizes absent where integers are drawn
+	Prizes *[]WeightedPrize `json:"prizes,omitempty"`
+
+	// Range absent where prizes are drawn
+	Range *Range `json:"range,omitempty"`
+
+	// Results the integers drawn so far, of operations of up to 1,000 draws of a range
+	Results *[]int64 `json:"results,omitempty"`
+
+	// RolledBackAt RFC 3339, UTC, microseconds
+	RolledBackAt *time.Time `json:"rolled_back_at"`
+
+	// Seed hex seed, null until all is drawn
+	Seed *string `json:"seed"`
+
+	// SeedCommitment hex SHA-256 of the seed, from the start
+	SeedCommitment string `json:"seed_commitment"`
+
+	// StartTime RFC 3339, UTC, microseconds
+	StartTime  time.Time       `json:"start_time"`
+	Status     MultidrawStatus `json:"status"`
+	TotalCount int64           `json:"total_count"`
+}
+
+// MultidrawStatus defines model for Multidraw.Status.
+type MultidrawStatus string
+
+// MultidrawProofDocument defines model for MultidrawProofDocument.
+type MultidrawProofDocument struct {
+	// Commitment hex SHA-256 of the seed, as it was published at the start
+	Commitment string `json:"commitment"`
+	Count      int64  `json:"count"`
+
+	// Digest of all draws
+	Digest string `json:"digest"`
+
+	// Every draws between two checkpoints, over which the digest is made
+	Every int64                      `json:"every"`
+	Kind  MultidrawProofDocumentKind `json:"kind"`
+
+	// Operation the multi-draw's id, from which the draws are derived, too
+	Operation string `json:"operation"`
+
+	// PrizeResults of up to 1,000 draws
+	PrizeResults *[]string        `json:"prize_results,omitempty"`
+	Prizes       *[]WeightedPrize `json:"prizes,omitempty"`
+	Range        *Range           `json:"range,omitempty"`
+
+	// Results of up to 1,000 draws
+	Results    *[]int64 `json:"results,omitempty"`
+	ServerSeed string   `json:"server_seed"`
+	Version    int64    `json:"version"`
+}
+
+// MultidrawProofDocumentKind defines model for MultidrawProofDocument.Kind.
+type MultidrawProofDocumentKind string
+
+// MultidrawSummary defines model for MultidrawSummary.
+type MultidrawSummary struct {
+	CompletedCount int64  `json:"completed_count"`
+	ID             string `json:"id"`
+
+	// LastUpdateTime RFC 3339, UTC, microseconds
+	LastUpdateTime time.Time `json:"last_update_time"`
+	LockKey        string    `json:"lock_key"`
+	SeedCommitment string    `json:"seed_commitment"`
+
+	// StartTime RFC 3339, UTC, microseconds
+	StartTime  time.Time              `json:"start_time"`
+	Status     MultidrawSummaryStatus `json:"status"`
+	TotalCount int64                  `json:"total_count"`
+}
+
+// MultidrawSummaryStatus defines model for MultidrawSummary.Status.
+type MultidrawSummaryStatus string
+
+// MultidrawSummaryList defines model for MultidrawSummaryList.
+type MultidrawSummaryList struct {
+	Items []MultidrawSummary `json:"items"`
+
+	// Next cursor of the next page, null on the last
+	Next *string `json:"next"`
+}
+
 // NoFields defines model for NoFields.
 type NoFields = map[string]interface{}
+
+// Pace defines model for Pace.
+type Pace struct {
+	// Interval least time between two claims; 0s: none
+	//
+	// Examples: 1.5s
+	Interval string `json:"interval"`
+
+	// NextSendAt nothing is claimed before
+	NextSendAt *time.Time `json:"next_send_at"`
+
+	// OpenUntil the circuit breaker was opened until then
+	OpenUntil *time.Time `json:"open_until"`
+
+	// Refusals answers 429 in a row, those to the same publication in a row counted once
+	Refusals int64 `json:"refusals"`
+}
 
 // Place defines model for Place.
 type Place struct {
@@ -875,6 +1531,9 @@ type PrizeRequest struct {
 type Problem struct {
 	// Code stable name for programs
 	Code string `json:"code"`
+
+	// Cycle the owners that wait for each other, in waiting order, the asking one first, with deadlock
+	Cycle *[]string `json:"cycle,omitempty"`
 
 	// Detail this occurrence, for a person
 	Detail string `json:"detail"`
@@ -958,6 +1617,81 @@ type ProofVersions struct {
 	Document  int64 `json:"document"`
 }
 
+// Publication defines model for Publication.
+type Publication struct {
+	// ActualPublishAt with the jitter
+	ActualPublishAt *time.Time `json:"actual_publish_at"`
+	Attempts        int64      `json:"attempts"`
+
+	// CreatedAt RFC 3339, UTC, microseconds
+	CreatedAt time.Time `json:"created_at"`
+
+	// ExecutionLockID of the claim in force
+	ExecutionLockID *string `json:"execution_lock_id"`
+
+	// ExecutionLockedAt of the claim in force: its last sign of life
+	ExecutionLockedAt *time.Time `json:"execution_locked_at"`
+
+	// ExecutionVersion grows with each claim
+	ExecutionVersion int64 `json:"execution_version"`
+
+	// ExternalID what the target calls it
+	ExternalID *string `json:"external_id"`
+
+	// ID also the webhook-id of its deliveries
+	ID string `json:"id"`
+
+	// Jitter Go duration
+	//
+	// Examples: 1.5s
+	Jitter    string  `json:"jitter"`
+	LastError *string `json:"last_error"`
+
+	// NextAttemptAt while scheduled
+	NextAttemptAt *time.Time `json:"next_attempt_at"`
+
+	// Payload any JSON value
+	Payload interface{} `json:"payload,omitempty"`
+
+	// PublishAt the time that was asked for; null in a draft
+	PublishAt *time.Time `json:"publish_at"`
+
+	// PublishedAt RFC 3339, UTC, microseconds
+	PublishedAt *time.Time        `json:"published_at"`
+	Status      PublicationStatus `json:"status"`
+
+	// Target the target's name
+	Target string `json:"target"`
+}
+
+// PublicationStatus defines model for Publication.Status.
+type PublicationStatus string
+
+// PublicationList defines model for PublicationList.
+type PublicationList struct {
+	Items []Publication `json:"items"`
+
+	// Next cursor of the next page, null on the last
+	Next *string `json:"next"`
+}
+
+// PublicationRequest defines model for PublicationRequest.
+type PublicationRequest struct {
+	// Jitter Go duration up to 5m: a random part of it is added to the time
+	//
+	// Examples: 30s
+	Jitter *string `json:"jitter,omitempty"`
+
+	// Payload any JSON value
+	Payload interface{} `json:"payload"`
+
+	// PublishAt RFC 3339; past: at once; absent: a draft
+	PublishAt *time.Time `json:"publish_at,omitempty"`
+
+	// Target the target's name
+	Target string `json:"target"`
+}
+
 // Purchase defines model for Purchase.
 type Purchase struct {
 	Account string `json:"account"`
@@ -988,6 +1722,21 @@ type PurchaseRequest struct {
 	Layer *int64 `json:"layer,omitempty"`
 }
 
+// Range defines model for Range.
+type Range struct {
+	Max int64 `json:"max"`
+	Min int64 `json:"min"`
+}
+
+// RangeRequest defines model for RangeRequest.
+type RangeRequest struct {
+	// Max included
+	Max int64 `json:"max"`
+
+	// Min included
+	Min int64 `json:"min"`
+}
+
 // Rank defines model for Rank.
 type Rank struct {
 	Account string `json:"account"`
@@ -998,6 +1747,14 @@ type Rank struct {
 
 	// Winning whether the bid would win if the round ended now, or has won
 	Winning bool `json:"winning"`
+}
+
+// RenewLockRequest defines model for RenewLockRequest.
+type RenewLockRequest struct {
+	// TTL Go duration from 100ms to 24h, as before when absent
+	//
+	// Examples: 30s
+	TTL *string `json:"ttl,omitempty"`
 }
 
 // Round defines model for Round.
@@ -1034,6 +1791,17 @@ type RoundRequest struct {
 	Winners  int64  `json:"winners"`
 }
 
+// ScheduleRequest defines model for ScheduleRequest.
+type ScheduleRequest struct {
+	// Jitter Go duration up to 5m; absent: the one that it has
+	//
+	// Examples: 30s
+	Jitter *string `json:"jitter,omitempty"`
+
+	// PublishAt RFC 3339; past: at once
+	PublishAt time.Time `json:"publish_at"`
+}
+
 // Statistics defines model for Statistics.
 type Statistics struct {
 	// Buyers distinct accounts
@@ -1058,6 +1826,35 @@ type Statistics struct {
 	SoldShare      float64 `json:"sold_share"`
 	Status         string  `json:"status"`
 	TotalPositions int64   `json:"total_positions"`
+}
+
+// Target defines model for Target.
+type Target struct {
+	// CreatedAt RFC 3339, UTC, microseconds
+	CreatedAt time.Time  `json:"created_at"`
+	ID        string     `json:"id"`
+	Kind      TargetKind `json:"kind"`
+	Name      string     `json:"name"`
+
+	// Pace how the target is slowed down after it answered 429
+	Pace Pace `json:"pace"`
+
+	// Timeout Go duration
+	//
+	// Examples: 1.5s
+	Timeout string `json:"timeout"`
+	URL     string `json:"url"`
+}
+
+// TargetKind defines model for Target.Kind.
+type TargetKind string
+
+// TargetList defines model for TargetList.
+type TargetList struct {
+	Items []Target `json:"items"`
+
+	// Next cursor of the next page, null on the last
+	Next *string `json:"next"`
 }
 
 // Transfer defines model for Transfer.
@@ -1088,6 +1885,27 @@ type TransferRequest struct {
 	From   string  `json:"from"`
 	Memo   *string `json:"memo,omitempty"`
 	To     string  `json:"to"`
+}
+
+// WebhookConfig defines model for WebhookConfig.
+type WebhookConfig struct {
+	// Timeout Go duration that the target may take to answer, 100ms to 1m, 10s when absent
+	//
+	// Examples: 10s
+	Timeout *string `json:"timeout,omitempty"`
+}
+
+// WeightedPrize defines model for WeightedPrize.
+type WeightedPrize struct {
+	// ID unique among the prizes
+	ID   string `json:"id"`
+	Name string `json:"name"`
+
+	// Value the caller's; 0 when absent
+	Value *int64 `json:"value,omitempty"`
+
+	// Weight the prize is won with probability weight / sum of weights; with weight 0, never
+	Weight int64 `json:"weight"`
 }
 
 // Winner defines model for Winner.
@@ -1239,6 +2057,36 @@ type PostCampaignsIDPurchasesParams struct {
 	IdempotencyKey string `json:"Idempotency-Key"`
 }
 
+// GetCrossTransfersParams defines parameters for GetCrossTransfers.
+type GetCrossTransfersParams struct {
+	// Limit most items to return, 1 to 200, 50 when absent
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// After the next of the previous page
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+
+	// Stuck true: only those that fail to get on
+	Stuck *bool `form:"stuck,omitempty" json:"stuck,omitempty"`
+}
+
+// PostCrossTransfersParams defines parameters for PostCrossTransfers.
+type PostCrossTransfersParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
+// PostCrossTransfersIDCompensateParams defines parameters for PostCrossTransfersIDCompensate.
+type PostCrossTransfersIDCompensateParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
+// PostCrossTransfersIDRetryParams defines parameters for PostCrossTransfersIDRetry.
+type PostCrossTransfersIDRetryParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
 // PostDepositsParams defines parameters for PostDeposits.
 type PostDepositsParams struct {
 	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
@@ -1247,7 +2095,7 @@ type PostDepositsParams struct {
 
 // GetEventsParams defines parameters for GetEvents.
 type GetEventsParams struct {
-	// Topic auction:ID or campaign:ID
+	// Topic auction:ID, campaign:ID or multidraw:ID
 	Topic *string `form:"topic,omitempty" json:"topic,omitempty"`
 
 	// Since replay the events above this number first; the header Last-Event-ID goes before it
@@ -1289,6 +2137,126 @@ type PostKeysParams struct {
 
 // DeleteKeysIDParams defines parameters for DeleteKeysID.
 type DeleteKeysIDParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
+// PostLocksParams defines parameters for PostLocks.
+type PostLocksParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
+// DeleteLocksIDParams defines parameters for DeleteLocksID.
+type DeleteLocksIDParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
+// PostLocksIDRenewParams defines parameters for PostLocksIDRenew.
+type PostLocksIDRenewParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
+// GetMultidrawsParams defines parameters for GetMultidraws.
+type GetMultidrawsParams struct {
+	// Limit most items to return, 1 to 200, 50 when absent
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// After the next of the previous page
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+}
+
+// PostMultidrawsParams defines parameters for PostMultidraws.
+type PostMultidrawsParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
+// GetMultidrawsIDResultsParams defines parameters for GetMultidrawsIDResults.
+type GetMultidrawsIDResultsParams struct {
+	// Limit most draws to return, 1 to 10,000, 50 when absent
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// After the next of the previous page
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+}
+
+// PostMultidrawsIDResumeParams defines parameters for PostMultidrawsIDResume.
+type PostMultidrawsIDResumeParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
+// PostMultidrawsIDRollbackParams defines parameters for PostMultidrawsIDRollback.
+type PostMultidrawsIDRollbackParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
+// GetPublicationsParams defines parameters for GetPublications.
+type GetPublicationsParams struct {
+	// Limit most items to return, 1 to 200, 50 when absent
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// After the next of the previous page
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+
+	// Status only those of this status
+	Status *string `form:"status,omitempty" json:"status,omitempty"`
+}
+
+// PostPublicationsParams defines parameters for PostPublications.
+type PostPublicationsParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
+// GetPublicationsIDAttemptsParams defines parameters for GetPublicationsIDAttempts.
+type GetPublicationsIDAttemptsParams struct {
+	// Limit most items to return, 1 to 200, 50 when absent
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// After the next of the previous page
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+}
+
+// PostPublicationsIDCancelParams defines parameters for PostPublicationsIDCancel.
+type PostPublicationsIDCancelParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
+// PostPublicationsIDPublishParams defines parameters for PostPublicationsIDPublish.
+type PostPublicationsIDPublishParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
+// PostPublicationsIDRetryParams defines parameters for PostPublicationsIDRetry.
+type PostPublicationsIDRetryParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
+// PostPublicationsIDScheduleParams defines parameters for PostPublicationsIDSchedule.
+type PostPublicationsIDScheduleParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
+// GetTargetsParams defines parameters for GetTargets.
+type GetTargetsParams struct {
+	// Limit most items to return, 1 to 200, 50 when absent
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// After the next of the previous page
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+}
+
+// PostTargetsParams defines parameters for PostTargets.
+type PostTargetsParams struct {
 	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
 	IdempotencyKey string `json:"Idempotency-Key"`
 }
@@ -1335,6 +2303,15 @@ type PostCampaignsIDPublishJSONRequestBody = NoFields
 // PostCampaignsIDPurchasesJSONRequestBody defines body for PostCampaignsIDPurchases for application/json ContentType.
 type PostCampaignsIDPurchasesJSONRequestBody = PurchaseRequest
 
+// PostCrossTransfersJSONRequestBody defines body for PostCrossTransfers for application/json ContentType.
+type PostCrossTransfersJSONRequestBody = CrossTransferRequest
+
+// PostCrossTransfersIDCompensateJSONRequestBody defines body for PostCrossTransfersIDCompensate for application/json ContentType.
+type PostCrossTransfersIDCompensateJSONRequestBody = NoFields
+
+// PostCrossTransfersIDRetryJSONRequestBody defines body for PostCrossTransfersIDRetry for application/json ContentType.
+type PostCrossTransfersIDRetryJSONRequestBody = NoFields
+
 // PostDepositsJSONRequestBody defines body for PostDeposits for application/json ContentType.
 type PostDepositsJSONRequestBody = MovementRequest
 
@@ -1349,6 +2326,39 @@ type PostHoldsIDReleaseJSONRequestBody = NoFields
 
 // PostKeysJSONRequestBody defines body for PostKeys for application/json ContentType.
 type PostKeysJSONRequestBody = CreateKeyRequest
+
+// PostLocksJSONRequestBody defines body for PostLocks for application/json ContentType.
+type PostLocksJSONRequestBody = LockRequest
+
+// PostLocksIDRenewJSONRequestBody defines body for PostLocksIDRenew for application/json ContentType.
+type PostLocksIDRenewJSONRequestBody = RenewLockRequest
+
+// PostMultidrawsJSONRequestBody defines body for PostMultidraws for application/json ContentType.
+type PostMultidrawsJSONRequestBody = CreateMultidrawRequest
+
+// PostMultidrawsIDResumeJSONRequestBody defines body for PostMultidrawsIDResume for application/json ContentType.
+type PostMultidrawsIDResumeJSONRequestBody = NoFields
+
+// PostMultidrawsIDRollbackJSONRequestBody defines body for PostMultidrawsIDRollback for application/json ContentType.
+type PostMultidrawsIDRollbackJSONRequestBody = NoFields
+
+// PostPublicationsJSONRequestBody defines body for PostPublications for application/json ContentType.
+type PostPublicationsJSONRequestBody = PublicationRequest
+
+// PostPublicationsIDCancelJSONRequestBody defines body for PostPublicationsIDCancel for application/json ContentType.
+type PostPublicationsIDCancelJSONRequestBody = NoFields
+
+// PostPublicationsIDPublishJSONRequestBody defines body for PostPublicationsIDPublish for application/json ContentType.
+type PostPublicationsIDPublishJSONRequestBody = NoFields
+
+// PostPublicationsIDRetryJSONRequestBody defines body for PostPublicationsIDRetry for application/json ContentType.
+type PostPublicationsIDRetryJSONRequestBody = NoFields
+
+// PostPublicationsIDScheduleJSONRequestBody defines body for PostPublicationsIDSchedule for application/json ContentType.
+type PostPublicationsIDScheduleJSONRequestBody = ScheduleRequest
+
+// PostTargetsJSONRequestBody defines body for PostTargets for application/json ContentType.
+type PostTargetsJSONRequestBody = CreateTargetRequest
 
 // PostTransfersJSONRequestBody defines body for PostTransfers for application/json ContentType.
 type PostTransfersJSONRequestBody = TransferRequest
@@ -1660,6 +2670,58 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/campaigns/{id}/statistics (the `GetCampaignsIDStatistics` operationId).
 	GetCampaignsIDStatistics(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetCrossTransfers List transfers between ledgers, oldest first
+	//
+	// Corresponds with GET /v1/cross-transfers (the `GetCrossTransfers` operationId).
+	GetCrossTransfers(ctx context.Context, params *GetCrossTransfersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostCrossTransfersWithBody Move money between accounts of different ledgers
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/cross-transfers (the `PostCrossTransfers` operationId).
+	PostCrossTransfersWithBody(ctx context.Context, params *PostCrossTransfersParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostCrossTransfers Move money between accounts of different ledgers
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/cross-transfers (the `PostCrossTransfers` operationId).
+	PostCrossTransfers(ctx context.Context, params *PostCrossTransfersParams, body PostCrossTransfersJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetCrossTransfersID Read a transfer between ledgers
+	//
+	// Corresponds with GET /v1/cross-transfers/{id} (the `GetCrossTransfersID` operationId).
+	GetCrossTransfersID(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostCrossTransfersIDCompensateWithBody Give a pending transfer up: legs that are not done are cancelled, those that are done are undone
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/cross-transfers/{id}/compensate (the `PostCrossTransfersIDCompensate` operationId).
+	PostCrossTransfersIDCompensateWithBody(ctx context.Context, id string, params *PostCrossTransfersIDCompensateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostCrossTransfersIDCompensate Give a pending transfer up: legs that are not done are cancelled, those that are done are undone
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/cross-transfers/{id}/compensate (the `PostCrossTransfersIDCompensate` operationId).
+	PostCrossTransfersIDCompensate(ctx context.Context, id string, params *PostCrossTransfersIDCompensateParams, body PostCrossTransfersIDCompensateJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostCrossTransfersIDRetryWithBody Let a pending transfer be tried at once
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/cross-transfers/{id}/retry (the `PostCrossTransfersIDRetry` operationId).
+	PostCrossTransfersIDRetryWithBody(ctx context.Context, id string, params *PostCrossTransfersIDRetryParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostCrossTransfersIDRetry Let a pending transfer be tried at once
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/cross-transfers/{id}/retry (the `PostCrossTransfersIDRetry` operationId).
+	PostCrossTransfersIDRetry(ctx context.Context, id string, params *PostCrossTransfersIDRetryParams, body PostCrossTransfersIDRetryJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// PostDepositsWithBody Bring money in from the outside
 	//
 	// Takes any type of body and a specified content type.
@@ -1759,6 +2821,215 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/live (the `GetLive` operationId).
 	GetLive(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetLocks See who holds, who waits, and for whom
+	//
+	// Corresponds with GET /v1/locks (the `GetLocks` operationId).
+	GetLocks(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostLocksWithBody Lock all of the keys or none, waiting in line if asked to
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/locks (the `PostLocks` operationId).
+	PostLocksWithBody(ctx context.Context, params *PostLocksParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostLocks Lock all of the keys or none, waiting in line if asked to
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/locks (the `PostLocks` operationId).
+	PostLocks(ctx context.Context, params *PostLocksParams, body PostLocksJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteLocksID Release a lock that is still held
+	//
+	// Corresponds with DELETE /v1/locks/{id} (the `DeleteLocksID` operationId).
+	DeleteLocksID(ctx context.Context, id string, params *DeleteLocksIDParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostLocksIDRenewWithBody Renew a lock that is still held
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/locks/{id}/renew (the `PostLocksIDRenew` operationId).
+	PostLocksIDRenewWithBody(ctx context.Context, id string, params *PostLocksIDRenewParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostLocksIDRenew Renew a lock that is still held
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/locks/{id}/renew (the `PostLocksIDRenew` operationId).
+	PostLocksIDRenew(ctx context.Context, id string, params *PostLocksIDRenewParams, body PostLocksIDRenewJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetMultidraws List multi-draws, oldest first
+	//
+	// Corresponds with GET /v1/multidraws (the `GetMultidraws` operationId).
+	GetMultidraws(ctx context.Context, params *GetMultidrawsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostMultidrawsWithBody Draw many times; 202 instead of 201 while the operation is running
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/multidraws (the `PostMultidraws` operationId).
+	PostMultidrawsWithBody(ctx context.Context, params *PostMultidrawsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostMultidraws Draw many times; 202 instead of 201 while the operation is running
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/multidraws (the `PostMultidraws` operationId).
+	PostMultidraws(ctx context.Context, params *PostMultidrawsParams, body PostMultidrawsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetMultidrawsID Read a multi-draw
+	//
+	// Corresponds with GET /v1/multidraws/{id} (the `GetMultidrawsID` operationId).
+	GetMultidrawsID(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetMultidrawsIDProof Read the document that fairlead verify checks
+	//
+	// Corresponds with GET /v1/multidraws/{id}/proof (the `GetMultidrawsIDProof` operationId).
+	GetMultidrawsIDProof(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetMultidrawsIDResults List the draws so far, in order: integers, or ids of prizes
+	//
+	// Corresponds with GET /v1/multidraws/{id}/results (the `GetMultidrawsIDResults` operationId).
+	GetMultidrawsIDResults(ctx context.Context, id string, params *GetMultidrawsIDResultsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostMultidrawsIDResumeWithBody Go on with an interrupted multi-draw, in the background
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/multidraws/{id}/resume (the `PostMultidrawsIDResume` operationId).
+	PostMultidrawsIDResumeWithBody(ctx context.Context, id string, params *PostMultidrawsIDResumeParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostMultidrawsIDResume Go on with an interrupted multi-draw, in the background
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/multidraws/{id}/resume (the `PostMultidrawsIDResume` operationId).
+	PostMultidrawsIDResume(ctx context.Context, id string, params *PostMultidrawsIDResumeParams, body PostMultidrawsIDResumeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostMultidrawsIDRollbackWithBody End an interrupted or completed multi-draw; its draws stay readable
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/multidraws/{id}/rollback (the `PostMultidrawsIDRollback` operationId).
+	PostMultidrawsIDRollbackWithBody(ctx context.Context, id string, params *PostMultidrawsIDRollbackParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostMultidrawsIDRollback End an interrupted or completed multi-draw; its draws stay readable
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/multidraws/{id}/rollback (the `PostMultidrawsIDRollback` operationId).
+	PostMultidrawsIDRollback(ctx context.Context, id string, params *PostMultidrawsIDRollbackParams, body PostMultidrawsIDRollbackJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetPublications List publications, oldest first
+	//
+	// Corresponds with GET /v1/publications (the `GetPublications` operationId).
+	GetPublications(ctx context.Context, params *GetPublicationsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostPublicationsWithBody Make a publication: scheduled, or a draft without a time
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/publications (the `PostPublications` operationId).
+	PostPublicationsWithBody(ctx context.Context, params *PostPublicationsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostPublications Make a publication: scheduled, or a draft without a time
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/publications (the `PostPublications` operationId).
+	PostPublications(ctx context.Context, params *PostPublicationsParams, body PostPublicationsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetPublicationsID Read a publication with its payload
+	//
+	// Corresponds with GET /v1/publications/{id} (the `GetPublicationsID` operationId).
+	GetPublicationsID(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetPublicationsIDAttempts List a publication's attempts in order
+	//
+	// Corresponds with GET /v1/publications/{id}/attempts (the `GetPublicationsIDAttempts` operationId).
+	GetPublicationsIDAttempts(ctx context.Context, id string, params *GetPublicationsIDAttemptsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostPublicationsIDCancelWithBody Cancel a draft or a scheduled publication
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/publications/{id}/cancel (the `PostPublicationsIDCancel` operationId).
+	PostPublicationsIDCancelWithBody(ctx context.Context, id string, params *PostPublicationsIDCancelParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostPublicationsIDCancel Cancel a draft or a scheduled publication
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/publications/{id}/cancel (the `PostPublicationsIDCancel` operationId).
+	PostPublicationsIDCancel(ctx context.Context, id string, params *PostPublicationsIDCancelParams, body PostPublicationsIDCancelJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostPublicationsIDPublishWithBody Publish a draft or a scheduled publication now
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/publications/{id}/publish (the `PostPublicationsIDPublish` operationId).
+	PostPublicationsIDPublishWithBody(ctx context.Context, id string, params *PostPublicationsIDPublishParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostPublicationsIDPublish Publish a draft or a scheduled publication now
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/publications/{id}/publish (the `PostPublicationsIDPublish` operationId).
+	PostPublicationsIDPublish(ctx context.Context, id string, params *PostPublicationsIDPublishParams, body PostPublicationsIDPublishJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostPublicationsIDRetryWithBody Attempt a failed publication anew
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/publications/{id}/retry (the `PostPublicationsIDRetry` operationId).
+	PostPublicationsIDRetryWithBody(ctx context.Context, id string, params *PostPublicationsIDRetryParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostPublicationsIDRetry Attempt a failed publication anew
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/publications/{id}/retry (the `PostPublicationsIDRetry` operationId).
+	PostPublicationsIDRetry(ctx context.Context, id string, params *PostPublicationsIDRetryParams, body PostPublicationsIDRetryJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostPublicationsIDScheduleWithBody Give a draft its time, or a scheduled publication another one
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/publications/{id}/schedule (the `PostPublicationsIDSchedule` operationId).
+	PostPublicationsIDScheduleWithBody(ctx context.Context, id string, params *PostPublicationsIDScheduleParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostPublicationsIDSchedule Give a draft its time, or a scheduled publication another one
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/publications/{id}/schedule (the `PostPublicationsIDSchedule` operationId).
+	PostPublicationsIDSchedule(ctx context.Context, id string, params *PostPublicationsIDScheduleParams, body PostPublicationsIDScheduleJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetTargets List targets, oldest first
+	//
+	// Corresponds with GET /v1/targets (the `GetTargets` operationId).
+	GetTargets(ctx context.Context, params *GetTargetsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostTargetsWithBody Make a target; its signing secret is shown this once
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/targets (the `PostTargets` operationId).
+	PostTargetsWithBody(ctx context.Context, params *PostTargetsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostTargets Make a target; its signing secret is shown this once
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/targets (the `PostTargets` operationId).
+	PostTargets(ctx context.Context, params *PostTargetsParams, body PostTargetsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetTargetsID Read a target, and how it is slowed down
+	//
+	// Corresponds with GET /v1/targets/{id} (the `GetTargetsID` operationId).
+	GetTargetsID(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PostTransfersWithBody Move money between accounts
 	//
@@ -2404,6 +3675,138 @@ func (c *Client) GetCampaignsIDStatistics(ctx context.Context, id string, reqEdi
 	return c.Client.Do(req)
 }
 
+// GetCrossTransfers List transfers between ledgers, oldest first
+//
+// Corresponds with GET /v1/cross-transfers (the `GetCrossTransfers` operationId).
+func (c *Client) GetCrossTransfers(ctx context.Context, params *GetCrossTransfersParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetCrossTransfersRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostCrossTransfersWithBody Move money between accounts of different ledgers
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/cross-transfers (the `PostCrossTransfers` operationId).
+func (c *Client) PostCrossTransfersWithBody(ctx context.Context, params *PostCrossTransfersParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostCrossTransfersRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostCrossTransfers Move money between accounts of different ledgers
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/cross-transfers (the `PostCrossTransfers` operationId).
+func (c *Client) PostCrossTransfers(ctx context.Context, params *PostCrossTransfersParams, body PostCrossTransfersJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostCrossTransfersRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetCrossTransfersID Read a transfer between ledgers
+//
+// Corresponds with GET /v1/cross-transfers/{id} (the `GetCrossTransfersID` operationId).
+func (c *Client) GetCrossTransfersID(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetCrossTransfersIDRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostCrossTransfersIDCompensateWithBody Give a pending transfer up: legs that are not done are cancelled, those that are done are undone
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/cross-transfers/{id}/compensate (the `PostCrossTransfersIDCompensate` operationId).
+func (c *Client) PostCrossTransfersIDCompensateWithBody(ctx context.Context, id string, params *PostCrossTransfersIDCompensateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostCrossTransfersIDCompensateRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostCrossTransfersIDCompensate Give a pending transfer up: legs that are not done are cancelled, those that are done are undone
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/cross-transfers/{id}/compensate (the `PostCrossTransfersIDCompensate` operationId).
+func (c *Client) PostCrossTransfersIDCompensate(ctx context.Context, id string, params *PostCrossTransfersIDCompensateParams, body PostCrossTransfersIDCompensateJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostCrossTransfersIDCompensateRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostCrossTransfersIDRetryWithBody Let a pending transfer be tried at once
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/cross-transfers/{id}/retry (the `PostCrossTransfersIDRetry` operationId).
+func (c *Client) PostCrossTransfersIDRetryWithBody(ctx context.Context, id string, params *PostCrossTransfersIDRetryParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostCrossTransfersIDRetryRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostCrossTransfersIDRetry Let a pending transfer be tried at once
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/cross-transfers/{id}/retry (the `PostCrossTransfersIDRetry` operationId).
+func (c *Client) PostCrossTransfersIDRetry(ctx context.Context, id string, params *PostCrossTransfersIDRetryParams, body PostCrossTransfersIDRetryJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostCrossTransfersIDRetryRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // PostDepositsWithBody Bring money in from the outside
 //
 // Takes any type of body and a specified content type.
@@ -2654,6 +4057,545 @@ func (c *Client) DeleteKeysID(ctx context.Context, id string, params *DeleteKeys
 // Corresponds with GET /v1/live (the `GetLive` operationId).
 func (c *Client) GetLive(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetLiveRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetLocks See who holds, who waits, and for whom
+//
+// Corresponds with GET /v1/locks (the `GetLocks` operationId).
+func (c *Client) GetLocks(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetLocksRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostLocksWithBody Lock all of the keys or none, waiting in line if asked to
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/locks (the `PostLocks` operationId).
+func (c *Client) PostLocksWithBody(ctx context.Context, params *PostLocksParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostLocksRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostLocks Lock all of the keys or none, waiting in line if asked to
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/locks (the `PostLocks` operationId).
+func (c *Client) PostLocks(ctx context.Context, params *PostLocksParams, body PostLocksJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostLocksRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteLocksID Release a lock that is still held
+//
+// Corresponds with DELETE /v1/locks/{id} (the `DeleteLocksID` operationId).
+func (c *Client) DeleteLocksID(ctx context.Context, id string, params *DeleteLocksIDParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteLocksIDRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostLocksIDRenewWithBody Renew a lock that is still held
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/locks/{id}/renew (the `PostLocksIDRenew` operationId).
+func (c *Client) PostLocksIDRenewWithBody(ctx context.Context, id string, params *PostLocksIDRenewParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostLocksIDRenewRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostLocksIDRenew Renew a lock that is still held
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/locks/{id}/renew (the `PostLocksIDRenew` operationId).
+func (c *Client) PostLocksIDRenew(ctx context.Context, id string, params *PostLocksIDRenewParams, body PostLocksIDRenewJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostLocksIDRenewRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetMultidraws List multi-draws, oldest first
+//
+// Corresponds with GET /v1/multidraws (the `GetMultidraws` operationId).
+func (c *Client) GetMultidraws(ctx context.Context, params *GetMultidrawsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetMultidrawsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostMultidrawsWithBody Draw many times; 202 instead of 201 while the operation is running
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/multidraws (the `PostMultidraws` operationId).
+func (c *Client) PostMultidrawsWithBody(ctx context.Context, params *PostMultidrawsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostMultidrawsRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostMultidraws Draw many times; 202 instead of 201 while the operation is running
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/multidraws (the `PostMultidraws` operationId).
+func (c *Client) PostMultidraws(ctx context.Context, params *PostMultidrawsParams, body PostMultidrawsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostMultidrawsRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetMultidrawsID Read a multi-draw
+//
+// Corresponds with GET /v1/multidraws/{id} (the `GetMultidrawsID` operationId).
+func (c *Client) GetMultidrawsID(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetMultidrawsIDRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetMultidrawsIDProof Read the document that fairlead verify checks
+//
+// Corresponds with GET /v1/multidraws/{id}/proof (the `GetMultidrawsIDProof` operationId).
+func (c *Client) GetMultidrawsIDProof(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetMultidrawsIDProofRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetMultidrawsIDResults List the draws so far, in order: integers, or ids of prizes
+//
+// Corresponds with GET /v1/multidraws/{id}/results (the `GetMultidrawsIDResults` operationId).
+func (c *Client) GetMultidrawsIDResults(ctx context.Context, id string, params *GetMultidrawsIDResultsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetMultidrawsIDResultsRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostMultidrawsIDResumeWithBody Go on with an interrupted multi-draw, in the background
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/multidraws/{id}/resume (the `PostMultidrawsIDResume` operationId).
+func (c *Client) PostMultidrawsIDResumeWithBody(ctx context.Context, id string, params *PostMultidrawsIDResumeParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostMultidrawsIDResumeRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostMultidrawsIDResume Go on with an interrupted multi-draw, in the background
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/multidraws/{id}/resume (the `PostMultidrawsIDResume` operationId).
+func (c *Client) PostMultidrawsIDResume(ctx context.Context, id string, params *PostMultidrawsIDResumeParams, body PostMultidrawsIDResumeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostMultidrawsIDResumeRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostMultidrawsIDRollbackWithBody End an interrupted or completed multi-draw; its draws stay readable
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/multidraws/{id}/rollback (the `PostMultidrawsIDRollback` operationId).
+func (c *Client) PostMultidrawsIDRollbackWithBody(ctx context.Context, id string, params *PostMultidrawsIDRollbackParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostMultidrawsIDRollbackRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostMultidrawsIDRollback End an interrupted or completed multi-draw; its draws stay readable
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/multidraws/{id}/rollback (the `PostMultidrawsIDRollback` operationId).
+func (c *Client) PostMultidrawsIDRollback(ctx context.Context, id string, params *PostMultidrawsIDRollbackParams, body PostMultidrawsIDRollbackJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostMultidrawsIDRollbackRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetPublications List publications, oldest first
+//
+// Corresponds with GET /v1/publications (the `GetPublications` operationId).
+func (c *Client) GetPublications(ctx context.Context, params *GetPublicationsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetPublicationsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostPublicationsWithBody Make a publication: scheduled, or a draft without a time
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/publications (the `PostPublications` operationId).
+func (c *Client) PostPublicationsWithBody(ctx context.Context, params *PostPublicationsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostPublicationsRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostPublications Make a publication: scheduled, or a draft without a time
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/publications (the `PostPublications` operationId).
+func (c *Client) PostPublications(ctx context.Context, params *PostPublicationsParams, body PostPublicationsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostPublicationsRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetPublicationsID Read a publication with its payload
+//
+// Corresponds with GET /v1/publications/{id} (the `GetPublicationsID` operationId).
+func (c *Client) GetPublicationsID(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetPublicationsIDRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetPublicationsIDAttempts List a publication's attempts in order
+//
+// Corresponds with GET /v1/publications/{id}/attempts (the `GetPublicationsIDAttempts` operationId).
+func (c *Client) GetPublicationsIDAttempts(ctx context.Context, id string, params *GetPublicationsIDAttemptsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetPublicationsIDAttemptsRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostPublicationsIDCancelWithBody Cancel a draft or a scheduled publication
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/publications/{id}/cancel (the `PostPublicationsIDCancel` operationId).
+func (c *Client) PostPublicationsIDCancelWithBody(ctx context.Context, id string, params *PostPublicationsIDCancelParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostPublicationsIDCancelRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostPublicationsIDCancel Cancel a draft or a scheduled publication
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/publications/{id}/cancel (the `PostPublicationsIDCancel` operationId).
+func (c *Client) PostPublicationsIDCancel(ctx context.Context, id string, params *PostPublicationsIDCancelParams, body PostPublicationsIDCancelJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostPublicationsIDCancelRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostPublicationsIDPublishWithBody Publish a draft or a scheduled publication now
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/publications/{id}/publish (the `PostPublicationsIDPublish` operationId).
+func (c *Client) PostPublicationsIDPublishWithBody(ctx context.Context, id string, params *PostPublicationsIDPublishParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostPublicationsIDPublishRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostPublicationsIDPublish Publish a draft or a scheduled publication now
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/publications/{id}/publish (the `PostPublicationsIDPublish` operationId).
+func (c *Client) PostPublicationsIDPublish(ctx context.Context, id string, params *PostPublicationsIDPublishParams, body PostPublicationsIDPublishJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostPublicationsIDPublishRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostPublicationsIDRetryWithBody Attempt a failed publication anew
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/publications/{id}/retry (the `PostPublicationsIDRetry` operationId).
+func (c *Client) PostPublicationsIDRetryWithBody(ctx context.Context, id string, params *PostPublicationsIDRetryParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostPublicationsIDRetryRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostPublicationsIDRetry Attempt a failed publication anew
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/publications/{id}/retry (the `PostPublicationsIDRetry` operationId).
+func (c *Client) PostPublicationsIDRetry(ctx context.Context, id string, params *PostPublicationsIDRetryParams, body PostPublicationsIDRetryJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostPublicationsIDRetryRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostPublicationsIDScheduleWithBody Give a draft its time, or a scheduled publication another one
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/publications/{id}/schedule (the `PostPublicationsIDSchedule` operationId).
+func (c *Client) PostPublicationsIDScheduleWithBody(ctx context.Context, id string, params *PostPublicationsIDScheduleParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostPublicationsIDScheduleRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostPublicationsIDSchedule Give a draft its time, or a scheduled publication another one
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/publications/{id}/schedule (the `PostPublicationsIDSchedule` operationId).
+func (c *Client) PostPublicationsIDSchedule(ctx context.Context, id string, params *PostPublicationsIDScheduleParams, body PostPublicationsIDScheduleJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostPublicationsIDScheduleRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetTargets List targets, oldest first
+//
+// Corresponds with GET /v1/targets (the `GetTargets` operationId).
+func (c *Client) GetTargets(ctx context.Context, params *GetTargetsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetTargetsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostTargetsWithBody Make a target; its signing secret is shown this once
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/targets (the `PostTargets` operationId).
+func (c *Client) PostTargetsWithBody(ctx context.Context, params *PostTargetsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostTargetsRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostTargets Make a target; its signing secret is shown this once
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/targets (the `PostTargets` operationId).
+func (c *Client) PostTargets(ctx context.Context, params *PostTargetsParams, body PostTargetsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostTargetsRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetTargetsID Read a target, and how it is slowed down
+//
+// Corresponds with GET /v1/targets/{id} (the `GetTargetsID` operationId).
+func (c *Client) GetTargetsID(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetTargetsIDRequest(c.Server, id)
 	if err != nil {
 		return nil, err
 	}
@@ -4229,6 +6171,291 @@ func NewGetCampaignsIDStatisticsRequest(server string, id string) (*http.Request
 	return req, nil
 }
 
+// NewGetCrossTransfersRequest constructs an http.Request for the GetCrossTransfers method
+func NewGetCrossTransfersRequest(server string, params *GetCrossTransfersParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/cross-transfers")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Stuck != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "stuck", *params.Stuck, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPostCrossTransfersRequest calls the generic PostCrossTransfers builder with application/json body
+func NewPostCrossTransfersRequest(server string, params *PostCrossTransfersParams, body PostCrossTransfersJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostCrossTransfersRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewPostCrossTransfersRequestWithBody constructs an http.Request for the PostCrossTransfers method, with any body, and a specified content type
+func NewPostCrossTransfersRequestWithBody(server string, params *PostCrossTransfersParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/cross-transfers")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewGetCrossTransfersIDRequest constructs an http.Request for the GetCrossTransfersID method
+func NewGetCrossTransfersIDRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/cross-transfers/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPostCrossTransfersIDCompensateRequest calls the generic PostCrossTransfersIDCompensate builder with application/json body
+func NewPostCrossTransfersIDCompensateRequest(server string, id string, params *PostCrossTransfersIDCompensateParams, body PostCrossTransfersIDCompensateJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostCrossTransfersIDCompensateRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewPostCrossTransfersIDCompensateRequestWithBody constructs an http.Request for the PostCrossTransfersIDCompensate method, with any body, and a specified content type
+func NewPostCrossTransfersIDCompensateRequestWithBody(server string, id string, params *PostCrossTransfersIDCompensateParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/cross-transfers/%s/compensate", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewPostCrossTransfersIDRetryRequest calls the generic PostCrossTransfersIDRetry builder with application/json body
+func NewPostCrossTransfersIDRetryRequest(server string, id string, params *PostCrossTransfersIDRetryParams, body PostCrossTransfersIDRetryJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostCrossTransfersIDRetryRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewPostCrossTransfersIDRetryRequestWithBody constructs an http.Request for the PostCrossTransfersIDRetry method, with any body, and a specified content type
+func NewPostCrossTransfersIDRetryRequestWithBody(server string, id string, params *PostCrossTransfersIDRetryParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/cross-transfers/%s/retry", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
 // NewPostDepositsRequest calls the generic PostDeposits builder with application/json body
 func NewPostDepositsRequest(server string, params *PostDepositsParams, body PostDepositsJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -4775,6 +7002,1204 @@ func NewGetLiveRequest(server string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewGetLocksRequest constructs an http.Request for the GetLocks method
+func NewGetLocksRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/locks")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPostLocksRequest calls the generic PostLocks builder with application/json body
+func NewPostLocksRequest(server string, params *PostLocksParams, body PostLocksJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostLocksRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewPostLocksRequestWithBody constructs an http.Request for the PostLocks method, with any body, and a specified content type
+func NewPostLocksRequestWithBody(server string, params *PostLocksParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/locks")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewDeleteLocksIDRequest constructs an http.Request for the DeleteLocksID method
+func NewDeleteLocksIDRequest(server string, id string, params *DeleteLocksIDParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/locks/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewPostLocksIDRenewRequest calls the generic PostLocksIDRenew builder with application/json body
+func NewPostLocksIDRenewRequest(server string, id string, params *PostLocksIDRenewParams, body PostLocksIDRenewJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostLocksIDRenewRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewPostLocksIDRenewRequestWithBody constructs an http.Request for the PostLocksIDRenew method, with any body, and a specified content type
+func NewPostLocksIDRenewRequestWithBody(server string, id string, params *PostLocksIDRenewParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/locks/%s/renew", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewGetMultidrawsRequest constructs an http.Request for the GetMultidraws method
+func NewGetMultidrawsRequest(server string, params *GetMultidrawsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/multidraws")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPostMultidrawsRequest calls the generic PostMultidraws builder with application/json body
+func NewPostMultidrawsRequest(server string, params *PostMultidrawsParams, body PostMultidrawsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostMultidrawsRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewPostMultidrawsRequestWithBody constructs an http.Request for the PostMultidraws method, with any body, and a specified content type
+func NewPostMultidrawsRequestWithBody(server string, params *PostMultidrawsParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/multidraws")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewGetMultidrawsIDRequest constructs an http.Request for the GetMultidrawsID method
+func NewGetMultidrawsIDRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/multidraws/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetMultidrawsIDProofRequest constructs an http.Request for the GetMultidrawsIDProof method
+func NewGetMultidrawsIDProofRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/multidraws/%s/proof", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetMultidrawsIDResultsRequest constructs an http.Request for the GetMultidrawsIDResults method
+func NewGetMultidrawsIDResultsRequest(server string, id string, params *GetMultidrawsIDResultsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/multidraws/%s/results", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPostMultidrawsIDResumeRequest calls the generic PostMultidrawsIDResume builder with application/json body
+func NewPostMultidrawsIDResumeRequest(server string, id string, params *PostMultidrawsIDResumeParams, body PostMultidrawsIDResumeJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostMultidrawsIDResumeRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewPostMultidrawsIDResumeRequestWithBody constructs an http.Request for the PostMultidrawsIDResume method, with any body, and a specified content type
+func NewPostMultidrawsIDResumeRequestWithBody(server string, id string, params *PostMultidrawsIDResumeParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/multidraws/%s/resume", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewPostMultidrawsIDRollbackRequest calls the generic PostMultidrawsIDRollback builder with application/json body
+func NewPostMultidrawsIDRollbackRequest(server string, id string, params *PostMultidrawsIDRollbackParams, body PostMultidrawsIDRollbackJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostMultidrawsIDRollbackRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewPostMultidrawsIDRollbackRequestWithBody constructs an http.Request for the PostMultidrawsIDRollback method, with any body, and a specified content type
+func NewPostMultidrawsIDRollbackRequestWithBody(server string, id string, params *PostMultidrawsIDRollbackParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/multidraws/%s/rollback", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewGetPublicationsRequest constructs an http.Request for the GetPublications method
+func NewGetPublicationsRequest(server string, params *GetPublicationsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/publications")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Status != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "status", *params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPostPublicationsRequest calls the generic PostPublications builder with application/json body
+func NewPostPublicationsRequest(server string, params *PostPublicationsParams, body PostPublicationsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostPublicationsRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewPostPublicationsRequestWithBody constructs an http.Request for the PostPublications method, with any body, and a specified content type
+func NewPostPublicationsRequestWithBody(server string, params *PostPublicationsParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/publications")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewGetPublicationsIDRequest constructs an http.Request for the GetPublicationsID method
+func NewGetPublicationsIDRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/publications/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetPublicationsIDAttemptsRequest constructs an http.Request for the GetPublicationsIDAttempts method
+func NewGetPublicationsIDAttemptsRequest(server string, id string, params *GetPublicationsIDAttemptsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/publications/%s/attempts", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPostPublicationsIDCancelRequest calls the generic PostPublicationsIDCancel builder with application/json body
+func NewPostPublicationsIDCancelRequest(server string, id string, params *PostPublicationsIDCancelParams, body PostPublicationsIDCancelJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostPublicationsIDCancelRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewPostPublicationsIDCancelRequestWithBody constructs an http.Request for the PostPublicationsIDCancel method, with any body, and a specified content type
+func NewPostPublicationsIDCancelRequestWithBody(server string, id string, params *PostPublicationsIDCancelParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/publications/%s/cancel", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewPostPublicationsIDPublishRequest calls the generic PostPublicationsIDPublish builder with application/json body
+func NewPostPublicationsIDPublishRequest(server string, id string, params *PostPublicationsIDPublishParams, body PostPublicationsIDPublishJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostPublicationsIDPublishRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewPostPublicationsIDPublishRequestWithBody constructs an http.Request for the PostPublicationsIDPublish method, with any body, and a specified content type
+func NewPostPublicationsIDPublishRequestWithBody(server string, id string, params *PostPublicationsIDPublishParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/publications/%s/publish", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewPostPublicationsIDRetryRequest calls the generic PostPublicationsIDRetry builder with application/json body
+func NewPostPublicationsIDRetryRequest(server string, id string, params *PostPublicationsIDRetryParams, body PostPublicationsIDRetryJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostPublicationsIDRetryRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewPostPublicationsIDRetryRequestWithBody constructs an http.Request for the PostPublicationsIDRetry method, with any body, and a specified content type
+func NewPostPublicationsIDRetryRequestWithBody(server string, id string, params *PostPublicationsIDRetryParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/publications/%s/retry", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewPostPublicationsIDScheduleRequest calls the generic PostPublicationsIDSchedule builder with application/json body
+func NewPostPublicationsIDScheduleRequest(server string, id string, params *PostPublicationsIDScheduleParams, body PostPublicationsIDScheduleJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostPublicationsIDScheduleRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewPostPublicationsIDScheduleRequestWithBody constructs an http.Request for the PostPublicationsIDSchedule method, with any body, and a specified content type
+func NewPostPublicationsIDScheduleRequestWithBody(server string, id string, params *PostPublicationsIDScheduleParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/publications/%s/schedule", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewGetTargetsRequest constructs an http.Request for the GetTargets method
+func NewGetTargetsRequest(server string, params *GetTargetsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/targets")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPostTargetsRequest calls the generic PostTargets builder with application/json body
+func NewPostTargetsRequest(server string, params *PostTargetsParams, body PostTargetsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostTargetsRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewPostTargetsRequestWithBody constructs an http.Request for the PostTargets method, with any body, and a specified content type
+func NewPostTargetsRequestWithBody(server string, params *PostTargetsParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/targets")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewGetTargetsIDRequest constructs an http.Request for the GetTargetsID method
+func NewGetTargetsIDRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/targets/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewPostTransfersRequest calls the generic PostTransfers builder with application/json body
 func NewPostTransfersRequest(server string, params *PostTransfersParams, body PostTransfersJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -5225,6 +8650,62 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/campaigns/{id}/statistics (the `GetCampaignsIDStatistics` operationId).
 	GetCampaignsIDStatisticsWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetCampaignsIDStatisticsResponse, error)
 
+	// GetCrossTransfersWithResponse List transfers between ledgers, oldest first
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/cross-transfers (the `GetCrossTransfers` operationId).
+	GetCrossTransfersWithResponse(ctx context.Context, params *GetCrossTransfersParams, reqEditors ...RequestEditorFn) (*GetCrossTransfersResponse, error)
+
+	// PostCrossTransfersWithBodyWithResponse Move money between accounts of different ledgers
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/cross-transfers (the `PostCrossTransfers` operationId).
+	PostCrossTransfersWithBodyWithResponse(ctx context.Context, params *PostCrossTransfersParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostCrossTransfersResponse, error)
+
+	// PostCrossTransfersWithResponse Move money between accounts of different ledgers
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/cross-transfers (the `PostCrossTransfers` operationId).
+	PostCrossTransfersWithResponse(ctx context.Context, params *PostCrossTransfersParams, body PostCrossTransfersJSONRequestBody, reqEditors ...RequestEditorFn) (*PostCrossTransfersResponse, error)
+
+	// GetCrossTransfersIDWithResponse Read a transfer between ledgers
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/cross-transfers/{id} (the `GetCrossTransfersID` operationId).
+	GetCrossTransfersIDWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetCrossTransfersIDResponse, error)
+
+	// PostCrossTransfersIDCompensateWithBodyWithResponse Give a pending transfer up: legs that are not done are cancelled, those that are done are undone
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/cross-transfers/{id}/compensate (the `PostCrossTransfersIDCompensate` operationId).
+	PostCrossTransfersIDCompensateWithBodyWithResponse(ctx context.Context, id string, params *PostCrossTransfersIDCompensateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostCrossTransfersIDCompensateResponse, error)
+
+	// PostCrossTransfersIDCompensateWithResponse Give a pending transfer up: legs that are not done are cancelled, those that are done are undone
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/cross-transfers/{id}/compensate (the `PostCrossTransfersIDCompensate` operationId).
+	PostCrossTransfersIDCompensateWithResponse(ctx context.Context, id string, params *PostCrossTransfersIDCompensateParams, body PostCrossTransfersIDCompensateJSONRequestBody, reqEditors ...RequestEditorFn) (*PostCrossTransfersIDCompensateResponse, error)
+
+	// PostCrossTransfersIDRetryWithBodyWithResponse Let a pending transfer be tried at once
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/cross-transfers/{id}/retry (the `PostCrossTransfersIDRetry` operationId).
+	PostCrossTransfersIDRetryWithBodyWithResponse(ctx context.Context, id string, params *PostCrossTransfersIDRetryParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostCrossTransfersIDRetryResponse, error)
+
+	// PostCrossTransfersIDRetryWithResponse Let a pending transfer be tried at once
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/cross-transfers/{id}/retry (the `PostCrossTransfersIDRetry` operationId).
+	PostCrossTransfersIDRetryWithResponse(ctx context.Context, id string, params *PostCrossTransfersIDRetryParams, body PostCrossTransfersIDRetryJSONRequestBody, reqEditors ...RequestEditorFn) (*PostCrossTransfersIDRetryResponse, error)
+
 	// PostDepositsWithBodyWithResponse Bring money in from the outside
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -5336,6 +8817,237 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/live (the `GetLive` operationId).
 	GetLiveWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetLiveResponse, error)
+
+	// GetLocksWithResponse See who holds, who waits, and for whom
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/locks (the `GetLocks` operationId).
+	GetLocksWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetLocksResponse, error)
+
+	// PostLocksWithBodyWithResponse Lock all of the keys or none, waiting in line if asked to
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/locks (the `PostLocks` operationId).
+	PostLocksWithBodyWithResponse(ctx context.Context, params *PostLocksParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostLocksResponse, error)
+
+	// PostLocksWithResponse Lock all of the keys or none, waiting in line if asked to
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/locks (the `PostLocks` operationId).
+	PostLocksWithResponse(ctx context.Context, params *PostLocksParams, body PostLocksJSONRequestBody, reqEditors ...RequestEditorFn) (*PostLocksResponse, error)
+
+	// DeleteLocksIDWithResponse Release a lock that is still held
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /v1/locks/{id} (the `DeleteLocksID` operationId).
+	DeleteLocksIDWithResponse(ctx context.Context, id string, params *DeleteLocksIDParams, reqEditors ...RequestEditorFn) (*DeleteLocksIDResponse, error)
+
+	// PostLocksIDRenewWithBodyWithResponse Renew a lock that is still held
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/locks/{id}/renew (the `PostLocksIDRenew` operationId).
+	PostLocksIDRenewWithBodyWithResponse(ctx context.Context, id string, params *PostLocksIDRenewParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostLocksIDRenewResponse, error)
+
+	// PostLocksIDRenewWithResponse Renew a lock that is still held
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/locks/{id}/renew (the `PostLocksIDRenew` operationId).
+	PostLocksIDRenewWithResponse(ctx context.Context, id string, params *PostLocksIDRenewParams, body PostLocksIDRenewJSONRequestBody, reqEditors ...RequestEditorFn) (*PostLocksIDRenewResponse, error)
+
+	// GetMultidrawsWithResponse List multi-draws, oldest first
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/multidraws (the `GetMultidraws` operationId).
+	GetMultidrawsWithResponse(ctx context.Context, params *GetMultidrawsParams, reqEditors ...RequestEditorFn) (*GetMultidrawsResponse, error)
+
+	// PostMultidrawsWithBodyWithResponse Draw many times; 202 instead of 201 while the operation is running
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/multidraws (the `PostMultidraws` operationId).
+	PostMultidrawsWithBodyWithResponse(ctx context.Context, params *PostMultidrawsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostMultidrawsResponse, error)
+
+	// PostMultidrawsWithResponse Draw many times; 202 instead of 201 while the operation is running
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/multidraws (the `PostMultidraws` operationId).
+	PostMultidrawsWithResponse(ctx context.Context, params *PostMultidrawsParams, body PostMultidrawsJSONRequestBody, reqEditors ...RequestEditorFn) (*PostMultidrawsResponse, error)
+
+	// GetMultidrawsIDWithResponse Read a multi-draw
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/multidraws/{id} (the `GetMultidrawsID` operationId).
+	GetMultidrawsIDWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetMultidrawsIDResponse, error)
+
+	// GetMultidrawsIDProofWithResponse Read the document that fairlead verify checks
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/multidraws/{id}/proof (the `GetMultidrawsIDProof` operationId).
+	GetMultidrawsIDProofWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetMultidrawsIDProofResponse, error)
+
+	// GetMultidrawsIDResultsWithResponse List the draws so far, in order: integers, or ids of prizes
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/multidraws/{id}/results (the `GetMultidrawsIDResults` operationId).
+	GetMultidrawsIDResultsWithResponse(ctx context.Context, id string, params *GetMultidrawsIDResultsParams, reqEditors ...RequestEditorFn) (*GetMultidrawsIDResultsResponse, error)
+
+	// PostMultidrawsIDResumeWithBodyWithResponse Go on with an interrupted multi-draw, in the background
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/multidraws/{id}/resume (the `PostMultidrawsIDResume` operationId).
+	PostMultidrawsIDResumeWithBodyWithResponse(ctx context.Context, id string, params *PostMultidrawsIDResumeParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostMultidrawsIDResumeResponse, error)
+
+	// PostMultidrawsIDResumeWithResponse Go on with an interrupted multi-draw, in the background
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/multidraws/{id}/resume (the `PostMultidrawsIDResume` operationId).
+	PostMultidrawsIDResumeWithResponse(ctx context.Context, id string, params *PostMultidrawsIDResumeParams, body PostMultidrawsIDResumeJSONRequestBody, reqEditors ...RequestEditorFn) (*PostMultidrawsIDResumeResponse, error)
+
+	// PostMultidrawsIDRollbackWithBodyWithResponse End an interrupted or completed multi-draw; its draws stay readable
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/multidraws/{id}/rollback (the `PostMultidrawsIDRollback` operationId).
+	PostMultidrawsIDRollbackWithBodyWithResponse(ctx context.Context, id string, params *PostMultidrawsIDRollbackParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostMultidrawsIDRollbackResponse, error)
+
+	// PostMultidrawsIDRollbackWithResponse End an interrupted or completed multi-draw; its draws stay readable
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/multidraws/{id}/rollback (the `PostMultidrawsIDRollback` operationId).
+	PostMultidrawsIDRollbackWithResponse(ctx context.Context, id string, params *PostMultidrawsIDRollbackParams, body PostMultidrawsIDRollbackJSONRequestBody, reqEditors ...RequestEditorFn) (*PostMultidrawsIDRollbackResponse, error)
+
+	// GetPublicationsWithResponse List publications, oldest first
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/publications (the `GetPublications` operationId).
+	GetPublicationsWithResponse(ctx context.Context, params *GetPublicationsParams, reqEditors ...RequestEditorFn) (*GetPublicationsResponse, error)
+
+	// PostPublicationsWithBodyWithResponse Make a publication: scheduled, or a draft without a time
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/publications (the `PostPublications` operationId).
+	PostPublicationsWithBodyWithResponse(ctx context.Context, params *PostPublicationsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostPublicationsResponse, error)
+
+	// PostPublicationsWithResponse Make a publication: scheduled, or a draft without a time
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/publications (the `PostPublications` operationId).
+	PostPublicationsWithResponse(ctx context.Context, params *PostPublicationsParams, body PostPublicationsJSONRequestBody, reqEditors ...RequestEditorFn) (*PostPublicationsResponse, error)
+
+	// GetPublicationsIDWithResponse Read a publication with its payload
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/publications/{id} (the `GetPublicationsID` operationId).
+	GetPublicationsIDWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetPublicationsIDResponse, error)
+
+	// GetPublicationsIDAttemptsWithResponse List a publication's attempts in order
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/publications/{id}/attempts (the `GetPublicationsIDAttempts` operationId).
+	GetPublicationsIDAttemptsWithResponse(ctx context.Context, id string, params *GetPublicationsIDAttemptsParams, reqEditors ...RequestEditorFn) (*GetPublicationsIDAttemptsResponse, error)
+
+	// PostPublicationsIDCancelWithBodyWithResponse Cancel a draft or a scheduled publication
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/publications/{id}/cancel (the `PostPublicationsIDCancel` operationId).
+	PostPublicationsIDCancelWithBodyWithResponse(ctx context.Context, id string, params *PostPublicationsIDCancelParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostPublicationsIDCancelResponse, error)
+
+	// PostPublicationsIDCancelWithResponse Cancel a draft or a scheduled publication
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/publications/{id}/cancel (the `PostPublicationsIDCancel` operationId).
+	PostPublicationsIDCancelWithResponse(ctx context.Context, id string, params *PostPublicationsIDCancelParams, body PostPublicationsIDCancelJSONRequestBody, reqEditors ...RequestEditorFn) (*PostPublicationsIDCancelResponse, error)
+
+	// PostPublicationsIDPublishWithBodyWithResponse Publish a draft or a scheduled publication now
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/publications/{id}/publish (the `PostPublicationsIDPublish` operationId).
+	PostPublicationsIDPublishWithBodyWithResponse(ctx context.Context, id string, params *PostPublicationsIDPublishParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostPublicationsIDPublishResponse, error)
+
+	// PostPublicationsIDPublishWithResponse Publish a draft or a scheduled publication now
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/publications/{id}/publish (the `PostPublicationsIDPublish` operationId).
+	PostPublicationsIDPublishWithResponse(ctx context.Context, id string, params *PostPublicationsIDPublishParams, body PostPublicationsIDPublishJSONRequestBody, reqEditors ...RequestEditorFn) (*PostPublicationsIDPublishResponse, error)
+
+	// PostPublicationsIDRetryWithBodyWithResponse Attempt a failed publication anew
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/publications/{id}/retry (the `PostPublicationsIDRetry` operationId).
+	PostPublicationsIDRetryWithBodyWithResponse(ctx context.Context, id string, params *PostPublicationsIDRetryParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostPublicationsIDRetryResponse, error)
+
+	// PostPublicationsIDRetryWithResponse Attempt a failed publication anew
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/publications/{id}/retry (the `PostPublicationsIDRetry` operationId).
+	PostPublicationsIDRetryWithResponse(ctx context.Context, id string, params *PostPublicationsIDRetryParams, body PostPublicationsIDRetryJSONRequestBody, reqEditors ...RequestEditorFn) (*PostPublicationsIDRetryResponse, error)
+
+	// PostPublicationsIDScheduleWithBodyWithResponse Give a draft its time, or a scheduled publication another one
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/publications/{id}/schedule (the `PostPublicationsIDSchedule` operationId).
+	PostPublicationsIDScheduleWithBodyWithResponse(ctx context.Context, id string, params *PostPublicationsIDScheduleParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostPublicationsIDScheduleResponse, error)
+
+	// PostPublicationsIDScheduleWithResponse Give a draft its time, or a scheduled publication another one
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/publications/{id}/schedule (the `PostPublicationsIDSchedule` operationId).
+	PostPublicationsIDScheduleWithResponse(ctx context.Context, id string, params *PostPublicationsIDScheduleParams, body PostPublicationsIDScheduleJSONRequestBody, reqEditors ...RequestEditorFn) (*PostPublicationsIDScheduleResponse, error)
+
+	// GetTargetsWithResponse List targets, oldest first
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/targets (the `GetTargets` operationId).
+	GetTargetsWithResponse(ctx context.Context, params *GetTargetsParams, reqEditors ...RequestEditorFn) (*GetTargetsResponse, error)
+
+	// PostTargetsWithBodyWithResponse Make a target; its signing secret is shown this once
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/targets (the `PostTargets` operationId).
+	PostTargetsWithBodyWithResponse(ctx context.Context, params *PostTargetsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostTargetsResponse, error)
+
+	// PostTargetsWithResponse Make a target; its signing secret is shown this once
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/targets (the `PostTargets` operationId).
+	PostTargetsWithResponse(ctx context.Context, params *PostTargetsParams, body PostTargetsJSONRequestBody, reqEditors ...RequestEditorFn) (*PostTargetsResponse, error)
+
+	// GetTargetsIDWithResponse Read a target, and how it is slowed down
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/targets/{id} (the `GetTargetsID` operationId).
+	GetTargetsIDWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetTargetsIDResponse, error)
 
 	// PostTransfersWithBodyWithResponse Move money between accounts
 	//
@@ -6717,6 +10429,246 @@ func (r GetCampaignsIDStatisticsResponse) ContentType() string {
 	return ""
 }
 
+type GetCrossTransfersResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CrossTransferList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetCrossTransfersResponse) GetJSON200() *CrossTransferList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetCrossTransfersResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetCrossTransfersResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetCrossTransfersResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetCrossTransfersResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetCrossTransfersResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostCrossTransfersResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *CrossTransfer
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r PostCrossTransfersResponse) GetJSON201() *CrossTransfer {
+	return r.JSON201
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostCrossTransfersResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostCrossTransfersResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostCrossTransfersResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostCrossTransfersResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostCrossTransfersResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetCrossTransfersIDResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CrossTransfer
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetCrossTransfersIDResponse) GetJSON200() *CrossTransfer {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetCrossTransfersIDResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetCrossTransfersIDResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetCrossTransfersIDResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetCrossTransfersIDResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetCrossTransfersIDResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostCrossTransfersIDCompensateResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CrossTransfer
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PostCrossTransfersIDCompensateResponse) GetJSON200() *CrossTransfer {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostCrossTransfersIDCompensateResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostCrossTransfersIDCompensateResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostCrossTransfersIDCompensateResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostCrossTransfersIDCompensateResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostCrossTransfersIDCompensateResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostCrossTransfersIDRetryResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CrossTransfer
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PostCrossTransfersIDRetryResponse) GetJSON200() *CrossTransfer {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostCrossTransfersIDRetryResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostCrossTransfersIDRetryResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostCrossTransfersIDRetryResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostCrossTransfersIDRetryResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostCrossTransfersIDRetryResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type PostDepositsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -7225,6 +11177,1062 @@ func (r GetLiveResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetLiveResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetLocksResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Locks
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetLocksResponse) GetJSON200() *Locks {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetLocksResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetLocksResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetLocksResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetLocksResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetLocksResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostLocksResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Lock
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r PostLocksResponse) GetJSON201() *Lock {
+	return r.JSON201
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostLocksResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostLocksResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostLocksResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostLocksResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostLocksResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DeleteLocksIDResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DeleteLocksIDResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteLocksIDResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteLocksIDResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteLocksIDResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteLocksIDResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostLocksIDRenewResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Lock
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PostLocksIDRenewResponse) GetJSON200() *Lock {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostLocksIDRenewResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostLocksIDRenewResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostLocksIDRenewResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostLocksIDRenewResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostLocksIDRenewResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetMultidrawsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *MultidrawSummaryList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetMultidrawsResponse) GetJSON200() *MultidrawSummaryList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetMultidrawsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetMultidrawsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetMultidrawsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetMultidrawsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetMultidrawsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostMultidrawsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Multidraw
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *Multidraw
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r PostMultidrawsResponse) GetJSON201() *Multidraw {
+	return r.JSON201
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r PostMultidrawsResponse) GetJSON202() *Multidraw {
+	return r.JSON202
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostMultidrawsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostMultidrawsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostMultidrawsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostMultidrawsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostMultidrawsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetMultidrawsIDResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Multidraw
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetMultidrawsIDResponse) GetJSON200() *Multidraw {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetMultidrawsIDResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetMultidrawsIDResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetMultidrawsIDResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetMultidrawsIDResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetMultidrawsIDResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetMultidrawsIDProofResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *MultidrawProofDocument
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetMultidrawsIDProofResponse) GetJSON200() *MultidrawProofDocument {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetMultidrawsIDProofResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetMultidrawsIDProofResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetMultidrawsIDProofResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetMultidrawsIDProofResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetMultidrawsIDProofResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetMultidrawsIDResultsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DrawnResultList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetMultidrawsIDResultsResponse) GetJSON200() *DrawnResultList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetMultidrawsIDResultsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetMultidrawsIDResultsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetMultidrawsIDResultsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetMultidrawsIDResultsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetMultidrawsIDResultsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostMultidrawsIDResumeResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Multidraw
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PostMultidrawsIDResumeResponse) GetJSON200() *Multidraw {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostMultidrawsIDResumeResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostMultidrawsIDResumeResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostMultidrawsIDResumeResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostMultidrawsIDResumeResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostMultidrawsIDResumeResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostMultidrawsIDRollbackResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Multidraw
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PostMultidrawsIDRollbackResponse) GetJSON200() *Multidraw {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostMultidrawsIDRollbackResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostMultidrawsIDRollbackResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostMultidrawsIDRollbackResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostMultidrawsIDRollbackResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostMultidrawsIDRollbackResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetPublicationsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PublicationList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetPublicationsResponse) GetJSON200() *PublicationList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetPublicationsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetPublicationsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetPublicationsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetPublicationsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetPublicationsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostPublicationsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Publication
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r PostPublicationsResponse) GetJSON201() *Publication {
+	return r.JSON201
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostPublicationsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostPublicationsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostPublicationsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostPublicationsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostPublicationsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetPublicationsIDResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Publication
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetPublicationsIDResponse) GetJSON200() *Publication {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetPublicationsIDResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetPublicationsIDResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetPublicationsIDResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetPublicationsIDResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetPublicationsIDResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetPublicationsIDAttemptsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *AttemptList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetPublicationsIDAttemptsResponse) GetJSON200() *AttemptList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetPublicationsIDAttemptsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetPublicationsIDAttemptsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetPublicationsIDAttemptsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetPublicationsIDAttemptsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetPublicationsIDAttemptsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostPublicationsIDCancelResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Publication
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PostPublicationsIDCancelResponse) GetJSON200() *Publication {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostPublicationsIDCancelResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostPublicationsIDCancelResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostPublicationsIDCancelResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostPublicationsIDCancelResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostPublicationsIDCancelResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostPublicationsIDPublishResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Publication
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PostPublicationsIDPublishResponse) GetJSON200() *Publication {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostPublicationsIDPublishResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostPublicationsIDPublishResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostPublicationsIDPublishResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostPublicationsIDPublishResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostPublicationsIDPublishResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostPublicationsIDRetryResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Publication
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PostPublicationsIDRetryResponse) GetJSON200() *Publication {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostPublicationsIDRetryResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostPublicationsIDRetryResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostPublicationsIDRetryResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostPublicationsIDRetryResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostPublicationsIDRetryResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostPublicationsIDScheduleResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Publication
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PostPublicationsIDScheduleResponse) GetJSON200() *Publication {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostPublicationsIDScheduleResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostPublicationsIDScheduleResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostPublicationsIDScheduleResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostPublicationsIDScheduleResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostPublicationsIDScheduleResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetTargetsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *TargetList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetTargetsResponse) GetJSON200() *TargetList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetTargetsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetTargetsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetTargetsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetTargetsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetTargetsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostTargetsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *MadeTarget
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r PostTargetsResponse) GetJSON201() *MadeTarget {
+	return r.JSON201
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostTargetsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostTargetsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostTargetsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostTargetsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostTargetsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetTargetsIDResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Target
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetTargetsIDResponse) GetJSON200() *Target {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetTargetsIDResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetTargetsIDResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetTargetsIDResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetTargetsIDResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetTargetsIDResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -7869,6 +12877,110 @@ func (c *ClientWithResponses) GetCampaignsIDStatisticsWithResponse(ctx context.C
 	return ParseGetCampaignsIDStatisticsResponse(rsp)
 }
 
+// GetCrossTransfersWithResponse List transfers between ledgers, oldest first
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/cross-transfers (the `GetCrossTransfers` operationId).
+func (c *ClientWithResponses) GetCrossTransfersWithResponse(ctx context.Context, params *GetCrossTransfersParams, reqEditors ...RequestEditorFn) (*GetCrossTransfersResponse, error) {
+	rsp, err := c.GetCrossTransfers(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetCrossTransfersResponse(rsp)
+}
+
+// PostCrossTransfersWithBodyWithResponse Move money between accounts of different ledgers
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/cross-transfers (the `PostCrossTransfers` operationId).
+func (c *ClientWithResponses) PostCrossTransfersWithBodyWithResponse(ctx context.Context, params *PostCrossTransfersParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostCrossTransfersResponse, error) {
+	rsp, err := c.PostCrossTransfersWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostCrossTransfersResponse(rsp)
+}
+
+// PostCrossTransfersWithResponse Move money between accounts of different ledgers
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/cross-transfers (the `PostCrossTransfers` operationId).
+func (c *ClientWithResponses) PostCrossTransfersWithResponse(ctx context.Context, params *PostCrossTransfersParams, body PostCrossTransfersJSONRequestBody, reqEditors ...RequestEditorFn) (*PostCrossTransfersResponse, error) {
+	rsp, err := c.PostCrossTransfers(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostCrossTransfersResponse(rsp)
+}
+
+// GetCrossTransfersIDWithResponse Read a transfer between ledgers
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/cross-transfers/{id} (the `GetCrossTransfersID` operationId).
+func (c *ClientWithResponses) GetCrossTransfersIDWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetCrossTransfersIDResponse, error) {
+	rsp, err := c.GetCrossTransfersID(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetCrossTransfersIDResponse(rsp)
+}
+
+// PostCrossTransfersIDCompensateWithBodyWithResponse Give a pending transfer up: legs that are not done are cancelled, those that are done are undone
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/cross-transfers/{id}/compensate (the `PostCrossTransfersIDCompensate` operationId).
+func (c *ClientWithResponses) PostCrossTransfersIDCompensateWithBodyWithResponse(ctx context.Context, id string, params *PostCrossTransfersIDCompensateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostCrossTransfersIDCompensateResponse, error) {
+	rsp, err := c.PostCrossTransfersIDCompensateWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostCrossTransfersIDCompensateResponse(rsp)
+}
+
+// PostCrossTransfersIDCompensateWithResponse Give a pending transfer up: legs that are not done are cancelled, those that are done are undone
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/cross-transfers/{id}/compensate (the `PostCrossTransfersIDCompensate` operationId).
+func (c *ClientWithResponses) PostCrossTransfersIDCompensateWithResponse(ctx context.Context, id string, params *PostCrossTransfersIDCompensateParams, body PostCrossTransfersIDCompensateJSONRequestBody, reqEditors ...RequestEditorFn) (*PostCrossTransfersIDCompensateResponse, error) {
+	rsp, err := c.PostCrossTransfersIDCompensate(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostCrossTransfersIDCompensateResponse(rsp)
+}
+
+// PostCrossTransfersIDRetryWithBodyWithResponse Let a pending transfer be tried at once
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/cross-transfers/{id}/retry (the `PostCrossTransfersIDRetry` operationId).
+func (c *ClientWithResponses) PostCrossTransfersIDRetryWithBodyWithResponse(ctx context.Context, id string, params *PostCrossTransfersIDRetryParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostCrossTransfersIDRetryResponse, error) {
+	rsp, err := c.PostCrossTransfersIDRetryWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostCrossTransfersIDRetryResponse(rsp)
+}
+
+// PostCrossTransfersIDRetryWithResponse Let a pending transfer be tried at once
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/cross-transfers/{id}/retry (the `PostCrossTransfersIDRetry` operationId).
+func (c *ClientWithResponses) PostCrossTransfersIDRetryWithResponse(ctx context.Context, id string, params *PostCrossTransfersIDRetryParams, body PostCrossTransfersIDRetryJSONRequestBody, reqEditors ...RequestEditorFn) (*PostCrossTransfersIDRetryResponse, error) {
+	rsp, err := c.PostCrossTransfersIDRetry(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostCrossTransfersIDRetryResponse(rsp)
+}
+
 // PostDepositsWithBodyWithResponse Bring money in from the outside
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -8075,6 +13187,435 @@ func (c *ClientWithResponses) GetLiveWithResponse(ctx context.Context, reqEditor
 		return nil, err
 	}
 	return ParseGetLiveResponse(rsp)
+}
+
+// GetLocksWithResponse See who holds, who waits, and for whom
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/locks (the `GetLocks` operationId).
+func (c *ClientWithResponses) GetLocksWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetLocksResponse, error) {
+	rsp, err := c.GetLocks(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetLocksResponse(rsp)
+}
+
+// PostLocksWithBodyWithResponse Lock all of the keys or none, waiting in line if asked to
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/locks (the `PostLocks` operationId).
+func (c *ClientWithResponses) PostLocksWithBodyWithResponse(ctx context.Context, params *PostLocksParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostLocksResponse, error) {
+	rsp, err := c.PostLocksWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostLocksResponse(rsp)
+}
+
+// PostLocksWithResponse Lock all of the keys or none, waiting in line if asked to
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/locks (the `PostLocks` operationId).
+func (c *ClientWithResponses) PostLocksWithResponse(ctx context.Context, params *PostLocksParams, body PostLocksJSONRequestBody, reqEditors ...RequestEditorFn) (*PostLocksResponse, error) {
+	rsp, err := c.PostLocks(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostLocksResponse(rsp)
+}
+
+// DeleteLocksIDWithResponse Release a lock that is still held
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /v1/locks/{id} (the `DeleteLocksID` operationId).
+func (c *ClientWithResponses) DeleteLocksIDWithResponse(ctx context.Context, id string, params *DeleteLocksIDParams, reqEditors ...RequestEditorFn) (*DeleteLocksIDResponse, error) {
+	rsp, err := c.DeleteLocksID(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteLocksIDResponse(rsp)
+}
+
+// PostLocksIDRenewWithBodyWithResponse Renew a lock that is still held
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/locks/{id}/renew (the `PostLocksIDRenew` operationId).
+func (c *ClientWithResponses) PostLocksIDRenewWithBodyWithResponse(ctx context.Context, id string, params *PostLocksIDRenewParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostLocksIDRenewResponse, error) {
+	rsp, err := c.PostLocksIDRenewWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostLocksIDRenewResponse(rsp)
+}
+
+// PostLocksIDRenewWithResponse Renew a lock that is still held
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/locks/{id}/renew (the `PostLocksIDRenew` operationId).
+func (c *ClientWithResponses) PostLocksIDRenewWithResponse(ctx context.Context, id string, params *PostLocksIDRenewParams, body PostLocksIDRenewJSONRequestBody, reqEditors ...RequestEditorFn) (*PostLocksIDRenewResponse, error) {
+	rsp, err := c.PostLocksIDRenew(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostLocksIDRenewResponse(rsp)
+}
+
+// GetMultidrawsWithResponse List multi-draws, oldest first
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/multidraws (the `GetMultidraws` operationId).
+func (c *ClientWithResponses) GetMultidrawsWithResponse(ctx context.Context, params *GetMultidrawsParams, reqEditors ...RequestEditorFn) (*GetMultidrawsResponse, error) {
+	rsp, err := c.GetMultidraws(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetMultidrawsResponse(rsp)
+}
+
+// PostMultidrawsWithBodyWithResponse Draw many times; 202 instead of 201 while the operation is running
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/multidraws (the `PostMultidraws` operationId).
+func (c *ClientWithResponses) PostMultidrawsWithBodyWithResponse(ctx context.Context, params *PostMultidrawsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostMultidrawsResponse, error) {
+	rsp, err := c.PostMultidrawsWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostMultidrawsResponse(rsp)
+}
+
+// PostMultidrawsWithResponse Draw many times; 202 instead of 201 while the operation is running
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/multidraws (the `PostMultidraws` operationId).
+func (c *ClientWithResponses) PostMultidrawsWithResponse(ctx context.Context, params *PostMultidrawsParams, body PostMultidrawsJSONRequestBody, reqEditors ...RequestEditorFn) (*PostMultidrawsResponse, error) {
+	rsp, err := c.PostMultidraws(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostMultidrawsResponse(rsp)
+}
+
+// GetMultidrawsIDWithResponse Read a multi-draw
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/multidraws/{id} (the `GetMultidrawsID` operationId).
+func (c *ClientWithResponses) GetMultidrawsIDWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetMultidrawsIDResponse, error) {
+	rsp, err := c.GetMultidrawsID(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetMultidrawsIDResponse(rsp)
+}
+
+// GetMultidrawsIDProofWithResponse Read the document that fairlead verify checks
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/multidraws/{id}/proof (the `GetMultidrawsIDProof` operationId).
+func (c *ClientWithResponses) GetMultidrawsIDProofWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetMultidrawsIDProofResponse, error) {
+	rsp, err := c.GetMultidrawsIDProof(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetMultidrawsIDProofResponse(rsp)
+}
+
+// GetMultidrawsIDResultsWithResponse List the draws so far, in order: integers, or ids of prizes
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/multidraws/{id}/results (the `GetMultidrawsIDResults` operationId).
+func (c *ClientWithResponses) GetMultidrawsIDResultsWithResponse(ctx context.Context, id string, params *GetMultidrawsIDResultsParams, reqEditors ...RequestEditorFn) (*GetMultidrawsIDResultsResponse, error) {
+	rsp, err := c.GetMultidrawsIDResults(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetMultidrawsIDResultsResponse(rsp)
+}
+
+// PostMultidrawsIDResumeWithBodyWithResponse Go on with an interrupted multi-draw, in the background
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/multidraws/{id}/resume (the `PostMultidrawsIDResume` operationId).
+func (c *ClientWithResponses) PostMultidrawsIDResumeWithBodyWithResponse(ctx context.Context, id string, params *PostMultidrawsIDResumeParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostMultidrawsIDResumeResponse, error) {
+	rsp, err := c.PostMultidrawsIDResumeWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostMultidrawsIDResumeResponse(rsp)
+}
+
+// PostMultidrawsIDResumeWithResponse Go on with an interrupted multi-draw, in the background
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/multidraws/{id}/resume (the `PostMultidrawsIDResume` operationId).
+func (c *ClientWithResponses) PostMultidrawsIDResumeWithResponse(ctx context.Context, id string, params *PostMultidrawsIDResumeParams, body PostMultidrawsIDResumeJSONRequestBody, reqEditors ...RequestEditorFn) (*PostMultidrawsIDResumeResponse, error) {
+	rsp, err := c.PostMultidrawsIDResume(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostMultidrawsIDResumeResponse(rsp)
+}
+
+// PostMultidrawsIDRollbackWithBodyWithResponse End an interrupted or completed multi-draw; its draws stay readable
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/multidraws/{id}/rollback (the `PostMultidrawsIDRollback` operationId).
+func (c *ClientWithResponses) PostMultidrawsIDRollbackWithBodyWithResponse(ctx context.Context, id string, params *PostMultidrawsIDRollbackParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostMultidrawsIDRollbackResponse, error) {
+	rsp, err := c.PostMultidrawsIDRollbackWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostMultidrawsIDRollbackResponse(rsp)
+}
+
+// PostMultidrawsIDRollbackWithResponse End an interrupted or completed multi-draw; its draws stay readable
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/multidraws/{id}/rollback (the `PostMultidrawsIDRollback` operationId).
+func (c *ClientWithResponses) PostMultidrawsIDRollbackWithResponse(ctx context.Context, id string, params *PostMultidrawsIDRollbackParams, body PostMultidrawsIDRollbackJSONRequestBody, reqEditors ...RequestEditorFn) (*PostMultidrawsIDRollbackResponse, error) {
+	rsp, err := c.PostMultidrawsIDRollback(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostMultidrawsIDRollbackResponse(rsp)
+}
+
+// GetPublicationsWithResponse List publications, oldest first
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/publications (the `GetPublications` operationId).
+func (c *ClientWithResponses) GetPublicationsWithResponse(ctx context.Context, params *GetPublicationsParams, reqEditors ...RequestEditorFn) (*GetPublicationsResponse, error) {
+	rsp, err := c.GetPublications(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetPublicationsResponse(rsp)
+}
+
+// PostPublicationsWithBodyWithResponse Make a publication: scheduled, or a draft without a time
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/publications (the `PostPublications` operationId).
+func (c *ClientWithResponses) PostPublicationsWithBodyWithResponse(ctx context.Context, params *PostPublicationsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostPublicationsResponse, error) {
+	rsp, err := c.PostPublicationsWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostPublicationsResponse(rsp)
+}
+
+// PostPublicationsWithResponse Make a publication: scheduled, or a draft without a time
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/publications (the `PostPublications` operationId).
+func (c *ClientWithResponses) PostPublicationsWithResponse(ctx context.Context, params *PostPublicationsParams, body PostPublicationsJSONRequestBody, reqEditors ...RequestEditorFn) (*PostPublicationsResponse, error) {
+	rsp, err := c.PostPublications(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostPublicationsResponse(rsp)
+}
+
+// GetPublicationsIDWithResponse Read a publication with its payload
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/publications/{id} (the `GetPublicationsID` operationId).
+func (c *ClientWithResponses) GetPublicationsIDWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetPublicationsIDResponse, error) {
+	rsp, err := c.GetPublicationsID(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetPublicationsIDResponse(rsp)
+}
+
+// GetPublicationsIDAttemptsWithResponse List a publication's attempts in order
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/publications/{id}/attempts (the `GetPublicationsIDAttempts` operationId).
+func (c *ClientWithResponses) GetPublicationsIDAttemptsWithResponse(ctx context.Context, id string, params *GetPublicationsIDAttemptsParams, reqEditors ...RequestEditorFn) (*GetPublicationsIDAttemptsResponse, error) {
+	rsp, err := c.GetPublicationsIDAttempts(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetPublicationsIDAttemptsResponse(rsp)
+}
+
+// PostPublicationsIDCancelWithBodyWithResponse Cancel a draft or a scheduled publication
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/publications/{id}/cancel (the `PostPublicationsIDCancel` operationId).
+func (c *ClientWithResponses) PostPublicationsIDCancelWithBodyWithResponse(ctx context.Context, id string, params *PostPublicationsIDCancelParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostPublicationsIDCancelResponse, error) {
+	rsp, err := c.PostPublicationsIDCancelWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostPublicationsIDCancelResponse(rsp)
+}
+
+// PostPublicationsIDCancelWithResponse Cancel a draft or a scheduled publication
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/publications/{id}/cancel (the `PostPublicationsIDCancel` operationId).
+func (c *ClientWithResponses) PostPublicationsIDCancelWithResponse(ctx context.Context, id string, params *PostPublicationsIDCancelParams, body PostPublicationsIDCancelJSONRequestBody, reqEditors ...RequestEditorFn) (*PostPublicationsIDCancelResponse, error) {
+	rsp, err := c.PostPublicationsIDCancel(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostPublicationsIDCancelResponse(rsp)
+}
+
+// PostPublicationsIDPublishWithBodyWithResponse Publish a draft or a scheduled publication now
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/publications/{id}/publish (the `PostPublicationsIDPublish` operationId).
+func (c *ClientWithResponses) PostPublicationsIDPublishWithBodyWithResponse(ctx context.Context, id string, params *PostPublicationsIDPublishParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostPublicationsIDPublishResponse, error) {
+	rsp, err := c.PostPublicationsIDPublishWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostPublicationsIDPublishResponse(rsp)
+}
+
+// PostPublicationsIDPublishWithResponse Publish a draft or a scheduled publication now
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/publications/{id}/publish (the `PostPublicationsIDPublish` operationId).
+func (c *ClientWithResponses) PostPublicationsIDPublishWithResponse(ctx context.Context, id string, params *PostPublicationsIDPublishParams, body PostPublicationsIDPublishJSONRequestBody, reqEditors ...RequestEditorFn) (*PostPublicationsIDPublishResponse, error) {
+	rsp, err := c.PostPublicationsIDPublish(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostPublicationsIDPublishResponse(rsp)
+}
+
+// PostPublicationsIDRetryWithBodyWithResponse Attempt a failed publication anew
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/publications/{id}/retry (the `PostPublicationsIDRetry` operationId).
+func (c *ClientWithResponses) PostPublicationsIDRetryWithBodyWithResponse(ctx context.Context, id string, params *PostPublicationsIDRetryParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostPublicationsIDRetryResponse, error) {
+	rsp, err := c.PostPublicationsIDRetryWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostPublicationsIDRetryResponse(rsp)
+}
+
+// PostPublicationsIDRetryWithResponse Attempt a failed publication anew
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/publications/{id}/retry (the `PostPublicationsIDRetry` operationId).
+func (c *ClientWithResponses) PostPublicationsIDRetryWithResponse(ctx context.Context, id string, params *PostPublicationsIDRetryParams, body PostPublicationsIDRetryJSONRequestBody, reqEditors ...RequestEditorFn) (*PostPublicationsIDRetryResponse, error) {
+	rsp, err := c.PostPublicationsIDRetry(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostPublicationsIDRetryResponse(rsp)
+}
+
+// PostPublicationsIDScheduleWithBodyWithResponse Give a draft its time, or a scheduled publication another one
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/publications/{id}/schedule (the `PostPublicationsIDSchedule` operationId).
+func (c *ClientWithResponses) PostPublicationsIDScheduleWithBodyWithResponse(ctx context.Context, id string, params *PostPublicationsIDScheduleParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostPublicationsIDScheduleResponse, error) {
+	rsp, err := c.PostPublicationsIDScheduleWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostPublicationsIDScheduleResponse(rsp)
+}
+
+// PostPublicationsIDScheduleWithResponse Give a draft its time, or a scheduled publication another one
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/publications/{id}/schedule (the `PostPublicationsIDSchedule` operationId).
+func (c *ClientWithResponses) PostPublicationsIDScheduleWithResponse(ctx context.Context, id string, params *PostPublicationsIDScheduleParams, body PostPublicationsIDScheduleJSONRequestBody, reqEditors ...RequestEditorFn) (*PostPublicationsIDScheduleResponse, error) {
+	rsp, err := c.PostPublicationsIDSchedule(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostPublicationsIDScheduleResponse(rsp)
+}
+
+// GetTargetsWithResponse List targets, oldest first
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/targets (the `GetTargets` operationId).
+func (c *ClientWithResponses) GetTargetsWithResponse(ctx context.Context, params *GetTargetsParams, reqEditors ...RequestEditorFn) (*GetTargetsResponse, error) {
+	rsp, err := c.GetTargets(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetTargetsResponse(rsp)
+}
+
+// PostTargetsWithBodyWithResponse Make a target; its signing secret is shown this once
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/targets (the `PostTargets` operationId).
+func (c *ClientWithResponses) PostTargetsWithBodyWithResponse(ctx context.Context, params *PostTargetsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostTargetsResponse, error) {
+	rsp, err := c.PostTargetsWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostTargetsResponse(rsp)
+}
+
+// PostTargetsWithResponse Make a target; its signing secret is shown this once
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/targets (the `PostTargets` operationId).
+func (c *ClientWithResponses) PostTargetsWithResponse(ctx context.Context, params *PostTargetsParams, body PostTargetsJSONRequestBody, reqEditors ...RequestEditorFn) (*PostTargetsResponse, error) {
+	rsp, err := c.PostTargets(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostTargetsResponse(rsp)
+}
+
+// GetTargetsIDWithResponse Read a target, and how it is slowed down
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/targets/{id} (the `GetTargetsID` operationId).
+func (c *ClientWithResponses) GetTargetsIDWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetTargetsIDResponse, error) {
+	rsp, err := c.GetTargetsID(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetTargetsIDResponse(rsp)
 }
 
 // PostTransfersWithBodyWithResponse Move money between accounts
@@ -9066,6 +14607,171 @@ func ParseGetCampaignsIDStatisticsResponse(rsp *http.Response) (*GetCampaignsIDS
 	return response, nil
 }
 
+// ParseGetCrossTransfersResponse parses an HTTP response from a GetCrossTransfersWithResponse call
+func ParseGetCrossTransfersResponse(rsp *http.Response) (*GetCrossTransfersResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetCrossTransfersResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CrossTransferList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostCrossTransfersResponse parses an HTTP response from a PostCrossTransfersWithResponse call
+func ParsePostCrossTransfersResponse(rsp *http.Response) (*PostCrossTransfersResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostCrossTransfersResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest CrossTransfer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetCrossTransfersIDResponse parses an HTTP response from a GetCrossTransfersIDWithResponse call
+func ParseGetCrossTransfersIDResponse(rsp *http.Response) (*GetCrossTransfersIDResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetCrossTransfersIDResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CrossTransfer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostCrossTransfersIDCompensateResponse parses an HTTP response from a PostCrossTransfersIDCompensateWithResponse call
+func ParsePostCrossTransfersIDCompensateResponse(rsp *http.Response) (*PostCrossTransfersIDCompensateResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostCrossTransfersIDCompensateResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CrossTransfer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostCrossTransfersIDRetryResponse parses an HTTP response from a PostCrossTransfersIDRetryWithResponse call
+func ParsePostCrossTransfersIDRetryResponse(rsp *http.Response) (*PostCrossTransfersIDRetryResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostCrossTransfersIDRetryResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CrossTransfer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParsePostDepositsResponse parses an HTTP response from a PostDepositsWithResponse call
 func ParsePostDepositsResponse(rsp *http.Response) (*PostDepositsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -9408,6 +15114,735 @@ func ParseGetLiveResponse(rsp *http.Response) (*GetLiveResponse, error) {
 	switch {
 	case rsp.StatusCode == 101:
 		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetLocksResponse parses an HTTP response from a GetLocksWithResponse call
+func ParseGetLocksResponse(rsp *http.Response) (*GetLocksResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetLocksResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Locks
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostLocksResponse parses an HTTP response from a PostLocksWithResponse call
+func ParsePostLocksResponse(rsp *http.Response) (*PostLocksResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostLocksResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Lock
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDeleteLocksIDResponse parses an HTTP response from a DeleteLocksIDWithResponse call
+func ParseDeleteLocksIDResponse(rsp *http.Response) (*DeleteLocksIDResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteLocksIDResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostLocksIDRenewResponse parses an HTTP response from a PostLocksIDRenewWithResponse call
+func ParsePostLocksIDRenewResponse(rsp *http.Response) (*PostLocksIDRenewResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostLocksIDRenewResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Lock
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetMultidrawsResponse parses an HTTP response from a GetMultidrawsWithResponse call
+func ParseGetMultidrawsResponse(rsp *http.Response) (*GetMultidrawsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetMultidrawsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest MultidrawSummaryList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostMultidrawsResponse parses an HTTP response from a PostMultidrawsWithResponse call
+func ParsePostMultidrawsResponse(rsp *http.Response) (*PostMultidrawsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostMultidrawsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Multidraw
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest Multidraw
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetMultidrawsIDResponse parses an HTTP response from a GetMultidrawsIDWithResponse call
+func ParseGetMultidrawsIDResponse(rsp *http.Response) (*GetMultidrawsIDResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetMultidrawsIDResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Multidraw
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetMultidrawsIDProofResponse parses an HTTP response from a GetMultidrawsIDProofWithResponse call
+func ParseGetMultidrawsIDProofResponse(rsp *http.Response) (*GetMultidrawsIDProofResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetMultidrawsIDProofResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest MultidrawProofDocument
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetMultidrawsIDResultsResponse parses an HTTP response from a GetMultidrawsIDResultsWithResponse call
+func ParseGetMultidrawsIDResultsResponse(rsp *http.Response) (*GetMultidrawsIDResultsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetMultidrawsIDResultsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DrawnResultList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostMultidrawsIDResumeResponse parses an HTTP response from a PostMultidrawsIDResumeWithResponse call
+func ParsePostMultidrawsIDResumeResponse(rsp *http.Response) (*PostMultidrawsIDResumeResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostMultidrawsIDResumeResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Multidraw
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostMultidrawsIDRollbackResponse parses an HTTP response from a PostMultidrawsIDRollbackWithResponse call
+func ParsePostMultidrawsIDRollbackResponse(rsp *http.Response) (*PostMultidrawsIDRollbackResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostMultidrawsIDRollbackResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Multidraw
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetPublicationsResponse parses an HTTP response from a GetPublicationsWithResponse call
+func ParseGetPublicationsResponse(rsp *http.Response) (*GetPublicationsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetPublicationsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PublicationList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostPublicationsResponse parses an HTTP response from a PostPublicationsWithResponse call
+func ParsePostPublicationsResponse(rsp *http.Response) (*PostPublicationsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostPublicationsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Publication
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetPublicationsIDResponse parses an HTTP response from a GetPublicationsIDWithResponse call
+func ParseGetPublicationsIDResponse(rsp *http.Response) (*GetPublicationsIDResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetPublicationsIDResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Publication
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetPublicationsIDAttemptsResponse parses an HTTP response from a GetPublicationsIDAttemptsWithResponse call
+func ParseGetPublicationsIDAttemptsResponse(rsp *http.Response) (*GetPublicationsIDAttemptsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetPublicationsIDAttemptsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest AttemptList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostPublicationsIDCancelResponse parses an HTTP response from a PostPublicationsIDCancelWithResponse call
+func ParsePostPublicationsIDCancelResponse(rsp *http.Response) (*PostPublicationsIDCancelResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostPublicationsIDCancelResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Publication
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostPublicationsIDPublishResponse parses an HTTP response from a PostPublicationsIDPublishWithResponse call
+func ParsePostPublicationsIDPublishResponse(rsp *http.Response) (*PostPublicationsIDPublishResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostPublicationsIDPublishResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Publication
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostPublicationsIDRetryResponse parses an HTTP response from a PostPublicationsIDRetryWithResponse call
+func ParsePostPublicationsIDRetryResponse(rsp *http.Response) (*PostPublicationsIDRetryResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostPublicationsIDRetryResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Publication
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostPublicationsIDScheduleResponse parses an HTTP response from a PostPublicationsIDScheduleWithResponse call
+func ParsePostPublicationsIDScheduleResponse(rsp *http.Response) (*PostPublicationsIDScheduleResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostPublicationsIDScheduleResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Publication
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetTargetsResponse parses an HTTP response from a GetTargetsWithResponse call
+func ParseGetTargetsResponse(rsp *http.Response) (*GetTargetsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetTargetsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest TargetList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostTargetsResponse parses an HTTP response from a PostTargetsWithResponse call
+func ParsePostTargetsResponse(rsp *http.Response) (*PostTargetsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostTargetsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest MadeTarget
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetTargetsIDResponse parses an HTTP response from a GetTargetsIDWithResponse call
+func ParseGetTargetsIDResponse(rsp *http.Response) (*GetTargetsIDResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetTargetsIDResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Target
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem

@@ -27,8 +27,11 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
 	"github.com/fairlead-dev/fairlead/ledger"
+	"github.com/fairlead-dev/fairlead/ledger/cross"
 	"github.com/fairlead-dev/fairlead/lottery"
+	"github.com/fairlead-dev/fairlead/lottery/multidraw"
 	"github.com/fairlead-dev/fairlead/postgres"
+	"github.com/fairlead-dev/fairlead/publish"
 	"github.com/fairlead-dev/fairlead/server"
 )
 
@@ -47,21 +50,27 @@ const userRateWindow = 10 * time.Second
 
 // node is a running server with everything beneath it.
 type node struct {
-	o        *serveOptions
-	logger   *slog.Logger
-	local    *localpg.Instance // nil with a database of the user's
-	url      string            // of the database
-	db       *postgres.DB
-	auth     *auth.Authenticator
-	ledger   *ledger.Service
-	lottery  *lottery.Service
-	auction  *auction.Service
-	elector  *leader.Elector
-	events   *postgres.Events
-	hub      *live.Hub
-	server   *server.Server
-	listener net.Listener
-	closers  []func(context.Context) error // in the order of starting
+	o           *serveOptions
+	logger      *slog.Logger
+	local       *localpg.Instance // nil with a database of the user's
+	url         string            // of the database
+	db          *postgres.DB
+	auth        *auth.Authenticator
+	ledger      *ledger.Service
+	lottery     *lottery.Service
+	auction     *auction.Service
+	multidraw   *multidraw.Service
+	publish     *publish.Service
+	cross       *cross.Service
+	publisher   *publish.Worker
+	locks       *postgres.Locks
+	lockMetrics *telemetry.Locks
+	elector     *leader.Elector
+	events      *postgres.Events
+	hub         *live.Hub
+	server      *server.Server
+	listener    net.Listener
+	closers     []func(context.Context) error // in the order of starting
 }
 
 // garbagePercent lets the heap grow to five times what is live before it is collected. What is live is small, a few
@@ -95,7 +104,7 @@ func startNode(ctx context.Context, o *serveOptions, logger *slog.Logger, announ
 		return nil, err
 	}
 	//nolint:contextcheck // What is started outlives the start; close ends it.
-	if err := errors.Join(n.startLive(ctx, registry), n.startServices(registry)); err != nil {
+	if err := errors.Join(n.startLive(ctx, registry), n.startCross(ctx, registry), n.startServices(registry)); err != nil {
 		return nil, err
 	}
 	if err := ensureAdminKey(ctx, postgres.NewAPIKeys(n.db), o.data, announce); err != nil {
@@ -150,7 +159,12 @@ func (n *node) startServices(registry *prometheus.Registry) (err error) {
 		Committed: n.soldOrDrawn,
 	})
 	n.onClose(n.lottery.Close)
+	n.startLocks(registry)
 	if err := n.startAuctions(registry, lanes); err != nil {
+		return err
+	}
+	n.startMultidraws(registry)
+	if err := n.startPublishing(registry, lanes); err != nil {
 		return err
 	}
 
@@ -173,7 +187,7 @@ func (n *node) startServices(registry *prometheus.Registry) (err error) {
 		}
 	}
 	n.server, err = server.New(server.Options{
-		Ledger: n.ledger, Lottery: n.lottery, Auction: n.auction, Keys: keys, Auth: n.auth, Limiter: limiter, Ready: n.db.Ping,
+		Ledger: n.ledger, Lottery: n.lottery, Auction: n.auction, Multidraw: n.multidraw, Publish: n.publish, Cross: n.cross, Locks: n.locks, Keys: keys, Auth: n.auth, Limiter: limiter, Ready: n.db.Ping,
 		Live:     server.LiveOptions{Hub: n.hub, AllowedOrigins: n.o.origins},
 		Registry: registry, Logger: n.logger, Version: version(),
 	})
@@ -211,6 +225,7 @@ func (n *node) run(ctx context.Context) error {
 		n.sweep(serving, "holds", holdSweep, func(ctx context.Context) (int, error) { return n.ledger.Sweep(ctx) })
 	})
 	background.Go(func() { n.sweep(serving, "lottery", lotterySweep, n.lottery.Sweep) })
+	background.Go(func() { n.sweep(serving, "locks", lockSweep, n.sweepLocks) })
 	background.Go(func() {
 		n.sweep(serving, "idempotency keys", keySweep, func(ctx context.Context) (int, error) {
 			deleted, err := n.db.SweepKeys(ctx, n.o.keyRetention)
@@ -228,6 +243,10 @@ func (n *node) run(ctx context.Context) error {
 	defer silence()
 	background.Go(func() { n.hub.Run(telling) })
 	background.Go(func() { n.lead(serving) })
+	background.Go(func() { n.publisher.Run(serving) })
+	// Operations that run are tended until they are interrupted by the end.
+	background.Go(func() { n.multidraw.Tend(telling) })
+	background.Go(func() { n.cross.Tend(telling) })
 	if n.o.pprofAddr != "" {
 		background.Go(func() { n.profile(serving) })
 	}

@@ -34,6 +34,8 @@ type serveOptions struct {
 	eventsKept   time.Duration
 	redisURL     string
 	origins      []string
+	publish      publishOptions
+	ledgers      []string
 	drainTimeout time.Duration
 	logFormat    string
 	logLevel     string
@@ -61,6 +63,8 @@ func (o *serveOptions) bind(f *pflag.FlagSet) {
 	f.DurationVar(&o.eventsKept, "event-retention", 7*24*time.Hour, "how long events of the live stream can be asked for")
 	f.StringVar(&o.redisURL, "redis-url", "", "Redis that carries hints of new events between servers, instead of PostgreSQL's NOTIFY")
 	f.StringSliceVar(&o.origins, "allowed-origins", nil, "origins of pages that may use the live stream, beside the server's own, such as https://shop.example")
+	o.publish.bind(f)
+	f.StringArrayVar(&o.ledgers, "ledger", nil, "NAME=URL of a further ledger's PostgreSQL, for transfers between ledgers; may be given several times")
 	f.DurationVar(&o.drainTimeout, "drain-timeout", 30*time.Second, "how long a shutdown waits for requests under way")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -92,6 +96,12 @@ func (o *serveOptions) check() error {
 		return errors.New("--draw-stuck-after must not be negative")
 	case o.pprofAddr != "" && !isLoopback(o.pprofAddr):
 		return errors.New("--pprof-addr must be a loopback address, such as 127.0.0.1:6060")
+	}
+	if err := o.publish.check(); err != nil {
+		return err
+	}
+	if _, err := parseLedgers(o.ledgers); err != nil {
+		return err
 	}
 	if key := os.Getenv(adminKeyVariable); key != "" {
 		if err := auth.ValidAdminKey(key); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
+	"github.com/fairlead-dev/fairlead/lottery/multidraw"
 )
 
 // verdict is what verify found.
@@ -30,7 +31,7 @@ func newVerify() *cobra.Command {
 		Use:   "verify PROOF.json",
 		Short: "Recompute a draw from its proof, offline",
 		Long: "Recompute a draw from its proof, offline, and compare. The proof is the answer of\n" +
-			"GET /v1/campaigns/{id}/proof; - reads it from standard input. Exit status 0: valid; 1: not valid, with the\n" +
+			"GET /v1/campaigns/{id}/proof or GET /v1/multidraws/{id}/proof; - reads it from standard input. Exit status 0: valid; 1: not valid, with the\n" +
 			"first difference; 2: the proof could not be read.\n\n" +
 			"A proof alone shows that the draw follows from its own seed. Give --commitment, as it was published with the\n" +
 			"campaign, to see that this seed was chosen before the sale.",
@@ -42,6 +43,9 @@ func newVerify() *cobra.Command {
 			}
 			if commitment == "" && cmd.Flags().Changed("commitment") {
 				return errors.New("--commitment is empty: give the published one, or leave the flag out")
+			}
+			if multidraw.IsProof(data) {
+				return verifyMultidraw(cmd, data, commitment, asJSON)
 			}
 			v := verify(data, commitment)
 			if asJSON {
@@ -107,5 +111,46 @@ func printVerdict(cmd *cobra.Command, v verdict) error {
 		return err
 	}
 	_, err := fmt.Fprintln(out, "NOT VALID:", v.Difference)
+	return err
+}
+
+// multidrawVerdict is what verify found of a multi-draw.
+type multidrawVerdict struct {
+	Valid      bool   `json:"valid"`
+	Operation  string `json:"operation"`
+	Commitment string `json:"commitment"`
+	Draws      int64  `json:"draws"`
+	Difference string `json:"difference,omitempty"`
+}
+
+// verifyMultidraw draws a multi-draw again.
+func verifyMultidraw(cmd *cobra.Command, data []byte, commitment string, asJSON bool) error {
+	var v multidrawVerdict
+	proof, err := multidraw.ParseProof(data)
+	if err == nil {
+		v.Operation, v.Commitment, v.Draws = proof.Operation, proof.Commitment, proof.Count
+		err = proof.Verify(cmd.Context())
+	}
+	if err == nil && commitment != "" {
+		err = proof.VerifyCommitment(commitment)
+	}
+	if cmd.Context().Err() != nil {
+		return cmd.Context().Err()
+	}
+	v.Valid = err == nil
+	if err != nil {
+		v.Difference = err.Error()
+	}
+	switch out := cmd.OutOrStdout(); {
+	case asJSON:
+		err = printJSON(cmd, v)
+	case v.Valid:
+		_, err = fmt.Fprintf(out, "operation   %s\ncommitment  %s\ndraws       %d\nvalid: the draws follow from the published data\n", v.Operation, v.Commitment, v.Draws)
+	default:
+		_, err = fmt.Fprintln(out, "NOT VALID:", v.Difference)
+	}
+	if err == nil && !v.Valid {
+		err = exitCode(1)
+	}
 	return err
 }

@@ -15,5 +15,21 @@ const (
 	LotteryCancelRefunds = "lottery.cancel_refunds" // the refunds are written, the campaign is not yet cancelled
 	AuctionBeforeCommit  = "auction.before_commit"  // everything written, COMMIT not yet sent
 	AuctionAfterCommit   = "auction.after_commit"   // committed, no caller answered yet
+	PublishClaimed       = "publish.claimed"        // the claim is committed, nothing is sent yet
+	PublishSent          = "publish.sent"           // the target has answered, nothing is written yet
+	PublishMarked        = "publish.marked"         // the result is written, COMMIT not yet sent
 	AuctionSettle        = "auction.settle"         // the money of a round is moved, the round is not yet closed
+	// Of a transfer between ledgers. Legs have numbers from 0 in the order in which they are executed or prepared.
+	CrossIntent    = "cross.intent"    // the intent is committed, nothing is done yet
+	CrossDebited   = "cross.debited"   // the first leg is done, the log does not say so
+	CrossCredited  = "cross.credited"  // the second leg is done, likewise
+	CrossUndone    = "cross.undone"    // the first leg is undone, likewise
+	CrossPrepared  = "cross.prepared"  // the first leg is prepared
+	CrossReady     = "cross.ready"     // both legs are prepared, nothing is decided
+	CrossDecided   = "cross.decided"   // the decision is logged, nothing is committed
+	CrossCommitted = "cross.committed" // the first leg is committed
+	CrossUnlogged  = "cross.unlogged"  // both legs are committed, the log does not say so
+	// Of a multi-draw, with each of its checkpoints.
+	MultidrawBeforeCheckpoint = "multidraw.before_checkpoint" // the draws are written, COMMIT not yet sent
+	MultidrawAfterCheckpoint  = "multidraw.after_checkpoint"  // committed, nobody was told yet
 )

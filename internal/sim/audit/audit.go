@@ -27,6 +27,10 @@ const (
 	Lottery  Guarantee = "lottery"
 	Auctions Guarantee = "auctions"
 	Keys     Guarantee = "keys"
+	// Publications is about what goes out once.
+	Publications Guarantee = "publications"
+	// Multidraws is about operations of many draws.
+	Multidraws Guarantee = "multi-draws"
 )
 
 // Result is the outcome of one check.
@@ -130,6 +134,8 @@ func Report(ctx context.Context, db Beginner) (results []Result, err error) {
 func allChecks() []check {
 	checks := append(moneyChecks(), lotteryChecks()...)
 	checks = append(checks, auctionChecks()...)
+	checks = append(checks, multidrawChecks()...)
+	checks = append(checks, publicationChecks()...)
 	return append(checks, keyChecks()...)
 }
 

@@ -92,6 +92,9 @@ func findKeysWithoutEffect(ctx context.Context, tx pgx.Tx, report func(string, .
 		UNION ALL SELECT w.id FROM holds h JOIN unnest($1::text[]) AS w (id) ON w.id = h.id::text
 		UNION ALL SELECT w.id FROM campaigns c JOIN unnest($1::text[]) AS w (id) ON w.id = c.id::text
 		UNION ALL SELECT w.id FROM multidraws m JOIN unnest($1::text[]) AS w (id) ON w.id = m.id::text
+		UNION ALL SELECT w.id FROM sagas s JOIN unnest($1::text[]) AS w (id) ON w.id = s.id::text
+		UNION ALL SELECT w.id FROM publications p JOIN unnest($1::text[]) AS w (id) ON w.id = p.id::text
+		UNION ALL SELECT w.id FROM targets t JOIN unnest($1::text[]) AS w (id) ON w.id = t.id::text
 		UNION ALL SELECT w.id FROM auctions a JOIN unnest($1::text[]) AS w (id) ON w.id = a.id::text
 		UNION ALL SELECT w.id FROM auction_bids b
 			JOIN unnest($1::text[]) AS w (id) ON w.id = format('bid %s of %s over %s in auction %s', b.seq, b.account, b.amount, b.auction)
@@ -100,7 +103,8 @@ func findKeysWithoutEffect(ctx context.Context, tx pgx.Tx, report func(string, .
 		return err
 	}
 	if err := removeExisting(ctx, tx, failed, `
-		SELECT w.id FROM transfers t JOIN unnest($1::text[]) AS w (id) ON w.id = t.id::text WHERE t.status = 'failed'`); err != nil {
+		SELECT w.id FROM transfers t JOIN unnest($1::text[]) AS w (id) ON w.id = t.id::text WHERE t.status = 'failed'
+		UNION ALL SELECT w.id FROM sagas s JOIN unnest($1::text[]) AS w (id) ON w.id = s.id::text WHERE s.status = 'failed'`); err != nil {
 		return err
 	}
 	for object, id := range objects {

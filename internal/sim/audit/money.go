@@ -24,18 +24,18 @@ func moneyChecks() []check {
 			SELECT format('account %s: available %s + held %s, entries sum to %s', a.id, a.available, a.held, coalesce(e.total, 0))
 			FROM accounts a LEFT JOIN (SELECT account, sum(amount) AS total FROM entries GROUP BY account) e ON e.account = a.id
 			WHERE a.available::numeric + a.held <> coalesce(e.total, 0)`},
-		{guarantee: Money, promise: "entries belong to an account of their currency, or to the outside", sql: `
+		{guarantee: Money, promise: "entries belong to an account of their currency, to the outside, or to the way to another ledger", sql: `
 			SELECT format('entry %s: account %s (%s), entry in %s', e.id, e.account, coalesce(a.currency, 'absent'), e.currency)
 			FROM entries e LEFT JOIN accounts a ON a.id = e.account
-			WHERE CASE WHEN a.id IS NULL THEN e.account <> 'outside/' || e.currency ELSE a.currency <> e.currency END`},
+			WHERE CASE WHEN a.id IS NULL THEN e.account <> 'outside/' || e.currency AND e.account NOT LIKE 'transit/%' ELSE a.currency <> e.currency END`},
 		{guarantee: Money, promise: "deposits minus withdrawals are what is available and held", sql: `
 			SELECT format('%s: deposits %s - withdrawals %s <> available %s + held %s', currency, sum(deposits),
 			              sum(withdrawals), sum(available), sum(held))
 			FROM (SELECT currency, 0::numeric AS deposits, 0::numeric AS withdrawals, sum(available) AS available, sum(held) AS held
 			      FROM accounts GROUP BY currency
 			      UNION ALL
-			      SELECT currency, coalesce(sum(amount) FILTER (WHERE kind = 'deposit'), 0),
-			             coalesce(sum(amount) FILTER (WHERE kind = 'withdrawal'), 0), 0, 0
+			      SELECT currency, coalesce(sum(amount) FILTER (WHERE kind = 'deposit' OR source LIKE 'transit/%'), 0),
+			             coalesce(sum(amount) FILTER (WHERE kind = 'withdrawal' OR destination LIKE 'transit/%'), 0), 0, 0
 			      FROM transfers WHERE status = 'completed' GROUP BY currency) AS parts
 			GROUP BY currency
 			HAVING sum(deposits) - sum(withdrawals) <> sum(available) + sum(held)`},
@@ -44,6 +44,14 @@ func moneyChecks() []check {
 			FROM transfers
 			WHERE (kind = 'deposit') <> (source = 'outside/' || currency)
 			   OR (kind = 'withdrawal') <> (destination = 'outside/' || currency)`},
+		{guarantee: Money, promise: "money comes from another ledger, or goes there, by a leg that is marked as done, once", sql: `
+			SELECT format('transfer %s (%s): from %s to %s, %s legs', t.id, t.kind, t.source, t.destination, count(l.saga))
+			FROM transfers t LEFT JOIN saga_legs l ON l.transfer = t.id
+			WHERE t.kind = 'cross' OR t.source LIKE 'transit/%' OR t.destination LIKE 'transit/%'
+			GROUP BY t.id HAVING count(l.saga) <> 1 OR t.kind <> 'cross' OR t.status <> 'completed'
+			UNION ALL
+			SELECT format('leg %s of %s has no transfer %s', l.step, l.saga, l.transfer)
+			FROM saga_legs l LEFT JOIN transfers t ON t.id = l.transfer WHERE l.outcome = 'done' AND t.id IS NULL`},
 		{guarantee: Money, promise: "what is held is the sum of the open holds", sql: `
 			SELECT format('account %s: held %s, open holds sum to %s', coalesce(a.id, h.account), a.held, coalesce(h.total, 0))
 			FROM accounts a FULL JOIN

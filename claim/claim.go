@@ -1,0 +1,232 @@
+package claim
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// DB is where the statements run: a pgx connection, pool or transaction.
+type DB interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// Observer is told what became of claims, for metrics. Its methods must not block and may be called concurrently. In a
+// transaction of the caller's they are called before its commit.
+type Observer interface {
+	// Claimed reports a claim statement that took rows, and how long it took.
+	Claimed(rows int, took time.Duration)
+	// Ended reports claims that were finished or failed.
+	Ended(rows int)
+	// Lost reports claims that turned out to be lost at a heartbeat or at their end.
+	Lost(rows int)
+	// Released reports stale claims that were released.
+	Released(rows int)
+}
+
+// Options are the hooks of [Claims].
+type Options struct {
+	Observer Observer // may be nil
+}
+
+// Claim is the right to execute one row.
+type Claim[ID comparable] struct {
+	ID      ID
+	LockID  uuid.UUID // new with each claim; rows claimed by one call share it
+	Version int64     // grows by one with each claim of the row, from 1
+	At      time.Time // when it was claimed, by the database's clock
+}
+
+// Claims works on one table. It is safe for concurrent use.
+type Claims[ID comparable] struct {
+	sql      statements
+	observer Observer
+}
+
+// Changes are columns of yours and the values that they get when a claim ends.
+type Changes map[string]any
+
+// Claim claims one row. It returns [ErrNotClaimable] when that can't be done now.
+func (c *Claims[ID]) Claim(ctx context.Context, db DB, id ID) (Claim[ID], error) {
+	got, err := c.ClaimSelected(ctx, db, uuid.New(), c.sql.oneSelection, id)
+	if err != nil {
+		return Claim[ID]{}, err
+	}
+	if len(got) == 0 {
+		return Claim[ID]{}, ErrNotClaimable
+	}
+	return got[0], nil
+}
+
+// ClaimDue claims up to limit rows, those first that have been due for longest, and returns them in no order. Rows that
+// another transaction has locked are passed over. None is no error.
+func (c *Claims[ID]) ClaimDue(ctx context.Context, db DB, limit int) ([]Claim[ID], error) {
+	return c.ClaimSelected(ctx, db, uuid.New(), c.sql.dueSelection, limit)
+}
+
+// ClaimSelected claims the rows whose ids a query of yours selects, those of them that are free, ready and due, under the
+// given lock id, which must be new. The query should lock what it selects (FOR UPDATE SKIP LOCKED), or two workers wait for
+// each other; its parameters are numbered from $2.
+func (c *Claims[ID]) ClaimSelected(ctx context.Context, db DB, lockID uuid.UUID, selection string, args ...any) ([]Claim[ID], error) {
+	began := time.Now()
+	rows, err := db.Query(ctx, c.sql.claimSelected.with(selection), append([]any{lockID}, args...)...)
+	got, err := collect[ID](rows, err)
+	if err != nil {
+		return nil, fmt.Errorf("claim: claim rows: %w", err)
+	}
+	if c.observer != nil && len(got) > 0 {
+		c.observer.Claimed(len(got), time.Since(began))
+	}
+	return got, nil
+}
+
+// Claimed returns the rows that are claimed under a lock id. It settles what became of a [Claims.ClaimSelected] whose
+// commit was not answered.
+func (c *Claims[ID]) Claimed(ctx context.Context, db DB, lockID uuid.UUID) ([]Claim[ID], error) {
+	rows, err := db.Query(ctx, c.sql.recover, lockID)
+	got, err := collect[ID](rows, err)
+	if err != nil {
+		return nil, fmt.Errorf("claim: look for claimed rows: %w", err)
+	}
+	return got, nil
+}
+
+// Heartbeat keeps claims from going stale, and returns those that are lost. An error leaves it open which are.
+func (c *Claims[ID]) Heartbeat(ctx context.Context, db DB, claims ...Claim[ID]) (lost []Claim[ID], err error) {
+	lost, err = c.all(ctx, db, c.sql.heartbeat, claims)
+	if err != nil {
+		return nil, fmt.Errorf("claim: heartbeat: %w", err)
+	}
+	c.observe(0, len(lost))
+	return lost, nil
+}
+
+// Finish ends a claim whose work is done, with [Table.OnFinish] and the changes. It returns [ErrLost], and has changed
+// nothing, when the row is not under the claim any more. The names of columns are quoted.
+func (c *Claims[ID]) Finish(ctx context.Context, db DB, claim Claim[ID], changes Changes) error {
+	return c.end(ctx, db, c.sql.finish, claim, changes)
+}
+
+// Fail ends a claim whose work failed, with [Table.OnFail] and the changes. It returns [ErrLost] as [Claims.Finish] does.
+func (c *Claims[ID]) Fail(ctx context.Context, db DB, claim Claim[ID], changes Changes) error {
+	return c.end(ctx, db, c.sql.fail, claim, changes)
+}
+
+func (c *Claims[ID]) end(ctx context.Context, db DB, sql open, claim Claim[ID], changes Changes) error {
+	args := []any{claim.ID, claim.LockID, claim.Version}
+	var set strings.Builder
+	for _, column := range slices.Sorted(maps.Keys(changes)) {
+		args = append(args, changes[column])
+		set.WriteString(", " + quote(column) + " = $" + strconv.Itoa(len(args)))
+	}
+	tag, err := db.Exec(ctx, sql.with(set.String()), args...)
+	if err != nil {
+		return fmt.Errorf("claim: end a claim: %w", err)
+	}
+	if tag.RowsAffected() == 0 {
+		c.observe(0, 1)
+		return fmt.Errorf("%w: row %v, version %d", ErrLost, claim.ID, claim.Version)
+	}
+	c.observe(1, 0)
+	return nil
+}
+
+// FinishAll is [Claims.Finish] for many claims in one statement. It returns those that are lost, which it left alone.
+func (c *Claims[ID]) FinishAll(ctx context.Context, db DB, claims ...Claim[ID]) (lost []Claim[ID], err error) {
+	return c.endAll(ctx, db, c.sql.finishAll, claims)
+}
+
+// FailAll is [Claims.Fail] for many claims in one statement. It returns those that are lost, which it left alone.
+func (c *Claims[ID]) FailAll(ctx context.Context, db DB, claims ...Claim[ID]) (lost []Claim[ID], err error) {
+	return c.endAll(ctx, db, c.sql.failAll, claims)
+}
+
+func (c *Claims[ID]) endAll(ctx context.Context, db DB, sql string, claims []Claim[ID]) ([]Claim[ID], error) {
+	lost, err := c.all(ctx, db, sql, claims)
+	if err != nil {
+		return nil, fmt.Errorf("claim: end claims: %w", err)
+	}
+	c.observe(len(claims)-len(lost), len(lost))
+	return lost, nil
+}
+
+// all runs a statement on many claims and returns those that it did not find.
+func (c *Claims[ID]) all(ctx context.Context, db DB, sql string, claims []Claim[ID]) ([]Claim[ID], error) {
+	if len(claims) == 0 {
+		return nil, nil
+	}
+	// In the order of nothing in particular: each row is under the claim of one worker, so two of these statements that run
+	// at once touch different rows.
+	ids, locks, versions := make([]ID, len(claims)), make([]uuid.UUID, len(claims)), make([]int64, len(claims))
+	for i, claim := range claims {
+		ids[i], locks[i], versions[i] = claim.ID, claim.LockID, claim.Version
+	}
+	rows, err := db.Query(ctx, sql, ids, locks, versions)
+	if err != nil {
+		return nil, err
+	}
+	type key struct {
+		id      ID
+		version int64
+	}
+	var (
+		one  key
+		held = make(map[key]struct{}, len(claims))
+		lost []Claim[ID]
+	)
+	if _, err := pgx.ForEachRow(rows, []any{&one.id, &one.version}, func() error { held[one] = struct{}{}; return nil }); err != nil {
+		return nil, err
+	}
+	for _, claim := range claims {
+		if _, ok := held[key{claim.ID, claim.Version}]; !ok {
+			lost = append(lost, claim)
+		}
+	}
+	return lost, nil
+}
+
+// ReleaseStale frees up to limit rows whose claim is older than age and had no heartbeat since, the oldest first, with
+// [Table.OnRelease]. It returns the claims that were released. Any number of sweepers may run at once.
+func (c *Claims[ID]) ReleaseStale(ctx context.Context, db DB, age time.Duration, limit int) ([]Claim[ID], error) {
+	rows, err := db.Query(ctx, c.sql.release, age, limit)
+	got, err := collect[ID](rows, err)
+	if err != nil {
+		return nil, fmt.Errorf("claim: release stale claims: %w", err)
+	}
+	if c.observer != nil && len(got) > 0 {
+		c.observer.Released(len(got))
+	}
+	return got, nil
+}
+
+func (c *Claims[ID]) observe(ended, lost int) {
+	if c.observer == nil {
+		return
+	}
+	if ended > 0 {
+		c.observer.Ended(ended)
+	}
+	if lost > 0 {
+		c.observer.Lost(lost)
+	}
+}
+
+func collect[ID comparable](rows pgx.Rows, err error) ([]Claim[ID], error) {
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (c Claim[ID], err error) {
+		err = row.Scan(&c.ID, &c.LockID, &c.Version, &c.At)
+		c.At = c.At.UTC()
+		return c, err
+	})
+}

@@ -1,0 +1,199 @@
+package claim
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// Defaults of [Table].
+const (
+	DefaultIDColumn       = "id"
+	DefaultLockIDColumn   = "execution_lock_id"
+	DefaultLockedAtColumn = "execution_locked_at"
+	DefaultVersionColumn  = "execution_version"
+)
+
+// Table describes the table whose rows are claimed. Only Name is required.
+//
+// Names are quoted. Ready, Due and the On… members are SQL that is put into the statements as it is, and must be constants
+// of your program: never build them from input.
+type Table struct {
+	// Name is the table's name; its schema may stand before a dot.
+	Name string
+	// ID is the column that identifies a row, "id" by default.
+	ID string
+	// IDType is the SQL type of that column. It is known for ids that are uuid.UUID, string, int32 and int64 in Go.
+	IDType string
+	// LockID (uuid, null), LockedAt (timestamptz, null) and Version (bigint) are the claim's columns.
+	LockID, LockedAt, Version string
+	// Ready is the condition under which a free row may be claimed, such as "status = 'scheduled'"; empty: always.
+	Ready string
+	// Due is a column or expression of type timestamptz before which a row must not be claimed; empty: at any time. Due rows
+	// are claimed in its order.
+	Due string
+	// OnClaim, OnFinish, OnFail and OnRelease are assignments made with each step, such as "status = 'publishing'".
+	OnClaim, OnFinish, OnFail, OnRelease string
+}
+
+// withDefaults fills in what is not said.
+func (t Table) withDefaults() Table {
+	for _, column := range []struct {
+		name *string
+		is   string
+	}{
+		{&t.ID, DefaultIDColumn}, {&t.LockID, DefaultLockIDColumn}, {&t.LockedAt, DefaultLockedAtColumn}, {&t.Version, DefaultVersionColumn},
+	} {
+		if *column.name == "" {
+			*column.name = column.is
+		}
+	}
+	return t
+}
+
+// check finds what is wrong with the description.
+func (t Table) check() error {
+	if t.Name == "" {
+		return fmt.Errorf("%w: it has no name", ErrBadTable)
+	}
+	if t.IDType == "" {
+		return fmt.Errorf("%w: the SQL type of %s is not known from its Go type, so IDType must name it", ErrBadTable, t.ID)
+	}
+	seen := map[string]bool{}
+	for _, name := range []string{t.ID, t.LockID, t.LockedAt, t.Version} {
+		if seen[name] {
+			return fmt.Errorf("%w: two of its columns are named %s", ErrBadTable, name)
+		}
+		seen[name] = true
+	}
+	return nil
+}
+
+// DDL is a statement that adds the claim's columns to the table, where they are not there yet. It may be run again. An
+// index on the due time of free rows is yours to make, because it depends on your Ready.
+func (t Table) DDL() string {
+	t = t.withDefaults()
+	return fmt.Sprintf(`ALTER TABLE %s
+	ADD COLUMN IF NOT EXISTS %s uuid,
+	ADD COLUMN IF NOT EXISTS %s timestamptz,
+	ADD COLUMN IF NOT EXISTS %s bigint NOT NULL DEFAULT 0`, quoteTable(t.Name), quote(t.LockID), quote(t.LockedAt), quote(t.Version))
+}
+
+func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
+
+func quoteTable(name string) string { return pgx.Identifier(strings.Split(name, ".")).Sanitize() }
+
+// sqlType is the SQL type of a Go type of ids, empty where it is not known.
+func sqlType(id any) string {
+	switch id.(type) {
+	case uuid.UUID, [16]byte:
+		return "uuid"
+	case string:
+		return "text"
+	case int32:
+		return "integer"
+	case int64, int:
+		return "bigint"
+	}
+	return ""
+}
+
+// statements are a table's SQL.
+type statements struct {
+	claimSelected open // the selection
+	dueSelection  string
+	oneSelection  string
+	recover       string
+	heartbeat     string
+	finish, fail  open // one claim; further assignments
+	finishAll     string
+	failAll       string
+	release       string
+}
+
+// open is a statement with one place that each call fills. It is no format, because the caller's SQL may hold a percent sign.
+type open struct{ before, after string }
+
+func (o open) with(text string) string { return o.before + text + o.after }
+
+// list appends assignments to a SET clause.
+func list(assignments string) string {
+	if strings.TrimSpace(assignments) == "" {
+		return ""
+	}
+	return ", " + assignments
+}
+
+func build(t Table) statements {
+	var (
+		table, id              = quoteTable(t.Name), quote(t.ID)
+		lock, lockedAt, number = quote(t.LockID), quote(t.LockedAt), quote(t.Version)
+		returning              = fmt.Sprintf("t.%s, t.%s, t.%s, t.%s", id, lock, number, lockedAt)
+		free                   = lock + " IS NULL"
+		order                  = id
+	)
+	if t.Ready != "" {
+		free += " AND (" + t.Ready + ")"
+	}
+	if t.Due != "" {
+		free += " AND (" + t.Due + ") <= clock_timestamp()"
+		order = t.Due + ", " + id
+	}
+	unlocked := fmt.Sprintf("%s = NULL, %s = NULL", lock, lockedAt)
+	single := func(on string) open {
+		return open{
+			before: fmt.Sprintf("UPDATE %s SET %s%s", table, unlocked, list(on)),
+			after:  fmt.Sprintf(" WHERE %s = $1 AND %s = $2 AND %s = $3", id, lock, number),
+		}
+	}
+	mine := fmt.Sprintf("FROM unnest($1::%s[], $2::uuid[], $3::bigint[]) AS mine (claimed_id, claimed_by, claimed_version) "+
+		"WHERE t.%s = mine.claimed_id AND t.%s = mine.claimed_by AND t.%s = mine.claimed_version RETURNING t.%s, t.%s", t.IDType, id, lock, number, id, number)
+	return statements{
+		// The guard is repeated outside of the selection, which may be the caller's. As an array, the selection is evaluated
+		// once; a plan that goes into it again for each row would pass over what it has locked itself, and claim more than its
+		// limit.
+		claimSelected: open{
+			before: fmt.Sprintf("UPDATE %s AS t SET %s = $1, %s = clock_timestamp(), %s = t.%s + 1%s WHERE t.%s = ANY (ARRAY(",
+				table, lock, lockedAt, number, number, list(t.OnClaim), id),
+			after: fmt.Sprintf(")) AND %s RETURNING %s", free, returning),
+		},
+		dueSelection: fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT $2 FOR UPDATE SKIP LOCKED", id, table, free, order),
+		oneSelection: fmt.Sprintf("SELECT %s FROM %s WHERE %s = $2 AND %s FOR UPDATE SKIP LOCKED", id, table, id, free),
+		recover:      fmt.Sprintf("SELECT %s FROM %s AS t WHERE %s = $1", returning, table, lock),
+		heartbeat:    fmt.Sprintf("UPDATE %s AS t SET %s = clock_timestamp() %s", table, lockedAt, mine),
+		finish:       single(t.OnFinish),
+		fail:         single(t.OnFail),
+		finishAll:    fmt.Sprintf("UPDATE %s AS t SET %s%s %s", table, unlocked, list(t.OnFinish), mine),
+		failAll:      fmt.Sprintf("UPDATE %s AS t SET %s%s %s", table, unlocked, list(t.OnFail), mine),
+		release: fmt.Sprintf("WITH stale AS MATERIALIZED (SELECT %[2]s AS stale_id, %[3]s AS stale_lock, %[4]s AS stale_version, %[5]s AS stale_at FROM %[1]s "+
+			"WHERE %[3]s IS NOT NULL AND %[5]s < clock_timestamp() - $1::interval ORDER BY %[5]s LIMIT $2 FOR UPDATE SKIP LOCKED) "+
+			"UPDATE %[1]s AS t SET %[6]s%[7]s FROM stale WHERE t.%[2]s = stale_id AND t.%[3]s = stale_lock AND t.%[4]s = stale_version "+
+			"RETURNING stale_id, stale_lock, stale_version, stale_at",
+			table, id, lock, number, lockedAt, unlocked, list(t.OnRelease)),
+	}
+}
+
+// New prepares claims on a table whose ids are of type ID. It returns an error that wraps [ErrBadTable] when the
+// description is not usable; whether the table is there is not looked at.
+func New[ID comparable](t Table, o Options) (*Claims[ID], error) {
+	t = t.withDefaults()
+	if t.IDType == "" {
+		var zero ID
+		t.IDType = sqlType(zero)
+	}
+	if err := t.check(); err != nil {
+		return nil, err
+	}
+	return &Claims[ID]{sql: build(t), observer: o.Observer}, nil
+}
+
+// Must is New for descriptions that are constants of the program; it panics where New returns an error.
+func Must[ID comparable](t Table, o Options) *Claims[ID] {
+	c, err := New[ID](t, o)
+	if err != nil {
+		panic(err)
+	}
+	return c
+}

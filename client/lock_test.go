@@ -1,0 +1,73 @@
+package client_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/client"
+)
+
+func TestLocks(t *testing.T) {
+	ctx, c := t.Context(), newClient()
+	x, y := uuid.NewString(), uuid.NewString()
+	a, err := c.AcquireLock(ctx, client.LockRequest{Keys: []string{x}, Owner: "A", TTL: "1m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := c.AcquireLock(ctx, client.LockRequest{Keys: []string{y}, Owner: "B", TTL: "1m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A lock that is held is an answer, and nothing to be tried again and again.
+	var answer client.Answer
+	if _, err := c.AcquireLock(ctx, client.LockRequest{Keys: []string{x, y}, Owner: "C", TTL: "1m"}, client.Into(&answer)); client.CodeOf(err) != "lock_held" || answer.Attempts != 1 {
+		t.Errorf("%v after %d attempts", err, answer.Attempts)
+	}
+	renewed, err := c.RenewLock(ctx, a.ID, client.RenewLockRequest{TTL: new("1h")})
+	if err != nil || renewed.ExpiresAt.Sub(a.ExpiresAt) < 50*time.Minute || renewed.Tokens[x] != a.Tokens[x] {
+		t.Errorf("renewed %+v, %v", renewed, err)
+	}
+
+	waiting := make(chan error, 1)
+	go func() {
+		l, err := c.AcquireLock(ctx, client.LockRequest{Keys: []string{y}, Owner: "A", TTL: "1m", Wait: new("30s")})
+		if err == nil {
+			err = c.ReleaseLock(ctx, l.ID)
+		}
+		waiting <- err
+	}()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		all, err := c.Locks(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(all.Edges, func(e client.LockEdge) bool { return e.From == "A" && e.To == "B" && e.Key == y }) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("A does not wait for B: %+v", all)
+		}
+	}
+	_, err = c.AcquireLock(ctx, client.LockRequest{Keys: []string{x}, Owner: "B", TTL: "1m", Wait: new("30s")})
+	problem, ok := errors.AsType[*client.Problem](err)
+	if !ok {
+		t.Fatal(err)
+	}
+	if problem.Code != "deadlock" || !slices.Equal(problem.Cycle, []string{"B", "A"}) {
+		t.Errorf("%v, cycle %q", err, problem.Cycle)
+	}
+	if err := c.ReleaseLock(ctx, b.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-waiting; err != nil {
+		t.Error(err)
+	}
+	if err := c.ReleaseLock(ctx, b.ID); client.CodeOf(err) != "lock_lost" {
+		t.Errorf("the second release: %v", err)
+	}
+}

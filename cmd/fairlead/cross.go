@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-dev/fairlead/internal/crashpoint"
+	"github.com/fairlead-dev/fairlead/internal/telemetry"
+	"github.com/fairlead-dev/fairlead/ledger/cross"
+	"github.com/fairlead-dev/fairlead/postgres"
+	"github.com/fairlead-dev/fairlead/saga"
+)
+
+// ledgerConnections is the most connections to the database of each further ledger.
+const ledgerConnections = 12
+
+// ledgerFlag is one --ledger NAME=URL.
+type ledgerFlag struct{ name, url string }
+
+// parseLedgers reads the flags, each of which may hold several, separated by white space, as the environment gives them.
+func parseLedgers(flags []string) ([]ledgerFlag, error) {
+	valid := regexp.MustCompile(`^[A-Za-z0-9._:@-]{1,64}$`)
+	var out []ledgerFlag
+	seen := map[string]bool{cross.Local: true}
+	for _, flag := range flags {
+		for _, one := range strings.Fields(flag) {
+			name, url, ok := strings.Cut(one, "=")
+			switch {
+			case !ok || url == "":
+				return nil, errors.New("--ledger must be NAME=URL, such as eu=postgres://host/database")
+			case !valid.MatchString(name) || name == "." || name == "..":
+				return nil, fmt.Errorf("--ledger: %q is no name: 1 to 64 characters of A-Z a-z 0-9 . _ : @ -", name)
+			case name == cross.Local:
+				return nil, fmt.Errorf("--ledger: %q is the name of the server's own ledger", cross.Local)
+			case seen[name]:
+				return nil, fmt.Errorf("--ledger: %q is given twice", name)
+			}
+			seen[name] = true
+			out = append(out, ledgerFlag{name, url})
+		}
+	}
+	return out, nil
+}
+
+// startCross makes the service of transfers between ledgers. A ledger that can't be used keeps the server from starting.
+func (n *node) startCross(ctx context.Context, registry *prometheus.Registry) error {
+	flags, err := parseLedgers(n.o.ledgers)
+	if err != nil {
+		return err
+	}
+	log := postgres.NewSagas(n.db)
+	coordinator, err := log.Coordinator(ctx)
+	if err != nil {
+		return err
+	}
+	own, err := n.db.Identity(ctx)
+	if err != nil {
+		return err
+	}
+	names := map[string]string{own: cross.Local} // by identity
+	ledgers := map[string]cross.Ledger{cross.Local: postgres.NewCrossLedger(n.db)}
+	for _, f := range flags {
+		db, identity, err := n.openLedger(ctx, f)
+		if err != nil {
+			return fmt.Errorf("--ledger %s: %w", f.name, err)
+		}
+		if other, taken := names[identity]; taken {
+			return fmt.Errorf("--ledger %s: this is the database of ledger %q", f.name, other)
+		}
+		names[identity] = f.name
+		ledgers[f.name] = postgres.NewCrossLedger(db)
+	}
+	n.cross = cross.NewService(log, ledgers, saga.Options{
+		Coordinator: coordinator, Observer: telemetry.NewSagas(registry), Logger: n.logger, Hit: hitCross,
+	})
+	n.onClose(n.cross.Close)
+	return nil
+}
+
+// openLedger opens a further ledger's database as the server's own: it refuses one that would not keep its word, and brings
+// the schema up to date.
+func (n *node) openLedger(ctx context.Context, f ledgerFlag) (*postgres.DB, string, error) {
+	db, err := postgres.Open(ctx, postgres.Options{URL: f.url, MaxConns: ledgerConnections, Logger: n.logger})
+	if err != nil {
+		return nil, "", err
+	}
+	n.onClose(db.Shutdown)
+	findings, err := db.Check(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, finding := range findings {
+		if finding.Fatal {
+			return nil, "", fmt.Errorf("refusing to use it: %s", finding.Message)
+		}
+		n.logger.WarnContext(ctx, "ledger", "ledger", f.name, "check", finding.Check, "finding", finding.Message)
+	}
+	applied, err := postgres.Migrate(ctx, f.url)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, m := range applied {
+		n.logger.InfoContext(ctx, "migration applied", "ledger", f.name, "version", m.Version, "name", m.Name)
+	}
+	switch err := postgres.NewCrossLedger(db).CanPrepare(ctx); {
+	case errors.Is(err, cross.ErrTwoPhaseUnavailable):
+		n.logger.WarnContext(ctx, "ledger: two-phase transfers will be refused", "ledger", f.name, "reason", err)
+	case err != nil:
+		return nil, "", err
+	}
+	identity, err := db.Identity(ctx)
+	return db, identity, err
+}
+
+// hitCross is where a binary that is built to be killed may die.
+func hitCross(p saga.Place, i int) {
+	switch {
+	case p == saga.AfterIntent:
+		crashpoint.Hit(crashpoint.CrossIntent)
+	case p == saga.AfterStep && i == 0:
+		crashpoint.Hit(crashpoint.CrossDebited)
+	case p == saga.AfterStep:
+		crashpoint.Hit(crashpoint.CrossCredited)
+	case p == saga.AfterUndo:
+		crashpoint.Hit(crashpoint.CrossUndone)
+	case p == saga.AfterPrepare && i == 0:
+		crashpoint.Hit(crashpoint.CrossPrepared)
+	case p == saga.AfterPrepare:
+		crashpoint.Hit(crashpoint.CrossReady)
+	case p == saga.AfterDecision:
+		crashpoint.Hit(crashpoint.CrossDecided)
+	case p == saga.AfterCommit && i == 0:
+		crashpoint.Hit(crashpoint.CrossCommitted)
+	case p == saga.AfterCommit:
+		crashpoint.Hit(crashpoint.CrossUnlogged)
+	}
+}

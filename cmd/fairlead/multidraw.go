@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/fairlead-dev/fairlead/lottery/multidraw"
+)
+
+// How often a multi-draw that is watched is looked at, and how long a server that does not answer is given.
+const (
+	watchEvery    = 100 * time.Millisecond
+	watchPatience = 30 * time.Second
+)
+
+// drawnOperation is what the verb reads of an operation.
+type drawnOperation struct {
+	ID         string           `json:"id"`
+	LockKey    string           `json:"lock_key"`
+	Status     multidraw.Status `json:"status"`
+	Total      int              `json:"total_count"`
+	Completed  int              `json:"completed_count"`
+	Commitment string           `json:"seed_commitment"`
+	Seed       string           `json:"seed"`
+	Rest       jsontext.Value   `json:",unknown"`
+}
+
+func newMultidraw() *cobra.Command {
+	var (
+		t       target
+		body    multidrawRequest
+		low     int64
+		high    int64
+		prizes  string
+		detach  bool
+		results string
+	)
+	cmd := &cobra.Command{
+		Use:   "multidraw",
+		Short: "Draw many times at once, and watch it",
+		Long: "Draw many times at once, from a range of integers or from weighted prizes, and watch the progress. Ctrl-C ends the\n" +
+			"watching and not the draws; fairlead multidraw watch ID comes back to them. Exit status 0: completed; 1: not.\n\n" +
+			"  fairlead multidraw --url http://127.0.0.1:8080 --lock-key daily --count 1000000 --min 1 --max 6\n" +
+			"  fairlead multidraw --url http://127.0.0.1:8080 --lock-key daily --count 500 --prizes prizes.json\n\n" +
+			"where prizes.json is a list of {\"id\",\"name\",\"weight\",\"value\"}.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f := cmd.Flags()
+			switch {
+			case body.LockKey == "":
+				return errors.New("--lock-key is needed")
+			case body.Count < 1:
+				return errors.New("--count is needed, from 1 to " + strconv.Itoa(multidraw.MaxCount))
+			case f.Changed("min") != f.Changed("max"), f.Changed("min") == (prizes != ""):
+				return errors.New("either --min and --max are needed, or --prizes")
+			}
+			if prizes != "" {
+				list, err := os.ReadFile(prizes)
+				if err != nil {
+					return fmt.Errorf("--prizes: %w", err)
+				}
+				body.Prizes = list
+			} else {
+				body.Range = &multidraw.Range{Min: low, Max: high}
+			}
+			body.Async = true
+			return t.multidraw(cmd, "/v1/multidraws", body, !detach, results)
+		},
+	}
+	f := cmd.PersistentFlags()
+	f.StringVar(&t.url, "url", "", "a running server, for example http://127.0.0.1:8080; needs "+keyVariable)
+	f.BoolVar(&t.json, "json", false, "print one JSON document: the operation")
+	f.BoolVar(&detach, "detach", false, "do not wait for the last draw")
+	f.StringVar(&results, "results", "", "file to write the draws to, one a line, once all are made; - for standard output")
+	own := cmd.Flags()
+	own.StringVar(&body.LockKey, "lock-key", "", "held until the operation is completed or rolled back")
+	own.Int64Var(&body.Count, "count", 0, "draws to be made")
+	own.Int64Var(&low, "min", 0, "least integer")
+	own.Int64Var(&high, "max", 0, "largest integer")
+	own.StringVar(&prizes, "prizes", "", "JSON file of the prizes")
+	one := func(use, short, path string, post, wait bool) {
+		cmd.AddCommand(&cobra.Command{
+			Use: use + " ID", Short: short, Args: cobra.ExactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				var body any
+				if post {
+					body = struct{}{}
+				}
+				return t.multidraw(cmd, "/v1/multidraws/"+url.PathEscape(args[0])+path, body, wait && !detach, results)
+			},
+		})
+	}
+	one("watch", "Watch an operation until it is completed", "", false, true)
+	one("show", "Show an operation as it is", "", false, false)
+	one("resume", "Go on with an interrupted operation, and watch it", "/resume", true, true)
+	one("rollback", "End an interrupted or completed operation; its draws stay readable", "/rollback", true, false)
+	return cmd
+}
+
+// multidrawRequest is the body that makes an operation.
+type multidrawRequest struct {
+	LockKey string           `json:"lock_key"`
+	Count   int64            `json:"count"`
+	Range   *multidraw.Range `json:"range,omitempty"`
+	Prizes  jsontext.Value   `json:"prizes,omitempty"`
+	Async   bool             `json:"async"`
+}
+
+// multidraw asks for something about one operation, watches it if need be, and prints what it then is.
+func (t *target) multidraw(cmd *cobra.Command, path string, body any, watch bool, results string) error {
+	if t.url == "" {
+		return errors.New("--url is needed: a running server, for example http://127.0.0.1:8080")
+	}
+	method := http.MethodGet
+	if body != nil {
+		method = http.MethodPost
+	}
+	o, raw, err := t.operation(cmd.Context(), method, path, body)
+	if err != nil {
+		return err
+	}
+	if watch {
+		if o, raw, err = t.watch(cmd.Context(), newScreen(cmd.ErrOrStderr()), o); err != nil {
+			return fmt.Errorf("%w; the draws go on: fairlead multidraw watch %s", err, o.ID)
+		}
+	}
+	switch {
+	case t.json:
+		err = printJSON(cmd, raw)
+	case results != "-":
+		screen := newScreen(cmd.OutOrStdout())
+		screen.facts("operation", o.ID, "lock key", o.LockKey, "status", string(o.Status), "draws", fmt.Sprintf("%d of %d", o.Completed, o.Total), "commitment", o.Commitment)
+		if o.Seed != "" {
+			screen.facts("seed", o.Seed)
+		}
+	}
+	if err == nil && results != "" && o.Completed == o.Total {
+		err = t.writeResults(cmd, o, results)
+	}
+	if err == nil && watch && o.Status != multidraw.StatusCompleted {
+		err = exitCode(1)
+	}
+	return err
+}
+
+func (t *target) operation(ctx context.Context, method, path string, body any) (o drawnOperation, raw jsontext.Value, err error) {
+	raw, err = t.call(ctx, method, path, body)
+	if err == nil {
+		err = json.Unmarshal(raw, &o)
+	}
+	return o, raw, err
+}
+
+// watch follows an operation until it no longer runs. A server that is away for a moment, such as for a restart, is waited
+// for.
+func (t *target) watch(ctx context.Context, s *screen, o drawnOperation) (drawnOperation, jsontext.Value, error) {
+	show, done := s.status("drawing " + o.LockKey)
+	began, heard := time.Now(), time.Now()
+	from := o.Completed
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		now, raw, err := t.operation(ctx, http.MethodGet, "/v1/multidraws/"+url.PathEscape(o.ID), nil)
+		switch {
+		case err == nil:
+			o, heard = now, time.Now()
+			rate := float64(o.Completed-from) / max(time.Since(began).Seconds(), 1e-3)
+			show(float64(o.Completed)/float64(max(o.Total, 1)), fmt.Sprintf("%d of %d, %.0f a second", o.Completed, o.Total, rate))
+			if o.Status != multidraw.StatusRunning {
+				done()
+				s.end("%s: %d of %d in %s", o.Status, o.Completed, o.Total, seconds(time.Since(began)))
+				return o, raw, nil
+			}
+		case ctx.Err() != nil, time.Since(heard) > watchPatience:
+			done()
+			s.breakLine()
+			return o, nil, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			done()
+			s.breakLine()
+			return o, nil, ctx.Err()
+		}
+	}
+}
+
+// writeResults writes all draws, a line each, page by page.
+func (t *target) writeResults(cmd *cobra.Command, o drawnOperation, name string) (err error) {
+	out := cmd.OutOrStdout()
+	if name != "-" {
+		f, err := os.Create(name)
+		if err != nil {
+			return fmt.Errorf("--results: %w", err)
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		out = f
+	}
+	path := "/v1/multidraws/" + url.PathEscape(o.ID) + "/results?limit=10000"
+	for next := path; next != ""; {
+		raw, err := t.call(cmd.Context(), http.MethodGet, next, nil)
+		if err != nil {
+			return err
+		}
+		var page struct {
+			Items []jsontext.Value `json:"items"`
+			Next  *string          `json:"next"`
+		}
+		if err := json.Unmarshal(raw, &page); err != nil {
+			return err
+		}
+		var lines strings.Builder
+		for _, item := range page.Items {
+			lines.WriteString(strings.Trim(string(item), `"`) + "\n")
+		}
+		if _, err := io.WriteString(out, lines.String()); err != nil {
+			return err
+		}
+		next = ""
+		if page.Next != nil {
+			next = path + "&after=" + url.QueryEscape(*page.Next)
+		}
+	}
+	return nil
+}

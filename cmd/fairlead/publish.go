@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+
+	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/internal/telemetry"
+	"github.com/fairlead-dev/fairlead/postgres"
+	"github.com/fairlead-dev/fairlead/publish"
+	"github.com/fairlead-dev/fairlead/publish/webhook"
+)
+
+// publishOptions are the flags of publishing.
+type publishOptions struct {
+	allowPrivate bool
+	staleAfter   time.Duration
+	sweepEvery   time.Duration
+	backoff      time.Duration
+	secretsKey   string
+}
+
+// Limits of the flags.
+const (
+	minClaimAge  = time.Second
+	minBackoff   = time.Millisecond
+	maxBackoff   = time.Hour
+	secretsUsage = "key that seals the signing secrets of targets, 32 bytes in hex; more, after commas, only open; better given in the environment"
+)
+
+func (o *publishOptions) bind(f *pflag.FlagSet) {
+	f.BoolVar(&o.allowPrivate, "allow-private-targets", false, "let webhooks go to loopback, private and link-local addresses; for development")
+	f.DurationVar(&o.staleAfter, "claim-stale-after", time.Hour, "how long a publication stays claimed by a worker that gives no sign of life; 1s or more")
+	f.DurationVar(&o.sweepEvery, "claim-sweep-every", 30*time.Minute, "how often stale claims are released; 1s or more")
+	f.DurationVar(&o.backoff, "retry-backoff", 2*time.Second, "pause after the first failed attempt; it doubles five times")
+	f.StringVar(&o.secretsKey, "secrets-key", "", secretsUsage)
+}
+
+func (o *publishOptions) check() error {
+	switch {
+	case o.staleAfter < minClaimAge:
+		return fmt.Errorf("--claim-stale-after must be %s or more", minClaimAge)
+	case o.sweepEvery < minClaimAge:
+		return fmt.Errorf("--claim-sweep-every must be %s or more", minClaimAge)
+	case o.backoff < minBackoff || o.backoff > maxBackoff:
+		return fmt.Errorf("--retry-backoff must be between %s and %s", minBackoff, maxBackoff)
+	}
+	_, err := parseSecretsKeys(o.secretsKey)
+	return err
+}
+
+// parseSecretsKeys reads keys in hex, separated by commas.
+func parseSecretsKeys(text string) (keys [][]byte, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		key, err := hex.DecodeString(strings.TrimSpace(part))
+		if err != nil || len(key) != publish.VaultKeySize {
+			return nil, fmt.Errorf("--secrets-key must be %d bytes in hex, or several of them separated by commas", publish.VaultKeySize)
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+func secretsKeyFile(data string) string { return filepath.Join(data, "secrets.key") }
+
+// openVault finds the keys that seal secrets: the given ones, else those kept in the data directory, else a new one, which is
+// kept there. The new one is random, but where FAIRLEAD_ADMIN_KEY is set it is derived from that: several servers on one
+// database are started with the same admin key, and each must be able to sign for the targets that another one made.
+func openVault(given, data string) (*publish.Vault, error) {
+	keys, err := parseSecretsKeys(given)
+	if err != nil {
+		return nil, err
+	}
+	if len(keys) > 0 {
+		return publish.NewVault(keys...)
+	}
+	var derived []byte
+	if admin := os.Getenv(adminKeyVariable); admin != "" {
+		if derived, err = hkdf.Key(sha256.New, []byte(admin), nil, "fairlead secrets of targets", publish.VaultKeySize); err != nil {
+			return nil, err
+		}
+	}
+	path := secretsKeyFile(data)
+	kept, err := os.ReadFile(path) //nolint:gosec // The operator names the directory.
+	switch {
+	case err == nil:
+		if keys, err = parseSecretsKeys(strings.TrimSpace(string(kept))); err != nil || len(keys) == 0 {
+			return nil, fmt.Errorf("%s does not hold a key", path)
+		}
+		if derived != nil {
+			keys = append(keys, derived)
+		}
+		return publish.NewVault(keys...)
+	case !errors.Is(err, os.ErrNotExist):
+		return nil, err
+	}
+	key := derived
+	if key == nil {
+		key = make([]byte, publish.VaultKeySize)
+		_, _ = rand.Read(key) // It never fails; it crashes the program instead.
+	}
+	if err := keepSecretsKey(path, key); err != nil {
+		return nil, err
+	}
+	return publish.NewVault(key)
+}
+
+// keepSecretsKey writes the key before anything is sealed under it. The file appears whole or not at all.
+func keepSecretsKey(path string, key []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	tmp := path + ".tmp"
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) //nolint:gosec // The operator names the directory.
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(hex.EncodeToString(key) + "\n")
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}
+
+// startPublishing makes the service of publications and the worker that sends them.
+func (n *node) startPublishing(registry *prometheus.Registry, lanes *telemetry.LaneMetrics) error {
+	vault, err := openVault(n.o.publish.secretsKey, n.o.data)
+	if err != nil {
+		return err
+	}
+	store := postgres.NewPublications(n.db)
+	sender := webhook.New(webhook.Options{AllowPrivate: n.o.publish.allowPrivate, UserAgent: "Fairlead/" + version()})
+	n.onClose(func(context.Context) error { sender.Close(); return nil })
+	n.publisher = publish.NewWorker(publish.WorkerOptions{
+		Queue: store, Senders: map[publish.Kind]publish.Sender{publish.KindWebhook: sender}, Vault: vault,
+		Policy: publish.Policy{Backoff: n.o.publish.backoff}, StaleAfter: n.o.publish.staleAfter, SweepEvery: n.o.publish.sweepEvery,
+		Drain: n.o.drainTimeout, Observer: telemetry.NewPublications(registry), Logger: n.logger,
+	})
+	n.publish = publish.NewService(store, publish.Options{
+		Lanes: groupcommit.Options{Observer: lanes.For("publish")}, Vault: vault, Scheduled: n.publisher.Scheduled, Logger: n.logger,
+	})
+	n.onClose(n.publish.Close)
+	return nil
+}

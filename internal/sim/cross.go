@@ -1,0 +1,159 @@
+//go:build unix
+
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// KindCross is a transfer between ledgers.
+const KindCross Kind = "cross"
+
+// CrossEnd is an account of a ledger.
+type CrossEnd struct {
+	Ledger  string `json:"ledger"`
+	Account string `json:"account"`
+}
+
+type crossBody struct {
+	From   CrossEnd `json:"from"`
+	To     CrossEnd `json:"to"`
+	Amount int64    `json:"amount"`
+	Mode   string   `json:"mode"`
+}
+
+// NewCross makes the command that moves money between ledgers.
+func NewCross(key string, from, to CrossEnd, amount int64, mode string) *Op {
+	return NewOp(KindCross, "/v1/cross-transfers", key, crossBody{from, to, amount, mode})
+}
+
+// crossLeg is the mark of a leg in the ledger where it had its effect.
+type crossLeg struct {
+	ledger, outcome, kind, source, destination string
+	amount                                     int64
+}
+
+// AuditCross compares the log of transfers between ledgers, in the coordinator's database, with what has happened in each
+// ledger, the coordinator's own, local, among them. While transfers are under way it must not be called. It returns
+// everything that breaks a promise, joined: a transfer that has not ended, one whose legs are not those of its end, a leg
+// without a transfer, money that was made or lost, a prepared transaction that was left.
+func AuditCross(ctx context.Context, ledgers map[string]*pgx.Conn, total int64) error {
+	var wrong []error
+	report := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
+	legs := map[string]map[string]crossLeg{} // by saga and step
+	sum := new(big.Int)
+	for name, conn := range ledgers {
+		if err := readLegs(ctx, conn, name, legs, report); err != nil {
+			return err
+		}
+		var text string
+		if err := conn.QueryRow(ctx, `SELECT coalesce(sum(available::numeric + held), 0)::text FROM accounts`).Scan(&text); err != nil {
+			return err
+		}
+		part, ok := new(big.Int).SetString(text, 10)
+		if !ok {
+			return fmt.Errorf("sum %q", text)
+		}
+		sum.Add(sum, part)
+		var left int
+		if err := conn.QueryRow(ctx, `SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()`).Scan(&left); err != nil {
+			return err
+		}
+		if left > 0 {
+			report("%s: %d prepared transactions are left", name, left)
+		}
+	}
+	if sum.Cmp(big.NewInt(total)) != 0 {
+		report("the ledgers have %s in all, not %d", sum, total)
+	}
+	rows, err := ledgers["local"].Query(ctx, `SELECT id::text, status, input FROM sagas`)
+	if err != nil {
+		return err
+	}
+	var id, status, input string
+	_, err = pgx.ForEachRow(rows, []any{&id, &status, &input}, func() error {
+		var q crossBody
+		if err := json.Unmarshal([]byte(input), &q); err != nil {
+			return err
+		}
+		checkEnd(id, status, &q, legs[id], report)
+		delete(legs, id)
+		return nil
+	})
+	for id := range legs {
+		report("there are legs of %s, which is not in the log", id)
+	}
+	return errors.Join(append(wrong, err)...)
+}
+
+func readLegs(ctx context.Context, conn *pgx.Conn, name string, legs map[string]map[string]crossLeg, report func(string, ...any)) error {
+	rows, err := conn.Query(ctx, `SELECT l.saga::text, l.step, l.outcome, coalesce(t.kind, ''), coalesce(t.source, ''), coalesce(t.destination, ''), coalesce(t.amount, 0)
+		FROM saga_legs l LEFT JOIN transfers t ON t.id = l.transfer`)
+	if err != nil {
+		return err
+	}
+	var id, step string
+	l := crossLeg{ledger: name}
+	_, err = pgx.ForEachRow(rows, []any{&id, &step, &l.outcome, &l.kind, &l.source, &l.destination, &l.amount}, func() error {
+		if legs[id] == nil {
+			legs[id] = map[string]crossLeg{}
+		}
+		if other, twice := legs[id][step]; twice {
+			report("%s: %s in %s and in %s", id, step, other.ledger, name)
+		}
+		legs[id][step] = l
+		return nil
+	})
+	return err
+}
+
+// checkEnd compares a transfer's end with its legs.
+func checkEnd(id, status string, q *crossBody, legs map[string]crossLeg, report func(string, ...any)) {
+	var done []string
+	for step, l := range legs {
+		if l.outcome != "done" {
+			continue
+		}
+		done = append(done, step)
+		want := crossLeg{ledger: q.From.Ledger, outcome: "done", kind: "cross", amount: q.Amount}
+		switch step {
+		case "debit":
+			want.source, want.destination = q.From.Account, "transit/"+q.To.Ledger
+		case "undo.debit":
+			want.source, want.destination = "transit/"+q.To.Ledger, q.From.Account
+		case "credit":
+			want.ledger, want.source, want.destination = q.To.Ledger, "transit/"+q.From.Ledger, q.To.Account
+		case "transfer":
+			want.source, want.destination = q.From.Account, q.To.Account
+		}
+		if l != want {
+			report("%s: %s is %+v, not %+v", id, step, l, want)
+		}
+	}
+	has := func(steps ...string) bool {
+		for _, step := range steps {
+			if legs[step].outcome != "done" {
+				return false
+			}
+		}
+		return len(done) == len(steps)
+	}
+	kept := false
+	switch status {
+	case "completed":
+		kept = has("debit", "credit") || has("transfer")
+	case "failed":
+		kept = has()
+	case "compensated":
+		kept = has("debit", "undo.debit")
+	}
+	if !kept {
+		report("%s is %s, with %v done", id, status, done)
+	}
+}

@@ -1,0 +1,225 @@
+//go:build unix
+
+package sim_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/fairdraw"
+	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/lottery/multidraw"
+)
+
+// interruptLimit is how soon an operation is interrupted whose server died.
+const interruptLimit = 10 * time.Second
+
+// drawn is what these tests read of an operation.
+type drawn struct {
+	ID         string           `json:"id"`
+	Status     multidraw.Status `json:"status"`
+	Total      int64            `json:"total_count"`
+	Completed  int64            `json:"completed_count"`
+	Commitment string           `json:"seed_commitment"`
+	Seed       *string          `json:"seed"`
+	Range      multidraw.Range  `json:"range"`
+}
+
+// send makes one attempt under a fresh key.
+func sendOnce(t *testing.T, client *sim.Client, path, body string) sim.Answer {
+	t.Helper()
+	return client.Once(t.Context(), &sim.Op{Method: http.MethodPost, Path: path, Key: fmt.Sprintf("k-%d", time.Now().UnixNano()), Body: []byte(body)})
+}
+
+func readDrawn(t *testing.T, client *sim.Client, id string) (o drawn) {
+	t.Helper()
+	if err := client.GetJSON(within(t, patience), "/v1/multidraws/"+id, &o); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// awaitEnd polls until an operation no longer runs.
+func awaitEnd(t *testing.T, client *sim.Client, id string) drawn {
+	t.Helper()
+	ctx := within(t, patience)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if o := readDrawn(t, client, id); o.Status != multidraw.StatusRunning {
+			return o
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("multi-draw %s runs for ever", id)
+		}
+	}
+}
+
+// TestMultidrawSurvivesKills kills the server that draws, at its crash points and at random checkpoints, and resumes the
+// operation each time: in the end it has the draws of an unbroken run with its seed.
+func TestMultidrawSurvivesKills(t *testing.T) {
+	rng, _ := newRand(t)
+	database := newDatabase(t)
+	server := newServer(t, database)
+	other := newServer(t, database) // Sees what becomes of the first one's operations.
+	client, _ := newClient(t, server)
+	watcher, _ := newClient(t, other)
+	restart := func(env ...string) {
+		t.Helper()
+		if server.Running() {
+			if err := server.Kill(within(t, patience)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := server.Start(within(t, patience), env...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const total, checkpoints = 200_000, 200
+	crash := func(i int) string {
+		point := []string{"multidraw.before_checkpoint", "multidraw.after_checkpoint"}[i%2]
+		return fmt.Sprintf("FAIRLEAD_CRASH_AT=%s:%d", point, 1+rng.IntN(checkpoints/scale(8, 60)))
+	}
+	restart(crash(0))
+	answer := sendOnce(t, client, "/v1/multidraws", fmt.Sprintf(`{"lock_key":"kills","count":%d,"range":{"min":-1000000,"max":1000000},"async":true}`, total))
+	var o drawn
+	if err := answer.JSON(&o); err != nil || answer.Status != http.StatusAccepted {
+		// It may die before it has answered; then the operation is found by its lock key.
+		var found string
+		if err := connect(t, database).QueryRow(t.Context(), `SELECT id::text FROM multidraws`).Scan(&found); err != nil {
+			t.Fatal(answer, err)
+		}
+		o.ID = found
+	}
+	kills := scale(4, 50)
+	var slowest time.Duration
+	for i := 1; ; i++ {
+		await(t, "death at a crash point", server.Exited())
+		died := time.Now()
+		if by := server.KilledBy(); by != syscall.SIGKILL {
+			t.Fatalf("ended by %v, code %d", by, server.ExitCode())
+		}
+		lost := awaitEnd(t, watcher, o.ID)
+		slowest = max(slowest, time.Since(died))
+		if lost.Status != multidraw.StatusInterrupted || lost.Seed != nil || lost.Completed == total {
+			t.Fatalf("kill %d: %+v", i, lost)
+		}
+		if held := sendOnce(t, watcher, "/v1/multidraws", `{"lock_key":"kills","count":1,"range":{"min":1,"max":2}}`); held.Code() != "lock_held" {
+			t.Fatalf("the lock key of an interrupted operation: %v", held)
+		}
+		if i == kills {
+			break
+		}
+		restart(crash(i))
+		// The answer may be lost with the server, whose death settles what it was.
+		_ = sendOnce(t, client, "/v1/multidraws/"+o.ID+"/resume", "{}")
+	}
+	if slowest > interruptLimit {
+		t.Errorf("interrupted after %v", slowest)
+	}
+	auditNow(t, database)
+	restart()
+	if a := sendOnce(t, client, "/v1/multidraws/"+o.ID+"/resume", ""); a.Status != http.StatusOK {
+		t.Fatal(a)
+	}
+	done := awaitEnd(t, client, o.ID)
+	if done.Status != multidraw.StatusCompleted || done.Completed != total || done.Seed == nil {
+		t.Fatalf("%+v", done)
+	}
+	checkAllDrawn(t, client, done)
+	auditNow(t, database)
+	t.Logf("%d kills; interrupted after %v at most", kills, slowest)
+}
+
+// checkAllDrawn compares every draw with those of an unbroken run, and lets the binary verify the proof.
+func checkAllDrawn(t *testing.T, client *sim.Client, o drawn) {
+	t.Helper()
+	seed, err := fairdraw.ParseSeed(*o.Seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := multidraw.New(seed, o.ID, multidraw.Spec{Range: &o.Range})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []int64
+	path := "/v1/multidraws/" + o.ID
+	for next := path + "/results?limit=10000"; next != ""; {
+		var page struct {
+			Items []int64 `json:"items"`
+			Next  *string `json:"next"`
+		}
+		if err := client.GetJSON(within(t, patience), next, &page); err != nil {
+			t.Fatal(err)
+		}
+		got, next = append(got, page.Items...), ""
+		if page.Next != nil {
+			next = path + "/results?limit=10000&after=" + *page.Next
+		}
+	}
+	if !slices.Equal(got, d.Ints(0, int(o.Total))) {
+		t.Errorf("the %d draws are not those of an unbroken run", len(got))
+	}
+	proof := client.Get(t.Context(), path+"/proof")
+	if proof.Err != nil || proof.Status != http.StatusOK {
+		t.Fatal(proof)
+	}
+	binary, err := shared.buildBinary(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	verify := func(document []byte, valid bool) {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), "proof.json")
+		if err := os.WriteFile(file, document, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.CommandContext(within(t, patience), binary, "verify", file, "--commitment", o.Commitment).CombinedOutput()
+		if (err == nil) != valid {
+			t.Errorf("verify: %v\n%s", err, out)
+		}
+	}
+	verify(proof.Body, true)
+	verify(bytes.Replace(proof.Body, []byte(`"max":1000000`), []byte(`"max":1000001`), 1), false)
+}
+
+// TestMultidrawStopsWithItsServer ends a server cleanly while it draws: the operation is interrupted at once, and not after
+// the lease.
+func TestMultidrawStopsWithItsServer(t *testing.T) {
+	database := newDatabase(t)
+	server, other := newServer(t, database), newServer(t, database)
+	client, _ := newClient(t, server)
+	watcher, _ := newClient(t, other)
+	answer := sendOnce(t, client, "/v1/multidraws", `{"lock_key":"stop","count":20000000,"range":{"min":0,"max":255},"async":true}`)
+	var o drawn
+	if err := answer.JSON(&o); err != nil || answer.Status != http.StatusAccepted {
+		t.Fatal(answer)
+	}
+	if code, err := server.Terminate(within(t, patience)); err != nil || code != 0 {
+		t.Fatalf("code %d, %v", code, err)
+	}
+	var now drawn
+	if a := watcher.Get(t.Context(), "/v1/multidraws/"+o.ID); a.JSON(&now) != nil || now.Status != multidraw.StatusInterrupted {
+		t.Errorf("%v", a)
+	}
+	back := sendOnce(t, watcher, "/v1/multidraws/"+o.ID+"/rollback", "")
+	if err := json.Unmarshal(back.Body, &now); err != nil || now.Status != multidraw.StatusRolledBack {
+		t.Errorf("%v", back)
+	}
+	if a := sendOnce(t, watcher, "/v1/multidraws", `{"lock_key":"stop","count":1,"range":{"min":1,"max":2}}`); a.Status != http.StatusCreated {
+		t.Errorf("the lock key after a roll-back: %v", a)
+	}
+	start(t, server)
+	auditNow(t, database)
+}

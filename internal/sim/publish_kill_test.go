@@ -1,0 +1,305 @@
+//go:build unix
+
+package sim_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/fairlead-dev/fairlead/internal/sim"
+)
+
+// inbox is a receiver that notes what comes, and checks each signature.
+type inbox struct {
+	*httptest.Server
+
+	mu     sync.Mutex
+	secret string
+	got    map[string][]int64 // versions by id, in the order of their arrival
+	bad    []string
+	answer func(id string, n int) // called before the answer
+}
+
+func newInbox(t *testing.T) *inbox {
+	t.Helper()
+	in := &inbox{got: map[string][]int64{}}
+	in.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		id := r.Header.Get("webhook-id")
+		version, versionErr := strconv.ParseInt(r.Header.Get("fairlead-execution-version"), 10, 64)
+		in.mu.Lock()
+		verifier, keyErr := standardwebhooks.NewWebhook(in.secret)
+		if err != nil || versionErr != nil || keyErr != nil || verifier.Verify(body, r.Header) != nil {
+			in.bad = append(in.bad, fmt.Sprintf("%v %v %v: %v", err, versionErr, keyErr, r.Header))
+		}
+		in.got[id] = append(in.got[id], version)
+		n, answer := len(in.got[id]), in.answer
+		in.mu.Unlock()
+		if answer != nil {
+			answer(id, n)
+		}
+	}))
+	t.Cleanup(in.Close)
+	return in
+}
+
+func (in *inbox) versions(id string) []int64 {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return append([]int64(nil), in.got[id]...)
+}
+
+// ask sends one command, again and again under its key while it can't be answered, and returns the answer's document.
+func ask(t *testing.T, url, path, body string, into any) {
+	t.Helper()
+	key := uuid.NewString()
+	ctx := within(t, patience)
+	for {
+		status, answer, err := send(ctx, url, path, body, key)
+		switch {
+		case err == nil && status < 300:
+			if err := json.Unmarshal(answer, into); err != nil {
+				t.Fatal(err)
+			}
+			return
+		case err == nil && status < 500:
+			t.Fatalf("%s: %d %s", path, status, answer)
+		case ctx.Err() != nil:
+			t.Fatalf("%s: %v, %d", path, err, status)
+		}
+	}
+}
+
+func send(ctx context.Context, url, path, body, key string) (int, []byte, error) {
+	method := http.MethodPost
+	if key == "" {
+		method = http.MethodGet
+	}
+	request, err := http.NewRequestWithContext(ctx, method, url+path, bytes.NewReader([]byte(body)))
+	if err != nil {
+		return 0, nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+sim.AdminKey)
+	if key != "" {
+		request.Header.Set("Idempotency-Key", key)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	return response.StatusCode, answer, err
+}
+
+type publication struct {
+	ID      string `json:"id"`
+	Status  string `json:"status"`
+	Version int64  `json:"execution_version"`
+	Secret  string `json:"secret"`
+	Items   []struct {
+		Version int64   `json:"version"`
+		Result  *string `json:"result"`
+	} `json:"items"`
+}
+
+func read(t *testing.T, server *sim.Server, path string) (p publication) {
+	t.Helper()
+	status, body, err := send(within(t, patience), server.URL(), path, "", "")
+	if err != nil || status != http.StatusOK {
+		t.Fatalf("%s: %d, %v", path, status, err)
+	}
+	if err := json.Unmarshal(body, &p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// published waits until a publication is, and returns it.
+func published(t *testing.T, server *sim.Server, id string) publication {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		p := read(t, server, "/v1/publications/"+id)
+		if p.Status == "published" {
+			return p
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("publication %s is %s", id, p.Status)
+		}
+		timer := time.NewTimer(20 * time.Millisecond)
+		<-timer.C
+	}
+}
+
+func publishingArgs() []string {
+	return []string{"--allow-private-targets", "--claim-stale-after", "1s", "--claim-sweep-every", "1s", "--retry-backoff", "50ms"}
+}
+
+func (in *inbox) register(t *testing.T, server *sim.Server) {
+	t.Helper()
+	var target publication
+	ask(t, server.URL(), "/v1/targets", fmt.Sprintf(`{"name":"inbox","kind":"webhook","url":%q}`, in.URL), &target)
+	in.mu.Lock()
+	in.secret = target.Secret
+	in.mu.Unlock()
+}
+
+// check wants versions that grow, and signatures that are right.
+func (in *inbox) check(t *testing.T) (repeats int) {
+	t.Helper()
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, bad := range in.bad {
+		t.Errorf("a delivery is not as it should be: %s", bad)
+	}
+	for id, versions := range in.got {
+		for i := 1; i < len(versions); i++ {
+			repeats++
+			if versions[i] <= versions[i-1] {
+				t.Errorf("publication %s came with versions %v", id, versions)
+			}
+		}
+	}
+	return repeats
+}
+
+// TestPublisherDiesAtEveryCrashPoint lets the server kill itself after a claim, after a delivery, and before the commit of its
+// result. Every publication is published once in the end; what came twice came under one id, with a higher version.
+func TestPublisherDiesAtEveryCrashPoint(t *testing.T) {
+	server := newServer(t, "", publishingArgs()...)
+	in := newInbox(t)
+	in.register(t, server)
+	rounds, deaths := scale(1, 100), 0
+	for round := range rounds {
+		for _, point := range []string{"publish.claimed", "publish.sent", "publish.marked"} {
+			// They are made drafts by a server that lives, and published under one that will die.
+			drafts := make([]publication, 3)
+			for i := range drafts {
+				ask(t, server.URL(), "/v1/publications", `{"target":"inbox","payload":{"n":1}}`, &drafts[i])
+			}
+			if err := server.Kill(within(t, patience)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := server.Start(within(t, patience), fmt.Sprintf("FAIRLEAD_CRASH_AT=%s:1", point)); err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range drafts {
+				// The answer may be lost with the server; its retry tells.
+				_, _, _ = send(within(t, patience), server.URL(), "/v1/publications/"+d.ID+"/publish", "", "publish-"+d.ID)
+			}
+			await(t, "death at "+point, server.Exited())
+			if by := server.KilledBy(); by != syscall.SIGKILL {
+				t.Fatalf("%s: ended by %v", point, by)
+			}
+			deaths++
+			start(t, server)
+			for _, d := range drafts {
+				if status, body, err := send(within(t, patience), server.URL(), "/v1/publications/"+d.ID+"/publish", "", "publish-"+d.ID); err != nil || status >= 500 {
+					t.Fatalf("%d %s, %v", status, body, err)
+				}
+				p := published(t, server, d.ID)
+				versions := in.versions(d.ID)
+				if len(versions) == 0 || versions[len(versions)-1] != p.Version {
+					t.Errorf("%s: came with versions %v, published as %d", point, versions, p.Version)
+				}
+				if point == "publish.claimed" && len(versions) != 1 {
+					t.Errorf("%s: came with versions %v", point, versions)
+				}
+			}
+			auditNow(t, databaseOf(t, server))
+			if t.Failed() {
+				t.Fatalf("after round %d, %s", round, point)
+			}
+		}
+	}
+	t.Logf("%d deaths, %d repeats", deaths, in.check(t))
+}
+
+// TestStoppedPublisherIsRefused stops a server in the middle of a delivery until another one has taken its publication over,
+// and wakes it. Its result is refused and noted.
+func TestStoppedPublisherIsRefused(t *testing.T) {
+	database := newDatabase(t)
+	first := newServer(t, database, publishingArgs()...)
+	in := newInbox(t)
+	in.register(t, first)
+	second := newServer(t, database, publishingArgs()...)
+	arrived, release := make(chan struct{}, 1), make(chan struct{})
+	in.mu.Lock()
+	in.answer = func(_ string, n int) {
+		if n == 1 {
+			arrived <- struct{}{}
+			<-release
+		}
+	}
+	in.mu.Unlock()
+	for round := range scale(2, 200) {
+		var p publication
+		ask(t, first.URL(), "/v1/publications", `{"target":"inbox","publish_at":"2020-01-01T00:00:00Z","payload":1}`, &p)
+		await(t, "the delivery", arrived)
+		holder, other := first, second
+		if running(t, second) > 0 {
+			holder, other = second, first
+		}
+		if err := holder.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		done := published(t, other, p.ID)
+		release <- struct{}{}
+		if err := holder.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		deadline := time.Now().Add(patience)
+		for {
+			attempts := read(t, other, "/v1/publications/"+p.ID+"/attempts")
+			if len(attempts.Items) != 2 {
+				t.Fatalf("%d attempts", len(attempts.Items))
+			}
+			if a, b := attempts.Items[0].Result, attempts.Items[1].Result; a != nil && b != nil && *a == "refused" && *b == "published" {
+				break
+			} else if time.Now().After(deadline) {
+				t.Fatalf("round %d: attempts are %v and %v", round, *a, *b)
+			}
+			timer := time.NewTimer(20 * time.Millisecond)
+			<-timer.C
+		}
+		if again := read(t, other, "/v1/publications/"+p.ID); again.Status != "published" || again.Version != done.Version {
+			t.Fatalf("%+v became %+v", done, again)
+		}
+	}
+	in.check(t)
+	auditNow(t, database)
+}
+
+// running asks a server's metrics how many attempts it makes.
+func running(t *testing.T, server *sim.Server) int {
+	t.Helper()
+	status, body, err := send(within(t, patience), server.URL(), "/metrics", "", "")
+	if err != nil || status != http.StatusOK {
+		t.Fatalf("metrics: %d, %v", status, err)
+	}
+	const name = "\nfairlead_publish_running "
+	at := bytes.Index(body, []byte(name))
+	if at < 0 {
+		t.Fatal("no metric of running attempts")
+	}
+	value, _, _ := bytes.Cut(body[at+len(name):], []byte("\n"))
+	n, err := strconv.Atoi(string(value))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,110 @@
+package telemetry
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-dev/fairlead/lock"
+	"github.com/fairlead-dev/fairlead/lock/pglock"
+)
+
+// Locks observes locks: those of one process, and through samples all that the database has.
+type Locks struct {
+	requests                       *prometheus.CounterVec
+	wait, hold                     *prometheus.HistogramVec
+	contended, lost                *prometheus.CounterVec
+	victims, expired, handedOver   prometheus.Counter
+	held, waiting, oldest, longest prometheus.Gauge
+}
+
+var (
+	_ lock.Observer   = (*Locks)(nil)
+	_ pglock.Observer = (*Locks)(nil)
+)
+
+// lockSeconds are the buckets of waits and holds, from a millisecond to an hour.
+func lockSeconds() []float64 {
+	return []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}
+}
+
+// NewLocks registers the locks' metrics. The classes are those that are there from the start.
+func NewLocks(r prometheus.Registerer, classes ...string) *Locks {
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_lock_" + name, Help: help}, append([]string{"class"}, labels...))
+	}
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "fairlead_lock_" + name, Help: help})
+	}
+	histograms := func(name, help string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "fairlead_lock_" + name, Help: help, Buckets: lockSeconds()}, []string{"class"})
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_lock" + name, Help: help})
+	}
+	l := &Locks{
+		requests:   counters("requests_total", "Requests for locks by how they ended.", "outcome"),
+		wait:       histograms("wait_seconds", "Time from a request for a lock to its end, granted or not."),
+		hold:       histograms("hold_seconds", "How long locks were held that ended in this process."),
+		contended:  counters("contended_total", "Requests that had to wait in line and were granted."),
+		lost:       counters("lost_total", "Locks that their holder in this process lost."),
+		victims:    counter("deadlock_victims_total", "Requests refused to break a deadlock."),
+		expired:    counter("expired_total", "Leases found expired by this process: their holders died, or forgot them."),
+		handedOver: counter("handovers_total", "Locks passed to the next in line by this process."),
+		held:       gauge("s_held", "Locks held, on all processes, at the last sample."),
+		waiting:    gauge("s_waiting", "Requests that waited, on all processes, at the last sample."),
+		oldest:     gauge("_oldest_hold_seconds", "How long the oldest lock had been held at the last sample."),
+		longest:    gauge("_longest_wait_seconds", "How long the first in line had waited at the last sample."),
+	}
+	for _, class := range classes {
+		for _, o := range lock.Outcomes() {
+			l.requests.WithLabelValues(class, string(o))
+		}
+		l.contended.WithLabelValues(class)
+		l.lost.WithLabelValues(class)
+		l.wait.WithLabelValues(class)
+		l.hold.WithLabelValues(class)
+	}
+	r.MustRegister(l.requests, l.wait, l.hold, l.contended, l.lost, l.victims, l.expired, l.handedOver, l.held, l.waiting, l.oldest, l.longest)
+	return l
+}
+
+// Asked implements [lock.Observer].
+func (l *Locks) Asked(class string, outcome lock.Outcome, waited time.Duration, contended bool) {
+	l.requests.WithLabelValues(class, string(outcome)).Inc()
+	l.wait.WithLabelValues(class).Observe(waited.Seconds())
+	if contended {
+		l.contended.WithLabelValues(class).Inc()
+	}
+}
+
+// Ended implements [lock.Observer].
+func (l *Locks) Ended(class string, held time.Duration, lost error) {
+	l.hold.WithLabelValues(class).Observe(held.Seconds())
+	if lost != nil {
+		l.lost.WithLabelValues(class).Inc()
+	}
+}
+
+// Expired implements [pglock.Observer].
+func (l *Locks) Expired(n int) { l.expired.Add(float64(n)) }
+
+// Victim implements [pglock.Observer].
+func (l *Locks) Victim() { l.victims.Inc() }
+
+// HandedOver implements [pglock.Observer].
+func (l *Locks) HandedOver() { l.handedOver.Inc() }
+
+// Sample sets the gauges from what the database has at an instant.
+func (l *Locks) Sample(s lock.Snapshot, now time.Time) {
+	l.held.Set(float64(len(s.Holders)))
+	l.waiting.Set(float64(len(s.Waiters)))
+	l.oldest.Set(0)
+	l.longest.Set(0)
+	if len(s.Holders) > 0 {
+		l.oldest.Set(max(0, now.Sub(s.Holders[0].GrantedAt).Seconds()))
+	}
+	if len(s.Waiters) > 0 {
+		l.longest.Set(max(0, now.Sub(s.Waiters[0].Since).Seconds()))
+	}
+}

@@ -1,0 +1,76 @@
+package telemetry
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-dev/fairlead/publish"
+)
+
+// Publications observes the workers that publish.
+type Publications struct {
+	claimed  prometheus.Counter
+	claim    prometheus.Histogram
+	late     prometheus.Histogram
+	took     prometheus.Histogram
+	answers  *prometheus.CounterVec
+	results  map[publish.AttemptResult]prometheus.Counter
+	running  prometheus.Gauge
+	released prometheus.Counter
+}
+
+var _ publish.Observer = (*Publications)(nil)
+
+// NewPublications registers the publications' metrics. All of them, and every result, are there from the start.
+func NewPublications(r prometheus.Registerer) *Publications {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "fairlead_publish_" + name, Help: help})
+	}
+	histogram := func(name, help string) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fairlead_publish_" + name, Help: help, Buckets: seconds()})
+	}
+	results := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "fairlead_publish_attempts_total", Help: "Attempts recorded, by result. A refused one came after its claim was lost.",
+	}, []string{"result"})
+	p := &Publications{
+		claimed: counter("claims_total", "Publications claimed."),
+		claim:   histogram("claim_duration_seconds", "Time of a transaction that claimed something."),
+		late:    histogram("late_seconds", "How long publications had been due when they were claimed."),
+		took:    histogram("send_duration_seconds", "Time of an attempt, without its recording."),
+		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_publish_answers_total", Help: "Answers of targets by status; 0: there was none.",
+		}, []string{"status"}),
+		results:  map[publish.AttemptResult]prometheus.Counter{},
+		running:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_publish_running", Help: "Attempts under way."}),
+		released: counter("stale_claims_total", "Stale claims released, each an attempt that was lost."),
+	}
+	for _, result := range []publish.AttemptResult{publish.ResultPublished, publish.ResultFailed, publish.ResultRefused} {
+		p.results[result] = results.WithLabelValues(string(result))
+	}
+	r.MustRegister(p.claimed, p.claim, p.late, p.took, p.answers, results, p.running, p.released)
+	return p
+}
+
+// Claimed implements [publish.Observer].
+func (p *Publications) Claimed(n int, took time.Duration) {
+	p.claimed.Add(float64(n))
+	p.claim.Observe(took.Seconds())
+}
+
+// Attempted implements [publish.Observer].
+func (p *Publications) Attempted(late, took time.Duration, statusCode int) {
+	p.late.Observe(late.Seconds())
+	p.took.Observe(took.Seconds())
+	p.answers.WithLabelValues(strconv.Itoa(statusCode)).Inc()
+}
+
+// Recorded implements [publish.Observer].
+func (p *Publications) Recorded(result publish.AttemptResult) { p.results[result].Inc() }
+
+// Running implements [publish.Observer].
+func (p *Publications) Running(n int) { p.running.Set(float64(n)) }
+
+// Released implements [publish.Observer].
+func (p *Publications) Released(n int) { p.released.Add(float64(n)) }

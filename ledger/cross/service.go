@@ -1,0 +1,192 @@
+package cross
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/ledger"
+	"github.com/fairlead-dev/fairlead/saga"
+)
+
+// Service makes transfers between ledgers. It is safe for concurrent use.
+type Service struct {
+	sagas   *saga.Service
+	ledgers map[string]Ledger
+}
+
+// NewService returns a service for these ledgers, by name; [Local] is among them. The options' definitions and participants
+// are set here. The service is the caller's to tend and to close.
+func NewService(store saga.Store, ledgers map[string]Ledger, o saga.Options) *Service {
+	s := &Service{ledgers: ledgers}
+	o.Definitions = []saga.Definition{{Name: Definition, Plan: s.plan}}
+	o.Participants = map[string]saga.Participant{}
+	for name, l := range ledgers {
+		o.Participants[name] = l
+	}
+	s.sagas = saga.NewService(store, o)
+	return s
+}
+
+// Tend does what [saga.Service.Tend] does.
+func (s *Service) Tend(ctx context.Context) { s.sagas.Tend(ctx) }
+
+// Close does what [saga.Service.Close] does.
+func (s *Service) Close(ctx context.Context) error { return s.sagas.Close(ctx) }
+
+// Create makes a transfer and answers with its end: a *[saga.Saga], or, for want of money, a
+// [ledger.InsufficientFundsError] with the transfer's id. It is refused with [LedgerNotFoundError],
+// [ledger.AccountNotFoundError], [ledger.ErrSameAccount], [ledger.ErrCurrencyMismatch] or [ErrTwoPhaseUnavailable]. Errors
+// are those of [saga.Service.Create].
+func (s *Service) Create(ctx context.Context, c command.Command[Request]) (command.Answer, error) {
+	q := c.Op
+	made := command.Command[saga.New]{Key: c.Key, Principal: c.Principal, RequestID: c.RequestID, Render: render(c.Render, q.From.Account)}
+	// Who asks again is told what was decided, whatever has become of the ledgers meanwhile.
+	if a, ok, err := s.sagas.Replay(ctx, made); ok || err != nil {
+		return a, err
+	}
+	in, err := s.check(ctx, &q)
+	if err != nil && !refused(err) {
+		return command.Answer{}, err
+	}
+	raw, marshalErr := json.Marshal(in)
+	if marshalErr != nil {
+		return command.Answer{}, marshalErr
+	}
+	made.Op = saga.New{Name: Definition, Protocol: saga.Protocol(q.Mode), Input: raw, Steps: order(&q), Refusal: err}
+	return s.sagas.Create(ctx, made)
+}
+
+// Execute lets an operator retry or compensate a transfer, see [saga.Act].
+func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[saga.Act]) (command.Answer, error) {
+	return s.sagas.Execute(ctx, id, c)
+}
+
+// Transfer returns one transfer, or [saga.NotFoundError].
+func (s *Service) Transfer(ctx context.Context, id uuid.UUID) (*saga.Saga, error) {
+	found, err := s.sagas.Saga(ctx, id)
+	if err == nil && found.Name != Definition {
+		return nil, &saga.NotFoundError{ID: id}
+	}
+	return found, err
+}
+
+// Transfers returns up to limit transfers with a number above after, in order; with stuck, those alone that fail to get on.
+func (s *Service) Transfers(ctx context.Context, stuck bool, after int64, limit int) ([]*saga.Saga, error) {
+	return s.sagas.Sagas(ctx, Definition, stuck, after, limit)
+}
+
+// render speaks of a transfer that failed for want of money as of any other such refusal.
+func render(r command.Render, account string) command.Render {
+	if r == nil {
+		return nil
+	}
+	return func(result any, err error) command.Rendered {
+		if made, ok := result.(*saga.Saga); ok && err == nil && made.Status == saga.Failed && made.Reason == ReasonInsufficientFunds {
+			return r(nil, &ledger.InsufficientFundsError{Account: account, Transfer: &made.ID})
+		}
+		return r(result, err)
+	}
+}
+
+// refused tells refusals that are decisions, or absences, from failures to find out.
+func refused(err error) bool {
+	if err == nil || Reason(err) != "" {
+		return true
+	}
+	_, absent := errors.AsType[*LedgerNotFoundError](err)
+	return absent || errors.Is(err, ledger.ErrSameAccount) || errors.Is(err, ErrTwoPhaseUnavailable)
+}
+
+// check looks at what never changes: accounts are not closed, and keep their currency.
+func (s *Service) check(ctx context.Context, q *Request) (Input, error) {
+	in := Input{From: q.From, To: q.To, Amount: q.Amount}
+	if q.From == q.To {
+		return in, ledger.ErrSameAccount
+	}
+	from, ok := s.ledgers[q.From.Ledger]
+	if !ok {
+		return in, &LedgerNotFoundError{Name: q.From.Ledger}
+	}
+	to, ok := s.ledgers[q.To.Ledger]
+	if !ok {
+		return in, &LedgerNotFoundError{Name: q.To.Ledger}
+	}
+	source, err := from.Account(ctx, q.From.Account)
+	if err != nil {
+		return in, err
+	}
+	destination, err := to.Account(ctx, q.To.Account)
+	if err != nil {
+		return in, err
+	}
+	if source.Currency != destination.Currency {
+		return in, ledger.ErrCurrencyMismatch
+	}
+	in.Currency = source.Currency
+	if q.Mode != ModeTwoPhase || q.From.Ledger == q.To.Ledger {
+		return in, nil
+	}
+	if err := from.CanPrepare(ctx); err != nil {
+		return in, err
+	}
+	return in, to.CanPrepare(ctx)
+}
+
+// plan implements [saga.Definition].
+func (s *Service) plan(made *saga.Saga) (saga.Plan, error) {
+	in, err := ParseInput(made)
+	if err != nil {
+		return saga.Plan{}, err
+	}
+	var p saga.Plan
+	names := steps(in.From, in.To)
+	if made.Protocol == saga.TwoPhase && len(names) > 1 {
+		for _, step := range made.Steps {
+			b, err := s.branch(&in, step.Name)
+			if err != nil {
+				return saga.Plan{}, err
+			}
+			p.Branches = append(p.Branches, b)
+		}
+		return p, nil
+	}
+	for _, name := range names {
+		execute := func(ctx context.Context, c saga.Call) (saga.Outcome, error) {
+			place, l := leg(&in, c)
+			on, ok := s.ledgers[place]
+			if !ok {
+				return saga.Outcome{}, &LedgerNotFoundError{Name: place}
+			}
+			return on.Execute(ctx, l)
+		}
+		p.Steps = append(p.Steps, saga.Step{Name: name, Do: execute, Undo: execute})
+	}
+	return p, nil
+}
+
+func (s *Service) branch(in *Input, step string) (saga.Branch, error) {
+	place, _ := leg(in, saga.Call{Step: step})
+	on, ok := s.ledgers[place]
+	if !ok {
+		return saga.Branch{}, &LedgerNotFoundError{Name: place}
+	}
+	return saga.Branch{Name: step, Participant: on, Prepare: func(ctx context.Context, c saga.Call, gid string) (saga.Outcome, error) {
+		_, l := leg(in, c)
+		return on.Prepare(ctx, l, gid)
+	}}, nil
+}
+
+// order sorts the legs of a two-phase transfer by their ledgers' names, so that opposed transfers prepare in one order.
+func order(q *Request) []string {
+	names := steps(q.From, q.To)
+	if q.Mode == ModeTwoPhase && len(names) == 2 && cmp.Compare(q.From.Ledger, q.To.Ledger) > 0 {
+		slices.Reverse(names)
+	}
+	return names
+}

@@ -1,0 +1,216 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// DefaultTTL is the time to live where none is asked for.
+const DefaultTTL = 15 * time.Second
+
+// Options say how a lock is to be acquired and held. The zero value fails fast and renews a lease of [DefaultTTL].
+type Options struct {
+	// TTL is how long the lock outlives a holder that died: [MinTTL] to [MaxTTL], 0 means [DefaultTTL].
+	TTL time.Duration
+	// Wait is how long to wait for the lock at most: 0 not at all, [Forever] as long as the context lasts.
+	Wait time.Duration
+	// Owner names the line of work that asks, for the detection of deadlocks and for people. Where it is empty it is the
+	// owner of the lock under whose context the request is made, or else a new one.
+	Owner string
+	// MaxHold bounds how long the lock is held, renewals included; 0: it is not bounded.
+	MaxHold time.Duration
+	// NoRenewal leaves the lease as it is, so that the lock is lost after TTL.
+	NoRenewal bool
+	// Class labels the metrics: a few names for many keys.
+	Class string
+}
+
+// Outcome is how a request ended.
+type Outcome string
+
+// The outcomes.
+const (
+	OutcomeGranted  Outcome = "granted"
+	OutcomeHeld     Outcome = "held"
+	OutcomeDeadlock Outcome = "deadlock"
+	OutcomeError    Outcome = "error" // the context ended, or the backend failed
+)
+
+// Outcomes lists them.
+func Outcomes() []Outcome {
+	return []Outcome{OutcomeGranted, OutcomeHeld, OutcomeDeadlock, OutcomeError}
+}
+
+// OutcomeOf tells how a request ended by its error.
+func OutcomeOf(err error) Outcome {
+	switch _, deadlock := errors.AsType[*DeadlockError](err); {
+	case err == nil:
+		return OutcomeGranted
+	case deadlock:
+		return OutcomeDeadlock
+	case errors.Is(err, ErrHeld):
+		return OutcomeHeld
+	}
+	return OutcomeError
+}
+
+// Observer is told what happens to locks. Its methods must not block and may be called concurrently.
+type Observer interface {
+	// Asked is called when a request ends; waited is the time until then, contended whether it had to wait in line.
+	Asked(class string, outcome Outcome, waited time.Duration, contended bool)
+	// Ended is called when a lock ends; lost is nil after a release, else the cause.
+	Ended(class string, held time.Duration, lost error)
+}
+
+// LockerOptions configure a [Locker].
+type LockerOptions struct {
+	Logger   *slog.Logger // may be nil
+	Observer Observer     // may be nil
+}
+
+// Locker acquires locks and keeps them renewed. It is safe for concurrent use.
+type Locker struct {
+	backend  Backend
+	logger   *slog.Logger
+	observer Observer
+}
+
+// New returns a locker on b.
+func New(b Backend, o LockerOptions) *Locker {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Locker{backend: b, logger: o.Logger, observer: o.Observer}
+}
+
+type ownerKey struct{}
+
+// OwnerOf returns the owner of the lock under whose context ctx was made, and "" where there is none.
+func OwnerOf(ctx context.Context) string {
+	owner, _ := ctx.Value(ownerKey{}).(string)
+	return owner
+}
+
+// Acquire acquires all of the keys or none. The context that the lock is held under, [Held.Context], is made from ctx.
+// The caller releases the lock.
+//
+// Errors: [ErrHeld], a [DeadlockError], [ErrInvalid], the context's error, or what the backend said.
+func (l *Locker) Acquire(ctx context.Context, keys []string, o Options) (*Held, error) {
+	clean, err := CleanKeys(keys)
+	if err != nil {
+		return nil, fmt.Errorf("lock: acquire: %w", err)
+	}
+	if o.TTL == 0 {
+		o.TTL = DefaultTTL
+	}
+	if o.Owner == "" {
+		o.Owner = OwnerOf(ctx)
+	}
+	if o.Owner == "" {
+		o.Owner = uuid.NewString()
+	}
+	switch {
+	case !ValidTTL(o.TTL):
+		return nil, fmt.Errorf("lock: acquire: %w: the TTL must be from %s to %s", ErrInvalid, MinTTL, MaxTTL)
+	case !ValidName(o.Owner):
+		return nil, fmt.Errorf("lock: acquire: %w: the owner must have 1 to %d characters and no control characters", ErrInvalid, MaxNameLength)
+	case o.MaxHold < 0:
+		return nil, fmt.Errorf("lock: acquire: %w: the maximum hold must not be negative", ErrInvalid)
+	}
+	began := time.Now()
+	g, err := l.backend.Acquire(ctx, Request{
+		ID: uuid.Must(uuid.NewV7()).String(), Keys: clean, Owner: o.Owner, TTL: o.TTL.Truncate(time.Microsecond), Wait: o.Wait, MaxHold: o.MaxHold,
+	})
+	if l.observer != nil {
+		l.observer.Asked(o.Class, OutcomeOf(err), time.Since(began), g.Waited)
+	}
+	if err != nil {
+		if d, ok := errors.AsType[*DeadlockError](err); ok {
+			l.logger.WarnContext(ctx, "deadlock broken", "owner", o.Owner, "keys", clean, "cycle", d.Cycle)
+		}
+		return nil, fmt.Errorf("lock: acquire %q: %w", clean, err)
+	}
+	return l.hold(ctx, g, o), nil
+}
+
+// Held is a lock that was acquired. It is safe for concurrent use.
+type Held struct {
+	locker *Locker
+	grant  Grant
+	class  string
+	since  time.Time
+	ctx    context.Context //nolint:containedctx // Its end is what the holder has to know.
+	end    context.CancelCauseFunc
+	done   chan struct{} // closed when the keeper has ended
+
+	once    sync.Once
+	outcome error // of the release
+}
+
+func (l *Locker) hold(ctx context.Context, g Grant, o Options) *Held {
+	h := &Held{locker: l, grant: g, class: o.Class, since: g.Start, done: make(chan struct{})}
+	h.ctx, h.end = context.WithCancelCause(context.WithValue(ctx, ownerKey{}, g.Owner))
+	k := keeper{Held: h, ttl: o.TTL, renew: !o.NoRenewal}
+	if o.MaxHold > 0 {
+		k.limit = g.Start.Add(o.MaxHold - Margin(min(o.MaxHold, o.TTL)))
+	}
+	go k.run()
+	return h
+}
+
+// ID names the lock.
+func (h *Held) ID() string { return h.grant.ID }
+
+// Owner is who holds it.
+func (h *Held) Owner() string { return h.grant.Owner }
+
+// Tokens returns the fencing token of each key.
+func (h *Held) Tokens() map[string]int64 { return maps.Clone(h.grant.Tokens) }
+
+// Token returns the fencing token of one key. It panics when the lock does not cover the key: a write fenced by no token
+// would not be fenced.
+func (h *Held) Token(key string) int64 {
+	t, ok := h.grant.Tokens[key]
+	if !ok {
+		panic("lock: a token was asked for that the lock does not have")
+	}
+	return t
+}
+
+// Context ends before the lease can have expired. Its cause is an [ErrLost] or [ErrReleased], or that of the context
+// under which the lock was acquired; the lock is then renewed no more, and released as ever.
+func (h *Held) Context() context.Context { return h.ctx }
+
+// releaseTimeout bounds a release. What is not released by then expires.
+const releaseTimeout = 5 * time.Second
+
+// Release ends the lock and hands its keys on, even when ctx has ended; it takes at most some seconds. Only the first
+// call does so, the others return what it returned. It returns [ErrLost] when the lock was no longer held: then what was
+// done under it may have been done by another, too.
+func (h *Held) Release(ctx context.Context) error {
+	h.once.Do(func() {
+		h.end(ErrReleased)
+		<-h.done
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+		defer cancel()
+		err := h.locker.backend.Release(ctx, h.grant.ID)
+		lost := context.Cause(h.ctx)
+		if errors.Is(err, ErrLost) || !errors.Is(lost, ErrLost) {
+			lost = err
+		}
+		if h.locker.observer != nil {
+			h.locker.observer.Ended(h.class, time.Since(h.since), lost)
+		}
+		if err != nil {
+			h.outcome = fmt.Errorf("lock: release %s: %w", h.grant.ID, err)
+		}
+	})
+	return h.outcome
+}

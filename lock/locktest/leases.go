@@ -1,0 +1,262 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/lock"
+)
+
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) } //nolint:gosec // Repeatable, not secret.
+
+// replacement is the promise of L3 beyond the TTL.
+const replacement = 2 * time.Second
+
+func (s *suite) deadHolder() {
+	doomed, stop := s.open()
+	l := s.locker()
+	k := key("k")
+	const ttl = 700 * time.Millisecond
+	began := time.Now()
+	// It is granted, and its process is never heard of again.
+	if _, err := doomed.Acquire(s.ctx(), request(ttl, 0, k)); err != nil {
+		s.Fatal(err)
+	}
+	c := s.async(s.ctx(), l, lock.Options{Wait: patience}, k)
+	stop()
+	r := s.await(c)
+	if r.err != nil {
+		s.Fatal(r.err)
+	}
+	if took := r.at.Sub(began); took < ttl-lock.Margin(ttl) || took > ttl+replacement {
+		s.Errorf("replaced after %s; want after the TTL of %s, and within 2s of it", took, ttl)
+	}
+	s.release(r.held)
+}
+
+// request is one without a locker.
+func request(ttl, wait time.Duration, keys ...string) lock.Request {
+	return lock.Request{ID: uuid.Must(uuid.NewV7()).String(), Keys: keys, Owner: uuid.NewString(), TTL: ttl, Wait: wait}
+}
+
+// deadWaiter: who is behind waiters whose process died gets the lock within 2 s of its release.
+func (s *suite) deadWaiter() {
+	b, _ := s.open()
+	l := lock.New(b, lock.LockerOptions{})
+	silent, stop := s.openSilent()
+	k := key("k")
+	h := s.acquire(l, lock.Options{}, k)
+	dead := s.async(s.ctx(), lock.New(silent, lock.LockerOptions{}), lock.Options{Wait: lock.Forever}, k)
+	s.eventually("the doomed request is in line", func() bool { return s.waiting(b) == 1 })
+	c := s.async(s.ctx(), l, lock.Options{Wait: patience}, k)
+	s.eventually("the other is behind it", func() bool { return s.waiting(b) == 2 })
+	stop()
+	s.release(h)
+	began := time.Now()
+	r := s.await(c)
+	if r.err != nil {
+		s.Fatal(r.err)
+	}
+	if took := r.at.Sub(began); took > replacement {
+		s.Errorf("granted %s after the release", took)
+	}
+	s.release(r.held)
+	if r := s.await(dead); r.err == nil {
+		s.Error("the dead one was granted")
+	}
+}
+
+// openSilent opens a backend whose requests leave no word when it stops.
+func (s *suite) openSilent() (lock.Backend, func()) {
+	s.Helper()
+	if s.h.OpenDoomed == nil {
+		s.Skip("the harness can't let a backend die")
+	}
+	return s.h.OpenDoomed(s.T)
+}
+
+func (s *suite) renewed() {
+	l, other := s.locker(), s.locker()
+	k := key("k")
+	h := s.acquire(l, lock.Options{TTL: 600 * time.Millisecond}, k)
+	s.pause(h.Context(), 2*time.Second)
+	if err := h.Context().Err(); err != nil {
+		s.Fatalf("lost: %v", context.Cause(h.Context()))
+	}
+	s.refused(other, k)
+	s.release(h)
+	if cause := context.Cause(h.Context()); !errors.Is(cause, lock.ErrReleased) {
+		s.Errorf("cause after the release: %v", cause)
+	}
+}
+
+// cutoff is a backend whose renewals can be made to fail.
+type cutoff struct {
+	lock.Backend
+
+	cut    atomic.Bool
+	failed atomic.Int32
+}
+
+var errCut = errors.New("cut off")
+
+// Renew implements [lock.Backend].
+func (c *cutoff) Renew(ctx context.Context, id string, ttl time.Duration) (lock.Grant, error) {
+	if c.cut.Load() {
+		c.failed.Add(1)
+		return lock.Grant{}, errCut
+	}
+	return c.Backend.Renew(ctx, id, ttl)
+}
+
+// lostRenewals: L3, the holder knows before the next is granted; and what only fails for a while is not lost.
+func (s *suite) lostRenewals() {
+	b, _ := s.open()
+	c := &cutoff{Backend: b}
+	l, other := lock.New(c, lock.LockerOptions{}), s.locker()
+	const ttl = 800 * time.Millisecond
+	for range count(2, 50) {
+		k := key("k")
+		h := s.acquire(l, lock.Options{TTL: ttl}, k)
+		c.cut.Store(true)
+		failed := c.failed.Load()
+		s.eventually("two renewals fail", func() bool { return c.failed.Load() >= failed+2 })
+		c.cut.Store(false)
+		s.pause(h.Context(), ttl)
+		if h.Context().Err() != nil {
+			s.Fatalf("lost although renewals succeed again: %v", context.Cause(h.Context()))
+		}
+
+		c.cut.Store(true)
+		next := s.async(s.ctx(), other, lock.Options{Wait: patience}, k)
+		<-h.Context().Done()
+		knew := time.Now()
+		if cause := context.Cause(h.Context()); !errors.Is(cause, lock.ErrUnrenewed) || !errors.Is(cause, lock.ErrLost) {
+			s.Errorf("cause %v", cause)
+		}
+		r := s.await(next)
+		if r.err != nil {
+			s.Fatal(r.err)
+		}
+		if !knew.Before(r.at) {
+			s.Errorf("the next was granted %s before the holder knew", knew.Sub(r.at))
+		}
+		s.release(r.held)
+		if err := h.Release(s.ctx()); !errors.Is(err, lock.ErrLost) {
+			s.Errorf("release of a lost lock: %v", err)
+		}
+		c.cut.Store(false)
+	}
+}
+
+// noRevival: a renewal that comes too late does not make a lock again, taken over or not.
+func (s *suite) noRevival() {
+	b, _ := s.open()
+	k := key("k")
+	r := request(lock.MinTTL, 0, k)
+	g, err := b.Acquire(s.ctx(), r)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.pause(s.Context(), 2*lock.MinTTL)
+	if _, err := b.Renew(s.ctx(), g.ID, 0); !errors.Is(err, lock.ErrLost) {
+		s.Errorf("renewal of an expired lock: %v", err)
+	}
+	if err := b.Release(s.ctx(), g.ID); !errors.Is(err, lock.ErrLost) {
+		s.Errorf("release of an expired lock: %v", err)
+	}
+	if err := b.Release(s.ctx(), uuid.NewString()); !errors.Is(err, lock.ErrLost) {
+		s.Errorf("release of what never was: %v", err)
+	}
+	// In time it does, for as long as before, or as is said.
+	r = request(time.Minute, 0, k)
+	if g, err = b.Acquire(s.ctx(), r); err != nil {
+		s.Fatal(err)
+	}
+	again, err := b.Renew(s.ctx(), g.ID, 0)
+	if err != nil || again.ExpiresAt.Sub(g.ExpiresAt) > 30*time.Second || again.ExpiresAt.Before(g.ExpiresAt) || again.Tokens[k] != g.Tokens[k] {
+		s.Errorf("renewed %+v, %v", again, err)
+	}
+	longer, err := b.Renew(s.ctx(), g.ID, time.Hour)
+	if err != nil || longer.ExpiresAt.Sub(again.ExpiresAt) < 50*time.Minute {
+		s.Errorf("renewed %+v, %v", longer, err)
+	}
+	if err := b.Release(s.ctx(), g.ID); err != nil {
+		s.Error(err)
+	}
+}
+
+func (s *suite) ownRelease() {
+	l, other := s.locker(), s.locker()
+	k := key("k")
+	old := s.acquire(l, lock.Options{TTL: lock.MinTTL, NoRenewal: true}, k)
+	h := s.acquire(other, lock.Options{Wait: patience}, k)
+	if err := old.Release(s.ctx()); !errors.Is(err, lock.ErrLost) {
+		s.Errorf("release of a lost lock: %v", err)
+	}
+	s.refused(l, k)
+	s.release(h)
+	if err := h.Release(s.ctx()); err != nil {
+		s.Errorf("the second release: %v", err)
+	}
+}
+
+func (s *suite) cancelledRelease() {
+	l := s.locker()
+	k := key("k")
+	ctx, cancel := context.WithCancel(s.ctx())
+	h, err := l.Acquire(ctx, []string{k}, lock.Options{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	cancel()
+	if err := h.Release(ctx); err != nil {
+		s.Fatal(err)
+	}
+	s.release(s.acquire(l, lock.Options{}, k))
+}
+
+func (s *suite) maxHold() {
+	l, other := s.locker(), s.locker()
+	k := key("k")
+	began := time.Now()
+	h := s.acquire(l, lock.Options{TTL: 600 * time.Millisecond, MaxHold: time.Second}, k)
+	next := s.async(s.ctx(), other, lock.Options{Wait: patience, MaxHold: time.Minute}, k)
+	<-h.Context().Done()
+	if cause := context.Cause(h.Context()); !errors.Is(cause, lock.ErrHeldTooLong) {
+		s.Errorf("cause %v", cause)
+	}
+	if held := time.Since(began); held < 800*time.Millisecond || held > 1100*time.Millisecond {
+		s.Errorf("held for %s", held)
+	}
+	s.release(s.granted(next))
+}
+
+func (s *suite) fenced() {
+	if s.h.Fence == nil {
+		s.Skip("the backend has no fence")
+	}
+	l, other := s.locker(), s.locker()
+	k := key("k")
+	old := s.acquire(l, lock.Options{TTL: lock.MinTTL, NoRenewal: true}, k)
+	write := func(h *lock.Held, want error) {
+		s.Helper()
+		if err := s.h.Fence(s.ctx(), k, h.Token(k)); !errors.Is(err, want) {
+			s.Errorf("a write at token %d: %v, want %v", h.Token(k), err, want)
+		}
+	}
+	write(old, nil)
+	h := s.acquire(other, lock.Options{Wait: patience}, k)
+	write(old, nil) // No newer token has been seen yet.
+	write(h, nil)
+	write(old, lock.ErrStaleToken)
+	write(h, nil)
+	s.release(h)
+	write(h, nil)
+	write(old, lock.ErrStaleToken)
+}

@@ -1,0 +1,292 @@
+package pglock
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/lock"
+)
+
+// errMoved is returned when a row that is not locked changed between being read and being written: the transaction is
+// rolled back and run again.
+var errMoved = errors.New("another transaction was faster")
+
+// request is a request as the tables have it.
+type request struct {
+	id          uuid.UUID
+	keys        []string // sorted, unique
+	owner       string
+	ttl, hold   int64  // microseconds
+	fingerprint []byte // names the request to other processes that are asked the same; nil: nobody is
+	ticket      int64
+}
+
+// lease is how long a grant of the request lasts at first, in microseconds.
+func (r *request) lease() int64 {
+	if r.hold > 0 {
+		return min(r.ttl, r.hold)
+	}
+	return r.ttl
+}
+
+// scene is what a transaction sees of some keys once their rows are locked.
+type scene struct {
+	tokens  map[string]int64     // last token of each locked key
+	holders map[string]string    // key to owner
+	grants  map[uuid.UUID][]byte // who holds any of the keys, and the fingerprints of those that are not taken yet
+	line    []request            // who waits for any of the keys, by ticket
+	expired int64
+}
+
+// look locks the keys' rows and reads who holds them and who waits. Leases that have expired are ended. The batch may
+// come with statements before those of look.
+func (t *tables) look(ctx context.Context, tx pgx.Tx, b *pgx.Batch, keys []string) (*scene, error) {
+	s := &scene{tokens: make(map[string]int64, len(keys)), holders: map[string]string{}, grants: map[uuid.UUID][]byte{}}
+	b.Queue(t.st.lockKeys, keys).Query(s.scanTokens)
+	b.Queue(t.st.dropExpired, keys).Exec(func(tag tag) error { s.expired = tag.RowsAffected(); return nil })
+	b.Queue(t.st.readHolders, keys).Query(func(rows pgx.Rows) error {
+		var key, owner string
+		var id uuid.UUID
+		var fingerprint []byte
+		_, err := pgx.ForEachRow(rows, []any{&key, &id, &owner, &fingerprint}, func() error {
+			s.holders[key], s.grants[id] = owner, slices.Clone(fingerprint)
+			return nil
+		})
+		return err
+	})
+	b.Queue(t.st.readLine, keys).Query(s.scanLine)
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return nil, err
+	}
+	if s.expired > 0 && t.observer != nil {
+		t.observer.Expired(int(s.expired))
+	}
+	return s, nil
+}
+
+func (s *scene) scanTokens(rows pgx.Rows) error {
+	var key string
+	var token int64
+	_, err := pgx.ForEachRow(rows, []any{&key, &token}, func() error { s.tokens[key] = token; return nil })
+	return err
+}
+
+func (s *scene) scanLine(rows pgx.Rows) (err error) {
+	s.line, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (r request, err error) {
+		err = row.Scan(&r.id, &r.ticket, &r.owner, &r.keys, &r.ttl, &r.hold, &r.fingerprint)
+		return r, err
+	})
+	return err
+}
+
+// unknownOwner stands for whoever may hold a key that the transaction has not locked.
+const unknownOwner = ""
+
+// decide tells which of those in line, by the order of asking, are to be granted now.
+func (t *tables) decide(ctx context.Context, tx pgx.Tx, s *scene, line []request) ([]request, error) {
+	chosen := t.grantable(s, lock.NewGraph(s.holders, waitersOf(line)), line)
+	// A request whose keys are free, and which only waits behind others, may overtake those that wait for its own owner.
+	// Whether they do is not always to be seen from these keys alone.
+	var owners []string
+	taken := map[string]bool{}
+	for _, r := range chosen {
+		for _, k := range r.keys {
+			taken[k] = true
+		}
+	}
+	for _, r := range line {
+		if s.free(r.keys) && !slices.ContainsFunc(r.keys, func(k string) bool { return taken[k] }) {
+			owners = append(owners, r.owner)
+		}
+	}
+	if len(owners) == 0 {
+		return chosen, nil
+	}
+	var hold bool
+	if err := tx.QueryRow(ctx, t.st.ownersHold, owners).Scan(&hold); err != nil || !hold {
+		return chosen, err
+	}
+	all, err := t.graph(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range line {
+		if r.ticket == math.MaxInt64 {
+			all.waiters = append(all.waiters, lock.Waiting{Waiter: waiterOf(r)})
+		}
+	}
+	for k, owner := range s.holders {
+		if owner != unknownOwner {
+			all.holders[k] = owner // What this transaction has just given is not in the database yet.
+		}
+	}
+	return t.grantable(s, all.build(), line), nil
+}
+
+// free reports whether the transaction has locked all of the keys and nobody holds any.
+func (s *scene) free(keys []string) bool {
+	return !slices.ContainsFunc(keys, func(k string) bool {
+		_, locked := s.tokens[k]
+		_, held := s.holders[k]
+		return !locked || held
+	})
+}
+
+func (t *tables) grantable(s *scene, g *lock.Graph, line []request) []request {
+	var out []request
+	for _, w := range g.Grantable() {
+		i := slices.IndexFunc(line, func(r request) bool { return r.id.String() == w.ID })
+		if i >= 0 && s.free(line[i].keys) {
+			out = append(out, line[i])
+		}
+	}
+	return out
+}
+
+func waiterOf(r request) lock.Waiter {
+	return lock.Waiter{ID: r.id.String(), Owner: r.owner, Keys: r.keys, Ticket: r.ticket}
+}
+
+func waitersOf(line []request) []lock.Waiter {
+	out := make([]lock.Waiter, len(line))
+	for i, r := range line {
+		out[i] = waiterOf(r)
+	}
+	return out
+}
+
+// asked is the outcome of one transaction of a request.
+type asked struct {
+	grant  *lock.Grant // nil: not granted
+	rival  bool        // another process is executing the same request
+	woken  []uuid.UUID // others that were granted
+	ticket int64       // in line, if it was to wait
+}
+
+// ask tries to grant a request, and puts it in line where it can't be and wait says so. Requests before it whose turn has
+// come are granted, too. known is asked, under the locks, whether the request was answered before.
+func (t *tables) ask(ctx context.Context, tx pgx.Tx, r request, wait bool, h Hooks) (asked, error) {
+	var a asked
+	var b pgx.Batch
+	b.Queue(t.st.insertKeys, r.keys)
+	s, err := t.look(ctx, tx, &b, r.keys)
+	if err != nil {
+		return a, err
+	}
+	if h.Known != nil {
+		known, err := h.Known(ctx, tx)
+		if err != nil {
+			return a, err
+		}
+		if known {
+			return a, ErrAnswered
+		}
+	}
+	if _, mine := s.grants[r.id]; mine { // This transaction had committed, and is run again.
+		a.grant, err = t.taken(ctx, tx, r.id, h)
+		return a, err
+	}
+	if r.fingerprint != nil && s.rivals(r) {
+		a.rival = true
+		return a, nil
+	}
+	if i := slices.IndexFunc(s.line, func(w request) bool { return w.id == r.id }); i >= 0 {
+		a.ticket = s.line[i].ticket
+		return a, nil
+	}
+	r.ticket = math.MaxInt64
+	chosen, err := t.decide(ctx, tx, s, append(s.line, r))
+	if err != nil {
+		return a, err
+	}
+	for _, c := range chosen {
+		if c.id != r.id {
+			if _, err := t.give(ctx, tx, s, c, handOver(c)); err != nil {
+				return a, err
+			}
+			a.woken = append(a.woken, c.id)
+			continue
+		}
+		r.fingerprint = nil // What it stands for is stored along with it.
+		g, err := t.give(ctx, tx, s, r, r.lease())
+		if err != nil {
+			return a, err
+		}
+		if err := h.granted(ctx, tx, g); err != nil {
+			return a, err
+		}
+		a.grant = &g
+	}
+	if a.grant == nil && wait {
+		a.ticket, err = t.enqueue(ctx, tx, r)
+	}
+	return a, err
+}
+
+// rivals reports whether the same request is under way under another id.
+func (s *scene) rivals(r request) bool {
+	for id, fingerprint := range s.grants {
+		if id != r.id && slices.Equal(fingerprint, r.fingerprint) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(s.line, func(w request) bool { return w.id != r.id && slices.Equal(w.fingerprint, r.fingerprint) })
+}
+
+// handOver is the lease of a grant that its waiter has yet to take, in microseconds.
+func handOver(r request) int64 {
+	if r.hold > 0 {
+		return min(HandOver.Microseconds(), r.hold)
+	}
+	return HandOver.Microseconds()
+}
+
+// give grants a request whose keys are locked and free.
+func (t *tables) give(ctx context.Context, tx pgx.Tx, s *scene, r request, lease int64) (lock.Grant, error) {
+	g := lock.Grant{ID: r.id.String(), Owner: r.owner, TTL: time.Duration(r.ttl) * time.Microsecond, Tokens: make(map[string]int64, len(r.keys))}
+	tokens := make([]int64, len(r.keys))
+	for i, k := range r.keys {
+		s.tokens[k]++
+		s.holders[k] = r.owner
+		tokens[i], g.Tokens[k] = s.tokens[k], s.tokens[k]
+	}
+	var b pgx.Batch
+	if r.ticket != math.MaxInt64 {
+		mustAffect(b.Queue(t.st.dropWaiter, r.id), 1)
+		b.Queue(t.st.dropQueue, r.id, r.keys)
+	}
+	b.Queue(t.st.insertGrant, r.id, r.owner, r.keys, tokens, r.ttl, r.hold, r.fingerprint, lease).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&g.ExpiresAt)
+	})
+	mustAffect(b.Queue(t.st.takeKeys, r.id, r.keys), len(r.keys))
+	err := tx.SendBatch(ctx, &b).Close()
+	g.ExpiresAt = g.ExpiresAt.UTC()
+	return g, err
+}
+
+func (t *tables) enqueue(ctx context.Context, tx pgx.Tx, r request) (ticket int64, err error) {
+	var b pgx.Batch
+	if r.fingerprint != nil {
+		b.Queue(t.st.dropDead, r.fingerprint)
+	}
+	b.Queue(t.st.insertWaiter, r.id, r.owner, r.keys, r.ttl, r.hold, r.fingerprint, aliveFor.Microseconds()).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&ticket)
+	})
+	return ticket, tx.SendBatch(ctx, &b).Close()
+}
+
+// mustAffect makes a queued statement fail with errMoved unless it affects n rows.
+func mustAffect(q *pgx.QueuedQuery, n int) {
+	q.Exec(func(tag tag) error {
+		if tag.RowsAffected() != int64(n) {
+			return errMoved
+		}
+		return nil
+	})
+}

@@ -1,0 +1,392 @@
+package pglock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairlead-dev/fairlead/lock"
+)
+
+// Times of the protocol. Holders that die are replaced within TTL + HandOver + PollInterval and what the transactions
+// take, which package lock promises to be within TTL + 2 s.
+const (
+	// PollInterval is how often a process looks after its waiting requests.
+	PollInterval = 400 * time.Millisecond
+	// BlindPollInterval is how often it does while notifications do not arrive.
+	BlindPollInterval = 50 * time.Millisecond
+	// HandOver is how long a lock that was handed over waits for its waiter to take it.
+	HandOver = time.Second
+	// aliveFor is how long a waiting request counts as alive after its process last said so.
+	aliveFor = 1200 * time.Millisecond
+	// forgetAfter is when the rows of those that said no more are deleted.
+	forgetAfter = time.Minute
+	// followInterval is how often a request looks for the answer that another process is making for it.
+	followInterval = 25 * time.Millisecond
+	// cleanupTimeout bounds what is done for callers who have gone.
+	cleanupTimeout = 5 * time.Second
+)
+
+// DefaultMaxWaiters bounds the waiting requests of one process.
+const DefaultMaxWaiters = 8192
+
+// maxMoves bounds how often a transaction is run again because a row moved. Each time another one made progress.
+const maxMoves = 50
+
+// ErrAnswered is returned by [Backend.AcquireWith] when Known says that the request was answered before.
+var ErrAnswered = errors.New("the request was answered before")
+
+// Observer is told what happens in the tables. Its methods must not block and may be called concurrently. A transaction
+// that is run again tells it twice.
+type Observer interface {
+	// Expired is called when leases are found expired.
+	Expired(n int)
+	// Victim is called when a request is chosen to break a deadlock.
+	Victim()
+	// HandedOver is called when a lock passes from one owner to the next in line.
+	HandedOver()
+}
+
+// Hooks let a caller commit something of its own together with a grant.
+type Hooks struct {
+	// Request names what is asked for to other processes that are asked the same; nil: nobody is.
+	Request []byte
+	// Known is called in the transaction that is about to decide, with the keys locked, and tells whether the request
+	// was answered before. May be nil.
+	Known func(ctx context.Context, tx pgx.Tx) (bool, error)
+	// Granted is called in the transaction that commits the grant; an error undoes it. May be nil.
+	Granted func(ctx context.Context, tx pgx.Tx, g lock.Grant) error
+}
+
+func (h Hooks) granted(ctx context.Context, tx pgx.Tx, g lock.Grant) error {
+	if h.Granted == nil {
+		return nil
+	}
+	return h.Granted(ctx, tx, g)
+}
+
+// Run runs fn in one READ COMMITTED transaction, again where that helps, and commits.
+type Run func(ctx context.Context, name string, fn func(ctx context.Context, tx pgx.Tx) error) error
+
+// Options configure [New]. The zero value is fine.
+type Options struct {
+	// Schema has the tables; see [Schema.Install].
+	Schema Schema
+	// Run runs transactions; nil means that the backend does, which retries what a retry may mend for 15 s.
+	Run Run
+	// MaxWaiters bounds the waiting requests of this process; 0 means [DefaultMaxWaiters].
+	MaxWaiters int
+	Logger     *slog.Logger // may be nil
+	Observer   Observer     // may be nil
+}
+
+// Backend keeps locks in PostgreSQL. It is safe for concurrent use.
+type Backend struct {
+	tables
+
+	pool       *pgxpool.Pool
+	run        Run
+	logger     *slog.Logger
+	maxWaiters int
+
+	mu       sync.Mutex
+	waiters  map[uuid.UUID]*waiter
+	closed   bool
+	renewals *pgxpool.Pool // made when first needed
+
+	watched bool        // the background has been started
+	fresh   []uuid.UUID // that have just joined the line
+
+	closing chan struct{}   // closed at the end
+	base    context.Context //nolint:containedctx // The life of the backend's own goroutines.
+	stop    context.CancelFunc
+	tasks   sync.WaitGroup
+	inspect chan struct{} // has a value when the waiters are to be looked after at once
+	joined  chan struct{} // has a value when there are fresh ones
+	hints   chan uuid.UUID
+	hearing atomic.Bool // notifications arrive
+}
+
+var (
+	_ lock.Backend   = (*Backend)(nil)
+	_ lock.Inspector = (*Backend)(nil)
+)
+
+// New returns a backend on the pool's database, which has the tables. It takes connections from the pool for short
+// transactions, and makes up to two of its own: one for notifications when somebody waits, one for renewals, so that a
+// pool in which everything is taken loses no lock. The caller closes it, and then the pool.
+func New(pool *pgxpool.Pool, o Options) *Backend {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.MaxWaiters == 0 {
+		o.MaxWaiters = DefaultMaxWaiters
+	}
+	b := &Backend{
+		tables: tables{st: newStatements(o.Schema), observer: o.Observer}, pool: pool, run: o.Run, logger: o.Logger, maxWaiters: o.MaxWaiters,
+		waiters: map[uuid.UUID]*waiter{}, closing: make(chan struct{}), inspect: make(chan struct{}, 1),
+		joined: make(chan struct{}, 1), hints: make(chan uuid.UUID, maxHints),
+	}
+	if b.run == nil {
+		b.run = b.runHere
+	}
+	b.base, b.stop = context.WithCancel(context.Background())
+	return b
+}
+
+// Hearing reports whether notifications arrive, as far as is known: they are listened for once somebody has waited.
+func (b *Backend) Hearing() bool { return b.hearing.Load() }
+
+// Close answers those that wait with [lock.ErrClosed] and ends what runs in the background. Locks stay as they are.
+func (b *Backend) Close() {
+	b.mu.Lock()
+	first := !b.closed
+	b.closed = true
+	renewals := b.renewals
+	b.mu.Unlock()
+	if !first {
+		return
+	}
+	close(b.closing)
+	b.stop()
+	b.tasks.Wait()
+	if renewals != nil {
+		renewals.Close()
+	}
+}
+
+// Acquire implements [lock.Backend].
+func (b *Backend) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	return b.AcquireWith(ctx, r, Hooks{})
+}
+
+// AcquireWith is Acquire that commits more than the grant. Besides the errors of Acquire it returns [ErrAnswered], and
+// what the hooks return.
+func (b *Backend) AcquireWith(ctx context.Context, r lock.Request, h Hooks) (lock.Grant, error) {
+	id, err := uuid.Parse(r.ID)
+	if err != nil {
+		return lock.Grant{}, fmt.Errorf("pglock: %w: the id must be a UUID", lock.ErrInvalid)
+	}
+	w := &waiter{
+		backend: b, hooks: h, signal: make(chan struct{}, 1), wait: r.Wait, deadline: time.Now().Add(r.Wait),
+		request: request{
+			id: id, keys: r.Keys, owner: r.Owner, ttl: r.TTL.Microseconds(), hold: r.MaxHold.Microseconds(), fingerprint: h.Request,
+		},
+	}
+	return w.acquire(ctx)
+}
+
+// Renew implements [lock.Backend].
+func (b *Backend) Renew(ctx context.Context, id string, ttl time.Duration) (lock.Grant, error) {
+	pool, err := b.reserved()
+	if err != nil {
+		return lock.Grant{}, err
+	}
+	start := time.Now()
+	u, err := uuid.Parse(id)
+	if err != nil {
+		return lock.Grant{}, lock.ErrLost
+	}
+	g, err := scanGrant(pool.QueryRow(ctx, b.st.renew, u, ttl.Microseconds()))
+	if errors.Is(err, pgx.ErrNoRows) {
+		return lock.Grant{}, lock.ErrLost
+	}
+	if err != nil {
+		return lock.Grant{}, fmt.Errorf("pglock: renew: %w", err)
+	}
+	g.Start = start
+	return g.Grant, nil
+}
+
+// reserved is a pool of one connection that nothing but renewals uses.
+func (b *Backend) reserved() (*pgxpool.Pool, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, lock.ErrClosed
+	}
+	if b.renewals == nil {
+		c := b.pool.Config()
+		c.MinConns, c.MinIdleConns, c.MaxConns = 0, 0, 1
+		pool, err := pgxpool.NewWithConfig(b.base, c)
+		if err != nil {
+			return nil, fmt.Errorf("pglock: %w", err)
+		}
+		b.renewals = pool
+	}
+	return b.renewals, nil
+}
+
+// RenewIn renews within the caller's transaction.
+func (b *Backend) RenewIn(ctx context.Context, tx pgx.Tx, id uuid.UUID, ttl time.Duration) (lock.Grant, error) {
+	g, err := scanGrant(tx.QueryRow(ctx, b.st.renew, id, ttl.Microseconds()))
+	if errors.Is(err, pgx.ErrNoRows) {
+		return lock.Grant{}, lock.ErrLost
+	}
+	return g.Grant, err
+}
+
+// Release implements [lock.Backend].
+func (b *Backend) Release(ctx context.Context, id string) error {
+	u, err := uuid.Parse(id)
+	if err != nil {
+		return lock.ErrLost
+	}
+	var done Released
+	if err := b.transact(ctx, "lock release", func(ctx context.Context, tx pgx.Tx) (err error) {
+		done, err = b.ReleaseIn(ctx, tx, u)
+		return err
+	}); err != nil {
+		return fmt.Errorf("pglock: release: %w", err)
+	}
+	b.Wake(ctx, done)
+	if !done.Held {
+		return lock.ErrLost
+	}
+	return nil
+}
+
+// Released is what a release did.
+type Released struct {
+	Held  bool // false: the lock was no longer held
+	Owner string
+	For   time.Duration // how long the lock was held
+	next  settled
+}
+
+// ReleaseIn releases within the caller's transaction, which must commit even if the lock was no longer held; then the
+// caller passes what it returned to [Backend.Wake].
+func (b *Backend) ReleaseIn(ctx context.Context, tx pgx.Tx, id uuid.UUID) (Released, error) {
+	out, held, err := b.release(ctx, tx, id)
+	return Released{Held: held, Owner: out.owner, For: out.held, next: out.settled}, err
+}
+
+// Wake tells those that a release has granted the lock to.
+func (b *Backend) Wake(ctx context.Context, r Released) { b.follow(context.WithoutCancel(ctx), r.next) }
+
+// Transact runs fn by the backend's [Run], again when a row moved that fn has read.
+func (b *Backend) Transact(ctx context.Context, name string, fn func(ctx context.Context, tx pgx.Tx) error) error {
+	return b.transact(ctx, name, fn)
+}
+
+func (b *Backend) transact(ctx context.Context, name string, fn func(ctx context.Context, tx pgx.Tx) error) error {
+	for n := 1; ; n++ {
+		err := b.run(ctx, name, fn)
+		if !errors.Is(err, errMoved) || n == maxMoves || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// maxRounds bounds how often more keys are taken into one settling. What is left then is found by the next look.
+const maxRounds = 4
+
+// follow wakes those that were granted, and settles what one transaction could not.
+func (b *Backend) follow(ctx context.Context, s settled) {
+	b.wake(s.woken)
+	for round := 0; len(s.more) > 0 && round < maxRounds; round++ {
+		before := s.more
+		ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
+		err := b.transact(ctx, "lock settle", func(ctx context.Context, tx pgx.Tx) (err error) {
+			s, err = b.settle(ctx, tx, before)
+			return err
+		})
+		cancel()
+		if err != nil {
+			b.logger.DebugContext(ctx, "settling locks failed, and is tried again by those that wait", "error", err)
+			return
+		}
+		b.wake(s.woken)
+		if slices.Equal(s.more, before) {
+			return
+		}
+	}
+}
+
+// resolve breaks the deadlocks that there are.
+func (b *Backend) resolve(ctx context.Context) error {
+	w, err := b.graph(ctx, b.pool)
+	if err != nil || len(w.build().Deadlocks()) == 0 {
+		return err
+	}
+	var victims []uuid.UUID
+	var keys []string
+	if err := b.transact(ctx, "lock deadlock", func(ctx context.Context, tx pgx.Tx) (err error) {
+		victims, keys, err = b.arbitrate(ctx, tx)
+		return err
+	}); err != nil {
+		return err
+	}
+	if b.observer != nil {
+		for range victims {
+			b.observer.Victim()
+		}
+	}
+	b.tell(victims)
+	if len(keys) > 0 {
+		slices.Sort(keys)
+		b.follow(ctx, settled{more: slices.Compact(keys)})
+	}
+	return nil
+}
+
+// maxHolders bounds a snapshot.
+const maxHolders = 10_000
+
+// Snapshot implements [lock.Inspector]. It shows 10,000 holders at most.
+func (b *Backend) Snapshot(ctx context.Context) (out lock.Snapshot, err error) {
+	o := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err = pgx.BeginTxFunc(ctx, b.pool, o, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, b.st.readGrants, maxHolders)
+		if err != nil {
+			return err
+		}
+		out.Holders, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (lock.Holder, error) {
+			h, err := scanGrant(row)
+			return lock.Holder{ID: h.ID, Owner: h.Owner, Tokens: h.Tokens, GrantedAt: h.grantedAt, ExpiresAt: h.ExpiresAt}, err
+		})
+		if err != nil {
+			return err
+		}
+		w, err := b.graph(ctx, tx)
+		if err != nil {
+			return err
+		}
+		out.Waiters, out.Edges = w.waiters, w.build().Edges()
+		return nil
+	})
+	if err != nil {
+		return out, fmt.Errorf("pglock: snapshot: %w", err)
+	}
+	return out, nil
+}
+
+// Sweep deletes the rows of leases and waiting requests that ended long ago by themselves. Nothing depends on it but the
+// size of the tables. It returns how many there were.
+func (b *Backend) Sweep(ctx context.Context) (int, error) {
+	var total int64
+	for _, s := range []struct {
+		sql  string
+		args []any
+	}{
+		{b.st.expiredLines, []any{forgetAfter.Microseconds()}},
+		{b.st.sweepWaiters, []any{forgetAfter.Microseconds()}},
+		{b.st.sweepQueue, nil},
+	} {
+		tag, err := b.pool.Exec(ctx, s.sql, s.args...)
+		if err != nil {
+			return int(total), fmt.Errorf("pglock: sweep: %w", err)
+		}
+		total += tag.RowsAffected()
+	}
+	return int(total), nil
+}

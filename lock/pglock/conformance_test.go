@@ -1,0 +1,122 @@
+package pglock
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/lock"
+	"github.com/fairlead-dev/fairlead/lock/locktest"
+)
+
+const testSchema Schema = "some locks"
+
+func install(ctx context.Context, url string) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	return testSchema.Install(ctx, conn)
+}
+
+// database is a database with the tables.
+func database(t *testing.T) string { return pgtest.NewDatabase(t, install) }
+
+func pool(t testing.TB, url string) *pgxpool.Pool {
+	t.Helper()
+	c, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.MaxConns = 6
+	p, err := pgxpool.NewWithConfig(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// open returns a backend as another process would have it.
+func open(t testing.TB, url string, o Options) (*Backend, func()) {
+	t.Helper()
+	p := pool(t, url)
+	o.Schema = testSchema
+	b := New(p, o)
+	stop := sync.OnceFunc(b.Close)
+	t.Cleanup(stop)
+	return b, stop
+}
+
+func harness(t *testing.T, url string) locktest.Harness {
+	t.Helper()
+	writes := pool(t, url)
+	return locktest.Harness{
+		Open: func(t testing.TB) (lock.Backend, func()) { return open(t, url, Options{}) },
+		OpenDoomed: func(t testing.TB) (lock.Backend, func()) {
+			p := pool(t, url)
+			b := New(p, Options{Schema: testSchema})
+			stop := sync.OnceFunc(func() {
+				// Without a connection, nothing that it would still like to say is heard.
+				p.Config().ConnConfig.Host = ""
+				p.Close()
+				b.Close()
+			})
+			t.Cleanup(stop)
+			return b, stop
+		},
+		Fence: func(ctx context.Context, resource string, token int64) error {
+			return pgx.BeginFunc(ctx, writes, func(tx pgx.Tx) error { return testSchema.Fence(ctx, tx, resource, token) })
+		},
+	}
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	locktest.Run(t, func(t *testing.T) locktest.Harness { return harness(t, database(t)) })
+}
+
+func TestInstallTwiceAtOnce(t *testing.T) {
+	t.Parallel()
+	url := pgtest.NewDatabase(t, nil)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			if err := install(t.Context(), url); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	p := pool(t, url)
+	if err := Schema("").Install(t.Context(), p); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEveryStatementCanBePrepared(t *testing.T) {
+	t.Parallel()
+	p := pool(t, database(t))
+	conn, err := p.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	st := newStatements(testSchema)
+	all := st.all()
+	if n := reflect.TypeFor[statements]().NumField(); n != len(all) {
+		t.Errorf("all lists %d of %d statements", len(all), n)
+	}
+	for i, sql := range append(all, new(testSchema.in(fence))) {
+		if _, err := conn.Conn().Prepare(t.Context(), fmt.Sprint("s", i), *sql); err != nil {
+			t.Errorf("%v\n%s", err, *sql)
+		}
+	}
+}

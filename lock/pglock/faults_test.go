@@ -1,0 +1,368 @@
+package pglock
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/lock"
+)
+
+// proxy forwards connections to PostgreSQL until it is told to stop, when those that are open end, too.
+type proxy struct {
+	listener net.Listener
+	target   string
+
+	mu    sync.Mutex
+	off   bool
+	conns map[net.Conn]struct{}
+	tasks sync.WaitGroup
+	// deaf swallows notifications, as a pooler does that assigns connections by transaction.
+	deaf atomic.Bool
+}
+
+// through returns the database's URL by way of a proxy.
+func through(t *testing.T, database string) (*proxy, string) {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	network, target := "tcp", net.JoinHostPort(config.ConnConfig.Host, fmt.Sprint(config.ConnConfig.Port))
+	if strings.HasPrefix(config.ConnConfig.Host, "/") {
+		network, target = "unix", fmt.Sprintf("%s/.s.PGSQL.%d", config.ConnConfig.Host, config.ConnConfig.Port)
+	}
+	p := &proxy{listener: l, target: target, conns: map[net.Conn]struct{}{}}
+	p.tasks.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			p.tasks.Go(func() { p.serve(client, network) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		p.cut(true)
+		p.tasks.Wait()
+	})
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Host = l.Addr().String()
+	q := u.Query()
+	q.Del("host")
+	q.Del("port")
+	q.Set("sslmode", "disable") // Its negotiation is no message.
+	u.RawQuery = q.Encode()
+	return p, u.String()
+}
+
+func (p *proxy) serve(client net.Conn, network string) {
+	defer func() { _ = client.Close() }()
+	server, err := new(net.Dialer).DialContext(context.Background(), network, p.target)
+	if err != nil {
+		return
+	}
+	defer func() { _ = server.Close() }()
+	p.mu.Lock()
+	if p.off {
+		p.mu.Unlock()
+		return
+	}
+	p.conns[client], p.conns[server] = struct{}{}, struct{}{}
+	p.mu.Unlock()
+	var both sync.WaitGroup
+	end := func() {
+		_ = client.Close()
+		_ = server.Close()
+	}
+	both.Go(func() {
+		defer end()
+		_, _ = io.Copy(server, client) // Either end may go at any time.
+	})
+	both.Go(func() {
+		defer end()
+		p.answers(client, server)
+	})
+	both.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, client)
+	delete(p.conns, server)
+}
+
+// answers forwards what the server says, message by message: a type, a length that counts itself, a content.
+func (p *proxy) answers(client io.Writer, server io.Reader) {
+	const notification = 'A'
+	in := bufio.NewReader(server)
+	for {
+		head, err := in.Peek(5)
+		if err != nil {
+			return
+		}
+		message := make([]byte, 1+binary.BigEndian.Uint32(head[1:]))
+		if _, err := io.ReadFull(in, message); err != nil {
+			return
+		}
+		if message[0] == notification && p.deaf.Load() {
+			continue
+		}
+		if _, err := client.Write(message); err != nil {
+			return
+		}
+	}
+}
+
+// cut ends all connections and refuses new ones, or lets them through again.
+func (p *proxy) cut(off bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.off = off
+	if off {
+		for c := range p.conns {
+			_ = c.Close()
+		}
+	}
+}
+
+func torture() bool { return os.Getenv("FAIRLEAD_TORTURE") == "1" }
+
+func acquire(t *testing.T, l *lock.Locker, k string, o lock.Options) *lock.Held {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	h, err := l.Acquire(ctx, []string{k}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// TestLossIsKnownBeforeTheLeaseEnds cuts a holder off from the database, and asks the database when the lease ended.
+func TestLossIsKnownBeforeTheLeaseEnds(t *testing.T) {
+	t.Parallel()
+	direct := database(t)
+	p, url := through(t, direct)
+	b, _ := open(t, url, Options{})
+	l := lock.New(b, lock.LockerOptions{})
+	watch := pool(t, direct)
+	rounds := 5
+	if torture() {
+		rounds = 200
+	}
+	for i := range rounds {
+		k := fmt.Sprint("k", i)
+		h := acquire(t, l, k, lock.Options{TTL: 500 * time.Millisecond})
+		p.cut(true)
+		<-h.Context().Done()
+		var before bool
+		sql := testSchema.in(`SELECT clock_timestamp() < expires_at FROM @lock_grants WHERE id = $1`)
+		if err := watch.QueryRow(t.Context(), sql, h.ID()).Scan(&before); err != nil {
+			t.Fatal(err)
+		}
+		if cause := context.Cause(h.Context()); !before || !errors.Is(cause, lock.ErrUnrenewed) {
+			t.Errorf("round %d: the lease had ended: %v; cause %v", i, !before, cause)
+		}
+		p.cut(false)
+		_ = h.Release(t.Context()) // Lost or not: it may just not have expired.
+	}
+}
+
+// TestPassingFaultsLoseNothing cuts connections every now and then, under a holder and those who wait.
+func TestPassingFaultsLoseNothing(t *testing.T) {
+	t.Parallel()
+	direct := database(t)
+	p, url := through(t, direct)
+	a, _ := open(t, url, Options{})
+	b, _ := open(t, url, Options{})
+	lockers := []*lock.Locker{lock.New(a, lock.LockerOptions{}), lock.New(b, lock.LockerOptions{})}
+	stop := make(chan struct{})
+	var faults sync.WaitGroup
+	faults.Go(func() {
+		tick := time.NewTicker(120 * time.Millisecond)
+		defer tick.Stop()
+		for off := true; ; off = !off {
+			select {
+			case <-stop:
+				p.cut(false)
+				return
+			case <-tick.C:
+				p.cut(off)
+			}
+		}
+	})
+	var inside atomic.Int32
+	var granted atomic.Int64
+	var all sync.WaitGroup
+	for i := range 6 {
+		all.Go(func() {
+			for range 4 {
+				h, err := lockers[i%2].Acquire(t.Context(), []string{"k"}, lock.Options{TTL: 2 * time.Second, Wait: lock.Forever})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if inside.Add(1) != 1 {
+					t.Error("two are inside")
+				}
+				granted.Add(1)
+				inside.Add(-1)
+				// A release whose answer was lost, and which is tried again, finds that nothing is held.
+				if err := h.Release(t.Context()); err != nil && !errors.Is(err, lock.ErrLost) {
+					t.Logf("release: %v", err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	close(stop)
+	faults.Wait()
+	if granted.Load() != 24 {
+		t.Errorf("%d grants", granted.Load())
+	}
+}
+
+// TestDatabaseRestarts kills PostgreSQL under a holder and a waiter: what was granted stays, and tokens go on.
+func TestDatabaseRestarts(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Server(t)
+	if err := install(t.Context(), server.URL()); err != nil {
+		t.Fatal(err)
+	}
+	a, _ := open(t, server.URL(), Options{})
+	b, _ := open(t, server.URL(), Options{})
+	l, other := lock.New(a, lock.LockerOptions{}), lock.New(b, lock.LockerOptions{})
+	acquire(t, l, "earlier", lock.Options{TTL: time.Hour})
+	h := acquire(t, l, "k", lock.Options{TTL: 20 * time.Second})
+	got := make(chan *lock.Held, 1)
+	go func() {
+		h, err := other.Acquire(t.Context(), []string{"k"}, lock.Options{Wait: time.Minute})
+		if err != nil {
+			t.Error(err)
+		}
+		got <- h
+	}()
+	waitFor(t, "the other waits", func() bool {
+		s, err := a.Snapshot(t.Context())
+		return err == nil && len(s.Waiters) == 1
+	})
+	if err := syscall.Kill(server.PID(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "PostgreSQL is back", func() bool { _, err := a.Snapshot(t.Context()); return err == nil })
+	if err := h.Context().Err(); err != nil {
+		t.Fatalf("lost: %v", context.Cause(h.Context()))
+	}
+	if _, err := other.Acquire(t.Context(), []string{"earlier"}, lock.Options{}); !errors.Is(err, lock.ErrHeld) {
+		t.Errorf("what was granted before: %v", err)
+	}
+	if err := h.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	next := <-got
+	if next == nil {
+		t.FailNow()
+	}
+	if next.Token("k") <= h.Token("k") {
+		t.Errorf("token %d after %d", next.Token("k"), h.Token("k"))
+	}
+	if err := next.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within 30s", what)
+		}
+		timer := time.NewTimer(5 * time.Millisecond)
+		<-timer.C
+	}
+}
+
+// TestDrainedPoolLosesNoLock takes every connection of the pool for longer than the lease.
+func TestDrainedPoolLosesNoLock(t *testing.T) {
+	t.Parallel()
+	p := pool(t, database(t))
+	b := New(p, Options{Schema: testSchema})
+	t.Cleanup(b.Close)
+	h := acquire(t, lock.New(b, lock.LockerOptions{}), "k", lock.Options{TTL: 400 * time.Millisecond})
+	for range p.Config().MaxConns {
+		c, err := p.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Release)
+	}
+	timer := time.NewTimer(1500 * time.Millisecond)
+	select {
+	case <-h.Context().Done():
+		t.Errorf("lost: %v", context.Cause(h.Context()))
+	case <-timer.C:
+	}
+}
+
+// TestBlindHandOver hands over between processes that hear no notifications.
+func TestBlindHandOver(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	a, _ := open(t, url, Options{})
+	p, pooled := through(t, url)
+	p.deaf.Store(true)
+	b, _ := open(t, pooled, Options{})
+	l, other := lock.New(a, lock.LockerOptions{}), lock.New(b, lock.LockerOptions{})
+	for range 5 {
+		h := acquire(t, l, "k", lock.Options{Wait: time.Minute})
+		got := make(chan time.Time, 1)
+		go func() {
+			h, err := other.Acquire(t.Context(), []string{"k"}, lock.Options{Wait: time.Minute})
+			got <- time.Now()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := h.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}()
+		waitFor(t, "the other waits", func() bool {
+			s, err := a.Snapshot(t.Context())
+			return err == nil && len(s.Waiters) == 1
+		})
+		began := time.Now()
+		if err := h.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := (<-got).Sub(began); took > time.Second {
+			t.Errorf("handed over after %s", took)
+		}
+	}
+	if b.Hearing() {
+		t.Error("the deaf one hears")
+	}
+}

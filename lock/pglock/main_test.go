@@ -1,0 +1,10 @@
+package pglock
+
+import (
+	"os"
+	"testing"
+
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }

@@ -1,0 +1,106 @@
+package pglock
+
+import (
+	"context"
+	_ "embed" // The schema is a file, so that other migrations can contain it.
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/lock"
+)
+
+//go:embed schema.sql
+var schemaSQL string
+
+// SchemaSQL is the definition of the tables, in the schema that is first in the search path.
+func SchemaSQL() string { return schemaSQL }
+
+// Schema names the database schema that has the tables. The empty one is the first of the search path.
+type Schema string
+
+// Install creates the schema and its tables unless they are there. Any number of processes may do so at once.
+func (s Schema) Install(ctx context.Context, conn interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+}) error {
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		return fmt.Errorf("pglock: install: %w", err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	if err := s.install(ctx, tx); err != nil {
+		return fmt.Errorf("pglock: install: %w", err)
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return fmt.Errorf("pglock: install: %w", err)
+	}
+	return nil
+}
+
+// installLock is the advisory lock that installers take turns by, a number of our own.
+const installLock = 0x2b9a5d1c
+
+func (s Schema) install(ctx context.Context, tx pgx.Tx) error {
+	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, installLock); err != nil {
+		return err
+	}
+	if s != "" {
+		name := pgx.Identifier{string(s)}.Sanitize()
+		if _, err := tx.Exec(ctx, `CREATE SCHEMA IF NOT EXISTS `+name); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `SET LOCAL search_path TO `+name); err != nil {
+			return err
+		}
+	}
+	var there bool
+	if err := tx.QueryRow(ctx, `SELECT to_regclass('lock_fences') IS NOT NULL`).Scan(&there); err != nil || there {
+		return err
+	}
+	// Several statements in one text need the simple protocol.
+	_, err := tx.Exec(ctx, schemaSQL, pgx.QueryExecModeSimpleProtocol)
+	return err
+}
+
+// in puts the schema into an SQL text, in which table names begin with @.
+func (s Schema) in(sql string) string {
+	prefix := ""
+	if s != "" {
+		prefix = pgx.Identifier{string(s)}.Sanitize() + "."
+	}
+	return strings.ReplaceAll(sql, "@", prefix)
+}
+
+const fence = `INSERT INTO @lock_fences AS f (resource, token) VALUES ($1, $2)
+	ON CONFLICT (resource) DO UPDATE SET token = excluded.token WHERE f.token <= excluded.token`
+
+// ErrNoToken is returned by [Schema.Fence] for a token that no lock has.
+var ErrNoToken = errors.New("tokens are 1 or more")
+
+// Fence guards what the transaction writes to a resource: it notes the token, and returns [lock.ErrStaleToken] when a
+// newer one has been noted, after which the transaction must be rolled back. Call it before the first write. Until the
+// transaction ends, others that guard the same resource wait. The same token may come any number of times: that is one
+// tenure of the lock.
+//
+// The resource is whatever the lock's key protects; usually it is named like the key. Tokens of different keys must not
+// be mixed on one resource.
+func (s Schema) Fence(ctx context.Context, tx pgx.Tx, resource string, token int64) error {
+	if token < 1 {
+		return fmt.Errorf("pglock: fence %q: %w", resource, ErrNoToken)
+	}
+	tag, err := tx.Exec(ctx, s.in(fence), resource, token)
+	if err != nil {
+		return fmt.Errorf("pglock: fence %q: %w", resource, err)
+	}
+	if tag.RowsAffected() == 0 {
+		return fmt.Errorf("pglock: fence %q at token %d: %w", resource, token, lock.ErrStaleToken)
+	}
+	return nil
+}
+
+// Fence is [Schema.Fence] with the tables in the search path.
+func Fence(ctx context.Context, tx pgx.Tx, resource string, token int64) error {
+	return Schema("").Fence(ctx, tx, resource, token)
+}

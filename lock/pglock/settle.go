@@ -1,0 +1,253 @@
+package pglock
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fairlead-dev/fairlead/lock"
+)
+
+type tag = pgconn.CommandTag
+
+// tables are the statements on the tables of one schema. Their methods work within the caller's transaction and may be
+// run again in another one.
+type tables struct {
+	st       *statements
+	observer Observer
+}
+
+// settled is the outcome of a transaction that made keys free.
+type settled struct {
+	woken []uuid.UUID // those that were granted
+	more  []string    // keys to be settled together, since a request in line wants others besides these
+}
+
+// pass grants to those in line whose turn has come.
+func (t *tables) pass(ctx context.Context, tx pgx.Tx, s *scene) (out settled, err error) {
+	more := map[string]bool{}
+	for _, r := range s.line {
+		for _, k := range r.keys {
+			if _, locked := s.tokens[k]; !locked {
+				more[k] = true
+			}
+		}
+	}
+	if len(more) > 0 {
+		out.more = slices.Sorted(maps.Keys(more))
+		for k := range s.tokens {
+			out.more = append(out.more, k)
+		}
+		slices.Sort(out.more)
+	}
+	if len(s.line) == 0 {
+		return out, nil
+	}
+	// Whoever wants a key that is not locked is left to the next round, but stays in the way of those behind.
+	guess := scene{tokens: s.tokens, holders: maps.Clone(s.holders)}
+	for k := range more {
+		guess.holders[k] = unknownOwner
+	}
+	chosen, err := t.decide(ctx, tx, &guess, s.line)
+	if err != nil {
+		return out, err
+	}
+	for _, r := range chosen {
+		if _, err := t.give(ctx, tx, s, r, handOver(r)); err != nil {
+			return out, err
+		}
+		out.woken = append(out.woken, r.id)
+	}
+	return out, nil
+}
+
+// settle grants keys that are free to those in line for them.
+func (t *tables) settle(ctx context.Context, tx pgx.Tx, keys []string) (settled, error) {
+	s, err := t.look(ctx, tx, &pgx.Batch{}, keys)
+	if err != nil {
+		return settled{}, err
+	}
+	return t.pass(ctx, tx, s)
+}
+
+// released is a lock that ended.
+type released struct {
+	settled
+
+	owner string
+	held  time.Duration
+}
+
+// release ends a lock and passes its keys on. It tells whether the lock was still held; the transaction is to be committed
+// in either case.
+func (t *tables) release(ctx context.Context, tx pgx.Tx, id uuid.UUID) (out released, held bool, err error) {
+	s := &scene{tokens: map[string]int64{}, holders: map[string]string{}}
+	var keys []string
+	var seconds float64
+	var b pgx.Batch
+	b.Queue(t.st.lockKeysOf, id).Query(s.scanTokens)
+	b.Queue(t.st.readLineOf, id).Query(s.scanLine)
+	b.Queue(t.st.endGrant, id).QueryRow(func(row pgx.Row) error { return row.Scan(&held, &out.owner, &keys, &seconds) })
+	err = tx.SendBatch(ctx, &b).Close()
+	if errors.Is(err, pgx.ErrNoRows) {
+		return out, false, nil
+	}
+	if err != nil {
+		return out, false, err
+	}
+	out.held = time.Duration(seconds * float64(time.Second))
+	if !held && t.observer != nil {
+		t.observer.Expired(1)
+	}
+	out.settled, err = t.pass(ctx, tx, s)
+	return out, held, err
+}
+
+// taken makes a full lease of a grant that was handed over; nil when it has expired, or never was.
+func (t *tables) taken(ctx context.Context, tx pgx.Tx, id uuid.UUID, h Hooks) (*lock.Grant, error) {
+	g, err := scanGrant(tx.QueryRow(ctx, t.st.take, id))
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &g.Grant, h.granted(ctx, tx, g.Grant)
+}
+
+// holder is a row of the grants.
+type holder struct {
+	lock.Grant
+
+	grantedAt time.Time
+}
+
+func scanGrant(row pgx.Row) (h holder, err error) {
+	var id uuid.UUID
+	var keys []string
+	var tokens []int64
+	var ttl int64
+	if err := row.Scan(&id, &h.Owner, &keys, &tokens, &ttl, &h.grantedAt, &h.ExpiresAt); err != nil {
+		return h, err
+	}
+	h.ID, h.TTL = id.String(), time.Duration(ttl)*time.Microsecond
+	h.grantedAt, h.ExpiresAt = h.grantedAt.UTC(), h.ExpiresAt.UTC()
+	h.Tokens = make(map[string]int64, len(keys))
+	for i, k := range keys {
+		h.Tokens[k] = tokens[i]
+	}
+	return h, nil
+}
+
+// left is the outcome of leaving the line.
+type left struct {
+	settled
+
+	grant *lock.Grant // it had been granted, and was taken after all
+	cycle []string    // it had been made the victim of a deadlock
+}
+
+// leave takes a request out of the line. If it was granted meanwhile, that is taken or ended.
+func (t *tables) leave(ctx context.Context, tx pgx.Tx, r request, take bool, h Hooks) (out left, err error) {
+	s, err := t.look(ctx, tx, &pgx.Batch{}, r.keys)
+	if err != nil {
+		return out, err
+	}
+	if fingerprint, granted := s.grants[r.id]; granted {
+		if len(fingerprint) == 0 && r.fingerprint != nil {
+			return out, nil // What stands for it was committed along, and gives it to whoever asks again.
+		}
+		if take {
+			out.grant, err = t.taken(ctx, tx, r.id, h)
+			return out, err
+		}
+		if _, err := tx.Exec(ctx, t.st.dropGrant, r.id); err != nil {
+			return out, err
+		}
+		for _, k := range r.keys {
+			delete(s.holders, k)
+		}
+	}
+	if err := tx.QueryRow(ctx, t.st.withdraw, r.id).Scan(&out.cycle); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return out, err
+	}
+	if _, err := tx.Exec(ctx, t.st.dropQueue, r.id, r.keys); err != nil {
+		return out, err
+	}
+	s.line = slices.DeleteFunc(s.line, func(w request) bool { return w.id == r.id })
+	out.settled, err = t.pass(ctx, tx, s)
+	return out, err
+}
+
+// waits is the whole graph, as it was read.
+type waits struct {
+	holders map[string]string
+	waiters []lock.Waiting
+}
+
+func (w *waits) build() *lock.Graph {
+	waiters := make([]lock.Waiter, len(w.waiters))
+	for i := range w.waiters {
+		waiters[i] = w.waiters[i].Waiter
+	}
+	return lock.NewGraph(w.holders, waiters)
+}
+
+// querier is a pool or a transaction.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+func (t *tables) graph(ctx context.Context, q querier) (*waits, error) {
+	w := &waits{holders: map[string]string{}}
+	rows, err := q.Query(ctx, t.st.readGraph)
+	if err != nil {
+		return nil, err
+	}
+	w.waiters, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (x lock.Waiting, err error) {
+		var id uuid.UUID
+		var keys, owners []string
+		if err := row.Scan(&id, &x.Ticket, &x.Owner, &x.Keys, &x.Since, &keys, &owners); err != nil {
+			return x, err
+		}
+		x.ID, x.Since = id.String(), x.Since.UTC()
+		for i, k := range keys {
+			w.holders[k] = owners[i]
+		}
+		return x, nil
+	})
+	return w, err
+}
+
+// arbitrate chooses the victims of all deadlocks that there are, under the arbiter's lock.
+func (t *tables) arbitrate(ctx context.Context, tx pgx.Tx) (victims []uuid.UUID, keys []string, err error) {
+	if _, err := tx.Exec(ctx, t.st.lockArbiter); err != nil {
+		return nil, nil, err
+	}
+	w, err := t.graph(ctx, tx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, d := range w.build().Deadlocks() {
+		id, err := uuid.Parse(d.Victim)
+		if err != nil {
+			return nil, nil, err
+		}
+		i := slices.IndexFunc(w.waiters, func(x lock.Waiting) bool { return x.ID == d.Victim })
+		var b pgx.Batch
+		mustAffect(b.Queue(t.st.markVictim, id, d.Cycle), 1) // It may just have been granted, or have left.
+		b.Queue(t.st.dropQueue, id, w.waiters[i].Keys)
+		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+			return nil, nil, err
+		}
+		victims = append(victims, id)
+		keys = append(keys, w.waiters[i].Keys...)
+	}
+	return victims, keys, nil
+}

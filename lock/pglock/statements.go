@@ -1,0 +1,105 @@
+package pglock
+
+// statements are the SQL texts, with the schema put in. Durations are microseconds.
+type statements struct {
+	insertKeys, lockKeys, lockKeysOf               string
+	dropExpired, readHolders, readLine, readLineOf string
+	insertGrant, takeKeys, dropWaiter, dropQueue   string
+	insertWaiter, dropDead                         string
+	take, renew, endGrant                          string
+	readCycle, withdraw, dropGrant                 string
+	readGraph, ownersHold, lockArbiter, markVictim string
+	keepAlive, freeKeys, nextExpiry, waitedFor     string
+	readGrants, sweepWaiters, sweepQueue           string
+	expiredLines, notify                           string
+}
+
+// Parts that several statements have.
+const (
+	usec      = ` * interval '1 microsecond'`
+	keysOf    = `ANY ((SELECT keys FROM @lock_grants WHERE id = $1)::text[])`
+	lineOf    = `SELECT id, ticket, owner, keys, ttl_us, hold_us, request FROM @lock_waiters WHERE cycle IS NULL AND alive_until > clock_timestamp() AND id IN (SELECT waiter FROM @lock_queue WHERE key = `
+	grantCols = `id, owner, keys, tokens, ttl_us, granted_at, expires_at`
+)
+
+func newStatements(s Schema) *statements {
+	st := &statements{
+		// Rows of new keys are inserted in the order in which they are locked, so that two that make the same rows wait for
+		// each other in one direction only.
+		insertKeys: `INSERT INTO @lock_keys (key, token) SELECT k, 0 FROM unnest($1::text[]) AS u (k)
+			WHERE NOT EXISTS (SELECT FROM @lock_keys WHERE key = k) ORDER BY k COLLATE "C" ON CONFLICT DO NOTHING`,
+		lockKeys:   `SELECT key, token FROM @lock_keys WHERE key = ANY ($1) ORDER BY key FOR NO KEY UPDATE`,
+		lockKeysOf: `SELECT key, token FROM @lock_keys WHERE key = ` + keysOf + ` ORDER BY key FOR NO KEY UPDATE`,
+		// A renewal that is under way is waited for, and the expiry looked at again.
+		dropExpired: `DELETE FROM @lock_grants WHERE expires_at <= clock_timestamp()
+			AND id IN (SELECT holder FROM @lock_keys WHERE key = ANY ($1))`,
+		readHolders: `SELECT k.key, g.id, g.owner, g.request FROM @lock_keys k JOIN @lock_grants g ON g.id = k.holder WHERE k.key = ANY ($1)`,
+		readLine:    lineOf + `ANY ($1)) ORDER BY ticket`,
+		readLineOf:  lineOf + keysOf + `) ORDER BY ticket`,
+		insertGrant: `INSERT INTO @lock_grants (id, owner, keys, tokens, ttl_us, hold_us, request, granted_at, expires_at)
+			SELECT $1, $2, $3, $4, $5, $6, $7, now, now + $8::bigint` + usec + ` FROM (SELECT clock_timestamp()) AS c (now) RETURNING expires_at`,
+		takeKeys:   `UPDATE @lock_keys SET token = token + 1, holder = $1 WHERE key = ANY ($2)`,
+		dropWaiter: `DELETE FROM @lock_waiters WHERE id = $1 AND cycle IS NULL`,
+		dropQueue:  `DELETE FROM @lock_queue WHERE waiter = $1 AND key = ANY ($2)`,
+		insertWaiter: `WITH w AS (
+				INSERT INTO @lock_waiters (id, owner, keys, ttl_us, hold_us, request, since, alive_until)
+				VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp(), clock_timestamp() + $7::bigint` + usec + `) RETURNING ticket, keys
+			), q AS (
+				INSERT INTO @lock_queue (key, ticket, waiter) SELECT u.key, w.ticket, $1 FROM w, unnest(w.keys) AS u (key)
+			) SELECT ticket FROM w`,
+		dropDead:    `DELETE FROM @lock_waiters WHERE request = $1 AND alive_until <= clock_timestamp()`,
+		take: `UPDATE @lock_grants SET granted_at = clock_timestamp(), request = NULL,
+			expires_at = clock_timestamp() + CASE WHEN hold_us > 0 THEN least(ttl_us, hold_us) ELSE ttl_us END` + usec + `
+			WHERE id = $1 AND expires_at > clock_timestamp() RETURNING ` + grantCols,
+		renew: `UPDATE @lock_grants SET ttl_us = CASE WHEN $2::bigint > 0 THEN $2::bigint ELSE ttl_us END,
+			expires_at = least(clock_timestamp() + CASE WHEN $2::bigint > 0 THEN $2::bigint ELSE ttl_us END` + usec + `,
+				CASE WHEN hold_us > 0 THEN granted_at + hold_us` + usec + ` ELSE 'infinity' END)
+			WHERE id = $1 AND expires_at > clock_timestamp() AND (hold_us = 0 OR granted_at + hold_us` + usec + ` > clock_timestamp())
+			RETURNING ` + grantCols,
+		endGrant:  `DELETE FROM @lock_grants WHERE id = $1 RETURNING expires_at > clock_timestamp(), owner, keys, extract(epoch FROM clock_timestamp() - granted_at)::double precision`,
+		readCycle: `SELECT cycle FROM @lock_waiters WHERE id = $1`,
+		withdraw:  `DELETE FROM @lock_waiters WHERE id = $1 RETURNING cycle`,
+		dropGrant: `DELETE FROM @lock_grants WHERE id = $1`,
+		// One statement, so that it is the truth of one instant.
+		readGraph: `SELECT w.id, w.ticket, w.owner, w.keys, w.since, h.keys, h.owners FROM @lock_waiters w LEFT JOIN LATERAL (
+				SELECT array_agg(k.key) AS keys, array_agg(g.owner) AS owners FROM unnest(w.keys) AS u (key)
+				JOIN @lock_keys k ON k.key = u.key JOIN @lock_grants g ON g.id = k.holder WHERE g.expires_at > clock_timestamp()
+			) h ON true WHERE w.cycle IS NULL AND w.alive_until > clock_timestamp() ORDER BY w.ticket`,
+		ownersHold:  `SELECT EXISTS (SELECT FROM @lock_grants WHERE owner = ANY ($1) AND expires_at > clock_timestamp())`,
+		lockArbiter: `SELECT one FROM @lock_arbiter FOR UPDATE`,
+		markVictim:  `UPDATE @lock_waiters SET cycle = $2 WHERE id = $1 AND cycle IS NULL`,
+		// Rows that somebody else is just deciding on are passed over: waiting for them could be mutual.
+		keepAlive: `UPDATE @lock_waiters SET alive_until = clock_timestamp() + $2::bigint` + usec + ` WHERE id IN (
+			SELECT id FROM @lock_waiters WHERE id = ANY ($1) AND cycle IS NULL FOR UPDATE SKIP LOCKED) RETURNING id`,
+		freeKeys: `SELECT DISTINCT u.key FROM @lock_waiters w, unnest(w.keys) AS u (key) LEFT JOIN @lock_keys k ON k.key = u.key
+			WHERE w.id = ANY ($1) AND w.cycle IS NULL
+			AND NOT EXISTS (SELECT FROM @lock_grants g WHERE g.id = k.holder AND g.expires_at > clock_timestamp())`,
+		nextExpiry: `SELECT coalesce(extract(epoch FROM min(g.expires_at) - clock_timestamp()), 3600)::double precision
+			FROM @lock_waiters w, unnest(w.keys) AS u (key) JOIN @lock_keys k ON k.key = u.key JOIN @lock_grants g ON g.id = k.holder
+			WHERE w.id = ANY ($1)`,
+		// Whether somebody waits for what owners of these waiters hold: without that they are in no cycle.
+		waitedFor: `SELECT EXISTS (SELECT FROM @lock_waiters w JOIN @lock_grants g ON g.owner = w.owner JOIN @lock_queue q ON q.key = ANY (g.keys)
+			WHERE w.id = ANY ($1) AND w.cycle IS NULL AND q.waiter <> w.id AND g.expires_at > clock_timestamp())`,
+		readGrants:   `SELECT ` + grantCols + ` FROM @lock_grants WHERE expires_at > clock_timestamp() ORDER BY granted_at, id LIMIT $1`,
+		expiredLines: `DELETE FROM @lock_grants WHERE expires_at <= clock_timestamp() - $1::bigint` + usec,
+		sweepWaiters: `DELETE FROM @lock_waiters WHERE alive_until <= clock_timestamp() - $1::bigint` + usec,
+		sweepQueue:   `DELETE FROM @lock_queue q WHERE NOT EXISTS (SELECT FROM @lock_waiters w WHERE w.id = q.waiter)`,
+		// NOTIFY makes the commits that have it take turns, so this one waits for no disk. It is one statement, and so one round
+		// trip.
+		notify: `SELECT pg_notify($1, $2) FROM (SELECT set_config('synchronous_commit', 'off', true)) AS s (v) WHERE s.v = 'off'`,
+	}
+	for _, text := range st.all() {
+		*text = s.in(*text)
+	}
+	return st
+}
+
+// all lists the texts.
+func (st *statements) all() []*string {
+	return []*string{
+		&st.insertKeys, &st.lockKeys, &st.lockKeysOf, &st.dropExpired, &st.readHolders, &st.readLine, &st.readLineOf, &st.insertGrant,
+		&st.takeKeys, &st.dropWaiter, &st.dropQueue, &st.insertWaiter, &st.dropDead, &st.take, &st.renew, &st.endGrant,
+		&st.readCycle, &st.withdraw, &st.dropGrant, &st.readGraph, &st.ownersHold, &st.lockArbiter, &st.markVictim, &st.keepAlive,
+		&st.freeKeys, &st.nextExpiry, &st.waitedFor, &st.readGrants, &st.sweepWaiters, &st.sweepQueue, &st.expiredLines, &st.notify,
+	}
+}

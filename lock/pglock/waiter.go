@@ -1,0 +1,220 @@
+package pglock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/lock"
+)
+
+// waiter is a request of this process.
+type waiter struct {
+	backend  *Backend
+	request  request
+	hooks    Hooks
+	wait     time.Duration
+	deadline time.Time
+	signal   chan struct{} // has a value when its rows are worth a look
+	contends bool          // it had to wait, in line or for another process's answer
+}
+
+// errWaiting is returned by a look that found nothing new.
+var errWaiting = errors.New("still waiting")
+
+func (w *waiter) acquire(ctx context.Context) (lock.Grant, error) {
+	b := w.backend
+	for {
+		g, err := w.once(ctx)
+		if !errors.Is(err, errWaiting) {
+			if err != nil {
+				return lock.Grant{}, fmt.Errorf("pglock: acquire: %w", err)
+			}
+			g.Waited = w.contends
+			return g, nil
+		}
+		// Its row is gone: this process was silent for so long that it was taken for dead. It asks again.
+		b.logger.DebugContext(ctx, "a waiting lock request was forgotten, and is made again", "id", w.request.id)
+	}
+}
+
+// once asks, and waits if it must. It returns errWaiting when the request has to be made again.
+func (w *waiter) once(ctx context.Context) (lock.Grant, error) {
+	b := w.backend
+	if err := b.register(w); err != nil {
+		return lock.Grant{}, err
+	}
+	defer b.unregister(w)
+	for {
+		a, start, err := w.ask(ctx)
+		switch {
+		case err != nil:
+			if !errors.Is(err, ErrAnswered) {
+				w.abandon(ctx)
+			}
+			return lock.Grant{}, err
+		case a.grant != nil:
+			a.grant.Start = start
+			return *a.grant, nil
+		case a.rival:
+			w.contends = true
+			if err := w.pause(ctx, followInterval); err != nil {
+				return lock.Grant{}, err
+			}
+			continue
+		case a.ticket == 0:
+			return lock.Grant{}, lock.ErrHeld
+		}
+		w.contends = true
+		return w.inLine(ctx)
+	}
+}
+
+func (w *waiter) ask(ctx context.Context) (a asked, start time.Time, err error) {
+	b := w.backend
+	wait := w.wait != 0 && (w.wait < 0 || time.Now().Before(w.deadline))
+	err = b.transact(ctx, "lock acquire", func(ctx context.Context, tx pgx.Tx) (err error) {
+		start = time.Now()
+		a, err = b.tables.ask(ctx, tx, w.request, wait, w.hooks)
+		return err
+	})
+	if err == nil {
+		b.wake(a.woken)
+	}
+	return a, start, err
+}
+
+// pause waits a moment, unless the request has to end.
+func (w *waiter) pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-w.backend.closing:
+		return lock.ErrClosed
+	}
+}
+
+// inLine waits until the request is granted or has to end.
+func (w *waiter) inLine(ctx context.Context) (lock.Grant, error) {
+	b := w.backend
+	b.attend(w)
+	var timeout <-chan time.Time
+	if w.wait > 0 {
+		t := time.NewTimer(time.Until(w.deadline))
+		defer t.Stop()
+		timeout = t.C
+	}
+	for {
+		select {
+		case <-w.signal:
+			g, err := w.check(ctx)
+			switch {
+			case err == nil, errors.Is(err, errGone):
+				if err != nil {
+					err = errWaiting
+				}
+				return g, err
+			case errors.Is(err, errWaiting):
+				continue
+			}
+			w.abandon(ctx)
+			return g, err
+		case <-timeout:
+			return w.leave(ctx, true, lock.ErrHeld)
+		case <-ctx.Done():
+			return w.leave(ctx, false, context.Cause(ctx))
+		case <-b.closing:
+			return w.leave(ctx, false, lock.ErrClosed)
+		}
+	}
+}
+
+// errGone is returned by a look that found no row of the request.
+var errGone = errors.New("the request is not in line")
+
+// check takes the lock if the request was granted.
+func (w *waiter) check(ctx context.Context) (lock.Grant, error) {
+	b := w.backend
+	var (
+		g     *lock.Grant
+		cycle []string
+		start time.Time
+		gone  bool
+	)
+	if w.hooks.Granted == nil {
+		start = time.Now()
+		// Nothing is to be committed along, so that one statement does; its failure is one of the transaction below.
+		if h, err := scanGrant(b.pool.QueryRow(ctx, b.st.take, w.request.id)); err == nil {
+			h.Start = start
+			return h.Grant, nil
+		}
+	}
+	err := b.transact(ctx, "lock take", func(ctx context.Context, tx pgx.Tx) (err error) {
+		cycle, gone = nil, false
+		start = time.Now()
+		if g, err = b.taken(ctx, tx, w.request.id, w.hooks); err != nil || g != nil {
+			return err
+		}
+		err = tx.QueryRow(ctx, b.st.readCycle, w.request.id).Scan(&cycle)
+		if errors.Is(err, pgx.ErrNoRows) {
+			gone = true
+			return nil
+		}
+		if err == nil && cycle != nil {
+			_, err = tx.Exec(ctx, b.st.withdraw, w.request.id)
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return lock.Grant{}, err
+	case g != nil:
+		g.Start = start
+		return *g, nil
+	case cycle != nil:
+		return lock.Grant{}, &lock.DeadlockError{Cycle: cycle}
+	case gone:
+		return lock.Grant{}, errGone
+	}
+	return lock.Grant{}, errWaiting
+}
+
+// leave gives up waiting for a reason. Who is granted at this very moment is granted, if take says so.
+func (w *waiter) leave(ctx context.Context, take bool, reason error) (lock.Grant, error) {
+	b := w.backend
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	var out left
+	var start time.Time
+	err := b.transact(ctx, "lock leave", func(ctx context.Context, tx pgx.Tx) (err error) {
+		start = time.Now()
+		out, err = b.tables.leave(ctx, tx, w.request, take, w.hooks)
+		return err
+	})
+	if err != nil {
+		// The row is passed over as soon as it is not said to be alive.
+		b.logger.DebugContext(ctx, "leaving the line failed", "id", w.request.id, "error", err)
+		return lock.Grant{}, reason
+	}
+	b.follow(ctx, out.settled)
+	switch {
+	case out.grant != nil:
+		out.grant.Start = start
+		return *out.grant, nil
+	case out.cycle != nil && take:
+		return lock.Grant{}, &lock.DeadlockError{Cycle: out.cycle}
+	}
+	return lock.Grant{}, reason
+}
+
+// abandon undoes what a transaction of unknown outcome may have done.
+func (w *waiter) abandon(ctx context.Context) {
+	_, _ = w.leave(ctx, false, nil) //nolint:errcheck // There is nobody to tell: what can't be undone expires.
+}

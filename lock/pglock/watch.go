@@ -1,0 +1,345 @@
+package pglock
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/lock"
+)
+
+const (
+	// channel carries the ids of requests whose rows are worth a look. An id of another schema's is known to nobody.
+	channel = "fairlead_locks"
+	// maxHints is how many ids wait to be sent. What is more is found by polling.
+	maxHints = 4096
+	// hintsAtOnce keeps a payload below PostgreSQL's limit of 8,000 bytes.
+	hintsAtOnce = 200
+	// pollTimeout bounds one look after the waiting requests.
+	pollTimeout = 5 * time.Second
+	minPoll     = 2 * time.Millisecond
+	// listenCheck is how often a silent connection is made to show that it hears.
+	listenCheck   = 10 * time.Second
+	listenTimeout = 5 * time.Second
+	firstPause    = 100 * time.Millisecond
+	maxPause      = 5 * time.Second
+	probe         = "probe"
+)
+
+// register makes a request known to those who wake it, and starts what looks after it.
+func (b *Backend) register(w *waiter) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.closed:
+		return lock.ErrClosed
+	case w.wait != 0 && len(b.waiters) >= b.maxWaiters:
+		return lock.ErrTooManyWaiters
+	}
+	b.waiters[w.request.id] = w
+	return nil
+}
+
+func (b *Backend) unregister(w *waiter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.waiters, w.request.id)
+}
+
+// attend looks after a request that has just joined the line.
+func (b *Backend) attend(w *waiter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return
+	}
+	b.fresh = append(b.fresh, w.request.id)
+	b.start()
+	poke(b.joined)
+}
+
+// poke puts a value into a channel of one unless it has one.
+func poke(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// wake tells requests that they were granted.
+func (b *Backend) wake(ids []uuid.UUID) {
+	if b.observer != nil {
+		for range ids {
+			b.observer.HandedOver()
+		}
+	}
+	b.tell(ids)
+}
+
+// tell makes requests look at their rows, in whichever process they wait.
+func (b *Backend) tell(ids []uuid.UUID) {
+	for _, id := range ids {
+		if b.poke(id) {
+			continue
+		}
+		select {
+		case b.hints <- id:
+		default:
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.hints) > 0 && !b.closed {
+		b.start()
+	}
+}
+
+// start starts the background when it is first needed. The caller has the mutex, and has seen that nothing is closed.
+func (b *Backend) start() {
+	if !b.watched {
+		b.watched = true
+		b.tasks.Go(b.watch)
+		b.tasks.Go(b.listen)
+		b.tasks.Go(b.send)
+	}
+}
+
+// poke makes a request of this process look at its rows; false: there is none.
+func (b *Backend) poke(id uuid.UUID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w, ok := b.waiters[id]
+	if ok {
+		poke(w.signal)
+	}
+	return ok
+}
+
+// ids lists the requests of this process.
+func (b *Backend) ids() []uuid.UUID {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	ids := make([]uuid.UUID, 0, len(b.waiters))
+	for id := range b.waiters {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// watch looks after the waiting requests, until the backend is closed.
+func (b *Backend) watch() {
+	timer := time.NewTimer(PollInterval)
+	defer timer.Stop()
+	for {
+		next := time.Duration(-1)
+		select {
+		case <-b.base.Done():
+			return
+		case <-b.joined:
+			b.mu.Lock()
+			fresh := b.fresh
+			b.fresh = nil
+			b.mu.Unlock()
+			b.inspectFresh(fresh)
+		case <-b.inspect:
+			next = b.poll()
+		case <-timer.C:
+			next = b.poll()
+		}
+		if next >= 0 {
+			timer.Reset(next)
+		}
+	}
+}
+
+// inspectFresh looks whether requests that have just joined a line have closed a cycle.
+func (b *Backend) inspectFresh(ids []uuid.UUID) {
+	ctx, cancel := context.WithTimeout(b.base, pollTimeout)
+	defer cancel()
+	var waitedFor bool
+	err := b.pool.QueryRow(ctx, b.st.waitedFor, ids).Scan(&waitedFor)
+	if err == nil && waitedFor {
+		err = b.resolve(ctx)
+	}
+	if err != nil && b.base.Err() == nil {
+		b.logger.WarnContext(ctx, "looking for deadlocks failed, and is tried again", "error", err)
+	}
+}
+
+// poll says that the waiting requests are alive, wakes those whose rows are gone, takes over what has expired, and looks
+// for deadlocks. It returns when to do so next.
+func (b *Backend) poll() time.Duration {
+	interval := PollInterval
+	if !b.hearing.Load() {
+		interval = BlindPollInterval
+	}
+	ids := b.ids()
+	if len(ids) == 0 {
+		return interval
+	}
+	ctx, cancel := context.WithTimeout(b.base, pollTimeout)
+	defer cancel()
+	var (
+		alive     []uuid.UUID
+		free      []string
+		expiry    float64
+		waitedFor bool
+	)
+	// Two batches: the first one's row locks are not to be kept for the reads.
+	rows, err := b.pool.Query(ctx, b.st.keepAlive, ids, aliveFor.Microseconds())
+	if err == nil {
+		alive, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	}
+	if err == nil {
+		var batch pgx.Batch
+		batch.Queue(b.st.freeKeys, alive).Query(func(rows pgx.Rows) (err error) {
+			free, err = pgx.CollectRows(rows, pgx.RowTo[string])
+			return err
+		})
+		batch.Queue(b.st.nextExpiry, alive).QueryRow(func(row pgx.Row) error { return row.Scan(&expiry) })
+		batch.Queue(b.st.waitedFor, alive).QueryRow(func(row pgx.Row) error { return row.Scan(&waitedFor) })
+		err = b.pool.SendBatch(ctx, &batch).Close()
+	}
+	if err == nil && waitedFor {
+		err = b.resolve(ctx)
+	}
+	if err != nil {
+		if b.base.Err() == nil {
+			b.logger.WarnContext(ctx, "looking after waiting lock requests failed, and is tried again", "error", err)
+		}
+		return interval
+	}
+	said := make(map[uuid.UUID]bool, len(alive))
+	for _, id := range alive {
+		said[id] = true
+	}
+	for _, id := range ids {
+		if !said[id] {
+			b.poke(id)
+		}
+	}
+	for _, k := range free {
+		b.follow(ctx, settled{more: []string{k}})
+	}
+	return max(minPoll, min(interval, time.Duration(expiry*float64(time.Second))+minPoll))
+}
+
+// send notifies other processes, in transactions of their own.
+func (b *Backend) send() {
+	for {
+		var ids []string
+		select {
+		case <-b.base.Done():
+			return
+		case id := <-b.hints:
+			ids = append(ids, id.String())
+		}
+		for len(ids) < hintsAtOnce && len(b.hints) > 0 {
+			ids = append(ids, (<-b.hints).String())
+		}
+		ctx, cancel := context.WithTimeout(b.base, listenTimeout)
+		if err := b.notify(ctx, strings.Join(ids, ",")); err != nil && b.base.Err() == nil {
+			b.logger.DebugContext(ctx, "notifying of locks failed: polling finds what was granted", "error", err)
+		}
+		cancel()
+	}
+}
+
+func (b *Backend) notify(ctx context.Context, payload string) error {
+	_, err := b.pool.Exec(ctx, b.st.notify, channel, payload)
+	return err
+}
+
+// listen hears other processes' notifications, until the backend is closed.
+func (b *Backend) listen() {
+	pause := firstPause
+	for b.base.Err() == nil {
+		began := time.Now()
+		err := b.hear()
+		b.hearing.Store(false)
+		poke(b.inspect)
+		if b.base.Err() != nil {
+			return
+		}
+		b.logger.DebugContext(b.base, "listening for locks ended, and is tried again", "error", err)
+		if time.Since(began) > maxPause {
+			pause = firstPause
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-b.base.Done():
+		case <-t.C:
+		}
+		t.Stop()
+		pause = min(2*pause, maxPause)
+	}
+}
+
+// errDeaf is returned when a notification of our own does not arrive, as behind a pooler.
+var errDeaf = errors.New("notifications do not arrive")
+
+// hear listens on a connection of its own until it fails.
+func (b *Backend) hear() error {
+	ctx, cancel := context.WithTimeout(b.base, listenTimeout)
+	defer cancel()
+	config := b.pool.Config().ConnConfig // A copy.
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(b.base), listenTimeout)
+		defer cancel()
+		_ = conn.Close(closing) // Nothing hangs on a goodbye.
+	}()
+	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+		return err
+	}
+	poke(b.inspect) // What was notified of before is found by looking.
+	me := probe + uuid.NewString()
+	if err := b.notify(ctx, me); err != nil {
+		return err
+	}
+	probing := true
+	for {
+		limit := listenCheck
+		if probing {
+			limit = listenTimeout
+		}
+		waiting, cancel := context.WithTimeout(b.base, limit)
+		n, err := conn.WaitForNotification(waiting)
+		silent := waiting.Err() != nil
+		cancel()
+		switch {
+		case b.base.Err() != nil:
+			return b.base.Err()
+		case err != nil && silent && probing:
+			return errDeaf
+		case err != nil && silent:
+			probing = true
+			ctx, cancel := context.WithTimeout(b.base, listenTimeout)
+			err := b.notify(ctx, me)
+			cancel()
+			if err != nil {
+				return err
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		if n.Payload == me {
+			probing = false
+			b.hearing.Store(true)
+			continue
+		}
+		for text := range strings.SplitSeq(n.Payload, ",") {
+			if id, err := uuid.Parse(text); err == nil {
+				b.poke(id)
+			}
+		}
+	}
+}

@@ -1,0 +1,310 @@
+package redislock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/rueidis"
+
+	"github.com/fairlead-dev/fairlead/lock"
+)
+
+// Times of the protocol. Holders that die are replaced within TTL + PollInterval and a round trip; one second more where
+// the next in line has died, too. Package lock promises TTL + 2 s. HandOver and the time for which a waiting request
+// counts as alive, 1.2 s, are in the scripts, too.
+const (
+	// PollInterval is how often a process looks after its waiting requests.
+	PollInterval = 400 * time.Millisecond
+	// BlindPollInterval is how often it does while notifications do not arrive.
+	BlindPollInterval = 50 * time.Millisecond
+	// HandOver is how long a lock that was handed over waits for its waiter to take it.
+	HandOver = time.Second
+	// cleanupTimeout bounds what is done for callers who have gone.
+	cleanupTimeout = 5 * time.Second
+)
+
+// DefaultMaxWaiters bounds the waiting requests of one process.
+const DefaultMaxWaiters = 8192
+
+// DefaultNamespace is where locks are that have no reason for another place.
+const DefaultNamespace = "fairlead:locks"
+
+// maxHolders bounds a snapshot.
+const maxHolders = 10_000
+
+// Observer is told what happens on the server. Its methods must not block and may be called concurrently.
+type Observer interface {
+	// Expired is called when leases are found expired.
+	Expired(n int)
+	// Victim is called when a request is chosen to break a deadlock.
+	Victim()
+	// HandedOver is called when this process hears that a lock passed to one of its waiting requests.
+	HandedOver()
+}
+
+// Options configure [New]. The zero value is fine.
+type Options struct {
+	// Namespace sets locks apart from others on the same server, and decides where in a cluster they are: all locks of
+	// one namespace are in one slot. It must not have braces. "" means [DefaultNamespace].
+	Namespace string
+	// MaxWaiters bounds the waiting requests of this process; 0 means [DefaultMaxWaiters].
+	MaxWaiters int
+	Logger     *slog.Logger // may be nil
+	Observer   Observer     // may be nil
+}
+
+// Backend keeps locks in Redis. It is safe for concurrent use.
+type Backend struct {
+	client     rueidis.Client
+	scripts    *scripts
+	state      []string // the one key that the scripts are told
+	process    string   // names this backend to the others
+	logger     *slog.Logger
+	observer   Observer
+	maxWaiters int
+
+	mu      sync.Mutex
+	waiters map[string]*waiter
+	closed  bool
+	watched bool // the background has been started
+
+	closing chan struct{}   // closed at the end
+	base    context.Context //nolint:containedctx // The life of the backend's own goroutines.
+	stop    context.CancelFunc
+	tasks   sync.WaitGroup
+	inspect chan struct{} // has a value when the waiters are to be looked after at once
+	hearing atomic.Bool   // notifications arrive
+}
+
+var (
+	_ lock.Backend   = (*Backend)(nil)
+	_ lock.Inspector = (*Backend)(nil)
+)
+
+// New returns a backend on the client's server or cluster. It makes a connection of its own for notifications when
+// somebody waits. The caller closes the backend, and then the client. It returns [lock.ErrInvalid] for a namespace with
+// braces.
+func New(client rueidis.Client, o Options) (*Backend, error) {
+	o.Namespace = cmp.Or(o.Namespace, DefaultNamespace)
+	if strings.ContainsAny(o.Namespace, "{}") {
+		return nil, fmt.Errorf("redislock: %w: the namespace must not have braces", lock.ErrInvalid)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	b := &Backend{
+		client: client, scripts: newScripts(), state: []string{"{" + o.Namespace + "}"}, process: uuid.NewString(), logger: o.Logger,
+		observer: o.Observer, maxWaiters: cmp.Or(o.MaxWaiters, DefaultMaxWaiters), waiters: map[string]*waiter{},
+		closing: make(chan struct{}), inspect: make(chan struct{}, 1),
+	}
+	b.base, b.stop = context.WithCancel(context.Background())
+	return b, nil
+}
+
+// Hearing reports whether notifications arrive, as far as is known: they are listened for once somebody has waited.
+func (b *Backend) Hearing() bool { return b.hearing.Load() }
+
+// Close answers those that wait with [lock.ErrClosed] and ends what runs in the background. Locks stay as they are, and
+// can be renewed and released as long as the client is open.
+func (b *Backend) Close() {
+	b.mu.Lock()
+	first := !b.closed
+	b.closed = true
+	b.mu.Unlock()
+	if first {
+		close(b.closing)
+		b.stop()
+	}
+	b.tasks.Wait()
+}
+
+// Acquire implements [lock.Backend].
+func (b *Backend) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	keys, err := lock.CleanKeys(r.Keys)
+	if err != nil {
+		return lock.Grant{}, fmt.Errorf("redislock: acquire: %w", err)
+	}
+	if r.ID == "" || !lock.ValidName(r.Owner) || !lock.ValidTTL(r.TTL) || r.MaxHold < 0 {
+		return lock.Grant{}, fmt.Errorf("redislock: acquire: %w", lock.ErrInvalid)
+	}
+	r.Keys = keys
+	w := &waiter{backend: b, request: r, signal: make(chan struct{}, 1), deadline: time.Now().Add(r.Wait)}
+	return w.acquire(ctx)
+}
+
+// Renew implements [lock.Backend].
+func (b *Backend) Renew(ctx context.Context, id string, ttl time.Duration) (lock.Grant, error) {
+	var a answer
+	if err := persist(ctx, func(bool) (err error) {
+		a, err = b.ask(ctx, b.scripts.renew, id, id, strconv.FormatInt(ttl.Microseconds(), 10))
+		return err
+	}); err != nil {
+		return lock.Grant{}, fmt.Errorf("redislock: renew: %w", err)
+	}
+	if a.status != statusGranted {
+		return lock.Grant{}, lock.ErrLost
+	}
+	return a.grant, nil
+}
+
+// Release implements [lock.Backend]. Where an answer was lost, and the lock is gone when it is asked again, it returns
+// the error of the first try: nobody knows then whether it was this release that ended the lock.
+func (b *Backend) Release(ctx context.Context, id string) error {
+	var a answer
+	var unknown error
+	if err := persist(ctx, func(bool) (err error) {
+		a, err = b.ask(ctx, b.scripts.release, id, id, b.process)
+		if err != nil && unknown == nil {
+			unknown = err
+		}
+		return err
+	}); err != nil {
+		return fmt.Errorf("redislock: release: %w", err)
+	}
+	switch {
+	case a.status == statusRefused:
+		return nil
+	case unknown != nil:
+		return fmt.Errorf("redislock: release: %w", unknown)
+	}
+	return lock.ErrLost
+}
+
+// Snapshot implements [lock.Inspector]. It shows 10,000 holders at most.
+func (b *Backend) Snapshot(ctx context.Context) (lock.Snapshot, error) {
+	w, err := b.look(ctx, maxHolders)
+	if err != nil {
+		return lock.Snapshot{}, fmt.Errorf("redislock: snapshot: %w", err)
+	}
+	slices.SortStableFunc(w.holders, func(x, y lock.Holder) int { return x.GrantedAt.Compare(y.GrantedAt) })
+	return lock.Snapshot{Holders: w.holders, Waiters: w.waiters, Edges: w.build().Edges()}, nil
+}
+
+// resolve breaks the deadlocks that there are. The script that marks a victim looks again whether it still waits for
+// itself, so that several processes which find one cycle make one victim.
+func (b *Backend) resolve(ctx context.Context) error {
+	w, err := b.look(ctx, 0)
+	if err != nil {
+		return err
+	}
+	for _, d := range w.build().Deadlocks() {
+		a, err := b.ask(ctx, b.scripts.mark, d.Victim, b.process, d.Victim, strings.Join(d.Cycle, "\n"))
+		if err != nil {
+			return err
+		}
+		if a.status == statusGranted && b.observer != nil {
+			b.observer.Victim()
+		}
+	}
+	return nil
+}
+
+// overtakes tells which requests a request may be granted before, if there are any: those that wait for its owner.
+func (b *Backend) overtakes(ctx context.Context, r lock.Request) ([]string, error) {
+	w, err := b.look(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	me := slices.IndexFunc(w.waiters, func(x lock.Waiting) bool { return x.ID == r.ID })
+	if me < 0 {
+		me = len(w.waiters)
+		w.waiters = append(w.waiters, lock.Waiting{Waiter: lock.Waiter{ID: r.ID, Owner: r.Owner, Keys: r.Keys, Ticket: math.MaxInt64}})
+	}
+	if !slices.ContainsFunc(w.build().Grantable(), func(x lock.Waiter) bool { return x.ID == r.ID }) {
+		return nil, nil
+	}
+	var before []string
+	for _, x := range w.waiters[:me] {
+		if slices.ContainsFunc(x.Keys, func(k string) bool { return slices.Contains(r.Keys, k) }) {
+			before = append(before, x.ID)
+		}
+	}
+	return before, nil
+}
+
+func (b *Backend) expired(n int64) {
+	if n > 0 && b.observer != nil {
+		b.observer.Expired(int(n))
+	}
+}
+
+// register makes a request known to those who wake it, and starts what looks after it.
+func (b *Backend) register(w *waiter) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.closed:
+		return lock.ErrClosed
+	case w.request.Wait == 0:
+		return nil
+	case len(b.waiters) >= b.maxWaiters:
+		return lock.ErrTooManyWaiters
+	}
+	b.waiters[w.request.ID] = w
+	return nil
+}
+
+func (b *Backend) unregister(w *waiter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.waiters, w.request.ID)
+}
+
+// start starts the background when it is first needed.
+func (b *Backend) start() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.watched && !b.closed {
+		b.watched = true
+		b.tasks.Go(b.watch)
+		b.tasks.Go(b.listen)
+	}
+}
+
+// wake makes requests of this process look at their rows.
+func (b *Backend) wake(ids []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, id := range ids {
+		if w, ok := b.waiters[id]; ok {
+			poke(w.signal)
+		}
+	}
+}
+
+// poke puts a value into a channel of one unless it has one.
+func poke(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// ids lists the requests of this process.
+func (b *Backend) ids() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	ids := make([]string, 0, len(b.waiters))
+	for id := range b.waiters {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// note says that something failed which is tried again.
+func (b *Backend) note(ctx context.Context, what string, err error) {
+	if err != nil && b.base.Err() == nil && !errors.Is(err, context.Canceled) {
+		b.logger.WarnContext(ctx, what+" failed, and is tried again", "error", err)
+	}
+}

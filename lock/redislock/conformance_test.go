@@ -1,0 +1,145 @@
+package redislock
+
+import (
+	"context"
+	"net"
+	"os/exec"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/fairlead-dev/fairlead/lock"
+	"github.com/fairlead-dev/fairlead/lock/locktest"
+)
+
+const patience = 20 * time.Second
+
+func freePort(t testing.TB) int {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port //nolint:errcheck,forcetypeassert // A TCP listener's.
+}
+
+// start starts a server, to be stopped by the test or at its end.
+func start(t testing.TB, port int, args ...string) (stop func()) {
+	t.Helper()
+	binary, err := exec.LookPath("redis-server")
+	if err != nil {
+		t.Skip("redis-server is not installed")
+	}
+	args = append([]string{
+		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir(), "--loglevel", "warning",
+	}, args...)
+	cmd := exec.CommandContext(context.Background(), binary, args...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop = sync.OnceFunc(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+func connect(t testing.TB, o rueidis.ClientOption, port int) rueidis.Client {
+	t.Helper()
+	o.InitAddress, o.DisableCache = []string{"127.0.0.1:" + strconv.Itoa(port)}, true
+	for deadline := time.Now().Add(patience); ; {
+		c, err := rueidis.NewClient(o)
+		if err == nil {
+			t.Cleanup(c.Close)
+			return c
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		pause(t, 5*time.Millisecond)
+	}
+}
+
+func pause(t testing.TB, d time.Duration) {
+	t.Helper()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.Context().Done():
+	}
+}
+
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); pause(t, 5*time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+// open returns a backend as another process would have it.
+func open(t testing.TB, c rueidis.Client, o Options) (*Backend, func()) {
+	t.Helper()
+	b, err := New(c, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := sync.OnceFunc(b.Close)
+	t.Cleanup(stop)
+	return b, stop
+}
+
+// guarded writes to a resource unless it has seen a newer token, all in one script.
+const guarded = `
+local seen = tonumber(redis.call('HGET', KEYS[1], 'token') or '0')
+if tonumber(ARGV[1]) < seen then return 0 end
+redis.call('HSET', KEYS[1], 'token', ARGV[1], 'value', ARGV[1])
+return 1`
+
+func harness(t *testing.T, port int, client rueidis.ClientOption) locktest.Harness {
+	t.Helper()
+	writes := connect(t, client, port)
+	script := rueidis.NewLuaScript(guarded)
+	o := Options{Namespace: t.Name()}
+	return locktest.Harness{
+		Open: func(t testing.TB) (lock.Backend, func()) { return open(t, connect(t, client, port), o) },
+		OpenDoomed: func(t testing.TB) (lock.Backend, func()) {
+			c := connect(t, client, port)
+			b, err := New(c, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stop := sync.OnceFunc(func() {
+				c.Close() // Nothing that it would still like to say is heard.
+				b.Close()
+			})
+			t.Cleanup(stop)
+			return b, stop
+		},
+		Fence: func(ctx context.Context, resource string, token int64) error {
+			n, err := script.Exec(ctx, writes, []string{"resource:" + resource}, []string{strconv.FormatInt(token, 10)}).AsInt64()
+			if err == nil && n == 0 {
+				return lock.ErrStaleToken
+			}
+			return err
+		},
+	}
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	start(t, port)
+	t.Run("suite", func(t *testing.T) {
+		locktest.Run(t, func(t *testing.T) locktest.Harness {
+			return harness(t, port, rueidis.ClientOption{ForceSingleClient: true})
+		})
+	})
+}

@@ -1,0 +1,58 @@
+// Package redislock keeps the locks of package lock in Redis 6.2 or later, or in one slot of a Redis cluster.
+//
+// # Protocol
+//
+// Everything that is decided is decided by a Lua script, which Redis runs as one step: one to acquire all keys or join
+// their lines, one to renew, one to release and hand on. Grants, requests that wait and the line for each key are kept
+// under names that begin with the namespace in braces, so that a cluster has all of them in one slot; the scripts' texts
+// are in the folder scripts, the names in common.lua. The server's clock alone (TIME) decides expiry.
+//
+//	asking ──► granted
+//	  └──► in line ──► handed over ──► granted | expired
+//	          └──► victim | withdrawn | passed over, as its process is silent
+//
+// Whoever releases grants to those next in line, in the script of the release, and wakes them: through memory within the
+// process, else by PUBLISH on the channel of the process that waits. Redis keeps nothing that is published, so that a
+// wake-up may get lost; therefore each process looks after its waiting requests every [PollInterval], and every
+// [BlindPollInterval] while its subscription is down: it says that they are alive, hands on what has expired, finds what
+// it was granted, and looks for cycles. A lock that was handed over is leased for [HandOver] until its waiter takes it,
+// which begins its full TTL.
+//
+// Who waits for whom follows from the requests in Redis. The scripts only notice that an owner may wait for itself, by
+// following those whom it waits for; then the process reads the whole graph, in one script, and package lock's [lock.Graph]
+// chooses the victim. The script that marks it looks again whether it still waits for itself, so that one cycle that is
+// found by several processes has one victim. In the same way a request is let before others that wait for its owner.
+//
+// # Tokens
+//
+// A namespace has one counter. A token is the counter + 1, or the server's time in microseconds where that is greater, and
+// the counter becomes what the token was. All keys of one grant have the same token. As fewer than a million grants are made in
+// a second, the counter is never ahead of the time for long. Therefore tokens go on growing
+//
+//   - when the server restarts without persistence and the counter is gone: the time is past all earlier tokens;
+//   - when a replica takes over that had not heard of the newest grants, or a file was not flushed: likewise;
+//   - when the server's clock is set back while the counter is remembered: the counter goes on.
+//
+// Only both at once, a loss of memory and a clock that is behind the last token, make tokens that are too small: keep the
+// clocks of all servers synchronised, and a server that failed out for as long as its clock may have been wrong.
+//
+// # What it promises
+//
+// What package lock does, as long as Redis keeps its memory. An uncontended lock takes one round trip to acquire and one
+// to release; waiting holds no connection. Nothing but the counters remains of locks that were released, and what their
+// holders left to expire is forgotten a minute after.
+//
+// # What it does not promise
+//
+//   - Exclusion over a loss of memory. A server that restarts empty, or a replica that lags when it takes over, grants
+//     again what is held. The old holder learns of it at its next renewal, after a third of its TTL at most, and its token
+//     is smaller than the new one's: a fence refuses it. Where that is not enough use PostgreSQL or etcd.
+//   - A fence. What is written elsewhere is to be guarded there, in the transaction of the write; for PostgreSQL that is
+//     pglock's Fence, which takes these tokens as well.
+//   - Redlock over several servers: that would make it slower and would not be safe without a fence either.
+//   - The order of asking over a loss of memory: those that wait ask again, in any order. Nor for a request that was silent for
+//     over 1.2 s, as when its process was stopped.
+//   - More than one slot's throughput: a namespace is on one server of a cluster. Use several for locks that have nothing
+//     to do with each other. Deadlocks across namespaces are not seen.
+//   - An eviction policy that forgets keys (maxmemory-policy other than noeviction) is a loss of memory as above.
+package redislock

@@ -1,0 +1,293 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/rueidis"
+
+	"github.com/fairlead-dev/fairlead/lock"
+	"github.com/fairlead-dev/fairlead/lock/locktest"
+)
+
+func single() rueidis.ClientOption { return rueidis.ClientOption{ForceSingleClient: true} }
+
+func request(ttl, wait time.Duration, keys ...string) lock.Request {
+	return lock.Request{ID: uuid.NewString(), Keys: keys, Owner: uuid.NewString(), TTL: ttl, Wait: wait}
+}
+
+// Scripts reach for names that they were not told, which a cluster allows within one slot.
+func TestConformanceOnACluster(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("FAIRLEAD_TORTURE") == "1" {
+		t.Skip("the long run is that on one server")
+	}
+	port := freePort(t)
+	start(t, port, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(freePort(t)), "--cluster-announce-ip", "127.0.0.1")
+	c := connect(t, single(), port)
+	if err := c.Do(t.Context(), c.B().ClusterAddslotsrange().StartSlotEndSlot().StartSlotEndSlot(0, 16383).Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the cluster is up", func() bool {
+		return c.Do(t.Context(), c.B().Get().Key("x").Build()).Error() == rueidis.Nil //nolint:errorlint // As it is returned.
+	})
+	t.Run("suite", func(t *testing.T) {
+		locktest.Run(t, func(t *testing.T) locktest.Harness { return harness(t, port, rueidis.ClientOption{}) })
+	})
+}
+
+// A server that comes back without its memory knows no lock, no line and no counter. Holders learn that their locks are
+// lost, waiters ask again, and tokens go on growing.
+func TestRestartWithoutPersistence(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	stop := start(t, port)
+	b, _ := open(t, connect(t, single(), port), Options{})
+	other, _ := open(t, connect(t, single(), port), Options{})
+	l := lock.New(b, lock.LockerOptions{})
+	last := int64(0)
+	var h *lock.Held
+	for range 50 {
+		var err error
+		if h, err = l.Acquire(t.Context(), []string{"k"}, lock.Options{TTL: 3 * time.Second}); err != nil {
+			t.Fatal(err)
+		}
+		if h.Token("k") <= last {
+			t.Fatalf("token %d after %d", h.Token("k"), last)
+		}
+		last = h.Token("k")
+		if err := h.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h, err := l.Acquire(t.Context(), []string{"k"}, lock.Options{TTL: 3 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted := make(chan lock.Grant, 1)
+	go func() {
+		g, err := other.Acquire(t.Context(), request(3*time.Second, lock.Forever, "k"))
+		if err != nil {
+			t.Error(err)
+		}
+		granted <- g
+	}()
+	eventually(t, "the other waits", func() bool { s, err := b.Snapshot(t.Context()); return err == nil && len(s.Waiters) == 1 })
+	stop()
+	start(t, port)
+	select {
+	case <-h.Context().Done():
+	case <-time.After(patience):
+		t.Fatal("the holder was not told")
+	}
+	if cause := context.Cause(h.Context()); !errors.Is(cause, lock.ErrLost) {
+		t.Errorf("cause %v", cause)
+	}
+	select {
+	case g := <-granted:
+		if g.Tokens["k"] <= h.Token("k") {
+			t.Errorf("token %d after %d", g.Tokens["k"], h.Token("k"))
+		}
+		if err := other.Release(t.Context(), g.ID); err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Fatal("the waiter was forgotten")
+	}
+	if err := h.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("release of a forgotten lock: %v", err)
+	}
+}
+
+// Where the server's clock has been set back, the counter keeps tokens growing.
+func TestTokensGrowWhenTheClockIsBehind(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	start(t, port)
+	c := connect(t, single(), port)
+	b, _ := open(t, c, Options{})
+	future := time.Now().Add(24 * time.Hour).UnixMicro()
+	err := c.Do(t.Context(), c.B().Hset().Key(b.state[0]).FieldValue().FieldValue("token", strconv.FormatInt(future, 10)).Build()).Error()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range int64(3) {
+		g, err := b.Acquire(t.Context(), request(time.Second, 0, fmt.Sprint("k", i), "other"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g.Tokens["other"] != future+1+i {
+			t.Errorf("token %d, want %d", g.Tokens["other"], future+1+i)
+		}
+		if err := b.Release(t.Context(), g.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Nothing is left but the counters when nobody holds or waits, so that names may be as many as one likes.
+func TestNothingIsLeftBehind(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	start(t, port)
+	c := connect(t, single(), port)
+	b, _ := open(t, c, Options{})
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			for n := range 20 {
+				g, err := b.Acquire(t.Context(), request(10*time.Second, lock.Forever, fmt.Sprint("k", (i+n)%5), fmt.Sprint("k", n%3)))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := b.Release(t.Context(), g.ID); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	left, err := c.Do(t.Context(), c.B().Keys().Pattern("*").Build()).AsStrSlice()
+	if err != nil || len(left) != 1 || left[0] != b.state[0] {
+		t.Errorf("left are %q, %v", left, err)
+	}
+}
+
+// Connections that break lose neither a lock that is renewed nor a place in line.
+func TestBrokenConnections(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	start(t, port)
+	killer := connect(t, single(), port)
+	b, _ := open(t, connect(t, single(), port), Options{})
+	other, _ := open(t, connect(t, single(), port), Options{})
+	l := lock.New(b, lock.LockerOptions{})
+	h, err := l.Acquire(t.Context(), []string{"k"}, lock.Options{TTL: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted := make(chan error, 1)
+	go func() {
+		g, err := other.Acquire(t.Context(), request(time.Second, lock.Forever, "k"))
+		if err == nil {
+			err = other.Release(t.Context(), g.ID)
+		}
+		granted <- err
+	}()
+	eventually(t, "the other hears", other.Hearing)
+	for range 20 {
+		for _, kind := range []string{"normal", "pubsub"} {
+			kill := killer.B().Arbitrary("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes").Build()
+			if err := killer.Do(t.Context(), kill).Error(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pause(t, 100*time.Millisecond)
+	}
+	if h.Context().Err() != nil {
+		t.Fatalf("lost: %v", context.Cause(h.Context()))
+	}
+	if err := h.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-granted; err != nil {
+		t.Error(err)
+	}
+	eventually(t, "it hears again", func() bool {
+		g, err := b.Acquire(t.Context(), request(time.Second, 0, "k2"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = b.Release(t.Context(), g.ID) }()
+		return other.Hearing()
+	})
+}
+
+// A grant is heard by the process that waits well before it would find it by looking.
+func TestHandOverIsHeard(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	start(t, port)
+	b, _ := open(t, connect(t, single(), port), Options{})
+	other, _ := open(t, connect(t, single(), port), Options{})
+	const n = 20
+	var slow int
+	for range n {
+		g, err := b.Acquire(t.Context(), request(10*time.Second, lock.Forever, "k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := make(chan time.Time, 1)
+		var done sync.WaitGroup
+		done.Go(func() {
+			g, err := other.Acquire(t.Context(), request(10*time.Second, lock.Forever, "k"))
+			at <- time.Now()
+			if err == nil {
+				err = other.Release(t.Context(), g.ID)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		eventually(t, "the other waits and hears", func() bool {
+			s, err := b.Snapshot(t.Context())
+			return err == nil && len(s.Waiters) == 1 && other.Hearing()
+		})
+		released := time.Now()
+		if err := b.Release(t.Context(), g.ID); err != nil {
+			t.Fatal(err)
+		}
+		if took := (<-at).Sub(released); took > 50*time.Millisecond {
+			slow++
+		}
+		done.Wait()
+	}
+	if slow > n/4 {
+		t.Errorf("%d of %d hand-overs took more than 50ms", slow, n)
+	}
+}
+
+func TestInvalidRequests(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	start(t, port)
+	c := connect(t, single(), port)
+	if _, err := New(c, Options{Namespace: "a{b}"}); !errors.Is(err, lock.ErrInvalid) {
+		t.Errorf("a namespace with braces: %v", err)
+	}
+	b, _ := open(t, c, Options{MaxWaiters: 1})
+	for _, r := range []lock.Request{
+		request(time.Second, 0), request(time.Second, 0, "a\nb"), request(0, 0, "a"), {ID: "x", Keys: []string{"a"}, Owner: "a\nb", TTL: time.Second},
+	} {
+		if _, err := b.Acquire(t.Context(), r); !errors.Is(err, lock.ErrInvalid) {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
+	g, err := b.Acquire(t.Context(), request(time.Minute, 0, "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := make(chan error, 1)
+	go func() {
+		_, err := b.Acquire(t.Context(), request(time.Minute, lock.Forever, "a"))
+		waits <- err
+	}()
+	eventually(t, "one waits", func() bool { s, err := b.Snapshot(t.Context()); return err == nil && len(s.Waiters) == 1 })
+	if _, err := b.Acquire(t.Context(), request(time.Minute, lock.Forever, "a")); !errors.Is(err, lock.ErrTooManyWaiters) {
+		t.Errorf("one too many: %v", err)
+	}
+	if err := b.Release(t.Context(), g.ID); err != nil {
+		t.Error(err)
+	}
+	if err := <-waits; err != nil {
+		t.Error(err)
+	}
+}

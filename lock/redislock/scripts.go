@@ -1,0 +1,250 @@
+package redislock
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/fairlead-dev/fairlead/lock"
+)
+
+//go:embed scripts
+var sources embed.FS
+
+// scripts are all that is ever run on the server, besides listening.
+type scripts struct {
+	acquire, check, leave, renew, release, poll, graph, mark *rueidis.Lua
+}
+
+func newScripts() *scripts {
+	read := func(name string) string {
+		text, err := sources.ReadFile("scripts/" + name + ".lua")
+		if err != nil {
+			panic(err) // It was there when this was compiled.
+		}
+		return string(text)
+	}
+	common := read("common")
+	script := func(name string) *rueidis.Lua { return rueidis.NewLuaScript(common + read(name)) }
+	return &scripts{
+		acquire: script("acquire"), check: script("check"), leave: script("leave"), renew: script("renew"),
+		release: script("release"), poll: script("poll"), graph: script("graph"), mark: script("mark"),
+	}
+}
+
+// Statuses of answers.
+const (
+	statusRefused = iota
+	statusGranted
+	statusInLine
+	statusGone
+	statusVictim
+)
+
+// What a request in line is to be looked at for.
+const (
+	lookCircle   = 1 // its owner may wait for itself
+	lookOvertake = 2 // it may have the right to overtake
+)
+
+// answer is what the scripts that may grant return.
+type answer struct {
+	status int64
+	grant  lock.Grant
+	look   int64
+	cycle  []string
+}
+
+// errAnswer is returned when a script's answer is not understood.
+var errAnswer = errors.New("an answer that is not understood")
+
+// ask runs a script that may grant, once, and tells those that it woke.
+func (b *Backend) ask(ctx context.Context, s *rueidis.Lua, id string, args ...string) (a answer, err error) {
+	start := time.Now()
+	parts, err := s.Exec(ctx, b.client, b.state, args).ToArray()
+	if err != nil {
+		return a, err
+	}
+	if len(parts) == 1 { // Nothing but a status.
+		a.status, err = parts[0].AsInt64()
+		return a, err
+	}
+	if len(parts) != 10 {
+		return a, errAnswer
+	}
+	var n [5]int64 // status, token, end of lease, TTL, look
+	for i, at := range []int{0, 1, 2, 3, 6} {
+		if n[i], err = parts[at].AsInt64(); err != nil {
+			return a, err
+		}
+	}
+	var text [3]string // owner, keys, cycle
+	for i, at := range []int{4, 5, 8} {
+		if text[i], err = parts[at].ToString(); err != nil {
+			return a, err
+		}
+	}
+	expired, err := parts[7].AsInt64()
+	if err != nil {
+		return a, err
+	}
+	woken, err := parts[9].AsStrSlice()
+	if err != nil {
+		return a, err
+	}
+	b.expired(expired)
+	b.wake(woken)
+	a.status, a.look, a.cycle = n[0], n[4], lines(text[2])
+	if a.status == statusGranted {
+		keys := lines(text[1])
+		a.grant = lock.Grant{
+			ID: id, Owner: text[0], Tokens: make(map[string]int64, len(keys)), TTL: microseconds(n[3]),
+			ExpiresAt: time.UnixMicro(n[2]).UTC(), Start: start,
+		}
+		for _, k := range keys {
+			a.grant.Tokens[k] = n[1]
+		}
+	}
+	return a, nil
+}
+
+// microseconds is a time span as the scripts have it.
+func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+// lines undoes what joins names in the scripts.
+func lines(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return strings.Split(s, "\n")
+}
+
+// Limits of running a script again.
+const (
+	runFor       = 10 * time.Second
+	firstBackoff = 5 * time.Millisecond
+	maxBackoff   = 300 * time.Millisecond
+)
+
+// persist runs f again while it fails for a passing reason: the server is not there, or not ready. again tells f that an
+// earlier run may have done its work.
+func persist(ctx context.Context, f func(again bool) error) error {
+	deadline := time.Now().Add(runFor)
+	pause := firstBackoff
+	for again := false; ; again = true {
+		err := f(again)
+		if err == nil || ctx.Err() != nil || !passing(err) || time.Now().After(deadline) {
+			return err
+		}
+		t := time.NewTimer(pause/2 + rand.N(pause)) //nolint:gosec // Jitter needs no secrecy.
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return err
+		}
+		pause = min(2*pause, maxBackoff)
+	}
+}
+
+// passing reports failures that a later run may not meet.
+func passing(err error) bool {
+	if e, ok := rueidis.IsRedisErr(err); ok {
+		if e.IsLoading() || e.IsClusterDown() || e.IsTryAgain() {
+			return true
+		}
+		for _, code := range []string{"MASTERDOWN", "READONLY", "BUSY ", "NOREPLICAS"} {
+			if strings.HasPrefix(e.Error(), code) {
+				return true
+			}
+		}
+		return false
+	}
+	return !errors.Is(err, rueidis.ErrClosing) && !errors.Is(err, errAnswer) && !rueidis.IsParseErr(err)
+}
+
+// waits is the whole graph at one instant.
+type waits struct {
+	waiters []lock.Waiting
+	owners  map[string]string // of the keys that somebody waits for
+	holders []lock.Holder
+}
+
+func (w *waits) build() *lock.Graph {
+	waiters := make([]lock.Waiter, len(w.waiters))
+	for i := range w.waiters {
+		waiters[i] = w.waiters[i].Waiter
+	}
+	return lock.NewGraph(w.owners, waiters)
+}
+
+// look reads the graph, and up to limit holders.
+func (b *Backend) look(ctx context.Context, limit int) (*waits, error) {
+	parts, err := b.scripts.graph.Exec(ctx, b.client, b.state, []string{fmt.Sprint(limit)}).ToArray()
+	if err != nil {
+		return nil, err
+	}
+	if len(parts) != 3 {
+		return nil, errAnswer
+	}
+	w := &waits{}
+	if w.owners, err = parts[1].AsStrMap(); err != nil {
+		return nil, err
+	}
+	err = rows(parts[0], 5, func(text []string) error {
+		n, err := numbers(text[3:])
+		if err != nil {
+			return err
+		}
+		w.waiters = append(w.waiters, lock.Waiting{
+			Waiter: lock.Waiter{ID: text[0], Owner: text[1], Keys: lines(text[2]), Ticket: n[0]}, Since: time.UnixMicro(n[1]).UTC(),
+		})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = rows(parts[2], 6, func(text []string) error {
+		n, err := numbers(text[3:])
+		if err != nil {
+			return err
+		}
+		h := lock.Holder{
+			ID: text[0], Owner: text[1], Tokens: map[string]int64{},
+			GrantedAt: time.UnixMicro(n[1]).UTC(), ExpiresAt: time.UnixMicro(n[2]).UTC(),
+		}
+		for _, k := range lines(text[2]) {
+			h.Tokens[k] = n[0]
+		}
+		w.holders = append(w.holders, h)
+		return nil
+	})
+	return w, err
+}
+
+// rows calls f for each of a list of lists of n texts.
+func rows(m rueidis.RedisMessage, n int, f func([]string) error) error {
+	list, err := m.ToArray()
+	if err != nil {
+		return err
+	}
+	for _, row := range list {
+		text, err := row.AsStrSlice()
+		if err != nil {
+			return err
+		}
+		if len(text) != n {
+			return errAnswer
+		}
+		if err := f(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,13 @@
+-- ARGV: id, process. Takes the lock if the request was granted, and tells what became of it else.
+proc = ARGV[2]
+local id = ARGV[1]
+local mine = take(id)
+if mine then return answer(mine) end
+local w, dead = waiting(id)
+if w then return answer { 2, look = look(w) } end
+if dead then
+  redis.call('DEL', S .. ':w:' .. id)
+  if dead[8] then return answer { 4, cycle = dead[8] } end
+  unqueue(id, dead[1], dead[2])
+end
+return answer { 3 }

@@ -1,0 +1,16 @@
+-- ARGV: id, process, whether to take what was granted at this very moment. Takes a request out of the line.
+proc = ARGV[2]
+local id = ARGV[1]
+if ARGV[3] == '1' then
+  local mine = take(id)
+  if mine then return answer(mine) end
+end
+drop(id)
+local w, dead = waiting(id)
+local was = w and { w.owner, w.joined } or dead
+if was then
+  redis.call('DEL', S .. ':w:' .. id)
+  unqueue(id, was[1], was[2])
+  if was[8] then return answer { 4, cycle = was[8] } end
+end
+return answer { 0 }

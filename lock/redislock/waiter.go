@@ -1,0 +1,184 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/lock"
+)
+
+// waiter is a request of this process.
+type waiter struct {
+	backend  *Backend
+	request  lock.Request
+	deadline time.Time
+	signal   chan struct{} // has a value when its rows are worth a look
+	contends bool          // it had to wait in line
+}
+
+// errGone is returned when a request in line is not there any more: its process was silent for so long that it was taken
+// for dead, or the server has forgotten everything.
+var errGone = errors.New("the request is not in line")
+
+func (w *waiter) acquire(ctx context.Context) (lock.Grant, error) {
+	b := w.backend
+	if err := b.register(w); err != nil {
+		return lock.Grant{}, fmt.Errorf("redislock: acquire: %w", err)
+	}
+	defer b.unregister(w)
+	for {
+		g, err := w.once(ctx)
+		if errors.Is(err, errGone) {
+			b.logger.DebugContext(ctx, "a waiting lock request was forgotten, and is made again", "id", w.request.ID)
+			continue
+		}
+		if err != nil {
+			return lock.Grant{}, fmt.Errorf("redislock: acquire: %w", err)
+		}
+		g.Waited = w.contends
+		return g, nil
+	}
+}
+
+// once asks, and waits if it must. It returns errGone when the request has to be made again.
+func (w *waiter) once(ctx context.Context) (lock.Grant, error) {
+	a, err := w.ask(ctx, w.contends, nil)
+	if err == nil && a.status != statusGranted {
+		a, err = w.consider(ctx, a)
+	}
+	switch {
+	case err != nil:
+		w.abandon(ctx)
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return lock.Grant{}, err
+	case a.status == statusGranted:
+		return a.grant, nil
+	case a.status == statusRefused:
+		return lock.Grant{}, lock.ErrHeld
+	}
+	w.contends = true
+	w.backend.start()
+	return w.inLine(ctx)
+}
+
+// ask asks for the lock, before others if over names them. A run whose answer was lost is recognised by the request's id;
+// its lease is then begun anew.
+func (w *waiter) ask(ctx context.Context, known bool, over []string) (a answer, err error) {
+	b, r := w.backend, w.request
+	wait := r.Wait != 0 && (r.Wait < 0 || time.Now().Before(w.deadline))
+	args := []string{
+		r.ID, r.Owner, strings.Join(r.Keys, "\n"), strconv.FormatInt(r.TTL.Microseconds(), 10),
+		strconv.FormatInt(r.MaxHold.Microseconds(), 10), b.process, flag(wait),
+	}
+	err = persist(ctx, func(again bool) (err error) {
+		a, err = b.ask(ctx, b.scripts.acquire, r.ID, slices.Concat(args, []string{flag(known || again)}, over)...)
+		return err
+	})
+	return a, err
+}
+
+func flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
+// consider does what the script could not decide by itself.
+func (w *waiter) consider(ctx context.Context, a answer) (answer, error) {
+	b := w.backend
+	switch a.look {
+	case lookCircle:
+		// Whoever looks after the waiting requests does so again.
+		b.note(ctx, "breaking a deadlock of locks", b.resolve(ctx))
+	case lookOvertake:
+		over, err := b.overtakes(ctx, w.request)
+		if err != nil || len(over) == 0 {
+			b.note(ctx, "looking who waits for whom", err)
+			return a, nil
+		}
+		return w.ask(ctx, true, over)
+	}
+	return a, nil
+}
+
+// inLine waits until the request is granted or has to end.
+func (w *waiter) inLine(ctx context.Context) (lock.Grant, error) {
+	b := w.backend
+	var timeout <-chan time.Time
+	if w.request.Wait > 0 {
+		t := time.NewTimer(time.Until(w.deadline))
+		defer t.Stop()
+		timeout = t.C
+	}
+	for {
+		select {
+		case <-w.signal:
+			a, err := w.check(ctx)
+			switch {
+			case err != nil && ctx.Err() == nil:
+				w.abandon(ctx)
+				return lock.Grant{}, err
+			case err != nil || a.status == statusInLine || a.status == statusRefused:
+				continue // Where the context has ended, that is seen next.
+			case a.status == statusGranted:
+				if b.observer != nil {
+					b.observer.HandedOver()
+				}
+				return a.grant, nil
+			case a.status == statusVictim:
+				return lock.Grant{}, &lock.DeadlockError{Cycle: a.cycle}
+			}
+			return lock.Grant{}, errGone
+		case <-timeout:
+			return w.leave(ctx, true, lock.ErrHeld)
+		case <-ctx.Done():
+			return w.leave(ctx, false, context.Cause(ctx))
+		case <-b.closing:
+			return w.leave(ctx, false, lock.ErrClosed)
+		}
+	}
+}
+
+// check takes the lock if the request was granted.
+func (w *waiter) check(ctx context.Context) (a answer, err error) {
+	b := w.backend
+	err = persist(ctx, func(bool) (err error) {
+		a, err = b.ask(ctx, b.scripts.check, w.request.ID, w.request.ID, b.process)
+		return err
+	})
+	if err == nil && a.status == statusInLine {
+		return w.consider(ctx, a)
+	}
+	return a, err
+}
+
+// leave gives up waiting for a reason. Who is granted at this very moment is granted, if take says so.
+func (w *waiter) leave(ctx context.Context, take bool, reason error) (lock.Grant, error) {
+	b := w.backend
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	a, err := b.ask(ctx, b.scripts.leave, w.request.ID, w.request.ID, b.process, flag(take))
+	switch {
+	case err != nil:
+		// It is passed over as soon as it is not said to be alive.
+		b.logger.DebugContext(ctx, "leaving the line failed", "id", w.request.ID, "error", err)
+	case a.status == statusGranted:
+		return a.grant, nil
+	case a.status == statusVictim && take:
+		return lock.Grant{}, &lock.DeadlockError{Cycle: a.cycle}
+	}
+	return lock.Grant{}, reason
+}
+
+// abandon undoes what a run of unknown outcome may have done.
+func (w *waiter) abandon(ctx context.Context) {
+	_, _ = w.leave(ctx, false, nil) //nolint:errcheck // There is nobody to tell: what can't be undone expires.
+}

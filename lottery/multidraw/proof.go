@@ -1,0 +1,177 @@
+package multidraw
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/fairlead-dev/fairlead/fairdraw"
+)
+
+// ProofKind is the kind of a multi-draw's proof, which tells it from a campaign's.
+const ProofKind = "multidraw"
+
+// proofVersion is the form of the document, and the rules by which it is recomputed.
+const proofVersion = 1
+
+// Proof is the document from which anyone draws a completed operation again. Draws are in it up to [InlineResults]; the
+// digest binds all of them.
+type Proof struct {
+	Kind       string  `json:"kind"`
+	Version    int     `json:"version"`
+	Operation  string  `json:"operation"` // its id, which is the draws' name
+	Commitment string  `json:"commitment"`
+	ServerSeed string  `json:"server_seed"`
+	Count      int64   `json:"count"`
+	Every      int     `json:"every"` // draws between two checkpoints
+	Range      *Range  `json:"range,omitempty"`
+	Prizes     []Prize `json:"prizes,omitempty"`
+	Digest     string  `json:"digest"`
+	// Results or PrizeResults are the draws themselves, of a small operation.
+	Results      []int64  `json:"results,omitempty"`
+	PrizeResults []string `json:"prize_results,omitempty"`
+}
+
+// NewProof makes the proof of an operation. It returns [ErrNotCompleted] before its end. It discloses the seed.
+func NewProof(o *Operation) (*Proof, error) {
+	if o.Seed == nil || o.CompletedAt == nil {
+		return nil, ErrNotCompleted
+	}
+	p := &Proof{
+		Kind: ProofKind, Version: proofVersion, Operation: o.ID.String(), Commitment: hex.EncodeToString(o.Commitment[:]),
+		ServerSeed: o.Seed.Hex(), Count: o.Total, Every: o.Every, Range: o.Spec.Range, Prizes: o.Spec.Prizes,
+		Digest: hex.EncodeToString(o.Digest[:]),
+	}
+	if o.Total > InlineResults {
+		return p, nil
+	}
+	var err error
+	p.Results, p.PrizeResults, err = o.Spec.Results(o.Inline)
+	return p, err
+}
+
+// Results are what saved bytes stand for: integers, or ids of prizes. It returns a [*CorruptError] for a prize that is not
+// in the list.
+func (s *Spec) Results(saved []byte) (ints []int64, prizes []string, err error) {
+	if s.Range != nil {
+		return s.AppendInts(make([]int64, 0, s.Len(saved)), saved), nil, nil
+	}
+	places, err := s.AppendPrizes(nil, saved)
+	prizes = make([]string, len(places))
+	for i, place := range places {
+		prizes[i] = s.Prizes[place].ID
+	}
+	return nil, prizes, err
+}
+
+// IsProof says whether a document claims to be a multi-draw's proof.
+func IsProof(data []byte) bool {
+	var head struct {
+		Kind string `json:"kind"`
+	}
+	return json.Unmarshal(data, &head) == nil && head.Kind == ProofKind
+}
+
+// ParseProof reads a proof, and nothing but one: unknown fields and trailing data are refused. It does not recompute: that is
+// [Proof.Verify]. Errors are [*CorruptError].
+func ParseProof(data []byte) (*Proof, error) {
+	var p Proof
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&p); err != nil {
+		return nil, corrupt("no proof: %v", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, corrupt("something follows the proof")
+	}
+	if p.Kind != ProofKind || p.Version != proofVersion {
+		return nil, corrupt("kind %q, version %d", p.Kind, p.Version)
+	}
+	return &p, nil
+}
+
+// Difference names the first field of a proof that is not what recomputation gives. [Proof.Verify] returns it.
+type Difference struct{ Field, Want, Got string }
+
+func (e *Difference) Error() string {
+	return fmt.Sprintf("%s is %s, and should be %s", e.Field, e.Got, e.Want)
+}
+
+func differ(field string, got, want any) error {
+	return &Difference{Field: field, Want: fmt.Sprint(want), Got: fmt.Sprint(got)}
+}
+
+// Verify draws the operation again, and returns nil when the proof's digest and draws are those, a [*Difference] that names
+// the first that is not, a [*ParameterError] or fairdraw's error where the parameters break a rule, or the context's error.
+// The largest operation takes some seconds.
+func (p *Proof) Verify(ctx context.Context) error {
+	seed, err := fairdraw.ParseSeed(p.ServerSeed)
+	if err != nil {
+		return err
+	}
+	if c := seed.Commitment(); c != p.Commitment {
+		return differ("commitment", p.Commitment, c)
+	}
+	d, err := New(seed, p.Operation, Spec{Range: p.Range, Prizes: p.Prizes})
+	if err != nil {
+		return err
+	}
+	if p.Every == 0 {
+		return bad("every", "must be an integer from 1 to %d", MaxEvery)
+	}
+	s, err := NewState(d, p.Count, p.Every)
+	if err != nil {
+		return err
+	}
+	var ints []int64
+	var prizes []string
+	s, err = Run(ctx, d, s, func(_ context.Context, c Chunk) (err error) {
+		if p.Count <= InlineResults {
+			i, ids, e := d.spec.Results(c.Saved)
+			ints, prizes, err = append(ints, i...), append(prizes, ids...), e
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := firstOther("results", p.Results, ints); err != nil {
+		return err
+	}
+	if err := firstOther("prize_results", p.PrizeResults, prizes); err != nil {
+		return err
+	}
+	if want := hex.EncodeToString(s.Digest[:]); want != p.Digest {
+		return differ("digest", p.Digest, want)
+	}
+	return nil
+}
+
+func firstOther[T comparable](field string, got, want []T) error {
+	if len(got) != len(want) {
+		return differ("the number of "+field, len(got), len(want))
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			return differ(fmt.Sprintf("%s[%d]", field, i), got[i], want[i])
+		}
+	}
+	return nil
+}
+
+// VerifyCommitment tells whether the proof opens the commitment that was published at the start. It does not replace
+// [Proof.Verify].
+func (p *Proof) VerifyCommitment(published string) error {
+	if !decodeHash(new([sha256.Size]byte), published) {
+		return bad("commitment", "must be 64 lower-case hexadecimal digits")
+	}
+	if published != p.Commitment {
+		return differ("commitment", p.Commitment, published)
+	}
+	return nil
+}

@@ -1,0 +1,357 @@
+package multidraw
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/fairdraw"
+	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/command"
+)
+
+// Times and limits of a service.
+const (
+	// LeaseTTL is after how much silence of its process an operation counts as interrupted.
+	LeaseTTL = 5 * time.Second
+	// TendEvery is how often leases are renewed and expired ones looked for. An operation is therefore interrupted at most
+	// LeaseTTL and TendEvery after the last sign of its process, as long as any process looks.
+	TendEvery = time.Second
+	// SyncWait is how long a caller who did not ask for async waits for the last draw. Then the answer is an operation that
+	// is running.
+	SyncWait = 25 * time.Second
+	// MaxRuns is how many operations a process runs at once.
+	MaxRuns = 64
+	// maxSaving is how many of them save at once, so that they leave connections to others.
+	maxSaving = 4
+	// pollEvery is how often the answer to a request is looked for that another process executes.
+	pollEvery = 100 * time.Millisecond
+	// releaseTimeout bounds the note that a run has ended early; the lease's expiry says the same, later.
+	releaseTimeout = 3 * time.Second
+)
+
+// Observer is told what the service does, for metrics. Its methods must not block and may be called concurrently.
+type Observer interface {
+	// Saved reports a checkpoint with so many draws, and how long its transaction took.
+	Saved(draws int, took time.Duration)
+	// Running reports how many operations this process runs now.
+	Running(n int)
+	// Ended reports the end of a run, or of an operation, by its status: completed, interrupted or rolled_back.
+	Ended(status Status)
+}
+
+// Options are a service's hooks and limits. All may be zero.
+type Options struct {
+	Observer Observer
+	Logger   *slog.Logger
+	// Committed is told of each checkpoint's commit, which is the operation's event with that number.
+	Committed func(id uuid.UUID, checkpoint int64)
+	SyncWait  time.Duration // 0 means [SyncWait]
+	LeaseTTL  time.Duration // 0 means [LeaseTTL]
+}
+
+// Service makes, runs, resumes and rolls back operations. It is safe for concurrent use. [Service.Tend] must run beside it.
+type Service struct {
+	Reader
+
+	store Store
+	o     Options
+	grant Grant
+
+	saving chan struct{}
+	ctx    context.Context //nolint:containedctx // Ends the runs, whose requests are long over.
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	taken  int // places for runs that are taken, by runs and by requests that may become one
+	runs   map[uuid.UUID]*run
+}
+
+// run is an operation that this process draws.
+type run struct {
+	op    *Operation // as it was when the run began
+	draws *Draws
+	done  chan struct{} // closed when the run has ended, for whatever reason
+}
+
+// NewService returns a service that keeps operations in store.
+func NewService(store Store, o Options) *Service {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.SyncWait == 0 {
+		o.SyncWait = SyncWait
+	}
+	if o.LeaseTTL == 0 {
+		o.LeaseTTL = LeaseTTL
+	}
+	s := &Service{
+		Reader: store, store: store, o: o, grant: Grant{Owner: newID(), TTL: o.LeaseTTL},
+		saving: make(chan struct{}, maxSaving), runs: map[uuid.UUID]*run{},
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
+
+// Create makes an operation. A small one comes back completed. A larger one comes back running with Async, and else when it
+// is completed, or when SyncWait is over, whichever is first. A repeat of a request that is still waiting waits too. It
+// returns [ErrTooManyRuns], [ErrClosed], command.ErrUnavailable, command.ErrUnknownOutcome, or the context's error.
+func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.Answer, error) {
+	op, ok := c.Op.(Create)
+	if !ok {
+		return command.Answer{}, fmt.Errorf("multidraw: %T does not make an operation", c.Op)
+	}
+	place, err := s.takePlace(op.Async || op.Count > AtOnce)
+	if err != nil {
+		return command.Answer{}, err
+	}
+	defer place.giveBack()
+	seed, err := fairdraw.NewSeed(rand.Reader)
+	if err != nil {
+		return command.Answer{}, fmt.Errorf("multidraw: choose a seed: %w", err)
+	}
+	cr := creation{s: s, c: c, op: op, id: newID(), seed: seed}
+	if err := s.store.Create(ctx, cr.id, op.LockKey, keyOf(c), cr.decide); err != nil {
+		return command.Answer{}, err
+	}
+	if cr.made != nil {
+		s.o.Logger.InfoContext(ctx, "multi-draw made", "id", cr.made.ID, "draws", cr.made.Total, "status", string(cr.made.Status), "request_id", c.RequestID)
+		s.saved(cr.made)
+		if cr.made.Status == StatusRunning && cr.made.Owner == s.grant.Owner && cr.made.Term == firstTerm {
+			s.start(place, cr.made, cr.draws) //nolint:contextcheck // The run outlives the request.
+		}
+	}
+	if cr.wait != nil {
+		place.giveBack()
+		return s.await(ctx, *cr.wait, c)
+	}
+	return cr.answer, nil
+}
+
+func keyOf(c command.Command[Op]) *idempotency.ID {
+	if c.Key == nil {
+		return nil
+	}
+	return &c.Key.ID
+}
+
+// creation decides on a request for a new operation.
+type creation struct {
+	s    *Service
+	c    command.Command[Op]
+	op   Create
+	id   uuid.UUID
+	seed fairdraw.Seed
+
+	answer command.Answer
+	made   *Operation
+	draws  *Draws
+	wait   *uuid.UUID // for the operation, whose answer is not decided yet
+}
+
+func (cr *creation) decide(u *Unit) {
+	cr.answer, cr.made, cr.draws, cr.wait = command.Answer{}, nil, nil, nil
+	var undecided *Operation
+	batch := []command.Command[Op]{cr.c}
+	if u.Earlier != nil {
+		// The transaction was committed before: what is left is to run the operation, and to answer.
+		cr.made, cr.draws = u.Earlier, drawsOf(u.Earlier, cr.seed)
+	}
+	if cr.c.Key != nil && u.Asked != nil && !known(u.Keys, cr.c.Key) {
+		if u.Asked.Pending.Fingerprint != cr.c.Key.Fingerprint {
+			cr.answer = command.Decide(batch, idempotency.NewBatch(nil), func(command.Command[Op]) (any, error) { return nil, idempotency.ErrKeyReused })[0]
+			return
+		}
+		cr.wait = &u.Asked.ID
+		return
+	}
+	if cr.waits() && cr.c.Render != nil {
+		// The answer is that of the completed operation, if it comes in time; until then the operation itself has the key.
+		batch[0].Render = func(result any, err error) command.Rendered {
+			if made, ok := result.(*Operation); ok && err == nil {
+				undecided = made
+				return command.Rendered{}
+			}
+			return cr.c.Render(result, err)
+		}
+	}
+	cr.answer = command.Decide(batch, u.Keys, func(command.Command[Op]) (any, error) {
+		if u.Earlier != nil {
+			return u.Earlier, nil // Without a key there is no record of it.
+		}
+		made, draws, err := DecideCreate(&cr.op, cr.id, cr.seed, u.Holder, cr.s.grant, u.Now)
+		if err != nil {
+			return nil, err
+		}
+		if !cr.op.Async && made.Total <= AtOnce {
+			u.Chunks = DecideAtOnce(made, draws, u.Now)
+			made.Seed = &cr.seed
+		}
+		cr.made, cr.draws, u.Made, u.Seed = made, draws, made, cr.seed
+		u.Audit = append(u.Audit, command.Audited(cr.c, "multidraw.create", made.ID.String()))
+		return made, nil
+	})[0]
+	if cr.waits() && cr.made != nil {
+		cr.wait = &cr.made.ID
+		if undecided != nil && u.Made != nil {
+			undecided.Pending = cr.c.Key
+		}
+	}
+}
+
+// drawsOf makes ready the draws of an operation whose parameters were validated.
+func drawsOf(o *Operation, seed fairdraw.Seed) *Draws {
+	d, err := New(seed, o.ID.String(), o.Spec)
+	if err != nil {
+		panic("multidraw: parameters that were validated are refused: " + err.Error())
+	}
+	return d
+}
+
+// waits says whether the caller is to wait for draws that are made after the transaction.
+func (cr *creation) waits() bool { return !cr.op.Async && cr.op.Count > AtOnce }
+
+// known says whether a request was decided before, whatever it asked for.
+func known(keys *idempotency.Batch, r *idempotency.Request) bool {
+	_, ok, err := keys.Lookup(*r)
+	return ok || err != nil
+}
+
+// await waits until an operation no longer runs, or SyncWait is over, and then decides the answer under the command's key.
+func (s *Service) await(ctx context.Context, id uuid.UUID, c command.Command[Op]) (command.Answer, error) {
+	waiting, cancel := context.WithTimeout(ctx, s.o.SyncWait)
+	defer cancel()
+	if err := s.ended(waiting, id); err != nil && ctx.Err() != nil {
+		return command.Answer{}, command.UnknownOutcome(ctx.Err())
+	}
+	return s.settle(ctx, id, c)
+}
+
+// ended waits until an operation no longer runs, here or elsewhere, or its answer is decided.
+func (s *Service) ended(ctx context.Context, id uuid.UUID) error {
+	s.mu.Lock()
+	r := s.runs[id]
+	s.mu.Unlock()
+	if r != nil {
+		select {
+		case <-r.done:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		o, err := s.store.Operation(ctx, id)
+		if err != nil {
+			return err
+		}
+		if o.Status != StatusRunning || o.Pending == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// settle decides what the request that made an operation is answered, unless that is decided already.
+func (s *Service) settle(ctx context.Context, id uuid.UUID, c command.Command[Op]) (answer command.Answer, err error) {
+	var keys []idempotency.ID
+	if c.Key != nil {
+		keys = []idempotency.ID{c.Key.ID}
+	}
+	err = s.store.Update(ctx, id, keys, func(u *Unit) {
+		settling, replayed := c, false
+		if p := u.Operation.Pending; p != nil && c.Key != nil && p.ID == c.Key.ID {
+			// Whoever asks, the answer is that of the request that made the operation.
+			settling.Key, replayed = p, p.Execution != c.Key.Execution
+			u.Operation.Pending, u.Changed = nil, true
+		}
+		answer = command.Decide([]command.Command[Op]{settling}, u.Keys, func(command.Command[Op]) (any, error) { return u.Operation, nil })[0]
+		answer.Replayed = answer.Replayed || replayed
+	})
+	return answer, err
+}
+
+// Execute decides a [Resume] or [Rollback] of an operation. It returns what [Service.Create] does.
+func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[Op]) (command.Answer, error) {
+	_, resume := c.Op.(Resume)
+	place, err := s.takePlace(resume)
+	if err != nil {
+		return command.Answer{}, err
+	}
+	defer place.giveBack()
+	var (
+		answer command.Answer
+		keys   []idempotency.ID
+		to     *Operation
+		seed   fairdraw.Seed
+		before *Operation // as an earlier run of the transaction left it, if that was committed after all
+	)
+	if c.Key != nil {
+		keys = []idempotency.ID{c.Key.ID}
+	}
+	err = s.store.Update(ctx, id, keys, func(u *Unit) {
+		to, seed = nil, u.Seed
+		if before != nil && before.same(u.Operation) {
+			to = u.Operation
+		}
+		answer = command.Decide([]command.Command[Op]{c}, u.Keys, func(c command.Command[Op]) (any, error) {
+			if to != nil {
+				return to, nil // Without a key there is no record of it.
+			}
+			action, err := s.decide(u, c.Op)
+			if err != nil {
+				return nil, err
+			}
+			u.Changed, to = true, u.Operation
+			before = new(*to)
+			u.Audit = append(u.Audit, command.Audited(c, action, id.String()))
+			return u.Operation, nil
+		})[0]
+	})
+	if absent, ok := errors.AsType[*NotFoundError](err); ok && c.Render != nil {
+		r := c.Render(nil, absent)
+		return command.Answer{Answer: idempotency.Answer{Status: r.Status, Body: r.Body}}, nil
+	}
+	if err != nil || to == nil {
+		return answer, err
+	}
+	s.o.Logger.InfoContext(ctx, "multi-draw changed", "id", id, "status", string(to.Status), "draws", to.Completed, "request_id", c.RequestID)
+	if to.Status != StatusRunning {
+		s.observe(func(o Observer) { o.Ended(to.Status) })
+		return answer, nil
+	}
+	s.start(place, to, drawsOf(to, seed)) //nolint:contextcheck // The run outlives the request.
+	return answer, nil
+}
+
+func (s *Service) decide(u *Unit, op Op) (action string, err error) {
+	switch op.(type) {
+	case Resume:
+		return "multidraw.resume", DecideResume(u.Operation, u.Seed, s.grant, u.Now)
+	case Rollback:
+		return "multidraw.rollback", DecideRollback(u.Operation, u.Now)
+	}
+	return "", fmt.Errorf("multidraw: %T is not about an operation that exists", op)
+}
+
+func (s *Service) observe(f func(Observer)) {
+	if s.o.Observer != nil {
+		f(s.o.Observer)
+	}
+}

@@ -1,0 +1,195 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/lock"
+	"github.com/fairlead-dev/fairlead/lock/pglock"
+)
+
+// LockClass labels the metrics of locks that are asked for over the network.
+const LockClass = "api"
+
+// LockObserver is told what happens to locks. It may be nil.
+type LockObserver interface {
+	lock.Observer
+	pglock.Observer
+}
+
+// Locks executes the commands of the lock service: each grant, renewal and release commits together with its answer.
+// It is safe for concurrent use.
+type Locks struct {
+	db       *DB
+	backend  *pglock.Backend
+	observer LockObserver
+}
+
+// NewLocks returns the lock service on db. The caller closes it before db.
+func NewLocks(db *DB, observer LockObserver) *Locks {
+	o := pglock.Options{Run: db.run, Logger: db.logger}
+	if observer != nil {
+		o.Observer = observer
+	}
+	return &Locks{db: db, backend: pglock.New(db.pool, o), observer: observer}
+}
+
+// Close answers those who wait with [lock.ErrClosed]. Locks stay as they are.
+func (l *Locks) Close(context.Context) error {
+	l.backend.Close()
+	return nil
+}
+
+// Backend gives the process itself the locks that clients have.
+func (l *Locks) Backend() *pglock.Backend { return l.backend }
+
+// Acquire grants a lock, once per idempotency key. Besides what the database says it returns [lock.ErrHeld], a
+// [lock.DeadlockError], and the cause of ctx's end: none of these is stored, and nothing is held after them.
+func (l *Locks) Acquire(ctx context.Context, c command.Command[lock.Request]) (answer command.Answer, err error) {
+	began := time.Now()
+	fresh := false
+	waited := false
+	known := func(ctx context.Context, tx pgx.Tx) (keyState, error) {
+		k, err := l.lookup(ctx, tx, c.Key)
+		if err == nil && k.known {
+			answer = command.Answer{Answer: k.answer}
+		}
+		return k, err
+	}
+	g, err := l.backend.AcquireWith(ctx, c.Op, pglock.Hooks{
+		Request: c.Key.ID[:],
+		Known: func(ctx context.Context, tx pgx.Tx) (bool, error) {
+			k, err := known(ctx, tx)
+			return k.known, err
+		},
+		Granted: func(ctx context.Context, tx pgx.Tx, g lock.Grant) error {
+			// The key may have been used for other locks since the request came: those are under other rows' locks.
+			k, err := known(ctx, tx)
+			if err != nil {
+				return err
+			}
+			if k.known {
+				return pglock.ErrAnswered
+			}
+			fresh = true
+			answer, err = l.record(ctx, tx, c.Key, c.Render(g, nil), k.now)
+			return err
+		},
+	})
+	waited = g.Waited
+	if errors.Is(err, pglock.ErrAnswered) {
+		return answer, nil
+	}
+	if l.observer != nil && (fresh || err != nil) {
+		l.observer.Asked(LockClass, lock.OutcomeOf(err), time.Since(began), waited)
+	}
+	if err != nil {
+		return command.Answer{}, fmt.Errorf("postgres: %w", err)
+	}
+	return answer, nil
+}
+
+// Renew lets a lock live on, once per idempotency key. Its result is a [lock.Grant], its refusal [lock.ErrLost].
+func (l *Locks) Renew(ctx context.Context, c command.Command[lock.Renewal]) (answer command.Answer, err error) {
+	err = l.db.run(ctx, "lock renew", func(ctx context.Context, tx pgx.Tx) error {
+		k, err := l.lookup(ctx, tx, c.Key)
+		if err != nil || k.known {
+			answer = command.Answer{Answer: k.answer}
+			return err
+		}
+		var result any
+		id, refusal := uuid.Parse(c.Op.ID)
+		if refusal != nil {
+			refusal = lock.ErrLost
+		} else if result, refusal = l.backend.RenewIn(ctx, tx, id, c.Op.TTL); refusal != nil && !errors.Is(refusal, lock.ErrLost) {
+			return refusal
+		}
+		answer, err = l.record(ctx, tx, c.Key, c.Render(result, refusal), k.now)
+		return err
+	})
+	return answer, err
+}
+
+// Release ends a lock, once per idempotency key, and hands its keys on. Its refusal is [lock.ErrLost].
+func (l *Locks) Release(ctx context.Context, c command.Command[lock.Renewal]) (answer command.Answer, err error) {
+	id, err := uuid.Parse(c.Op.ID)
+	if err != nil {
+		return answer, lock.ErrLost
+	}
+	var done pglock.Released
+	replayed := false
+	err = l.backend.Transact(ctx, "lock release", func(ctx context.Context, tx pgx.Tx) error {
+		k, err := l.lookup(ctx, tx, c.Key)
+		done, replayed = pglock.Released{}, k.known
+		if err != nil || k.known {
+			answer = command.Answer{Answer: k.answer}
+			return err
+		}
+		if done, err = l.backend.ReleaseIn(ctx, tx, id); err != nil {
+			return err
+		}
+		var refusal error
+		if !done.Held {
+			refusal = lock.ErrLost
+		}
+		answer, err = l.record(ctx, tx, c.Key, c.Render(nil, refusal), k.now)
+		return err
+	})
+	if err != nil {
+		return command.Answer{}, err
+	}
+	l.backend.Wake(ctx, done)
+	if l.observer != nil && !replayed && done.Held {
+		l.observer.Ended(LockClass, done.For, nil)
+	}
+	return answer, nil
+}
+
+// Snapshot tells who holds, who waits, and for whom.
+func (l *Locks) Snapshot(ctx context.Context) (lock.Snapshot, error) {
+	var out lock.Snapshot
+	err := reading(ctx, readTimeout, func(ctx context.Context) (err error) {
+		out, err = l.backend.Snapshot(ctx)
+		return err
+	})
+	return out, err
+}
+
+// Sweep deletes the rows of what ended by itself long ago and returns how many there were.
+func (l *Locks) Sweep(ctx context.Context) (int, error) { return l.backend.Sweep(ctx) }
+
+// keyState is what is known of an idempotency key.
+type keyState struct {
+	known  bool
+	answer idempotency.Answer
+	now    time.Time
+}
+
+// lookup reads a key's record. It returns [idempotency.ErrKeyReused] when the key stands for another request.
+func (l *Locks) lookup(ctx context.Context, tx pgx.Tx, key *idempotency.Request) (k keyState, err error) {
+	book, records, err := lockBook(ctx, tx, nil, nil, []idempotency.ID{key.ID})
+	if err != nil {
+		return k, err
+	}
+	k.now = book.Now()
+	k.answer, k.known, err = idempotency.NewBatch(records).Lookup(*key)
+	return k, err
+}
+
+// record stores the answer with its effect.
+func (l *Locks) record(ctx context.Context, tx pgx.Tx, key *idempotency.Request, r command.Rendered, now time.Time) (command.Answer, error) {
+	answer := command.Answer{Answer: idempotency.Answer{Status: r.Status, Body: r.Body}}
+	if !r.Decided {
+		return answer, nil
+	}
+	var b pgx.Batch
+	saveKeys(&b, []idempotency.Record{{Request: *key, Status: r.Status, Body: r.Body}}, now, countedWrites)
+	return answer, send(ctx, tx, &b)
+}

@@ -1,0 +1,63 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/live"
+)
+
+// eventProgress is the one kind of events of multi-draws: a checkpoint, whose row is the event with its number.
+const eventProgress = "progress"
+
+// progressData is the data of progress.
+type progressData struct {
+	CompletedCount int64 `json:"completed_count"`
+	TotalCount     int64 `json:"total_count"`
+}
+
+func (e *Events) multidrawHeads(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]int64, error) {
+	return byID(query(ctx, e.db, pgx.RowToStructByPos[head], `SELECT id, checkpoints FROM multidraws WHERE id = ANY ($1)`, ids))
+}
+
+// progressRow is a checkpoint with what its operation is. Seq and At are null where there is none.
+type progressRow struct {
+	Total int64
+	Every int64
+	Seq   *int64
+	At    *time.Time
+}
+
+func (e *Events) multidrawEvents(ctx context.Context, id uuid.UUID, after int64, limit int) ([]live.Event, error) {
+	const selectProgress = `SELECT m.total, m.every, c.seq, c.at FROM multidraws AS m LEFT JOIN LATERAL (
+			SELECT seq, at FROM multidraw_chunks WHERE multidraw = $1 AND seq > $2 ORDER BY seq LIMIT $3
+		) AS c ON true
+		WHERE m.id = $1 ORDER BY c.seq`
+	rows, err := query(ctx, e.db, pgx.RowToStructByPos[progressRow], selectProgress, id, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 {
+		return nil, live.ErrNoTopic
+	}
+	if rows[0].Seq == nil {
+		return nil, nil
+	}
+	events := make([]live.Event, len(rows))
+	for i, r := range rows {
+		if want := after + int64(i) + 1; *r.Seq != want {
+			return nil, fmt.Errorf("checkpoint %d is missing", want)
+		}
+		data, err := json.Marshal(progressData{CompletedCount: min(*r.Seq*r.Every, r.Total), TotalCount: r.Total})
+		if err != nil {
+			return nil, err
+		}
+		events[i] = live.Event{Seq: *r.Seq, Type: eventProgress, At: r.At.UTC(), Data: data}
+	}
+	return events, nil
+}

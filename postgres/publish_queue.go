@@ -1,0 +1,314 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/claim"
+	"github.com/fairlead-dev/fairlead/internal/crashpoint"
+	"github.com/fairlead-dev/fairlead/publish"
+)
+
+// releaseBatch is how many stale claims one transaction releases.
+const releaseBatch = 500
+
+// claims are the execution claims on the table of publications. A claim is an attempt, and is counted as it is made, so that
+// the attempts of workers that die are bounded too.
+var claims = claim.Must[uuid.UUID](claim.Table{ //nolint:gochecknoglobals // A constant, but for its making.
+	Name:    "publications",
+	Ready:   "status = 'scheduled'",
+	Due:     "due_at",
+	OnClaim: "status = 'publishing', attempts = t.attempts + 1",
+	OnRelease: "last_error = '" + releasedError + "', due_at = clock_timestamp(), " +
+		"status = CASE WHEN " + retriesLeft + " THEN 'scheduled' ELSE 'failed' END",
+}, claim.Options{})
+
+const (
+	// openTargets are those that something may be sent to now, and that this process can send to. Their order is random, so
+	// that none is always the last to be looked at.
+	openTargets = `targets AS t LEFT JOIN unnest($2::uuid[], $3::bigint[]) AS s (target, slots) ON s.target = t.id
+		WHERE t.secret_key = ANY($4) AND coalesce(s.slots, $5) > 0`
+	// dueInTargets goes to each open target for its own due items, so that a target with many of them, or a slow one, stands
+	// in nobody's way. A target that is slowed down is sent one at a time.
+	dueInTargets = `SELECT p.id FROM (
+			SELECT t.id, CASE WHEN t.pace_interval > 0 OR t.refusals > 0 THEN 1 ELSE coalesce(s.slots, $5) END AS slots
+			FROM ` + openTargets + ` AND (t.next_send_at IS NULL OR t.next_send_at <= clock_timestamp()) ORDER BY random()
+		) AS open CROSS JOIN LATERAL (
+			SELECT d.id FROM publications AS d WHERE d.target = open.id AND d.status = 'scheduled' AND d.due_at <= clock_timestamp()
+			ORDER BY d.due_at LIMIT open.slots FOR UPDATE SKIP LOCKED
+		) AS p WHERE $1::uuid IS NOT NULL LIMIT $6`
+	selectWork = `SELECT p.id, p.execution_lock_id, p.execution_version, p.payload, p.attempts - p.spent,
+			(extract(epoch FROM p.execution_locked_at - p.due_at) * 1000000)::bigint, p.execution_locked_at, ` + targetFields + `
+		FROM publications AS p JOIN targets AS t ON t.id = p.target WHERE p.id = ANY($1) AND p.execution_lock_id = $2`
+	insertAttempts = `INSERT INTO publication_attempts (publication, version, lock_id, started_at)
+		SELECT id, execution_version, execution_lock_id, execution_locked_at FROM publications WHERE id = ANY($1) AND execution_lock_id = $2`
+	paceTargets = `UPDATE targets SET next_send_at = clock_timestamp() + (pace_interval * (0.8 + 0.4 * random())) * interval '1 microsecond'
+		WHERE id IN (SELECT target FROM publications WHERE id = ANY($1)) AND pace_interval > 0`
+	selectNextDue = `SELECT (extract(epoch FROM min(greatest(p.due_at, open.next_send_at)) - clock_timestamp()) * 1000000)::bigint FROM (
+			SELECT t.id, t.next_send_at FROM ` + openTargets + `
+		) AS open CROSS JOIN LATERAL (
+			SELECT d.due_at FROM publications AS d WHERE d.target = open.id AND d.status = 'scheduled' ORDER BY d.due_at LIMIT 1
+		) AS p WHERE $1::uuid IS NULL`
+)
+
+func slotArgs(s publish.Slots) []any {
+	ids, slots := make([][16]byte, 0, len(s.Targets)), make([]int64, 0, len(s.Targets))
+	for id, n := range s.Targets {
+		ids, slots = append(ids, id), append(slots, int64(n))
+	}
+	return []any{ids, slots, s.Keys, int64(s.Each)}
+}
+
+// ClaimDue implements [publish.Queue].
+func (s *Publications) ClaimDue(ctx context.Context, slots publish.Slots) (work []*publish.Work, err error) {
+	// The lock id outlives a transaction that has to be run again: if an earlier run was committed after all, the rows that it
+	// claimed are found by it, and are not left to go stale.
+	lock := newID()
+	first := true
+	err = s.db.run(ctx, "publish.claim", func(ctx context.Context, tx pgx.Tx) error {
+		work = nil
+		if !first {
+			earlier, err := claims.Claimed(ctx, tx, lock)
+			if err != nil {
+				return err
+			}
+			if len(earlier) > 0 {
+				work, err = loadWork(ctx, tx, lock, earlier, false)
+				return err
+			}
+		}
+		first = false
+		got, err := claims.ClaimSelected(ctx, tx, lock, dueInTargets, append(slotArgs(slots), int64(slots.Total))...)
+		if err != nil || len(got) == 0 {
+			return err
+		}
+		work, err = loadWork(ctx, tx, lock, got, true)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(work) > 0 {
+		crashpoint.Hit(crashpoint.PublishClaimed)
+	}
+	return work, nil
+}
+
+// loadWork reads what was claimed; new claims get their attempts.
+func loadWork(ctx context.Context, tx pgx.Tx, lock uuid.UUID, got []claim.Claim[uuid.UUID], fresh bool) (work []*publish.Work, err error) {
+	ids := make([][16]byte, len(got))
+	for i, c := range got {
+		ids[i] = c.ID
+	}
+	var b pgx.Batch
+	b.Queue(selectWork, ids, lock).Query(collect(&work, scanWork))
+	if fresh {
+		expectRows(b.Queue(insertAttempts, ids, lock), len(got), errLostRow)
+		b.Queue(paceTargets, ids)
+	}
+	return work, send(ctx, tx, &b)
+}
+
+func scanWork(row pgx.CollectableRow) (*publish.Work, error) {
+	var (
+		w                       = &publish.Work{Target: &publish.Target{}}
+		payload                 string
+		late, timeout, interval int64
+		t                       = w.Target
+	)
+	err := row.Scan(&w.Publication, &w.LockID, &w.Version, &payload, &w.Try, &late, &w.ClaimedAt, &t.ID, &t.Number, &t.Name, &t.Kind, &t.URL, &timeout,
+		&t.Secret.Bytes, &t.Secret.KeyID, &interval, &t.Pace.Refusals, &t.Pace.Last, &t.Pace.NextAt, &t.Pace.OpenUntil, &t.CreatedAt)
+	w.ClaimedAt = w.ClaimedAt.UTC()
+	w.Payload, w.Late, t.Timeout, t.Pace.Interval = []byte(payload), micros(late), micros(timeout), micros(interval)
+	return w, err
+}
+
+// NextDue implements [publish.Queue].
+func (s *Publications) NextDue(ctx context.Context, slots publish.Slots) (time.Duration, bool, error) {
+	in, err := queryOne(ctx, s.db, errEmpty, pgx.RowTo[*int64], selectNextDue, append([]any{nil}, slotArgs(slots)...)...)
+	if err != nil || in == nil {
+		return 0, false, err
+	}
+	return micros(*in), true, nil
+}
+
+func ownClaims(in []publish.Claim) []claim.Claim[uuid.UUID] {
+	out := make([]claim.Claim[uuid.UUID], len(in))
+	for i, c := range in {
+		out[i] = claim.Claim[uuid.UUID]{ID: c.Publication, LockID: c.LockID, Version: c.Version}
+	}
+	return out
+}
+
+// Heartbeat implements [publish.Queue].
+func (s *Publications) Heartbeat(ctx context.Context, alive []publish.Claim) (lost []publish.Claim, err error) {
+	gone, err := claims.Heartbeat(ctx, s.db.pool, ownClaims(alive)...)
+	if err != nil {
+		return nil, readError(err)
+	}
+	for _, c := range gone {
+		lost = append(lost, publish.Claim{Publication: c.ID, LockID: c.LockID, Version: c.Version})
+	}
+	return lost, nil
+}
+
+const (
+	// concludePublications ends claims under their lock id and version, and only then are their attempts what they seem to be;
+	// an attempt that was given up for lost is refused. What had ended before is left alone, so that the statement can be run
+	// again when nobody knows whether it was committed.
+	concludePublications = `WITH ended AS (
+			SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::integer[], $9::text[])
+				AS v (id, lock_id, version, status, delay, result, message, code, external_id)
+		), done AS (
+			UPDATE publications AS p SET status = v.status, execution_lock_id = NULL, execution_locked_at = NULL, last_error = v.message,
+				external_id = v.external_id,
+				due_at = CASE WHEN v.status = 'scheduled' THEN clock_timestamp() + v.delay * interval '1 microsecond' ELSE p.due_at END,
+				published_at = CASE WHEN v.status = 'published' THEN clock_timestamp() END
+			FROM ended AS v WHERE p.id = v.id AND p.execution_lock_id = v.lock_id AND p.execution_version = v.version AND p.status = 'publishing'
+			RETURNING p.id, p.execution_version
+		)
+		UPDATE publication_attempts AS a SET ended_at = coalesce(a.ended_at, clock_timestamp()), status_code = nullif(v.code, 0), error = v.message,
+			result = CASE WHEN done.id IS NULL THEN 'refused' ELSE v.result END
+		FROM ended AS v LEFT JOIN done ON done.id = v.id AND done.execution_version = v.version
+		WHERE a.publication = v.id AND a.version = v.version AND a.lock_id = v.lock_id AND (done.id IS NOT NULL OR a.result = 'lost')
+		RETURNING a.publication, a.version, a.result`
+	lockTargets   = `SELECT ` + targetFields + ` FROM targets AS t WHERE t.id = ANY($1) ORDER BY t.id FOR NO KEY UPDATE`
+	updateTargets = `UPDATE targets AS t SET pace_interval = v.pace_interval, refusals = v.refusals, refused_last = v.refused_last,
+			next_send_at = v.next_send_at, open_until = v.open_until
+		FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::uuid[], $5::timestamptz[], $6::timestamptz[])
+			AS v (id, pace_interval, refusals, refused_last, next_send_at, open_until)
+		WHERE t.id = v.id`
+)
+
+// Conclude implements [publish.Queue].
+func (s *Publications) Conclude(ctx context.Context, batch []publish.Conclusion,
+	repace func(*publish.Conclusion, publish.Pace, time.Time) publish.Pace,
+) (results []publish.AttemptResult, err error) {
+	err = s.db.run(ctx, "publish.conclude", func(ctx context.Context, tx pgx.Tx) error {
+		recorded, err := conclude(ctx, tx, batch)
+		if err != nil {
+			return err
+		}
+		results = make([]publish.AttemptResult, len(batch))
+		for i := range batch {
+			results[i] = recorded[attemptKey{batch[i].Publication, batch[i].Version}]
+		}
+		if err := repaceTargets(ctx, tx, batch, results, repace); err != nil {
+			return err
+		}
+		crashpoint.Hit(crashpoint.PublishMarked)
+		return nil
+	})
+	return results, err
+}
+
+type attemptKey struct {
+	publication uuid.UUID
+	version     int64
+}
+
+func conclude(ctx context.Context, tx pgx.Tx, batch []publish.Conclusion) (map[attemptKey]publish.AttemptResult, error) {
+	n := len(batch)
+	ids, locks, versions, statuses := make([][16]byte, n), make([][16]byte, n), make([]int64, n), make([]string, n)
+	delays, results, messages := make([]int64, n), make([]string, n), make([]string, n)
+	codes, externals := make([]int, n), make([]string, n)
+	for i := range batch {
+		c := &batch[i]
+		ids[i], locks[i], versions[i], statuses[i] = c.Publication, c.LockID, c.Version, string(c.Status)
+		delays[i], results[i], messages[i] = c.Delay.Microseconds(), string(c.Verdict.Result), c.Error
+		codes[i], externals[i] = c.StatusCode, c.ExternalID
+	}
+	var b pgx.Batch
+	recorded := map[attemptKey]publish.AttemptResult{}
+	b.Queue(concludePublications, ids, locks, versions, statuses, delays, results, messages, codes, externals).Query(func(rows pgx.Rows) error {
+		var (
+			key    attemptKey
+			result publish.AttemptResult
+		)
+		_, err := pgx.ForEachRow(rows, []any{&key.publication, &key.version, &result}, func() error {
+			recorded[key] = result
+			return nil
+		})
+		return err
+	})
+	return recorded, send(ctx, tx, &b)
+}
+
+// repaceTargets writes the new pace of the targets that have said something about it.
+func repaceTargets(ctx context.Context, tx pgx.Tx, batch []publish.Conclusion, results []publish.AttemptResult,
+	repace func(*publish.Conclusion, publish.Pace, time.Time) publish.Pace,
+) error {
+	telling := func(i int) bool {
+		c := &batch[i]
+		return results[i] != "" && (c.Throttled || c.Slowed && c.Class == publish.Delivered)
+	}
+	var ids [][16]byte
+	for i := range batch {
+		if telling(i) && !slices.Contains(ids, [16]byte(batch[i].Target)) {
+			ids = append(ids, batch[i].Target)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	var (
+		b     pgx.Batch
+		found []publish.Target
+		now   time.Time
+	)
+	b.Queue(lockTargets, ids).Query(collect(&found, scanTarget))
+	b.Queue(selectNow).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
+	if err := send(ctx, tx, &b); err != nil {
+		return err
+	}
+	n := len(found)
+	intervals, refusals, last := make([]int64, n), make([]int, n), make([]*uuid.UUID, n)
+	next, open := make([]*time.Time, n), make([]*time.Time, n)
+	ids = ids[:0]
+	for k := range found {
+		t := &found[k]
+		for i := range batch {
+			if batch[i].Target == t.ID && telling(i) {
+				t.Pace = repace(&batch[i], t.Pace, now.UTC())
+			}
+		}
+		ids = append(ids, t.ID)
+		intervals[k], refusals[k], last[k] = t.Pace.Interval.Microseconds(), t.Pace.Refusals, t.Pace.Last
+		next[k], open[k] = t.Pace.NextAt, t.Pace.OpenUntil
+	}
+	b = pgx.Batch{}
+	expectRows(b.Queue(updateTargets, ids, intervals, refusals, last, next, open), n, errLostRow)
+	return send(ctx, tx, &b)
+}
+
+const loseAttempts = `UPDATE publication_attempts AS a SET result = 'lost', ended_at = clock_timestamp(), error = $4
+	FROM unnest($1::uuid[], $2::uuid[], $3::bigint[]) AS v (id, lock_id, version)
+	WHERE a.publication = v.id AND a.lock_id = v.lock_id AND a.version = v.version AND a.result IS NULL`
+
+// ReleaseStale implements [publish.Queue].
+func (s *Publications) ReleaseStale(ctx context.Context, age time.Duration) (total int, err error) {
+	for {
+		var n int
+		err := s.db.run(ctx, "publish.sweep", func(ctx context.Context, tx pgx.Tx) error {
+			stale, err := claims.ReleaseStale(ctx, tx, age, releaseBatch)
+			if n = len(stale); err != nil || n == 0 {
+				return err
+			}
+			ids, locks, versions := make([][16]byte, n), make([][16]byte, n), make([]int64, n)
+			for i, c := range stale {
+				ids[i], locks[i], versions[i] = c.ID, c.LockID, c.Version
+			}
+			var b pgx.Batch
+			expectRows(b.Queue(loseAttempts, ids, locks, versions, releasedError), n, errLostRow)
+			return send(ctx, tx, &b)
+		})
+		total += n
+		if err != nil || n < releaseBatch {
+			return total, err
+		}
+	}
+}

@@ -1,0 +1,509 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/publish"
+)
+
+// press is a store of publications with a service on it.
+type press struct {
+	*testing.T
+
+	db      *DB
+	store   *Publications
+	service *publish.Service
+	vault   *publish.Vault
+	wake    func(time.Duration)
+}
+
+func newPress(t *testing.T) *press {
+	t.Helper()
+	vault, err := publish.NewVault(bytes.Repeat([]byte{1}, publish.VaultKeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := open(t, Options{URL: database(t), MaxConns: 12})
+	p := &press{T: t, db: db, store: NewPublications(db), vault: vault}
+	p.service = publish.NewService(p.store, publish.Options{Vault: vault, Scheduled: func(in time.Duration) {
+		if p.wake != nil {
+			p.wake(in)
+		}
+	}})
+	t.Cleanup(func() { closing(t, p.service.Close) })
+	return p
+}
+
+func (p *press) do(id uuid.UUID, op publish.Op) error {
+	p.Helper()
+	a, err := p.service.Execute(p.Context(), id, own(op))
+	if err != nil {
+		p.Fatal(err)
+	}
+	return a.Err
+}
+
+func (p *press) target(name string) {
+	p.Helper()
+	op := publish.CreateTarget{Name: name, Kind: publish.KindWebhook, URL: "https://example.com/" + name, Timeout: time.Second}
+	// Nothing of the outside hears these commands, so they have no answer to render.
+	if a, err := p.service.Create(p.Context(), own[publish.Op](op)); err != nil || a.Err != nil {
+		p.Fatal(err, a.Err)
+	}
+}
+
+// add makes a publication that is due after a while, or now.
+func (p *press) add(target string, in time.Duration) uuid.UUID {
+	p.Helper()
+	at := ask[time.Time](p.T, p.db, `SELECT clock_timestamp()`).Add(in)
+	a, err := p.service.Create(p.Context(), own[publish.Op](publish.Create{Target: target, PublishAt: &at, Payload: []byte(`1`)}))
+	if err != nil || a.Err != nil {
+		p.Fatal(err, a.Err)
+	}
+	made, ok := a.Result.(*publish.Publication)
+	if !ok {
+		p.Fatalf("%T", a.Result)
+	}
+	return made.ID
+}
+
+func (p *press) slots() publish.Slots {
+	return publish.Slots{Total: 100, Each: 50, Keys: p.vault.KeyIDs()}
+}
+
+func (p *press) claim(s publish.Slots) []*publish.Work {
+	p.Helper()
+	work, err := p.store.ClaimDue(p.Context(), s)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return work
+}
+
+func (p *press) conclude(w *publish.Work, r publish.Result) publish.AttemptResult {
+	p.Helper()
+	c := publish.Conclusion{Claim: w.Claim, Result: r, Target: w.Target.ID, Verdict: publish.Conclude(r, w.Try, publish.Policy{Backoff: time.Hour}, func(int64) int64 { return 0 })}
+	results, err := p.store.Conclude(p.Context(), []publish.Conclusion{c}, nil)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return results[0]
+}
+
+func (p *press) status(id uuid.UUID) string {
+	p.Helper()
+	return ask[string](p.T, p.db, `SELECT status || ' ' || execution_version FROM publications WHERE id = $1`, id)
+}
+
+func (p *press) results(id uuid.UUID) string {
+	p.Helper()
+	return ask[string](p.T, p.db, `SELECT coalesce(string_agg(coalesce(result, 'running'), ' ' ORDER BY version), '') FROM publication_attempts WHERE publication = $1`, id)
+}
+
+// scripted is a sender that does what a test says.
+type scripted struct {
+	mu    sync.Mutex
+	sent  map[uuid.UUID][]int64
+	times map[uuid.UUID]time.Time
+	then  func(ctx context.Context, d *publish.Delivery, n int) publish.Result
+}
+
+func (s *scripted) Send(ctx context.Context, d *publish.Delivery) publish.Result {
+	s.mu.Lock()
+	if s.sent == nil {
+		s.sent, s.times = map[uuid.UUID][]int64{}, map[uuid.UUID]time.Time{}
+	}
+	s.sent[d.Publication] = append(s.sent[d.Publication], d.Version)
+	s.times[d.Publication] = time.Now()
+	n := len(s.sent[d.Publication])
+	s.mu.Unlock()
+	if s.then != nil {
+		return s.then(ctx, d, n)
+	}
+	return publish.Result{Class: publish.Delivered, StatusCode: 200}
+}
+
+func (s *scripted) versions(id uuid.UUID) []int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]int64(nil), s.sent[id]...)
+}
+
+// work runs a worker as another process would have it, until the test ends or stop is called.
+func (p *press) work(sender publish.Sender, change func(*publish.WorkerOptions)) (w *publish.Worker, stop func()) {
+	p.Helper()
+	o := publish.WorkerOptions{
+		Queue: NewPublications(open(p.T, Options{URL: p.db.pool.Config().ConnString(), MaxConns: 8})), Vault: p.vault,
+		Senders: map[publish.Kind]publish.Sender{publish.KindWebhook: sender}, Policy: publish.Policy{Backoff: 10 * time.Millisecond},
+		StaleAfter: time.Hour, SweepEvery: time.Hour, Drain: patience,
+	}
+	if change != nil {
+		change(&o)
+	}
+	w = publish.NewWorker(o)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); w.Run(ctx) }()
+	stop = func() { cancel(); <-done }
+	p.Cleanup(stop)
+	return w, stop
+}
+
+func TestNothingIsClaimedBeforeItIsDue(t *testing.T) {
+	t.Parallel()
+	p := newPress(t)
+	p.target("t")
+	later, sooner := p.add("t", time.Hour), p.add("t", 300*time.Millisecond)
+	if work := p.claim(p.slots()); len(work) != 0 {
+		t.Fatalf("claimed %d before their time", len(work))
+	}
+	in, ok, err := p.store.NextDue(t.Context(), p.slots())
+	if err != nil || !ok || in > 300*time.Millisecond {
+		t.Errorf("next due in %v, %v, %v", in, ok, err)
+	}
+	var sender scripted
+	p.work(&sender, nil)
+	eventually(t, "the sooner one is published", func() bool { return p.status(sooner) == "published 1" })
+	if p.status(later) != "scheduled 0" {
+		t.Error(p.status(later))
+	}
+	if early := ask[int](t, p.db, `SELECT count(*)::int FROM publication_attempts a JOIN publications p ON p.id = a.publication WHERE a.started_at < p.publish_at`); early != 0 {
+		t.Errorf("%d attempts before their time", early)
+	}
+	if late := ask[float64](t, p.db, `SELECT extract(epoch FROM published_at - publish_at)::float8 FROM publications WHERE id = $1`, sooner); late > 2 {
+		t.Errorf("%v s late", late)
+	}
+}
+
+// TestCancelRacesClaim has cancellations race claims: what is cancelled is never sent.
+func TestCancelRacesClaim(t *testing.T) {
+	t.Parallel()
+	const n = 400
+	p := newPress(t)
+	p.target("t")
+	ids := make([]uuid.UUID, n)
+	for i := range ids {
+		ids[i] = p.add("t", 50*time.Millisecond)
+	}
+	var sender scripted
+	for range 2 {
+		p.work(&sender, nil)
+	}
+	var wg sync.WaitGroup
+	cancelled := make([]bool, n)
+	for i := range ids {
+		wg.Go(func() { cancelled[i] = p.do(ids[i], publish.Cancel{}) == nil })
+		if i%40 == 39 {
+			wg.Wait()
+		}
+	}
+	wg.Wait()
+	eventually(t, "all are decided", func() bool {
+		return ask[int](t, p.db, `SELECT count(*)::int FROM publications WHERE status NOT IN ('published', 'cancelled')`) == 0
+	})
+	sent := 0
+	for i, id := range ids {
+		times := len(sender.versions(id))
+		sent += times
+		if cancelled[i] && times != 0 || !cancelled[i] && times != 1 {
+			t.Errorf("cancelled %v, sent %d times, %s", cancelled[i], times, p.status(id))
+		}
+	}
+	t.Logf("%d of %d sent", sent, n)
+}
+
+// TestWorkersShareTheWork lets five processes publish what is due at once: everything once, nothing late.
+func TestWorkersShareTheWork(t *testing.T) {
+	t.Parallel()
+	const n = 500
+	p := newPress(t)
+	for i := range 5 {
+		p.target(fmt.Sprint("t", i))
+	}
+	ids := make([]uuid.UUID, n)
+	at := ask[time.Time](t, p.db, `SELECT clock_timestamp()`).Add(3 * time.Second)
+	var making sync.WaitGroup
+	for i := range ids {
+		making.Go(func() {
+			a, err := p.service.Create(t.Context(), own[publish.Op](publish.Create{Target: fmt.Sprint("t", i%5), PublishAt: &at, Payload: []byte(`1`)}))
+			if made, ok := a.Result.(*publish.Publication); ok && err == nil {
+				ids[i] = made.ID
+			}
+		})
+	}
+	making.Wait()
+	var sender scripted
+	for range 5 {
+		p.work(&sender, nil)
+	}
+	eventually(t, "all are published", func() bool {
+		return ask[int](t, p.db, `SELECT count(*)::int FROM publications WHERE status = 'published'`) == n
+	})
+	for _, id := range ids {
+		if v := sender.versions(id); len(v) != 1 || v[0] != 1 {
+			t.Errorf("sent with versions %v", v)
+		}
+	}
+	late := ask[float64](t, p.db, `SELECT max(extract(epoch FROM started_at) - extract(epoch FROM $1::timestamptz))::float8 FROM publication_attempts`, at)
+	if late > 2 {
+		t.Errorf("claimed up to %v s late", late)
+	}
+	t.Logf("claimed up to %.3f s late", late)
+}
+
+// TestLateFinishIsRefused lets a claim go stale. What it brings back later is noted, and nothing else.
+func TestLateFinishIsRefused(t *testing.T) {
+	t.Parallel()
+	p := newPress(t)
+	p.target("t")
+	id := p.add("t", 0)
+	old := p.claim(p.slots())[0]
+	if n, err := p.store.ReleaseStale(t.Context(), time.Hour); n != 0 || err != nil {
+		t.Fatal(n, err)
+	}
+	exec(t, p.db, `UPDATE publications SET execution_locked_at = execution_locked_at - interval '2 hours'`)
+	if n, err := p.store.ReleaseStale(t.Context(), time.Hour); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	if p.status(id) != "scheduled 1" || p.results(id) != "lost" {
+		t.Fatal(p.status(id), p.results(id))
+	}
+	// Before the next claim, while it runs, and after it has ended.
+	if got := p.conclude(old, publish.Result{Class: publish.Delivered, StatusCode: 200}); got != publish.ResultRefused {
+		t.Errorf("recorded %q", got)
+	}
+	if p.status(id) != "scheduled 1" || p.results(id) != "refused" {
+		t.Fatal(p.status(id), p.results(id))
+	}
+	fresh := p.claim(p.slots())[0]
+	if fresh.Version != 2 || fresh.LockID == old.LockID || fresh.Try != 2 {
+		t.Fatalf("%+v", fresh)
+	}
+	for _, class := range []publish.Class{publish.Delivered, publish.Permanent} {
+		if got := p.conclude(old, publish.Result{Class: class, Error: "late"}); got != "" {
+			t.Errorf("recorded %q again", got)
+		}
+	}
+	if lost, err := p.store.Heartbeat(t.Context(), []publish.Claim{old.Claim, fresh.Claim}); err != nil || len(lost) != 1 || lost[0] != old.Claim {
+		t.Errorf("lost %v, %v", lost, err)
+	}
+	if got := p.conclude(fresh, publish.Result{Class: publish.Delivered, StatusCode: 202, ExternalID: "x"}); got != publish.ResultPublished {
+		t.Errorf("recorded %q", got)
+	}
+	// The end of an attempt that is recorded again, because nobody knew whether it was, changes nothing.
+	if got := p.conclude(fresh, publish.Result{Class: publish.Permanent}); got != "" || p.status(id) != "published 2" || p.results(id) != "refused published" {
+		t.Error(got, p.status(id), p.results(id))
+	}
+	// Whoever loses every claim fails in the end.
+	id = p.add("t", 0)
+	for i := range publish.MaxAttempts {
+		if work := p.claim(p.slots()); len(work) != 1 || work[0].Try != i+1 {
+			t.Fatalf("try %d: %+v", i+1, work)
+		}
+		exec(t, p.db, `UPDATE publications SET execution_locked_at = execution_locked_at - interval '2 hours' WHERE id = $1`, id)
+		if n, err := p.store.ReleaseStale(t.Context(), time.Hour); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if p.status(id) != "failed 7" {
+		t.Error(p.status(id))
+	}
+	if err := p.do(id, publish.Retry{}); err != nil || len(p.claim(p.slots())) != 1 {
+		t.Error("a retry gives no new attempts", err)
+	}
+}
+
+// TestStoppedWorkerIsRefused has a worker that hangs in its attempt without a sign of life, as a stopped process would.
+func TestStoppedWorkerIsRefused(t *testing.T) {
+	t.Parallel()
+	p := newPress(t)
+	p.target("t")
+	asleep, wake := make(chan struct{}), make(chan struct{})
+	var first, second scripted
+	first.then = func(context.Context, *publish.Delivery, int) publish.Result {
+		close(asleep)
+		<-wake
+		return publish.Result{Class: publish.Delivered, StatusCode: 200}
+	}
+	id := p.add("t", 0)
+	_, stop := p.work(&first, nil) // Its heartbeats come every minute, so within this test it gives no sign of life.
+	<-asleep
+	p.work(&second, func(o *publish.WorkerOptions) { o.StaleAfter, o.SweepEvery = time.Second, time.Second })
+	eventually(t, "the other worker has it", func() bool { return p.status(id) == "published 2" })
+	close(wake)
+	stop()
+	if p.results(id) != "refused published" || p.status(id) != "published 2" {
+		t.Error(p.results(id), p.status(id))
+	}
+	if v := second.versions(id); len(v) != 1 || v[0] != 2 {
+		t.Errorf("sent with versions %v", v)
+	}
+}
+
+// TestHeartbeatKeepsAClaim has an attempt that takes several times as long as a claim lives.
+func TestHeartbeatKeepsAClaim(t *testing.T) {
+	t.Parallel()
+	p := newPress(t)
+	p.target("t")
+	var slow scripted
+	slow.then = func(ctx context.Context, _ *publish.Delivery, _ int) publish.Result {
+		timer := time.NewTimer(3 * time.Second)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return publish.Result{Class: publish.Delivered, StatusCode: 200}
+		case <-ctx.Done():
+			return publish.Result{Class: publish.Transient, Error: "cut"}
+		}
+	}
+	id := p.add("t", 0)
+	p.work(&slow, func(o *publish.WorkerOptions) { o.StaleAfter, o.SweepEvery = time.Second, 100*time.Millisecond })
+	eventually(t, "it ends", func() bool { return p.results(id) != "" && p.results(id) != "running" })
+	if p.results(id) != "published" {
+		t.Error(p.results(id))
+	}
+}
+
+// TestShutdown drains: what is under way is ended and recorded, or cut when it takes too long.
+func TestShutdown(t *testing.T) {
+	t.Parallel()
+	p := newPress(t)
+	p.target("t")
+	for _, patient := range []bool{true, false} {
+		id := p.add("t", 0)
+		running := make(chan struct{})
+		var sender scripted
+		sender.then = func(ctx context.Context, _ *publish.Delivery, _ int) publish.Result {
+			close(running)
+			timer := time.NewTimer(500 * time.Millisecond)
+			defer timer.Stop()
+			select {
+			case <-timer.C:
+				return publish.Result{Class: publish.Delivered, StatusCode: 200}
+			case <-ctx.Done():
+				return publish.Result{Class: publish.Transient, Error: "cut"}
+			}
+		}
+		_, stop := p.work(&sender, func(o *publish.WorkerOptions) {
+			if o.Policy.Backoff = time.Hour; !patient {
+				o.Drain = 0
+			}
+		})
+		<-running
+		stop()
+		want := "published 1"
+		if !patient {
+			want = "scheduled 1"
+		}
+		if got := p.status(id); got != want {
+			t.Errorf("patient %v: %s, want %s", patient, got, want)
+		}
+	}
+}
+
+// TestPace slows a target down that answers 429, and its breaker opens after three publications.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	p := newPress(t)
+	p.target("t")
+	p.target("u")
+	policy := publish.Policy{Backoff: 2 * time.Second}
+	var work []*publish.Work
+	for range 3 {
+		p.add("t", 0)
+	}
+	work = p.claim(p.slots())
+	throttled := publish.Result{Class: publish.Transient, Throttled: true, StatusCode: 429}
+	noDraw := func(int64) int64 { return 0 }
+	var batch []publish.Conclusion
+	for _, w := range work {
+		batch = append(batch, publish.Conclusion{Claim: w.Claim, Target: w.Target.ID, Result: throttled, Verdict: publish.Conclude(throttled, 1, policy, noDraw)})
+	}
+	if _, err := p.store.Conclude(t.Context(), batch, func(c *publish.Conclusion, pace publish.Pace, now time.Time) publish.Pace {
+		return pace.Refused(c.Publication, 0, now, policy, noDraw)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	target, err := p.store.Target(t.Context(), work[0].Target.ID)
+	if err != nil || target.Pace.Interval != 12*time.Second || target.Pace.Refusals != 3 || target.Pace.OpenUntil == nil || time.Until(*target.Pace.OpenUntil) < 4*time.Minute {
+		t.Errorf("%+v, %v", target, err)
+	}
+	p.add("t", 0)
+	other := p.add("u", 0)
+	if work = p.claim(p.slots()); len(work) != 1 || work[0].Publication != other {
+		t.Fatalf("claimed %+v", work)
+	}
+	if in, ok, err := p.store.NextDue(t.Context(), p.slots()); err != nil || !ok || in < 4*time.Minute {
+		t.Errorf("next due in %v, %v, %v", in, ok, err)
+	}
+	// Half-open: one at a time.
+	exec(t, p.db, `UPDATE targets SET next_send_at = clock_timestamp(), open_until = clock_timestamp()`)
+	exec(t, p.db, `UPDATE publications SET due_at = clock_timestamp() WHERE status = 'scheduled'`)
+	if work = p.claim(p.slots()); len(work) != 1 || !work[0].Target.Pace.Slowed() {
+		t.Fatalf("claimed %d", len(work))
+	}
+	if more := p.claim(p.slots()); len(more) != 0 {
+		t.Errorf("claimed %d more at once", len(more))
+	}
+	ok := publish.Conclusion{Claim: work[0].Claim, Target: work[0].Target.ID, Slowed: true, Verdict: publish.Verdict{Status: publish.StatusPublished, Result: publish.ResultPublished}}
+	if _, err := p.store.Conclude(t.Context(), []publish.Conclusion{ok}, func(_ *publish.Conclusion, pace publish.Pace, _ time.Time) publish.Pace { return pace.Eased(policy) }); err != nil {
+		t.Fatal(err)
+	}
+	if target, err = p.store.Target(t.Context(), work[0].Target.ID); err != nil || target.Pace.Interval != 10800*time.Millisecond || target.Pace.Refusals != 0 {
+		t.Errorf("%+v, %v", target, err)
+	}
+}
+
+// TestForeignSecretsAreLeftAlone has a process without the key of a target's secret: it claims nothing of that target.
+func TestForeignSecretsAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	p := newPress(t)
+	p.target("t")
+	p.add("t", 0)
+	s := p.slots()
+	s.Keys = []string{"another"}
+	if work := p.claim(s); len(work) != 0 {
+		t.Error("claimed what it cannot sign")
+	}
+	if _, ok, err := p.store.NextDue(t.Context(), s); ok || err != nil {
+		t.Error("waits for what it cannot sign", err)
+	}
+	s.Keys = append(s.Keys, p.vault.KeyIDs()...)
+	if work := p.claim(s); len(work) != 1 {
+		t.Error("not claimed")
+	}
+}
+
+// TestSlots holds a claim to its limits, in all and for each target.
+func TestSlots(t *testing.T) {
+	t.Parallel()
+	p := newPress(t)
+	var targets []uuid.UUID
+	for i := range 3 {
+		name := fmt.Sprint("t", i)
+		p.target(name)
+		for range 5 {
+			p.add(name, 0)
+		}
+		targets = append(targets, ask[uuid.UUID](t, p.db, `SELECT id FROM targets WHERE name = $1`, name))
+	}
+	s := publish.Slots{Total: 7, Each: 4, Keys: p.vault.KeyIDs(), Targets: map[uuid.UUID]int{targets[0]: 0, targets[1]: 1}}
+	count := map[uuid.UUID]int{}
+	for _, w := range p.claim(s) {
+		count[w.Target.ID]++
+	}
+	if count[targets[0]] != 0 || count[targets[1]] != 1 || count[targets[2]] != 4 {
+		t.Errorf("claimed %v", count)
+	}
+	s.Total, s.Targets = 2, nil
+	if n := len(p.claim(s)); n != 2 {
+		t.Errorf("claimed %d of 2", n)
+	}
+}

@@ -1,0 +1,65 @@
+package publish
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Pace slows a target down that has said it is sent too much. The zero value does not. It is kept with the target, so that
+// all processes share it.
+//
+// Each refusal doubles the interval between two claims; each success takes a tenth off it, and below its base it is gone.
+// Three refusals in a row open the breaker: nothing is claimed for the target for a while, then one, and on. Refusals of one
+// publication in a row count as one: it is slowed by its own pauses already, and says nothing new of the target.
+type Pace struct {
+	Interval  time.Duration
+	Refusals  int // in a row
+	Last      *uuid.UUID
+	NextAt    *time.Time // nothing is claimed before
+	OpenUntil *time.Time // the breaker's
+}
+
+// Slowed reports whether the target is sent less than it could be.
+func (p Pace) Slowed() bool { return p.Interval > 0 || p.Refusals > 0 }
+
+// breakerRefusals is how many refusals in a row open the breaker.
+const breakerRefusals = 3
+
+// The times of a pace hang on the pause after a failed attempt, 2 s unless the operator says otherwise: then the base is
+// 3 s, the longest interval 5 min, and the breaker is open for 5 min.
+func (p Policy) paceBase() time.Duration    { return p.Backoff * 3 / 2 }
+func (p Policy) paceMax() time.Duration     { return p.Backoff * 150 }
+func (p Policy) breakerOpen() time.Duration { return p.Backoff * 150 }
+
+// Refused is the pace after the target refused a publication because it is sent too much.
+func (p Pace) Refused(publication uuid.UUID, retryAfter time.Duration, now time.Time, policy Policy, draw Draw) Pace {
+	if p.Last == nil || *p.Last != publication {
+		p.Interval = min(max(p.Interval*2, policy.paceBase()), policy.paceMax())
+		p.Refusals++
+	}
+	p.Last = &publication
+	wait := shifted(p.Interval, draw)
+	if retryAfter > 0 {
+		wait = min(retryAfter, maxRetryAfter)
+	}
+	if p.Refusals >= breakerRefusals {
+		until := now.Add(max(policy.breakerOpen(), wait))
+		p.OpenUntil = &until
+		wait = until.Sub(now)
+	}
+	next := now.Add(wait)
+	if p.NextAt == nil || p.NextAt.Before(next) {
+		p.NextAt = &next
+	}
+	return p
+}
+
+// Eased is the pace after the target took a publication.
+func (p Pace) Eased(policy Policy) Pace {
+	p.Refusals, p.Last, p.OpenUntil = 0, nil, nil
+	if p.Interval = p.Interval * 9 / 10; p.Interval < policy.paceBase() {
+		return Pace{}
+	}
+	return p
+}

@@ -1,0 +1,148 @@
+package publish
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Limits of a publication.
+const (
+	// MaxJitter bounds by how much a publication may be moved behind its time.
+	MaxJitter = 300 * time.Second
+	// MaxAttempts is how often a publication is attempted before it has failed; a retry by hand begins anew.
+	MaxAttempts = 7
+	// MaxURL bounds a target's URL, in bytes.
+	MaxURL = 2000
+	// DefaultTimeout, MinTimeout and MaxTimeout bound how long a target may take to answer.
+	DefaultTimeout = 10 * time.Second
+	MinTimeout     = 100 * time.Millisecond
+	MaxTimeout     = time.Minute
+)
+
+// Status is where a publication stands.
+type Status string
+
+// The statuses. docs/design/publish.md has the transitions.
+const (
+	StatusDraft      Status = "draft"
+	StatusScheduled  Status = "scheduled"  // waits for its time, the first or that of its next attempt
+	StatusPublishing Status = "publishing" // claimed
+	StatusPublished  Status = "published"
+	StatusFailed     Status = "failed"
+	StatusCancelled  Status = "cancelled"
+)
+
+// Statuses are all of them, in order.
+func Statuses() []Status {
+	return []Status{StatusDraft, StatusScheduled, StatusPublishing, StatusPublished, StatusFailed, StatusCancelled}
+}
+
+// AttemptResult is how an attempt ended; empty while it runs.
+type AttemptResult string
+
+// The results of attempts.
+const (
+	ResultPublished AttemptResult = "published"
+	ResultFailed    AttemptResult = "failed"
+	ResultLost      AttemptResult = "lost"    // its claim went stale, and no result had come
+	ResultRefused   AttemptResult = "refused" // its result came after that, and does not count
+)
+
+// Kind is what a target is.
+type Kind string
+
+// KindWebhook is a URL that publications are posted to. KindDeviantArt is a name that the contract reserves: no sender for
+// it exists yet.
+const (
+	KindWebhook    Kind = "webhook"
+	KindDeviantArt Kind = "deviantart"
+)
+
+// Publication is one thing to be published once.
+type Publication struct {
+	ID     uuid.UUID
+	Number int64 // the order of lists
+	// Target is where it goes, by id and by name.
+	Target     uuid.UUID
+	TargetName string
+	Status     Status
+	Payload    []byte // JSON, as it came; nil where it was not asked for
+	Jitter     time.Duration
+	// PublishAt is the time that was asked for; nil in a draft. ActualPublishAt has the jitter added. DueAt is when it may be
+	// claimed next; it is behind ActualPublishAt after a failed attempt.
+	PublishAt, ActualPublishAt, DueAt *time.Time
+	// LockID and LockedAt are those of the claim that is in force; Version that of the last claim, 0 before the first.
+	LockID   *uuid.UUID
+	LockedAt *time.Time
+	Version  int64
+	Attempts int
+	// Spent is how many of the attempts count no more, because a retry has given new ones.
+	Spent       int
+	LastError   string
+	ExternalID  string // what the target calls it, where it says so
+	PublishedAt *time.Time
+	CreatedAt   time.Time
+}
+
+// Attempt is one execution under one claim.
+type Attempt struct {
+	Version    int64
+	LockID     uuid.UUID
+	StartedAt  time.Time
+	EndedAt    *time.Time
+	Result     AttemptResult // empty while it runs
+	StatusCode int           // of the target's answer, 0 without one
+	Error      string
+}
+
+// Target is where publications go.
+type Target struct {
+	ID        uuid.UUID
+	Number    int64
+	Name      string
+	Kind      Kind
+	URL       string
+	Timeout   time.Duration
+	Secret    Sealed
+	Pace      Pace
+	CreatedAt time.Time
+}
+
+// Sealed is a secret that only the holder of a key can read.
+type Sealed struct {
+	KeyID string
+	Bytes []byte
+}
+
+// Errors of commands.
+var (
+	// ErrBadTransition is returned when the publication's status does not allow the operation.
+	ErrBadTransition = errors.New("the publication's status does not allow this")
+	// ErrTargetExists is returned when a target of that name exists.
+	ErrTargetExists = errors.New("a target of this name exists")
+	// ErrUnsupportedKind is returned when no sender for a target of that kind is there.
+	ErrUnsupportedKind = errors.New("this server has no such target yet")
+)
+
+// NotFoundError is returned when there is no such publication.
+type NotFoundError struct{ ID uuid.UUID }
+
+func (e *NotFoundError) Error() string { return fmt.Sprintf("publication %s does not exist", e.ID) }
+
+// TargetNotFoundError is returned when there is no such target. It is known by its name, or by its id.
+type TargetNotFoundError struct {
+	Name string
+	ID   uuid.UUID
+}
+
+func (e *TargetNotFoundError) Error() string {
+	if e.Name == "" {
+		return fmt.Sprintf("target %s does not exist", e.ID)
+	}
+	return fmt.Sprintf("target %q does not exist", e.Name)
+}
+
+func isNotFound(err error) (*NotFoundError, bool) { return errors.AsType[*NotFoundError](err) }

@@ -1,0 +1,114 @@
+package publish
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/command"
+)
+
+// Unit is what one transaction works on.
+type Unit struct {
+	Now   time.Time // the database's clock, after the locks
+	NewID func() uuid.UUID
+	// Publication is the one that is locked, where the transaction works on one.
+	Publication *Publication
+	// Targets are those that exist of the names that were asked for.
+	Targets map[string]*Target
+	// Made and MadeTargets are to be inserted.
+	Made        []*Publication
+	MadeTargets []*Target
+	Keys        *idempotency.Batch
+	Audit       []command.Audit
+	// Known and Fresh stand in for Keys where targets are made: the answers hold secrets and are sealed.
+	Known, Fresh []idempotency.Record
+}
+
+// Store is what the service needs of a database. Each of the first three runs one transaction, calls decide with what it
+// locked and loaded, writes what decide changed, and commits; decide is called again with a new unit whenever the
+// transaction has to be run again. Errors: command.ErrUnavailable, command.ErrUnknownOutcome, or what the database refused.
+type Store interface {
+	Reader
+	// Create makes publications for the named targets.
+	Create(ctx context.Context, targets []string, keys []idempotency.ID, decide func(*Unit)) error
+	// CreateTargets makes targets of those names. decide may fail, and nothing is written then.
+	CreateTargets(ctx context.Context, names []string, keys []idempotency.ID, decide func(*Unit) error) error
+	// Commit works on one publication. It returns [NotFoundError] when there is no such publication.
+	Commit(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*Unit)) error
+}
+
+// Reader answers questions.
+type Reader interface {
+	// Publication returns one publication with its payload, or [NotFoundError].
+	Publication(ctx context.Context, id uuid.UUID) (*Publication, error)
+	// Publications returns up to limit publications with a number above after, in order, without payloads; of one status
+	// unless that is empty.
+	Publications(ctx context.Context, status Status, after int64, limit int) ([]Publication, error)
+	// Attempts returns up to limit attempts of a publication with a version above after, in order, or [NotFoundError].
+	Attempts(ctx context.Context, id uuid.UUID, after int64, limit int) ([]Attempt, error)
+	// Target returns one target, or [TargetNotFoundError].
+	Target(ctx context.Context, id uuid.UUID) (*Target, error)
+	// Targets returns up to limit targets with a number above after, in order.
+	Targets(ctx context.Context, after int64, limit int) ([]Target, error)
+}
+
+// Claim is the right to make one attempt.
+type Claim struct {
+	Publication uuid.UUID
+	LockID      uuid.UUID
+	Version     int64
+}
+
+// Work is a claimed publication with all that an attempt needs.
+type Work struct {
+	Claim
+
+	Target  *Target
+	Payload []byte
+	Try     int           // of the present run, from 1
+	Late    time.Duration // how long it had been due when it was claimed
+	// ClaimedAt is when that was, by the database's clock.
+	ClaimedAt time.Time
+}
+
+// Slots say how much a worker can take.
+type Slots struct {
+	Total int
+	// Each is how much of one target, but for those that Targets names.
+	Each    int
+	Targets map[uuid.UUID]int
+	// Keys name the vault's keys: what is sealed under another one cannot be sent by this process.
+	Keys []string
+}
+
+// Conclusion is how an attempt ended.
+type Conclusion struct {
+	Claim
+	Verdict
+	Result
+
+	Target uuid.UUID
+	Slowed bool // whether the target was slowed when the publication was claimed
+}
+
+// Queue is what a worker needs of a database. Errors are those of [Store].
+type Queue interface {
+	// ClaimDue claims publications that are due by the database's clock, as many as there are slots for, for targets that
+	// are open now.
+	ClaimDue(ctx context.Context, s Slots) ([]*Work, error)
+	// NextDue returns how long it is until something is due for a target that has a slot, by the database's clock; ok is
+	// false when nothing is scheduled.
+	NextDue(ctx context.Context, s Slots) (in time.Duration, ok bool, err error)
+	// Heartbeat keeps claims alive and returns those that are lost.
+	Heartbeat(ctx context.Context, claims []Claim) (lost []Claim, err error)
+	// Conclude records ends of attempts, and changes the publications of those whose claim is still in force; the others are
+	// noted as refused. repace is asked for the new pace of each target that was throttled, or took something while slowed.
+	// It returns the result recorded for each conclusion, empty where an attempt had ended before.
+	Conclude(ctx context.Context, batch []Conclusion, repace func(c *Conclusion, p Pace, now time.Time) Pace) ([]AttemptResult, error)
+	// ReleaseStale frees publications whose claim had no heartbeat for age, notes their attempts as lost, and returns how
+	// many there were. Those without attempts left have failed.
+	ReleaseStale(ctx context.Context, age time.Duration) (int, error)
+}

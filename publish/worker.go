@@ -1,0 +1,500 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/crashpoint"
+	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+)
+
+// Limits and rhythms of a worker.
+const (
+	// DefaultConcurrency is how many attempts a process makes at once: they mostly wait for somebody else's server.
+	DefaultConcurrency = 256
+	// DefaultPerTarget is how many of them go to one target. A target whose attempts fail gets fewer, down to one, so that it
+	// takes many bad ones to be in the way of a good one.
+	DefaultPerTarget = 32
+	// poll is how often a worker looks for what other processes have scheduled.
+	poll = time.Second
+	// shortestWait keeps a worker from asking again and again for something that another transaction has locked.
+	shortestWait = 10 * time.Millisecond
+	// errorPause is how long a worker leaves a database alone that has just failed.
+	errorPause = 500 * time.Millisecond
+	// Heartbeats come four times in the life of a claim, but at least once in a while.
+	beatsPerLife = 4
+	longestBeat  = time.Minute
+	// leaseMargin is what is left of a claim's life when nothing new is begun under it.
+	leaseMargin = 10 // per cent
+)
+
+// Errors that end an attempt from outside.
+var (
+	errClaimLost = errors.New("the claim was lost while it ran")
+	errShutdown  = errors.New("the server was shut down before the target answered")
+)
+
+// Delivery is what a sender is given.
+type Delivery struct {
+	Publication uuid.UUID
+	Version     int64 // grows with each attempt
+	// At is when the attempt is made, by the database's clock: receivers refuse what seems old, and this machine's clock may
+	// be wrong.
+	At     time.Time
+	Target *Target
+	Secret      []byte
+	Payload     []byte // JSON
+}
+
+// Sender brings publications to the targets of one kind. It must return when ctx ends, and is called concurrently.
+type Sender interface {
+	Send(ctx context.Context, d *Delivery) Result
+}
+
+// Finder is what a [Sender] also is whose targets can be asked whether they have a publication. It is asked before a repeat,
+// so that nothing is published twice.
+type Finder interface {
+	// Find returns the target's name for the publication, and whether the target has it.
+	Find(ctx context.Context, d *Delivery) (externalID string, found bool, err error)
+}
+
+// Observer is told what workers do, for metrics. Its methods must not block and may be called concurrently.
+type Observer interface {
+	// Claimed reports publications that were claimed in one transaction and how long it took.
+	Claimed(n int, took time.Duration)
+	// Attempted reports an attempt: how late it was claimed, how long it took, and the status of the answer, 0 without one.
+	Attempted(late, took time.Duration, statusCode int)
+	// Recorded reports what was recorded of an attempt.
+	Recorded(result AttemptResult)
+	// Running reports how many attempts are under way.
+	Running(n int)
+	// Released reports stale claims that were released.
+	Released(n int)
+}
+
+// WorkerOptions make a worker. Queue, Senders and Vault are required.
+type WorkerOptions struct {
+	Queue   Queue
+	Senders map[Kind]Sender
+	Vault   *Vault
+	Policy  Policy
+	// StaleAfter is how long a claim without heartbeat lives; SweepEvery how often stale claims are released.
+	StaleAfter, SweepEvery time.Duration
+	// Drain is how long the end of Run waits for attempts under way.
+	Drain                  time.Duration
+	Concurrency, PerTarget int // 0: the defaults
+	Observer               Observer
+	Logger                 *slog.Logger
+}
+
+// Worker claims what is due, sends it, and records what came of it.
+type Worker struct {
+	o     WorkerOptions
+	ends  *groupcommit.Group[struct{}, Conclusion, AttemptResult]
+	wake  chan struct{}
+	freed chan struct{} // an attempt has ended
+	// ending says that nobody waits any more for a database that is away.
+	ending atomic.Bool
+
+	mu      sync.Mutex
+	looksAt time.Time // when it will look for due publications by itself
+	running map[Claim]*attempt
+	targets map[uuid.UUID]*slots
+}
+
+// attempt is a claim at work.
+type attempt struct {
+	work   *Work
+	since  time.Time // when its claim was asked for
+	cancel context.CancelCauseFunc
+	until  time.Time // when the claim may have gone stale
+}
+
+// slots are how many attempts a target has, and may have.
+type slots struct{ used, limit int }
+
+// NewWorker returns a worker; Run makes it work.
+func NewWorker(o WorkerOptions) *Worker {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Observer == nil {
+		o.Observer = nobody{}
+	}
+	if o.Concurrency <= 0 {
+		o.Concurrency = DefaultConcurrency
+	}
+	if o.PerTarget <= 0 {
+		o.PerTarget = DefaultPerTarget
+	}
+	w := &Worker{
+		o: o, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1),
+		running: map[Claim]*attempt{}, targets: map[uuid.UUID]*slots{},
+	}
+	w.ends = groupcommit.New(w.record, groupcommit.Options{Divisible: func(error) bool { return false }})
+	return w
+}
+
+// Scheduled tells the worker that something is due within a time. It doesn't block.
+func (w *Worker) Scheduled(in time.Duration) {
+	w.mu.Lock()
+	early := time.Now().Add(in).Before(w.looksAt)
+	w.mu.Unlock()
+	if early {
+		signal(w.wake)
+	}
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // It has been told already.
+	}
+}
+
+// Run works until ctx ends. Then it claims nothing more, waits for the attempts under way, no longer than the drain, and
+// records them all.
+func (w *Worker) Run(ctx context.Context) {
+	// What is under way goes on after ctx; it has its own end.
+	sending, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cut(nil)
+	var attempts, helpers sync.WaitGroup
+	beating, still := context.WithCancel(context.WithoutCancel(ctx))
+	helpers.Go(func() { w.beat(beating) })
+	helpers.Go(func() { w.sweep(ctx) })
+
+	w.loop(ctx, func(work []*Work, since time.Time) {
+		for _, one := range work {
+			attempts.Go(w.begin(sending, one, since))
+		}
+	})
+
+	done := make(chan struct{})
+	go func() { attempts.Wait(); close(done) }()
+	patience := time.NewTimer(w.o.Drain)
+	defer patience.Stop()
+	select {
+	case <-done:
+	case <-patience.C:
+		w.ending.Store(true)
+		cut(errShutdown)
+		<-done
+	}
+	still()
+	helpers.Wait()
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.o.Drain+time.Second)
+	defer cancel()
+	if err := w.ends.Close(closing); err != nil {
+		w.o.Logger.WarnContext(ctx, "ends of attempts were not recorded", "error", err)
+	}
+}
+
+// loop claims again and again, until ctx ends.
+func (w *Worker) loop(ctx context.Context, start func([]*Work, time.Time)) {
+	for ctx.Err() == nil {
+		w.plan(time.Time{}) // From here on it needn't be woken: it is about to look, or will find the signal.
+		free := w.free()
+		wait := poll
+		if free.Total > 0 {
+			since := time.Now()
+			work, err := w.o.Queue.ClaimDue(ctx, free)
+			if err == nil && len(work) > 0 {
+				w.o.Observer.Claimed(len(work), time.Since(since))
+				start(work, since)
+				continue
+			}
+			if err == nil {
+				wait, err = w.nextLook(ctx, free)
+			}
+			if err != nil {
+				if ctx.Err() == nil {
+					w.o.Logger.WarnContext(ctx, "claim publications", "error", err)
+				}
+				wait = errorPause
+			}
+		}
+		w.pause(ctx, wait)
+	}
+}
+
+// nextLook asks how long there will be nothing to do.
+func (w *Worker) nextLook(ctx context.Context, free Slots) (time.Duration, error) {
+	// What is scheduled from here on wakes the worker if it is early enough, and it may be as early as now.
+	w.plan(time.Now().Add(poll))
+	in, ok, err := w.o.Queue.NextDue(ctx, free)
+	if err != nil || !ok {
+		return poll, err
+	}
+	return min(max(in, shortestWait), poll), nil
+}
+
+// plan notes when the worker will look by itself.
+func (w *Worker) plan(at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.looksAt = at
+}
+
+func (w *Worker) pause(ctx context.Context, wait time.Duration) {
+	w.plan(time.Now().Add(wait))
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-w.wake:
+	case <-w.freed:
+	}
+}
+
+// free says what the worker can take now.
+func (w *Worker) free() Slots {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := Slots{Total: w.o.Concurrency - len(w.running), Each: w.o.PerTarget, Targets: make(map[uuid.UUID]int, len(w.targets)), Keys: w.o.Vault.KeyIDs()}
+	for id, t := range w.targets {
+		s.Targets[id] = max(0, t.limit-t.used)
+	}
+	return s
+}
+
+// begin books an attempt and returns what makes it.
+func (w *Worker) begin(ctx context.Context, work *Work, since time.Time) func() {
+	ctx, cancel := context.WithCancelCause(ctx)
+	a := &attempt{work: work, since: since, cancel: cancel, until: since.Add(w.life())}
+	w.mu.Lock()
+	w.running[work.Claim] = a
+	t := w.targets[work.Target.ID]
+	if t == nil {
+		t = &slots{limit: w.o.PerTarget}
+		w.targets[work.Target.ID] = t
+	}
+	t.used++
+	w.o.Observer.Running(len(w.running))
+	w.mu.Unlock()
+	return func() {
+		began := time.Now()
+		result := w.send(ctx, a)
+		cancel(nil)
+		w.o.Observer.Attempted(work.Late, time.Since(began), result.StatusCode)
+		crashpoint.Hit(crashpoint.PublishSent)
+		w.conclude(context.WithoutCancel(ctx), work, result)
+		w.end(work, result)
+	}
+}
+
+// life is for how long a claim is trusted without a heartbeat.
+func (w *Worker) life() time.Duration { return w.o.StaleAfter - w.o.StaleAfter*leaseMargin/100 }
+
+// end gives an attempt's slot back.
+func (w *Worker) end(work *Work, result Result) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.running, work.Claim)
+	t := w.targets[work.Target.ID]
+	t.used--
+	if result.Class == Transient {
+		t.limit = max(1, t.limit/2)
+	} else {
+		t.limit = min(w.o.PerTarget, t.limit+1)
+	}
+	if t.used == 0 && t.limit == w.o.PerTarget {
+		delete(w.targets, work.Target.ID)
+	}
+	w.o.Observer.Running(len(w.running))
+	signal(w.freed)
+}
+
+// send makes the attempt.
+func (w *Worker) send(ctx context.Context, a *attempt) Result {
+	work := a.work
+	sender := w.o.Senders[work.Target.Kind]
+	if sender == nil {
+		return Result{Class: Permanent, Error: ErrUnsupportedKind.Error()}
+	}
+	secret, err := w.o.Vault.Open(work.Target.Secret, work.Target.ID[:])
+	if err != nil {
+		w.o.Logger.ErrorContext(ctx, "a target's secret cannot be read", "target", work.Target.ID, "error", err)
+		return Result{Class: Transient, Error: "the target's secret cannot be read"}
+	}
+	d := &Delivery{
+		Publication: work.Publication, Version: work.Version, At: work.ClaimedAt.Add(time.Since(a.since)),
+		Target: work.Target, Secret: secret, Payload: work.Payload,
+	}
+	w.mu.Lock()
+	stale := time.Now().After(a.until)
+	w.mu.Unlock()
+	if stale { // This process was stopped for longer than the claim lives. Another one may be at it.
+		return Result{Class: Transient, Error: errClaimLost.Error()}
+	}
+	if finder, ok := sender.(Finder); ok && work.Version > 1 {
+		id, found, err := finder.Find(ctx, d)
+		switch {
+		case err != nil:
+			return Result{Class: Transient, Error: "the target could not be asked whether it has the publication"}
+		case found:
+			return Result{Class: Delivered, ExternalID: id}
+		}
+	}
+	result := sender.Send(ctx, d)
+	if cause := context.Cause(ctx); cause != nil && result.Class == Transient {
+		result.Error = cause.Error()
+	}
+	return result
+}
+
+// conclude records what came of an attempt. It goes on trying: what is not recorded is sent again.
+func (w *Worker) conclude(ctx context.Context, work *Work, result Result) {
+	c := Conclusion{
+		Claim: work.Claim, Verdict: Conclude(result, work.Try, w.o.Policy, draw), Result: result,
+		Target: work.Target.ID, Slowed: work.Target.Pace.Slowed(),
+	}
+	for {
+		recorded, err := w.ends.Do(ctx, struct{}{}, c)
+		if err == nil {
+			if recorded != "" {
+				w.o.Observer.Recorded(recorded)
+			}
+			w.report(ctx, work, result, c.Verdict, recorded)
+			return
+		}
+		w.o.Logger.WarnContext(ctx, "record an attempt", "publication", work.Publication, "version", work.Version, "error", err)
+		if errors.Is(err, groupcommit.ErrClosed) || w.ending.Load() || !w.stillMatters(work.Claim) {
+			return // Its claim goes stale, and is attempted again.
+		}
+		timer := time.NewTimer(errorPause)
+		<-timer.C
+	}
+}
+
+// stillMatters reports whether a claim may still be in force after the database could not be reached.
+func (w *Worker) stillMatters(c Claim) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	a := w.running[c]
+	return a != nil && time.Now().Before(a.until)
+}
+
+func (w *Worker) report(ctx context.Context, work *Work, result Result, v Verdict, recorded AttemptResult) {
+	level := slog.LevelDebug
+	if recorded == ResultRefused || v.Status == StatusFailed {
+		level = slog.LevelWarn
+	}
+	w.o.Logger.Log(ctx, level, "publication attempted", "publication", work.Publication, "target", work.Target.ID, "version", work.Version,
+		"result", string(recorded), "status", string(v.Status), "status_code", result.StatusCode, "error", result.Error)
+}
+
+// record commits the ends of attempts that have gathered.
+func (w *Worker) record(ctx context.Context, _ struct{}, batch []Conclusion) ([]AttemptResult, error) {
+	return w.o.Queue.Conclude(ctx, batch, func(c *Conclusion, p Pace, now time.Time) Pace {
+		if c.Throttled {
+			return p.Refused(c.Publication, c.RetryAfter, now, w.o.Policy, draw)
+		}
+		return p.Eased(w.o.Policy)
+	})
+}
+
+// beat keeps the claims of the running attempts alive, until ctx ends.
+func (w *Worker) beat(ctx context.Context) {
+	every := min(w.o.StaleAfter/beatsPerLife, longestBeat)
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if alive := w.alive(); len(alive) > 0 {
+			// Trust begins at the start of the attempt, not at its answer.
+			since := time.Now()
+			beating, cancel := context.WithTimeout(ctx, w.o.StaleAfter)
+			lost, err := w.o.Queue.Heartbeat(beating, alive)
+			cancel()
+			if err != nil && ctx.Err() == nil {
+				w.o.Logger.WarnContext(ctx, "heartbeat of claims", "error", err)
+			}
+			if err == nil {
+				w.beaten(alive, lost, since)
+			}
+		}
+		w.giveUpStale()
+	}
+}
+
+func (w *Worker) alive() []Claim {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	alive := make([]Claim, 0, len(w.running))
+	for c := range w.running {
+		alive = append(alive, c)
+	}
+	return alive
+}
+
+func (w *Worker) beaten(alive, lost []Claim, since time.Time) {
+	gone := make(map[Claim]struct{}, len(lost))
+	for _, c := range lost {
+		gone[c] = struct{}{}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range alive {
+		a := w.running[c]
+		if a == nil {
+			continue // It has ended meanwhile, and that is why its claim is gone.
+		}
+		if _, ok := gone[c]; !ok {
+			a.until = since.Add(w.life())
+		}
+	}
+}
+
+// giveUpStale ends the attempts whose claim may be another's by now. What they have sent is sent; they must not go on.
+func (w *Worker) giveUpStale() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	for _, a := range w.running {
+		if now.After(a.until) {
+			a.cancel(errClaimLost)
+		}
+	}
+}
+
+// sweep releases stale claims now and then every while, until ctx ends.
+func (w *Worker) sweep(ctx context.Context) {
+	ticker := time.NewTicker(w.o.SweepEvery)
+	defer ticker.Stop()
+	for {
+		n, err := w.o.Queue.ReleaseStale(ctx, w.o.StaleAfter)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			w.o.Logger.WarnContext(ctx, "release stale claims", "error", err)
+		case n > 0:
+			w.o.Observer.Released(n)
+			w.o.Logger.InfoContext(ctx, "stale claims released", "count", n)
+			signal(w.wake)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// nobody observes.
+type nobody struct{}
+
+func (nobody) Claimed(int, time.Duration)                  {}
+func (nobody) Attempted(time.Duration, time.Duration, int) {}
+func (nobody) Recorded(AttemptResult)                      {}
+func (nobody) Running(int)                                 {}
+func (nobody) Released(int)                                {}

@@ -1,0 +1,125 @@
+package saga
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// action is what is to be done next.
+type action int
+
+const (
+	actDo action = iota
+	actUndo
+	actEnd
+)
+
+// next decides what is to be done with which step of a compensated saga.
+func next(s *Saga) (action, int) {
+	refused := false
+	for i := range s.Steps {
+		switch s.Steps[i].Status {
+		case StepRefused:
+			refused = true
+		case StepPending:
+			if !refused {
+				return actDo, i
+			}
+		case StepDone, StepCompensated:
+		}
+	}
+	if !refused {
+		return actEnd, 0
+	}
+	for i := len(s.Steps) - 1; i >= 0; i-- {
+		if s.Steps[i].Status == StepDone {
+			return actUndo, i
+		}
+	}
+	return actEnd, 0
+}
+
+// record notes what became of a step.
+func record(s *Saga, a action, i int, o Outcome) {
+	step := &s.Steps[i]
+	switch {
+	case a == actUndo:
+		step.Status, step.Undone = StepCompensated, o.Result
+	case o.Refused:
+		step.Status, step.Reason = StepRefused, o.Reason
+		s.Reason = o.Reason
+	default:
+		step.Status, step.Result = StepDone, o.Result
+	}
+}
+
+// settle gives a saga of which nothing is left to do the status that it has come to.
+func settle(s *Saga) {
+	s.Status = Completed
+	for i := range s.Steps {
+		switch s.Steps[i].Status {
+		case StepCompensated:
+			s.Status = WasCompensated
+			return
+		case StepRefused:
+			s.Status = Failed
+		case StepPending, StepDone:
+		}
+	}
+}
+
+// Verdict is what is to become of a prepared branch.
+type Verdict int
+
+// The verdicts.
+const (
+	Leave Verdict = iota // its coordinator is at work
+	CommitBranch
+	RollbackBranch
+)
+
+// DecideInDoubt decides on a branch that was prepared in a term, by what the log says of its saga; s is nil where it says
+// nothing. The branch of a pending saga is left to the run in its term, even when that run's lease has expired: it might
+// yet decide to commit. Whoever takes the lease begins another term, which settles that.
+func DecideInDoubt(s *Saga, term int64) Verdict {
+	switch {
+	case s == nil:
+		return RollbackBranch
+	case s.Decided == term:
+		return CommitBranch
+	case s.Decided == 0 && s.Status == Pending && s.Term == term:
+		return Leave
+	}
+	return RollbackBranch
+}
+
+// decideNew makes a saga of a request.
+func decideNew(n *New, id, owner uuid.UUID, ttl time.Duration, coordinator string, now time.Time) *Saga {
+	s := &Saga{
+		ID: id, Name: n.Name, Protocol: n.Protocol, Input: n.Input, Status: Pending, Coordinator: coordinator,
+		Owner: owner, Term: 1, LeaseExpiresAt: now.Add(ttl), Version: 1, NextAt: now, CreatedAt: now, UpdatedAt: now,
+	}
+	for _, step := range n.Steps {
+		s.Steps = append(s.Steps, StepState{Name: step, Status: StepPending})
+	}
+	return s
+}
+
+// decideRetry lets a pending saga be tried at once.
+func decideRetry(s *Saga, now time.Time) error {
+	if s.Status != Pending {
+		return ErrBadTransition
+	}
+	s.NextAt, s.Attempts = now, 0
+	return nil
+}
+
+// decideCompensate notes that a saga is to be compensated.
+func decideCompensate(s *Saga, now time.Time) error {
+	if s.Status != Pending || s.Decided != 0 {
+		return ErrBadTransition
+	}
+	s.Cancelled = true
+	return decideRetry(s, now)
+}

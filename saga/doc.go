@@ -1,0 +1,37 @@
+// Package saga carries operations of several steps, in several databases, to one of the ends that they may have, whatever
+// dies on the way. It has one durable log and two protocols.
+//
+// # Compensated steps
+//
+// A saga runs its steps in order. A step that is refused (which is a decision, not a failure) ends the way forward: what
+// the steps before it did is undone in reverse order. A step that fails is tried again, with backoff, until its outcome is
+// known: nobody may guess it.
+//
+//	pending ─ every step done ─────────────────────────► completed
+//	   ├──── a step refused, none done before it ──────► failed
+//	   └──── a step refused ─ every done step undone ──► compensated
+//
+// # Two-phase commit
+//
+// The branches of a transaction are prepared in order, each in its own database, under an identifier that names the
+// coordinator, the saga and the term. Once all are prepared, the decision to commit is written to the log; only then is the
+// first of them committed. What the log doesn't say is committed is rolled back (presumed abort).
+//
+//	pending ─ prepared ─ decided ─ every branch committed ─► completed
+//	   └──── a branch refused, or the deadline passed ─────► failed
+//
+// # Promises
+//
+//   - The log is written before what it announces: the intent before the first step, the decision before the first commit.
+//   - A saga is run by one process at a time, under a lease whose term grows with each grant; the log is written in the
+//     newest term only. When the process dies, any other goes on, within [LeaseTTL] and [TendEvery].
+//   - A step has a key that is the same for each of its executions, see [Call.Key]. Its effect and the key's mark must
+//     commit together, the mark of a refusal too. A process that was stopped in the middle of a step and comes back after
+//     another has finished the saga then finds the mark, and changes nothing. This is what makes a step happen once, not the
+//     lease.
+//   - A branch that was prepared in an older term can't be committed by a newer decision: the term is in its identifier.
+//     [Service.Tend] rolls such branches back, and those of which the log knows nothing.
+//
+// What it does not promise: isolation between the steps of a compensated saga, whose first effects are seen before its last;
+// and an end while a participant is away for good. Such a saga is shown as stuck, and goes on when the participant is back.
+package saga

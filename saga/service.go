@@ -1,0 +1,366 @@
+package saga
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/command"
+)
+
+// Times and limits of a service.
+const (
+	// LeaseTTL is after how much silence of its process a saga is taken over by another.
+	LeaseTTL = 4 * time.Second
+	// TendEvery is how often leases are renewed and sagas that are due looked for.
+	TendEvery = time.Second
+	// SyncWait is how long a caller waits for the end of a saga. Then the answer is one that is pending.
+	SyncWait = 20 * time.Second
+	// MaxRuns is how many sagas a process runs at once; more wait for their turn, up to MaxWaiting in all.
+	MaxRuns    = 32
+	MaxWaiting = 4096
+	// TwoPhaseDeadline is how long a two-phase transaction may take to be prepared.
+	TwoPhaseDeadline = time.Minute
+	// MaxPause is the longest that a saga which fails to get on waits before it is tried again.
+	MaxPause = 15 * time.Second
+	// pollEvery is how often the answer to a request is looked for that another process executes.
+	pollEvery = 100 * time.Millisecond
+	// releaseTimeout bounds what is done for a run that is being stopped.
+	releaseTimeout = 3 * time.Second
+	// sweepTimeout bounds the look at the prepared transactions of all participants.
+	sweepTimeout = 10 * time.Second
+	// claimBatch is how many sagas are taken over at once.
+	claimBatch = 64
+)
+
+// Observer is told what the service does, for metrics. Its methods must not block and may be called concurrently.
+type Observer interface {
+	// Ended reports a saga's end, and how long after its intent.
+	Ended(p Protocol, s Status, took time.Duration)
+	// Retried reports an execution of a step, or an attempt to prepare, that failed.
+	Retried(p Protocol)
+	// Resumed reports a saga that was taken over from a run that had ended early.
+	Resumed(p Protocol)
+	// Resolved reports a prepared transaction that its run had left behind.
+	Resolved(committed bool)
+	// Running reports how many sagas this process runs now.
+	Running(n int)
+}
+
+// Options are a service's parts and limits. All may be zero but the definitions.
+type Options struct {
+	Definitions []Definition
+	// Participants are all databases that may have prepared transactions of ours, by name.
+	Participants map[string]Participant
+	// Coordinator begins the identifiers of prepared transactions. It is unique to this log, and the same in each process
+	// that works on it.
+	Coordinator string
+	Observer    Observer
+	Logger      *slog.Logger
+	SyncWait    time.Duration // 0 means [SyncWait]
+	LeaseTTL    time.Duration // 0 means [LeaseTTL]
+	TendEvery   time.Duration // 0 means [TendEvery]
+	Deadline    time.Duration // 0 means [TwoPhaseDeadline]
+	MaxPause    time.Duration // 0 means [MaxPause]
+	// Hit is called at the places where a process may die, see [Place]; nil: nobody is.
+	Hit func(Place, int)
+}
+
+// Place is a place in a run at which tests let processes die.
+type Place int
+
+// The places. The number that comes with one is that of the step or branch.
+const (
+	AfterIntent   Place = iota // the intent is committed
+	AfterStep                  // a step is done, the log doesn't say so
+	AfterUndo                  // a step is undone, likewise
+	AfterPrepare               // a branch is prepared
+	AfterDecision              // the decision is in the log
+	AfterCommit                // a branch is committed
+)
+
+// New asks for a saga.
+type New struct {
+	Name     string
+	Protocol Protocol
+	Input    json.RawMessage
+	Steps    []string // the names of the plan's steps or branches
+	// Refusal, if any, is the decision: there will be no saga.
+	Refusal error
+}
+
+// Service makes, runs and resumes sagas. It is safe for concurrent use. [Service.Tend] must run beside it.
+type Service struct {
+	Reader
+
+	store       Store
+	o           Options
+	owner       uuid.UUID
+	definitions map[string]Definition
+
+	slots  chan struct{}
+	wake   chan struct{}   // has a value when a saga of this process is due
+	ctx    context.Context //nolint:containedctx // Ends the runs, whose requests are long over.
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	runs   map[uuid.UUID]*run
+}
+
+type run struct {
+	s    *Saga
+	done chan struct{} // closed when the run has ended, for whatever reason
+}
+
+// NewService returns a service that keeps its log in store.
+func NewService(store Store, o Options) *Service {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.SyncWait == 0 {
+		o.SyncWait = SyncWait
+	}
+	if o.LeaseTTL == 0 {
+		o.LeaseTTL = LeaseTTL
+	}
+	if o.TendEvery == 0 {
+		o.TendEvery = TendEvery
+	}
+	if o.Deadline == 0 {
+		o.Deadline = TwoPhaseDeadline
+	}
+	if o.MaxPause == 0 {
+		o.MaxPause = MaxPause
+	}
+	s := &Service{
+		Reader: store, store: store, o: o, owner: newID(), definitions: map[string]Definition{}, slots: make(chan struct{}, MaxRuns),
+		wake: make(chan struct{}, 1), runs: map[uuid.UUID]*run{},
+	}
+	for _, d := range o.Definitions {
+		s.definitions[d.Name] = d
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
+
+// Create makes a saga, runs it, and answers when it has ended, or, with one that is pending, when SyncWait is over. A repeat
+// of a request that is still waiting waits too. It returns [ErrTooManyRuns], [ErrClosed], command.ErrUnavailable,
+// command.ErrUnknownOutcome, or the context's error.
+func (s *Service) Create(ctx context.Context, c command.Command[New]) (command.Answer, error) {
+	if err := s.admit(); err != nil {
+		return command.Answer{}, err
+	}
+	cr := creation{s: s, c: c, id: newID()}
+	var key *idempotency.ID
+	if c.Key != nil {
+		key = &c.Key.ID
+	}
+	if err := s.store.Create(ctx, key, cr.decide); err != nil {
+		return command.Answer{}, err
+	}
+	if cr.made != nil {
+		s.hit(AfterIntent, 0)
+		s.start(cr.made)
+	}
+	if cr.wait != nil {
+		return s.await(ctx, *cr.wait, c)
+	}
+	return cr.answer, nil
+}
+
+func (s *Service) admit() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return ErrClosed
+	case len(s.runs) >= MaxWaiting:
+		return ErrTooManyRuns
+	}
+	return nil
+}
+
+// creation decides on a request for a new saga.
+type creation struct {
+	s  *Service
+	c  command.Command[New]
+	id uuid.UUID
+
+	answer command.Answer
+	made   *Saga
+	wait   *uuid.UUID // for the saga, whose answer is not decided yet
+}
+
+func (cr *creation) decide(u *Unit) {
+	cr.answer, cr.made, cr.wait = command.Answer{}, nil, nil
+	batch := []command.Command[New]{cr.c}
+	if cr.c.Key != nil && u.Asked != nil && !known(u.Keys, cr.c.Key) {
+		if u.Asked.Pending.Fingerprint != cr.c.Key.Fingerprint {
+			cr.answer = command.Decide(batch, idempotency.NewBatch(nil), func(command.Command[New]) (any, error) { return nil, idempotency.ErrKeyReused })[0]
+			return
+		}
+		cr.wait = &u.Asked.ID
+		return
+	}
+	if render := cr.c.Render; render != nil {
+		// The answer is that of the saga's end; until then the saga itself has the key.
+		batch[0].Render = func(result any, err error) command.Rendered {
+			if err == nil {
+				return command.Rendered{}
+			}
+			return render(result, err)
+		}
+	}
+	cr.answer = command.Decide(batch, u.Keys, func(c command.Command[New]) (any, error) {
+		if c.Op.Refusal != nil {
+			return nil, c.Op.Refusal
+		}
+		made := decideNew(&c.Op, cr.id, cr.s.owner, cr.s.o.LeaseTTL, cr.s.o.Coordinator, u.Now)
+		made.Pending = c.Key
+		cr.made, cr.wait, u.Made = made, &made.ID, made
+		return made, nil
+	})[0]
+}
+
+// known says whether a request was decided before, whatever it asked for.
+func known(keys *idempotency.Batch, r *idempotency.Request) bool {
+	_, ok, err := keys.Lookup(*r)
+	return ok || err != nil
+}
+
+// Replay answers a command whose key was decided before; ok is false where it was not.
+func (s *Service) Replay(ctx context.Context, c command.Command[New]) (a command.Answer, ok bool, err error) {
+	if c.Key == nil {
+		return a, false, nil
+	}
+	keys, err := s.store.Known(ctx, []idempotency.ID{c.Key.ID})
+	if err != nil || !known(keys, c.Key) {
+		return a, false, err
+	}
+	return command.Decide([]command.Command[New]{c}, keys, func(command.Command[New]) (any, error) {
+		panic("saga: a known key was decided anew")
+	})[0], true, nil
+}
+
+// await waits until a saga has ended, or SyncWait is over, and then decides the answer under the command's key.
+func (s *Service) await(ctx context.Context, id uuid.UUID, c command.Command[New]) (command.Answer, error) {
+	waiting, cancel := context.WithTimeout(ctx, s.o.SyncWait)
+	defer cancel()
+	if err := s.ended(waiting, id); err != nil && ctx.Err() != nil {
+		return command.Answer{}, command.UnknownOutcome(ctx.Err())
+	}
+	return s.settle(ctx, id, c)
+}
+
+// ended waits until a saga is no longer pending, here or elsewhere, or its answer is decided.
+func (s *Service) ended(ctx context.Context, id uuid.UUID) error {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		s.mu.Lock()
+		r := s.runs[id]
+		s.mu.Unlock()
+		if r != nil {
+			select {
+			case <-r.done:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		found, err := s.store.Saga(ctx, id)
+		if err == nil && (found.Status != Pending || found.Pending == nil) {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// settle decides what the request that made a saga is answered, unless that is decided already.
+func (s *Service) settle(ctx context.Context, id uuid.UUID, c command.Command[New]) (answer command.Answer, err error) {
+	var keys []idempotency.ID
+	if c.Key != nil {
+		keys = []idempotency.ID{c.Key.ID}
+	}
+	err = s.store.Update(ctx, id, keys, func(u *Unit) {
+		settling, replayed := c, false
+		if p := u.Saga.Pending; p != nil && c.Key != nil && p.ID == c.Key.ID {
+			// Whoever asks, the answer is that of the request that made the saga.
+			settling.Key, replayed = p, p.Execution != c.Key.Execution
+			u.Saga.Pending, u.Changed = nil, true
+		}
+		answer = command.Decide([]command.Command[New]{settling}, u.Keys, func(command.Command[New]) (any, error) { return u.Saga, nil })[0]
+		answer.Replayed = answer.Replayed || replayed
+	})
+	return answer, err
+}
+
+// Act is what an operator may do to a pending saga.
+type Act int
+
+// The acts. Both are safe at any time: a retry changes nothing a second time, and a saga is compensated only where each
+// step's outcome is known.
+const (
+	Retry Act = iota
+	Compensate
+)
+
+// Execute decides an operator's act on a saga. Result: *[Saga]. Errors are those of [Service.Create].
+func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[Act]) (answer command.Answer, err error) {
+	var keys []idempotency.ID
+	if c.Key != nil {
+		keys = []idempotency.ID{c.Key.ID}
+	}
+	err = s.store.Update(ctx, id, keys, func(u *Unit) {
+		answer = command.Decide([]command.Command[Act]{c}, u.Keys, func(c command.Command[Act]) (any, error) {
+			err, action := decideRetry(u.Saga, u.Now), "saga.retry"
+			if c.Op == Compensate {
+				err, action = decideCompensate(u.Saga, u.Now), "saga.compensate"
+			}
+			if err != nil {
+				return nil, err
+			}
+			u.Changed = true
+			u.Audit = append(u.Audit, command.Audited(c, action, id.String()))
+			return u.Saga, nil
+		})[0]
+	})
+	if absent, ok := errors.AsType[*NotFoundError](err); ok && c.Render != nil {
+		r := c.Render(nil, absent)
+		return command.Answer{Answer: idempotency.Answer{Status: r.Status, Body: r.Body}}, nil
+	}
+	s.nudge()
+	return answer, err
+}
+
+func (s *Service) nudge() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Service) hit(p Place, i int) {
+	if s.o.Hit != nil {
+		s.o.Hit(p, i)
+	}
+}
+
+func (s *Service) observe(f func(Observer)) {
+	if s.o.Observer != nil {
+		f(s.o.Observer)
+	}
+}

@@ -1,0 +1,237 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/lock"
+)
+
+// Locks is what the server needs of the lock service.
+type Locks interface {
+	Acquire(ctx context.Context, c command.Command[lock.Request]) (command.Answer, error)
+	Renew(ctx context.Context, c command.Command[lock.Renewal]) (command.Answer, error)
+	Release(ctx context.Context, c command.Command[lock.Renewal]) (command.Answer, error)
+	Snapshot(ctx context.Context) (lock.Snapshot, error)
+}
+
+// maxLockWait bounds how long a request may wait for a lock: proxies and people give up sooner.
+const maxLockWait = 10 * time.Minute
+
+type lockRequest struct {
+	Keys  []string `json:"keys" minItems:"1" maxItems:"100" doc:"names of 1 to 200 characters, all to be locked or none"`
+	Owner string   `json:"owner" minLength:"1" maxLength:"200" doc:"the line of work that asks; deadlocks are told by owners"`
+	TTL   string   `json:"ttl" doc:"Go duration from 100ms to 24h: how long the lock lasts unless it is renewed" example:"30s"`
+	Wait  *string  `json:"wait,omitempty" doc:"Go duration up to 10m: how long to wait in line, 0s when absent" example:"5s"`
+}
+
+type renewLockRequest struct {
+	TTL *string `json:"ttl,omitempty" doc:"Go duration from 100ms to 24h, as before when absent" example:"30s"`
+}
+
+type lockView struct {
+	ID        string           `json:"id"`
+	Owner     string           `json:"owner"`
+	Tokens    map[string]int64 `json:"tokens" doc:"the fencing token of each key"`
+	ExpiresAt timestamp        `json:"expires_at" doc:"when the lock ends unless it is renewed, by the database's clock"`
+}
+
+func viewLock(g lock.Grant) lockView {
+	return lockView{ID: g.ID, Owner: g.Owner, Tokens: g.Tokens, ExpiresAt: timestamp(g.ExpiresAt)}
+}
+
+type lockHolderView struct {
+	ID        string           `json:"id"`
+	Owner     string           `json:"owner"`
+	Tokens    map[string]int64 `json:"tokens" doc:"the fencing token of each key"`
+	GrantedAt timestamp        `json:"granted_at"`
+	ExpiresAt timestamp        `json:"expires_at"`
+}
+
+type lockWaiterView struct {
+	Owner string    `json:"owner"`
+	Keys  []string  `json:"keys"`
+	Since timestamp `json:"since"`
+}
+
+type lockEdgeView struct {
+	From string `json:"from" doc:"the owner that waits"`
+	To   string `json:"to" doc:"the owner that holds the key, or asked for it before"`
+	Key  string `json:"key"`
+}
+
+type locksView struct {
+	Holders []lockHolderView `json:"holders" doc:"oldest first, 10,000 at most"`
+	Waiters []lockWaiterView `json:"waiters" doc:"in order of asking"`
+	Edges   []lockEdgeView   `json:"edges" doc:"who waits for whom"`
+}
+
+func viewLocks(s lock.Snapshot) locksView {
+	v := locksView{
+		Holders: make([]lockHolderView, len(s.Holders)), Waiters: make([]lockWaiterView, len(s.Waiters)), Edges: make([]lockEdgeView, len(s.Edges)),
+	}
+	for i, h := range s.Holders {
+		v.Holders[i] = lockHolderView{
+			ID: h.ID, Owner: h.Owner, Tokens: h.Tokens, GrantedAt: timestamp(h.GrantedAt), ExpiresAt: timestamp(h.ExpiresAt),
+		}
+	}
+	for i, w := range s.Waiters {
+		v.Waiters[i] = lockWaiterView{Owner: w.Owner, Keys: w.Keys, Since: timestamp(w.Since)}
+	}
+	for i, e := range s.Edges {
+		v.Edges[i] = lockEdgeView(e)
+	}
+	return v
+}
+
+func (s *Server) lockRoutes() []route {
+	return []route{
+		post("/v1/locks", accessStaff, http.StatusCreated, doc[lockRequest, lockView]("Lock all of the keys or none, waiting in line if asked to"), s.postLock),
+		get("/v1/locks", accessAdmin, doc[none, locksView]("See who holds, who waits, and for whom"), s.getLocks),
+		post("/v1/locks/{id}/renew", accessStaff, http.StatusOK, doc[renewLockRequest, lockView]("Renew a lock that is still held"), s.renewLock),
+		{
+			method: http.MethodDelete, path: "/v1/locks/{id}", access: accessStaff, status: http.StatusNoContent,
+			doc: doc[none, none]("Release a lock that is still held"), handler: s.deleteLock,
+		},
+	}
+}
+
+// lockSpan reads a Go duration from low to high, of whole microseconds: times are kept no finer.
+func (c *checks) lockSpan(field, value string, low, high time.Duration) time.Duration {
+	d, err := time.ParseDuration(value)
+	if err != nil || d < low || d > high || d%time.Microsecond != 0 {
+		c.fail("%s must be a duration such as \"30s\" or \"1.5s\", from %s to %s, in whole microseconds", field, low, high)
+	}
+	return d
+}
+
+func (q *lockRequest) op(id string) (lock.Request, error) {
+	var c checks
+	c.upTo("the number of keys", len(q.Keys), lock.MaxKeys)
+	if c.err == nil {
+		for _, k := range q.Keys {
+			c.name("each of the keys", k)
+		}
+	}
+	c.name("owner", q.Owner)
+	r := lock.Request{ID: id, Owner: q.Owner, TTL: c.lockSpan("ttl", q.TTL, lock.MinTTL, lock.MaxTTL)}
+	if q.Wait != nil {
+		r.Wait = c.lockSpan("wait", *q.Wait, 0, maxLockWait)
+	}
+	if c.err != nil {
+		return r, c.err
+	}
+	var err error
+	if r.Keys, err = lock.CleanKeys(q.Keys); err != nil {
+		return r, refuse("the keys are not within the limits")
+	}
+	return r, nil
+}
+
+// postLock may take as long as the request says, which other routes may not.
+func (s *Server) postLock(w http.ResponseWriter, r *http.Request) {
+	c, err := readCommand(w, r, &mutation[lockRequest, lock.Request]{
+		status: http.StatusCreated, view: of(viewLock),
+		op: func(_ *http.Request, q *lockRequest) (lock.Request, error) {
+			return q.op(uuid.Must(uuid.NewV7()).String())
+		},
+	})
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	limit := c.Op.Wait + commandTimeout
+	if c.Op.Wait > 0 {
+		// The connection's own limits are for those who are slow, not for those who wait. Where they can't be moved they stay.
+		rc := http.NewResponseController(w)
+		_ = rc.SetReadDeadline(time.Now().Add(limit + readTimeout))
+		_ = rc.SetWriteDeadline(time.Now().Add(limit + writeTimeout))
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), limit)
+	defer cancel()
+	ctx, stop := s.untilDraining(ctx)
+	defer stop()
+	a, err := s.locks.Acquire(ctx, c)
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	writeAnswer(w, r, a)
+}
+
+// untilDraining ends a context when the server shuts down: whoever waits for a lock is told so at once, and finds another
+// server.
+func (s *Server) untilDraining(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-s.draining:
+			cancel(groupcommit.ErrClosed)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		<-done
+	}
+}
+
+// pathLock reads a lock's id from the path. One that was never given out can't be told from one that ended, unless it
+// could not have been: then it names nothing.
+func pathLock(r *http.Request) (string, error) {
+	id, err := pathUUID(r.PathValue("id"), "lock")
+	if err == nil && id.Version() != 7 {
+		err = &refusal{kind: notFound, detail: "there is no such lock"}
+	}
+	return id.String(), err
+}
+
+func (s *Server) renewLock(w http.ResponseWriter, r *http.Request) {
+	mutate(s, mutation[renewLockRequest, lock.Renewal]{
+		status: http.StatusOK, view: of(viewLock), execute: s.locks.Renew,
+		op: func(r *http.Request, q *renewLockRequest) (lock.Renewal, error) {
+			var c checks
+			var ttl time.Duration
+			if q.TTL != nil {
+				ttl = c.lockSpan("ttl", *q.TTL, lock.MinTTL, lock.MaxTTL)
+			}
+			if c.err != nil {
+				return lock.Renewal{}, c.err
+			}
+			id, err := pathLock(r)
+			return lock.Renewal{ID: id, TTL: ttl}, err
+		},
+	})(w, r)
+}
+
+func (s *Server) deleteLock(w http.ResponseWriter, r *http.Request) {
+	mutate(s, mutation[noFields, lock.Renewal]{
+		status: http.StatusNoContent,
+		op: func(r *http.Request, _ *noFields) (lock.Renewal, error) {
+			id, err := pathLock(r)
+			return lock.Renewal{ID: id}, err
+		},
+		execute: func(ctx context.Context, c command.Command[lock.Renewal]) (command.Answer, error) {
+			spoken := c.Render
+			c.Render = func(result any, err error) command.Rendered {
+				if err == nil { // Success has no body.
+					return command.Rendered{Status: http.StatusNoContent, Decided: true}
+				}
+				return spoken(result, err)
+			}
+			return s.locks.Release(ctx, c)
+		},
+	})(w, r)
+}
+
+func (s *Server) getLocks(w http.ResponseWriter, r *http.Request) {
+	snapshot, err := s.locks.Snapshot(r.Context())
+	answer(s, w, r, viewLocks)(snapshot, err)
+}
