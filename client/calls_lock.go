@@ -8,7 +8,7 @@ import (
 // unhurried makes a call return a lock that is held, or a deadlock, at once: how long to wait for a lock is said in the
 // request, and the victim of a deadlock has to let go of something before it asks again.
 func unhurried(_ context.Context, req *http.Request) error {
-	*req = *req.WithContext(context.WithValue(req.Context(), unhurriedKey{}, true))
+	*req = *req.WithContext(context.WithValue(req.Context(), unhurriedKey{}, true)) //nolint:contextcheck // The request has the call's context.
 	return nil
 }
 

@@ -161,7 +161,7 @@ func (l *Locker) hold(ctx context.Context, g Grant, o Options) *Held {
 	if o.MaxHold > 0 {
 		k.limit = g.Start.Add(o.MaxHold - Margin(min(o.MaxHold, o.TTL)))
 	}
-	go k.run()
+	go k.run() //nolint:contextcheck // Its life is that of the lock: it has the context that it ends.
 	return h
 }
 

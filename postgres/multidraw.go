@@ -118,10 +118,10 @@ func insertMultidraw(b *pgx.Batch, u *multidraw.Unit) error {
 		}
 		prizes = new(string(text))
 	}
-	key, print, execution := pendingOf(o)
+	key, fingerprint, execution := pendingOf(o)
 	expectRows(b.Queue(insertOperation, o.ID, o.LockKey, string(o.Status), o.Total, o.Completed, o.Every, o.Checkpoints, low, high, prizes,
 		o.Parameters[:], o.Commitment[:], o.Digest[:], o.Owner, o.Term, o.LeaseExpiresAt, o.StartedAt, o.UpdatedAt, o.CompletedAt,
-		key, print, execution), 1, errStale)
+		key, fingerprint, execution), 1, errStale)
 	expectRows(b.Queue(insertDrawSeed, o.ID, u.Seed[:]), 1, errLostRow)
 	if len(u.Chunks) > 0 {
 		expectRows(b.Queue(insertChunks, o.ID, u.Chunks, o.UpdatedAt), len(u.Chunks), errLostRow)
@@ -129,7 +129,7 @@ func insertMultidraw(b *pgx.Batch, u *multidraw.Unit) error {
 	return nil
 }
 
-func pendingOf(o *multidraw.Operation) (key, print []byte, execution *uuid.UUID) {
+func pendingOf(o *multidraw.Operation) (key, fingerprint []byte, execution *uuid.UUID) {
 	if o.Pending == nil {
 		return nil, nil, nil
 	}
@@ -170,9 +170,9 @@ func (m *Multidraws) Update(ctx context.Context, id uuid.UUID, keys []idempotenc
 		var save pgx.Batch
 		if u.Changed {
 			o := u.Operation
-			key, print, execution := pendingOf(o)
+			key, fingerprint, execution := pendingOf(o)
 			expectRows(save.Queue(updateOperation, id, string(o.Status), o.Owner, o.Term, o.LeaseExpiresAt, o.UpdatedAt, o.RolledBackAt,
-				key, print, execution), 1, errNoTransition)
+				key, fingerprint, execution), 1, errNoTransition)
 		}
 		saveAudit(&save, u.Audit, u.Now)
 		saveKeys(&save, u.Keys.Fresh(), u.Now, countedWrites)
@@ -342,6 +342,7 @@ func scanMultidraw(row pgx.CollectableRow) (o multidraw.Operation, err error) {
 		if err := json.Unmarshal([]byte(*prizes), &o.Spec.Prizes); err != nil {
 			return o, &multidraw.CorruptError{Reason: "the prizes are no list"}
 		}
+		_, _, err = o.Spec.Results(o.Inline)
 	}
-	return o, nil
+	return o, err
 }

@@ -258,6 +258,26 @@ func TestWorkersShareTheWork(t *testing.T) {
 	t.Logf("claimed up to %.3f s late", late)
 }
 
+// TestFreedSlotsAreUsedAtOnce has more due than a target may have at once: the next is claimed as one ends, not a poll later.
+func TestFreedSlotsAreUsedAtOnce(t *testing.T) {
+	t.Parallel()
+	const n = 40
+	p := newPress(t)
+	p.target("t")
+	for range n {
+		p.add("t", 0)
+	}
+	var sender scripted
+	began := time.Now()
+	p.work(&sender, func(o *publish.WorkerOptions) { o.PerTarget = 2 })
+	eventually(t, "all are published", func() bool {
+		return ask[int](t, p.db, `SELECT count(*)::int FROM publications WHERE status = 'published'`) == n
+	})
+	if took := time.Since(began); took > 10*time.Second { // By polling alone it would be twenty.
+		t.Errorf("took %v", took)
+	}
+}
+
 // TestLateFinishIsRefused lets a claim go stale. What it brings back later is noted, and nothing else.
 func TestLateFinishIsRefused(t *testing.T) {
 	t.Parallel()
@@ -293,6 +313,11 @@ func TestLateFinishIsRefused(t *testing.T) {
 	}
 	if lost, err := p.store.Heartbeat(t.Context(), []publish.Claim{old.Claim, fresh.Claim}); err != nil || len(lost) != 1 || lost[0] != old.Claim {
 		t.Errorf("lost %v, %v", lost, err)
+	}
+	forged := *fresh
+	forged.Version++
+	if got := p.conclude(&forged, publish.Result{Class: publish.Delivered}); got != "" || p.status(id) != "publishing 2" {
+		t.Errorf("recorded %q under a version that is not", got)
 	}
 	if got := p.conclude(fresh, publish.Result{Class: publish.Delivered, StatusCode: 202, ExternalID: "x"}); got != publish.ResultPublished {
 		t.Errorf("recorded %q", got)

@@ -170,19 +170,19 @@ func (g *Sagas) Save(ctx context.Context, s *saga.Saga, park *time.Duration) err
 // Claim implements [saga.Store]. It looks before it writes, since most often there is nothing.
 func (g *Sagas) Claim(ctx context.Context, owner uuid.UUID, ttl time.Duration, limit int) (claimed []*saga.Saga, err error) {
 	const (
-		due = `SELECT id FROM sagas
+		dueSagas = `SELECT id FROM sagas
 			WHERE status = 'pending' AND next_at <= clock_timestamp() AND lease_expires_at <= clock_timestamp() ORDER BY next_at LIMIT $1`
-		take = `UPDATE sagas SET owner = $1, term = term + 1, version = version + 1, lease_expires_at = clock_timestamp() + $2::bigint * interval '1 microsecond'
+		takeSagas = `UPDATE sagas SET owner = $1, term = term + 1, version = version + 1, lease_expires_at = clock_timestamp() + $2::bigint * interval '1 microsecond'
 			WHERE id IN (SELECT id FROM sagas WHERE id = ANY ($3) AND status = 'pending' AND next_at <= clock_timestamp()
 				AND lease_expires_at <= clock_timestamp() FOR NO KEY UPDATE SKIP LOCKED)
 			RETURNING ` + sagaFields
 	)
-	ids, err := query(ctx, g.db, pgx.RowTo[uuid.UUID], due, limit)
+	ids, err := query(ctx, g.db, pgx.RowTo[uuid.UUID], dueSagas, limit)
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
 	err = g.db.run(ctx, "saga.claim", func(ctx context.Context, tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, take, owner, ttl.Microseconds(), ids)
+		rows, err := tx.Query(ctx, takeSagas, owner, ttl.Microseconds(), ids)
 		if err != nil {
 			return err
 		}
@@ -195,11 +195,11 @@ func (g *Sagas) Claim(ctx context.Context, owner uuid.UUID, ttl time.Duration, l
 // Renew implements [saga.Store]. A row that is being written at this moment is renewed the next time. A lease that was given
 // up is not.
 func (g *Sagas) Renew(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, ttl time.Duration) error {
-	const renew = `UPDATE sagas SET lease_expires_at = clock_timestamp() + $3::bigint * interval '1 microsecond'
+	const renewSagas = `UPDATE sagas SET lease_expires_at = clock_timestamp() + $3::bigint * interval '1 microsecond'
 		WHERE id IN (SELECT id FROM sagas WHERE id = ANY ($2) AND owner = $1 AND status = 'pending' AND lease_expires_at > to_timestamp(0)
 			FOR NO KEY UPDATE SKIP LOCKED)`
 	return g.db.run(ctx, "saga.renew", func(ctx context.Context, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, renew, owner, ids, ttl.Microseconds())
+		_, err := tx.Exec(ctx, renewSagas, owner, ids, ttl.Microseconds())
 		return err
 	})
 }
@@ -239,8 +239,8 @@ func (g *Sagas) Coordinator(ctx context.Context) (string, error) {
 
 // Identity tells this database from all others, by the identifier of its cluster and its own within.
 func (db *DB) Identity(ctx context.Context) (string, error) {
-	const identity = `SELECT c.system_identifier::text || '/' || d.oid FROM pg_control_system() AS c, pg_database AS d WHERE d.datname = current_database()`
-	id, err := queryOne(ctx, db, errEmpty, pgx.RowTo[string], identity)
+	const selectIdentity = `SELECT c.system_identifier::text || '/' || d.oid FROM pg_control_system() AS c, pg_database AS d WHERE d.datname = current_database()`
+	id, err := queryOne(ctx, db, errEmpty, pgx.RowTo[string], selectIdentity)
 	if err != nil {
 		return "", fmt.Errorf("postgres: identify the database: %w", err)
 	}

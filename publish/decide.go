@@ -24,8 +24,8 @@ type (
 		PublishAt time.Time
 		Jitter    *time.Duration
 	}
-	// PublishNow makes a draft or a scheduled publication due at once, without jitter.
-	PublishNow struct{}
+	// MakeDue makes a draft or a scheduled publication due at once, without jitter.
+	MakeDue struct{}
 	// Cancel ends a draft or a scheduled publication.
 	Cancel struct{}
 	// Retry makes a failed publication due at once, with [MaxAttempts] new attempts.
@@ -41,7 +41,7 @@ type (
 
 func (Create) op()       {}
 func (Schedule) op()     {}
-func (PublishNow) op()   {}
+func (MakeDue) op()      {}
 func (Cancel) op()       {}
 func (Retry) op()        {}
 func (CreateTarget) op() {}
@@ -54,7 +54,7 @@ type Draw func(n int64) int64
 func Decide(p *Publication, op Op, now time.Time, draw Draw) error {
 	var from []Status
 	switch op.(type) {
-	case Schedule, PublishNow, Cancel:
+	case Schedule, MakeDue, Cancel:
 		from = []Status{StatusDraft, StatusScheduled}
 	case Retry:
 		from = []Status{StatusFailed}
@@ -70,7 +70,7 @@ func Decide(p *Publication, op Op, now time.Time, draw Draw) error {
 			p.Jitter = *op.Jitter
 		}
 		schedule(p, op.PublishAt, now, draw)
-	case PublishNow:
+	case MakeDue:
 		p.PublishAt = &now
 		due(p, now)
 	case Cancel:

@@ -18,7 +18,7 @@ func epoch() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 func TestTransitions(t *testing.T) {
 	t.Parallel()
 	now := epoch()
-	ops := map[string]Op{"schedule": Schedule{PublishAt: now.Add(time.Hour)}, "publish": PublishNow{}, "cancel": Cancel{}, "retry": Retry{}}
+	ops := map[string]Op{"schedule": Schedule{PublishAt: now.Add(time.Hour)}, "publish": MakeDue{}, "cancel": Cancel{}, "retry": Retry{}}
 	allowed := map[Status]map[string]Status{
 		StatusDraft:     {"schedule": StatusScheduled, "publish": StatusScheduled, "cancel": StatusCancelled},
 		StatusScheduled: {"schedule": StatusScheduled, "publish": StatusScheduled, "cancel": StatusCancelled},
@@ -68,9 +68,10 @@ func TestConclude(t *testing.T) {
 	t.Parallel()
 	policy := Policy{Backoff: 2 * time.Second}
 	middle := func(n int64) int64 { return n / 2 }
-	for try, want := range []time.Duration{2, 4, 8, 16, 32, 64} {
+	for try, seconds := range []int{2, 4, 8, 16, 32, 64} {
+		want := time.Duration(seconds) * time.Second
 		v := Conclude(Result{Class: Transient}, try+1, policy, middle)
-		if v.Status != StatusScheduled || v.Result != ResultFailed || v.Delay != want*time.Second {
+		if v.Status != StatusScheduled || v.Result != ResultFailed || v.Delay != want {
 			t.Errorf("try %d: %+v", try+1, v)
 		}
 		low, high := Conclude(Result{Class: Transient}, try+1, policy, noDraw), Conclude(Result{Class: Transient}, try+1, policy, func(n int64) int64 { return n - 1 })

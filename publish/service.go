@@ -139,7 +139,7 @@ func action(op Op) string {
 	switch op.(type) {
 	case Schedule:
 		return "publication.schedule"
-	case PublishNow:
+	case MakeDue:
 		return "publication.publish"
 	case Cancel:
 		return "publication.cancel"

@@ -58,7 +58,7 @@ func (v *Vault) KeyIDs() []string { return v.ids }
 // Seal encrypts a secret for the purpose that about names, under a nonce of its own.
 func (v *Vault) Seal(secret, about []byte) Sealed {
 	id := v.ids[0]
-	return Sealed{KeyID: id, Bytes: v.aeads[id].Seal(nil, nil, secret, about)}
+	return Sealed{KeyID: id, Bytes: v.aeads[id].Seal(nil, nil, secret, about)} //nolint:gosec // It draws its nonce itself.
 }
 
 // Open decrypts what was sealed for the same purpose. It returns [ErrUnknownVaultKey], or an error when it was changed.

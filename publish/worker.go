@@ -46,10 +46,10 @@ type Delivery struct {
 	Version     int64 // grows with each attempt
 	// At is when the attempt is made, by the database's clock: receivers refuse what seems old, and this machine's clock may
 	// be wrong.
-	At     time.Time
-	Target *Target
-	Secret      []byte
-	Payload     []byte // JSON
+	At      time.Time
+	Target  *Target
+	Secret  []byte
+	Payload []byte // JSON
 }
 
 // Sender brings publications to the targets of one kind. It must return when ctx ends, and is called concurrently.

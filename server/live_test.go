@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"testing"
 	"time"
@@ -298,6 +299,9 @@ func TestShutdownEndsSocketsAndStreamsWithAnswers(t *testing.T) {
 	c, deaf := l.connect(), l.connect()
 	deaf.subscribe("auction:"+id, "")
 	events := l.stream(t, "/v1/events?topic=auction:"+id, nil)
+	if _, err := events.Body.Read(make([]byte, 1<<16)); err != nil {
+		t.Error(err) // It says where it begins.
+	}
 	// The bid has to wait for somebody else's lock, until after the end has begun.
 	other := e.connect()
 	defer func() { _ = other.Close(context.Background()) }()
@@ -319,8 +323,8 @@ func TestShutdownEndsSocketsAndStreamsWithAnswers(t *testing.T) {
 	if code, last := c.ended(); code != websocket.StatusGoingAway || last.Status != 201 {
 		t.Errorf("closed with %d, after %+v", code, last)
 	}
-	if _, err := events.Body.Read(make([]byte, 1<<16)); err != nil {
-		t.Error(err) // What was written before.
+	if _, err := io.Copy(io.Discard, events.Body); err != nil {
+		t.Error(err) // An end that was cut.
 	}
 	_ = events.Body.Close()
 	r := l.stream(t, "/v1/events?topic=auction:"+id, nil)

@@ -12,19 +12,20 @@ import (
 func TestLocksConformOverHTTP(t *testing.T) {
 	t.Parallel()
 	locktest.Run(t, func(t *testing.T) locktest.Harness {
+		t.Helper()
 		e := newEnv(t)
 		servers := []*env{e, e.beside()}
 		opened := 0
-		return locktest.Harness{Open: func(t testing.TB) (lock.Backend, func()) {
-			t.Helper()
+		return locktest.Harness{Open: func(tb testing.TB) (lock.Backend, func()) {
+			tb.Helper()
 			at := servers[opened%len(servers)]
 			opened++
 			c, err := client.New(at.url, at.admin, client.WithHTTPClient(e.http))
 			if err != nil {
-				t.Fatal(err)
+				tb.Fatal(err)
 			}
 			b := c.LockBackend()
-			t.Cleanup(b.Close)
+			tb.Cleanup(b.Close)
 			return b, b.Close
 		}}
 	})

@@ -395,6 +395,7 @@ func (e *env) useEverything() {
 	e.unlock(held).want(http.StatusNoContent)
 	e.unlock(held).problem(http.StatusGone, "lock_lost")
 	e.useCross("alice", "bob")
+	e.useMultidraws()
 	tried := e.failedPublication("standing")
 	for _, path := range []string{tried, tried + "/attempts", "/v1/publications?status=failed&limit=1", "/v1/publications", "/v1/targets?limit=1"} {
 		e.get(path).want(http.StatusOK)

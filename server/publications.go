@@ -171,7 +171,7 @@ func (s *Server) publicationRoutes() []route {
 		get("/v1/publications/{id}/attempts", accessStaff, paged[attemptView]("List a publication's attempts in order"), s.getAttempts),
 		publicationRoute(s, "schedule", "Give a draft its time, or a scheduled publication another one",
 			func(q *scheduleRequest) (publish.Op, error) { return q.op() }),
-		publicationRoute(s, "publish", "Publish a draft or a scheduled publication now", fixed(publish.PublishNow{})),
+		publicationRoute(s, "publish", "Publish a draft or a scheduled publication now", fixed(publish.MakeDue{})),
 		publicationRoute(s, "cancel", "Cancel a draft or a scheduled publication", fixed(publish.Cancel{})),
 		publicationRoute(s, "retry", "Attempt a failed publication anew", fixed(publish.Retry{})),
 	}

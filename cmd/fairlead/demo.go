@@ -17,9 +17,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/fairlead-dev/fairlead/client"
-	"github.com/fairlead-dev/fairlead/internal/leader"
 )
 
 // demoMarker is a file in data directories that a demo made. A directory without it may be somebody's real one.
@@ -182,15 +182,14 @@ func (d *demo) startServer(ctx context.Context) error {
 	if d.listen == "" {
 		d.listen = demoAddress(ctx)
 	}
-	o := &serveOptions{
-		listen: d.listen, data: d.data, maxConns: 16, userRate: 50, keyRetention: 24 * time.Hour,
-		stuckAfter: 10 * time.Minute, leaderTTL: leader.DefaultTTL, eventsKept: 7 * 24 * time.Hour, drainTimeout: 10 * time.Second,
-	}
+	var o serveOptions
+	o.bind(pflag.NewFlagSet("demo", pflag.ContinueOnError)) // It sets the defaults.
+	o.listen, o.data, o.drainTimeout = d.listen, d.data, 10*time.Second
 	logger := slog.New(slog.NewTextHandler(d.errOut, &slog.HandlerOptions{Level: slog.LevelError}))
 	d.screen.note("%s\n", d.screen.paint(bold, "Fairlead: contended things, decided exactly once"))
 	d.screen.begin("Starting PostgreSQL and the server")
 	var err error
-	if d.node, err = startNode(ctx, o, logger, func(key string) { d.key = key }); err != nil {
+	if d.node, err = startNode(ctx, &o, logger, func(key string) { d.key = key }); err != nil {
 		d.screen.breakLine()
 		return err
 	}

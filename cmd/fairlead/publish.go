@@ -96,7 +96,7 @@ func openVault(given, data string) (*publish.Vault, error) {
 		}
 	}
 	path := secretsKeyFile(data)
-	kept, err := os.ReadFile(path) //nolint:gosec // The operator names the directory.
+	kept, err := os.ReadFile(path)
 	switch {
 	case err == nil:
 		if keys, err = parseSecretsKeys(strings.TrimSpace(string(kept))); err != nil || len(keys) == 0 {
@@ -126,7 +126,7 @@ func keepSecretsKey(path string, key []byte) error {
 		return err
 	}
 	tmp := path + ".tmp"
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) //nolint:gosec // The operator names the directory.
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

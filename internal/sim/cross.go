@@ -43,7 +43,7 @@ type crossLeg struct {
 // ledger, the coordinator's own, local, among them. While transfers are under way it must not be called. It returns
 // everything that breaks a promise, joined: a transfer that has not ended, one whose legs are not those of its end, a leg
 // without a transfer, money that was made or lost, a prepared transaction that was left.
-func AuditCross(ctx context.Context, ledgers map[string]*pgx.Conn, total int64) error {
+func AuditCross(ctx context.Context, ledgers map[string]*pgx.Conn, total *big.Int) error {
 	var wrong []error
 	report := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
 	legs := map[string]map[string]crossLeg{} // by saga and step
@@ -69,8 +69,8 @@ func AuditCross(ctx context.Context, ledgers map[string]*pgx.Conn, total int64) 
 			report("%s: %d prepared transactions are left", name, left)
 		}
 	}
-	if sum.Cmp(big.NewInt(total)) != 0 {
-		report("the ledgers have %s in all, not %d", sum, total)
+	if sum.Cmp(total) != 0 {
+		report("the ledgers have %s in all, not %s", sum, total)
 	}
 	rows, err := ledgers["local"].Query(ctx, `SELECT id::text, status, input FROM sagas`)
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"math/big"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -29,12 +31,13 @@ type twoHouses struct {
 	client       *sim.Client // of the coordinators
 	history      *sim.History
 	ends         []sim.CrossEnd
-	total        int64
+	brim         sim.CrossEnd // an account that takes no more
+	total        *big.Int
 }
 
 func openHouses(t *testing.T, coordinators, accounts int) *twoHouses {
 	t.Helper()
-	h := &twoHouses{own: newDatabase(t), other: newDatabase(t)}
+	h := &twoHouses{own: newDatabase(t), other: newDatabase(t), total: new(big.Int)}
 	second := newServer(t, h.other)
 	for range coordinators {
 		h.coordinators = append(h.coordinators, newServer(t, h.own, "--ledger", "eu="+h.other))
@@ -49,10 +52,31 @@ func openHouses(t *testing.T, coordinators, accounts int) *twoHouses {
 		}
 		for _, id := range ids {
 			h.ends = append(h.ends, sim.CrossEnd{Ledger: ledger, Account: id})
-			h.total += each
+			h.total.Add(h.total, big.NewInt(each))
 		}
 	}
+	h.brim = sim.CrossEnd{Ledger: "eu", Account: "brim"}
+	fill(t, h.other, h.brim.Account)
+	h.total.Add(h.total, big.NewInt(math.MaxInt64))
 	return h
+}
+
+// fill opens an account with the largest balance there is, as deposits would make it.
+func fill(t *testing.T, database, account string) {
+	t.Helper()
+	conn := connect(t, database)
+	for _, sql := range []string{
+		`INSERT INTO accounts (id, currency, available, held, version, created_at) VALUES ($1, 'SIM', 9223372036854775807, 0, 2, now())`,
+		`INSERT INTO transfers (id, kind, source, destination, amount, currency, status, created_at)
+			VALUES (md5($1)::uuid, 'deposit', 'outside/SIM', $1, 9223372036854775807, 'SIM', 'completed', now())`,
+		`INSERT INTO entries (account, id, version, transfer, amount, currency, at)
+			SELECT a, gen_random_uuid(), v, md5($1)::uuid, n, 'SIM', now()
+			FROM (VALUES ($1, 2, 9223372036854775807), ('outside/SIM', 0, -9223372036854775807)) AS e (a, v, n)`,
+	} {
+		if _, err := conn.Exec(t.Context(), sql, account); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // traffic sends transfers of all kinds until it is stopped, and settles each.
@@ -108,6 +132,14 @@ func (h *twoHouses) traffic(t *testing.T, name string, seed uint64, workers int)
 func (h *twoHouses) draw(key string, rng *rand.Rand) *sim.Op {
 	from := h.ends[rng.IntN(len(h.ends))]
 	to := h.ends[rng.IntN(len(h.ends))]
+	for to == from {
+		to = h.ends[rng.IntN(len(h.ends))]
+	}
+	if rng.IntN(4) == 0 {
+		if from = h.ends[rng.IntN(len(h.ends))]; from.Ledger == "local" {
+			to = h.brim
+		}
+	}
 	for to == from {
 		to = h.ends[rng.IntN(len(h.ends))]
 	}
@@ -190,7 +222,7 @@ func crossCoordinatorDiesAtEveryCrashPoint(t *testing.T) {
 	h := openHouses(t, 1, 3)
 	server := h.coordinators[0]
 	points := []string{
-		"cross.intent", "cross.debited", "cross.credited", "cross.prepared", "cross.ready", "cross.decided", "cross.committed", "cross.unlogged",
+		"cross.intent", "cross.debited", "cross.credited", "cross.undone", "cross.prepared", "cross.ready", "cross.decided", "cross.committed", "cross.unlogged",
 	}
 	for run := range scale(1, 3) {
 		for i, point := range points {
@@ -235,6 +267,13 @@ func crossCoordinatorsTakeOver(t *testing.T) {
 		}
 		await(t, "answers of the other", h.history.After(10))
 		start(t, h.coordinators[i%2])
+		if i%3 == 1 {
+			// Both ledgers' databases at once; they come back by themselves.
+			if err := sim.KillPostgres(shared.dir+"/pg", true); err != nil {
+				t.Fatal(err)
+			}
+			await(t, "answers after the databases' death", h.history.After(10))
+		}
 	}
 	finish()
 	h.close(t, doubtLimit)

@@ -292,14 +292,61 @@ func running(t *testing.T, server *sim.Server) int {
 		t.Fatalf("metrics: %d, %v", status, err)
 	}
 	const name = "\nfairlead_publish_running "
-	at := bytes.Index(body, []byte(name))
-	if at < 0 {
+	_, rest, found := bytes.Cut(body, []byte(name))
+	if !found {
 		t.Fatal("no metric of running attempts")
 	}
-	value, _, _ := bytes.Cut(body[at+len(name):], []byte("\n"))
+	value, _, _ := bytes.Cut(rest, []byte("\n"))
 	n, err := strconv.Atoi(string(value))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// TestAllDueAtOnce has several servers publish what becomes due in one moment: each publication once, and none late.
+func TestAllDueAtOnce(t *testing.T) {
+	const latest = 2 * time.Second
+	database := newDatabase(t)
+	servers := make([]*sim.Server, scale(3, 5))
+	for i := range servers {
+		servers[i] = newServer(t, database, "--allow-private-targets")
+	}
+	in := newInbox(t)
+	in.register(t, servers[0])
+	n := scale(300, 1000)
+	at := time.Now().Add(6 * time.Second)
+	ids := make(chan string, n)
+	var making sync.WaitGroup
+	for worker := range 16 {
+		making.Go(func() {
+			for i := worker; i < n; i += 16 {
+				var p publication
+				ask(t, servers[i%len(servers)].URL(), "/v1/publications",
+					fmt.Sprintf(`{"target":"inbox","publish_at":%q,"payload":{"n":%d}}`, at.UTC().Format(time.RFC3339Nano), i), &p)
+				ids <- p.ID
+			}
+		})
+	}
+	making.Wait()
+	close(ids)
+	if time.Now().After(at) {
+		t.Skip("this machine was too slow to schedule them all in time")
+	}
+	for id := range ids {
+		published(t, servers[0], id)
+		if versions := in.versions(id); len(versions) != 1 || versions[0] != 1 {
+			t.Errorf("%s came with versions %v", id, versions)
+		}
+	}
+	in.check(t)
+	auditNow(t, database)
+	var late time.Duration
+	if err := connect(t, database).QueryRow(t.Context(), `SELECT max(published_at - publish_at) FROM publications`).Scan(&late); err != nil {
+		t.Fatal(err)
+	}
+	if late > latest {
+		t.Errorf("the last one was published %v late", late)
+	}
+	t.Logf("%d publications, %d servers, the last one %v late", n, len(servers), late)
 }

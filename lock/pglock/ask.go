@@ -169,9 +169,9 @@ type asked struct {
 	ticket int64       // in line, if it was to wait
 }
 
-// ask tries to grant a request, and puts it in line where it can't be and wait says so. Requests before it whose turn has
+// decideOn tries to grant a request, and puts it in line where it can't be and wait says so. Requests before it whose turn has
 // come are granted, too. known is asked, under the locks, whether the request was answered before.
-func (t *tables) ask(ctx context.Context, tx pgx.Tx, r request, wait bool, h Hooks) (asked, error) {
+func (t *tables) decideOn(ctx context.Context, tx pgx.Tx, r request, wait bool, h Hooks) (asked, error) {
 	var a asked
 	var b pgx.Batch
 	b.Queue(t.st.insertKeys, r.keys)

@@ -27,31 +27,34 @@ func install(ctx context.Context, url string) error {
 }
 
 // database is a database with the tables.
-func database(t *testing.T) string { return pgtest.NewDatabase(t, install) }
-
-func pool(t testing.TB, url string) *pgxpool.Pool {
+func database(t *testing.T) string {
 	t.Helper()
+	return pgtest.NewDatabase(t, install)
+}
+
+func pool(tb testing.TB, url string) *pgxpool.Pool {
+	tb.Helper()
 	c, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	c.MaxConns = 6
 	p, err := pgxpool.NewWithConfig(context.Background(), c)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(p.Close)
+	tb.Cleanup(p.Close)
 	return p
 }
 
 // open returns a backend as another process would have it.
-func open(t testing.TB, url string, o Options) (*Backend, func()) {
-	t.Helper()
-	p := pool(t, url)
+func open(tb testing.TB, url string, o Options) (*Backend, func()) {
+	tb.Helper()
+	p := pool(tb, url)
 	o.Schema = testSchema
 	b := New(p, o)
 	stop := sync.OnceFunc(b.Close)
-	t.Cleanup(stop)
+	tb.Cleanup(stop)
 	return b, stop
 }
 
@@ -59,17 +62,19 @@ func harness(t *testing.T, url string) locktest.Harness {
 	t.Helper()
 	writes := pool(t, url)
 	return locktest.Harness{
-		Open: func(t testing.TB) (lock.Backend, func()) { return open(t, url, Options{}) },
-		OpenDoomed: func(t testing.TB) (lock.Backend, func()) {
-			p := pool(t, url)
+		Open: func(tb testing.TB) (lock.Backend, func()) {
+			tb.Helper()
+			return open(tb, url, Options{})
+		},
+		OpenDoomed: func(tb testing.TB) (lock.Backend, func()) {
+			tb.Helper()
+			p := pool(tb, url)
 			b := New(p, Options{Schema: testSchema})
 			stop := sync.OnceFunc(func() {
-				// Without a connection, nothing that it would still like to say is heard.
-				p.Config().ConnConfig.Host = ""
-				p.Close()
+				p.Close() // Without a connection, nothing that it would still like to say is heard.
 				b.Close()
 			})
-			t.Cleanup(stop)
+			tb.Cleanup(stop)
 			return b, stop
 		},
 		Fence: func(ctx context.Context, resource string, token int64) error {
@@ -80,7 +85,10 @@ func harness(t *testing.T, url string) locktest.Harness {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	locktest.Run(t, func(t *testing.T) locktest.Harness { return harness(t, database(t)) })
+	locktest.Run(t, func(t *testing.T) locktest.Harness {
+		t.Helper()
+		return harness(t, database(t))
+	})
 }
 
 func TestInstallTwiceAtOnce(t *testing.T) {

@@ -21,10 +21,13 @@ func SchemaSQL() string { return schemaSQL }
 // Schema names the database schema that has the tables. The empty one is the first of the search path.
 type Schema string
 
-// Install creates the schema and its tables unless they are there. Any number of processes may do so at once.
-func (s Schema) Install(ctx context.Context, conn interface {
+// Beginner is a connection, a pool, or a transaction.
+type Beginner interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
-}) error {
+}
+
+// Install creates the schema and its tables unless they are there. Any number of processes may do so at once.
+func (s Schema) Install(ctx context.Context, conn Beginner) error {
 	tx, err := conn.Begin(ctx)
 	if err != nil {
 		return fmt.Errorf("pglock: install: %w", err)

@@ -15,6 +15,8 @@ type statements struct {
 }
 
 // Parts that several statements have.
+//
+//nolint:gosec // Tokens of locks are no credentials.
 const (
 	usec      = ` * interval '1 microsecond'`
 	keysOf    = `ANY ((SELECT keys FROM @lock_grants WHERE id = $1)::text[])`
@@ -47,7 +49,7 @@ func newStatements(s Schema) *statements {
 			), q AS (
 				INSERT INTO @lock_queue (key, ticket, waiter) SELECT u.key, w.ticket, $1 FROM w, unnest(w.keys) AS u (key)
 			) SELECT ticket FROM w`,
-		dropDead:    `DELETE FROM @lock_waiters WHERE request = $1 AND alive_until <= clock_timestamp()`,
+		dropDead: `DELETE FROM @lock_waiters WHERE request = $1 AND alive_until <= clock_timestamp()`,
 		take: `UPDATE @lock_grants SET granted_at = clock_timestamp(), request = NULL,
 			expires_at = clock_timestamp() + CASE WHEN hold_us > 0 THEN least(ttl_us, hold_us) ELSE ttl_us END` + usec + `
 			WHERE id = $1 AND expires_at > clock_timestamp() RETURNING ` + grantCols,

@@ -78,7 +78,7 @@ func (w *waiter) ask(ctx context.Context) (a asked, start time.Time, err error) 
 	wait := w.wait != 0 && (w.wait < 0 || time.Now().Before(w.deadline))
 	err = b.transact(ctx, "lock acquire", func(ctx context.Context, tx pgx.Tx) (err error) {
 		start = time.Now()
-		a, err = b.tables.ask(ctx, tx, w.request, wait, w.hooks)
+		a, err = b.decideOn(ctx, tx, w.request, wait, w.hooks)
 		return err
 	})
 	if err == nil {
@@ -195,7 +195,7 @@ func (w *waiter) leave(ctx context.Context, take bool, reason error) (lock.Grant
 	var start time.Time
 	err := b.transact(ctx, "lock leave", func(ctx context.Context, tx pgx.Tx) (err error) {
 		start = time.Now()
-		out, err = b.tables.leave(ctx, tx, w.request, take, w.hooks)
+		out, err = b.leave(ctx, tx, w.request, take, w.hooks)
 		return err
 	})
 	if err != nil {
@@ -216,5 +216,5 @@ func (w *waiter) leave(ctx context.Context, take bool, reason error) (lock.Grant
 
 // abandon undoes what a transaction of unknown outcome may have done.
 func (w *waiter) abandon(ctx context.Context) {
-	_, _ = w.leave(ctx, false, nil) //nolint:errcheck // There is nobody to tell: what can't be undone expires.
+	_, _ = w.leave(ctx, false, nil) // There is nobody to tell: what can't be undone expires.
 }

@@ -1,4 +1,5 @@
-// Package redislock keeps the locks of package lock in Redis 6.2 or later, or in one slot of a Redis cluster.
+// Package redislock keeps the locks of package lock in Redis, or in one slot of a Redis cluster. It is tried on Redis 7.0 and needs
+// scripts that may write after asking for the time, as they may since Redis 5.0.
 //
 // # Protocol
 //
@@ -33,8 +34,8 @@
 //   - when a replica takes over that had not heard of the newest grants, or a file was not flushed: likewise;
 //   - when the server's clock is set back while the counter is remembered: the counter goes on.
 //
-// Only both at once, a loss of memory and a clock that is behind the last token, make tokens that are too small: keep the
-// clocks of all servers synchronised, and a server that failed out for as long as its clock may have been wrong.
+// Only both at once, a loss of memory and a clock that is behind the last token, make tokens that are too small:
+// keep the clocks of the servers synchronised.
 //
 // # What it promises
 //

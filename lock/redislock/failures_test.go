@@ -291,3 +291,33 @@ func TestInvalidRequests(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A key that is free, but for which somebody is in line who waits for another one, too, is not given to who comes later.
+func TestFreeKeysAreKeptForThoseInLine(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	start(t, port)
+	b, _ := open(t, connect(t, single(), port), Options{})
+	g, err := b.Acquire(t.Context(), request(time.Minute, 0, "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := make(chan lock.Grant, 1)
+	go func() {
+		g, err := b.Acquire(t.Context(), request(time.Minute, lock.Forever, "x", "y"))
+		if err != nil {
+			t.Error(err)
+		}
+		both <- g
+	}()
+	eventually(t, "one waits", func() bool { s, err := b.Snapshot(t.Context()); return err == nil && len(s.Waiters) == 1 })
+	if _, err := b.Acquire(t.Context(), request(time.Minute, 0, "y")); !errors.Is(err, lock.ErrHeld) {
+		t.Errorf("who came later got %v, want ErrHeld", err)
+	}
+	if err := b.Release(t.Context(), g.ID); err != nil {
+		t.Error(err)
+	}
+	if g := <-both; len(g.Tokens) != 2 || !g.Waited {
+		t.Errorf("granted %+v", g)
+	}
+}

@@ -41,15 +41,15 @@ func newGuard() *guard {
 
 // check returns an error that wraps [ErrRefusedAddress] unless the address is public.
 func (g *guard) check(a netip.Addr) error {
-	real := a.WithZone("").Unmap()
-	if g.nat64.Contains(real) {
+	plain := a.WithZone("").Unmap()
+	if g.nat64.Contains(plain) {
 		// A network without IPv4 reaches it by these; what counts is the address within.
-		b := real.As16()
-		real = netip.AddrFrom4([4]byte(b[12:]))
+		b := plain.As16()
+		plain = netip.AddrFrom4([4]byte(b[12:]))
 	}
-	public := real.IsValid() && (real.Is4() || g.public6.Contains(real))
+	public := plain.IsValid() && (plain.Is4() || g.public6.Contains(plain))
 	for _, p := range g.refused {
-		public = public && !p.Contains(real)
+		public = public && !p.Contains(plain)
 	}
 	if !public {
 		return fmt.Errorf("%w: %s", ErrRefusedAddress, a)

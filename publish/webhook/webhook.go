@@ -126,7 +126,7 @@ func (s *Sender) Send(ctx context.Context, d *publish.Delivery) publish.Result {
 			return permanent("refused: " + err.Error())
 		}
 	}
-	response, err := s.client.Do(request)
+	response, err := s.client.Do(request) //nolint:bodyclose // drain closes it.
 	if err != nil {
 		return failure(ctx, err, d.Target.Timeout)
 	}
@@ -189,7 +189,7 @@ func retryAfter(r *http.Response) time.Duration {
 	const most = 365 * 24 * 3600
 	text := strings.TrimSpace(r.Header.Get("Retry-After"))
 	if n, err := strconv.ParseUint(text, 10, 64); err == nil {
-		return time.Duration(min(n, most)) * time.Second //nolint:gosec // Bounded by min.
+		return time.Duration(min(n, most)) * time.Second
 	}
 	at, err := http.ParseTime(text)
 	if err != nil {

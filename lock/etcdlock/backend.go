@@ -1,0 +1,411 @@
+package etcdlock
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fairlead-dev/fairlead/lock"
+)
+
+// Times of the protocol.
+const (
+	// PollInterval is how often a process looks after its waiting requests when it hears of no change.
+	PollInterval = 400 * time.Millisecond
+	// sessionSeconds is the lease of a process's waiting requests, the shortest that etcd has. Servers whose election timeout
+	// is longer make it as long as they need.
+	sessionSeconds = 1
+	// sessionInterval is how often that lease is renewed.
+	sessionInterval = 250 * time.Millisecond
+	// cleanupTimeout bounds what is done for callers who have gone.
+	cleanupTimeout = 5 * time.Second
+	// callTimeout bounds what the background asks.
+	callTimeout = 5 * time.Second
+	// retryPause is the time between tries of what failed for a passing reason.
+	retryPause = 50 * time.Millisecond
+	// forgetAfter is how long a process remembers locks that it let expire, and sweepEvery at how many it looks for them.
+	forgetAfter = time.Minute
+	sweepEvery  = 256
+)
+
+// DefaultMaxWaiters bounds the waiting requests of one process.
+const DefaultMaxWaiters = 1024
+
+// DefaultPrefix is where locks are that have no reason for another place.
+const DefaultPrefix = "fairlead/locks/"
+
+// maxHolders bounds a snapshot: the end of each lease is asked for by itself.
+const maxHolders = 200
+
+// Options configure [New]. The zero value is fine.
+type Options struct {
+	// Prefix sets locks apart from others, and from everything else in etcd; "" means [DefaultPrefix].
+	Prefix string
+	// MaxWaiters bounds the waiting requests of this process; 0 means [DefaultMaxWaiters].
+	MaxWaiters int
+	Logger     *slog.Logger // may be nil
+}
+
+// record is what is kept of a grant and of a request that waits.
+type record struct {
+	Owner  string        `json:"owner"`
+	Keys   []string      `json:"keys"`
+	TTL    time.Duration `json:"ttl_ns"`
+	Hold   time.Duration `json:"hold_ns,omitempty"`
+	AtUnix int64         `json:"at_unix_us"` // by the clock of the process that wrote it, for people
+}
+
+// tenure is what this process knows of a lock that it was granted.
+type tenure struct {
+	start    time.Time     // before the lease's last renewal
+	ttl      time.Duration // from then on
+	end      time.Time     // of the maximum hold; zero: none
+	lease    clientv3.LeaseID
+	revision int64
+	record   record
+}
+
+func (t *tenure) over(now time.Time) bool {
+	return !now.Before(t.start.Add(t.ttl)) || !t.end.IsZero() && !now.Before(t.end)
+}
+
+// Backend keeps locks in etcd. It is safe for concurrent use.
+type Backend struct {
+	client     *clientv3.Client
+	prefix     string
+	logger     *slog.Logger
+	maxWaiters int
+
+	mu      sync.Mutex
+	waiters map[string]*waiter
+	tenures map[string]*tenure
+	session clientv3.LeaseID // of the waiting requests; 0: none
+	closed  bool
+	watched bool
+
+	closing chan struct{}
+	base    context.Context //nolint:containedctx // The life of the backend's own goroutines.
+	stop    context.CancelFunc
+	tasks   sync.WaitGroup
+	inspect chan struct{} // has a value when the waiters are to be looked after at once
+}
+
+var (
+	_ lock.Backend   = (*Backend)(nil)
+	_ lock.Inspector = (*Backend)(nil)
+)
+
+// New returns a backend on the client's cluster. The caller closes the backend, and then the client.
+func New(client *clientv3.Client, o Options) *Backend {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	b := &Backend{
+		client: client, prefix: cmp.Or(o.Prefix, DefaultPrefix), logger: o.Logger, maxWaiters: cmp.Or(o.MaxWaiters, DefaultMaxWaiters),
+		waiters: map[string]*waiter{}, tenures: map[string]*tenure{}, closing: make(chan struct{}), inspect: make(chan struct{}, 1),
+	}
+	b.base, b.stop = context.WithCancel(context.Background())
+	return b
+}
+
+// Names of what is kept.
+func (b *Backend) grantKey(id string) string  { return b.prefix + "grant/" + id }
+func (b *Backend) waiterKey(id string) string { return b.prefix + "wait/" + id }
+func (b *Backend) holderKey(k string) string  { return b.prefix + "key/" + k }
+func (b *Backend) arbiterKey() string         { return b.prefix + "arbiter" }
+
+// Close answers those that wait with [lock.ErrClosed] and ends what runs in the background. Locks stay as they are, and
+// can be renewed and released as long as the client is open.
+func (b *Backend) Close() {
+	b.mu.Lock()
+	first := !b.closed
+	b.closed = true
+	b.mu.Unlock()
+	if first {
+		close(b.closing)
+		b.stop()
+	}
+	b.tasks.Wait()
+}
+
+// seconds is a lease that is no shorter than d.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// give writes a grant if all of its keys are free, and the conditions hold. It returns nil when they do not.
+func (b *Backend) give(ctx context.Context, r lock.Request, also ...clientv3.Cmp) (*lock.Grant, error) {
+	start := time.Now()
+	t := &tenure{start: start, ttl: r.TTL, record: record{Owner: r.Owner, Keys: r.Keys, TTL: r.TTL, Hold: r.MaxHold, AtUnix: start.UnixMicro()}}
+	if r.MaxHold > 0 {
+		t.end = start.Add(r.MaxHold)
+	}
+	value, err := json.Marshal(t.record)
+	if err != nil {
+		return nil, err
+	}
+	lease, err := b.client.Grant(ctx, seconds(r.TTL))
+	if err != nil {
+		return nil, err
+	}
+	t.lease = lease.ID
+	ops := []clientv3.Op{
+		clientv3.OpDelete(b.waiterKey(r.ID)), clientv3.OpPut(b.grantKey(r.ID), string(value), clientv3.WithLease(lease.ID)),
+	}
+	for _, k := range r.Keys {
+		also = append(also, absent(b.holderKey(k)))
+		ops = append(ops, clientv3.OpPut(b.holderKey(k), r.ID, clientv3.WithLease(lease.ID)))
+	}
+	answer, err := b.client.Txn(ctx).If(also...).Then(ops...).Commit()
+	if err != nil || !answer.Succeeded {
+		b.revoke(ctx, lease.ID) // What the transaction may have done ends with its lease.
+		return nil, err
+	}
+	t.revision = answer.Header.Revision
+	b.mu.Lock()
+	if len(b.tenures)%sweepEvery == 0 {
+		maps.DeleteFunc(b.tenures, func(_ string, t *tenure) bool { return time.Since(t.start.Add(t.ttl)) > forgetAfter })
+	}
+	b.tenures[r.ID] = t
+	b.mu.Unlock()
+	g := t.grant(r.ID)
+	return &g, nil
+}
+
+func absent(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), "=", 0) }
+
+func (t *tenure) grant(id string) lock.Grant {
+	g := lock.Grant{
+		ID: id, Owner: t.record.Owner, Tokens: make(map[string]int64, len(t.record.Keys)), TTL: t.ttl, Start: t.start,
+		ExpiresAt: t.start.Add(t.ttl).UTC(),
+	}
+	for _, k := range t.record.Keys {
+		g.Tokens[k] = t.revision
+	}
+	return g
+}
+
+// revoke ends a lease and what is written under it, as far as etcd can be reached; else it expires.
+func (b *Backend) revoke(ctx context.Context, id clientv3.LeaseID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	if _, err := b.client.Revoke(ctx, id); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		b.logger.DebugContext(ctx, "revoking a lease failed: it expires", "error", err)
+	}
+}
+
+// tenureOf finds a lock, which may have been granted to another process.
+func (b *Backend) tenureOf(ctx context.Context, id string) (*tenure, error) {
+	b.mu.Lock()
+	t, ok := b.tenures[id]
+	if ok {
+		t = new(*t)
+	}
+	b.mu.Unlock()
+	if ok {
+		return t, nil
+	}
+	start := time.Now()
+	answer, err := b.client.Get(ctx, b.grantKey(id))
+	if err != nil {
+		return nil, err
+	}
+	if len(answer.Kvs) == 0 {
+		return nil, lock.ErrLost
+	}
+	kv := answer.Kvs[0]
+	t = &tenure{start: start, lease: clientv3.LeaseID(kv.Lease), revision: kv.CreateRevision}
+	if err := json.Unmarshal(kv.Value, &t.record); err != nil {
+		return nil, err
+	}
+	t.ttl = t.record.TTL
+	if t.record.Hold > 0 {
+		t.end = time.UnixMicro(t.record.AtUnix).Add(t.record.Hold)
+	}
+	return t, nil
+}
+
+func (b *Backend) forget(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.tenures, id)
+}
+
+// Renew implements [lock.Backend]. A lease that is to last for another time than before is replaced by another.
+func (b *Backend) Renew(ctx context.Context, id string, ttl time.Duration) (lock.Grant, error) {
+	start := time.Now()
+	t, err := b.tenureOf(ctx, id)
+	if err == nil && t.over(start) {
+		// etcd counts in seconds. What is over by its TTL is not revived in the rest of the last one.
+		b.revoke(ctx, t.lease)
+		err = lock.ErrLost
+	}
+	if err == nil && (ttl == 0 || seconds(ttl) == seconds(t.ttl)) {
+		_, err = b.client.KeepAliveOnce(ctx, t.lease)
+	} else if err == nil {
+		err = b.replace(ctx, id, t, ttl)
+	}
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, lock.ErrLost) {
+		b.forget(id)
+		return lock.Grant{}, lock.ErrLost
+	}
+	if err != nil {
+		return lock.Grant{}, fmt.Errorf("etcdlock: renew: %w", err)
+	}
+	t.start, t.ttl = start, cmp.Or(ttl, t.ttl)
+	b.mu.Lock()
+	if _, ok := b.tenures[id]; ok {
+		b.tenures[id] = t
+	}
+	b.mu.Unlock()
+	return t.grant(id), nil
+}
+
+// replace puts a lock under a new lease. Its token stays, as that is the revision at which the grant was made.
+func (b *Backend) replace(ctx context.Context, id string, t *tenure, ttl time.Duration) error {
+	lease, err := b.client.Grant(ctx, seconds(ttl))
+	if err != nil {
+		return err
+	}
+	renewed := t.record
+	renewed.TTL = ttl
+	value, err := json.Marshal(renewed)
+	if err != nil {
+		return err
+	}
+	ops := []clientv3.Op{clientv3.OpPut(b.grantKey(id), string(value), clientv3.WithLease(lease.ID))}
+	for _, k := range t.record.Keys {
+		ops = append(ops, clientv3.OpPut(b.holderKey(k), id, clientv3.WithLease(lease.ID)))
+	}
+	answer, err := b.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(b.grantKey(id)), "=", t.revision)).Then(ops...).Commit()
+	if err != nil {
+		return err // If it was done, the lock lasts for as long as the new lease; the next renewal finds the old one gone.
+	}
+	if !answer.Succeeded {
+		b.revoke(ctx, lease.ID)
+		return lock.ErrLost
+	}
+	b.revoke(ctx, t.lease)
+	t.lease, t.record = lease.ID, renewed
+	return nil
+}
+
+// Release implements [lock.Backend].
+func (b *Backend) Release(ctx context.Context, id string) error {
+	now := time.Now()
+	t, err := b.tenureOf(ctx, id)
+	if errors.Is(err, lock.ErrLost) {
+		return err
+	}
+	if err == nil {
+		_, err = b.client.Revoke(ctx, t.lease)
+	}
+	switch {
+	case errors.Is(err, rpctypes.ErrLeaseNotFound), err == nil && t.over(now):
+		b.forget(id)
+		return lock.ErrLost
+	case err != nil:
+		return fmt.Errorf("etcdlock: release: %w", err)
+	}
+	b.forget(id)
+	return nil
+}
+
+// world is everything under the prefix at one revision.
+type world struct {
+	revision int64
+	arbiter  int64 // revision of the arbiter's key
+	holders  map[string]string
+	grants   []lock.Holder
+	leases   []clientv3.LeaseID // of the grants
+	waiters  []lock.Waiting
+}
+
+func (w *world) build() *lock.Graph {
+	waiters := make([]lock.Waiter, len(w.waiters))
+	for i := range w.waiters {
+		waiters[i] = w.waiters[i].Waiter
+	}
+	return lock.NewGraph(w.holders, waiters)
+}
+
+func (w *world) waits(id string) bool {
+	return slices.ContainsFunc(w.waiters, func(x lock.Waiting) bool { return x.ID == id })
+}
+
+// look reads everything.
+func (b *Backend) look(ctx context.Context) (*world, error) {
+	answer, err := b.client.Get(ctx, b.prefix, clientv3.WithPrefix())
+	if err != nil {
+		return nil, err
+	}
+	w := &world{revision: answer.Header.Revision, holders: map[string]string{}}
+	for _, kv := range answer.Kvs {
+		kind, name, _ := strings.Cut(strings.TrimPrefix(string(kv.Key), b.prefix), "/")
+		if kind == "arbiter" {
+			w.arbiter = kv.ModRevision
+		}
+		if kind != "grant" && kind != "wait" {
+			continue // Keys that are held have their grants.
+		}
+		var r record
+		if err := json.Unmarshal(kv.Value, &r); err != nil {
+			return nil, fmt.Errorf("read %q: %w", kv.Key, err)
+		}
+		at := time.UnixMicro(r.AtUnix).UTC()
+		if kind == "wait" {
+			w.waiters = append(w.waiters, lock.Waiting{
+				Waiter: lock.Waiter{ID: name, Owner: r.Owner, Keys: r.Keys, Ticket: kv.CreateRevision}, Since: at,
+			})
+			continue
+		}
+		h := lock.Holder{ID: name, Owner: r.Owner, Tokens: map[string]int64{}, GrantedAt: at}
+		for _, k := range r.Keys {
+			h.Tokens[k], w.holders[k] = kv.CreateRevision, r.Owner
+		}
+		w.grants = append(w.grants, h)
+		w.leases = append(w.leases, clientv3.LeaseID(kv.Lease))
+	}
+	slices.SortFunc(w.waiters, func(x, y lock.Waiting) int { return cmp.Compare(x.Ticket, y.Ticket) })
+	return w, nil
+}
+
+// Snapshot implements [lock.Inspector]. It shows 200 holders at most. Times are those of the processes' clocks, and the
+// ends of leases are as of the answer, by this process's clock.
+func (b *Backend) Snapshot(ctx context.Context) (lock.Snapshot, error) {
+	w, err := b.look(ctx)
+	if err != nil {
+		return lock.Snapshot{}, fmt.Errorf("etcdlock: snapshot: %w", err)
+	}
+	out := lock.Snapshot{Waiters: w.waiters, Edges: w.build().Edges()}
+	for i, h := range w.grants[:min(len(w.grants), maxHolders)] {
+		left, err := b.client.TimeToLive(ctx, w.leases[i])
+		if err != nil {
+			return lock.Snapshot{}, fmt.Errorf("etcdlock: snapshot: %w", err)
+		}
+		if left.TTL > 0 {
+			h.ExpiresAt = time.Now().Add(time.Duration(left.TTL) * time.Second).UTC()
+			out.Holders = append(out.Holders, h)
+		}
+	}
+	slices.SortStableFunc(out.Holders, func(x, y lock.Holder) int { return x.GrantedAt.Compare(y.GrantedAt) })
+	return out, nil
+}
+
+// grantable tells whether a request that is not in line would be granted now.
+func (w *world) grantable(r lock.Request) bool {
+	with := world{holders: w.holders, waiters: append(slices.Clone(w.waiters), lock.Waiting{
+		Waiter: lock.Waiter{ID: r.ID, Owner: r.Owner, Keys: r.Keys, Ticket: math.MaxInt64},
+	})}
+	return slices.ContainsFunc(with.build().Grantable(), func(x lock.Waiter) bool { return x.ID == r.ID })
+}

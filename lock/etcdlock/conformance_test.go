@@ -1,0 +1,171 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/fairlead-dev/fairlead/lock"
+	"github.com/fairlead-dev/fairlead/lock/locktest"
+)
+
+const patience = 20 * time.Second
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port //nolint:errcheck,forcetypeassert // A TCP listener's.
+}
+
+// start starts a server on a directory; its election timeout allows leases of one second.
+func start(t *testing.T, directory string, port, peer int) (stop func()) {
+	t.Helper()
+	binary, err := exec.LookPath("etcd")
+	if err != nil {
+		t.Skip("etcd is not installed")
+	}
+	client, other := fmt.Sprintf("http://127.0.0.1:%d", port), fmt.Sprintf("http://127.0.0.1:%d", peer)
+	cmd := exec.CommandContext(context.Background(), binary, "--data-dir", directory, "--listen-client-urls", client,
+		"--advertise-client-urls", client, "--listen-peer-urls", other, "--initial-advertise-peer-urls", other,
+		"--initial-cluster", "default="+other, "--heartbeat-interval", "50", "--election-timeout", "500", "--log-level", "error")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop = sync.OnceFunc(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+func connect(tb testing.TB, port int) *clientv3.Client {
+	tb.Helper()
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{fmt.Sprintf("127.0.0.1:%d", port)}, DialTimeout: patience, Logger: zap.NewNop(),
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func open(tb testing.TB, c *clientv3.Client, o Options) (*Backend, func()) {
+	tb.Helper()
+	b := New(c, o)
+	stop := sync.OnceFunc(b.Close)
+	tb.Cleanup(stop)
+	return b, stop
+}
+
+// guarded writes to a resource unless it has seen a newer token, in one transaction.
+func guarded(ctx context.Context, c *clientv3.Client, resource string, token int64) error {
+	value := fmt.Sprintf("%020d", token)
+	key := "resource/" + resource
+	for {
+		made, err := c.Txn(ctx).If(absent(key)).Then(clientv3.OpPut(key, value)).Commit()
+		if err != nil || made.Succeeded {
+			return err
+		}
+		older := clientv3.Compare(clientv3.Value(key), "<", fmt.Sprintf("%020d", token+1))
+		done, err := c.Txn(ctx).If(older).Then(clientv3.OpPut(key, value)).Commit()
+		if err != nil || done.Succeeded {
+			return err
+		}
+		return lock.ErrStaleToken
+	}
+}
+
+func harness(t *testing.T, port int) locktest.Harness {
+	t.Helper()
+	writes := connect(t, port)
+	o := Options{Prefix: t.Name() + "/"}
+	return locktest.Harness{
+		Open: func(tb testing.TB) (lock.Backend, func()) {
+			tb.Helper()
+			return open(tb, connect(tb, port), o)
+		},
+		OpenDoomed: func(tb testing.TB) (lock.Backend, func()) {
+			tb.Helper()
+			c := connect(tb, port)
+			b := New(c, o)
+			stop := sync.OnceFunc(func() {
+				_ = c.Close() // Nothing that it would still like to say is heard.
+				b.Close()
+			})
+			tb.Cleanup(stop)
+			return b, stop
+		},
+		Fence: func(ctx context.Context, resource string, token int64) error { return guarded(ctx, writes, resource, token) },
+	}
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	start(t, t.TempDir(), port, freePort(t))
+	t.Run("suite", func(t *testing.T) {
+		locktest.Run(t, func(t *testing.T) locktest.Harness { t.Helper(); return harness(t, port) })
+	})
+}
+
+func request(ttl, wait time.Duration, keys ...string) lock.Request {
+	return lock.Request{ID: uuid.NewString(), Keys: keys, Owner: uuid.NewString(), TTL: ttl, Wait: wait}
+}
+
+// A restart forgets nothing: what is held is held, who waits waits, and tokens go on growing.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	directory, port, peer := t.TempDir(), freePort(t), freePort(t)
+	stop := start(t, directory, port, peer)
+	b, _ := open(t, connect(t, port), Options{})
+	other, _ := open(t, connect(t, port), Options{})
+	l := lock.New(b, lock.LockerOptions{})
+	h, err := l.Acquire(t.Context(), []string{"k"}, lock.Options{TTL: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted := make(chan lock.Grant, 1)
+	var done sync.WaitGroup
+	done.Go(func() {
+		g, err := other.Acquire(t.Context(), request(time.Second, lock.Forever, "k"))
+		if err != nil {
+			t.Error(err)
+		}
+		granted <- g
+	})
+	stop()
+	start(t, directory, port, peer)
+	if _, err := b.Acquire(t.Context(), request(time.Second, 0, "k")); !errors.Is(err, lock.ErrHeld) {
+		t.Errorf("after the restart: %v, want ErrHeld", err)
+	}
+	if h.Context().Err() != nil {
+		t.Errorf("lost: %v", context.Cause(h.Context()))
+	}
+	if err := h.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	select {
+	case g := <-granted:
+		if g.Tokens["k"] <= h.Token("k") {
+			t.Errorf("token %d after %d", g.Tokens["k"], h.Token("k"))
+		}
+	case <-time.After(patience):
+		t.Fatal("the waiter was forgotten")
+	}
+	done.Wait()
+}

@@ -1,0 +1,419 @@
+package etcdlock
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fairlead-dev/fairlead/lock"
+)
+
+// waiter is a request of this process.
+type waiter struct {
+	request  lock.Request
+	deadline time.Time
+	outcome  chan outcome // of the background's looking after it; has room for one
+	leaving  bool         // it has given up; guarded by the backend's mutex
+}
+
+// outcome is how waiting ended.
+type outcome struct {
+	grant *lock.Grant
+	cycle []string
+}
+
+// errAgain is returned when others were faster, or the request is not in line any more.
+var errAgain = errors.New("to be tried again")
+
+// Acquire implements [lock.Backend].
+func (b *Backend) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	keys, err := lock.CleanKeys(r.Keys)
+	if err == nil && (r.ID == "" || !lock.ValidName(r.Owner) || !lock.ValidTTL(r.TTL) || r.MaxHold < 0) {
+		err = lock.ErrInvalid
+	}
+	if err != nil {
+		return lock.Grant{}, fmt.Errorf("etcdlock: acquire: %w", err)
+	}
+	r.Keys = keys
+	w := &waiter{request: r, deadline: time.Now().Add(r.Wait), outcome: make(chan outcome, 1)}
+	waited := false
+	for {
+		g, err := b.once(ctx, w, &waited)
+		if errors.Is(err, errAgain) {
+			continue
+		}
+		if err != nil {
+			if cause := context.Cause(ctx); cause != nil {
+				err = cause
+			}
+			return lock.Grant{}, fmt.Errorf("etcdlock: acquire: %w", err)
+		}
+		g.Waited = waited
+		return *g, nil
+	}
+}
+
+func (b *Backend) isClosed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.closed
+}
+
+// newerThan fails when a request joined the line after a revision.
+func (b *Backend) newerThan(revision int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(b.waiterKey("")), "<", revision+1).WithPrefix()
+}
+
+// quiet tells, at a revision, whether a request's keys are free and nobody waits for anything: then there is nothing more
+// to be thought about.
+func (b *Backend) quiet(ctx context.Context, r lock.Request) (int64, bool, error) {
+	ops := []clientv3.Op{clientv3.OpGet(b.waiterKey(""), clientv3.WithPrefix(), clientv3.WithCountOnly())}
+	for _, k := range r.Keys {
+		ops = append(ops, clientv3.OpGet(b.holderKey(k), clientv3.WithCountOnly()))
+	}
+	answer, err := b.client.Txn(ctx).Then(ops...).Commit()
+	if err != nil {
+		return 0, false, err
+	}
+	for _, x := range answer.Responses {
+		if x.GetResponseRange().Count > 0 {
+			return answer.Header.Revision, false, nil
+		}
+	}
+	return answer.Header.Revision, true, nil
+}
+
+// once asks, and waits if it must.
+func (b *Backend) once(ctx context.Context, w *waiter, waited *bool) (*lock.Grant, error) {
+	if b.isClosed() {
+		return nil, lock.ErrClosed
+	}
+	r := w.request
+	if revision, quiet, err := b.quiet(ctx, r); err != nil {
+		return nil, err
+	} else if quiet {
+		if g, err := b.give(ctx, r, b.newerThan(revision)); g != nil || err != nil {
+			return g, err
+		}
+	}
+	seen, err := b.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if seen.grantable(r) {
+		g, err := b.give(ctx, r, b.newerThan(seen.revision))
+		if err == nil && g == nil {
+			err = errAgain
+		}
+		return g, err
+	}
+	if r.Wait == 0 || r.Wait > 0 && !time.Now().Before(w.deadline) {
+		return nil, lock.ErrHeld
+	}
+	*waited = true
+	if err := b.join(ctx, w); err != nil {
+		return nil, err
+	}
+	return b.inLine(ctx, w)
+}
+
+// join puts a request in line.
+func (b *Backend) join(ctx context.Context, w *waiter) error {
+	lease, err := b.lease(ctx)
+	if err != nil {
+		return err
+	}
+	r := w.request
+	value, err := json.Marshal(record{Owner: r.Owner, Keys: r.Keys, TTL: r.TTL, Hold: r.MaxHold, AtUnix: time.Now().UnixMicro()})
+	if err != nil {
+		return err
+	}
+	if _, err = b.client.Put(ctx, b.waiterKey(r.ID), string(value), clientv3.WithLease(lease)); err != nil {
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			b.mu.Lock()
+			if b.session == lease {
+				b.session = 0
+			}
+			b.mu.Unlock()
+			return errAgain
+		}
+		b.withdraw(ctx, r.ID)
+		return err
+	}
+	if err := b.enter(w); err != nil {
+		b.withdraw(ctx, r.ID)
+		return err
+	}
+	return nil
+}
+
+// enter makes a request known to the background, which is started when it is first needed.
+func (b *Backend) enter(w *waiter) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.closed:
+		return lock.ErrClosed
+	case len(b.waiters) >= b.maxWaiters:
+		return lock.ErrTooManyWaiters
+	}
+	b.waiters[w.request.ID] = w
+	if !b.watched {
+		b.watched = true
+		b.tasks.Go(b.watch)
+		b.tasks.Go(b.listen)
+		b.tasks.Go(b.keepSession)
+	}
+	poke(b.inspect)
+	return nil
+}
+
+// withdraw takes a request out of the line, as far as etcd can be reached; else it expires with its process's lease.
+func (b *Backend) withdraw(ctx context.Context, id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	if _, err := b.client.Delete(ctx, b.waiterKey(id)); err != nil {
+		b.logger.DebugContext(ctx, "leaving the line failed", "id", id, "error", err)
+	}
+}
+
+// inLine waits until the request is granted or has to end.
+func (b *Backend) inLine(ctx context.Context, w *waiter) (*lock.Grant, error) {
+	var timeout <-chan time.Time
+	if w.request.Wait > 0 {
+		t := time.NewTimer(time.Until(w.deadline))
+		defer t.Stop()
+		timeout = t.C
+	}
+	var reason error
+	select {
+	case o := <-w.outcome:
+		return o.result()
+	case <-timeout:
+		reason = lock.ErrHeld
+	case <-ctx.Done():
+		reason = context.Cause(ctx)
+	case <-b.closing:
+		reason = lock.ErrClosed
+	}
+	b.mu.Lock()
+	_, mine := b.waiters[w.request.ID]
+	delete(b.waiters, w.request.ID)
+	w.leaving = true
+	b.mu.Unlock()
+	if mine {
+		b.withdraw(ctx, w.request.ID)
+		return nil, reason
+	}
+	// The background is about to answer, or has. What it gives is taken where time is all that was short.
+	g, err := (<-w.outcome).result()
+	switch {
+	case g != nil && !errors.Is(reason, lock.ErrHeld):
+		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+		defer cancel()
+		_ = b.Release(cleanup, g.ID) // What can't be undone expires.
+		return nil, reason
+	case errors.Is(err, errAgain):
+		b.withdraw(ctx, w.request.ID)
+		return nil, reason
+	}
+	return g, err
+}
+
+func (o outcome) result() (*lock.Grant, error) {
+	switch {
+	case o.grant != nil:
+		return o.grant, nil
+	case o.cycle != nil:
+		return nil, &lock.DeadlockError{Cycle: o.cycle}
+	}
+	return nil, errAgain
+}
+
+// lease is that of the process's waiting requests.
+func (b *Backend) lease(ctx context.Context) (clientv3.LeaseID, error) {
+	b.mu.Lock()
+	id := b.session
+	b.mu.Unlock()
+	if id != 0 {
+		return id, nil
+	}
+	answer, err := b.client.Grant(ctx, sessionSeconds)
+	if err != nil {
+		return 0, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.session == 0 {
+		b.session = answer.ID
+	}
+	return b.session, nil
+}
+
+// keepSession renews that lease until the backend is closed, and then leaves what it has to expire.
+func (b *Backend) keepSession() {
+	tick := time.NewTicker(sessionInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-b.base.Done():
+			return
+		case <-tick.C:
+		}
+		b.mu.Lock()
+		id := b.session
+		b.mu.Unlock()
+		if id == 0 {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(b.base, sessionSeconds*time.Second)
+		_, err := b.client.KeepAliveOnce(ctx, id)
+		cancel()
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			b.mu.Lock()
+			if b.session == id {
+				b.session = 0
+			}
+			b.mu.Unlock()
+			poke(b.inspect)
+		}
+	}
+}
+
+// listen pokes the background whenever something changes, until the backend is closed.
+func (b *Backend) listen() {
+	for b.base.Err() == nil {
+		ctx, cancel := context.WithCancel(b.base)
+		for answer := range b.client.Watch(clientv3.WithRequireLeader(ctx), b.prefix, clientv3.WithPrefix(), clientv3.WithFilterPut()) {
+			if answer.Err() != nil {
+				break
+			}
+			poke(b.inspect)
+		}
+		cancel()
+		b.pause(retryPause)
+	}
+}
+
+func (b *Backend) pause(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-b.base.Done():
+	case <-t.C:
+	}
+}
+
+// watch looks after the waiting requests, until the backend is closed.
+func (b *Backend) watch() {
+	timer := time.NewTimer(PollInterval)
+	defer timer.Stop()
+	for {
+		select {
+		case <-b.base.Done():
+			return
+		case <-b.inspect:
+		case <-timer.C:
+		}
+		timer.Reset(PollInterval)
+		ctx, cancel := context.WithTimeout(b.base, callTimeout)
+		if err := b.lookAfter(ctx); err != nil && b.base.Err() == nil {
+			b.logger.WarnContext(ctx, "looking after waiting lock requests failed, and is tried again", "error", err)
+			b.pause(retryPause)
+			poke(b.inspect)
+		}
+		cancel()
+	}
+}
+
+// lookAfter takes what this process's requests can be granted, and ends those that are to break a deadlock.
+func (b *Backend) lookAfter(ctx context.Context) error {
+	b.mu.Lock()
+	ids := make([]string, 0, len(b.waiters))
+	for id := range b.waiters {
+		ids = append(ids, id)
+	}
+	b.mu.Unlock()
+	if len(ids) == 0 {
+		return nil
+	}
+	seen, err := b.look(ctx)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if !seen.waits(id) { // It expired, since this process was silent for too long: it asks again.
+			_ = b.answer(id, func(*waiter) (outcome, bool, error) { return outcome{}, true, nil }) //nolint:errcheck // It has none.
+		}
+	}
+	graph := seen.build()
+	for _, x := range graph.Grantable() {
+		if err := b.answer(x.ID, func(w *waiter) (outcome, bool, error) { return b.take(ctx, w) }); err != nil {
+			return err
+		}
+	}
+	for _, d := range graph.Deadlocks() {
+		if err := b.answer(d.Victim, func(*waiter) (outcome, bool, error) { return b.sacrifice(ctx, seen, d) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// answer ends a request of this process if f has an outcome; else it goes on waiting.
+func (b *Backend) answer(id string, f func(*waiter) (outcome, bool, error)) error {
+	b.mu.Lock()
+	w, ok := b.waiters[id]
+	delete(b.waiters, id) // From here on whoever gives up waits for the outcome.
+	b.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	o, done, err := f(w)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !done && !w.leaving {
+		b.waiters[id] = w
+		return err
+	}
+	w.outcome <- o
+	return err
+}
+
+// take grants a request in line, if it still is and its keys are still free.
+func (b *Backend) take(ctx context.Context, w *waiter) (outcome, bool, error) {
+	g, err := b.give(ctx, w.request, clientv3.Compare(clientv3.CreateRevision(b.waiterKey(w.request.ID)), ">", 0))
+	return outcome{grant: g}, g != nil, err
+}
+
+// sacrifice takes the victim of a deadlock out of the line, unless another one was since the cycle was seen.
+func (b *Backend) sacrifice(ctx context.Context, seen *world, d lock.Deadlock) (outcome, bool, error) {
+	answer, err := b.client.Txn(ctx).
+		If(
+			clientv3.Compare(clientv3.ModRevision(b.arbiterKey()), "=", seen.arbiter),
+			clientv3.Compare(clientv3.CreateRevision(b.waiterKey(d.Victim)), ">", 0),
+		).
+		Then(clientv3.OpPut(b.arbiterKey(), d.Victim), clientv3.OpDelete(b.waiterKey(d.Victim))).Commit()
+	if err != nil {
+		return outcome{}, false, err
+	}
+	if !answer.Succeeded {
+		poke(b.inspect)
+		return outcome{}, false, nil
+	}
+	return outcome{cycle: slices.Clone(d.Cycle)}, true, nil
+}
+
+// poke puts a value into a channel of one unless it has one.
+func poke(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,162 @@
+package pglock
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/lock"
+)
+
+// holderURL makes the test binary a holder on that database.
+const holderURL = "FAIRLEAD_TEST_HOLDER_URL"
+
+// stoppedTTL is short, so that a stop of some TTLs is.
+const stoppedTTL = 200 * time.Millisecond
+
+// TestHolderProcess is no test: it is the process that TestStoppedHolderWritesNothing stops. For each line that it reads
+// it acquires the lock, sees that it holds it, says so, and after one more line writes.
+func TestHolderProcess(t *testing.T) {
+	url := os.Getenv(holderURL)
+	if url == "" {
+		t.Skip("run by another test")
+	}
+	writes := pool(t, url)
+	b, _ := open(t, url, Options{})
+	l := lock.New(b, lock.LockerOptions{})
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		h, err := l.Acquire(t.Context(), []string{"k"}, lock.Options{TTL: stoppedTTL, Wait: lock.Forever})
+		if err != nil {
+			fmt.Println("error", err)
+			return
+		}
+		if h.Context().Err() != nil {
+			fmt.Println("late")
+			continue
+		}
+		fmt.Println("held", h.Token("k"))
+		if !in.Scan() {
+			return
+		}
+		err = pgx.BeginFunc(t.Context(), writes, func(tx pgx.Tx) error {
+			if err := testSchema.Fence(t.Context(), tx, "k", h.Token("k")); err != nil {
+				return err
+			}
+			_, err := tx.Exec(t.Context(), `INSERT INTO written VALUES ($1)`, h.Token("k"))
+			return err
+		})
+		switch {
+		case err == nil:
+			fmt.Println("written")
+		case errors.Is(err, lock.ErrStaleToken):
+			fmt.Println("stale")
+		default:
+			fmt.Println("error", err)
+		}
+		_ = h.Release(t.Context()) // Lost, mostly.
+	}
+}
+
+// TestStoppedHolderWritesNothing stops a holder between its check and its write for 1.5 to 5 TTLs, while another takes
+// the lock over and writes.
+func TestStoppedHolderWritesNothing(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	writes := pool(t, url)
+	if _, err := writes.Exec(t.Context(), `CREATE TABLE written (token bigint PRIMARY KEY)`); err != nil {
+		t.Fatal(err)
+	}
+	b, _ := open(t, url, Options{})
+	l := lock.New(b, lock.LockerOptions{})
+	holder := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHolderProcess$")
+	holder.Env = append(os.Environ(), holderURL+"="+url)
+	holder.Stderr = os.Stderr
+	to, err := holder.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, err := holder.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = holder.Process.Kill() // It may be stopped.
+		_ = holder.Wait()         // Killed is no success.
+	})
+	answers := bufio.NewReader(from)
+	tell := func() {
+		if _, err := io.WriteString(to, "go\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hear := func(verb string) (word string, token int64) {
+		line, err := answers.ReadString('\n')
+		if err != nil {
+			t.Fatalf("the holder ended, %s: %v", verb, err)
+		}
+		_, _ = fmt.Sscan(line, &word, &token) // Not all words come with a token.
+		return word, token
+	}
+	rounds, stale := 4, 0
+	if torture() {
+		rounds = 200
+	}
+	for range rounds {
+		tell()
+		word, old := hear("acquiring")
+		if word == "late" {
+			continue
+		}
+		if word != "held" {
+			t.Fatalf("the holder says %s", word)
+		}
+		if err := holder.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		pause := stoppedTTL*3/2 + rand.N(stoppedTTL*7/2)
+		h := acquire(t, l, "k", lock.Options{Wait: time.Minute})
+		if h.Token("k") <= old {
+			t.Errorf("token %d after %d", h.Token("k"), old)
+		}
+		if err := pgx.BeginFunc(t.Context(), writes, func(tx pgx.Tx) error {
+			return testSchema.Fence(t.Context(), tx, "k", h.Token("k"))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		timer := time.NewTimer(pause - time.Since(began))
+		<-timer.C
+		if err := holder.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		tell()
+		if word, _ := hear("writing"); word != "stale" {
+			t.Errorf("a write of token %d after one of token %d: %s", old, h.Token("k"), word)
+		}
+		stale++
+		if err := h.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	var accepted int
+	if err := writes.QueryRow(t.Context(), `SELECT count(*) FROM written`).Scan(&accepted); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d stale writes attempted, %d accepted", stale, accepted)
+	if accepted != 0 || stale < rounds/2 {
+		t.Errorf("%d stale writes attempted, %d accepted", stale, accepted)
+	}
+}
