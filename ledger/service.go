@@ -15,6 +15,13 @@ const sweepBatch = 500
 // their own, and one writer that shares its commits is faster than several that wait for each other's rows.
 type lane struct{}
 
+// A further batch is begun while one is being committed, so that the database need not wait for this process: its store
+// decides on what the earlier one will have left.
+const (
+	overlap    = 1
+	minOverlap = 8
+)
+
 // Service executes commands on the ledger. It is safe for concurrent use.
 type Service struct {
 	Reader
@@ -27,6 +34,7 @@ type Service struct {
 func NewService(store Store, o groupcommit.Options) *Service {
 	s := &Service{Reader: store, store: store}
 	o.Divisible = func(err error) bool { return !command.Undividable(err) }
+	o.Overlap, o.MinOverlap = overlap, minOverlap
 	s.group = groupcommit.New(s.flush, o)
 	return s
 }

@@ -68,11 +68,27 @@ func (c *accountCache) load(ids []string, into *ledger.Book) (missing []string) 
 	return missing
 }
 
-// keep remembers the accounts of a book whose transaction has committed.
+// unknown returns the ids of accounts that are not remembered.
+func (c *accountCache) unknown(ids []string) (unknown []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, id := range ids {
+		if _, ok := c.accounts[id]; !ok {
+			unknown = append(unknown, id)
+		}
+	}
+	return unknown
+}
+
+// keep remembers the accounts of a book whose transaction has committed, or will have once those that rest on it are
+// decided; one that is known in a later version stays as it is.
 func (c *accountCache) keep(b *ledger.Book) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for a := range b.Accounts() {
+		if known, ok := c.accounts[a.ID]; ok && known.Version > a.Version {
+			continue
+		}
 		for other := range c.accounts {
 			if len(c.accounts) < maxCachedAccounts {
 				break

@@ -44,11 +44,16 @@ type DB struct {
 	logger   *slog.Logger
 	observer Observer
 	accounts *accountCache
+	ahead    *pipeline // of the ledger's transactions
 }
 
 // replicationWarning is the connection's custom-data key under which a notice of a commit that may not have been
 // replicated is kept until the transaction looks.
 const replicationWarning = "fairlead.replication_warning"
+
+// replicationWait is the function in which PostgreSQL waits for its standbys. It is named in the notice whatever the
+// language of the message; it warns there, and only there, when a commit is durable on this server alone.
+const replicationWait = "SyncRepWaitForLSN"
 
 // Open connects to the database and makes sure that it answers. The caller closes it.
 func Open(ctx context.Context, o Options) (*DB, error) {
@@ -70,9 +75,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		"idle_in_transaction_session_timeout": idleInTxTimeout,
 	})
 	cfg.ConnConfig.OnNotice = func(c *pgconn.PgConn, n *pgconn.Notice) {
-		// The function in which PostgreSQL waits for its standbys is named in the notice whatever the language of the
-		// message; it warns there, and only there, when a commit is durable on this server alone.
-		if n.Routine == "SyncRepWaitForLSN" {
+		if n.Routine == replicationWait {
 			c.CustomData()[replicationWarning] = true
 		}
 	}
@@ -84,6 +87,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		return nil, fmt.Errorf("postgres: connect: %w", err)
 	}
 	db := &DB{pool: pool, logger: o.Logger, observer: o.Observer, accounts: newAccountCache()}
+	db.ahead = &pipeline{config: cfg.ConnConfig.Copy(), statements: aheadStatements()}
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("postgres: connect: %w", err)
@@ -92,7 +96,10 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 }
 
 // Close closes all connections, waiting for those in use.
-func (db *DB) Close() { db.pool.Close() }
+func (db *DB) Close() {
+	db.pool.Close()
+	db.ahead.close()
+}
 
 // Shutdown is Close that waits no longer than ctx lives: a connection to a database that has stopped answering may never
 // come back.
@@ -100,7 +107,7 @@ func (db *DB) Shutdown(ctx context.Context) error {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		db.pool.Close()
+		db.Close()
 	}()
 	select {
 	case <-closed:

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
 	"github.com/fairlead-dev/fairlead/ledger"
 )
@@ -27,39 +29,51 @@ func NewLedger(db *DB) *Ledger { return &Ledger{db: db, cache: db.accounts} }
 
 // Commit implements [ledger.Store].
 //
-// The first run is optimistic, where it can be: it decides on the accounts as this process remembers them, without
-// reading the records of the keys, and writes only where every account still has the version remembered and no record
-// is there yet. Any surprise, and any outcome but plain success, is left to a run that locks and reads first: every run
-// but the first does. See docs/adr/0010.
+// First it is tried ahead of what is read under locks: see commitAhead and docs/adr/0010. Any surprise, and any outcome
+// but plain success, is left to a run that locks and reads first. It may be called while an earlier call has not
+// returned.
 func (l *Ledger) Commit(ctx context.Context, want ledger.Want, decide func(*ledger.Unit)) error {
 	slices.Sort(want.Accounts)
 	want.Accounts = slices.Compact(want.Accounts)
-	var (
-		first = true
-		used  *ledger.Book
-	)
-	err := l.db.run(ctx, "ledger", func(ctx context.Context, tx pgx.Tx) (err error) {
-		if optimistic := first && len(want.Holds) == 0 && l.cache.trusted(); optimistic {
-			first = false
-			if used, err = l.commitOptimistic(ctx, tx, want, decide); used != nil || err != nil {
-				return err
-			}
-		}
-		if !first {
-			l.cache.forget(want.Accounts)
-		}
-		first = false
+	start := time.Now()
+	err := l.commitAhead(ctx, want, decide)
+	var lost error
+	switch {
+	case err == nil:
+		l.db.observe(ledgerTransaction, 1, start, "committed")
+		crashpoint.Hit(crashpoint.LedgerAfterCommit)
+		return nil
+	case errors.Is(err, errNotReplicated):
+		l.db.observe(ledgerTransaction, 1, start, "unknown")
+		return fmt.Errorf("postgres: %s: %w", ledgerTransaction, command.UnknownOutcome(err))
+	case errors.Is(err, errLinkLost):
+		lost = err
+		l.db.retry(ledgerTransaction, "commit_unknown")
+	case !errors.Is(err, errNotSent):
+		_, reason := classify(err)
+		l.db.retry(ledgerTransaction, reason)
+	}
+	var used *ledger.Book
+	err = l.db.run(ctx, ledgerTransaction, func(ctx context.Context, tx pgx.Tx) (err error) {
+		l.cache.forget(want.Accounts)
 		used, err = l.commitLocked(ctx, tx, want, decide)
 		return err
 	})
 	if err != nil {
 		l.cache.forget(want.Accounts)
+		if lost != nil && errors.Is(err, command.ErrUnavailable) {
+			// This run did nothing, but nobody knows of the first.
+			return fmt.Errorf("postgres: %s: %w", ledgerTransaction, command.UnknownOutcome(lost))
+		}
 		return err
 	}
 	crashpoint.Hit(crashpoint.LedgerAfterCommit)
 	l.cache.keep(used)
 	return nil
 }
+
+// ledgerTransaction is the name of the ledger's transactions in logs and metrics.
+const ledgerTransaction = "ledger"
 
 // commitLocked locks, reads, decides and writes.
 func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, decide func(*ledger.Unit)) (*ledger.Book, error) {
@@ -91,52 +105,93 @@ func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, 
 	return book, nil
 }
 
-// commitOptimistic decides on what is remembered and writes with checks. It returns no book, and has written nothing,
-// where the outcome must rest on what is read under locks: a refusal, whose reason may be gone by now; an account that
-// was looked at and not changed, which no check would cover; a hold, whose expiry is the database's clock's to set; a
-// command that leaves no record.
-func (l *Ledger) commitOptimistic(ctx context.Context, tx pgx.Tx, want ledger.Want, decide func(*ledger.Unit)) (*ledger.Book, error) {
-	now, ok := l.cache.now()
-	if !ok {
-		return nil, nil
+// aheadStatements are those of commitAhead.
+func aheadStatements() []string {
+	return []string{joinInOrderNow, guardedInsertAccounts, guardedUpdateAccounts, insertTransfers, insertEntries, insertKeys}
+}
+
+// commitAhead decides on what this process remembers, without a word to the database, and sends writes that check it, as
+// one transaction; the next call may do so before that one has ended, and then decides on what it will have left. It
+// returns nil once the transaction is committed, and any error of [pipeline.commit].
+//
+// [errNotSent] is what it returns, too, where the outcome must rest on what is read under locks: a refusal, whose reason
+// may be gone by now; an account that was looked at and not changed, which no check would cover; a hold, whose expiry is
+// the database's clock's to set; a command that leaves no record.
+func (l *Ledger) commitAhead(ctx context.Context, want ledger.Want, decide func(*ledger.Unit)) error {
+	if len(want.Holds) > 0 || !l.cache.trusted() {
+		return errNotSent
 	}
-	book := ledger.NewBook(now.UTC(), newID)
-	if missing := l.cache.load(want.Accounts, book); len(missing) > 0 {
-		var b pgx.Batch
-		var found []ledger.Account
-		b.Queue(selectAccounts, missing).Query(collect(&found, scanAccount))
-		if err := send(ctx, tx, &b); err != nil {
-			return nil, err
+	read, err := l.readUnknown(ctx, want.Accounts)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errNotSent, err)
+	}
+	sent := false
+	err = l.db.ahead.commit(ctx, crashpoint.LedgerBeforeCommit, func(b *pgx.Batch) bool {
+		now, ok := l.cache.now()
+		if !ok {
+			return false
 		}
-		for _, a := range found {
-			book.LoadAccount(a)
+		book := ledger.NewBook(now.UTC(), newID)
+		for _, id := range l.cache.load(want.Accounts, book) {
+			a, ok := read[id]
+			if !ok {
+				return false // It was forgotten just now: somebody else writes it.
+			}
+			if a != nil {
+				book.LoadAccount(*a)
+			}
 		}
+		unit := &ledger.Unit{Book: book, Keys: idempotency.NewBatch(nil)}
+		decide(unit)
+		c := book.Changes()
+		if unit.Refused || unit.Keys.Undecided() || len(c.CreatedHolds) > 0 || len(c.UpdatedAccounts)+len(c.CreatedAccounts) != len(want.Accounts) {
+			return false
+		}
+		b.Queue(joinInOrderNow)
+		saveBook(b, c, guardedWrites)
+		saveKeys(b, unit.Keys.Fresh(), book.Now(), guardedWrites)
+		// What the next call decides on. Should this transaction fail, the checks of those that rest on it do so, too.
+		l.cache.keep(book)
+		sent = true
+		return true
+	})
+	if err != nil && sent {
+		l.cache.forget(want.Accounts)
 	}
-	unit := &ledger.Unit{Book: book, Keys: idempotency.NewBatch(nil)}
-	decide(unit)
-	c := book.Changes()
-	if unit.Refused || unit.Keys.Undecided() || len(c.CreatedHolds) > 0 || len(c.UpdatedAccounts)+len(c.CreatedAccounts) != len(want.Accounts) {
-		return nil, nil
-	}
-	var b pgx.Batch
-	b.Queue(joinInOrder)
-	saveBook(&b, c, guardedWrites)
-	saveKeys(&b, unit.Keys.Fresh(), book.Now(), guardedWrites)
-	err := finish(ctx, tx, &b, crashpoint.LedgerBeforeCommit)
 	if isGuard(err) {
 		l.cache.beWary()
-		return nil, fmt.Errorf("%w: %w", errStale, err)
+		return fmt.Errorf("%w: %w", errStale, err)
 	}
+	return err
+}
+
+// readUnknown reads the accounts that are not remembered; nil is one that isn't there.
+func (l *Ledger) readUnknown(ctx context.Context, ids []string) (map[string]*ledger.Account, error) {
+	unknown := l.cache.unknown(ids)
+	if len(unknown) == 0 {
+		return nil, nil
+	}
+	found, err := query(ctx, l.db, scanAccount, selectAccounts, unknown)
 	if err != nil {
 		return nil, err
 	}
-	return book, nil
+	read := make(map[string]*ledger.Account, len(unknown))
+	for _, id := range unknown {
+		read[id] = nil
+	}
+	for i := range found {
+		read[found[i].ID] = &found[i]
+	}
+	return read, nil
 }
 
 // joinInOrder makes an UPDATE that joins an ordered array take its locks in the array's order, for the transaction: the
 // accounts are then looked up by their index, once for each element, or read through it. Left to itself, the planner
 // joins a small table from a sequential scan, in the order of its rows, and two processes may lock each other out.
-const joinInOrder = `SET LOCAL enable_seqscan = off`
+const (
+	joinInOrder    = `SET LOCAL enable_seqscan = off`
+	joinInOrderNow = `SELECT set_config('enable_seqscan', 'off', true)` // the same, for where SET can't be prepared
+)
 
 // finish writes and commits in one round trip. A binary that is built to be killed takes two, so that it can be killed
 // in between.

@@ -68,12 +68,10 @@ func (db *DB) run(ctx context.Context, name string, fn func(context.Context, pgx
 		if verdict == final || surprises > maxSurprises || time.Now().After(deadline) || ctx.Err() != nil {
 			return db.giveUp(ctx, name, attempt, start, unknown, verdict, err)
 		}
-		if db.observer != nil {
-			if committing && verdict == connectionLost {
-				reason = "commit_unknown"
-			}
-			db.observer.Retry(name, reason)
+		if committing && verdict == connectionLost {
+			reason = "commit_unknown"
 		}
+		db.retry(name, reason)
 		db.logger.DebugContext(ctx, "transaction runs again", "transaction", name, "attempt", attempt, "reason", reason, "error", err)
 		// What is only stale is no longer in the way: the rerun need not wait, unless it happens again and again.
 		if errors.Is(err, errStale) && attempt <= eagerReruns {
@@ -140,6 +138,12 @@ func (db *DB) giveUp(ctx context.Context, name string, attempt int, start time.T
 func (db *DB) observe(name string, attempts int, start time.Time, outcome string) {
 	if db.observer != nil {
 		db.observer.Transaction(name, attempts, time.Since(start), outcome)
+	}
+}
+
+func (db *DB) retry(name, reason string) {
+	if db.observer != nil {
+		db.observer.Retry(name, reason)
 	}
 }
 

@@ -160,7 +160,7 @@ func TestCloseAnswersForAFlushThatDoesNotReturn(t *testing.T) {
 		s.step("a") // 1 and 2 are answered; 3 and 4 are being flushed.
 		behind := submit(t.Context(), g, "a", 5)
 		ready := submit(t.Context(), g, "b", 6)
-		flushing := g.lanes["a"].batch
+		flushing := g.lanes["a"].batches[0]
 
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

@@ -14,8 +14,9 @@
 //
 // and never waits on a timer: a lone command is flushed at once, by itself, and while its commit is under
 // way the next batch gathers. Batches so grow with the load and with the commit's own time, up to
-// [Options].MaxBatch. At most MaxLanesBusy lanes flush at a time; the ready ones take turns in order, a
-// batch each.
+// [Options].MaxBatch. At most MaxLanesBusy flushes run at a time; the ready lanes take turns in order, a
+// batch each. Where the Flush can build on a batch whose commit is still under way, [Options].Overlap lets a
+// lane begin the next one before that.
 //
 // A command is
 //
@@ -34,7 +35,7 @@
 // # What it promises
 //
 //   - Commands with one key are flushed one batch at a time, in the order in which Do queued them, also
-//     across a bisection.
+//     across a bisection. With an Overlap, batches are taken in that order, and no more than that at a time.
 //   - Every call of Do returns exactly one answer, and an answer of the flush is the one that the flush
 //     gave for that command.
 //   - A command is in a successful flush at most once. Its result is handed out only after that flush

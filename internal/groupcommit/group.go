@@ -25,8 +25,8 @@ const (
 // says that nothing of the batch took effect, unless Options.Divisible says otherwise of it.
 //
 // The batch has at least one and at most Options.MaxBatch commands, all of the given key, and is valid
-// only until the call returns: a Flush must not keep it. Calls with one key never overlap; calls with
-// different keys do. The context belongs to the group; it ends when Close runs out of time, and carries
+// only until the call returns: a Flush must not keep it. Calls with one key overlap only as far as
+// Options.Overlap says; calls with different keys do. The context belongs to the group; it ends when Close runs out of time, and carries
 // nothing of any caller's.
 type Flush[K comparable, C, R any] func(ctx context.Context, key K, batch []C) ([]R, error)
 
@@ -38,9 +38,14 @@ type Options struct {
 	MaxQueue int
 	// MaxBatch is how many commands one flush is given at most.
 	MaxBatch int
-	// MaxLanesBusy is how many lanes may flush at one time, so that many hot keys cannot take every
+	// MaxLanesBusy is how many flushes may run at one time, so that many hot keys cannot take every
 	// connection of a pool. Lanes beyond it take turns, a batch each, in the order they became ready.
 	MaxLanesBusy int
+	// Overlap is how many further batches of one key may be flushed while one is; 0, the default, flushes one
+	// at a time. A further one is begun once as many commands wait as the newest batch has, and MinOverlap of
+	// them at least, so that batches stay large. The Flush is then called for it before the earlier one has
+	// returned: it has to cope with an earlier batch that fails.
+	Overlap, MinOverlap int
 	// Divisible reports whether a batch that failed with this error may be halved and tried again; nil
 	// means always. It must answer false where the batch may have taken effect (unknown outcomes) and
 	// should where halving cannot help (a lost connection). It is not asked about panics, which are
@@ -69,7 +74,7 @@ type Group[K comparable, C, R any] struct {
 
 	mu      sync.Mutex
 	lanes   map[K]*lane[K, C, R] // those with work: waiting commands, or a batch being flushed
-	ready   list[*lane[K, C, R]] // those with waiting commands and no batch being flushed
+	ready   list[*lane[K, C, R]] // those that may have a batch taken
 	batches []*batch[K, C, R]    // buffers of workers that have ended, at most MaxLanesBusy
 	waiting int                  // commands in all queues
 	workers int                  // goroutines in work, at most MaxLanesBusy
@@ -212,5 +217,11 @@ type Stats struct {
 func (g *Group[K, C, R]) Stats() Stats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return Stats{Waiting: g.waiting, Lanes: len(g.lanes), Busy: len(g.lanes) - g.ready.count}
+	s := Stats{Waiting: g.waiting, Lanes: len(g.lanes)}
+	for _, ln := range g.lanes {
+		if len(ln.batches) > 0 {
+			s.Busy++
+		}
+	}
+	return s
 }

@@ -318,3 +318,49 @@ func TestUnhashableKeyDoesNotJamTheGroup(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestOverlap begins a second batch while the first is being flushed, once it is as large, and no third.
+func TestOverlap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := held("a")
+		g := New(s.flush, Options{Overlap: 1, MinOverlap: 2})
+		answers := submitAll(t, g, "a", 1, 2)
+		wantBatches(t, s.batches("a"), []int{1})
+		answers = append(answers, submitAll(t, g, "a", 3, 4, 5, 6, 7)...)
+		wantBatches(t, s.batches("a"), []int{1}, []int{2, 3})
+		if stats := g.Stats(); stats.Busy != 1 || stats.Waiting != 4 {
+			t.Errorf("%+v", stats)
+		}
+		s.step("a") // One of the two is through, and as many wait as the newest has.
+		wantBatches(t, s.batches("a"), []int{1}, []int{2, 3}, []int{4, 5, 6, 7})
+		late := submit(t.Context(), g, "a", 8)
+		s.step("a")
+		wantBatches(t, s.batches("a"), []int{1}, []int{2, 3}, []int{4, 5, 6, 7})
+		wantUnanswered(t, late)
+		s.open("a")
+		for i, a := range append(answers, late) {
+			wantResult(t, a, 2*(i+1))
+		}
+		wantIdle(t, g)
+	})
+}
+
+// TestOverlapWithdrawn takes the commands away that a second batch was waiting for, and those of one that was ready.
+func TestOverlapWithdrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := held("a", "b")
+		g := New(s.flush, Options{Overlap: 1, MinOverlap: 1, MaxLanesBusy: 1})
+		first := submit(t.Context(), g, "a", 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		behind := submit(ctx, g, "a", 2) // Ready to overlap, were there a worker.
+		cancel()
+		synctest.Wait()
+		wantErr(t, behind, context.Canceled)
+		other := submit(t.Context(), g, "b", 3)
+		s.step("a")
+		wantResult(t, first, 2)
+		s.step("b")
+		wantResult(t, other, 6)
+		wantIdle(t, g)
+	})
+}

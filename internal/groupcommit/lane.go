@@ -2,6 +2,7 @@ package groupcommit
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -49,13 +50,41 @@ func (w *waiter[K, C, R]) answer(result R, err error) {
 	w.done <- struct{}{}
 }
 
-// lane is one key's queue. It is in the group's map while it has work, and in the ready list while it has
-// waiting commands and no batch. All of it is guarded by the group's mutex.
+// lane is one key's queue. It is in the group's map while it has work, and in the ready list while it may
+// flush. All of it is guarded by the group's mutex.
 type lane[K comparable, C, R any] struct {
-	link  link[*lane[K, C, R]]
-	key   K
-	queue list[*waiter[K, C, R]]
-	batch *batch[K, C, R] // what is being flushed, or nil
+	link    link[*lane[K, C, R]]
+	key     K
+	queue   list[*waiter[K, C, R]]
+	ready   bool
+	batches []*batch[K, C, R] // what is being flushed, in the order of taking
+}
+
+// mayFlush reports whether a lane's waiting commands are worth a batch now: any number of them while
+// nothing is being flushed, and as many as the newest batch has while another may overlap it.
+func (g *Group[K, C, R]) mayFlush(ln *lane[K, C, R]) bool {
+	n := len(ln.batches)
+	switch {
+	case ln.queue.count == 0:
+		return false
+	case n == 0:
+		return true
+	}
+	return n <= g.opts.Overlap && ln.queue.count >= max(g.opts.MinOverlap, len(ln.batches[n-1].waiters))
+}
+
+// prepare puts a lane into the ready list when it may flush, and starts a worker for it if one may be
+// started.
+func (g *Group[K, C, R]) prepare(ln *lane[K, C, R]) {
+	if ln.ready || !g.mayFlush(ln) {
+		return
+	}
+	ln.ready = true
+	g.ready.pushBack(&ln.link)
+	if g.workers < g.opts.MaxLanesBusy {
+		g.workers++
+		go g.work()
+	}
 }
 
 func newLane[K comparable, C, R any]() *lane[K, C, R] {
@@ -92,17 +121,13 @@ func (g *Group[K, C, R]) enqueue(key K, w *waiter[K, C, R]) error {
 		ln = g.spare.Get().(*lane[K, C, R]) //nolint:errcheck // The pool holds nothing else.
 		ln.key = key
 		g.lanes[key] = ln
-		g.ready.pushBack(&ln.link)
-		if g.workers < g.opts.MaxLanesBusy {
-			g.workers++
-			go g.work()
-		}
 	case ln.queue.count >= g.opts.MaxQueue:
 		return ErrFull
 	}
 	w.lane, w.place = ln, queued
 	ln.queue.pushBack(&w.link)
 	g.waiting++
+	g.prepare(ln)
 	return nil
 }
 
@@ -115,10 +140,7 @@ func (g *Group[K, C, R]) withdraw(w *waiter[K, C, R]) bool {
 		ln := w.lane
 		ln.queue.remove(&w.link)
 		g.waiting--
-		if ln.queue.count == 0 && ln.batch == nil {
-			g.ready.remove(&ln.link)
-			g.retire(ln)
-		}
+		g.settleLane(ln)
 		return true
 	case dropped:
 		return true
@@ -128,8 +150,19 @@ func (g *Group[K, C, R]) withdraw(w *waiter[K, C, R]) bool {
 	panic("unreachable")
 }
 
-// retire forgets a lane that has no work left and is not in the ready list.
-func (g *Group[K, C, R]) retire(ln *lane[K, C, R]) {
+// settleLane takes a lane without waiting commands out of the ready list, and forgets it when nothing of
+// it is being flushed.
+func (g *Group[K, C, R]) settleLane(ln *lane[K, C, R]) {
+	if ln.queue.count > 0 {
+		return
+	}
+	if ln.ready {
+		ln.ready = false
+		g.ready.remove(&ln.link)
+	}
+	if len(ln.batches) > 0 {
+		return
+	}
 	delete(g.lanes, ln.key)
 	var noKey K
 	ln.key = noKey
@@ -185,12 +218,15 @@ func (g *Group[K, C, R]) next(b *batch[K, C, R]) bool {
 			g.signalDrained()
 			return false
 		}
+		ln.ready = false
 		g.take(ln, b)
 		if len(b.waiters) > 0 {
-			ln.batch, b.lane, b.key, b.depth = b, ln, ln.key, ln.queue.count
+			ln.batches = append(ln.batches, b)
+			b.lane, b.key, b.depth = ln, ln.key, ln.queue.count
+			g.prepare(ln)
 			return true
 		}
-		g.retire(ln)
+		g.settleLane(ln)
 	}
 }
 
@@ -221,10 +257,11 @@ func (g *Group[K, C, R]) release(b *batch[K, C, R]) {
 	defer g.mu.Unlock()
 	ln := b.lane
 	b.lane, b.key, b.waiters, b.cmds, b.answered = nil, noKey, b.waiters[:0], b.cmds[:0], 0
-	ln.batch = nil
-	if ln.queue.count == 0 {
-		g.retire(ln)
-	} else {
+	ln.batches = slices.DeleteFunc(ln.batches, func(other *batch[K, C, R]) bool { return other == b })
+	g.settleLane(ln)
+	if ln.queue.count > 0 && !ln.ready && g.mayFlush(ln) {
+		// The worker that calls this looks for a ready lane next.
+		ln.ready = true
 		g.ready.pushBack(&ln.link)
 	}
 }
@@ -254,10 +291,7 @@ func (g *Group[K, C, R]) refuseWaiting() {
 			w.place = taken
 			w.answer(none, ErrClosed)
 		}
-		if ln.batch == nil {
-			g.ready.remove(&ln.link)
-			g.retire(ln)
-		}
+		g.settleLane(ln)
 	}
 }
 
@@ -267,10 +301,11 @@ func (g *Group[K, C, R]) abandonFlushes() {
 	defer g.mu.Unlock()
 	var none R
 	for _, ln := range g.lanes {
-		b := ln.batch
-		for _, w := range b.waiters[b.answered:] {
-			w.answer(none, &inFlightError{reason: ErrClosed})
+		for _, b := range ln.batches {
+			for _, w := range b.waiters[b.answered:] {
+				w.answer(none, &inFlightError{reason: ErrClosed})
+			}
+			b.answered = len(b.waiters)
 		}
-		b.answered = len(b.waiters)
 	}
 }

@@ -1,0 +1,266 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/fairlead-dev/fairlead/internal/crashpoint"
+)
+
+// pipeline commits transactions on a connection of its own, each of which may be sent while those before it are still
+// being executed or committed: PostgreSQL goes from one to the next without waiting for this process in between.
+//
+// A transaction is the statements up to a Sync (PostgreSQL documentation, "Extended Query", pipelining). They run in one
+// implicit transaction, which the Sync commits; the first error undoes all of it, and what was sent behind it goes on.
+// Nobody looks at results in between, so the statements must refuse by themselves where they must not be committed, and a
+// transaction that rests on an earlier one must have guards that fail when that one did.
+//
+// It connects when it is first used, and again after a failure. It is safe for concurrent use.
+type pipeline struct {
+	config     *pgx.ConnConfig
+	statements []string // all that can be sent
+
+	mu      sync.Mutex // held while a transaction is made and sent, which keeps their order
+	link    *link
+	retryAt time.Time // when to connect again
+	closed  bool
+	readers sync.WaitGroup
+}
+
+// reconnectPause is how long transactions go another way after a connection could not be had.
+const reconnectPause = time.Second
+
+var (
+	// errNotSent is returned when nothing of a transaction has reached the database.
+	errNotSent = errors.New("the transaction was not sent")
+	// errLinkLost is returned when nobody knows whether a transaction was committed.
+	errLinkLost = errors.New("the connection was lost before the transaction's end was known")
+)
+
+// commit calls fill, sends what it has queued as one transaction, and waits for its end. The next caller's fill is called
+// once this one's transaction is sent. Where fill returns false, nothing is sent. place is a crash point.
+//
+// It returns [errNotSent], [errLinkLost], [errNotReplicated], or PostgreSQL's own error, after which nothing of the
+// transaction is there. Once it is sent, ctx no longer counts: giving up would only make the outcome unknown.
+func (p *pipeline) commit(ctx context.Context, place string, fill func(*pgx.Batch) bool) error {
+	done, l, err := p.send(ctx, place, fill)
+	if err != nil {
+		return err
+	}
+	timeout := time.NewTimer(retryFor)
+	defer timeout.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timeout.C:
+		l.fail(errors.New("no answer in time"))
+		return <-done
+	}
+}
+
+func (p *pipeline) send(ctx context.Context, place string, fill func(*pgx.Batch) bool) (<-chan error, *link, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.connected(ctx); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", errNotSent, err)
+	}
+	var b pgx.Batch
+	if !fill(&b) {
+		return nil, nil, errNotSent
+	}
+	done, err := p.link.send(&b, place)
+	return done, p.link, err
+}
+
+// connected makes sure that there is a connection that has not failed, as far as is known.
+func (p *pipeline) connected(ctx context.Context) error {
+	switch {
+	case p.closed:
+		return net.ErrClosed
+	case p.link != nil && p.link.failure() == nil:
+		return nil
+	case time.Now().Before(p.retryAt):
+		return errors.New("the connection failed a moment ago")
+	}
+	l, err := p.connect(ctx)
+	if err != nil {
+		p.retryAt = time.Now().Add(reconnectPause)
+		return err
+	}
+	p.link = l
+	p.readers.Go(l.receive)
+	return nil
+}
+
+func (p *pipeline) connect(ctx context.Context) (*link, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	conn, err := pgconn.ConnectConfig(ctx, &p.config.Config)
+	if err != nil {
+		return nil, err
+	}
+	l := &link{statements: make(map[string]string, len(p.statements))}
+	for i, sql := range p.statements {
+		name := "fairlead_pipeline_" + strconv.Itoa(i)
+		if _, err := conn.Prepare(ctx, name, sql, nil); err != nil {
+			return nil, errors.Join(err, conn.Close(ctx))
+		}
+		l.statements[sql] = name
+	}
+	raw, err := conn.Hijack()
+	if err != nil {
+		return nil, errors.Join(err, conn.Close(ctx))
+	}
+	l.conn, l.frontend = raw.Conn, raw.Frontend
+	return l, l.conn.SetDeadline(time.Time{})
+}
+
+// close ends the connection. What was sent and not answered ends with [errLinkLost]; the callers see to that before.
+func (p *pipeline) close() {
+	p.mu.Lock()
+	p.closed = true
+	if p.link != nil {
+		p.link.end()
+	}
+	p.mu.Unlock()
+	p.readers.Wait()
+}
+
+// link is one connection of a pipeline. It has one writer, who holds the pipeline's mutex, and one reader.
+type link struct {
+	conn       net.Conn
+	frontend   *pgproto3.Frontend
+	statements map[string]string // names by text
+	params     params            // of the writer
+
+	mu     sync.Mutex
+	sent   []chan<- error // for the end of each transaction under way, in order; each has room for it
+	broken error
+}
+
+// send writes a transaction to the connection. After an error nothing of it has been sent.
+func (l *link) send(b *pgx.Batch, place string) (<-chan error, error) {
+	l.params.reset()
+	for _, q := range b.QueuedQueries {
+		if l.statements[q.SQL] == "" {
+			return nil, fmt.Errorf("%w: a statement that is not prepared", errNotSent)
+		}
+		for _, arg := range q.Arguments {
+			if err := l.params.append(arg); err != nil {
+				return nil, fmt.Errorf("%w: %w", errNotSent, err)
+			}
+		}
+	}
+	done := make(chan error, 1)
+	if err := l.expect(done); err != nil {
+		return nil, fmt.Errorf("%w: %w", errNotSent, err)
+	}
+	binary := []int16{pgx.BinaryFormatCode}
+	for _, q := range b.QueuedQueries {
+		l.frontend.SendBind(&pgproto3.Bind{
+			PreparedStatement: l.statements[q.SQL], ParameterFormatCodes: binary, Parameters: l.params.next(len(q.Arguments)),
+			ResultFormatCodes: binary,
+		})
+		l.frontend.SendExecute(&pgproto3.Execute{})
+	}
+	if crashpoint.Enabled {
+		// Die with the statements executed, or about to be, and the end not said.
+		l.frontend.Send(&pgproto3.Flush{})
+		l.flush()
+		crashpoint.Hit(place)
+	}
+	l.frontend.SendSync(&pgproto3.Sync{})
+	l.flush()
+	return done, nil
+}
+
+// flush writes what is buffered. A failure is told to those who wait.
+func (l *link) flush() {
+	err := l.conn.SetWriteDeadline(time.Now().Add(retryFor))
+	if err == nil {
+		err = l.frontend.Flush()
+	}
+	if err != nil {
+		l.fail(err)
+	}
+}
+
+func (l *link) expect(done chan<- error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broken == nil {
+		l.sent = append(l.sent, done)
+	}
+	return l.broken
+}
+
+// receive reads how the transactions end, in order, until the connection does.
+func (l *link) receive() {
+	var outcome error
+	for {
+		msg, err := l.frontend.Receive()
+		if err != nil {
+			l.fail(err)
+			return
+		}
+		switch msg := msg.(type) {
+		case *pgproto3.ErrorResponse:
+			outcome = pgconn.ErrorResponseToPgError(msg)
+		case *pgproto3.NoticeResponse:
+			if outcome == nil && msg.Routine == replicationWait {
+				outcome = errNotReplicated
+			}
+		case *pgproto3.ReadyForQuery:
+			l.answer(outcome)
+			outcome = nil
+		}
+	}
+}
+
+func (l *link) answer(outcome error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.sent) > 0 {
+		l.sent[0] <- outcome
+		l.sent = l.sent[1:]
+	}
+}
+
+func (l *link) failure() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.broken
+}
+
+// fail closes the connection. The end of what was sent on it is unknown.
+func (l *link) fail(reason error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broken != nil {
+		return
+	}
+	l.broken = reason
+	_ = l.conn.Close()
+	for _, done := range l.sent {
+		done <- fmt.Errorf("%w: %w", errLinkLost, reason)
+	}
+	l.sent = nil
+}
+
+// end says good-bye, so that the database doesn't take the end for an accident.
+func (l *link) end() {
+	if l.failure() == nil {
+		l.frontend.Send(&pgproto3.Terminate{})
+		l.flush()
+	}
+	l.fail(net.ErrClosed)
+}

@@ -1,0 +1,306 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+	"pgregory.net/rapid"
+
+	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/ledger"
+)
+
+// pair is a service with accounts that it remembers, and a connection around it.
+func pair(t *testing.T) (l *Ledger, seen *recorder, around *pgx.Conn) {
+	t.Helper()
+	seen = &recorder{}
+	db := open(t, Options{URL: database(t), Observer: seen})
+	fund(t, newLedgerService(t, db), 100, "ann", "ben", "cid", "dan")
+	l = NewLedger(db)
+	if err := new(decided).transfer(t, l, "ann", "ben", 1); err != nil { // It asks for the time.
+		t.Fatal(err)
+	}
+	around, err := pgx.ConnectConfig(t.Context(), db.pool.Config().ConnConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = around.Close(context.Background()) })
+	return l, seen, around
+}
+
+// lockAnn keeps ann's row until the transaction ends.
+func lockAnn(t *testing.T, around *pgx.Conn) pgx.Tx {
+	t.Helper()
+	tx, err := around.Begin(t.Context())
+	if err == nil {
+		_, err = tx.Exec(t.Context(), `SELECT FROM accounts WHERE id = 'ann' FOR UPDATE`)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
+// sentBehind makes three transfers, each sent behind the one before it, the first of which waits for ann's row. The second
+// spends what the first brings, the third has nothing to do with them.
+func sentBehind(t *testing.T, l *Ledger) (ended chan error) {
+	t.Helper()
+	ended = make(chan error, 3)
+	for i, m := range []ledger.MakeTransfer{{From: "ann", To: "ben", Amount: 50}, {From: "ben", To: "cid", Amount: 140}, {From: "cid", To: "dan", Amount: 1}} {
+		go func() {
+			var refused error
+			err := l.Commit(t.Context(), ledger.Want{Accounts: []string{m.From, m.To}}, func(u *ledger.Unit) {
+				_, refused = ledger.Decide(u.Book, m)
+				u.Refused = refused != nil
+			})
+			ended <- errors.Join(err, refused)
+		}()
+		eventually(t, "it is sent", func() bool {
+			l.db.ahead.mu.Lock()
+			defer l.db.ahead.mu.Unlock()
+			link := l.db.ahead.link
+			link.mu.Lock()
+			defer link.mu.Unlock()
+			return len(link.sent) == i+1
+		})
+	}
+	return ended
+}
+
+func balances(t *testing.T, l *Ledger) []int64 {
+	t.Helper()
+	return ask[[]int64](t, l.db, `SELECT array_agg(available ORDER BY id) FROM accounts`)
+}
+
+func TestPipelineSendsBehindWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	l, seen, around := pair(t)
+	tx := lockAnn(t, around)
+	ended := sentBehind(t, l)
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	if got := balances(t, l); !slices.Equal(got, []int64{49, 11, 239, 101}) {
+		t.Errorf("balances %v", got)
+	}
+	if reasons, _, _ := seen.seen(); len(reasons) != 0 {
+		t.Errorf("reruns for %v", reasons)
+	}
+}
+
+// TestPipelineUndoesWhatRestsOnAFailure has somebody else change ann while transfers are under way: the first of them finds
+// that, and so does the second, which had spent what the first was to bring.
+func TestPipelineUndoesWhatRestsOnAFailure(t *testing.T) {
+	t.Parallel()
+	l, seen, around := pair(t)
+	tx := lockAnn(t, around)
+	ended := sentBehind(t, l)
+	// As a deposit of another process would.
+	for _, sql := range []string{
+		`UPDATE accounts SET available = available + 1000, version = version + 1 WHERE id = 'ann'`,
+		`INSERT INTO transfers VALUES ('00000000-0000-7000-8000-000000000001', 'deposit', 'outside/EUR', 'ann', 1000, 'EUR', 'completed', '', '', now())`,
+		`INSERT INTO entries SELECT 'ann', '00000000-0000-7000-8000-000000000002', version, '00000000-0000-7000-8000-000000000001', 1000, 'EUR', now() FROM accounts WHERE id = 'ann'`,
+		`INSERT INTO entries VALUES ('outside/EUR', '00000000-0000-7000-8000-000000000003', 0, '00000000-0000-7000-8000-000000000001', -1000, 'EUR', now())`,
+	} {
+		if _, err := tx.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	for range 3 {
+		err := <-ended
+		if _, short := errors.AsType[*ledger.InsufficientFundsError](err); short {
+			refused++ // The second came before the first when they ran again.
+		} else if err != nil {
+			t.Error(err)
+		}
+	}
+	want := []int64{1049, 11, 239, 101}
+	if refused > 0 {
+		want = []int64{1049, 151, 99, 101}
+	}
+	if got := balances(t, l); refused > 1 || !slices.Equal(got, want) {
+		t.Errorf("balances %v, want %v", got, want)
+	}
+	if reasons, _, _ := seen.seen(); len(reasons) < 3 {
+		t.Errorf("reruns for %v, want them for all three", reasons)
+	}
+}
+
+// TestPipelineThatIsCut loses the connection with three transactions under way.
+func TestPipelineThatIsCut(t *testing.T) {
+	t.Parallel()
+	l, seen, around := pair(t)
+	tx := lockAnn(t, around)
+	ended := sentBehind(t, l)
+	if n := exec(t, l.db, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`); n != 1 {
+		t.Fatalf("%d connections wait for the lock", n)
+	}
+	eventually(t, "they run again", func() bool { reasons, _, _ := seen.seen(); return len(reasons) >= 3 })
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := <-ended; err != nil {
+			if _, short := errors.AsType[*ledger.InsufficientFundsError](err); !short {
+				t.Error(err)
+			}
+		}
+	}
+	reasons, outcomes, _ := seen.seen()
+	if slices.ContainsFunc(reasons, func(r string) bool { return r != "commit_unknown" }) || slices.Contains(outcomes, "unknown") {
+		t.Errorf("reruns for %v, ended %v", reasons, outcomes)
+	}
+	if got := balances(t, l); got[0] != 49 || got[0]+got[1]+got[2]+got[3] != 400 {
+		t.Errorf("balances %v", got)
+	}
+	// It connects again.
+	eventually(t, "transactions are sent ahead again", func() bool {
+		if err := new(decided).transfer(t, l, "ann", "ben", 1); err != nil {
+			t.Fatal(err)
+		}
+		l.db.ahead.mu.Lock()
+		defer l.db.ahead.mu.Unlock()
+		return l.db.ahead.link.failure() == nil
+	})
+}
+
+// TestPipelineWithoutAnswer closes a pipeline whose transactions can't end: their outcomes are unknown.
+func TestPipelineWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	l, _, around := pair(t)
+	version := ask[int64](t, l.db, `SELECT version FROM accounts WHERE id = 'ann'`)
+	tx := lockAnn(t, around)
+	done := make(chan error, 1)
+	go func() {
+		done <- l.db.ahead.commit(t.Context(), "", func(b *pgx.Batch) bool {
+			b.Queue(guardedUpdateAccounts, []string{"ann"}, []int64{99}, []int64{0}, []int64{version}, []int64{99}, []int64{0}, []int64{version}, 1)
+			return true
+		})
+	}()
+	eventually(t, "it waits for the lock", func() bool {
+		return ask[int](t, l.db, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`) == 1
+	})
+	l.db.ahead.close()
+	if err := <-done; !errors.Is(err, errLinkLost) {
+		t.Errorf("outcome: %v", err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.db.ahead.commit(t.Context(), "", func(*pgx.Batch) bool { t.Error("asked after the end"); return true }); !errors.Is(err, errNotSent) {
+		t.Errorf("after the end: %v", err)
+	}
+	// The ledger goes on without.
+	if err := new(decided).transfer(t, l, "ann", "ben", 1); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPipelineRefusesWhatItCannotSend(t *testing.T) {
+	t.Parallel()
+	l, _, _ := pair(t)
+	for name, fill := range map[string]func(*pgx.Batch) bool{
+		"nothing to send":            func(*pgx.Batch) bool { return false },
+		"an unknown statement":       func(b *pgx.Batch) bool { b.Queue(`SELECT 1`); return true },
+		"a parameter without a type": func(b *pgx.Batch) bool { b.Queue(joinInOrderNow, struct{}{}); return true },
+	} {
+		if err := l.db.ahead.commit(t.Context(), "", fill); !errors.Is(err, errNotSent) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// A panic leaves the pipeline as it was.
+	func() {
+		defer func() { _ = recover() }()
+		_ = l.db.ahead.commit(t.Context(), "", func(*pgx.Batch) bool { panic("no decision") })
+	}()
+	var d decided
+	if err := d.transfer(t, l, "ann", "ben", 1); err != nil || d.runs != 1 {
+		t.Errorf("after that: %v, decided %d times", err, d.runs)
+	}
+}
+
+// TestPipelineSaysUnknown has the database go away for good with a transaction under way.
+func TestPipelineSaysUnknown(t *testing.T) {
+	t.Parallel()
+	l, _, around := pair(t)
+	tx := lockAnn(t, around)
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error, 1)
+	go func() {
+		failed <- l.Commit(ctx, ledger.Want{Accounts: []string{"ann", "ben"}}, func(u *ledger.Unit) {
+			_, err := ledger.Decide(u.Book, ledger.MakeTransfer{From: "ann", To: "ben", Amount: 1})
+			u.Refused = err != nil
+		})
+	}()
+	eventually(t, "it waits for the lock", func() bool {
+		return ask[int](t, l.db, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`) == 1
+	})
+	cancel() // The rerun won't be waited for.
+	l.db.ahead.close()
+	if err := <-failed; !errors.Is(err, command.ErrUnknownOutcome) || errors.Is(err, command.ErrUnavailable) {
+		t.Errorf("outcome: %v", err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestParams compares the encoding with the driver's own.
+func TestParams(t *testing.T) {
+	t.Parallel()
+	types := pgtype.NewMap()
+	now := time.Date(2026, 2, 3, 4, 5, 6, 7000, time.UTC)
+	rapid.Check(t, func(rt *rapid.T) {
+		n := rapid.IntRange(0, 5).Draw(rt, "n")
+		texts, raws, ids := make([]string, n), make([][]byte, n), make([][16]byte, n)
+		big, small, times := make([]int64, n), make([]int16, n), make([]time.Time, n)
+		for i := range n {
+			texts[i], raws[i] = rapid.String().Draw(rt, "text"), rapid.SliceOf(rapid.Byte()).Draw(rt, "raw")
+			copy(ids[i][:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(rt, "id"))
+			big[i], small[i] = rapid.Int64().Draw(rt, "big"), rapid.Int16().Draw(rt, "small")
+			times[i] = now.Add(time.Duration(rapid.Int64Range(math.MinInt32, math.MaxInt32).Draw(rt, "at")) * time.Second)
+		}
+		args := []struct {
+			oid uint32
+			arg any
+		}{
+			{pgtype.TextArrayOID, texts}, {pgtype.ByteaArrayOID, raws}, {pgtype.UUIDArrayOID, ids}, {pgtype.Int8ArrayOID, big},
+			{pgtype.Int2ArrayOID, small}, {pgtype.TimestamptzArrayOID, times}, {pgtype.TimestamptzOID, now}, {pgtype.Int8OID, n},
+		}
+		var p params
+		for range 2 { // The memory is used again.
+			p.reset()
+			for _, a := range args {
+				if err := p.append(a.arg); err != nil {
+					rt.Fatal(err)
+				}
+			}
+			got := slices.Concat(p.next(3), p.next(len(args)-3))
+			for i, a := range args {
+				want, err := types.Encode(a.oid, pgtype.BinaryFormatCode, a.arg, nil)
+				if err != nil || !bytes.Equal(got[i], want) {
+					rt.Errorf("%T: %x, want %x (%v)", a.arg, got[i], want, err)
+				}
+			}
+		}
+	})
+	if err := new(params).append(struct{}{}); err == nil {
+		t.Error("a type that it doesn't know is encoded")
+	}
+}
