@@ -11,7 +11,7 @@ TESTTIMEOUT ?= 15m
 PACKAGES ?= ./...
 ARGS ?=
 
-.PHONY: run test build bench lint fmt help torture fuzz generate cross clean
+.PHONY: run test build bench lint fmt help torture fuzz generate topology cross clean
 
 run: ## set up, build, and show the whole story: a draw, an auction, and what is guaranteed
 	@scripts/setup.sh run
@@ -45,6 +45,11 @@ fuzz: ## every fuzzer for FUZZTIME (10s)
 
 generate: ## write docs/openapi.json and the Go client from the server's code
 	@scripts/generate.sh
+
+topology: ## three servers behind a proxy, as processes: kill one, stop one, check the books
+	@scripts/setup.sh topology
+	@$(MAKE) --no-print-directory build
+	scripts/topology.sh $(ARGS)
 
 cross: ## check that it compiles for macOS and Windows
 	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go build ./...

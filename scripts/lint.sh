@@ -25,4 +25,6 @@ step go mod tidy -diff
 step "$lint" fmt --diff
 step "$lint" run
 step sh -n scripts/setup.sh
+step bash -n scripts/release.sh
+step promtool test rules docs/operations/alerts_test.yaml
 exit $status
