@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairlead-dev/fairlead/bench/etcdserver"
 	"github.com/fairlead-dev/fairlead/bench/redisserver"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 )
@@ -55,7 +56,10 @@ type house struct {
 	postgres *localpg.Instance
 	pgPID    int
 	redis    *redisserver.Server
+	etcd     *etcdserver.Server
 	sides    []*side
+
+	serverURL string // of PostgreSQL
 }
 
 func open(ctx context.Context, o *options) (h *house, err error) {
@@ -87,6 +91,7 @@ func open(ctx context.Context, o *options) (h *house, err error) {
 	if h.pgPID, err = h.postmasterPID(ctx); err != nil {
 		return h, err
 	}
+	h.serverURL = serverURL
 	var random [24]byte
 	_, _ = rand.Read(random[:]) // It never fails.
 	key := hex.EncodeToString(random[:])
@@ -95,12 +100,18 @@ func open(ctx context.Context, o *options) (h *house, err error) {
 
 // startSides starts the servers, in the order in which they take their turns.
 func (h *house) startSides(ctx context.Context, o *options, serverURL, key string) error {
+	if o.only == onlyLocks || o.only == onlyClaims || o.only == onlySagas {
+		return nil
+	}
 	if o.productBinary != "" {
 		arguments := append([]string{"--data=" + filepath.Join(h.dir, "product")}, strings.Fields(o.productOptions)...)
 		err := h.startOnPostgres(ctx, product, serverURL, key, o.productBinary, append([]string{"serve"}, arguments...)...)
 		if err != nil {
 			return err
 		}
+	}
+	if o.only == onlyDraws {
+		return nil
 	}
 	if o.wants(onlyBids) {
 		var err error
@@ -151,20 +162,28 @@ func (h *house) postmasterPID(ctx context.Context) (int, error) {
 
 // startOnPostgres makes a database and starts a server on it.
 func (h *house) startOnPostgres(ctx context.Context, name, serverURL, key, binary string, arguments ...string) error {
-	database := "bench_" + strconv.Itoa(len(h.sides))
+	databaseURL, err := h.makeDatabase(ctx, serverURL, "bench_"+strconv.Itoa(len(h.sides)))
+	if err != nil {
+		return err
+	}
+	s := &side{name: name, store: h.pgPID, databaseURL: databaseURL}
+	return h.start(ctx, s, key, binary, append(slices.Clone(arguments), "--database-url="+s.databaseURL)...)
+}
+
+// makeDatabase makes a database anew and returns its URL.
+func (h *house) makeDatabase(ctx context.Context, serverURL, database string) (string, error) {
 	if _, err := h.admin.Exec(ctx, "DROP DATABASE IF EXISTS "+database); err != nil {
-		return fmt.Errorf("drop database %s: %w", database, err)
+		return "", fmt.Errorf("drop database %s: %w", database, err)
 	}
 	if _, err := h.admin.Exec(ctx, "CREATE DATABASE "+database); err != nil {
-		return fmt.Errorf("create database %s: %w", database, err)
+		return "", fmt.Errorf("create database %s: %w", database, err)
 	}
 	u, err := url.Parse(serverURL)
 	if err != nil {
-		return fmt.Errorf("parse PostgreSQL's URL: %w", err)
+		return "", fmt.Errorf("parse PostgreSQL's URL: %w", err)
 	}
 	u.Path = "/" + database
-	s := &side{name: name, store: h.pgPID, databaseURL: u.String()}
-	return h.start(ctx, s, key, binary, append(slices.Clone(arguments), "--database-url="+s.databaseURL)...)
+	return u.String(), nil
 }
 
 // start starts a side's server and waits until it is ready.
@@ -214,6 +233,9 @@ func (h *house) close(ctx context.Context) error {
 	defer cancel()
 	if h.redis != nil {
 		failures = append(failures, h.redis.Stop())
+	}
+	if h.etcd != nil {
+		failures = append(failures, h.etcd.Stop())
 	}
 	if h.admin != nil {
 		failures = append(failures, h.admin.Close(ctx))

@@ -35,6 +35,24 @@ type options struct {
 	bidPool        int
 	redisPool      int
 	redisSocket    bool
+	contendBinary  string
+	lockPairs      int
+	lockProcesses  int
+	lockSides      string
+	lockShapes     string
+	lockWarmup     time.Duration
+	lockMeasure    time.Duration
+	queueBinary    string
+	claimPairs     int
+	claimItems     int
+	claimWarmup    time.Duration
+	claimMeasure   time.Duration
+	drawPairs      int
+	drawCount      int
+	drawMeasure    time.Duration
+	sagaPairs      int
+	sagaWarmup     time.Duration
+	sagaMeasure    time.Duration
 	only           string
 	jsonFile       string
 	check          bool
@@ -77,7 +95,25 @@ func parseOptions(args []string) (*options, error) {
 	f.IntVar(&o.bidPool, "bid-pool", defaultBidPool, "the peer's connections for bids")
 	f.IntVar(&o.redisPool, "redis-pool", defaultRedisPool, "the Redis peer's connections")
 	f.BoolVar(&o.redisSocket, "redis-socket", true, "the Redis peer uses a Unix socket, as all others do for PostgreSQL")
-	f.StringVar(&o.only, "only", "", "race, transfers or bids: leave the others out")
+	f.StringVar(&o.contendBinary, "contend", "", "contend binary; empty leaves the locks out")
+	f.IntVar(&o.lockPairs, "lock-pairs", 3, "turns of locks on each side")
+	f.IntVar(&o.lockProcesses, "lock-processes", 4, "processes that the 64 contenders for locks are in")
+	f.StringVar(&o.lockSides, "lock-sides", "", "only the sides of locks whose names match this regular expression")
+	f.StringVar(&o.lockShapes, "lock-shapes", "", "only the shapes of locks whose names match this regular expression")
+	f.DurationVar(&o.lockWarmup, "lock-warmup", 2*time.Second, "unmeasured beginning of each turn of locks")
+	f.DurationVar(&o.lockMeasure, "lock-measure", 5*time.Second, "measured part of each turn of locks")
+	f.StringVar(&o.queueBinary, "queue", "", "queue binary; empty leaves the claims out")
+	f.IntVar(&o.claimPairs, "claim-pairs", 3, "turns of claims on each side")
+	f.IntVar(&o.claimItems, "claim-items", 40_000, "items that a turn of claims works off")
+	f.DurationVar(&o.claimWarmup, "claim-warmup", time.Second, "unmeasured beginning of each turn of scheduling")
+	f.DurationVar(&o.claimMeasure, "claim-measure", 4*time.Second, "measured part of each turn of scheduling")
+	f.IntVar(&o.drawPairs, "draw-pairs", 3, "turns of draws on each side")
+	f.IntVar(&o.drawCount, "draw-count", 1_000_000, "draws of a saved multi-draw (up to 1,000,000)")
+	f.DurationVar(&o.drawMeasure, "draw-measure", time.Second, "length of each turn of draws")
+	f.IntVar(&o.sagaPairs, "saga-pairs", 3, "turns of sagas")
+	f.DurationVar(&o.sagaWarmup, "saga-warmup", time.Second, "unmeasured beginning of each turn of sagas")
+	f.DurationVar(&o.sagaMeasure, "saga-measure", 4*time.Second, "measured part of each turn of sagas")
+	f.StringVar(&o.only, "only", "", "race, transfers, bids, locks, claims, draws or sagas: leave the others out")
 	f.StringVar(&o.jsonFile, "json", "", "file that receives the results as JSON")
 	f.BoolVar(&o.check, "check", false, "exit 1 when a ratio is below its threshold")
 	f.BoolVar(&o.keepDir, "keep", false, "keep the working directory (database, logs)")
@@ -88,16 +124,30 @@ func parseOptions(args []string) (*options, error) {
 	if quick {
 		o.racePairs, o.transferPairs, o.bidPairs, o.accounts = 2, 1, 1, 1000
 		o.warmup, o.measure = 500*time.Millisecond, 2*time.Second
+		o.lockPairs, o.lockWarmup, o.lockMeasure = 1, 300*time.Millisecond, time.Second
+		o.claimPairs, o.claimItems, o.claimWarmup, o.claimMeasure = 1, 5000, 300*time.Millisecond, time.Second
+		o.drawPairs, o.drawCount, o.drawMeasure = 1, 200_000, 200*time.Millisecond
+		o.sagaPairs, o.sagaWarmup, o.sagaMeasure = 1, 300*time.Millisecond, time.Second
 	}
 	switch {
 	case o.peerBinary == "":
 		return nil, errors.New("--peer is required")
 	case o.accounts < raceBuyers || o.accounts > 99_999:
 		return nil, fmt.Errorf("--accounts must be from %d to 99999", raceBuyers)
-	case o.racePairs < 1 || o.transferPairs < 1 || o.bidPairs < 1:
+	case o.racePairs < 1 || o.transferPairs < 1 || o.bidPairs < 1 || o.lockPairs < 1 || o.claimPairs < 1 || o.claimItems < 1:
 		return nil, errors.New("at least one pair of each is needed")
-	case o.only != "" && o.only != onlyRace && o.only != onlyTransfers && o.only != onlyBids:
-		return nil, fmt.Errorf("--only takes %s, %s or %s", onlyRace, onlyTransfers, onlyBids)
+	case o.drawPairs < 1 || o.drawCount < 1 || o.drawCount > 1_000_000:
+		return nil, errors.New("--draw-pairs and --draw-count must be positive, and the latter at most 1000000")
+	case o.sagaPairs < 1:
+		return nil, errors.New("--saga-pairs must be positive")
+	case o.lockProcesses < 1 || o.lockProcesses > contenders:
+		return nil, fmt.Errorf("--lock-processes must be from 1 to %d", contenders)
+	case o.only == onlyLocks && o.contendBinary == "":
+		return nil, errors.New("--only locks needs --contend")
+	case o.only == onlyClaims && o.queueBinary == "":
+		return nil, errors.New("--only claims needs --queue")
+	case o.only != "" && o.only != onlyRace && o.only != onlyTransfers && o.only != onlyBids && o.only != onlyLocks && o.only != onlyClaims && o.only != onlyDraws && o.only != onlySagas:
+		return nil, fmt.Errorf("--only takes %s, %s, %s, %s, %s, %s or %s", onlyRace, onlyTransfers, onlyBids, onlyLocks, onlyClaims, onlyDraws, onlySagas)
 	}
 	return o, nil
 }
@@ -107,6 +157,10 @@ const (
 	onlyRace      = "race"
 	onlyTransfers = "transfers"
 	onlyBids      = "bids"
+	onlyLocks     = "locks"
+	onlyClaims    = "claims"
+	onlyDraws     = "draws"
+	onlySagas     = "sagas"
 )
 
 // wants tells whether a part of the benchmarks is to be run.
@@ -149,7 +203,33 @@ func run(ctx context.Context, args []string, w io.Writer) (err error) {
 			return err
 		}
 	}
-	out.printf("\nBooks: every side's entries, transfers, bids and balances agree.\n")
+	if len(house.sides) > 0 {
+		out.printf("\nBooks: every side's entries, transfers, bids and balances agree.\n")
+	}
+	if o.wants(onlyLocks) && o.contendBinary != "" {
+		if err := house.locks(ctx, o, results); err != nil {
+			return err
+		}
+		results.printLocks(out)
+	}
+	if o.wants(onlyClaims) && o.queueBinary != "" {
+		if err := house.claims(ctx, o, results); err != nil {
+			return err
+		}
+		results.printClaims(out)
+	}
+	if o.wants(onlyDraws) {
+		if err := house.draws(ctx, o, results); err != nil {
+			return err
+		}
+		results.printDraws(out)
+	}
+	if o.wants(onlySagas) {
+		if err := house.sagas(ctx, o, results); err != nil {
+			return err
+		}
+		results.printSagas(out)
+	}
 	pass := results.judge(out)
 	if o.jsonFile != "" {
 		text, err := json.MarshalIndent(results, "", "  ")
@@ -198,6 +278,10 @@ func (o *options) describe() map[string]any {
 		"race_pairs": o.racePairs, "transfer_pairs": o.transferPairs, "accounts": o.accounts,
 		"warmup_s": o.warmup.Seconds(), "measure_s": o.measure.Seconds(), "transfer_pool": o.transferPool,
 		"bid_pairs": o.bidPairs, "bid_pool": o.bidPool, "redis_pool": o.redisPool, "redis_socket": o.redisSocket,
-		"product_options": o.productOptions,
+		"product_options": o.productOptions, "lock_pairs": o.lockPairs, "lock_processes": o.lockProcesses,
+		"lock_warmup_s": o.lockWarmup.Seconds(), "lock_measure_s": o.lockMeasure.Seconds(),
+		"claim_pairs": o.claimPairs, "claim_items": o.claimItems, "claim_warmup_s": o.claimWarmup.Seconds(), "claim_measure_s": o.claimMeasure.Seconds(),
+		"draw_pairs": o.drawPairs, "draw_count": o.drawCount, "draw_measure_s": o.drawMeasure.Seconds(),
+		"saga_pairs": o.sagaPairs, "saga_warmup_s": o.sagaWarmup.Seconds(), "saga_measure_s": o.sagaMeasure.Seconds(),
 	}
 }

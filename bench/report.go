@@ -39,6 +39,11 @@ type Results struct {
 	Transfers []TransferTurn `json:"transfers"`
 	Open      []TransferTurn `json:"transfers_open_loop"`
 	Bids      []BidTurn      `json:"bids"`
+	Locks     []LockTurn     `json:"locks"`
+	Claims    []ClaimTurn    `json:"claims"`
+	Draws     []DrawTurn     `json:"draws"`
+	Sagas     []SagaTurn     `json:"sagas"`
+	Fsyncs    float64        `json:"fsyncs_per_second"` // of the disk, one after the other
 	Verdicts  []Verdict      `json:"verdicts"`
 }
 
@@ -262,6 +267,9 @@ func (r *Results) judge(out *printer) bool {
 		}
 	}
 	r.judgeBids()
+	r.judgeLocks()
+	r.judgeClaims()
+	r.judgeDraws()
 	if len(r.Verdicts) == 0 {
 		return true
 	}

@@ -25,8 +25,8 @@ for option; do
 done
 
 (cd "$here/.." && go build -o "$bin/fairlead" ./cmd/fairlead)
-(cd "$here" && go build -o "$bin/bench" . && go build -o "$bin/peer" ./peer)
-"$bin/bench" --product "$bin/fairlead" --peer "$bin/peer" ${json:+--json "$json"} "$@"
+(cd "$here" && go build -o "$bin/bench" . && go build -o "$bin/peer" ./peer && go build -o "$bin/contend" ./contend && go build -o "$bin/queue" ./queue)
+"$bin/bench" --product "$bin/fairlead" --peer "$bin/peer" --contend "$bin/contend" --queue "$bin/queue" ${json:+--json "$json"} "$@"
 if [ -n "$json" ]; then
 	echo "Wrote $json"
 fi

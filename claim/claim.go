@@ -164,8 +164,6 @@ func (c *Claims[ID]) all(ctx context.Context, db DB, sql string, claims []Claim[
 	if len(claims) == 0 {
 		return nil, nil
 	}
-	// In the order of nothing in particular: each row is under the claim of one worker, so two of these statements that run
-	// at once touch different rows.
 	ids, locks, versions := make([]ID, len(claims)), make([]uuid.UUID, len(claims)), make([]int64, len(claims))
 	for i, claim := range claims {
 		ids[i], locks[i], versions[i] = claim.ID, claim.LockID, claim.Version

@@ -71,14 +71,33 @@ func (t Table) check() error {
 	return nil
 }
 
-// DDL is a statement that adds the claim's columns to the table, where they are not there yet. It may be run again. An
-// index on the due time of free rows is yours to make, because it depends on your Ready.
+// DDL is a statement that adds the claim's columns to the table, where they are not there yet. It may be run again.
 func (t Table) DDL() string {
 	t = t.withDefaults()
 	return fmt.Sprintf(`ALTER TABLE %s
 	ADD COLUMN IF NOT EXISTS %s uuid,
 	ADD COLUMN IF NOT EXISTS %s timestamptz,
 	ADD COLUMN IF NOT EXISTS %s bigint NOT NULL DEFAULT 0`, quoteTable(t.Name), quote(t.LockID), quote(t.LockedAt), quote(t.Version))
+}
+
+// Indexes are statements that create the indexes which claiming and sweeping want: on the due time of the rows that are
+// ready, and on the time of those that are claimed. They may be run again; on a table in use, put CONCURRENTLY into them. A
+// partial index needs a Ready and a Due that depend on the row alone, and so on no clock.
+func (t Table) Indexes() []string {
+	t = t.withDefaults()
+	parts := strings.Split(t.Name, ".")
+	base := parts[len(parts)-1]
+	columns, ready := quote(t.ID), ""
+	if t.Due != "" {
+		columns = "(" + t.Due + "), " + columns
+	}
+	if t.Ready != "" {
+		ready = " AND (" + t.Ready + ")"
+	}
+	return []string{
+		fmt.Sprintf("CREATE INDEX IF NOT EXISTS %s ON %s (%s) WHERE %s IS NULL%s", quote(base+"_claimable"), quoteTable(t.Name), columns, quote(t.LockID), ready),
+		fmt.Sprintf("CREATE INDEX IF NOT EXISTS %s ON %s (%s) WHERE %s IS NOT NULL", quote(base+"_claimed"), quoteTable(t.Name), quote(t.LockedAt), quote(t.LockID)),
+	}
 }
 
 func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
@@ -148,8 +167,12 @@ func build(t Table) statements {
 			after:  fmt.Sprintf(" WHERE %s = $1 AND %s = $2 AND %s = $3", id, lock, number),
 		}
 	}
-	mine := fmt.Sprintf("FROM unnest($1::%s[], $2::uuid[], $3::bigint[]) AS mine (claimed_id, claimed_by, claimed_version) "+
-		"WHERE t.%s = mine.claimed_id AND t.%s = mine.claimed_by AND t.%s = mine.claimed_version RETURNING t.%s, t.%s", t.IDType, id, lock, number, id, number)
+	// The rows are locked in the order of their ids first: a heartbeat and an end of the same claims may meet.
+	mine := fmt.Sprintf("FROM (SELECT h.%[1]s AS held_id, h.%[2]s AS held_by, h.%[3]s AS held_version FROM %[4]s AS h "+
+		"JOIN unnest($1::%[5]s[], $2::uuid[], $3::bigint[]) AS mine (claimed_id, claimed_by, claimed_version) "+
+		"ON h.%[1]s = mine.claimed_id AND h.%[2]s = mine.claimed_by AND h.%[3]s = mine.claimed_version "+
+		"ORDER BY h.%[1]s FOR NO KEY UPDATE OF h) AS held "+
+		"WHERE t.%[1]s = held_id AND t.%[2]s = held_by AND t.%[3]s = held_version RETURNING t.%[1]s, t.%[3]s", id, lock, number, table, t.IDType)
 	return statements{
 		// The guard is repeated outside of the selection, which may be the caller's. As an array, the selection is evaluated
 		// once; a plan that goes into it again for each row would pass over what it has locked itself, and claim more than its

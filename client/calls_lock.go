@@ -47,3 +47,9 @@ func (c *Client) ReleaseLock(ctx context.Context, id string, opts ...CallOption)
 func (c *Client) Locks(ctx context.Context, opts ...CallOption) (*Locks, error) {
 	return ok(c.api.GetLocksWithResponse(ctx, opts...))
 }
+
+// DatabaseWaits tells which sessions of the server's database wait for PostgreSQL's own locks, and for whom. It takes an
+// admin key.
+func (c *Client) DatabaseWaits(ctx context.Context, opts ...CallOption) (*DatabaseWaits, error) {
+	return ok(c.api.GetAdminDatabaseWaitsWithResponse(ctx, opts...))
+}

@@ -85,3 +85,70 @@ func (c *Client) CancelPublication(ctx context.Context, publication string, opts
 func (c *Client) RetryPublication(ctx context.Context, publication string, opts ...CallOption) (*Publication, error) {
 	return ok(c.api.PostPublicationsIDRetryWithResponse(ctx, publication, nil, api.NoFields{}, opts...))
 }
+
+// RotateSecret gives a webhook another signing secret, which is in this answer and nowhere else. Code wrong_kind: it has none.
+func (c *Client) RotateSecret(ctx context.Context, target string, q RotateSecretRequest, opts ...CallOption) (*MadeTarget, error) {
+	return ok(c.api.PostTargetsIDSecretWithResponse(ctx, target, nil, q, opts...))
+}
+
+// ReplaceCredentials gives a target new credentials and resumes it. Code wrong_kind: it has none.
+func (c *Client) ReplaceCredentials(ctx context.Context, target string, q CredentialsRequest, opts ...CallOption) (*Target, error) {
+	return ok(c.api.PostTargetsIDCredentialsWithResponse(ctx, target, nil, q, opts...))
+}
+
+// PauseTarget keeps a target's publications back. Code bad_transition: it is paused.
+func (c *Client) PauseTarget(ctx context.Context, target string, opts ...CallOption) (*Target, error) {
+	return ok(c.api.PostTargetsIDPauseWithResponse(ctx, target, nil, api.NoFields{}, opts...))
+}
+
+// ResumeTarget lets a paused target's publications go. Code bad_transition: it is not paused.
+func (c *Client) ResumeTarget(ctx context.Context, target string, opts ...CallOption) (*Target, error) {
+	return ok(c.api.PostTargetsIDResumeWithResponse(ctx, target, nil, api.NoFields{}, opts...))
+}
+
+// CreateAutomation makes an automation. Codes: automation_exists, not_found (the target).
+func (c *Client) CreateAutomation(ctx context.Context, q AutomationRequest, opts ...CallOption) (*Automation, error) {
+	return created(c.api.PostAutomationsWithResponse(ctx, nil, q, opts...))
+}
+
+// GetAutomation reads an automation, and when it fires next.
+func (c *Client) GetAutomation(ctx context.Context, id string, opts ...CallOption) (*Automation, error) {
+	return ok(c.api.GetAutomationsIDWithResponse(ctx, id, opts...))
+}
+
+// Automations gives all automations, oldest first, a page at a time.
+func (c *Client) Automations(ctx context.Context, opts ...CallOption) iter.Seq2[Automation, error] {
+	return pages(func(after *string) ([]Automation, *string, error) {
+		list, err := ok(c.api.GetAutomationsWithResponse(ctx, &api.GetAutomationsParams{Limit: pageLimit(), After: after}, opts...))
+		if err != nil {
+			return nil, nil, err
+		}
+		return list.Items, list.Next, nil
+	})
+}
+
+// Firings gives what an automation has fired in order, a page at a time.
+func (c *Client) Firings(ctx context.Context, automation string, opts ...CallOption) iter.Seq2[Firing, error] {
+	return pages(func(after *string) ([]Firing, *string, error) {
+		list, err := ok(c.api.GetAutomationsIDFiringsWithResponse(ctx, automation, &api.GetAutomationsIDFiringsParams{Limit: pageLimit(), After: after}, opts...))
+		if err != nil {
+			return nil, nil, err
+		}
+		return list.Items, list.Next, nil
+	})
+}
+
+// PauseAutomation keeps an automation from firing. Code bad_transition: it is not active.
+func (c *Client) PauseAutomation(ctx context.Context, id string, opts ...CallOption) (*Automation, error) {
+	return ok(c.api.PostAutomationsIDPauseWithResponse(ctx, id, nil, api.NoFields{}, opts...))
+}
+
+// ResumeAutomation lets a paused automation fire again. Code bad_transition: it is not paused.
+func (c *Client) ResumeAutomation(ctx context.Context, id string, opts ...CallOption) (*Automation, error) {
+	return ok(c.api.PostAutomationsIDResumeWithResponse(ctx, id, nil, api.NoFields{}, opts...))
+}
+
+// CancelAutomation ends an automation for good. Code bad_transition: it has ended.
+func (c *Client) CancelAutomation(ctx context.Context, id string, opts ...CallOption) (*Automation, error) {
+	return ok(c.api.PostAutomationsIDCancelWithResponse(ctx, id, nil, api.NoFields{}, opts...))
+}

@@ -67,6 +67,9 @@ func TestLocks(t *testing.T) {
 	if err := <-waiting; err != nil {
 		t.Error(err)
 	}
+	if waits, err := c.DatabaseWaits(ctx); err != nil || waits.Waits == nil {
+		t.Errorf("database waits %+v, %v", waits, err)
+	}
 	if err := c.ReleaseLock(ctx, b.ID); client.CodeOf(err) != "lock_lost" {
 		t.Errorf("the second release: %v", err)
 	}

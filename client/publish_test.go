@@ -11,7 +11,7 @@ import (
 func TestPublishing(t *testing.T) {
 	ctx, c := t.Context(), newClient()
 	made, err := c.CreateTarget(ctx, client.CreateTargetRequest{
-		Name: "blog", Kind: "webhook", URL: new("https://example.com/hook"), Config: &client.WebhookConfig{Timeout: new("3s")},
+		Name: "blog", Kind: "webhook", URL: new("https://example.com/hook"), Config: &client.TargetConfig{Timeout: new("3s")},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -55,5 +55,47 @@ func TestPublishing(t *testing.T) {
 	}
 	if attempts := collected(t, c.Attempts(ctx, draft.ID)); len(attempts) != 0 {
 		t.Errorf("attempts %+v", attempts)
+	}
+}
+
+func TestTargetsAndAutomations(t *testing.T) {
+	ctx, c := t.Context(), newClient()
+	made, err := c.CreateTarget(ctx, client.CreateTargetRequest{Name: "rotated", Kind: "webhook", URL: new("https://example.com/hook")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := c.RotateSecret(ctx, made.ID, client.RotateSecretRequest{Overlap: new("1h")}); err != nil || again.Secret == made.Secret || again.Secret == "" {
+		t.Errorf("rotated %+v, %v", again, err)
+	}
+	if _, err := c.ReplaceCredentials(ctx, made.ID, client.CredentialsRequest{RefreshToken: new("r")}); client.CodeOf(err) != "wrong_kind" {
+		t.Errorf("credentials of a webhook: %v", err)
+	}
+	if paused, err := c.PauseTarget(ctx, made.ID); err != nil || paused.PausedAt == nil {
+		t.Errorf("paused %+v, %v", paused, err)
+	}
+	if resumed, err := c.ResumeTarget(ctx, made.ID); err != nil || resumed.PausedAt != nil {
+		t.Errorf("resumed %+v, %v", resumed, err)
+	}
+	rule, err := c.CreateAutomation(ctx, client.AutomationRequest{Name: "daily", Target: "rotated", Times: new([]string{"09:00"}), TimeZone: new("Europe/Berlin")})
+	if err != nil || rule.NextAt == nil || rule.Status != "active" {
+		t.Fatalf("made %+v, %v", rule, err)
+	}
+	if read, err := c.GetAutomation(ctx, rule.ID); err != nil || read.Times[0] != "09:00:00" {
+		t.Errorf("read %+v, %v", read, err)
+	}
+	if len(collected(t, c.Automations(ctx))) != 1 || len(collected(t, c.Firings(ctx, rule.ID))) != 0 {
+		t.Error("the lists are not right")
+	}
+	for _, step := range []struct {
+		do     func() (*client.Automation, error)
+		status string
+	}{
+		{func() (*client.Automation, error) { return c.PauseAutomation(ctx, rule.ID) }, "paused"},
+		{func() (*client.Automation, error) { return c.ResumeAutomation(ctx, rule.ID) }, "active"},
+		{func() (*client.Automation, error) { return c.CancelAutomation(ctx, rule.ID) }, "cancelled"},
+	} {
+		if got, err := step.do(); err != nil || string(got.Status) != step.status {
+			t.Errorf("%s: %+v, %v", step.status, got, err)
+		}
 	}
 }

@@ -77,7 +77,7 @@ type answerKey struct{}
 // it returns.
 func Into(a *Answer) CallOption {
 	return func(_ context.Context, req *http.Request) error {
-		*req = *req.WithContext(context.WithValue(req.Context(), answerKey{}, a))
+		*req = *req.WithContext(context.WithValue(req.Context(), answerKey{}, a)) //nolint:contextcheck // The request's is the one to extend.
 		return nil
 	}
 }

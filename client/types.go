@@ -75,12 +75,22 @@ type (
 
 	// CreateTargetRequest describes a target to be made.
 	CreateTargetRequest = api.CreateTargetRequest
-	// WebhookConfig is what can be said of a webhook beside its URL.
-	WebhookConfig = api.WebhookConfig
+	// TargetConfig is what can be said of a target beside its URL.
+	TargetConfig = api.TargetConfig
 	// MadeTarget is a target with its signing secret.
 	MadeTarget = api.MadeTarget
 	// Target is where publications go.
 	Target = api.Target
+	// RotateSecretRequest says for how long the old secret signs too.
+	RotateSecretRequest = api.RotateRequest
+	// CredentialsRequest holds what another server has given to ours.
+	CredentialsRequest = api.CredentialsRequest
+	// AutomationRequest describes an automation to be made.
+	AutomationRequest = api.AutomationRequest
+	// Automation is a rule that schedules drafts.
+	Automation = api.Automation
+	// Firing is one time that an automation fired.
+	Firing = api.Firing
 	// PublicationRequest describes a publication to be made.
 	PublicationRequest = api.PublicationRequest
 	// ScheduleRequest says when a publication is due.
@@ -100,6 +110,8 @@ type (
 	Locks = api.Locks
 	// LockEdge says that one owner waits for another.
 	LockEdge = api.LockEdge
+	// DatabaseWaits are the sessions of the database that wait for PostgreSQL's own locks.
+	DatabaseWaits = api.DatabaseWaits
 
 	// CreateKeyRequest registers an API key by the hash of its secret.
 	CreateKeyRequest = api.CreateKeyRequest

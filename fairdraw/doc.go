@@ -43,9 +43,10 @@
 // Commit and reveal prove that the operator could not choose the seed after
 // seeing the sales. They do not stop an operator who knows the seed from
 // buying selected last positions himself, or from never completing a
-// sale whose outcome he dislikes. A public beacon named at sell-out closes
-// that door; this package takes its signature as bytes and does not itself
-// verify it. The page docs/design/fairdraw.md states the trust model in full and
+// sale whose outcome he dislikes. A public beacon's round that is named at
+// sell-out closes that door: [Chain.NameRound] names it, [NewBeaconProof] binds
+// it, and package fairdraw/beacon verifies its signature, which this package,
+// of the standard library alone, does not. The page docs/design/fairdraw.md states the trust model in full and
 // specifies every byte, with test vectors.
 //
 // # Concurrency

@@ -17,6 +17,11 @@ var ErrTooManyPrizes = errors.New("more prizes than eligible positions")
 // in the one form that the package accepts.
 var ErrNotCanonical = errors.New("document refused")
 
+// ErrBeaconUnverified is returned for a document whose beacon's signature was
+// not verified: by [Proof.Verify], which verifies none, and by
+// [Proof.VerifyBeacon] where the document does not say what to verify.
+var ErrBeaconUnverified = errors.New("the beacon's signature is not verified")
+
 // InputError says which argument broke a rule, and which rule. It unwraps to
 // [ErrBadInput] or [ErrTooManyPrizes].
 type InputError struct {

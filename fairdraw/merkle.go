@@ -155,7 +155,7 @@ func Include(campaign string, positions []Position, index int) (*InclusionProof,
 // the campaign's proof. It returns a [*Difference] when they differ and an
 // [*InputError] when the proof breaks a rule.
 func (ip *InclusionProof) Verify(root [32]byte) error {
-	if err := ip.Versions.check(); err != nil {
+	if err := ip.Versions.check(DocumentVersion); err != nil {
 		return err
 	}
 	if reason := textProblem(ip.Campaign); reason != "" {

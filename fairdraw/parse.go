@@ -47,10 +47,11 @@ func readProof(r *reader, p *Proof) (err error) {
 		"positions", "prizes", "winners", "beacon",
 	}
 	const optional = 1
-	return r.object(names, optional, func(i int) (err error) {
+	beaconAt := -1
+	err = r.object(names, optional, func(i int) (err error) {
 		switch names[i] {
 		case "versions":
-			err = readVersions(r, &p.Versions)
+			err = readVersions(r, &p.Versions, DocumentVersion, BeaconDocumentVersion)
 		case "campaign":
 			p.Campaign, err = r.text()
 		case "commitment":
@@ -83,13 +84,74 @@ func readProof(r *reader, p *Proof) (err error) {
 				return err
 			})
 		case "beacon":
-			err = r.object([]string{"signature"}, 0, func(int) (err error) {
-				p.Beacon, err = r.hex(1, MaxBeaconBytes)
-				return err
-			})
+			beaconAt = r.pos
+			err = readBeacon(r, p)
 		}
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	// Fields have no order, so that only now both are known.
+	switch named := p.Source != nil; {
+	case p.Versions.Document == BeaconDocumentVersion && beaconAt < 0:
+		return &FormatError{Path: "beacon", Offset: r.pos, Reason: "missing"}
+	case named != (p.Versions.Document == BeaconDocumentVersion):
+		return &FormatError{Path: "beacon", Offset: beaconAt, Reason: "not that of the document's version"}
+	}
+	return nil
+}
+
+// readBeacon reads a bare signature, as version 1 has it, or a round with its
+// chain.
+func readBeacon(r *reader, p *Proof) error {
+	names := []string{
+		"signature", "scheme", "chain_hash", "public_key", "period", "genesis_time", "genesis_seed", "beacon_id", "round",
+		"previous_signature",
+	}
+	const bare, full = 1, 9
+	var s BeaconSource
+	seen, previous, start := 0, false, r.pos
+	err := r.object(names, len(names)-bare, func(i int) (err error) {
+		seen++
+		switch names[i] {
+		case "signature":
+			p.Beacon, err = r.hex(1, MaxBeaconBytes)
+		case "scheme":
+			s.Chain.Scheme, err = r.text()
+		case "chain_hash":
+			s.ChainHash, err = r.hex(32, 32)
+		case "public_key":
+			s.Chain.PublicKey, err = r.hex(1, maxKeyBytes)
+		case "period":
+			s.Chain.PeriodSeconds, err = r.integer(1, int(MaxBeaconPeriod.Seconds()))
+		case "genesis_time":
+			s.Chain.GenesisTime, err = r.integer64(1, maxGenesisTime-1)
+		case "genesis_seed":
+			s.Chain.GenesisSeed, err = r.hex(1, maxKeyBytes)
+		case "beacon_id":
+			s.Chain.BeaconID, err = r.text()
+		case "round":
+			var round int64
+			round, err = r.integer64(1, MaxBeaconRound)
+			s.Round = uint64(round) //nolint:gosec // Positive.
+		case "previous_signature":
+			previous = true
+			s.PreviousSignature, err = r.hex(1, MaxBeaconBytes)
+		}
+		return err
+	})
+	if err != nil || seen == bare {
+		return err
+	}
+	if previous {
+		seen--
+	}
+	if seen != full {
+		return &FormatError{Offset: start, Reason: "neither a signature alone nor a round with all of its chain"}
+	}
+	p.Source = &s
+	return nil
 }
 
 func readInclusion(r *reader, ip *InclusionProof) error {
@@ -97,7 +159,7 @@ func readInclusion(r *reader, ip *InclusionProof) error {
 	return r.object(names, 0, func(i int) (err error) {
 		switch names[i] {
 		case "versions":
-			err = readVersions(r, &ip.Versions)
+			err = readVersions(r, &ip.Versions, DocumentVersion)
 		case "campaign":
 			ip.Campaign, err = r.text()
 		case "root":
@@ -119,12 +181,12 @@ func readInclusion(r *reader, ip *InclusionProof) error {
 	})
 }
 
-func readVersions(r *reader, v *Versions) error {
+func readVersions(r *reader, v *Versions, documents ...int) error {
 	return r.object([]string{"document", "algorithm"}, 0, func(i int) (err error) {
 		// A version that this package does not know is refused here, before
 		// the rest of the document is given a meaning that it may not have.
 		if i == 0 {
-			v.Document, err = r.version(DocumentVersion)
+			v.Document, err = r.version(documents...)
 		} else {
 			v.Algorithm, err = r.version(AlgorithmVersion)
 		}

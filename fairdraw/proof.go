@@ -11,6 +11,9 @@ import (
 const (
 	// DocumentVersion is the form of the JSON documents.
 	DocumentVersion = 1
+	// BeaconDocumentVersion is the form of a proof whose beacon names its chain
+	// and round, so that its signature can be verified.
+	BeaconDocumentVersion = 2
 	// AlgorithmVersion is the rule by which root and winners are computed.
 	AlgorithmVersion = 1
 )
@@ -25,9 +28,11 @@ func currentVersions() Versions {
 	return Versions{Document: DocumentVersion, Algorithm: AlgorithmVersion}
 }
 
-func (v Versions) check() error {
-	if v.Document != DocumentVersion {
-		return &Difference{Field: "versions.document", Want: strconv.Itoa(DocumentVersion), Got: strconv.Itoa(v.Document)}
+// check refuses every version but those given: of the document, and the one of
+// the algorithm.
+func (v Versions) check(document int) error {
+	if v.Document != document {
+		return &Difference{Field: "versions.document", Want: strconv.Itoa(document), Got: strconv.Itoa(v.Document)}
 	}
 	if v.Algorithm != AlgorithmVersion {
 		return &Difference{Field: "versions.algorithm", Want: strconv.Itoa(AlgorithmVersion), Got: strconv.Itoa(v.Algorithm)}
@@ -55,7 +60,10 @@ type Proof struct {
 	DrawSeed   string
 	// Beacon is the public beacon's signature in lower-case hexadecimal;
 	// empty, and absent from the JSON, in instant mode.
-	Beacon    string
+	Beacon string
+	// Source says of which round of which chain the signature is; nil in
+	// instant mode, and in documents of version 1.
+	Source    *BeaconSource
 	Positions []Position
 	Prizes    []Prize
 	Winners   []Winner
@@ -80,14 +88,59 @@ func NewProof(in Input, res *Result) *Proof {
 	}
 }
 
+// NewBeaconProof makes the proof of a draw that a round of a public beacon
+// decided, whatever in.Beacon says. It neither draws again nor verifies the
+// round. The chain must be valid.
+func NewBeaconProof(in Input, res *Result, chain Chain, round Round) *Proof {
+	in.Beacon = round.Signature
+	p := NewProof(in, res)
+	p.Versions.Document = BeaconDocumentVersion
+	p.Source = &BeaconSource{
+		Chain: chain, ChainHash: chain.Hash(), Round: round.Number,
+		PreviousSignature: hex.EncodeToString(round.Previous),
+	}
+	return p
+}
+
 // Verify recomputes the draw from the proof alone. It returns nil when every
 // field is what it must be, a [*Difference] that names the first one that is
 // not, or an [*InputError] when the inputs in the document break a rule. A
 // valid proof says nothing about what was published before the sale: compare
 // that with [Proof.VerifyCommitment].
-func (p *Proof) Verify() error {
-	if err := p.Versions.check(); err != nil {
+//
+// A document that names a beacon's round is never valid to Verify, since it
+// does not verify signatures: when all else is right, it returns
+// [ErrBeaconUnverified]. Use [Proof.VerifyBeacon].
+func (p *Proof) Verify() error { return p.verify(nil) }
+
+// VerifyBeacon verifies as Verify does, and lets verify, which is not nil, tell
+// whether the beacon's round is genuine; package fairdraw/beacon has one that
+// does. What verify returns is returned. It accepts documents without a
+// beacon, whose draw was instant: whether there should be one, only what was
+// published before the sale can tell. A document of version 1 with a beacon's
+// signature, but without its round, is refused with [ErrBeaconUnverified].
+func (p *Proof) VerifyBeacon(verify func(Chain, Round) error) error {
+	if p.Beacon != "" && p.Source == nil {
+		return fmt.Errorf("beacon: %w: the document does not say of which round the signature is", ErrBeaconUnverified)
+	}
+	return p.verify(verify)
+}
+
+func (p *Proof) verify(verify func(Chain, Round) error) error {
+	document := DocumentVersion
+	if p.Source != nil {
+		document = BeaconDocumentVersion
+	}
+	if err := p.Versions.check(document); err != nil {
 		return err
+	}
+	if p.Source != nil {
+		if p.Beacon == "" {
+			return badInput("beacon.signature", "empty")
+		}
+		if err := p.Source.check(); err != nil {
+			return err
+		}
 	}
 	in, err := p.input()
 	if err != nil {
@@ -111,7 +164,17 @@ func (p *Proof) Verify() error {
 	if err != nil {
 		return err
 	}
-	return compareWinners(winners, p.Winners)
+	if err := compareWinners(winners, p.Winners); err != nil || p.Source == nil {
+		return err
+	}
+	if verify == nil {
+		return fmt.Errorf("beacon: %w", ErrBeaconUnverified)
+	}
+	round, err := p.round(in.Beacon)
+	if err != nil {
+		return err
+	}
+	return verify(p.Source.Chain, round)
 }
 
 // VerifyCommitment tells whether the proof opens the commitment that was
@@ -223,8 +286,19 @@ type proofJSON struct {
 	Winners    []Winner    `json:"winners"`
 }
 
+// beaconJSON has only the signature in documents of version 1, and everything
+// but, on most chains, the previous signature in those of version 2.
 type beaconJSON struct {
-	Signature string `json:"signature"`
+	Scheme            string `json:"scheme,omitempty"`
+	ChainHash         string `json:"chain_hash,omitempty"`
+	PublicKey         string `json:"public_key,omitempty"`
+	PeriodSeconds     int    `json:"period,omitempty"`
+	GenesisTime       int64  `json:"genesis_time,omitempty"`
+	GenesisSeed       string `json:"genesis_seed,omitempty"`
+	BeaconID          string `json:"beacon_id,omitempty"`
+	Round             uint64 `json:"round,omitempty"`
+	Signature         string `json:"signature"`
+	PreviousSignature string `json:"previous_signature,omitempty"`
 }
 
 // MarshalJSON writes the document that ParseProof reads.
@@ -240,8 +314,15 @@ func (p *Proof) MarshalJSON() ([]byte, error) {
 		Prizes:     p.Prizes,
 		Winners:    p.Winners,
 	}
-	if p.Beacon != "" {
+	if p.Beacon != "" || p.Source != nil {
 		doc.Beacon = &beaconJSON{Signature: p.Beacon}
+	}
+	if s := p.Source; s != nil {
+		*doc.Beacon = beaconJSON{
+			Scheme: s.Chain.Scheme, ChainHash: s.ChainHash, PublicKey: s.Chain.PublicKey, PeriodSeconds: s.Chain.PeriodSeconds,
+			GenesisTime: s.Chain.GenesisTime, GenesisSeed: s.Chain.GenesisSeed, BeaconID: s.Chain.BeaconID, Round: s.Round,
+			Signature: p.Beacon, PreviousSignature: s.PreviousSignature,
+		}
 	}
 	// A list without entries is [], never null.
 	if doc.Positions == nil {

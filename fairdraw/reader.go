@@ -2,6 +2,7 @@ package fairdraw
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -185,12 +186,18 @@ func (r *reader) array(limit int, read func(i int) error) error {
 	return nil
 }
 
-// integer reads a number in its one plain form: no sign, leading zero,
-// fraction or exponent.
+// integer reads a number that fits an int on every platform.
 func (r *reader) integer(low, high int) (int, error) {
-	start, n := r.pos, 0
+	n, err := r.integer64(int64(low), int64(high))
+	return int(n), err
+}
+
+// integer64 reads a number in its one plain form: no sign, leading zero,
+// fraction or exponent. high is at most 2^53.
+func (r *reader) integer64(low, high int64) (int64, error) {
+	start, n := r.pos, int64(0)
 	for r.pos < len(r.data) && r.data[r.pos] >= '0' && r.data[r.pos] <= '9' {
-		n = n*10 + int(r.data[r.pos]-'0')
+		n = n*10 + int64(r.data[r.pos]-'0')
 		r.pos++
 		if n > high {
 			r.pos = start
@@ -209,14 +216,14 @@ func (r *reader) integer(low, high int) (int, error) {
 	return n, nil
 }
 
-// version reads a version number, of which one is known.
-func (r *reader) version(known int) (int, error) {
+// version reads a version number, of which some are known.
+func (r *reader) version(known ...int) (int, error) {
 	const most = 1_000_000
 	start := r.pos
 	n, err := r.integer(0, most)
-	if err == nil && n != known {
+	if err == nil && !slices.Contains(known, n) {
 		r.pos = start
-		return 0, r.fail("version %d is not known, only %d", n, known)
+		return 0, r.fail("version %d is not known, only %s", n, strings.Trim(fmt.Sprint(known), "[]"))
 	}
 	return n, err
 }

@@ -5,13 +5,16 @@ package ledger
 // way there.
 func Transit(ledger string) string { return "transit/" + ledger }
 
-// SendAway moves amount from an account towards another ledger. It returns [AccountNotFoundError] or
+// SendAway moves amount from an account towards another ledger. It returns [AccountNotFoundError], [ErrCurrencyMismatch] or
 // [InsufficientFundsError], and then has changed nothing.
-func (b *Book) SendAway(account, ledger string, amount int64, memo string) (Transfer, error) {
+func (b *Book) SendAway(account, ledger string, amount int64, currency, memo string) (Transfer, error) {
 	mustBePositive(amount)
 	a, ok := b.accounts[account]
 	if !ok {
 		return Transfer{}, &AccountNotFoundError{ID: account}
+	}
+	if a.Currency != currency {
+		return Transfer{}, ErrCurrencyMismatch
 	}
 	if a.Available < amount {
 		return Transfer{}, &InsufficientFundsError{Account: account}

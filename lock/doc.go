@@ -33,6 +33,13 @@
 // it, and what its owner held before stays held. A request made under the context of a [Held] has its owner unless it
 // names another, so that nested locks are seen as what they are.
 //
+// # Election
+//
+// An [Election] is a lock that is renewed, whose token is the term. Candidates wait in line; whoever resigns hands over to
+// the next at once, whoever dies is replaced as any holder is.
+//
+//	standing ──► leading ──► resigned | lost ──► standing …
+//
 // # What it promises
 //
 //   - For each key, tokens are unique and grow from grant to grant.

@@ -11,40 +11,74 @@ import (
 // between the end of the context and the holder's noticing it.
 func Margin(ttl time.Duration) time.Duration { return ttl / 10 }
 
-// keeper renews one lock, and ends its context in time.
+// keeper renews one lock, and ends its context in time. It is a timer, not a goroutine: most locks are released long before
+// anything is to be done, and starting a goroutine would wake a thread for each of them.
 type keeper struct {
 	*Held
 
 	ttl   time.Duration
 	renew bool
 	limit time.Time // of the maximum hold; zero: none
+
+	turn    chan struct{} // has a value during a look and its renewal
+	timer   *time.Timer
+	trusted time.Time // until when the lease is
+	next    time.Time // when to renew
+	failing bool      // the last renewal failed
 }
 
-// run ends when the lock is lost or released, or the context ends under which it was acquired: then the lease is left to
-// run out, which is long enough to tidy up, unless it is released before.
-func (k *keeper) run() {
-	defer close(k.done)
-	trusted := k.grant.Start.Add(k.ttl - Margin(k.ttl))
-	next := k.grant.Start.Add(k.ttl / 3)
-	for !k.lost(trusted) {
-		wake := trusted
-		if k.renew && next.Before(wake) {
-			wake = next
-		}
-		if !k.limit.IsZero() && k.limit.Before(wake) {
-			wake = k.limit
-		}
-		timer := time.NewTimer(time.Until(wake))
-		select {
-		case <-k.ctx.Done():
-			timer.Stop()
+const (
+	// renewals are tried so often in a TTL, so that one may fail altogether.
+	renewals = 3
+	// attempts is how often in a TTL a failed renewal is tried again.
+	attempts = 20
+	// minAttempt is the least time that a renewal is given, though the TTL be short.
+	minAttempt = 200 * time.Millisecond
+)
+
+// start sets the timer for the first look.
+func (k *keeper) start() {
+	k.turn <- struct{}{}
+	defer func() { <-k.turn }()
+	k.trusted, k.next = k.grant.Start.Add(k.ttl-Margin(k.ttl)), k.grant.Start.Add(k.ttl/renewals)
+	k.lost(k.trusted) // This process was stopped, perhaps, before it could see the grant.
+	k.timer = time.AfterFunc(k.pause(), k.look)
+}
+
+// stop ends the looks, after the context has ended, and waits for a renewal that is under way.
+func (k *keeper) stop() {
+	k.turn <- struct{}{}
+	defer func() { <-k.turn }()
+	k.timer.Stop()
+}
+
+// pause is the time until something is to be done.
+func (k *keeper) pause() time.Duration {
+	wake := k.trusted
+	if k.renew && k.next.Before(wake) {
+		wake = k.next
+	}
+	if !k.limit.IsZero() && k.limit.Before(wake) {
+		wake = k.limit
+	}
+	return time.Until(wake)
+}
+
+// look is the last one when the lock is lost or released, or the context has ended under which it was acquired: then the
+// lease is left to run out, which is long enough to tidy up, unless it is released before.
+func (k *keeper) look() {
+	k.turn <- struct{}{}
+	defer func() { <-k.turn }()
+	if k.lost(k.trusted) {
+		return
+	}
+	if k.renew && !time.Now().Before(k.next) {
+		k.trusted, k.next = k.renewOnce(k.trusted)
+		if k.lost(k.trusted) {
 			return
-		case <-timer.C:
-		}
-		if k.renew && !time.Now().Before(next) && !k.lost(trusted) {
-			trusted, next = k.renewOnce(trusted)
 		}
 	}
+	k.timer.Reset(k.pause())
 }
 
 // lost ends the context when the lease is no longer to be trusted, and reports whether the context has ended.
@@ -65,6 +99,9 @@ func (k *keeper) lost(trusted time.Time) bool {
 }
 
 func (k *keeper) lose(cause error) {
+	if k.ctx.Err() != nil {
+		return
+	}
 	k.end(cause)
 	keys := make([]string, 0, len(k.grant.Tokens))
 	for key := range k.grant.Tokens {
@@ -76,17 +113,33 @@ func (k *keeper) lose(cause error) {
 
 // renewOnce renews, and returns until when the lease is trusted then, and when to renew next.
 func (k *keeper) renewOnce(trusted time.Time) (time.Time, time.Time) {
-	ctx, cancel := context.WithDeadline(k.ctx, trusted)
+	end := trusted
+	if !k.limit.IsZero() && k.limit.Before(end) {
+		end = k.limit
+	}
+	// A connection that has silently died is found out soon; a backend that is only slow gets more time after that.
+	timeout := k.ttl / renewals
+	if !k.failing {
+		timeout /= 2
+	}
+	ctx, cancel := context.WithDeadline(k.ctx, end)
 	defer cancel()
+	ctx, cancel = context.WithTimeout(ctx, max(timeout, minAttempt))
+	defer cancel()
+	// A backend that does not heed its context must not keep the holder from knowing.
+	guard := time.AfterFunc(time.Until(end), func() { k.lost(trusted) })
+	defer guard.Stop()
 	start := time.Now()
 	_, err := k.locker.backend.Renew(ctx, k.grant.ID, k.ttl)
 	switch {
 	case err == nil:
-		return start.Add(k.ttl - Margin(k.ttl)), start.Add(k.ttl / 3)
+		k.failing = false
+		return start.Add(k.ttl - Margin(k.ttl)), start.Add(k.ttl / renewals)
 	case errors.Is(err, ErrLost):
 		k.lose(ErrLost)
 		return start, start
 	}
 	k.locker.logger.Debug("lock renewal failed, and is tried again", "id", k.grant.ID, "error", err)
-	return trusted, time.Now().Add(k.ttl / 20)
+	k.failing = true
+	return trusted, start.Add(k.ttl / attempts) // A call that has used up its time is no reason to wait any longer.
 }

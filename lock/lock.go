@@ -71,7 +71,10 @@ type Request struct {
 	// Keys are sorted and unique.
 	Keys  []string
 	Owner string
-	TTL   time.Duration
+	// NewOwner says that the owner was made for this request alone. It holds nothing, so that nobody waits for it, and its
+	// waiting closes no cycle.
+	NewOwner bool
+	TTL      time.Duration
 	// Wait is how long to wait at most: 0 not at all, [Forever] as long as the context lasts.
 	Wait time.Duration
 	// MaxHold is how long the lock may be held, renewals included; 0 means any time.
@@ -126,6 +129,8 @@ type Waiting struct {
 
 // Snapshot is who holds, who waits, and for whom, at one instant.
 type Snapshot struct {
+	// At is the instant by the backend's clock, as all times in it are; zero where the backend does not tell.
+	At      time.Time
 	Holders []Holder  // oldest first
 	Waiters []Waiting // oldest first
 	Edges   []Edge

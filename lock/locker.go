@@ -113,7 +113,8 @@ func (l *Locker) Acquire(ctx context.Context, keys []string, o Options) (*Held, 
 	if o.Owner == "" {
 		o.Owner = OwnerOf(ctx)
 	}
-	if o.Owner == "" {
+	newOwner := o.Owner == ""
+	if newOwner {
 		o.Owner = uuid.NewString()
 	}
 	switch {
@@ -126,7 +127,7 @@ func (l *Locker) Acquire(ctx context.Context, keys []string, o Options) (*Held, 
 	}
 	began := time.Now()
 	g, err := l.backend.Acquire(ctx, Request{
-		ID: uuid.Must(uuid.NewV7()).String(), Keys: clean, Owner: o.Owner, TTL: o.TTL.Truncate(time.Microsecond), Wait: o.Wait, MaxHold: o.MaxHold,
+		ID: uuid.Must(uuid.NewV7()).String(), Keys: clean, Owner: o.Owner, NewOwner: newOwner, TTL: o.TTL.Truncate(time.Microsecond), Wait: o.Wait, MaxHold: o.MaxHold,
 	})
 	if l.observer != nil {
 		l.observer.Asked(o.Class, OutcomeOf(err), time.Since(began), g.Waited)
@@ -148,20 +149,21 @@ type Held struct {
 	since  time.Time
 	ctx    context.Context //nolint:containedctx // Its end is what the holder has to know.
 	end    context.CancelCauseFunc
-	done   chan struct{} // closed when the keeper has ended
+	keeper *keeper
 
 	once    sync.Once
 	outcome error // of the release
 }
 
 func (l *Locker) hold(ctx context.Context, g Grant, o Options) *Held {
-	h := &Held{locker: l, grant: g, class: o.Class, since: g.Start, done: make(chan struct{})}
+	h := &Held{locker: l, grant: g, class: o.Class, since: g.Start}
 	h.ctx, h.end = context.WithCancelCause(context.WithValue(ctx, ownerKey{}, g.Owner))
-	k := keeper{Held: h, ttl: o.TTL, renew: !o.NoRenewal}
+	k := &keeper{Held: h, ttl: o.TTL, renew: !o.NoRenewal, turn: make(chan struct{}, 1)}
+	h.keeper = k
 	if o.MaxHold > 0 {
 		k.limit = g.Start.Add(o.MaxHold - Margin(min(o.MaxHold, o.TTL)))
 	}
-	go k.run() //nolint:contextcheck // Its life is that of the lock: it has the context that it ends.
+	k.start()
 	return h
 }
 
@@ -197,11 +199,11 @@ const releaseTimeout = 5 * time.Second
 func (h *Held) Release(ctx context.Context) error {
 	h.once.Do(func() {
 		h.end(ErrReleased)
-		<-h.done
+		h.keeper.stop()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
 		err := h.locker.backend.Release(ctx, h.grant.ID)
-		lost := context.Cause(h.ctx)
+		lost := context.Cause(h.ctx) //nolint:contextcheck // Why the lock ended, which bounds nothing here.
 		if errors.Is(err, ErrLost) || !errors.Is(lost, ErrLost) {
 			lost = err
 		}

@@ -21,7 +21,10 @@ type Create struct {
 	Beneficiary   string
 	Prizes        []Prize
 	PurchaseLimit *int
+	DrawMode      string        // empty means DrawInstant
 	Seed          fairdraw.Seed // chosen by the service; the request does not contain it
+	// Chain is the beacon of campaigns in beacon mode: the service's, nil where it has none.
+	Chain *fairdraw.Chain
 }
 
 // NewLayer is an explicit layer; a nil price means the campaign's.
@@ -43,7 +46,7 @@ type NewCampaign struct {
 }
 
 // DecideCreate makes a campaign and its escrow account. It returns [ledger.AccountNotFoundError] or
-// [ledger.ErrCurrencyMismatch] for the beneficiary, [LayerNotFoundError] and [ErrTooManyPrizes].
+// [ledger.ErrCurrencyMismatch] for the beneficiary, [LayerNotFoundError], [ErrTooManyPrizes] and [ErrNoBeacon].
 func DecideCreate(cr *Creation, op Create) (*Campaign, error) {
 	beneficiary, err := cr.Book.Account(op.Beneficiary)
 	if err != nil {
@@ -59,6 +62,12 @@ func DecideCreate(cr *Creation, op Create) (*Campaign, error) {
 		PurchaseLimit: op.PurchaseLimit, Version: 1, CreatedAt: storable(cr.Book.Now()), Prizes: op.Prizes,
 	}
 	c.Commitment = commitmentOf(op.Seed)
+	if op.DrawMode == DrawBeacon {
+		if op.Chain == nil {
+			return nil, ErrNoBeacon
+		}
+		c.DrawMode, c.Beacon = DrawBeacon, &Beacon{Chain: *op.Chain}
+	}
 	for _, l := range op.layers() {
 		price := op.Price
 		if l.Price != nil {

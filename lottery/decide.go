@@ -24,19 +24,26 @@ type Publish struct{}
 // Cancel ends a campaign that was not drawn and refunds every purchase. Result: *[Campaign].
 type Cancel struct{}
 
-// AskDraw returns the draw of a completed campaign, and makes that of one found drawing. Result: *[Draw].
-type AskDraw struct{}
+// AskDraw returns the draw of a completed campaign, and makes that of one found drawing. Result: *[Draw]. In beacon mode
+// it needs the round that was named, which the service finds; without it, it is refused with [BeaconPendingError].
+type AskDraw struct{ Round *fairdraw.Round }
 
-// FinishDraw makes the draw of a campaign that has been drawing for longer than StuckAfter; the sweeper sends it.
-// Result: bool, whether there was something to finish.
+// FinishDraw makes the draw of a campaign that has been drawing for longer than StuckAfter; the sweeper sends it. In
+// beacon mode, where only the round can make a draw, it does no more than seal what is not sealed yet. Result: bool,
+// whether there was something to finish.
 type FinishDraw struct{ StuckAfter time.Duration }
 
-func (Create) lotteryOp()     {}
-func (Buy) lotteryOp()        {}
-func (Publish) lotteryOp()    {}
-func (Cancel) lotteryOp()     {}
-func (AskDraw) lotteryOp()    {}
-func (FinishDraw) lotteryOp() {}
+// CompleteDraw makes the draw of a sealed campaign from the round that was named. Its signature must have been verified:
+// a core does not do that. Result: bool, whether there was something to complete.
+type CompleteDraw struct{ Round fairdraw.Round }
+
+func (Create) lotteryOp()       {}
+func (Buy) lotteryOp()          {}
+func (Publish) lotteryOp()      {}
+func (Cancel) lotteryOp()       {}
+func (AskDraw) lotteryOp()      {}
+func (FinishDraw) lotteryOp()   {}
+func (CompleteDraw) lotteryOp() {}
 
 // State is what the transaction on one campaign works on, all of it read under the campaign's lock.
 type State struct {
@@ -46,9 +53,11 @@ type State struct {
 	Seed      fairdraw.Seed // zero unless [Need] asked for it
 	Draw      *Draw         // the result, where there is one and [Need] asked for it
 	Random    func(n int) int
+	Lead      time.Duration // least time from the seal to the round that is named; a period at least
 
 	// What the transaction has to write.
 	Purchases []Purchase
+	Sealed    bool  // the campaign was sealed by this transaction
 	Drawn     *Draw // made by this transaction
 	Changed   bool  // the campaign's row
 	Refunded  bool  // the campaign was cancelled by this transaction
@@ -84,7 +93,7 @@ func Plan(c *Campaign, inv *Inventory, ops []Op) Need {
 					need.Accounts = append(need.Accounts, owner)
 				}
 			}
-		case AskDraw, FinishDraw:
+		case AskDraw, FinishDraw, CompleteDraw:
 			finish()
 		}
 	}
@@ -104,9 +113,11 @@ func Decide(s *State, op Op) (any, error) {
 	case Cancel:
 		return decideCancel(s)
 	case AskDraw:
-		return decideAskDraw(s)
+		return decideAskDraw(s, op)
 	case FinishDraw:
 		return decideFinishDraw(s, op)
+	case CompleteDraw:
+		return decideCompleteDraw(s, op)
 	}
 	panic("lottery: unknown operation")
 }
@@ -154,7 +165,11 @@ func decideBuy(s *State, op Buy) (any, error) {
 	}
 	if last {
 		c.Status, c.DrawStartedAt = StatusDrawing, &now
-		if err := s.complete(); err != nil {
+		finish := func() error { return s.complete(nil) }
+		if c.DrawMode == DrawBeacon {
+			finish = s.seal
+		}
+		if err := finish(); err != nil {
 			// Everything was checked before; to go on would sell the last position without its draw.
 			panic(fmt.Sprintf("lottery: the draw failed: %v", err))
 		}
@@ -204,12 +219,15 @@ func decideCancel(s *State) (any, error) {
 	return c, nil
 }
 
-func decideAskDraw(s *State) (any, error) {
+func decideAskDraw(s *State, op AskDraw) (any, error) {
 	switch s.Campaign.Status {
 	case StatusCompleted:
 		return s.result(), nil
 	case StatusDrawing:
-		if err := s.complete(); err != nil {
+		if b := s.Campaign.Beacon; b != nil && b.Seal == nil {
+			return nil, ErrNotDrawn // The sweeper seals it first.
+		}
+		if err := s.complete(op.Round); err != nil {
 			return nil, err
 		}
 		return s.result(), nil
@@ -223,7 +241,13 @@ func decideFinishDraw(s *State, op FinishDraw) (any, error) {
 	if c.Status != StatusDrawing || (c.DrawStartedAt != nil && s.Book.Now().Sub(*c.DrawStartedAt) < op.StuckAfter) {
 		return false, nil
 	}
-	return true, s.complete()
+	if c.DrawMode == DrawBeacon {
+		if c.Beacon.Seal != nil {
+			return false, nil
+		}
+		return true, s.seal()
+	}
+	return true, s.complete(nil)
 }
 
 func (s *State) result() *Draw {
@@ -236,8 +260,9 @@ func (s *State) result() *Draw {
 	return s.Draw
 }
 
-// complete draws, unless the result is there already, pays the beneficiary and ends the campaign.
-func (s *State) complete() error {
+// complete draws, unless the result is there already, pays the beneficiary and ends the campaign. In beacon mode it needs
+// the round.
+func (s *State) complete(round *fairdraw.Round) error {
 	c, now := s.Campaign, storable(s.Book.Now())
 	if c.Status != StatusDrawing || c.SoldPositions != c.TotalPositions {
 		panic("lottery: a draw before everything is sold")
@@ -246,11 +271,12 @@ func (s *State) complete() error {
 		return err
 	}
 	if s.Draw == nil {
-		drawn, err := fairdraw.Draw(s.DrawInput())
+		drawn, err := s.draw(round)
 		if err != nil {
-			return fmt.Errorf("lottery: draw of campaign %s: %w", c.ID, err)
+			return err
 		}
-		s.Drawn = &Draw{Campaign: c.ID, Root: drawn.Root, Winners: drawn.Winners, CompletedAt: now}
+		drawn.CompletedAt = now
+		s.Drawn = drawn
 	}
 	escrow, err := s.Book.Account(c.Escrow)
 	if err != nil {
@@ -264,6 +290,26 @@ func (s *State) complete() error {
 	c.Status, c.CompletedAt = StatusCompleted, &now
 	s.change()
 	return nil
+}
+
+// draw selects the winners. In beacon mode it does so from what was sealed, or not at all.
+func (s *State) draw(round *fairdraw.Round) (*Draw, error) {
+	c, in := s.Campaign, s.DrawInput()
+	if c.DrawMode == DrawBeacon {
+		if err := s.beaconInput(&in, round); err != nil {
+			return nil, err
+		}
+	} else {
+		round = nil
+	}
+	drawn, err := fairdraw.Draw(in)
+	if err != nil {
+		return nil, fmt.Errorf("lottery: draw of campaign %s: %w", c.ID, err)
+	}
+	if c.DrawMode == DrawBeacon && drawn.Root != c.Beacon.Seal.Root {
+		return nil, ErrSealBroken
+	}
+	return &Draw{Campaign: c.ID, Root: drawn.Root, Winners: drawn.Winners, Round: round}, nil
 }
 
 // change marks the campaign's row as changed. One transaction makes one new version of it, however many its commands.

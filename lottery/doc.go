@@ -6,7 +6,11 @@
 //	pending ──publish──► active ──last sale──► drawing ──► completed
 //	   └──────cancel──────┴──► cancelled (with refunds)
 //
-// With an instant draw, active, drawing and completed are passed in one transaction; nobody sees drawing. A campaign
+// With an instant draw, active, drawing and completed are passed in one transaction; nobody sees drawing. In beacon mode the
+// last sale's transaction seals the campaign: it writes the root of what was sold and names a round of a public beacon
+// that is not published yet. The campaign is drawing until that round is there and verified, and cannot be cancelled any
+// more; any process asks for the round, again and again ([Service.SweepRounds]), and any may draw. Root and round are
+// written once, so whoever draws, and however often, draws the same. Without the round nothing is drawn. A campaign
 // that is found drawing (after a manual intervention, or with a draw that waits for something) is finished by the
 // sweeper or by whoever asks for its draw.
 //

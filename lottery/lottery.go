@@ -41,8 +41,14 @@ const (
 // Topic is the name of a campaign in the live stream.
 func Topic(id uuid.UUID) string { return "campaign:" + id.String() }
 
-// DrawInstant is the mode in which the last sale's transaction draws.
-const DrawInstant = "instant"
+// The modes of drawing.
+const (
+	// DrawInstant is the mode in which the last sale's transaction draws.
+	DrawInstant = "instant"
+	// DrawBeacon is the mode in which the last sale's transaction seals what was sold and names a round of a public
+	// beacon that nobody can know yet; the draw follows when the round is there.
+	DrawBeacon = "beacon"
+)
 
 // Campaign is a campaign with its layers and prizes. Prices are minor units.
 type Campaign struct {
@@ -66,6 +72,7 @@ type Campaign struct {
 	DrawStartedAt  *time.Time
 	CompletedAt    *time.Time
 	CancelledAt    *time.Time
+	Beacon         *Beacon // in beacon mode; nil otherwise, and in lists
 	Layers         []Layer // in order; layer k is Layers[k-1]
 	Prizes         []Prize
 }
@@ -111,6 +118,7 @@ type Draw struct {
 	Root        [32]byte // of the sealed positions
 	Winners     []fairdraw.Winner
 	CompletedAt time.Time
+	Round       *fairdraw.Round // of the beacon, in beacon mode; nil otherwise, and in events
 }
 
 // Statistics are what a campaign's sales add up to. Amounts are minor units.

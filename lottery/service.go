@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/crashpoint"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 )
 
@@ -33,12 +34,15 @@ type Observer interface {
 	Conflict()
 	// Watched reports the sweeper's findings.
 	Watched(w Watch)
+	// RoundTried reports an attempt to get a beacon's round: one of the names of beacon.Failure, or "" for success.
+	RoundTried(failure string)
 }
 
 // Options are a service's hooks and limits.
 type Options struct {
 	Lanes      groupcommit.Options
-	StuckAfter time.Duration // 0 means [DefaultStuckAfter]
+	StuckAfter time.Duration  // 0 means [DefaultStuckAfter]
+	Beacon     *BeaconOptions // nil: campaigns are drawn instantly
 	Observer   Observer
 	Logger     *slog.Logger
 	// Committed is told, after each transaction that sold or drew, the number of the campaign's last event: sales are
@@ -82,6 +86,9 @@ func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.An
 		return command.Answer{}, fmt.Errorf("lottery: choose a seed: %w", err)
 	}
 	op.Seed = seed
+	if s.o.Beacon != nil {
+		op.Chain = &s.o.Beacon.Chain
+	}
 	c.Op = op
 	return s.group.Do(ctx, creations, c)
 }
@@ -92,6 +99,9 @@ func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.An
 func (s *Service) Execute(ctx context.Context, campaign uuid.UUID, c command.Command[Op]) (command.Answer, error) {
 	if campaign == creations {
 		return command.Answer{}, &CampaignNotFoundError{ID: campaign}
+	}
+	if _, ok := c.Op.(AskDraw); ok {
+		c.Op = AskDraw{Round: s.roundOf(ctx, campaign)}
 	}
 	return s.group.Do(ctx, campaign, c)
 }
@@ -134,6 +144,7 @@ func (s *Service) flush(ctx context.Context, campaign uuid.UUID, batch []command
 		answers []command.Answer
 		ops     = make([]Op, len(batch))
 		drawn   *Draw
+		sealed  *Seal
 		from    Status
 		to      Status
 		last    int64 // event, where there are new ones
@@ -144,6 +155,9 @@ func (s *Service) flush(ctx context.Context, campaign uuid.UUID, batch []command
 	plan := func(c *Campaign, inv *Inventory) Need { return Plan(c, inv, ops) }
 	err := s.store.Commit(ctx, campaign, command.Keys(batch), plan, func(u *Unit) {
 		from = u.State.Campaign.Status
+		if s.o.Beacon != nil {
+			u.State.Lead = s.o.Beacon.Lead
+		}
 		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
 			result, err := Decide(u.State, c.Op)
 			s.note(u, c, err)
@@ -152,7 +166,10 @@ func (s *Service) flush(ctx context.Context, campaign uuid.UUID, batch []command
 		if u.State.Drawn != nil && s.o.Observer != nil {
 			s.o.Observer.DrawTriggered(drawn != nil)
 		}
-		drawn = u.State.Drawn
+		drawn, sealed = u.State.Drawn, nil
+		if u.State.Sealed {
+			sealed = u.State.Campaign.Beacon.Seal
+		}
 		to = u.State.Campaign.Status
 		last = lastEvent(u.State)
 	})
@@ -161,6 +178,11 @@ func (s *Service) flush(ctx context.Context, campaign uuid.UUID, batch []command
 	}
 	if err == nil && from != to {
 		s.o.Logger.InfoContext(ctx, "campaign changed", "campaign", campaign, "from", from, "to", to)
+	}
+	if err == nil && sealed != nil {
+		crashpoint.Hit(crashpoint.LotterySealed)
+		s.o.Logger.InfoContext(ctx, "campaign sealed", "campaign", campaign, "root", fmt.Sprintf("%x", sealed.Root),
+			"round", sealed.Round, "due_at", sealed.DueAt)
 	}
 	s.observe(ctx, batch, drawn, time.Since(start), err)
 	if err == nil && last > 0 && s.o.Committed != nil {

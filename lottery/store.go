@@ -24,6 +24,7 @@ type Unit struct {
 // be run again. Errors: command.ErrUnavailable, command.ErrUnknownOutcome, or what the database refused.
 type Store interface {
 	Reader
+	Rounds
 	// Create makes campaigns; the accounts are the beneficiaries'.
 	Create(ctx context.Context, accounts []string, keys []idempotency.ID, decide func(*Unit)) error
 	// Commit works on one campaign. It asks plan what else is needed once the campaign is locked and its inventory is
@@ -49,8 +50,25 @@ type Reader interface {
 	Watch(ctx context.Context, stuckAfter time.Duration) (Watch, error)
 }
 
+// Rounds keeps what was tried to get the rounds that sealed campaigns wait for.
+type Rounds interface {
+	// ClaimRounds returns up to limit campaigns whose round is to be asked for now, the longest waiting first, and has
+	// each of them asked for again by somebody later: at once when its round falls due, and afterwards with a growing
+	// delay. One process at a time asks for a campaign's round, therefore; but no more than two asking at once rests on it.
+	ClaimRounds(ctx context.Context, limit int) ([]Wait, error)
+	// RoundMissed notes that the round could not be had, and why, in one word.
+	RoundMissed(ctx context.Context, campaign uuid.UUID, failure string) error
+	// RoundEarly notes that the round is there before it is due, and reports whether it is: an answer that came when the
+	// round was as good as due is not early.
+	RoundEarly(ctx context.Context, campaign uuid.UUID) (early bool, err error)
+}
+
 // Watch is what the sweeper looks at.
 type Watch struct {
 	Stuck    []uuid.UUID // campaigns that are drawing for too long
 	Oversold int         // campaigns with more purchases than positions
+	// Waiting is how many campaigns are sealed and wait for their round, and Overdue how long the longest of them has
+	// waited since its round was due; 0 while none is.
+	Waiting int
+	Overdue time.Duration
 }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"syscall"
@@ -10,7 +11,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
-	"github.com/fairlead-dev/fairlead/internal/leader"
+	"github.com/fairlead-dev/fairlead/lock"
 )
 
 const (
@@ -25,20 +26,27 @@ func newLeases(t *testing.T, db *DB) *Leases {
 	return l
 }
 
-// acquired takes the lease, which must succeed, and returns the term.
-func acquired(t *testing.T, l *Leases, holder string, ttl time.Duration) int64 {
-	t.Helper()
-	term, ok, _, err := l.Acquire(t.Context(), leaseName, holder, ttl)
-	if err != nil || !ok {
-		t.Fatalf("acquire for %s: %t, %v", holder, ok, err)
-	}
-	return term
+// leaseRequest asks for the lease at once or not at all.
+func leaseRequest(id string, ttl time.Duration) lock.Request {
+	return lock.Request{ID: id, Owner: "somebody", Keys: []string{leaseName}, TTL: ttl}
 }
 
-func expectRenewal(t *testing.T, l *Leases, holder string, term int64, want bool) {
+// acquired takes the lease, which must succeed, and returns the term.
+func acquired(t *testing.T, l *Leases, id string, ttl time.Duration) int64 {
 	t.Helper()
-	if ok, err := l.Renew(t.Context(), leaseName, holder, term, longTTL); err != nil || ok != want {
-		t.Errorf("renewal for %s under %d: %t, %v; want %t", holder, term, ok, err, want)
+	g, err := l.Acquire(t.Context(), leaseRequest(id, ttl))
+	if err != nil {
+		t.Fatalf("acquire for %s: %v", id, err)
+	}
+	return g.Tokens[leaseName]
+}
+
+// expectRenewal renews, and expects the term; 0: the lease is not to be held.
+func expectRenewal(t *testing.T, l *Leases, id string, term int64) {
+	t.Helper()
+	g, err := l.Renew(t.Context(), id, longTTL)
+	if term == 0 && !errors.Is(err, lock.ErrLost) || term > 0 && (err != nil || g.Tokens[leaseName] != term) {
+		t.Errorf("renewal for %s: %+v, %v; want term %d", id, g, err, term)
 	}
 }
 
@@ -57,42 +65,49 @@ func TestALeaseIsHeldUnderGrowingTerms(t *testing.T) {
 	if term := acquired(t, a, "a", longTTL); term != 1 {
 		t.Errorf("first term %d", term)
 	}
-	for _, holder := range []string{"a", "b"} {
-		term, ok, wait, err := b.Acquire(t.Context(), leaseName, holder, longTTL)
-		if err != nil || ok || term != 0 || wait <= longTTL/2 || wait > longTTL {
-			t.Errorf("%s while it is held: %d, %t, %s, %v", holder, term, ok, wait, err)
+	for _, id := range []string{"a", "b"} {
+		if g, err := b.Acquire(t.Context(), leaseRequest(id, longTTL)); !errors.Is(err, lock.ErrHeld) {
+			t.Errorf("%s while it is held: %+v, %v", id, g, err)
 		}
 	}
 	// Leases of other names are others.
-	if term, ok, _, err := b.Acquire(t.Context(), "other", "b", longTTL); err != nil || !ok || term != 1 {
-		t.Errorf("another lease: %d, %t, %v", term, ok, err)
+	other := leaseRequest("c", longTTL)
+	other.Keys = []string{"other"}
+	if g, err := b.Acquire(t.Context(), other); err != nil || g.Tokens["other"] != 1 {
+		t.Errorf("another lease: %+v, %v", g, err)
 	}
-	expectRenewal(t, a, "a", 1, true)
-	expectRenewal(t, a, "b", 1, false)
-	expectRenewal(t, a, "a", 2, false)
+	for what, r := range map[string]lock.Request{
+		"two keys": {ID: "d", Keys: []string{"x", "y"}, TTL: longTTL}, "a maximum hold": {ID: "d", Keys: []string{"x"}, TTL: longTTL, MaxHold: longTTL},
+	} {
+		if _, err := a.Acquire(t.Context(), r); !errors.Is(err, lock.ErrInvalid) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	expectRenewal(t, a, "a", 1)
+	expectRenewal(t, a, "b", 0)
 
 	expire(t, db)
-	expectRenewal(t, a, "a", 1, false)
-	if err := a.Resign(t.Context(), leaseName, "a", 1); !errors.Is(err, leader.ErrLeaseLost) {
+	expectRenewal(t, a, "a", 0)
+	if err := a.Release(t.Context(), "a"); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("resigned what has expired: %v", err)
 	}
-	if term := acquired(t, a, "a", longTTL); term != 2 {
-		t.Errorf("term %d for the same holder after the expiry", term)
+	if term := acquired(t, a, "a2", longTTL); term != 2 {
+		t.Errorf("term %d after the expiry", term)
 	}
-	expectRenewal(t, a, "a", 1, false)
-	expectRenewal(t, a, "a", 2, true)
+	expectRenewal(t, a, "a", 0)
+	expectRenewal(t, a, "a2", 2)
 
-	// Only who holds it can resign it, and only under its own term.
-	for _, err := range []error{a.Resign(t.Context(), leaseName, "a", 1), a.Resign(t.Context(), leaseName, "b", 2)} {
-		if !errors.Is(err, leader.ErrLeaseLost) {
+	// Only what is held can be resigned.
+	for _, err := range []error{a.Release(t.Context(), "a"), a.Release(t.Context(), "b")} {
+		if !errors.Is(err, lock.ErrLost) {
 			t.Errorf("resigned another's: %v", err)
 		}
 	}
-	expectRenewal(t, a, "a", 2, true)
-	if err := a.Resign(t.Context(), leaseName, "a", 2); err != nil {
+	expectRenewal(t, a, "a2", 2)
+	if err := a.Release(t.Context(), "a2"); err != nil {
 		t.Error(err)
 	}
-	expectRenewal(t, a, "a", 2, false)
+	expectRenewal(t, a, "a2", 0)
 	if term := acquired(t, b, "b", longTTL); term != 3 {
 		t.Errorf("term %d after the resignation", term)
 	}
@@ -105,15 +120,18 @@ func TestALeaseExpiresByItself(t *testing.T) {
 	const ttl = 300 * time.Millisecond
 	start := time.Now()
 	acquired(t, a, "a", ttl)
-	eventually(t, "the expiry", func() bool {
-		_, ok, wait, err := b.Acquire(t.Context(), leaseName, "b", ttl)
-		if err != nil || wait > ttl {
-			t.Fatalf("%s, %v", wait, err)
-		}
-		return ok
-	})
+	next := leaseRequest("b", longTTL)
+	next.Wait = lock.Forever
+	g, err := b.Acquire(t.Context(), next)
+	if err != nil || g.Tokens[leaseName] != 2 {
+		t.Errorf("the next: %+v, %v", g, err)
+	}
 	if took := time.Since(start); took < ttl {
 		t.Errorf("free after %s", took)
+	}
+	next.ID, next.Wait = "c", ttl/10
+	if _, err := a.Acquire(t.Context(), next); !errors.Is(err, lock.ErrHeld) {
+		t.Errorf("after too short a wait: %v", err)
 	}
 }
 
@@ -137,14 +155,14 @@ func TestOneOfManyGetsTheLease(t *testing.T) {
 		)
 		for i, l := range all {
 			asking.Go(func() {
-				term, ok, _, err := l.Acquire(t.Context(), leaseName, string(rune('a'+i)), longTTL)
+				g, err := l.Acquire(t.Context(), leaseRequest(fmt.Sprint(round, "/", i), longTTL))
 				mu.Lock()
 				defer mu.Unlock()
-				if err != nil {
+				switch {
+				case err == nil:
+					terms = append(terms, g.Tokens[leaseName])
+				case !errors.Is(err, lock.ErrHeld):
 					t.Error(err)
-				}
-				if ok {
-					terms = append(terms, term)
 				}
 			})
 		}
@@ -165,8 +183,8 @@ func TestADrainedPoolCostsNoLease(t *testing.T) {
 	defer held.Release()
 	l := newLeases(t, db)
 	term := acquired(t, l, "a", longTTL)
-	expectRenewal(t, l, "a", term, true)
-	if err := l.Resign(t.Context(), leaseName, "a", term); err != nil {
+	expectRenewal(t, l, "a", term)
+	if err := l.Release(t.Context(), "a"); err != nil {
 		t.Error(err)
 	}
 }
@@ -182,10 +200,10 @@ WHERE application_name = 'fairlead leases' AND datname = current_database()`
 	if n := ask[int](t, db, terminate); n != 1 {
 		t.Fatalf("%d connections", n)
 	}
-	if _, err := l.Renew(t.Context(), leaseName, "a", term, longTTL); !errors.Is(err, command.ErrUnavailable) {
+	if _, err := l.Renew(t.Context(), "a", longTTL); !errors.Is(err, command.ErrUnavailable) {
 		t.Errorf("on a connection that is gone: %v", err)
 	}
-	expectRenewal(t, l, "a", term, true)
+	expectRenewal(t, l, "a", term)
 	if n := ask[int](t, db, terminate); n != 1 {
 		t.Errorf("%d connections", n)
 	}
@@ -205,20 +223,20 @@ func TestALockedLeaseFailsInTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := time.Now()
-	if _, err := l.Renew(t.Context(), leaseName, "a", term, longTTL); err == nil {
+	if _, err := l.Renew(t.Context(), "a", longTTL); err == nil {
 		t.Error("renewed a locked row")
 	}
 	if took := time.Since(start); took > 2*leaseTimeout {
 		t.Errorf("took %s", took)
 	}
 	// Who only looks is in nobody's way.
-	if _, ok, _, err := newLeases(t, db).Acquire(t.Context(), leaseName, "b", longTTL); err != nil || ok {
-		t.Errorf("acquire: %t, %v", ok, err)
+	if _, err := newLeases(t, db).Acquire(t.Context(), leaseRequest("b", longTTL)); !errors.Is(err, lock.ErrHeld) {
+		t.Errorf("acquire: %v", err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Error(err)
 	}
-	expectRenewal(t, l, "a", term, true)
+	expectRenewal(t, l, "a", term)
 }
 
 // TestAFrozenServerCannotHangALease stops the server's process that serves the leases, and goes on by another.
@@ -238,13 +256,13 @@ func TestAFrozenServerCannotHangALease(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	start := time.Now()
-	if _, err := l.Renew(ctx, leaseName, "a", term, longTTL); !errors.Is(err, command.ErrUnavailable) {
+	if _, err := l.Renew(ctx, "a", longTTL); !errors.Is(err, command.ErrUnavailable) {
 		t.Errorf("a renewal: %v", err)
 	}
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("took %s", took)
 	}
-	expectRenewal(t, l, "a", term, true)
+	expectRenewal(t, l, "a", term)
 	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
 		t.Error(err)
 	}

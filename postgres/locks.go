@@ -162,6 +162,15 @@ func (l *Locks) Snapshot(ctx context.Context) (lock.Snapshot, error) {
 	return out, err
 }
 
+// DatabaseWaits lists who waits for PostgreSQL's own locks in the database, longest first and 200 at most.
+func (l *Locks) DatabaseWaits(ctx context.Context) (out []pglock.DatabaseWait, err error) {
+	err = reading(ctx, readTimeout, func(ctx context.Context) (err error) {
+		out, err = pglock.DatabaseWaits(ctx, l.db.pool)
+		return err
+	})
+	return out, err
+}
+
 // Sweep deletes the rows of what ended by itself long ago and returns how many there were.
 func (l *Locks) Sweep(ctx context.Context) (int, error) { return l.backend.Sweep(ctx) }
 

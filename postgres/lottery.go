@@ -55,6 +55,9 @@ func (l *Lottery) Create(ctx context.Context, accounts []string, keys []idempote
 		saveBook(&b, book.Changes(), countedWrites)
 		for _, n := range u.Creation.Campaigns {
 			saveNewCampaign(&b, n)
+			if err := saveNewBeacon(&b, n.Campaign); err != nil {
+				return err
+			}
 		}
 		saveAudit(&b, u.Audit, book.Now())
 		saveKeys(&b, u.Keys.Fresh(), book.Now(), countedWrites)
@@ -77,6 +80,9 @@ func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.I
 	err = l.db.run(ctx, "lottery", func(ctx context.Context, tx pgx.Tx) error {
 		campaign, err := l.lockCampaign(ctx, tx, id)
 		if err != nil {
+			return err
+		}
+		if err := loadBeacon(ctx, tx, campaign); err != nil {
 			return err
 		}
 		// What a process remembers leaves the memory for as long as it is worked on: should the transaction fail or
@@ -130,6 +136,9 @@ func save(ctx context.Context, tx pgx.Tx, u *lottery.Unit) error {
 	if st.Changed {
 		saveCampaign(&b, st.Campaign)
 	}
+	if st.Sealed {
+		saveSeal(&b, st.Campaign)
+	}
 	if st.Drawn != nil {
 		crashpoint.Hit(crashpoint.LotteryDraw)
 		if err := saveDraw(&b, st.Drawn); err != nil {
@@ -156,6 +165,7 @@ const (
 		total_positions, sold_positions, commitment, version, created_at, published_at, draw_started_at, completed_at, cancelled_at`
 	lockCampaignRow = `SELECT ` + campaignFields + ` FROM campaigns WHERE id = $1 FOR NO KEY UPDATE`
 	selectLayers    = `SELECT positions, sold, price FROM campaign_layers WHERE campaign = $1 ORDER BY layer`
+	selectResult    = `SELECT campaign, root, winners, completed_at, beacon, beacon_previous, beacon_round FROM draws WHERE campaign = $1`
 	selectPrizes    = `SELECT name, coalesce(layer, 0), quantity FROM campaign_prizes WHERE campaign = $1 ORDER BY ordinal`
 )
 
@@ -220,11 +230,11 @@ func loadResult(ctx context.Context, tx pgx.Tx, id uuid.UUID) (seed fairdraw.See
 		return seed, nil, err
 	}
 	seed = fairdraw.Seed(raw)
-	rows, err := tx.Query(ctx, `SELECT campaign, root, winners, completed_at FROM draws WHERE campaign = $1`, id)
+	rows, err := tx.Query(ctx, selectResult, id)
 	if err != nil {
 		return seed, nil, err
 	}
-	draws, err := pgx.CollectRows(rows, scanDraw)
+	draws, err := pgx.CollectRows(rows, scanResult)
 	if err != nil || len(draws) == 0 {
 		return seed, nil, err
 	}

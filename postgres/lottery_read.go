@@ -23,7 +23,10 @@ func (l *Lottery) Campaign(ctx context.Context, id uuid.UUID) (*lottery.Campaign
 		b.Queue(`SELECT `+campaignFields+` FROM campaigns WHERE id = $1`, id).Query(collect(&found, scanCampaign))
 		b.Queue(selectLayers, id).Query(func(rows pgx.Rows) error { return readLayers(rows, &layers) })
 		b.Queue(selectPrizes, id).Query(func(rows pgx.Rows) error { return readPrizes(rows, &layers) })
-		return send(ctx, tx, &b)
+		if err := send(ctx, tx, &b); err != nil || len(found) == 0 {
+			return err
+		}
+		return loadBeacon(ctx, tx, &found[0])
 	})
 	if err != nil {
 		return nil, err
@@ -73,8 +76,7 @@ func (l *Lottery) Purchases(ctx context.Context, campaign uuid.UUID, after, limi
 // Result implements [lottery.Reader]. The join gives the seed away only together with the result.
 func (l *Lottery) Result(ctx context.Context, campaign uuid.UUID) (*lottery.Draw, fairdraw.Seed, error) {
 	var seed fairdraw.Seed
-	draw, err := queryOne(ctx, l.db, lottery.ErrNotDrawn, scanDraw,
-		`SELECT campaign, root, winners, completed_at FROM draws WHERE campaign = $1`, campaign)
+	draw, err := queryOne(ctx, l.db, lottery.ErrNotDrawn, scanResult, selectResult, campaign)
 	if err != nil {
 		return nil, seed, err
 	}
@@ -116,5 +118,14 @@ func (l *Lottery) Watch(ctx context.Context, stuckAfter time.Duration) (lottery.
 		OR (SELECT max(seq) FROM purchases WHERE campaign = c.id) > total_positions
 		OR EXISTS (SELECT FROM campaign_layers WHERE campaign = c.id AND sold > positions))`
 	oversold, err := queryOne(ctx, l.db, errEmpty, pgx.RowTo[int], countOversold)
-	return lottery.Watch{Stuck: stuck, Oversold: oversold}, err
+	if err != nil {
+		return lottery.Watch{}, err
+	}
+	return queryOne(ctx, l.db, errEmpty, func(row pgx.CollectableRow) (lottery.Watch, error) {
+		w := lottery.Watch{Stuck: stuck, Oversold: oversold}
+		var overdue float64
+		err := row.Scan(&w.Waiting, &overdue)
+		w.Overdue = time.Duration(overdue * float64(time.Second))
+		return w, err
+	}, countWaiting)
 }

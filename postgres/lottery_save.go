@@ -96,6 +96,10 @@ func saveDraw(b *pgx.Batch, d *lottery.Draw) error {
 	if err != nil {
 		return err
 	}
+	if d.Round != nil {
+		saveBeaconDraw(b, d, string(winners))
+		return nil
+	}
 	expectRows(b.Queue(insertDraw, d.Campaign, d.Root[:], string(winners), d.CompletedAt), 1, errLostRow)
 	return nil
 }

@@ -280,8 +280,14 @@ func TestParams(t *testing.T) {
 			oid uint32
 			arg any
 		}{
-			{pgtype.TextArrayOID, texts}, {pgtype.ByteaArrayOID, raws}, {pgtype.UUIDArrayOID, ids}, {pgtype.Int8ArrayOID, big},
-			{pgtype.Int2ArrayOID, small}, {pgtype.TimestamptzArrayOID, times}, {pgtype.TimestamptzOID, now}, {pgtype.Int8OID, n},
+			{pgtype.TextArrayOID, texts},
+			{pgtype.ByteaArrayOID, raws},
+			{pgtype.UUIDArrayOID, ids},
+			{pgtype.Int8ArrayOID, big},
+			{pgtype.Int2ArrayOID, small},
+			{pgtype.TimestamptzArrayOID, times},
+			{pgtype.TimestamptzOID, now},
+			{pgtype.Int8OID, n},
 		}
 		var p params
 		for range 2 { // The memory is used again.

@@ -27,7 +27,8 @@ func NewPublications(db *DB) *Publications { return &Publications{db: db} }
 const (
 	selectNow    = `SELECT clock_timestamp()`
 	targetFields = `t.id, t.number, t.name, t.kind, t.url, t.timeout, t.secret, t.secret_key, t.pace_interval, t.refusals, t.refused_last,
-		t.next_send_at, t.open_until, t.created_at`
+		t.next_send_at, t.open_until, t.previous_secret, t.previous_secret_key, t.previous_until, t.paused_at, t.paused_reason, t.resumed_at,
+		t.created_at`
 	selectTargetsByName = `SELECT ` + targetFields + ` FROM targets AS t WHERE t.name = ANY($1)`
 	insertTargets       = `INSERT INTO targets (id, name, kind, url, timeout, secret, secret_key, created_at)
 		SELECT id, name, kind, url, timeout, secret, secret_key, $8
@@ -61,7 +62,11 @@ func (s *Publications) Create(ctx context.Context, targets []string, keys []idem
 		var b pgx.Batch
 		savePublications(&b, u.Made, u.Now)
 		saveAudit(&b, u.Audit, u.Now)
-		saveKeys(&b, u.Keys.Fresh(), u.Now, countedWrites)
+		// Plain inserts, which write all their rows or fail: COMMIT needn't wait until somebody has counted them.
+		saveKeys(&b, u.Keys.Fresh(), u.Now, guardedWrites)
+		if lazy, ok := tx.(*lazyTx); ok && b.Len() > 0 {
+			return lazy.sendAndCommit(ctx, &b)
+		}
 		return send(ctx, tx, &b)
 	})
 }
@@ -79,6 +84,7 @@ func (s *Publications) CreateTargets(ctx context.Context, names []string, keys [
 		}
 		var b pgx.Batch
 		saveTargets(&b, u.MadeTargets, u.Now)
+		saveTokens(&b, u.Tokens)
 		saveAudit(&b, u.Audit, u.Now)
 		saveKeys(&b, u.Fresh, u.Now, countedWrites)
 		return send(ctx, tx, &b)
@@ -172,13 +178,42 @@ func saveTargets(b *pgx.Batch, made []*publish.Target, now time.Time) {
 	expectRows(b.Queue(insertTargets, ids, names, kinds, urls, timeouts, secrets, keys, now), n, errLostRow)
 }
 
-func scanTarget(row pgx.CollectableRow) (t publish.Target, err error) {
-	var timeout, interval int64
-	err = row.Scan(&t.ID, &t.Number, &t.Name, &t.Kind, &t.URL, &timeout, &t.Secret.Bytes, &t.Secret.KeyID, &interval, &t.Pace.Refusals,
-		&t.Pace.Last, &t.Pace.NextAt, &t.Pace.OpenUntil, &t.CreatedAt)
-	t.Timeout, t.Pace.Interval = micros(timeout), micros(interval)
-	t.Pace.NextAt, t.Pace.OpenUntil, t.CreatedAt = utc(t.Pace.NextAt), utc(t.Pace.OpenUntil), t.CreatedAt.UTC()
-	return t, err
+// targetRow reads a target's columns, which are not all as Go has them.
+type targetRow struct {
+	t                 publish.Target
+	timeout, interval int64
+	previous          []byte
+	previousKey       *string
+}
+
+// fields are where targetFields go.
+func (r *targetRow) fields() []any {
+	t := &r.t
+	return []any{
+		&t.ID, &t.Number, &t.Name, &t.Kind, &t.URL, &r.timeout, &t.Secret.Bytes, &t.Secret.KeyID, &r.interval, &t.Pace.Refusals,
+		&t.Pace.Last, &t.Pace.NextAt, &t.Pace.OpenUntil, &r.previous, &r.previousKey, &t.PreviousUntil, &t.PausedAt, &t.PausedReason, &t.ResumedAt,
+		&t.CreatedAt,
+	}
+}
+
+// target is what was read.
+func (r *targetRow) target() publish.Target {
+	t := r.t
+	t.Timeout, t.Pace.Interval = micros(r.timeout), micros(r.interval)
+	if r.previousKey != nil {
+		t.Previous = &publish.Sealed{KeyID: *r.previousKey, Bytes: r.previous}
+	}
+	for _, at := range []**time.Time{&t.Pace.NextAt, &t.Pace.OpenUntil, &t.PreviousUntil, &t.PausedAt, &t.ResumedAt} {
+		*at = utc(*at)
+	}
+	t.CreatedAt = t.CreatedAt.UTC()
+	return t
+}
+
+func scanTarget(row pgx.CollectableRow) (publish.Target, error) {
+	var r targetRow
+	err := row.Scan(r.fields()...)
+	return r.target(), err
 }
 
 func scanPublication(row pgx.CollectableRow) (p publish.Publication, err error) {

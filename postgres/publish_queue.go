@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -31,7 +30,7 @@ const (
 	// openTargets are those that something may be sent to now, and that this process can send to. Their order is random, so
 	// that none is always the last to be looked at.
 	openTargets = `targets AS t LEFT JOIN unnest($2::uuid[], $3::bigint[]) AS s (target, slots) ON s.target = t.id
-		WHERE t.secret_key = ANY($4) AND coalesce(s.slots, $5) > 0`
+		WHERE t.secret_key = ANY($4) AND t.paused_at IS NULL AND coalesce(s.slots, $5) > 0`
 	// dueInTargets goes to each open target for its own due items, so that a target with many of them, or a slow one, stands
 	// in nobody's way. A target that is slowed down is sent one at a time.
 	dueInTargets = `SELECT p.id FROM (
@@ -41,7 +40,7 @@ const (
 			SELECT d.id FROM publications AS d WHERE d.target = open.id AND d.status = 'scheduled' AND d.due_at <= clock_timestamp()
 			ORDER BY d.due_at LIMIT open.slots FOR UPDATE SKIP LOCKED
 		) AS p WHERE $1::uuid IS NOT NULL LIMIT $6`
-	selectWork = `SELECT p.id, p.execution_lock_id, p.execution_version, p.payload, p.attempts - p.spent,
+	selectWork = `SELECT p.id, p.execution_lock_id, p.execution_version, p.payload, p.progress, p.attempts - p.spent,
 			(extract(epoch FROM p.execution_locked_at - p.due_at) * 1000000)::bigint, p.execution_locked_at, ` + targetFields + `
 		FROM publications AS p JOIN targets AS t ON t.id = p.target WHERE p.id = ANY($1) AND p.execution_lock_id = $2`
 	insertAttempts = `INSERT INTO publication_attempts (publication, version, lock_id, started_at)
@@ -115,15 +114,17 @@ func loadWork(ctx context.Context, tx pgx.Tx, lock uuid.UUID, got []claim.Claim[
 
 func scanWork(row pgx.CollectableRow) (*publish.Work, error) {
 	var (
-		w                       = &publish.Work{Target: &publish.Target{}}
-		payload                 string
-		late, timeout, interval int64
-		t                       = w.Target
+		w                 = &publish.Work{}
+		payload, progress string
+		late              int64
+		t                 targetRow
 	)
-	err := row.Scan(&w.Publication, &w.LockID, &w.Version, &payload, &w.Try, &late, &w.ClaimedAt, &t.ID, &t.Number, &t.Name, &t.Kind, &t.URL, &timeout,
-		&t.Secret.Bytes, &t.Secret.KeyID, &interval, &t.Pace.Refusals, &t.Pace.Last, &t.Pace.NextAt, &t.Pace.OpenUntil, &t.CreatedAt)
-	w.ClaimedAt = w.ClaimedAt.UTC()
-	w.Payload, w.Late, t.Timeout, t.Pace.Interval = []byte(payload), micros(late), micros(timeout), micros(interval)
+	err := row.Scan(append([]any{&w.Publication, &w.LockID, &w.Version, &payload, &progress, &w.Try, &late, &w.ClaimedAt}, t.fields()...)...)
+	target := t.target()
+	w.Target, w.ClaimedAt, w.Payload, w.Late = &target, w.ClaimedAt.UTC(), []byte(payload), micros(late)
+	if progress != "" {
+		w.Progress = []byte(progress)
+	}
 	return w, err
 }
 
@@ -161,11 +162,11 @@ const (
 	// an attempt that was given up for lost is refused. What had ended before is left alone, so that the statement can be run
 	// again when nobody knows whether it was committed.
 	concludePublications = `WITH ended AS (
-			SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::integer[], $9::text[])
-				AS v (id, lock_id, version, status, delay, result, message, code, external_id)
+			SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::integer[], $9::text[],
+				$10::integer[]) AS v (id, lock_id, version, status, delay, result, message, code, external_id, free)
 		), done AS (
 			UPDATE publications AS p SET status = v.status, execution_lock_id = NULL, execution_locked_at = NULL, last_error = v.message,
-				external_id = v.external_id,
+				spent = p.spent + v.free, external_id = v.external_id,
 				due_at = CASE WHEN v.status = 'scheduled' THEN clock_timestamp() + v.delay * interval '1 microsecond' ELSE p.due_at END,
 				published_at = CASE WHEN v.status = 'published' THEN clock_timestamp() END
 			FROM ended AS v WHERE p.id = v.id AND p.execution_lock_id = v.lock_id AND p.execution_version = v.version AND p.status = 'publishing'
@@ -182,7 +183,26 @@ const (
 		FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::uuid[], $5::timestamptz[], $6::timestamptz[])
 			AS v (id, pace_interval, refusals, refused_last, next_send_at, open_until)
 		WHERE t.id = v.id`
+	// pauseTargets pauses the targets whose authorization has expired, unless it was given anew while the attempt ran.
+	pauseTargets = `UPDATE targets AS t SET paused_at = clock_timestamp(), paused_reason = 'auth_expired'
+		WHERE t.paused_at IS NULL AND t.id IN (
+			SELECT p.target FROM unnest($1::uuid[], $2::bigint[]) AS v (id, version)
+			JOIN publication_attempts AS a ON a.publication = v.id AND a.version = v.version
+			JOIN publications AS p ON p.id = v.id
+			WHERE p.target = t.id AND (t.resumed_at IS NULL OR t.resumed_at < a.started_at)
+		)`
+	saveProgress = `UPDATE publications SET progress = $4
+		WHERE id = $1 AND execution_lock_id = $2 AND execution_version = $3 AND status = 'publishing'`
 )
+
+// SaveProgress implements [publish.Queue]. It is run again after a lost answer, which changes nothing.
+func (s *Publications) SaveProgress(ctx context.Context, c publish.Claim, progress []byte) error {
+	return s.db.run(ctx, "publish.progress", func(ctx context.Context, tx pgx.Tx) error {
+		var b pgx.Batch
+		expectRows(b.Queue(saveProgress, c.Publication, c.LockID, c.Version, string(progress)), 1, publish.ErrClaimLost)
+		return send(ctx, tx, &b)
+	})
+}
 
 // Conclude implements [publish.Queue].
 func (s *Publications) Conclude(ctx context.Context, batch []publish.Conclusion,
@@ -196,6 +216,9 @@ func (s *Publications) Conclude(ctx context.Context, batch []publish.Conclusion,
 		results = make([]publish.AttemptResult, len(batch))
 		for i := range batch {
 			results[i] = recorded[attemptKey{batch[i].Publication, batch[i].Version}]
+		}
+		if err := pauseExpired(ctx, tx, batch, results); err != nil {
+			return err
 		}
 		if err := repaceTargets(ctx, tx, batch, results, repace); err != nil {
 			return err
@@ -215,16 +238,19 @@ func conclude(ctx context.Context, tx pgx.Tx, batch []publish.Conclusion) (map[a
 	n := len(batch)
 	ids, locks, versions, statuses := make([][16]byte, n), make([][16]byte, n), make([]int64, n), make([]string, n)
 	delays, results, messages := make([]int64, n), make([]string, n), make([]string, n)
-	codes, externals := make([]int, n), make([]string, n)
+	codes, externals, free := make([]int, n), make([]string, n), make([]int, n)
 	for i := range batch {
 		c := &batch[i]
 		ids[i], locks[i], versions[i], statuses[i] = c.Publication, c.LockID, c.Version, string(c.Status)
 		delays[i], results[i], messages[i] = c.Delay.Microseconds(), string(c.Verdict.Result), c.Error
 		codes[i], externals[i] = c.StatusCode, c.ExternalID
+		if c.Free {
+			free[i] = 1
+		}
 	}
 	var b pgx.Batch
 	recorded := map[attemptKey]publish.AttemptResult{}
-	b.Queue(concludePublications, ids, locks, versions, statuses, delays, results, messages, codes, externals).Query(func(rows pgx.Rows) error {
+	b.Queue(concludePublications, ids, locks, versions, statuses, delays, results, messages, codes, externals, free).Query(func(rows pgx.Rows) error {
 		var (
 			key    attemptKey
 			result publish.AttemptResult
@@ -236,53 +262,6 @@ func conclude(ctx context.Context, tx pgx.Tx, batch []publish.Conclusion) (map[a
 		return err
 	})
 	return recorded, send(ctx, tx, &b)
-}
-
-// repaceTargets writes the new pace of the targets that have said something about it.
-func repaceTargets(ctx context.Context, tx pgx.Tx, batch []publish.Conclusion, results []publish.AttemptResult,
-	repace func(*publish.Conclusion, publish.Pace, time.Time) publish.Pace,
-) error {
-	telling := func(i int) bool {
-		c := &batch[i]
-		return results[i] != "" && (c.Throttled || c.Slowed && c.Class == publish.Delivered)
-	}
-	var ids [][16]byte
-	for i := range batch {
-		if telling(i) && !slices.Contains(ids, [16]byte(batch[i].Target)) {
-			ids = append(ids, batch[i].Target)
-		}
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	var (
-		b     pgx.Batch
-		found []publish.Target
-		now   time.Time
-	)
-	b.Queue(lockTargets, ids).Query(collect(&found, scanTarget))
-	b.Queue(selectNow).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
-	if err := send(ctx, tx, &b); err != nil {
-		return err
-	}
-	n := len(found)
-	intervals, refusals, last := make([]int64, n), make([]int, n), make([]*uuid.UUID, n)
-	next, open := make([]*time.Time, n), make([]*time.Time, n)
-	ids = ids[:0]
-	for k := range found {
-		t := &found[k]
-		for i := range batch {
-			if batch[i].Target == t.ID && telling(i) {
-				t.Pace = repace(&batch[i], t.Pace, now.UTC())
-			}
-		}
-		ids = append(ids, t.ID)
-		intervals[k], refusals[k], last[k] = t.Pace.Interval.Microseconds(), t.Pace.Refusals, t.Pace.Last
-		next[k], open[k] = t.Pace.NextAt, t.Pace.OpenUntil
-	}
-	b = pgx.Batch{}
-	expectRows(b.Queue(updateTargets, ids, intervals, refusals, last, next, open), n, errLostRow)
-	return send(ctx, tx, &b)
 }
 
 const loseAttempts = `UPDATE publication_attempts AS a SET result = 'lost', ended_at = clock_timestamp(), error = $4

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -185,7 +187,10 @@ func TestNothingIsClaimedBeforeItIsDue(t *testing.T) {
 // TestCancelRacesClaim has cancellations race claims: what is cancelled is never sent.
 func TestCancelRacesClaim(t *testing.T) {
 	t.Parallel()
-	const n = 400
+	n := 400
+	if on, err := strconv.ParseBool(os.Getenv("FAIRLEAD_TORTURE")); err == nil && on {
+		n = 10_000
+	}
 	p := newPress(t)
 	p.target("t")
 	ids := make([]uuid.UUID, n)
@@ -358,7 +363,8 @@ func TestStoppedWorkerIsRefused(t *testing.T) {
 		return publish.Result{Class: publish.Delivered, StatusCode: 200}
 	}
 	id := p.add("t", 0)
-	_, stop := p.work(&first, nil) // Its heartbeats come every minute, so within this test it gives no sign of life.
+	// Its heartbeats come every minute, so within this test it gives no sign of life. It has no room for a second attempt.
+	_, stop := p.work(&first, func(o *publish.WorkerOptions) { o.PerTarget = 1 })
 	<-asleep
 	p.work(&second, func(o *publish.WorkerOptions) { o.StaleAfter, o.SweepEvery = time.Second, time.Second })
 	eventually(t, "the other worker has it", func() bool { return p.status(id) == "published 2" })

@@ -30,21 +30,13 @@ type (
 	Cancel struct{}
 	// Retry makes a failed publication due at once, with [MaxAttempts] new attempts.
 	Retry struct{}
-	// CreateTarget makes a target.
-	CreateTarget struct {
-		Name    string
-		Kind    Kind
-		URL     string
-		Timeout time.Duration
-	}
 )
 
-func (Create) op()       {}
-func (Schedule) op()     {}
-func (MakeDue) op()      {}
-func (Cancel) op()       {}
-func (Retry) op()        {}
-func (CreateTarget) op() {}
+func (Create) op()   {}
+func (Schedule) op() {}
+func (MakeDue) op()  {}
+func (Cancel) op()   {}
+func (Retry) op()    {}
 
 // Draw returns a random integer from 0 to n-1; n is above 0.
 type Draw func(n int64) int64
@@ -129,9 +121,10 @@ type Class int
 
 // The classes of answers.
 const (
-	Delivered Class = iota // the target has it
-	Transient              // it may work later
-	Permanent              // it will not
+	Delivered   Class = iota // the target has it
+	Transient                // it may work later
+	Permanent                // it will not
+	AuthExpired              // not before somebody has given the target its authorization anew
 )
 
 // Result is what an attempt brought about.
@@ -146,11 +139,18 @@ type Result struct {
 	Error      string // for a person; empty when delivered
 }
 
-// Policy says when an attempt is made again.
+// Policy says when an attempt is made again, and how a target that is sent too much is slowed down. Only Backoff is required;
+// what else is zero follows from it, so that all times shrink together in a test.
 type Policy struct {
 	// Backoff is the pause after the first failed attempt; it doubles with each, up to 32 times itself, and is shifted by up
 	// to a fifth either way.
 	Backoff time.Duration
+	// PaceBase is the interval between two claims after the first refusal, 1.5 times Backoff by default; PaceMax the longest,
+	// 150 times Backoff by default.
+	PaceBase, PaceMax time.Duration
+	// BreakerRefusals in a row open the breaker, 3 by default, for BreakerOpen, 150 times Backoff by default.
+	BreakerRefusals int
+	BreakerOpen     time.Duration
 }
 
 // Limits of the pauses.
@@ -164,6 +164,10 @@ type Verdict struct {
 	Status Status // published, failed, or scheduled for another attempt
 	Result AttemptResult
 	Delay  time.Duration // until the next attempt
+	// Free says that the attempt does not count among the [MaxAttempts]: it failed for a reason that is not the publication's.
+	Free bool
+	// Pause says that the target is to be paused, because its authorization has expired.
+	Pause bool
 }
 
 // Conclude decides what a result means; try counts the attempts of the present run, this one too, from 1.
@@ -173,6 +177,8 @@ func Conclude(r Result, try int, policy Policy, draw Draw) Verdict {
 		panic("publish: a result without an attempt")
 	case r.Class == Delivered:
 		return Verdict{Status: StatusPublished, Result: ResultPublished}
+	case r.Class == AuthExpired:
+		return Verdict{Status: StatusScheduled, Result: ResultFailed, Free: true, Pause: true}
 	case r.Class == Permanent || try >= MaxAttempts:
 		return Verdict{Status: StatusFailed, Result: ResultFailed}
 	}

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/google/uuid"
@@ -23,14 +24,49 @@ type Pace struct {
 // Slowed reports whether the target is sent less than it could be.
 func (p Pace) Slowed() bool { return p.Interval > 0 || p.Refusals > 0 }
 
-// breakerRefusals is how many refusals in a row open the breaker.
-const breakerRefusals = 3
+// PaceState is what a pace means for the target.
+type PaceState string
 
-// The times of a pace hang on the pause after a failed attempt, 2 s unless the operator says otherwise: then the base is
-// 3 s, the longest interval 5 min, and the breaker is open for 5 min.
-func (p Policy) paceBase() time.Duration    { return p.Backoff * 3 / 2 }
-func (p Policy) paceMax() time.Duration     { return p.Backoff * 150 }
-func (p Policy) breakerOpen() time.Duration { return p.Backoff * 150 }
+// The states of a pace.
+const (
+	PaceFree     PaceState = "free"      // nothing holds it back
+	PaceSlowed   PaceState = "slowed"    // one publication at a time, an interval apart
+	PaceOpen     PaceState = "open"      // the breaker is open: nothing is sent
+	PaceHalfOpen PaceState = "half_open" // the breaker was open: one publication will tell
+)
+
+// State says what the pace means at a time.
+func (p Pace) State(now time.Time) PaceState {
+	switch {
+	case p.OpenUntil != nil && now.Before(*p.OpenUntil):
+		return PaceOpen
+	case p.OpenUntil != nil:
+		return PaceHalfOpen
+	case p.Slowed():
+		return PaceSlowed
+	}
+	return PaceFree
+}
+
+// The defaults of a policy: 2 s of backoff make a base of 3 s, a longest interval of 5 min, and a breaker that is open for
+// 5 min after three refusals.
+const (
+	defaultPaceBaseTenths  = 15  // of the backoff
+	defaultPaceMax         = 150 // backoffs
+	defaultBreakerRefusals = 3
+)
+
+func (p Policy) paceBase() time.Duration {
+	return cmp.Or(p.PaceBase, p.Backoff*defaultPaceBaseTenths/10)
+}
+
+func (p Policy) paceMax() time.Duration {
+	return max(cmp.Or(p.PaceMax, p.Backoff*defaultPaceMax), p.paceBase())
+}
+
+func (p Policy) breakerOpen() time.Duration { return cmp.Or(p.BreakerOpen, p.Backoff*defaultPaceMax) }
+
+func (p Policy) breakerRefusals() int { return cmp.Or(p.BreakerRefusals, defaultBreakerRefusals) }
 
 // Refused is the pace after the target refused a publication because it is sent too much.
 func (p Pace) Refused(publication uuid.UUID, retryAfter time.Duration, now time.Time, policy Policy, draw Draw) Pace {
@@ -43,7 +79,7 @@ func (p Pace) Refused(publication uuid.UUID, retryAfter time.Duration, now time.
 	if retryAfter > 0 {
 		wait = min(retryAfter, maxRetryAfter)
 	}
-	if p.Refusals >= breakerRefusals {
+	if p.Refusals >= policy.breakerRefusals() {
 		until := now.Add(max(policy.breakerOpen(), wait))
 		p.OpenUntil = &until
 		wait = until.Sub(now)

@@ -51,14 +51,24 @@ const (
 	ResultRefused   AttemptResult = "refused" // its result came after that, and does not count
 )
 
-// Kind is what a target is.
+// Kind is what a target is: which [Sender] brings publications to it. A program that embeds the publisher may have kinds of
+// its own, lower-case letters, digits and underscores, up to 64 of them.
 type Kind string
 
-// KindWebhook is a URL that publications are posted to. KindDeviantArt is a name that the contract reserves: no sender for
-// it exists yet.
+// KindWebhook is a URL that publications are posted to (package webhook). KindDeviantArt is an account of that site (package
+// deviantart).
 const (
 	KindWebhook    Kind = "webhook"
 	KindDeviantArt Kind = "deviantart"
+)
+
+// PauseReason says why a target is sent nothing; empty while it is.
+type PauseReason string
+
+// The reasons.
+const (
+	PausedByRequest   PauseReason = "request"
+	PausedAuthExpired PauseReason = "auth_expired" // its authorization has to be given anew
 )
 
 // Publication is one thing to be published once.
@@ -100,16 +110,26 @@ type Attempt struct {
 
 // Target is where publications go.
 type Target struct {
-	ID        uuid.UUID
-	Number    int64
-	Name      string
-	Kind      Kind
-	URL       string
-	Timeout   time.Duration
-	Secret    Sealed
-	Pace      Pace
-	CreatedAt time.Time
+	ID      uuid.UUID
+	Number  int64
+	Name    string
+	Kind    Kind
+	URL     string
+	Timeout time.Duration
+	Secret  Sealed
+	// Previous is the secret before the last rotation, which signs too until PreviousUntil; nil when there is none.
+	Previous      *Sealed
+	PreviousUntil *time.Time
+	Pace          Pace
+	// PausedAt is when it was paused, nil while it is not. ResumedAt is when it last stopped being so.
+	PausedAt, ResumedAt *time.Time
+	PausedReason        PauseReason
+	CreatedAt           time.Time
 }
+
+// HasSigningSecret reports whether deliveries to the target are signed with a secret that was made here. The secret of any
+// other target is the other side's credentials.
+func (t *Target) HasSigningSecret() bool { return t.Kind == KindWebhook }
 
 // Sealed is a secret that only the holder of a key can read.
 type Sealed struct {
@@ -123,9 +143,16 @@ var (
 	ErrBadTransition = errors.New("the publication's status does not allow this")
 	// ErrTargetExists is returned when a target of that name exists.
 	ErrTargetExists = errors.New("a target of this name exists")
-	// ErrUnsupportedKind is returned when no sender for a target of that kind is there.
-	ErrUnsupportedKind = errors.New("this server has no such target yet")
+	// ErrUnsupportedKind is what an attempt ends with when no sender for a target of that kind is there.
+	ErrUnsupportedKind = errors.New("this server has no sender for such a target")
+	// ErrWrongKind is returned when the operation means nothing for a target of that kind.
+	ErrWrongKind = errors.New("a target of this kind has nothing to replace")
+	// ErrAutomationExists is returned when an automation of that name exists.
+	ErrAutomationExists = errors.New("an automation of this name exists")
 )
+
+// ErrClaimLost is returned when something was to be written under a claim that is not in force any more.
+var ErrClaimLost = errors.New("publish: the claim was lost")
 
 // NotFoundError is returned when there is no such publication.
 type NotFoundError struct{ ID uuid.UUID }
@@ -145,4 +172,23 @@ func (e *TargetNotFoundError) Error() string {
 	return fmt.Sprintf("target %q does not exist", e.Name)
 }
 
-func isNotFound(err error) (*NotFoundError, bool) { return errors.AsType[*NotFoundError](err) }
+// AutomationNotFoundError is returned when there is no such automation.
+type AutomationNotFoundError struct{ ID uuid.UUID }
+
+func (e *AutomationNotFoundError) Error() string {
+	return fmt.Sprintf("automation %s does not exist", e.ID)
+}
+
+// absence returns the error that says what does not exist, nil when err says something else.
+func absence(err error) error {
+	if e, ok := errors.AsType[*NotFoundError](err); ok {
+		return e
+	}
+	if e, ok := errors.AsType[*TargetNotFoundError](err); ok {
+		return e
+	}
+	if e, ok := errors.AsType[*AutomationNotFoundError](err); ok {
+		return e
+	}
+	return nil
+}

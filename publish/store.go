@@ -18,16 +18,23 @@ type Unit struct {
 	Publication *Publication
 	// Targets are those that exist of the names that were asked for.
 	Targets map[string]*Target
-	// Made and MadeTargets are to be inserted.
-	Made        []*Publication
-	MadeTargets []*Target
-	Keys        *idempotency.Batch
-	Audit       []command.Audit
+	// Target and Automation are those that are locked, likewise.
+	Target     *Target
+	Automation *Automation
+	// AutomationNames are those that are taken, of the names that were asked for.
+	AutomationNames map[string]bool
+	// Made and its like are to be inserted; Tokens by target, in place of what there is.
+	Made            []*Publication
+	MadeTargets     []*Target
+	MadeAutomations []*Automation
+	Tokens          map[uuid.UUID]Sealed
+	Keys            *idempotency.Batch
+	Audit           []command.Audit
 	// Known and Fresh stand in for Keys where targets are made: the answers hold secrets and are sealed.
 	Known, Fresh []idempotency.Record
 }
 
-// Store is what the service needs of a database. Each of the first three runs one transaction, calls decide with what it
+// Store is what the service needs of a database. Each method but those of [Reader] and [AutomationReader] runs one transaction, calls decide with what it
 // locked and loaded, writes what decide changed, and commits; decide is called again with a new unit whenever the
 // transaction has to be run again. Errors: command.ErrUnavailable, command.ErrUnknownOutcome, or what the database refused.
 type Store interface {
@@ -38,6 +45,28 @@ type Store interface {
 	CreateTargets(ctx context.Context, names []string, keys []idempotency.ID, decide func(*Unit) error) error
 	// Commit works on one publication. It returns [NotFoundError] when there is no such publication.
 	Commit(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*Unit)) error
+	// CommitTarget works on one target, as CreateTargets does. It returns [TargetNotFoundError] when there is no such target.
+	CommitTarget(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*Unit) error) error
+	AutomationStore
+}
+
+// AutomationStore is the part of a [Store] that keeps automations.
+type AutomationStore interface {
+	// CreateAutomations makes automations of those names for the named targets.
+	CreateAutomations(ctx context.Context, names, targets []string, keys []idempotency.ID, decide func(*Unit)) error
+	// CommitAutomation works on one automation. It returns [AutomationNotFoundError] when there is no such automation.
+	CommitAutomation(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*Unit)) error
+	AutomationReader
+}
+
+// AutomationReader answers questions about automations.
+type AutomationReader interface {
+	// Automation returns one automation, or [AutomationNotFoundError].
+	Automation(ctx context.Context, id uuid.UUID) (*Automation, error)
+	// Automations returns up to limit automations with a number above after, in order.
+	Automations(ctx context.Context, after int64, limit int) ([]Automation, error)
+	// Firings returns up to limit firings of an automation with a number above after, in order, or [AutomationNotFoundError].
+	Firings(ctx context.Context, id uuid.UUID, after int64, limit int) ([]Firing, error)
 }
 
 // Reader answers questions.
@@ -68,8 +97,10 @@ type Work struct {
 
 	Target  *Target
 	Payload []byte
-	Try     int           // of the present run, from 1
-	Late    time.Duration // how long it had been due when it was claimed
+	// Progress is what an earlier attempt has saved, nil when there is none.
+	Progress []byte
+	Try      int           // of the present run, from 1
+	Late     time.Duration // how long it had been due when it was claimed
 	// ClaimedAt is when that was, by the database's clock.
 	ClaimedAt time.Time
 }
@@ -104,8 +135,12 @@ type Queue interface {
 	NextDue(ctx context.Context, s Slots) (in time.Duration, ok bool, err error)
 	// Heartbeat keeps claims alive and returns those that are lost.
 	Heartbeat(ctx context.Context, claims []Claim) (lost []Claim, err error)
+	// SaveProgress keeps what an attempt has brought about so far, for the next one. It returns [ErrClaimLost] when the claim
+	// is not in force any more.
+	SaveProgress(ctx context.Context, c Claim, progress []byte) error
 	// Conclude records ends of attempts, and changes the publications of those whose claim is still in force; the others are
-	// noted as refused. repace is asked for the new pace of each target that was throttled, or took something while slowed.
+	// noted as refused. repace is asked for the new pace of each target that was throttled, or took something while slowed; a
+	// target is paused when a verdict says so, unless it was resumed after the attempt had begun.
 	// It returns the result recorded for each conclusion, empty where an attempt had ended before.
 	Conclude(ctx context.Context, batch []Conclusion, repace func(c *Conclusion, p Pace, now time.Time) Pace) ([]AttemptResult, error)
 	// ReleaseStale frees publications whose claim had no heartbeat for age, notes their attempts as lost, and returns how

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
@@ -8,6 +9,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+
+	"github.com/google/uuid"
 )
 
 // VaultKeySize is the size of a vault's keys, in bytes.
@@ -73,6 +76,25 @@ func (v *Vault) Open(s Sealed, about []byte) ([]byte, error) {
 	}
 	return secret, nil
 }
+
+// Resealer keeps sealed secrets.
+type Resealer interface {
+	// Reseal has every secret that is sealed under one of the vault's keys, but not the first, sealed under the first, and
+	// returns how many there were. Any number of processes may call it at once. Errors are those of [Store].
+	Reseal(ctx context.Context, v *Vault) (int, error)
+}
+
+// Reseal seals a secret under the vault's first key. It returns [ErrUnknownVaultKey] when the vault cannot open it.
+func (v *Vault) Reseal(s Sealed, about []byte) (Sealed, error) {
+	secret, err := v.Open(s, about)
+	if err != nil {
+		return Sealed{}, err
+	}
+	return v.Seal(secret, about), nil
+}
+
+// TokenPurpose is what a target's token is sealed for; its secrets are sealed for the bytes of its id.
+func TokenPurpose(target uuid.UUID) []byte { return append([]byte("token of "), target[:]...) }
 
 // secretBytes is the size of a signing secret: that of the hash it is used with.
 const secretBytes = 32

@@ -46,13 +46,22 @@ type Delivery struct {
 	Version     int64 // grows with each attempt
 	// At is when the attempt is made, by the database's clock: receivers refuse what seems old, and this machine's clock may
 	// be wrong.
-	At      time.Time
-	Target  *Target
-	Secret  []byte
-	Payload []byte // JSON
+	At     time.Time
+	Target *Target
+	Secret []byte
+	// Previous is the secret before the last rotation, nil once its overlap is over.
+	Previous []byte
+	Payload  []byte // JSON
+	// Progress is what an earlier attempt has saved, nil when there is none.
+	Progress []byte
+	// Save keeps what this attempt has brought about so far, for the next one, in a format of the sender's own, which must be
+	// text. It returns [ErrClaimLost] when another process may be at the publication: then the attempt must end. A sender saves
+	// before each step that cannot be taken back.
+	Save func(ctx context.Context, progress []byte) error
 }
 
-// Sender brings publications to the targets of one kind. It must return when ctx ends, and is called concurrently.
+// Sender brings publications to the targets of one kind. It must return when ctx ends, and is called concurrently. Package
+// targettest holds senders to that.
 type Sender interface {
 	Send(ctx context.Context, d *Delivery) Result
 }
@@ -60,8 +69,9 @@ type Sender interface {
 // Finder is what a [Sender] also is whose targets can be asked whether they have a publication. It is asked before a repeat,
 // so that nothing is published twice.
 type Finder interface {
-	// Find returns the target's name for the publication, and whether the target has it.
-	Find(ctx context.Context, d *Delivery) (externalID string, found bool, err error)
+	// Find asks. settled says that nothing is to be sent: the target has the publication, and the result is Delivered with its
+	// name for it; or it could not be asked, and the result says why.
+	Find(ctx context.Context, d *Delivery) (result Result, settled bool)
 }
 
 // Observer is told what workers do, for metrics. Its methods must not block and may be called concurrently.
@@ -89,8 +99,12 @@ type WorkerOptions struct {
 	// Drain is how long the end of Run waits for attempts under way.
 	Drain                  time.Duration
 	Concurrency, PerTarget int // 0: the defaults
-	Observer               Observer
-	Logger                 *slog.Logger
+	// Resealer, where it is not nil, has what is sealed under another key of the vault sealed under its first one.
+	Resealer Resealer
+	// Automator runs beside the worker; it may be nil.
+	Automator *Automator
+	Observer  Observer
+	Logger    *slog.Logger
 }
 
 // Worker claims what is due, sends it, and records what came of it.
@@ -168,6 +182,9 @@ func (w *Worker) Run(ctx context.Context) {
 	beating, still := context.WithCancel(context.WithoutCancel(ctx))
 	helpers.Go(func() { w.beat(beating) })
 	helpers.Go(func() { w.sweep(ctx) })
+	if w.o.Automator != nil {
+		helpers.Go(func() { w.o.Automator.Run(ctx) })
+	}
 
 	w.loop(ctx, func(work []*Work, since time.Time) {
 		for _, one := range work {
@@ -325,7 +342,15 @@ func (w *Worker) send(ctx context.Context, a *attempt) Result {
 	}
 	d := &Delivery{
 		Publication: work.Publication, Version: work.Version, At: work.ClaimedAt.Add(time.Since(a.since)),
-		Target: work.Target, Secret: secret, Payload: work.Payload,
+		Target: work.Target, Secret: secret, Payload: work.Payload, Progress: work.Progress,
+		Save: func(ctx context.Context, progress []byte) error {
+			return w.o.Queue.SaveProgress(ctx, work.Claim, progress)
+		},
+	}
+	if previous := work.Target.Previous; previous != nil && d.At.Before(*work.Target.PreviousUntil) {
+		if d.Previous, err = w.o.Vault.Open(*previous, work.Target.ID[:]); err != nil {
+			w.o.Logger.WarnContext(ctx, "a target's previous secret cannot be read", "target", work.Target.ID, "error", err)
+		}
 	}
 	w.mu.Lock()
 	stale := time.Now().After(a.until)
@@ -334,15 +359,15 @@ func (w *Worker) send(ctx context.Context, a *attempt) Result {
 		return Result{Class: Transient, Error: errClaimLost.Error()}
 	}
 	if finder, ok := sender.(Finder); ok && work.Version > 1 {
-		id, found, err := finder.Find(ctx, d)
-		switch {
-		case err != nil:
-			return Result{Class: Transient, Error: "the target could not be asked whether it has the publication"}
-		case found:
-			return Result{Class: Delivered, ExternalID: id}
+		if result, settled := finder.Find(ctx, d); settled {
+			return cutShort(ctx, result)
 		}
 	}
-	result := sender.Send(ctx, d)
+	return cutShort(ctx, sender.Send(ctx, d))
+}
+
+// cutShort says of a result why it is one, where the attempt was ended from outside.
+func cutShort(ctx context.Context, result Result) Result {
 	if cause := context.Cause(ctx); cause != nil && result.Class == Transient {
 		result.Error = cause.Error()
 	}
@@ -382,6 +407,9 @@ func (w *Worker) stillMatters(c Claim) bool {
 }
 
 func (w *Worker) report(ctx context.Context, work *Work, result Result, v Verdict, recorded AttemptResult) {
+	if v.Pause && recorded == ResultFailed {
+		w.o.Logger.WarnContext(ctx, "target paused: its authorization has expired", "target", work.Target.ID)
+	}
 	level := slog.LevelDebug
 	if recorded == ResultRefused || v.Status == StatusFailed {
 		level = slog.LevelWarn
@@ -399,102 +427,3 @@ func (w *Worker) record(ctx context.Context, _ struct{}, batch []Conclusion) ([]
 		return p.Eased(w.o.Policy)
 	})
 }
-
-// beat keeps the claims of the running attempts alive, until ctx ends.
-func (w *Worker) beat(ctx context.Context) {
-	every := min(w.o.StaleAfter/beatsPerLife, longestBeat)
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		if alive := w.alive(); len(alive) > 0 {
-			// Trust begins at the start of the attempt, not at its answer.
-			since := time.Now()
-			beating, cancel := context.WithTimeout(ctx, w.o.StaleAfter)
-			lost, err := w.o.Queue.Heartbeat(beating, alive)
-			cancel()
-			if err != nil && ctx.Err() == nil {
-				w.o.Logger.WarnContext(ctx, "heartbeat of claims", "error", err)
-			}
-			if err == nil {
-				w.beaten(alive, lost, since)
-			}
-		}
-		w.giveUpStale()
-	}
-}
-
-func (w *Worker) alive() []Claim {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	alive := make([]Claim, 0, len(w.running))
-	for c := range w.running {
-		alive = append(alive, c)
-	}
-	return alive
-}
-
-func (w *Worker) beaten(alive, lost []Claim, since time.Time) {
-	gone := make(map[Claim]struct{}, len(lost))
-	for _, c := range lost {
-		gone[c] = struct{}{}
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, c := range alive {
-		a := w.running[c]
-		if a == nil {
-			continue // It has ended meanwhile, and that is why its claim is gone.
-		}
-		if _, ok := gone[c]; !ok {
-			a.until = since.Add(w.life())
-		}
-	}
-}
-
-// giveUpStale ends the attempts whose claim may be another's by now. What they have sent is sent; they must not go on.
-func (w *Worker) giveUpStale() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	now := time.Now()
-	for _, a := range w.running {
-		if now.After(a.until) {
-			a.cancel(errClaimLost)
-		}
-	}
-}
-
-// sweep releases stale claims now and then every while, until ctx ends.
-func (w *Worker) sweep(ctx context.Context) {
-	ticker := time.NewTicker(w.o.SweepEvery)
-	defer ticker.Stop()
-	for {
-		n, err := w.o.Queue.ReleaseStale(ctx, w.o.StaleAfter)
-		switch {
-		case err != nil && ctx.Err() == nil:
-			w.o.Logger.WarnContext(ctx, "release stale claims", "error", err)
-		case n > 0:
-			w.o.Observer.Released(n)
-			w.o.Logger.InfoContext(ctx, "stale claims released", "count", n)
-			signal(w.wake)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
-}
-
-// nobody observes.
-type nobody struct{}
-
-func (nobody) Claimed(int, time.Duration)                  {}
-func (nobody) Attempted(time.Duration, time.Duration, int) {}
-func (nobody) Recorded(AttemptResult)                      {}
-func (nobody) Running(int)                                 {}
-func (nobody) Released(int)                                {}

@@ -1,6 +1,7 @@
 package saga
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -32,8 +33,8 @@ func next(s *Saga) (action, int) {
 	if !refused {
 		return actEnd, 0
 	}
-	for i := len(s.Steps) - 1; i >= 0; i-- {
-		if s.Steps[i].Status == StepDone {
+	for i, step := range slices.Backward(s.Steps) {
+		if step.Status == StepDone {
 			return actUndo, i
 		}
 	}
@@ -81,17 +82,41 @@ const (
 
 // DecideInDoubt decides on a branch that was prepared in a term, by what the log says of its saga; s is nil where it says
 // nothing. The branch of a pending saga is left to the run in its term, even when that run's lease has expired: it might
-// yet decide to commit. Whoever takes the lease begins another term, which settles that.
+// yet decide to commit. Whoever takes the lease begins another term, which settles that. A run that has given its lease up
+// decides nothing any more.
 func DecideInDoubt(s *Saga, term int64) Verdict {
 	switch {
 	case s == nil:
 		return RollbackBranch
 	case s.Decided == term:
 		return CommitBranch
-	case s.Decided == 0 && s.Status == Pending && s.Term == term:
+	case s.Decided == 0 && s.Status == Pending && s.Term == term && !s.Parked():
 		return Leave
 	}
 	return RollbackBranch
+}
+
+// String names a verdict as operators see it.
+func (v Verdict) String() string {
+	switch v {
+	case CommitBranch:
+		return "commit"
+	case RollbackBranch:
+		return "rollback"
+	case Leave:
+	}
+	return "running"
+}
+
+// stop says why the way forward of a saga has ended, or nothing.
+func stop(s *Saga, now time.Time) string {
+	switch {
+	case s.Cancelled:
+		return ReasonCancelled
+	case s.DeadlineAt != nil && now.After(*s.DeadlineAt):
+		return ReasonDeadline
+	}
+	return ""
 }
 
 // decideNew makes a saga of a request.
@@ -102,6 +127,9 @@ func decideNew(n *New, id, owner uuid.UUID, ttl time.Duration, coordinator strin
 	}
 	for _, step := range n.Steps {
 		s.Steps = append(s.Steps, StepState{Name: step, Status: StepPending})
+	}
+	if n.Deadline > 0 {
+		s.DeadlineAt = new(now.Add(n.Deadline))
 	}
 	return s
 }

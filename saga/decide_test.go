@@ -62,6 +62,7 @@ func TestEverySagaEndsAsPromised(t *testing.T) {
 
 func TestInDoubt(t *testing.T) {
 	t.Parallel()
+	leased := time.Now().Add(time.Minute)
 	for _, c := range []struct {
 		name string
 		s    *Saga
@@ -69,7 +70,9 @@ func TestInDoubt(t *testing.T) {
 		want Verdict
 	}{
 		{"no log", nil, 1, RollbackBranch},
-		{"its run is at work", &Saga{Status: Pending, Term: 2}, 2, Leave},
+		{"its run is at work", &Saga{Status: Pending, Term: 2, LeaseExpiresAt: leased}, 2, Leave},
+		{"its run is late", &Saga{Status: Pending, Term: 2, LeaseExpiresAt: time.Unix(1, 0)}, 2, Leave},
+		{"its run has given up", &Saga{Status: Pending, Term: 2, LeaseExpiresAt: time.Unix(0, 0)}, 2, RollbackBranch},
 		{"an older term", &Saga{Status: Pending, Term: 3}, 2, RollbackBranch},
 		{"decided", &Saga{Status: Pending, Term: 2, Decided: 2}, 2, CommitBranch},
 		{"decided, taken over", &Saga{Status: Pending, Term: 4, Decided: 2}, 2, CommitBranch},

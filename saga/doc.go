@@ -31,6 +31,14 @@
 //     lease.
 //   - A branch that was prepared in an older term can't be committed by a newer decision: the term is in its identifier.
 //     [Service.Tend] rolls such branches back, and those of which the log knows nothing.
+//   - A saga that fails to get on is tried for ever, with growing pauses up to [MaxPause]. After [StuckAfter] failures in a
+//     row it is shown as stuck. [Service.Retry] tries at once; [Service.Compensate] gives up what can still be given up. Both
+//     are safe at any time.
+//   - After its deadline, by the log's clock, a saga goes no further forward: what is not done is cancelled, and what is done
+//     is undone.
+//
+// Programs start sagas with [Service.Start] or [Service.Run], under an id that makes a repeat find the first. Package pgsaga
+// has the log and, for steps and branches that are PostgreSQL transactions, the marks. [Service.Tend] must run in each process.
 //
 // What it does not promise: isolation between the steps of a compensated saga, whose first effects are seen before its last;
 // and an end while a participant is away for good. Such a saga is shown as stuck, and goes on when the participant is back.

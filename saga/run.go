@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"time"
 )
 
@@ -18,12 +19,33 @@ func pause(attempts int, most time.Duration) time.Duration {
 	return d/2 + rand.N(d) //nolint:gosec // Jitter needs no secrecy.
 }
 
-// start runs a saga whose lease this process has been given by a committed transaction.
-func (s *Service) start(saga *Saga) {
-	r := &run{s: saga, done: make(chan struct{})}
+// run is one tenure of a saga in this process.
+type run struct {
+	s    *Saga
+	done chan struct{} // closed when the run has ended, for whatever reason
+
+	// began is when the lease was taken, by this process's clock, and lease when it was by the log's: together they tell the
+	// log's time without asking.
+	began, lease time.Time
+	ctx          context.Context //nolint:containedctx // Ends with the lease, not with a call.
+	cancel       context.CancelCauseFunc
+
+	// The service's mutex guards these.
+	until  time.Time // when the lease ends, at the earliest
+	active bool      // it has its turn
+}
+
+// now is the log's time, give or take what its answer took to come here.
+func (r *run) now() time.Time { return r.lease.Add(time.Since(r.began)) }
+
+// start runs a saga whose lease this process has been given by a committed transaction, which was begun at asked.
+func (s *Service) start(saga *Saga, asked time.Time) {
+	r := &run{s: saga, done: make(chan struct{}), began: time.Now(), lease: saga.LeaseExpiresAt.Add(-s.o.LeaseTTL), until: asked.Add(s.o.LeaseTTL)}
+	r.ctx, r.cancel = context.WithCancelCause(s.ctx)
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
+		r.cancel(ErrClosed)
 		close(r.done)
 		return // The lease expires.
 	}
@@ -35,7 +57,8 @@ func (s *Service) start(saga *Saga) {
 	s.observe(func(o Observer) { o.Running(n) })
 	go func() {
 		defer s.work.Done()
-		s.drive(r.s)
+		defer r.cancel(nil)
+		s.drive(r)
 		s.mu.Lock()
 		if s.runs[saga.ID] == r {
 			delete(s.runs, saga.ID)
@@ -48,22 +71,26 @@ func (s *Service) start(saga *Saga) {
 }
 
 // drive runs a saga until it has ended, has to wait, or belongs to somebody else.
-func (s *Service) drive(saga *Saga) {
+func (s *Service) drive(r *run) {
+	saga := r.s
 	select {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
-	case <-s.ctx.Done():
+	case <-r.ctx.Done():
 		s.park(saga, 0)
 		return
 	}
-	err := s.advance(s.ctx, saga)
+	s.mu.Lock()
+	r.active = true
+	s.mu.Unlock()
+	err := s.advance(r)
 	if err == nil {
-		s.observe(func(o Observer) { o.Ended(saga.Protocol, saga.Status, time.Since(saga.CreatedAt)) })
-		s.o.Logger.DebugContext(s.ctx, "saga ended", "id", saga.ID, "status", string(saga.Status), "reason", saga.Reason)
+		s.observe(func(o Observer) { o.Ended(saga.Protocol, saga.Status, r.now().Sub(saga.CreatedAt)) })
+		s.o.Logger.DebugContext(r.ctx, "saga ended", "id", saga.ID, "status", string(saga.Status), "reason", saga.Reason)
 		return
 	}
-	if _, fenced := errors.AsType[*FencedError](err); fenced {
-		s.o.Logger.InfoContext(s.ctx, "saga goes on elsewhere", "id", saga.ID, "error", err)
+	if _, fenced := errors.AsType[*FencedError](err); fenced || errors.Is(context.Cause(r.ctx), ErrLeaseLost) {
+		s.o.Logger.InfoContext(r.ctx, "saga goes on elsewhere", "id", saga.ID, "error", err)
 		return
 	}
 	if s.ctx.Err() != nil {
@@ -74,7 +101,7 @@ func (s *Service) drive(saga *Saga) {
 	saga.LastError = err.Error()
 	s.observe(func(o Observer) { o.Retried(saga.Protocol) })
 	wait := pause(saga.Attempts, s.o.MaxPause)
-	s.o.Logger.WarnContext(s.ctx, "saga did not get on", "id", saga.ID, "attempts", saga.Attempts, "again_in", wait, "error", err)
+	s.o.Logger.WarnContext(r.ctx, "saga did not get on", "id", saga.ID, "attempts", saga.Attempts, "again_in", wait, "error", err)
 	s.park(saga, wait)
 	time.AfterFunc(wait, s.nudge)
 }
@@ -89,43 +116,49 @@ func (s *Service) park(saga *Saga, wait time.Duration) {
 }
 
 // advance brings a saga to its end. Its errors say that it must be tried again.
-func (s *Service) advance(ctx context.Context, saga *Saga) error {
-	definition, ok := s.definitions[saga.Name]
-	if !ok {
-		return fmt.Errorf("%w: %q", ErrUnknownDefinition, saga.Name)
-	}
-	plan, err := definition.Plan(saga)
+func (s *Service) advance(r *run) error {
+	plan, err := s.plan(r.s)
 	if err != nil {
 		return err
 	}
-	if len(plan.Branches) > 0 {
-		return s.transact(ctx, saga, plan.Branches)
+	names := plan.names()
+	if len(names) != len(r.s.Steps) {
+		return fmt.Errorf("saga: the log has %d steps, the plan %d", len(r.s.Steps), len(names))
 	}
-	return s.compensated(ctx, saga, plan.Steps)
+	for i, name := range names {
+		if r.s.Steps[i].Name != name {
+			return fmt.Errorf("saga: step %d is %s in the log, %s in the plan", i, r.s.Steps[i].Name, name)
+		}
+	}
+	if len(plan.Branches) > 0 {
+		return s.transact(r, plan.Branches)
+	}
+	return s.compensated(r, plan.Steps)
+}
+
+func (s *Service) plan(saga *Saga) (Plan, error) {
+	definition, ok := s.definitions[saga.Name]
+	if !ok {
+		return Plan{}, fmt.Errorf("%w: %q", ErrUnknownDefinition, saga.Name)
+	}
+	return definition.Plan(saga)
 }
 
 // compensated runs the steps of a saga, and undoes them where one is refused.
-func (s *Service) compensated(ctx context.Context, saga *Saga, steps []Step) error {
-	if len(steps) != len(saga.Steps) {
-		return fmt.Errorf("saga: the log has %d steps, the plan %d", len(saga.Steps), len(steps))
-	}
+func (s *Service) compensated(r *run, steps []Step) error {
+	saga := r.s
 	for {
 		todo, i := next(saga)
 		if todo == actEnd {
 			settle(saga)
-			return s.save(ctx, saga)
+			return s.save(r.ctx, saga)
 		}
-		call := Call{Saga: saga.ID, Step: steps[i].Name, Input: saga.Input, Undo: todo == actUndo, Cancel: todo == actDo && saga.Cancelled}
-		var (
-			out Outcome
-			err error
-		)
-		switch {
-		case todo == actDo:
-			out, err = steps[i].Do(ctx, call)
-		case steps[i].Undo != nil:
-			out, err = steps[i].Undo(ctx, call)
+		call := Call{Saga: saga.ID, Step: steps[i].Name, Input: saga.Input, Term: saga.Term, Undo: todo == actUndo}
+		execute := steps[i].Undo
+		if todo == actDo {
+			execute, call.Cancel = steps[i].Do, stop(saga, r.now())
 		}
+		out, err := s.execute(r.ctx, call, execute)
 		if err != nil {
 			return fmt.Errorf("saga: step %s: %w", call.Key(), err)
 		}
@@ -138,10 +171,31 @@ func (s *Service) compensated(ctx context.Context, saga *Saga, steps []Step) err
 		if rest, _ := next(saga); rest == actEnd {
 			continue // The end is written with the last step.
 		}
-		if err := s.save(ctx, saga); err != nil {
+		if err := s.save(r.ctx, saga); err != nil {
 			return err
 		}
 	}
+}
+
+// execute calls a step's function within its time. A panic in it must not take down a process that would only meet it
+// again when it is back.
+func (s *Service) execute(ctx context.Context, c Call, f func(context.Context, Call) (Outcome, error)) (out Outcome, err error) {
+	if f == nil {
+		return out, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.o.StepTimeout)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			s.o.Logger.ErrorContext(ctx, "saga: a step panicked", "saga", c.Saga, "step", c.Key(), "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	out, err = f(ctx, c)
+	if err == nil && c.Undo && out.Refused {
+		err = fmt.Errorf("%w: %s", errUndoRefused, out.Reason)
+	}
+	return out, err
 }
 
 func (s *Service) save(ctx context.Context, saga *Saga) error {
@@ -151,50 +205,54 @@ func (s *Service) save(ctx context.Context, saga *Saga) error {
 }
 
 // transact runs a two-phase transaction in the saga's term.
-func (s *Service) transact(ctx context.Context, saga *Saga, branches []Branch) error {
-	if len(branches) != len(saga.Steps) {
-		return fmt.Errorf("saga: the log has %d branches, the plan %d", len(saga.Steps), len(branches))
-	}
+func (s *Service) transact(r *run, branches []Branch) error {
+	saga := r.s
 	if saga.Decided != 0 {
-		return s.commit(ctx, saga, branches)
+		return s.commit(r.ctx, saga, branches)
 	}
 	if saga.Term > 1 {
 		// What an earlier term has prepared would be in the way of its own next attempt.
-		if err := s.rollbackOlder(ctx, saga, branches); err != nil {
+		if err := s.rollbackOlder(r.ctx, saga, branches); err != nil {
 			return err
 		}
 	}
-	if saga.Cancelled || time.Since(saga.CreatedAt) > s.o.Deadline {
-		reason := ReasonDeadline
-		if saga.Cancelled {
-			reason = ReasonCancelled
-		}
-		return s.abort(ctx, saga, 0, reason)
+	reason := stop(saga, r.now())
+	if reason == "" && saga.Attempts > 0 && r.now().Sub(saga.CreatedAt) > s.o.Deadline {
+		// One that has only waited for its turn is tried all the same: else a queue that is longer than that would do nothing
+		// but give up.
+		reason = ReasonDeadline
+	}
+	if reason != "" {
+		return s.abort(r.ctx, saga, 0, reason)
 	}
 	for i, b := range branches {
-		call := Call{Saga: saga.ID, Step: b.Name, Input: saga.Input}
-		out, err := b.Prepare(ctx, call, s.gid(saga, i))
+		gid := s.gid(saga, i)
+		call := Call{Saga: saga.ID, Step: b.Name, Input: saga.Input, Term: saga.Term, GID: gid}
+		out, err := s.execute(r.ctx, call, func(ctx context.Context, c Call) (Outcome, error) { return b.Prepare(ctx, c, gid) })
 		if err == nil && !out.Refused {
 			saga.Steps[i].Result = out.Result
 			s.hit(AfterPrepare, i)
 			continue
 		}
 		// Nothing is decided, so nothing is committed. The one that failed may be prepared all the same.
-		rollbackErr := s.rollback(ctx, saga, branches[:i+1])
-		for j := range saga.Steps {
-			saga.Steps[j].Result = ""
-		}
-		if err = errors.Join(err, rollbackErr); err != nil {
+		if err = errors.Join(err, s.rollback(r.ctx, saga, branches[:i+1])); err != nil {
 			return fmt.Errorf("saga: prepare %s: %w", b.Name, err)
 		}
-		return s.abort(ctx, saga, i, out.Reason)
+		return s.abort(r.ctx, saga, i, out.Reason)
 	}
 	saga.Decided = saga.Term
-	if err := s.save(ctx, saga); err != nil {
+	switch err := s.save(r.ctx, saga); {
+	case errors.Is(err, ErrCancelled):
+		saga.Decided = 0
+		if err := s.rollback(r.ctx, saga, branches); err != nil {
+			return err
+		}
+		return s.abort(r.ctx, saga, 0, ReasonCancelled)
+	case err != nil:
 		return err // Decided or not: the next term reads it in the log.
 	}
 	s.hit(AfterDecision, 0)
-	return s.commit(ctx, saga, branches)
+	return s.commit(r.ctx, saga, branches)
 }
 
 // commit commits what the log has decided to commit.
@@ -213,6 +271,9 @@ func (s *Service) commit(ctx context.Context, saga *Saga, branches []Branch) err
 
 // abort ends a transaction of which nothing is committed.
 func (s *Service) abort(ctx context.Context, saga *Saga, branch int, reason string) error {
+	for i := range saga.Steps {
+		saga.Steps[i].Result = ""
+	}
 	saga.Steps[branch].Status, saga.Steps[branch].Reason, saga.Reason = StepRefused, reason, reason
 	settle(saga)
 	return s.save(ctx, saga)
@@ -222,11 +283,13 @@ func (s *Service) gid(saga *Saga, branch int) string {
 	return GID(saga.Coordinator, saga.ID, saga.Term, branch)
 }
 
+// rollback leaves nothing prepared of this term. It does so under a cancelled context too.
 func (s *Service) rollback(ctx context.Context, saga *Saga, branches []Branch) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sweepTimeout)
 	defer cancel()
 	var failures []error
 	for i, b := range branches {
+		saga.Steps[i].Result = ""
 		failures = append(failures, b.Participant.RollbackPrepared(ctx, s.gid(saga, i)))
 	}
 	return errors.Join(failures...)
@@ -234,13 +297,13 @@ func (s *Service) rollback(ctx context.Context, saga *Saga, branches []Branch) e
 
 func (s *Service) rollbackOlder(ctx context.Context, saga *Saga, branches []Branch) error {
 	for _, b := range branches {
-		gids, err := b.Participant.InDoubt(ctx, saga.Coordinator+":"+saga.ID.String()+":")
+		found, err := b.Participant.InDoubt(ctx, saga.Coordinator+":"+saga.ID.String()+":")
 		if err != nil {
 			return err
 		}
-		for _, gid := range gids {
-			if _, term, ok := ParseGID(saga.Coordinator, gid); ok && term < saga.Term {
-				if err := b.Participant.RollbackPrepared(ctx, gid); err != nil {
+		for _, p := range found {
+			if _, term, ok := ParseGID(saga.Coordinator, p.GID); ok && term < saga.Term {
+				if err := b.Participant.RollbackPrepared(ctx, p.GID); err != nil {
 					return err
 				}
 			}

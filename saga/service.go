@@ -3,7 +3,6 @@ package saga
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -25,8 +24,10 @@ const (
 	// MaxRuns is how many sagas a process runs at once; more wait for their turn, up to MaxWaiting in all.
 	MaxRuns    = 32
 	MaxWaiting = 4096
-	// TwoPhaseDeadline is how long a two-phase transaction may take to be prepared.
+	// TwoPhaseDeadline is how long after its beginning a two-phase transaction that could not be prepared is tried again.
 	TwoPhaseDeadline = time.Minute
+	// StepTimeout is how long one execution of a step may take.
+	StepTimeout = time.Minute
 	// MaxPause is the longest that a saga which fails to get on waits before it is tried again.
 	MaxPause = 15 * time.Second
 	// pollEvery is how often the answer to a request is looked for that another process executes.
@@ -67,6 +68,7 @@ type Options struct {
 	LeaseTTL    time.Duration // 0 means [LeaseTTL]
 	TendEvery   time.Duration // 0 means [TendEvery]
 	Deadline    time.Duration // 0 means [TwoPhaseDeadline]
+	StepTimeout time.Duration // 0 means [StepTimeout]
 	MaxPause    time.Duration // 0 means [MaxPause]
 	// Hit is called at the places where a process may die, see [Place]; nil: nobody is.
 	Hit func(Place, int)
@@ -87,10 +89,16 @@ const (
 
 // New asks for a saga.
 type New struct {
-	Name     string
+	// ID makes a repeat of the same request find the saga that the first has made; nil: a new one.
+	ID       uuid.UUID
+	Name     string // of its definition
 	Protocol Protocol
 	Input    json.RawMessage
-	Steps    []string // the names of the plan's steps or branches
+	// Steps are the names of the plan's steps or branches; nil: the definition is asked.
+	Steps []string
+	// Deadline is how long after its beginning the way forward ends: what is not done then is cancelled, what is done is
+	// undone. 0 means never.
+	Deadline time.Duration
 	// Refusal, if any, is the decision: there will be no saga.
 	Refusal error
 }
@@ -103,9 +111,11 @@ type Service struct {
 	o           Options
 	owner       uuid.UUID
 	definitions map[string]Definition
+	names       []string // of the definitions
 
 	slots  chan struct{}
 	wake   chan struct{}   // has a value when a saga of this process is due
+	reads  chan struct{}   // has a value while a lookup reads
 	ctx    context.Context //nolint:containedctx // Ends the runs, whose requests are long over.
 	cancel context.CancelFunc
 	work   sync.WaitGroup
@@ -113,11 +123,7 @@ type Service struct {
 	mu     sync.Mutex
 	closed bool
 	runs   map[uuid.UUID]*run
-}
-
-type run struct {
-	s    *Saga
-	done chan struct{} // closed when the run has ended, for whatever reason
+	next   *lookup // the one that has not begun to read, or nil
 }
 
 // NewService returns a service that keeps its log in store.
@@ -137,15 +143,19 @@ func NewService(store Store, o Options) *Service {
 	if o.Deadline == 0 {
 		o.Deadline = TwoPhaseDeadline
 	}
+	if o.StepTimeout == 0 {
+		o.StepTimeout = StepTimeout
+	}
 	if o.MaxPause == 0 {
 		o.MaxPause = MaxPause
 	}
 	s := &Service{
 		Reader: store, store: store, o: o, owner: newID(), definitions: map[string]Definition{}, slots: make(chan struct{}, MaxRuns),
-		wake: make(chan struct{}, 1), runs: map[uuid.UUID]*run{},
+		wake: make(chan struct{}, 1), reads: make(chan struct{}, 1), runs: map[uuid.UUID]*run{},
 	}
 	for _, d := range o.Definitions {
 		s.definitions[d.Name] = d
+		s.names = append(s.names, d.Name)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -153,9 +163,10 @@ func NewService(store Store, o Options) *Service {
 
 func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 
-// Create makes a saga, runs it, and answers when it has ended, or, with one that is pending, when SyncWait is over. A repeat
-// of a request that is still waiting waits too. It returns [ErrTooManyRuns], [ErrClosed], command.ErrUnavailable,
-// command.ErrUnknownOutcome, or the context's error.
+// Create makes a saga for a command, runs it, and answers when it has ended, or, with one that is pending, when SyncWait is
+// over. A repeat of a request that is still waiting waits too. It returns [ErrTooManyRuns], [ErrClosed],
+// command.ErrUnavailable, command.ErrUnknownOutcome, or the context's error. It is for this module's own services; programs
+// have [Service.Start] and [Service.Run].
 func (s *Service) Create(ctx context.Context, c command.Command[New]) (command.Answer, error) {
 	if err := s.admit(); err != nil {
 		return command.Answer{}, err
@@ -165,12 +176,13 @@ func (s *Service) Create(ctx context.Context, c command.Command[New]) (command.A
 	if c.Key != nil {
 		key = &c.Key.ID
 	}
-	if err := s.store.Create(ctx, key, cr.decide); err != nil {
+	asked := time.Now()
+	if err := s.store.Create(ctx, cr.id, key, cr.decide); err != nil {
 		return command.Answer{}, err
 	}
 	if cr.made != nil {
 		s.hit(AfterIntent, 0)
-		s.start(cr.made)
+		s.start(cr.made, asked) //nolint:contextcheck // A run outlives the request that made it.
 	}
 	if cr.wait != nil {
 		return s.await(ctx, *cr.wait, c)
@@ -204,6 +216,11 @@ type creation struct {
 func (cr *creation) decide(u *Unit) {
 	cr.answer, cr.made, cr.wait = command.Answer{}, nil, nil
 	batch := []command.Command[New]{cr.c}
+	if u.Existing != nil {
+		// An earlier try was committed and its answer lost: the lease is ours.
+		cr.made, cr.wait = u.Existing, &u.Existing.ID
+		return
+	}
 	if cr.c.Key != nil && u.Asked != nil && !known(u.Keys, cr.c.Key) {
 		if u.Asked.Pending.Fingerprint != cr.c.Key.Fingerprint {
 			cr.answer = command.Decide(batch, idempotency.NewBatch(nil), func(command.Command[New]) (any, error) { return nil, idempotency.ErrKeyReused })[0]
@@ -256,37 +273,11 @@ func (s *Service) Replay(ctx context.Context, c command.Command[New]) (a command
 func (s *Service) await(ctx context.Context, id uuid.UUID, c command.Command[New]) (command.Answer, error) {
 	waiting, cancel := context.WithTimeout(ctx, s.o.SyncWait)
 	defer cancel()
-	if err := s.ended(waiting, id); err != nil && ctx.Err() != nil {
+	answered := func(found *Saga) bool { return found.Status != Pending || found.Pending == nil }
+	if _, err := s.until(waiting, id, answered); err != nil && ctx.Err() != nil {
 		return command.Answer{}, command.UnknownOutcome(ctx.Err())
 	}
 	return s.settle(ctx, id, c)
-}
-
-// ended waits until a saga is no longer pending, here or elsewhere, or its answer is decided.
-func (s *Service) ended(ctx context.Context, id uuid.UUID) error {
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for {
-		s.mu.Lock()
-		r := s.runs[id]
-		s.mu.Unlock()
-		if r != nil {
-			select {
-			case <-r.done:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		found, err := s.store.Saga(ctx, id)
-		if err == nil && (found.Status != Pending || found.Pending == nil) {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }
 
 // settle decides what the request that made a saga is answered, unless that is decided already.
@@ -305,44 +296,6 @@ func (s *Service) settle(ctx context.Context, id uuid.UUID, c command.Command[Ne
 		answer = command.Decide([]command.Command[New]{settling}, u.Keys, func(command.Command[New]) (any, error) { return u.Saga, nil })[0]
 		answer.Replayed = answer.Replayed || replayed
 	})
-	return answer, err
-}
-
-// Act is what an operator may do to a pending saga.
-type Act int
-
-// The acts. Both are safe at any time: a retry changes nothing a second time, and a saga is compensated only where each
-// step's outcome is known.
-const (
-	Retry Act = iota
-	Compensate
-)
-
-// Execute decides an operator's act on a saga. Result: *[Saga]. Errors are those of [Service.Create].
-func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[Act]) (answer command.Answer, err error) {
-	var keys []idempotency.ID
-	if c.Key != nil {
-		keys = []idempotency.ID{c.Key.ID}
-	}
-	err = s.store.Update(ctx, id, keys, func(u *Unit) {
-		answer = command.Decide([]command.Command[Act]{c}, u.Keys, func(c command.Command[Act]) (any, error) {
-			err, action := decideRetry(u.Saga, u.Now), "saga.retry"
-			if c.Op == Compensate {
-				err, action = decideCompensate(u.Saga, u.Now), "saga.compensate"
-			}
-			if err != nil {
-				return nil, err
-			}
-			u.Changed = true
-			u.Audit = append(u.Audit, command.Audited(c, action, id.String()))
-			return u.Saga, nil
-		})[0]
-	})
-	if absent, ok := errors.AsType[*NotFoundError](err); ok && c.Render != nil {
-		r := c.Render(nil, absent)
-		return command.Answer{Answer: idempotency.Answer{Status: r.Status, Body: r.Body}}, nil
-	}
-	s.nudge()
 	return answer, err
 }
 

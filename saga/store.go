@@ -15,10 +15,11 @@ type Unit struct {
 	Now  time.Time // the database's
 	Keys *idempotency.Batch
 
-	// Asked is the saga that was made under the same key and whose answer is not decided yet, or nil. Made is written where
-	// it is set.
-	Asked *Saga
-	Made  *Saga
+	// Existing is the saga that has the id already, or nil; Asked the one that was made under the same key and whose answer is
+	// not decided yet, or nil. Made is written where it is set.
+	Existing *Saga
+	Asked    *Saga
+	Made     *Saga
 
 	// Saga is the one that is locked. Where Changed is set, what an operator and an answer change of it is written: Pending,
 	// Cancelled, NextAt, Attempts.
@@ -33,27 +34,38 @@ type Unit struct {
 // command.ErrUnavailable, command.ErrUnknownOutcome, or what the database refused.
 type Store interface {
 	Reader
-	// Create makes a saga; key may be nil.
-	Create(ctx context.Context, key *idempotency.ID, decide func(*Unit)) error
+	// Create makes a saga with an id; key may be nil.
+	Create(ctx context.Context, id uuid.UUID, key *idempotency.ID, decide func(*Unit)) error
 	// Update works on one saga. It returns [NotFoundError] when there is no such saga.
 	Update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*Unit)) error
-	// Save writes what a run has changed of a saga and makes its version one greater. It returns a [FencedError] unless the
-	// log is in the saga's term and version, or has just this change already. With park, the lease is given up, and the
-	// saga is due again after that time.
+	// Save writes what a run has changed of a saga, makes its version one greater, and reads whether it was cancelled. It
+	// returns a [FencedError] unless the log is in the saga's term and version, or has just this change already, and
+	// [ErrCancelled] instead of a decision to commit what was cancelled. With park, the lease is given up, and the saga is
+	// due again after that time.
 	Save(ctx context.Context, s *Saga, park *time.Duration) error
-	// Claim takes up to limit pending sagas that are due and that nobody has a lease of, each in a new term.
-	Claim(ctx context.Context, owner uuid.UUID, ttl time.Duration, limit int) ([]*Saga, error)
-	// Renew renews the leases of sagas that run in a process.
-	Renew(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, ttl time.Duration) error
+	// Claim takes up to limit pending sagas of these names that are due and that nobody has a lease of, each in a new term.
+	Claim(ctx context.Context, owner uuid.UUID, names []string, ttl time.Duration, limit int) ([]*Saga, error)
+	// Renew renews the leases of sagas that run in a process, and returns those that it has renewed.
+	Renew(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, ttl time.Duration) ([]uuid.UUID, error)
+}
+
+// Query selects sagas for a list.
+type Query struct {
+	Name   string // of the definition; empty: of all
+	Status Status // empty: any
+	Stuck  bool   // only those that fail to get on
+	After  int64  // those with greater numbers alone
+	Limit  int
 }
 
 // Reader answers questions about sagas.
 type Reader interface {
 	// Saga returns one saga, or [NotFoundError].
 	Saga(ctx context.Context, id uuid.UUID) (*Saga, error)
-	// Sagas returns up to limit sagas of a definition with a number above after, in order; with stuck, those alone that fail
-	// to get on.
-	Sagas(ctx context.Context, name string, stuck bool, after int64, limit int) ([]*Saga, error)
+	// Find returns those of these sagas that exist, in no order.
+	Find(ctx context.Context, ids []uuid.UUID) ([]*Saga, error)
+	// Sagas lists sagas in the order of their numbers.
+	Sagas(ctx context.Context, q Query) ([]*Saga, error)
 	// Known returns the decided answers to keys.
 	Known(ctx context.Context, keys []idempotency.ID) (*idempotency.Batch, error)
 }

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // Tend renews the leases of the sagas that run here, takes over those that are due, and settles prepared transactions that
@@ -52,87 +55,175 @@ func (s *Service) resolveEvery(ctx context.Context) {
 
 // look renews and claims once.
 func (s *Service) look(ctx context.Context) error {
-	s.mu.Lock()
-	ids := slices.Collect(maps.Keys(s.runs))
-	room, closed := MaxWaiting-len(s.runs), s.closed
-	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, s.o.LeaseTTL)
 	defer cancel()
 	// Its own first: a process that stood still for a while goes on where nobody else has.
-	if len(ids) > 0 {
-		if err := s.store.Renew(ctx, s.owner, ids, s.o.LeaseTTL); err != nil {
-			return fmt.Errorf("saga: renew leases: %w", err)
+	if err := s.renew(ctx); err != nil {
+		return fmt.Errorf("saga: renew leases: %w", err)
+	}
+	for {
+		s.mu.Lock()
+		room, closed := MaxWaiting-len(s.runs), s.closed
+		s.mu.Unlock()
+		if closed || room <= 0 || len(s.names) == 0 {
+			return nil
+		}
+		limit, asked := min(room, claimBatch), time.Now()
+		due, err := s.store.Claim(ctx, s.owner, s.names, s.o.LeaseTTL, limit)
+		if err != nil {
+			return fmt.Errorf("saga: look for sagas that are due: %w", err)
+		}
+		for _, saga := range due {
+			if saga.Attempts == 0 {
+				s.observe(func(o Observer) { o.Resumed(saga.Protocol) })
+				s.o.Logger.InfoContext(ctx, "saga resumed", "id", saga.ID, "term", saga.Term)
+			}
+			s.start(saga, asked) //nolint:contextcheck // A run outlives the look that found it.
+		}
+		if len(due) < limit {
+			return nil
 		}
 	}
-	if closed || room <= 0 {
+}
+
+// renew keeps the leases of what runs here, and ends the runs whose leases may have expired.
+func (s *Service) renew(ctx context.Context) error {
+	s.mu.Lock()
+	ids := slices.Collect(maps.Keys(s.runs))
+	s.mu.Unlock()
+	if len(ids) == 0 {
 		return nil
 	}
-	due, err := s.store.Claim(ctx, s.owner, s.o.LeaseTTL, min(room, claimBatch))
-	if err != nil {
-		return fmt.Errorf("saga: look for sagas that are due: %w", err)
-	}
-	for _, saga := range due {
-		if saga.Attempts == 0 {
-			s.observe(func(o Observer) { o.Resumed(saga.Protocol) })
-			s.o.Logger.InfoContext(ctx, "saga resumed", "id", saga.ID, "term", saga.Term)
+	asked := time.Now()
+	renewed, err := s.store.Renew(ctx, s.owner, ids, s.o.LeaseTTL)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range renewed {
+		if r := s.runs[id]; r != nil {
+			r.until = asked.Add(s.o.LeaseTTL)
 		}
-		s.start(saga) //nolint:contextcheck // A run outlives the look that found it.
 	}
-	return nil
+	for _, r := range s.runs {
+		if time.Now().After(r.until) {
+			r.cancel(ErrLeaseLost)
+		}
+	}
+	return err
+}
+
+// Doubt is a prepared transaction of this log's, and what the log says of it.
+type Doubt struct {
+	Participant string
+	Prepared
+	Saga    uuid.UUID
+	Term    int64
+	Verdict Verdict // [Leave]: its run is at work
+}
+
+// InDoubt lists the prepared transactions in every participant, oldest first, and names the participants that could not be
+// asked, with their errors.
+func (s *Service) InDoubt(ctx context.Context) ([]Doubt, map[string]error) {
+	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
+	defer cancel()
+	var (
+		group    sync.WaitGroup
+		mu       sync.Mutex
+		found    []Doubt
+		failures = map[string]error{}
+	)
+	for name, p := range s.o.Participants {
+		group.Go(func() {
+			doubts, err := s.doubts(ctx, name, p)
+			mu.Lock()
+			defer mu.Unlock()
+			found = append(found, doubts...)
+			if err != nil {
+				failures[name] = err
+			}
+		})
+	}
+	group.Wait()
+	slices.SortFunc(found, func(a, b Doubt) int { return a.At.Compare(b.At) })
+	return found, failures
+}
+
+func (s *Service) doubts(ctx context.Context, name string, p Participant) ([]Doubt, error) {
+	prepared, err := p.InDoubt(ctx, s.o.Coordinator+":")
+	if err != nil {
+		return nil, fmt.Errorf("saga: ask %s: %w", name, err)
+	}
+	found := make([]Doubt, 0, len(prepared))
+	ids := make([]uuid.UUID, 0, len(prepared))
+	for _, one := range prepared {
+		d := Doubt{Participant: name, Prepared: one}
+		var ok bool
+		if d.Saga, d.Term, ok = ParseGID(s.o.Coordinator, one.GID); ok { // Else it is none that we could have made.
+			found, ids = append(found, d), append(ids, d.Saga)
+		}
+	}
+	if len(found) == 0 {
+		return nil, nil
+	}
+	// Read after the prepared transactions were seen: what was prepared had its intent in the log before.
+	known, err := s.store.Find(ctx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("saga: read the log: %w", err)
+	}
+	byID := make(map[uuid.UUID]*Saga, len(known))
+	for _, saga := range known {
+		byID[saga.ID] = saga
+	}
+	for i := range found {
+		found[i].Verdict = DecideInDoubt(byID[found[i].Saga], found[i].Term)
+	}
+	return found, nil
 }
 
 // Resolve settles once the prepared transactions that no run will settle, in every participant. It returns the errors of
 // those that could not be asked, after having asked all.
 func (s *Service) Resolve(ctx context.Context) error {
+	var group sync.WaitGroup
+	failures := make([]error, len(s.o.Participants))
+	for i, name := range slices.Sorted(maps.Keys(s.o.Participants)) {
+		// One that does not answer must not keep the others in doubt.
+		group.Go(func() { failures[i] = s.resolveIn(ctx, name, s.o.Participants[name]) })
+	}
+	group.Wait()
+	return errors.Join(failures...)
+}
+
+func (s *Service) resolveIn(ctx context.Context, name string, p Participant) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
-	var failures []error
-	for name, p := range s.o.Participants {
-		gids, err := p.InDoubt(ctx, s.o.Coordinator+":")
-		if err != nil {
-			failures = append(failures, fmt.Errorf("saga: ask %s: %w", name, err))
-			continue
-		}
-		for _, gid := range gids {
-			if err := s.resolve(ctx, p, gid); err != nil {
-				failures = append(failures, fmt.Errorf("saga: settle %s in %s: %w", gid, name, err))
-			}
+	doubts, err := s.doubts(ctx, name, p)
+	failures := []error{err}
+	for i := range doubts {
+		if err := s.resolve(ctx, p, &doubts[i]); err != nil {
+			failures = append(failures, fmt.Errorf("saga: settle %s in %s: %w", doubts[i].GID, name, err))
 		}
 	}
 	return errors.Join(failures...)
 }
 
-func (s *Service) resolve(ctx context.Context, p Participant, gid string) error {
-	id, term, ok := ParseGID(s.o.Coordinator, gid)
-	if !ok {
-		return nil // Not one that we could have made.
-	}
-	// Read after the prepared transaction was seen: what was prepared had its intent in the log before.
-	saga, err := s.store.Saga(ctx, id)
-	if _, absent := errors.AsType[*NotFoundError](err); absent {
-		saga, err = nil, nil
-	}
-	if err != nil {
-		return err
-	}
-	verdict := DecideInDoubt(saga, term)
-	switch verdict {
+func (s *Service) resolve(ctx context.Context, p Participant, d *Doubt) (err error) {
+	switch d.Verdict {
 	case Leave:
 		return nil
 	case CommitBranch:
 		s.mu.Lock()
-		_, here := s.runs[id]
+		r := s.runs[d.Saga]
+		here := r != nil && r.active
 		s.mu.Unlock()
 		if here {
 			return nil // Its run is about to do so.
 		}
-		err = p.CommitPrepared(ctx, gid)
+		err = p.CommitPrepared(ctx, d.GID)
 	case RollbackBranch:
-		err = p.RollbackPrepared(ctx, gid)
+		err = p.RollbackPrepared(ctx, d.GID)
 	}
 	if err == nil {
-		s.observe(func(o Observer) { o.Resolved(verdict == CommitBranch) })
-		s.o.Logger.InfoContext(ctx, "prepared transaction settled", "gid", gid, "committed", verdict == CommitBranch)
+		s.observe(func(o Observer) { o.Resolved(d.Verdict == CommitBranch) })
+		s.o.Logger.InfoContext(ctx, "prepared transaction settled", "gid", d.GID, "verdict", d.Verdict.String())
 	}
 	return err
 }

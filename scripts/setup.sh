@@ -4,8 +4,9 @@
 #
 #   scripts/setup.sh run     Go and PostgreSQL's server programs
 #   scripts/setup.sh test    the same, a C compiler (the race detector needs
-#                            one), Redis and etcd
-#   scripts/setup.sh lint    Go alone
+#                            one), Redis, etcd, PgBouncer and Chromium
+#   scripts/setup.sh lint    Go, and promtool for the alert rules
+#   scripts/setup.sh topology    what run needs, and HAProxy
 #
 # On Debian and Ubuntu it installs packages with apt-get, as root or by sudo. It
 # starts no services and leaves none enabled: Fairlead starts a PostgreSQL of
@@ -133,6 +134,9 @@ install_packages() {
 			case $package in
 			redis-server) $sudo systemctl disable -q redis-server 2>/dev/null || : ;;
 			etcd-server | etcd) $sudo systemctl disable -q etcd 2>/dev/null || : ;;
+			pgbouncer) $sudo systemctl disable -q pgbouncer 2>/dev/null || : ;;
+			prometheus) $sudo systemctl disable -q prometheus 2>/dev/null || : ;;
+			haproxy) $sudo systemctl disable -q haproxy 2>/dev/null || : ;;
 			esac
 		done
 	fi
@@ -152,8 +156,8 @@ need() { # need NAME-FOR-HUMANS DEBIAN-PACKAGE HOMEBREW-FORMULA
 }
 
 case $mode in
-run | test | lint) ;;
-*) die "usage: scripts/setup.sh run|test|lint" ;;
+run | test | lint | topology) ;;
+*) die "usage: scripts/setup.sh run|test|lint|topology" ;;
 esac
 
 if [ "$mode" != lint ]; then
@@ -161,8 +165,16 @@ if [ "$mode" != lint ]; then
 fi
 if [ "$mode" = test ]; then
 	have redis-server || need "Redis (server)" redis-server redis
+	have chromium || have chromium-browser || have google-chrome || need Chromium chromium "--cask chromium"
 	have etcd || need "etcd 3.4 or newer" etcd-server etcd
+	have pgbouncer || need PgBouncer pgbouncer pgbouncer
 	have cc || have gcc || have clang || need "a C compiler" "gcc libc6-dev" gcc
+fi
+if [ "$mode" = lint ]; then
+	have promtool || need promtool prometheus prometheus
+fi
+if [ "$mode" = topology ]; then
+	have haproxy || need HAProxy haproxy haproxy
 fi
 go_missing=
 if ! have_go; then

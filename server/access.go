@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/fairlead-dev/fairlead/internal/auth"
 )
@@ -51,11 +52,14 @@ func (s *Server) guard(a access, next http.HandlerFunc) http.HandlerFunc {
 // authenticate finds out who asks and counts the request against their rate. It has answered when it returns false.
 func (s *Server) authenticate(w http.ResponseWriter, r *http.Request) bool {
 	credential, err := credentialOf(r)
+	if err == nil && strings.HasPrefix(credential, sessionScheme) {
+		err = s.checkSameOrigin(r)
+	}
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return false
 	}
-	p, err := s.auth.Authenticate(r.Context(), credential)
+	p, err := s.identify(r.Context(), credential)
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return false

@@ -134,7 +134,7 @@ func TestRoles(t *testing.T) {
 			may        bool
 		}{
 			auth.RoleAdmin:   {e.admin, true},
-			auth.RoleService: {e.service, !strings.HasPrefix(r.path, "/v1/keys") && name != "GET /v1/locks"},
+			auth.RoleService: {e.service, !strings.HasPrefix(r.path, "/v1/keys") && !strings.HasPrefix(r.path, "/v1/admin/") && name != "GET /v1/locks"},
 			auth.RoleUser:    {e.user("alice"), users[name] || isOwn},
 		} {
 			got := e.by(c.credential).send(send{method: r.method, path: path, body: body, key: key})

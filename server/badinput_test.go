@@ -129,8 +129,10 @@ func (e *env) postRoutes() []postRoute {
 		{path: "/v1/auctions/" + unstarted + "/start", status: 200},
 		{path: "/v1/auctions/" + cancelled + "/cancel", status: 200},
 		{path: "/v1/cross-transfers", status: 201, members: []member{
-			{"from", `{"ledger":"local","account":"alice"}`, "object", true}, {"to", `{"ledger":"local","account":"bob"}`, "object", true},
-			{"amount", `5`, "amount", true}, {"mode", `"saga"`, "draw", true},
+			{"from", `{"ledger":"local","account":"alice"}`, "object", true},
+			{"to", `{"ledger":"local","account":"bob"}`, "object", true},
+			{"amount", `5`, "amount", true},
+			{"mode", `"saga"`, "draw", true},
 		}},
 		{path: "/v1/cross-transfers", status: 201, wrap: `{"from":%s,"to":{"ledger":"local","account":"bob"},"amount":5,"mode":"twophase"}`, members: []member{
 			{"ledger", `"local"`, "id", true}, {"account", `"alice"`, "id", true},

@@ -80,7 +80,7 @@ func viewCross(s *saga.Saga) crossTransferView {
 	v := crossTransferView{
 		ID: s.ID, From: crossEndView(in.From), To: crossEndView(in.To), Amount: in.Amount, Currency: in.Currency, Mode: s.Protocol,
 		Status: s.Status, Reason: s.Reason, Steps: make([]crossStepView, len(s.Steps)),
-		InDoubt: s.Status == saga.Pending && s.Decided != 0, Stuck: s.Stuck(), Attempts: s.Attempts,
+		InDoubt: s.InDoubt(), Stuck: s.Stuck(), Attempts: s.Attempts,
 		CreatedAt: timestamp(s.CreatedAt), EndedAt: optionalTime(s.EndedAt),
 	}
 	for i, step := range s.Steps {
@@ -117,6 +117,7 @@ func (s *Server) crossRoutes() []route {
 		get("/v1/cross-transfers/{id}", accessStaff, doc[none, crossTransferView]("Read a transfer between ledgers"), s.getCrossTransfer),
 		s.crossRoute("retry", "Let a pending transfer be tried at once", saga.Retry),
 		s.crossRoute("compensate", "Give a pending transfer up: legs that are not done are cancelled, those that are done are undone", saga.Compensate),
+		s.crossLegRoute(),
 	}
 }
 

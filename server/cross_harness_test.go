@@ -2,9 +2,12 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/ledger/cross"
 	"github.com/fairlead-dev/fairlead/postgres"
 	"github.com/fairlead-dev/fairlead/saga"
@@ -18,6 +21,12 @@ func (e *env) startCross(db *postgres.DB, others map[string]string, logger *slog
 	must(e.t, err)
 	ledgers := map[string]cross.Ledger{cross.Local: postgres.NewCrossLedger(db)}
 	for name, url := range others {
+		if base, key, remote := strings.Cut(url, " "); remote {
+			c, err := client.New(base, key, client.WithRetry(client.Retry{Attempts: 1}))
+			must(e.t, err)
+			ledgers[name] = c.Ledger("house")
+			continue
+		}
 		other, err := postgres.Open(e.t.Context(), postgres.Options{URL: url, MaxConns: 8, Logger: logger})
 		must(e.t, err)
 		e.t.Cleanup(other.Close)
@@ -68,4 +77,27 @@ func (e *env) useCross(from, to string) {
 		eventually(e.t, 20*time.Second, path+" "+end, func() bool { return e.get(path).str("status") == end })
 	}
 	e.get("/v1/cross-transfers?limit=1").want(200)
+	tried, given = e.waitingCross(from, to), e.waitingCross(from, to)
+	if items := e.get("/v1/sagas?stuck=true&limit=10&name=cross-transfer&status=pending").want(200).items(); len(items) < 2 {
+		e.t.Errorf("stuck: %v", items)
+	}
+	asSaga := func(path string) string { return strings.Replace(path, "cross-transfers", "sagas", 1) }
+	e.post(asSaga(tried)+"/retry", "").want(200)
+	e.post(asSaga(given)+"/compensate", "").want(200)
+	for path, end := range map[string]string{tried: "completed", given: "failed"} {
+		eventually(e.t, 20*time.Second, path+" "+end, func() bool { return e.get(asSaga(path)).str("status") == end })
+	}
+	e.get("/v1/sagas?limit=1").want(200)
+	e.get("/v1/in-doubt").want(200)
+	e.post("/v1/cross-legs", legBody(newUUID(), "debit", from, 1, "")).want(200)
+}
+
+// legBody is a leg of another server's transfer from or to an account of this ledger.
+func legBody(saga, step, account string, amount int, rest string) string {
+	own, other := `{"ledger":"local","account":"`+account+`"}`, `{"ledger":"house","account":"hal"}`
+	from, to := own, other
+	if step == "credit" {
+		from, to = other, own
+	}
+	return fmt.Sprintf(`{"saga":%q,"step":%q,"from":%s,"to":%s,"amount":%d,"currency":"EUR"%s}`, saga, step, from, to, amount, rest)
 }

@@ -63,6 +63,7 @@ type setup struct {
 	lanes   groupcommit.Options
 	limiter *auth.LimiterOptions
 	ledgers map[string]string // further ledgers' databases, by name
+	beacon  *lottery.BeaconOptions
 }
 
 func migrate(ctx context.Context, url string) error {
@@ -85,7 +86,7 @@ func newEnvWith(t *testing.T, o setup) *env {
 	ledgerLanes, lotteryLanes, auctionLanes := o.lanes, o.lanes, o.lanes
 	ledgerLanes.Observer, lotteryLanes.Observer, auctionLanes.Observer = lanes.For("ledger"), lanes.For("lottery"), lanes.For("auction")
 	e.ledger = ledger.NewService(postgres.NewLedger(db), ledgerLanes)
-	e.lottery = lottery.NewService(postgres.NewLottery(db, draws), lottery.Options{Lanes: lotteryLanes, Observer: draws, Logger: logger})
+	e.lottery = lottery.NewService(postgres.NewLottery(db, draws), lottery.Options{Lanes: lotteryLanes, Observer: draws, Logger: logger, Beacon: o.beacon})
 	e.auction = auction.NewService(postgres.NewAuctions(db), auction.Options{Lanes: auctionLanes, Observer: telemetry.NewAuctions(registry), Logger: logger})
 	e.multidraw = multidraw.NewService(postgres.NewMultidraws(db), multidraw.Options{Logger: logger})
 	e.startPublishing(db, o.lanes)
@@ -100,7 +101,7 @@ func newEnvWith(t *testing.T, o setup) *env {
 		must(t, err)
 	}
 	e.server, err = New(Options{
-		Ledger: e.ledger, Lottery: e.lottery, Auction: e.auction, Multidraw: e.multidraw, Publish: e.publish, Cross: e.cross, Locks: e.locks, Keys: e.keys, Auth: authenticator, Limiter: limiter, Ready: db.Ping,
+		Ledger: e.ledger, Lottery: e.lottery, Auction: e.auction, Multidraw: e.multidraw, Publish: e.publish, Cross: e.cross, Locks: e.locks, Keys: e.keys, Desk: postgres.NewDesk(db), PublicPages: true, Auth: authenticator, Limiter: limiter, Ready: db.Ping,
 		Registry: registry, Logger: logger, Version: "test",
 	})
 	must(t, err)
@@ -120,7 +121,8 @@ func newEnvWith(t *testing.T, o setup) *env {
 			t.Errorf("the books do not balance at the end: %+v, %v", integrity, err)
 		}
 		for what, err := range map[string]error{
-			"locks": e.locks.Close(ctx), "publish": e.publish.Close(ctx), "multidraw": e.multidraw.Close(ctx), "auction": e.auction.Close(ctx), "lottery": e.lottery.Close(ctx), "ledger": e.ledger.Close(ctx)} {
+			"locks": e.locks.Close(ctx), "publish": e.publish.Close(ctx), "multidraw": e.multidraw.Close(ctx), "auction": e.auction.Close(ctx), "lottery": e.lottery.Close(ctx), "ledger": e.ledger.Close(ctx),
+		} {
 			if err != nil {
 				t.Errorf("close the %s: %v", what, err)
 			}

@@ -229,7 +229,7 @@ func (e *liveEdge) recheck(clients []*liveClient) {
 		err, known := verdicts[c.credential]
 		if !known {
 			ctx, cancel := context.WithTimeout(e.ctx, e.times.recheck)
-			_, err = e.s.auth.Authenticate(ctx, c.credential)
+			_, err = e.s.identify(ctx, c.credential)
 			cancel()
 			verdicts[c.credential] = err
 		}
@@ -244,7 +244,12 @@ func (e *liveEdge) recheck(clients []*liveClient) {
 func credentialOf(r *http.Request) (string, error) {
 	credential, err := auth.Authorization(r.Header)
 	if errors.Is(err, auth.ErrNoCredential) && r.URL.Path == livePath {
-		return auth.SubprotocolAuthorization(r.Header)
+		credential, err = auth.SubprotocolAuthorization(r.Header)
+	}
+	if errors.Is(err, auth.ErrNoCredential) {
+		if session := sessionOf(r); session != "" {
+			return session, nil
+		}
 	}
 	return credential, err
 }

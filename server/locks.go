@@ -10,6 +10,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/lock"
+	"github.com/fairlead-dev/fairlead/lock/pglock"
 )
 
 // Locks is what the server needs of the lock service.
@@ -18,6 +19,8 @@ type Locks interface {
 	Renew(ctx context.Context, c command.Command[lock.Renewal]) (command.Answer, error)
 	Release(ctx context.Context, c command.Command[lock.Renewal]) (command.Answer, error)
 	Snapshot(ctx context.Context) (lock.Snapshot, error)
+	// DatabaseWaits lists who waits for the database's own locks, longest first.
+	DatabaseWaits(ctx context.Context) ([]pglock.DatabaseWait, error)
 }
 
 // maxLockWait bounds how long a request may wait for a lock: proxies and people give up sooner.
@@ -89,10 +92,52 @@ func viewLocks(s lock.Snapshot) locksView {
 	return v
 }
 
+type databaseBlockerView struct {
+	PID              int32      `json:"pid" doc:"its process on the database's server, 0 for a prepared transaction"`
+	Application      string     `json:"application"`
+	State            string     `json:"state" example:"idle in transaction"`
+	TransactionSince *timestamp `json:"transaction_since" doc:"null where it can't be seen"`
+	Statement        string     `json:"statement" doc:"the beginning of its last one, which may have ended"`
+}
+
+type databaseWaitView struct {
+	PID         int32                 `json:"pid" doc:"the session's process on the database's server"`
+	Application string                `json:"application"`
+	Kind        string                `json:"kind" doc:"what is waited for, in PostgreSQL's words" example:"transactionid"`
+	Mode        string                `json:"mode" example:"ShareLock"`
+	Relation    string                `json:"relation" doc:"the table, where the lock is one on a table or on a part of it"`
+	Since       timestamp             `json:"since"`
+	Statement   string                `json:"statement" doc:"the beginning of what waits"`
+	Blockers    []databaseBlockerView `json:"blockers" doc:"the sessions in the way, those that wait in front included"`
+}
+
+type databaseWaitsView struct {
+	Waits []databaseWaitView `json:"waits" doc:"longest first, 200 at most"`
+}
+
+func viewDatabaseWaits(all []pglock.DatabaseWait) databaseWaitsView {
+	v := databaseWaitsView{Waits: make([]databaseWaitView, len(all))}
+	for i, w := range all {
+		x := databaseWaitView{
+			PID: w.PID, Application: w.Application, Kind: w.Kind, Mode: w.Mode, Relation: w.Relation, Since: timestamp(w.Since),
+			Statement: w.Statement, Blockers: make([]databaseBlockerView, len(w.Blockers)),
+		}
+		for j, b := range w.Blockers {
+			x.Blockers[j] = databaseBlockerView{PID: b.PID, Application: b.Application, State: b.State, Statement: b.Statement}
+			if !b.TransactionSince.IsZero() {
+				x.Blockers[j].TransactionSince = new(timestamp(b.TransactionSince))
+			}
+		}
+		v.Waits[i] = x
+	}
+	return v
+}
+
 func (s *Server) lockRoutes() []route {
 	return []route{
 		post("/v1/locks", accessStaff, http.StatusCreated, doc[lockRequest, lockView]("Lock all of the keys or none, waiting in line if asked to"), s.postLock),
 		get("/v1/locks", accessAdmin, doc[none, locksView]("See who holds, who waits, and for whom"), s.getLocks),
+		get("/v1/admin/database-waits", accessAdmin, doc[none, databaseWaitsView]("See which sessions of the database wait for PostgreSQL's own locks, and for whom"), s.getDatabaseWaits),
 		post("/v1/locks/{id}/renew", accessStaff, http.StatusOK, doc[renewLockRequest, lockView]("Renew a lock that is still held"), s.renewLock),
 		{
 			method: http.MethodDelete, path: "/v1/locks/{id}", access: accessStaff, status: http.StatusNoContent,
@@ -234,4 +279,9 @@ func (s *Server) deleteLock(w http.ResponseWriter, r *http.Request) {
 func (s *Server) getLocks(w http.ResponseWriter, r *http.Request) {
 	snapshot, err := s.locks.Snapshot(r.Context())
 	answer(s, w, r, viewLocks)(snapshot, err)
+}
+
+func (s *Server) getDatabaseWaits(w http.ResponseWriter, r *http.Request) {
+	waits, err := s.locks.DatabaseWaits(r.Context())
+	answer(s, w, r, viewDatabaseWaits)(waits, err)
 }

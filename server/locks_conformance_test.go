@@ -1,11 +1,19 @@
 package server
 
 import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/locktest"
+	"github.com/fairlead-dev/fairlead/lock/pglock"
 )
 
 // TestLocksConformOverHTTP runs the suite of all backends through two servers, by the Go client.
@@ -16,17 +24,72 @@ func TestLocksConformOverHTTP(t *testing.T) {
 		e := newEnv(t)
 		servers := []*env{e, e.beside()}
 		opened := 0
-		return locktest.Harness{Open: func(tb testing.TB) (lock.Backend, func()) {
+		open := func(tb testing.TB, h *http.Client) *client.LockBackend {
 			tb.Helper()
 			at := servers[opened%len(servers)]
 			opened++
-			c, err := client.New(at.url, at.admin, client.WithHTTPClient(e.http))
+			c, err := client.New(at.url, at.admin, client.WithHTTPClient(h))
 			if err != nil {
 				tb.Fatal(err)
 			}
 			b := c.LockBackend()
 			tb.Cleanup(b.Close)
-			return b, b.Close
-		}}
+			return b
+		}
+		return locktest.Harness{
+			Open: func(tb testing.TB) (lock.Backend, func()) {
+				tb.Helper()
+				b := open(tb, e.http)
+				return b, b.Close
+			},
+			OpenDoomed: func(tb testing.TB) (lock.Backend, func()) {
+				tb.Helper()
+				var m mortal
+				transport := &http.Transport{DialContext: m.dial}
+				tb.Cleanup(transport.CloseIdleConnections)
+				return open(tb, &http.Client{Transport: transport}), m.die
+			},
+			Fence: func(ctx context.Context, resource string, token int64) error {
+				conn, err := pgx.Connect(ctx, e.dbURL)
+				if err != nil {
+					return err
+				}
+				defer func() { _ = conn.Close(ctx) }()
+				return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return pglock.Fence(ctx, tx, resource, token) })
+			},
+		}
 	})
+}
+
+// mortal makes connections that all end at once, and no more after that, as those of a process that dies.
+type mortal struct {
+	mu    sync.Mutex
+	dead  bool
+	conns []net.Conn
+}
+
+var errDead = errors.New("the process is dead")
+
+func (m *mortal) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.dead {
+		_ = c.Close()
+		return nil, errDead
+	}
+	m.conns = append(m.conns, c)
+	return c, nil
+}
+
+func (m *mortal) die() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dead = true
+	for _, c := range m.conns {
+		_ = c.Close()
+	}
 }

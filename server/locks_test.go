@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead-dev/fairlead/internal/auth"
@@ -121,7 +122,7 @@ func (e *env) trySendIn(ctx context.Context, s send) (*http.Response, error) {
 func (e *env) waitersAre(n int) {
 	e.t.Helper()
 	eventually(e.t, 15*time.Second, fmt.Sprintf("%d requests wait", n), func() bool {
-		return len(e.by(e.admin).get("/v1/locks").want(http.StatusOK).at("waiters").([]any)) == n
+		return len(e.by(e.admin).get("/v1/locks").want(http.StatusOK).at("waiters").([]any)) == n //nolint:errcheck // Another shape fails the test.
 	})
 }
 
@@ -389,4 +390,48 @@ func TestShutdownAnswersWhoWaitsForALock(t *testing.T) {
 	}
 	serving.Wait()
 	e.waitersAre(0)
+}
+
+// TestDatabaseWaits makes one session of the database wait for another.
+func TestDatabaseWaits(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.by(e.service).get("/v1/admin/database-waits").problem(http.StatusForbidden, "forbidden")
+	none := e.get("/v1/admin/database-waits").want(http.StatusOK)
+	none.exactly(none.decoded, "waits")
+	if got := none.at("waits").([]any); len(got) != 0 { //nolint:errcheck // Another shape fails the test.
+		t.Errorf("waits: %s", none.body)
+	}
+	held, err := pgx.Connect(t.Context(), e.dbURL)
+	must(t, err)
+	defer func() { must(t, held.Close(context.Background())) }()
+	tx, err := held.Begin(t.Context())
+	must(t, err)
+	_, err = tx.Exec(t.Context(), `LOCK TABLE accounts IN ACCESS EXCLUSIVE MODE`)
+	must(t, err)
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		conn, err := pgx.Connect(t.Context(), e.dbURL)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer func() { _ = conn.Close(context.Background()) }()
+		if _, err := conn.Exec(t.Context(), `SELECT FROM accounts`); err != nil {
+			t.Error(err)
+		}
+	})
+	var seen *reply
+	eventually(t, 30*time.Second, "a session waits", func() bool {
+		seen = e.get("/v1/admin/database-waits").want(http.StatusOK)
+		return len(seen.at("waits").([]any)) == 1 //nolint:errcheck // Another shape fails the test.
+	})
+	must(t, tx.Rollback(t.Context()))
+	waiting.Wait()
+	seen.exactly(seen.at("waits.0"), "pid", "application", "kind", "mode", "relation", "since", "statement", "blockers").times("waits.0.since")
+	seen.exactly(seen.at("waits.0.blockers.0"), "pid", "application", "state", "transaction_since", "statement")
+	if seen.str("waits.0.relation") != "accounts" || seen.str("waits.0.statement") != "SELECT FROM accounts" ||
+		seen.num("waits.0.blockers.0.pid") != int64(held.PgConn().PID()) || seen.str("waits.0.blockers.0.state") != "idle in transaction" {
+		t.Errorf("waits: %s", seen.body)
+	}
 }

@@ -19,7 +19,7 @@ type createCampaignRequest struct {
 	Beneficiary   string         `json:"beneficiary" doc:"the account that is paid at completion"`
 	Prizes        []prizeRequest `json:"prizes" minItems:"1" maxItems:"1000"`
 	PurchaseLimit *int           `json:"purchase_limit,omitempty" minimum:"1" doc:"positions an account may buy"`
-	Draw          *string        `json:"draw,omitempty" enum:"instant"`
+	Draw          *string        `json:"draw,omitempty" enum:"instant,beacon" doc:"beacon: what is sold is sealed at sell-out, and a future round of a public beacon decides"`
 }
 
 type layerRequest struct {
@@ -44,8 +44,12 @@ func (q *createCampaignRequest) op() (lottery.Op, error) {
 	c.name("name", q.Name)
 	c.currency("currency", q.Currency)
 	c.id("beneficiary", q.Beneficiary)
-	if q.Draw != nil && *q.Draw != lottery.DrawInstant {
-		c.fail("draw must be \"instant\": this server has no other mode")
+	mode := lottery.DrawInstant
+	if q.Draw != nil {
+		mode = *q.Draw
+	}
+	if mode != lottery.DrawInstant && mode != lottery.DrawBeacon {
+		c.fail("draw must be \"instant\" or \"beacon\"")
 	}
 	if q.Price != nil {
 		c.amount("price", *q.Price)
@@ -57,7 +61,7 @@ func (q *createCampaignRequest) op() (lottery.Op, error) {
 	prizes := q.checkPrizes(&c)
 	op := lottery.Create{
 		Name: q.Name, BaseLength: q.BaseLength, Price: q.Price, Currency: q.Currency, Beneficiary: q.Beneficiary,
-		Prizes: prizes, PurchaseLimit: q.PurchaseLimit,
+		Prizes: prizes, PurchaseLimit: q.PurchaseLimit, DrawMode: mode,
 	}
 	for _, l := range q.Layers {
 		op.Layers = append(op.Layers, lottery.NewLayer(l))

@@ -96,12 +96,22 @@ func (s *Server) getDraw(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) getProof(w http.ResponseWriter, r *http.Request) {
-	in, draw, err := s.drawInput(r)
+	c, err := s.campaignOf(r)
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return
 	}
-	writeBody(w, http.StatusOK, mustMarshal(fairdraw.NewProof(in, &fairdraw.Result{Root: draw.Root, Winners: draw.Winners})))
+	in, draw, err := s.drawInput(r, c)
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	result := &fairdraw.Result{Root: draw.Root, Winners: draw.Winners}
+	if draw.Round != nil {
+		writeBody(w, http.StatusOK, mustMarshal(fairdraw.NewBeaconProof(in, result, c.Beacon.Chain, *draw.Round)))
+		return
+	}
+	writeBody(w, http.StatusOK, mustMarshal(fairdraw.NewProof(in, result)))
 }
 
 func (s *Server) getInclusion(w http.ResponseWriter, r *http.Request) {
@@ -120,22 +130,23 @@ func (s *Server) getInclusion(w http.ResponseWriter, r *http.Request) {
 		s.writeProblem(w, r, &lottery.PositionNotFoundError{ID: id})
 		return
 	}
-	in, _, err := s.drawInput(r)
+	// In beacon mode the list is closed before the draw: every entrant can see then that they are in it.
+	if c.Status != lottery.StatusCompleted && (c.Beacon == nil || c.Beacon.Seal == nil) {
+		s.writeProblem(w, r, lottery.ErrNotDrawn)
+		return
+	}
+	owners, err := s.lottery.Owners(r.Context(), c.ID, 0, c.TotalPositions)
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return
 	}
-	// A drawn campaign is sold out, so a position's place among the sealed ones is its ordinal.
-	proof, err := fairdraw.Include(in.Campaign, in.Positions, position.Ordinal)
+	// A sealed campaign is sold out, so a position's place among the sealed ones is its ordinal.
+	proof, err := fairdraw.Include(c.ID.String(), lottery.SealedPositions(c, owners), position.Ordinal)
 	answer(s, w, r, func(p *fairdraw.InclusionProof) *fairdraw.InclusionProof { return p })(proof, err)
 }
 
 // drawInput reads everything that a campaign's draw was computed from. It is refused before the draw.
-func (s *Server) drawInput(r *http.Request) (in fairdraw.Input, draw *lottery.Draw, err error) {
-	c, err := s.campaignOf(r)
-	if err != nil {
-		return in, nil, err
-	}
+func (s *Server) drawInput(r *http.Request, c *lottery.Campaign) (in fairdraw.Input, draw *lottery.Draw, err error) {
 	draw, seed, err := s.lottery.Result(r.Context(), c.ID)
 	if err != nil {
 		return in, nil, err

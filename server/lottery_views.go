@@ -42,6 +42,7 @@ type campaignView struct {
 	PublishedAt    *timestamp     `json:"published_at"`
 	CompletedAt    *timestamp     `json:"completed_at"`
 	CancelledAt    *timestamp     `json:"cancelled_at"`
+	Beacon         *beaconView    `json:"beacon,omitempty" doc:"absent in instant mode"`
 }
 
 func viewCampaign(c *lottery.Campaign) campaignView {
@@ -51,6 +52,7 @@ func viewCampaign(c *lottery.Campaign) campaignView {
 		SoldPositions: c.SoldPositions, Layers: make([]layerView, len(c.Layers)), Prizes: make([]prizeView, len(c.Prizes)),
 		Commitment: hex.EncodeToString(c.Commitment[:]), Version: c.Version, CreatedAt: timestamp(c.CreatedAt),
 		PublishedAt: optionalTime(c.PublishedAt), CompletedAt: optionalTime(c.CompletedAt), CancelledAt: optionalTime(c.CancelledAt),
+		Beacon: viewBeacon(c),
 	}
 	for i, l := range c.Layers {
 		v.Layers[i] = layerView{Layer: i + 1, Positions: l.Positions, Sold: l.Sold, Price: l.Price}

@@ -396,11 +396,13 @@ func (e *env) useEverything() {
 	e.unlock(held).problem(http.StatusGone, "lock_lost")
 	e.useCross("alice", "bob")
 	e.useMultidraws()
+	e.usePublishing()
 	tried := e.failedPublication("standing")
 	for _, path := range []string{tried, tried + "/attempts", "/v1/publications?status=failed&limit=1", "/v1/publications", "/v1/targets?limit=1"} {
 		e.get(path).want(http.StatusOK)
 	}
 	e.get("/v1/targets/" + e.get("/v1/targets").str("items.0.id")).want(http.StatusOK)
+	e.useAdmin(id, lot, "key:"+e.adminID)
 	e.revoke(key).want(http.StatusOK)
 	e.get("/v1/keys").want(http.StatusOK)
 }

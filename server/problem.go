@@ -64,6 +64,9 @@ func classify(err error) (k kind, detail string, ok bool) {
 	if held, ok := errors.AsType[*multidraw.LockHeldError](err); ok {
 		return multidrawLockHeld, held.Error(), true
 	}
+	if pending, ok := errors.AsType[*lottery.BeaconPendingError](err); ok {
+		return beaconPending, pending.Error(), true
+	}
 	if dead, ok := errors.AsType[*lock.DeadlockError](err); ok {
 		return deadlocked, dead.Error(), true
 	}
@@ -84,7 +87,7 @@ func notFoundOf(err error) error {
 	for _, find := range []func(error) error{
 		as[*ledger.AccountNotFoundError], as[*ledger.HoldNotFoundError], as[*ledger.TransferNotFoundError],
 		as[*lottery.CampaignNotFoundError], as[*lottery.LayerNotFoundError], as[*lottery.PositionNotFoundError], as[*multidraw.NotFoundError],
-		as[*auction.NotFoundError], as[*cross.LedgerNotFoundError], as[*saga.NotFoundError], as[*publish.NotFoundError], as[*publish.TargetNotFoundError],
+		as[*auction.NotFoundError], as[*cross.LedgerNotFoundError], as[*saga.NotFoundError], as[*publish.NotFoundError], as[*publish.TargetNotFoundError], as[*publish.AutomationNotFoundError],
 	} {
 		if missing := find(err); missing != nil {
 			return missing

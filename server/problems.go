@@ -8,6 +8,7 @@ import (
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/desk"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/ledger"
 	"github.com/fairlead-dev/fairlead/ledger/cross"
@@ -68,6 +69,8 @@ var (
 	badTransition     = kind{status: http.StatusConflict, code: "bad_transition", title: "The status does not allow this"}
 	notSoldOut        = kind{status: http.StatusConflict, code: "not_sold_out", title: "The campaign is not sold out"}
 	notDrawn          = kind{status: http.StatusNotFound, code: "not_drawn", title: "The campaign is not drawn"}
+	noBeacon          = kind{status: http.StatusUnprocessableEntity, code: "beacon_unavailable", title: "The server has no beacon"}
+	beaconPending     = kind{status: http.StatusConflict, code: "beacon_pending", title: "The draw waits for its beacon's round", retryable: true}
 	tooManyPrizes     = kind{status: http.StatusUnprocessableEntity, code: "too_many_prizes", title: "A prize's quantity exceeds the positions that can win it"}
 	bidTooLow         = kind{status: http.StatusUnprocessableEntity, code: "bid_too_low", title: "The bid is too low"}
 	amountTaken       = kind{status: http.StatusConflict, code: "amount_taken", title: "Another active bid has this amount"}
@@ -77,6 +80,8 @@ var (
 	corruptState      = kind{status: http.StatusInternalServerError, code: "corrupt_state", title: "What was saved contradicts itself"}
 	drawsNotCompleted = kind{status: http.StatusNotFound, code: "not_drawn", title: "Not everything is drawn"}
 	targetExists      = kind{status: http.StatusConflict, code: "target_exists", title: "A target of this name exists already"}
+	automationExists  = kind{status: http.StatusConflict, code: "automation_exists", title: "An automation of this name exists already"}
+	wrongKind         = kind{status: http.StatusConflict, code: "wrong_kind", title: "A target of this kind has nothing to replace"}
 	keyExists         = kind{status: http.StatusConflict, code: "key_exists", title: "The key exists already"}
 	lastAdmin         = kind{status: http.StatusConflict, code: "last_admin", title: "The last admin key cannot be revoked"}
 	lockHeld          = kind{status: http.StatusConflict, code: "lock_held", title: "Another holds one of the keys, or is before in line", retryable: true}
@@ -121,11 +126,13 @@ var sentinels = []struct {
 	{lottery.ErrNotSoldOut, notSoldOut, false},
 	{lottery.ErrNotDrawn, notDrawn, false},
 	{lottery.ErrTooManyPrizes, tooManyPrizes, false},
+	{lottery.ErrNoBeacon, noBeacon, false},
 	{auction.ErrBadTransition, badTransition, false},
 	{auction.ErrNotActive, notActive, false},
 	{auction.ErrOwnAuction, ownAuction, false},
 	{auction.ErrAmountTaken, amountTaken, false},
 	{cross.ErrTwoPhaseUnavailable, noTwoPhase, false},
+	{cross.ErrNotDone, badTransition, false},
 	{saga.ErrBadTransition, badTransition, false},
 	{saga.ErrTooManyRuns, overloaded, false},
 	{saga.ErrClosed, shuttingDown, true},
@@ -137,7 +144,8 @@ var sentinels = []struct {
 	{multidraw.ErrClosed, shuttingDown, true},
 	{publish.ErrBadTransition, badTransition, false},
 	{publish.ErrTargetExists, targetExists, false},
-	{publish.ErrUnsupportedKind, badRequest, false},
+	{publish.ErrAutomationExists, automationExists, false},
+	{publish.ErrWrongKind, wrongKind, false},
 	{lock.ErrHeld, lockHeld, true},
 	{lock.ErrLost, lockLost, true},
 	{lock.ErrClosed, shuttingDown, true},
@@ -145,4 +153,5 @@ var sentinels = []struct {
 	{auth.ErrKeyExists, keyExists, true},
 	{auth.ErrLastAdmin, lastAdmin, true},
 	{auth.ErrUnknownKey, notFound, true},
+	{desk.ErrNoKeyRecord, notFound, true},
 }

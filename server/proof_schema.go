@@ -29,7 +29,16 @@ type (
 		Algorithm int `json:"algorithm"`
 	}
 	proofBeacon struct {
-		Signature string `json:"signature" doc:"in hex"`
+		Scheme            string `json:"scheme" doc:"drand's name of the way of signing"`
+		ChainHash         string `json:"chain_hash" doc:"hex"`
+		PublicKey         string `json:"public_key" doc:"the chain's, in hex"`
+		Period            int    `json:"period" doc:"seconds between two rounds"`
+		GenesisTime       int64  `json:"genesis_time" doc:"when round 1 was due, Unix seconds"`
+		GenesisSeed       string `json:"genesis_seed" doc:"hex"`
+		BeaconID          string `json:"beacon_id" doc:"the chain's name"`
+		Round             int64  `json:"round" doc:"the one that was named at sell-out"`
+		Signature         string `json:"signature" doc:"in hex"`
+		PreviousSignature string `json:"previous_signature,omitempty" doc:"in hex, of chains that sign it too"`
 	}
 	proofPosition struct {
 		ID      string `json:"id"`

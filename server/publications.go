@@ -12,7 +12,6 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/publish"
-	"github.com/fairlead-dev/fairlead/publish/webhook"
 )
 
 // lastYear bounds the time of a publication, which must stay one that can be spelt with four digits after its jitter.
@@ -48,47 +47,6 @@ func (v storedJSON) MarshalJSON() ([]byte, error) { return v, nil }
 // Schema documents the type.
 func (storedJSON) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Description: "any JSON value"}
-}
-
-type createTargetRequest struct {
-	Name   string         `json:"name" minLength:"1" maxLength:"200" doc:"what publications call it"`
-	Kind   string         `json:"kind" enum:"webhook,deviantart" doc:"deviantart is reserved: this server has no such target yet"`
-	URL    *string        `json:"url,omitempty" maxLength:"2000" doc:"http or https; of a webhook"`
-	Config *webhookConfig `json:"config,omitempty"`
-}
-
-type webhookConfig struct {
-	Timeout *string `json:"timeout,omitempty" doc:"Go duration that the target may take to answer, 100ms to 1m, 10s when absent" example:"10s"`
-}
-
-func (q *createTargetRequest) op() (publish.Op, error) {
-	var c checks
-	c.name("name", q.Name)
-	op := publish.CreateTarget{Name: q.Name, Kind: publish.Kind(q.Kind), Timeout: publish.DefaultTimeout}
-	switch op.Kind {
-	case publish.KindWebhook:
-	case publish.KindDeviantArt:
-		c.fail("this server has no such target yet: kind must be webhook")
-	default:
-		c.fail("kind must be webhook")
-	}
-	if q.URL == nil {
-		c.fail("url must be given")
-		return nil, c.err
-	}
-	op.URL = *q.URL
-	c.text("url", op.URL, 1, publish.MaxURL)
-	if err := webhook.CheckURL(op.URL); err != nil {
-		c.fail("url is not one that can be posted to: %s", err)
-	}
-	if q.Config != nil && q.Config.Timeout != nil {
-		d, err := time.ParseDuration(*q.Config.Timeout)
-		if err != nil || d < publish.MinTimeout || d > publish.MaxTimeout || d%time.Microsecond != 0 {
-			c.fail("config's timeout must be a duration such as \"10s\", from %s to %s, in whole microseconds", publish.MinTimeout, publish.MaxTimeout)
-		}
-		op.Timeout = d
-	}
-	return op, c.err
 }
 
 type publicationRequest struct {
@@ -153,14 +111,7 @@ func (c *checks) jitter(value string) time.Duration {
 }
 
 func (s *Server) publicationRoutes() []route {
-	return []route{
-		post("/v1/targets", accessStaff, http.StatusCreated, doc[createTargetRequest, madeTargetView]("Make a target; its signing secret is shown this once"),
-			mutate(s, mutation[createTargetRequest, publish.Op]{
-				status: http.StatusCreated, execute: s.publish.Create, view: of(viewMadeTarget),
-				op: func(_ *http.Request, q *createTargetRequest) (publish.Op, error) { return q.op() },
-			})),
-		get("/v1/targets", accessStaff, paged[targetView]("List targets, oldest first"), s.getTargets),
-		get("/v1/targets/{id}", accessStaff, doc[none, targetView]("Read a target, and how it is slowed down"), s.getTarget),
+	own := []route{
 		post("/v1/publications", accessStaff, http.StatusCreated, doc[publicationRequest, publicationView]("Make a publication: scheduled, or a draft without a time"),
 			mutate(s, mutation[publicationRequest, publish.Op]{
 				status: http.StatusCreated, execute: s.publish.Create, view: of(viewPublication),
@@ -175,6 +126,7 @@ func (s *Server) publicationRoutes() []route {
 		publicationRoute(s, "cancel", "Cancel a draft or a scheduled publication", fixed(publish.Cancel{})),
 		publicationRoute(s, "retry", "Attempt a failed publication anew", fixed(publish.Retry{})),
 	}
+	return slices.Concat(s.targetRoutes(), own, s.automationRoutes())
 }
 
 func fixed(op publish.Op) func(*noFields) (publish.Op, error) {
@@ -183,12 +135,17 @@ func fixed(op publish.Op) func(*noFields) (publish.Op, error) {
 
 // publicationRoute is an operation on one publication.
 func publicationRoute[Req any](s *Server, verb, summary string, op func(*Req) (publish.Op, error)) route {
+	return operationRoute(s, "/v1/publications/{id}/"+verb, "publication", doc[Req, publicationView](summary), of(viewPublication), op)
+}
+
+// operationRoute is an operation on one thing of publishing's, which its path names.
+func operationRoute[Req any](s *Server, path, what string, document operation, view func(any) any, op func(*Req) (publish.Op, error)) route {
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		mutate(s, mutation[Req, publish.Op]{
-			status: http.StatusOK, view: of(viewPublication),
+			status: http.StatusOK, view: view,
 			op: func(_ *http.Request, q *Req) (publish.Op, error) { return op(q) },
 			execute: func(ctx context.Context, c command.Command[publish.Op]) (command.Answer, error) {
-				id, err := pathUUID(r.PathValue("id"), "publication")
+				id, err := pathUUID(r.PathValue("id"), what)
 				if err != nil {
 					return command.Answer{}, err
 				}
@@ -196,5 +153,5 @@ func publicationRoute[Req any](s *Server, verb, summary string, op func(*Req) (p
 			},
 		})(w, r)
 	}
-	return post("/v1/publications/{id}/"+verb, accessStaff, http.StatusOK, doc[Req, publicationView](summary), handler)
+	return post(path, accessStaff, http.StatusOK, document, handler)
 }

@@ -9,27 +9,6 @@ import (
 	"github.com/fairlead-dev/fairlead/publish"
 )
 
-func (s *Server) getTargets(w http.ResponseWriter, r *http.Request) {
-	p, err := parsePage(r)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	targets, err := s.publish.Targets(r.Context(), p.after, p.limit+1)
-	answer(s, w, r, func(rows []publish.Target) list[targetView] {
-		return newList(r, rows, p.limit, func(t publish.Target) targetView { return viewTarget(&t) }, func(t publish.Target) int64 { return t.Number })
-	})(targets, err)
-}
-
-func (s *Server) getTarget(w http.ResponseWriter, r *http.Request) {
-	id, err := pathUUID(r.PathValue("id"), "target")
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	answer(s, w, r, viewTarget)(s.publish.Target(r.Context(), id))
-}
-
 // publicationsDoc documents a list that can be narrowed.
 func publicationsDoc() operation {
 	o := paged[publicationView]("List publications, oldest first")

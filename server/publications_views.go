@@ -6,50 +6,6 @@ import (
 	"github.com/fairlead-dev/fairlead/publish"
 )
 
-type paceView struct {
-	Interval   duration   `json:"interval" doc:"least time between two claims; 0s: none"`
-	Refusals   int        `json:"refusals" doc:"answers 429 in a row, those to the same publication in a row counted once"`
-	NextSendAt *timestamp `json:"next_send_at" doc:"nothing is claimed before"`
-	OpenUntil  *timestamp `json:"open_until" doc:"the circuit breaker was opened until then"`
-}
-
-type targetView struct {
-	ID        uuid.UUID    `json:"id"`
-	Name      string       `json:"name"`
-	Kind      publish.Kind `json:"kind" enum:"webhook,deviantart"`
-	URL       string       `json:"url"`
-	Timeout   duration     `json:"timeout"`
-	Pace      paceView     `json:"pace" doc:"how the target is slowed down after it answered 429"`
-	CreatedAt timestamp    `json:"created_at"`
-}
-
-func viewTarget(t *publish.Target) targetView {
-	return targetView{
-		ID: t.ID, Name: t.Name, Kind: t.Kind, URL: t.URL, Timeout: duration(t.Timeout), CreatedAt: timestamp(t.CreatedAt),
-		Pace: paceView{
-			Interval: duration(t.Pace.Interval), Refusals: t.Pace.Refusals,
-			NextSendAt: optionalTime(t.Pace.NextAt), OpenUntil: optionalTime(t.Pace.OpenUntil),
-		},
-	}
-}
-
-// madeTargetView is a target with its secret.
-type madeTargetView struct {
-	ID        uuid.UUID    `json:"id"`
-	Name      string       `json:"name"`
-	Kind      publish.Kind `json:"kind" enum:"webhook,deviantart"`
-	URL       string       `json:"url"`
-	Timeout   duration     `json:"timeout"`
-	Secret    string       `json:"secret" doc:"signs deliveries as Standard Webhooks has it; shown this once" example:"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"`
-	CreatedAt timestamp    `json:"created_at"`
-}
-
-func viewMadeTarget(t *publish.MadeTarget) madeTargetView {
-	return madeTargetView{
-		ID: t.ID, Name: t.Name, Kind: t.Kind, URL: t.URL, Timeout: duration(t.Timeout), Secret: t.SigningSecret, CreatedAt: timestamp(t.CreatedAt),
-	}
-}
-
 type publicationView struct {
 	ID                uuid.UUID      `json:"id" doc:"also the webhook-id of its deliveries"`
 	Target            string         `json:"target" doc:"the target's name"`

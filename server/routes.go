@@ -74,6 +74,7 @@ func (s *Server) routes() []route {
 	}{
 		{"ledger", s.ledgerRoutes()},
 		{"ledger", s.crossRoutes()},
+		{"operations of several steps", s.sagaRoutes()},
 		{"lottery", s.lotteryRoutes()},
 		{"multi-draws", s.multidrawRoutes()},
 		{"auctions", s.auctionRoutes()},
@@ -81,6 +82,8 @@ func (s *Server) routes() []route {
 		{"locks", s.lockRoutes()},
 		{"live", s.live.routes()},
 		{"administration", s.keyRoutes()},
+		{"administration", s.adminRoutes()},
+		{"public pages", s.publicRoutes()},
 		{"operation", s.systemRoutes()},
 	} {
 		for _, r := range group.routes {
@@ -110,6 +113,9 @@ func (s *Server) mux(routes []route) *http.ServeMux {
 			w.Header().Set("Allow", allow)
 			s.writeProblem(w, r, &refusal{kind: methodNotAllowed, detail: "this path takes " + allow})
 		})))
+	}
+	if s.sessions != nil {
+		s.consoleRoutes(mux)
 	}
 	mux.HandleFunc("/", s.notFoundPath)
 	return mux

@@ -48,12 +48,18 @@ type Options struct {
 	// Multidraw makes many draws at once. Its Tend runs beside the server.
 	Multidraw *multidraw.Service
 	// Cross moves money between ledgers. Its Tend runs beside the server.
-	Cross   *cross.Service
-	Locks   Locks
-	Keys    Keys
-	Auth    *auth.Authenticator
-	Limiter *auth.Limiter // nil: no rate limit
-	Live    LiveOptions   // without a hub, the live stream is not served
+	Cross *cross.Service
+	Locks Locks
+	Keys  Keys
+	// Desk reads what operators look at, and what public pages show.
+	Desk Desk
+	// Sessions keeps who is signed in to the console; nil: there is no console.
+	Sessions Sessions
+	// PublicPages says whether anybody may look at the pages of campaigns and auctions under way.
+	PublicPages bool
+	Auth        *auth.Authenticator
+	Limiter     *auth.Limiter // nil: no rate limit
+	Live        LiveOptions   // without a hub, the live stream is not served
 	// Ready returns nil when commands can be served.
 	Ready    func(context.Context) error
 	Registry *prometheus.Registry
@@ -71,6 +77,10 @@ type Server struct {
 	cross     *cross.Service
 	locks     Locks
 	keys      Keys
+	desk      Desk
+	sessions  Sessions
+	public    bool
+	snapshots *snapshots
 	auth      *auth.Authenticator
 	limiter   *auth.Limiter
 	live      *liveEdge
@@ -79,6 +89,8 @@ type Server struct {
 	metrics   *httpMetrics
 	logger    *slog.Logger
 	version   string
+	// sameOrigin refuses what other sites' pages do with a visitor's session.
+	sameOrigin http.CrossOriginProtection
 
 	openAPI  []byte
 	handler  http.Handler
@@ -99,6 +111,7 @@ func New(o Options) (*Server, error) {
 		draining: make(chan struct{}),
 	}
 	s.multidraw, s.cross = o.Multidraw, o.Cross
+	s.desk, s.sessions, s.public, s.snapshots = o.Desk, o.Sessions, o.PublicPages, newSnapshots()
 	s.live = newLiveEdge(s, o.Live)
 	routes := s.routes()
 	var err error

@@ -90,6 +90,93 @@ func (e AuctionSummaryStatus) Valid() bool {
 	}
 }
 
+// Defines values for AutomationPick.
+const (
+	AutomationPickFirst  AutomationPick = "first"
+	AutomationPickLast   AutomationPick = "last"
+	AutomationPickRandom AutomationPick = "random"
+)
+
+// Valid indicates whether the value is a known member of the AutomationPick enum.
+func (e AutomationPick) Valid() bool {
+	switch e {
+	case AutomationPickFirst:
+		return true
+	case AutomationPickLast:
+		return true
+	case AutomationPickRandom:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for AutomationStatus.
+const (
+	AutomationStatusActive    AutomationStatus = "active"
+	AutomationStatusCancelled AutomationStatus = "cancelled"
+	AutomationStatusPaused    AutomationStatus = "paused"
+)
+
+// Valid indicates whether the value is a known member of the AutomationStatus enum.
+func (e AutomationStatus) Valid() bool {
+	switch e {
+	case AutomationStatusActive:
+		return true
+	case AutomationStatusCancelled:
+		return true
+	case AutomationStatusPaused:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for AutomationRequestPick.
+const (
+	AutomationRequestPickFirst  AutomationRequestPick = "first"
+	AutomationRequestPickLast   AutomationRequestPick = "last"
+	AutomationRequestPickRandom AutomationRequestPick = "random"
+)
+
+// Valid indicates whether the value is a known member of the AutomationRequestPick enum.
+func (e AutomationRequestPick) Valid() bool {
+	switch e {
+	case AutomationRequestPickFirst:
+		return true
+	case AutomationRequestPickLast:
+		return true
+	case AutomationRequestPickRandom:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for BeaconStatus.
+const (
+	BeaconStatusDelayed  BeaconStatus = "delayed"
+	BeaconStatusDrawn    BeaconStatus = "drawn"
+	BeaconStatusUnsealed BeaconStatus = "unsealed"
+	BeaconStatusWaiting  BeaconStatus = "waiting"
+)
+
+// Valid indicates whether the value is a known member of the BeaconStatus enum.
+func (e BeaconStatus) Valid() bool {
+	switch e {
+	case BeaconStatusDelayed:
+		return true
+	case BeaconStatusDrawn:
+		return true
+	case BeaconStatusUnsealed:
+		return true
+	case BeaconStatusWaiting:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for CampaignDraw.
 const (
 	CampaignDrawBeacon  CampaignDraw = "beacon"
@@ -164,12 +251,15 @@ func (e CampaignSummaryStatus) Valid() bool {
 
 // Defines values for CreateCampaignRequestDraw.
 const (
+	CreateCampaignRequestDrawBeacon  CreateCampaignRequestDraw = "beacon"
 	CreateCampaignRequestDrawInstant CreateCampaignRequestDraw = "instant"
 )
 
 // Valid indicates whether the value is a known member of the CreateCampaignRequestDraw enum.
 func (e CreateCampaignRequestDraw) Valid() bool {
 	switch e {
+	case CreateCampaignRequestDrawBeacon:
+		return true
 	case CreateCampaignRequestDrawInstant:
 		return true
 	default:
@@ -207,6 +297,45 @@ func (e CreateTargetRequestKind) Valid() bool {
 	case CreateTargetRequestKindDeviantart:
 		return true
 	case CreateTargetRequestKindWebhook:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for CrossLegOutcome.
+const (
+	CrossLegOutcomeDone    CrossLegOutcome = "done"
+	CrossLegOutcomeRefused CrossLegOutcome = "refused"
+)
+
+// Valid indicates whether the value is a known member of the CrossLegOutcome enum.
+func (e CrossLegOutcome) Valid() bool {
+	switch e {
+	case CrossLegOutcomeDone:
+		return true
+	case CrossLegOutcomeRefused:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for CrossLegRequestStep.
+const (
+	CrossLegRequestStepCredit   CrossLegRequestStep = "credit"
+	CrossLegRequestStepDebit    CrossLegRequestStep = "debit"
+	CrossLegRequestStepTransfer CrossLegRequestStep = "transfer"
+)
+
+// Valid indicates whether the value is a known member of the CrossLegRequestStep enum.
+func (e CrossLegRequestStep) Valid() bool {
+	switch e {
+	case CrossLegRequestStepCredit:
+		return true
+	case CrossLegRequestStepDebit:
+		return true
+	case CrossLegRequestStepTransfer:
 		return true
 	default:
 		return false
@@ -318,6 +447,48 @@ func (e CrossTransferRequestMode) Valid() bool {
 	}
 }
 
+// Defines values for DoubtVerdict.
+const (
+	DoubtVerdictCommit   DoubtVerdict = "commit"
+	DoubtVerdictRollback DoubtVerdict = "rollback"
+	DoubtVerdictRunning  DoubtVerdict = "running"
+)
+
+// Valid indicates whether the value is a known member of the DoubtVerdict enum.
+func (e DoubtVerdict) Valid() bool {
+	switch e {
+	case DoubtVerdictCommit:
+		return true
+	case DoubtVerdictRollback:
+		return true
+	case DoubtVerdictRunning:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for FiringOutcome.
+const (
+	FiringOutcomeNoDraft      FiringOutcome = "no_draft"
+	FiringOutcomeQuotaReached FiringOutcome = "quota_reached"
+	FiringOutcomeScheduled    FiringOutcome = "scheduled"
+)
+
+// Valid indicates whether the value is a known member of the FiringOutcome enum.
+func (e FiringOutcome) Valid() bool {
+	switch e {
+	case FiringOutcomeNoDraft:
+		return true
+	case FiringOutcomeQuotaReached:
+		return true
+	case FiringOutcomeScheduled:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for HealthStatus.
 const (
 	HealthStatusDraining    HealthStatus = "draining"
@@ -357,24 +528,6 @@ func (e HoldStatus) Valid() bool {
 	case HoldStatusOpen:
 		return true
 	case HoldStatusReleased:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for MadeTargetKind.
-const (
-	MadeTargetKindDeviantart MadeTargetKind = "deviantart"
-	MadeTargetKindWebhook    MadeTargetKind = "webhook"
-)
-
-// Valid indicates whether the value is a known member of the MadeTargetKind enum.
-func (e MadeTargetKind) Valid() bool {
-	switch e {
-	case MadeTargetKindDeviantart:
-		return true
-	case MadeTargetKindWebhook:
 		return true
 	default:
 		return false
@@ -444,6 +597,30 @@ func (e MultidrawSummaryStatus) Valid() bool {
 	}
 }
 
+// Defines values for PaceState.
+const (
+	PaceStateFree     PaceState = "free"
+	PaceStateHalfOpen PaceState = "half_open"
+	PaceStateOpen     PaceState = "open"
+	PaceStateSlowed   PaceState = "slowed"
+)
+
+// Valid indicates whether the value is a known member of the PaceState enum.
+func (e PaceState) Valid() bool {
+	switch e {
+	case PaceStateFree:
+		return true
+	case PaceStateHalfOpen:
+		return true
+	case PaceStateOpen:
+		return true
+	case PaceStateSlowed:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for PositionStatus.
 const (
 	PositionStatusAvailable PositionStatus = "available"
@@ -477,6 +654,51 @@ func (e ProblemOutcome) Valid() bool {
 	case ProblemOutcomeNotApplied:
 		return true
 	case ProblemOutcomeUnknown:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PublicAuctionStatus.
+const (
+	PublicAuctionStatusActive    PublicAuctionStatus = "active"
+	PublicAuctionStatusCancelled PublicAuctionStatus = "cancelled"
+	PublicAuctionStatusCompleted PublicAuctionStatus = "completed"
+)
+
+// Valid indicates whether the value is a known member of the PublicAuctionStatus enum.
+func (e PublicAuctionStatus) Valid() bool {
+	switch e {
+	case PublicAuctionStatusActive:
+		return true
+	case PublicAuctionStatusCancelled:
+		return true
+	case PublicAuctionStatusCompleted:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PublicCampaignStatus.
+const (
+	PublicCampaignStatusActive    PublicCampaignStatus = "active"
+	PublicCampaignStatusCancelled PublicCampaignStatus = "cancelled"
+	PublicCampaignStatusCompleted PublicCampaignStatus = "completed"
+	PublicCampaignStatusDrawing   PublicCampaignStatus = "drawing"
+)
+
+// Valid indicates whether the value is a known member of the PublicCampaignStatus enum.
+func (e PublicCampaignStatus) Valid() bool {
+	switch e {
+	case PublicCampaignStatusActive:
+		return true
+	case PublicCampaignStatusCancelled:
+		return true
+	case PublicCampaignStatusCompleted:
+		return true
+	case PublicCampaignStatusDrawing:
 		return true
 	default:
 		return false
@@ -534,18 +756,102 @@ func (e RoundStatus) Valid() bool {
 	}
 }
 
-// Defines values for TargetKind.
+// Defines values for RoundMarkType.
 const (
-	TargetKindDeviantart TargetKind = "deviantart"
-	TargetKindWebhook    TargetKind = "webhook"
+	RoundMarkTypeRoundExtended RoundMarkType = "round.extended"
+	RoundMarkTypeRoundStarted  RoundMarkType = "round.started"
 )
 
-// Valid indicates whether the value is a known member of the TargetKind enum.
-func (e TargetKind) Valid() bool {
+// Valid indicates whether the value is a known member of the RoundMarkType enum.
+func (e RoundMarkType) Valid() bool {
 	switch e {
-	case TargetKindDeviantart:
+	case RoundMarkTypeRoundExtended:
 		return true
-	case TargetKindWebhook:
+	case RoundMarkTypeRoundStarted:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SagaProtocol.
+const (
+	SagaProtocolSaga     SagaProtocol = "saga"
+	SagaProtocolTwophase SagaProtocol = "twophase"
+)
+
+// Valid indicates whether the value is a known member of the SagaProtocol enum.
+func (e SagaProtocol) Valid() bool {
+	switch e {
+	case SagaProtocolSaga:
+		return true
+	case SagaProtocolTwophase:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SagaStatus.
+const (
+	SagaStatusCompensated SagaStatus = "compensated"
+	SagaStatusCompleted   SagaStatus = "completed"
+	SagaStatusFailed      SagaStatus = "failed"
+	SagaStatusPending     SagaStatus = "pending"
+)
+
+// Valid indicates whether the value is a known member of the SagaStatus enum.
+func (e SagaStatus) Valid() bool {
+	switch e {
+	case SagaStatusCompensated:
+		return true
+	case SagaStatusCompleted:
+		return true
+	case SagaStatusFailed:
+		return true
+	case SagaStatusPending:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SagaStepStatus.
+const (
+	SagaStepStatusCompensated SagaStepStatus = "compensated"
+	SagaStepStatusDone        SagaStepStatus = "done"
+	SagaStepStatusPending     SagaStepStatus = "pending"
+	SagaStepStatusRefused     SagaStepStatus = "refused"
+)
+
+// Valid indicates whether the value is a known member of the SagaStepStatus enum.
+func (e SagaStepStatus) Valid() bool {
+	switch e {
+	case SagaStepStatusCompensated:
+		return true
+	case SagaStepStatusDone:
+		return true
+	case SagaStepStatusPending:
+		return true
+	case SagaStepStatusRefused:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TargetPausedReason.
+const (
+	TargetPausedReasonAuthExpired TargetPausedReason = "auth_expired"
+	TargetPausedReasonRequest     TargetPausedReason = "request"
+)
+
+// Valid indicates whether the value is a known member of the TargetPausedReason enum.
+func (e TargetPausedReason) Valid() bool {
+	switch e {
+	case TargetPausedReasonAuthExpired:
+		return true
+	case TargetPausedReasonRequest:
 		return true
 	default:
 		return false
@@ -588,6 +894,14 @@ type Account struct {
 
 	// Version grows with each change
 	Version int64 `json:"version"`
+}
+
+// AccountList defines model for AccountList.
+type AccountList struct {
+	Items []Account `json:"items"`
+
+	// Next cursor of the next page, null on the last
+	Next *string `json:"next"`
 }
 
 // AntiSnipe defines model for AntiSnipe.
@@ -738,6 +1052,197 @@ type AuctionWinnerList struct {
 	Next *string `json:"next"`
 }
 
+// Audit defines model for Audit.
+type Audit struct {
+	// Action Examples: campaign.publish
+	Action string `json:"action"`
+
+	// At RFC 3339, UTC, microseconds
+	At time.Time `json:"at"`
+	ID string    `json:"id"`
+
+	// Object the id of what was changed
+	Object string `json:"object"`
+
+	// Principal who did it: key:ID, or command line
+	Principal string `json:"principal"`
+	RequestID string `json:"request_id"`
+}
+
+// AuditList defines model for AuditList.
+type AuditList struct {
+	Items []Audit `json:"items"`
+
+	// Next cursor of the next page, null on the last
+	Next *string `json:"next"`
+}
+
+// Automation defines model for Automation.
+type Automation struct {
+	// CreatedAt RFC 3339, UTC, microseconds
+	CreatedAt  time.Time `json:"created_at"`
+	DailyQuota *int64    `json:"daily_quota"`
+
+	// Every null for a rule with times
+	//
+	// Examples: 1.5s
+	Every *string `json:"every"`
+	ID    string  `json:"id"`
+
+	// Jitter Go duration
+	//
+	// Examples: 1.5s
+	Jitter string `json:"jitter"`
+	Name   string `json:"name"`
+
+	// NextAt when it fires next; null while it is not active
+	NextAt *time.Time     `json:"next_at"`
+	Pick   AutomationPick `json:"pick"`
+
+	// StartsAt RFC 3339, UTC, microseconds
+	StartsAt time.Time        `json:"starts_at"`
+	Status   AutomationStatus `json:"status"`
+
+	// Target the target's name
+	Target   string `json:"target"`
+	TimeZone string `json:"time_zone"`
+
+	// Times HH:MM:SS; empty for a rule with every
+	Times []string `json:"times"`
+
+	// Weekdays empty for a rule with every
+	Weekdays []string `json:"weekdays"`
+}
+
+// AutomationPick defines model for Automation.Pick.
+type AutomationPick string
+
+// AutomationStatus defines model for Automation.Status.
+type AutomationStatus string
+
+// AutomationList defines model for AutomationList.
+type AutomationList struct {
+	Items []Automation `json:"items"`
+
+	// Next cursor of the next page, null on the last
+	Next *string `json:"next"`
+}
+
+// AutomationRequest defines model for AutomationRequest.
+type AutomationRequest struct {
+	// DailyQuota most drafts that it schedules in a day, 1 to 1000; no limit when absent
+	DailyQuota *int64 `json:"daily_quota,omitempty"`
+
+	// Every Go duration from 1m to 8784h, in place of times
+	//
+	// Examples: 6h
+	Every *string `json:"every,omitempty"`
+
+	// Jitter Go duration up to 5m: a random part of it is added to the time
+	//
+	// Examples: 30s
+	Jitter *string `json:"jitter,omitempty"`
+	Name   string  `json:"name"`
+
+	// Pick which draft: a random one, the oldest, the newest; first when absent
+	Pick *AutomationRequestPick `json:"pick,omitempty"`
+
+	// StartsAt of a rule with every: when it first fires, and what the interval is counted from; now when absent, and then it first fires an interval later
+	StartsAt *time.Time `json:"starts_at,omitempty"`
+
+	// Target the name of the target whose drafts are taken
+	Target string `json:"target"`
+
+	// TimeZone IANA name, by whose clocks the times and the quota's days are; UTC when absent
+	//
+	// Examples: Europe/Berlin
+	TimeZone *string `json:"time_zone,omitempty"`
+
+	// Times times of the day, HH:MM or HH:MM:SS, up to 48
+	//
+	// Examples: ["09:00","18:30"]
+	Times *[]string `json:"times,omitempty"`
+
+	// Weekdays mon to sun; every day when absent, of a rule with times
+	Weekdays *[]string `json:"weekdays,omitempty"`
+}
+
+// AutomationRequestPick which draft: a random one, the oldest, the newest; first when absent
+type AutomationRequestPick string
+
+// Backlog defines model for Backlog.
+type Backlog struct {
+	AuctionsActive   int64 `json:"auctions_active"`
+	CampaignsActive  int64 `json:"campaigns_active"`
+	CampaignsDrawing int64 `json:"campaigns_drawing"`
+	LocksHeld        int64 `json:"locks_held"`
+
+	// LocksWaited requests that wait
+	LocksWaited           int64 `json:"locks_waited"`
+	MultidrawsInterrupted int64 `json:"multidraws_interrupted"`
+	MultidrawsRunning     int64 `json:"multidraws_running"`
+
+	// OldestClaim the last sign of life of the oldest claim
+	OldestClaim *time.Time `json:"oldest_claim"`
+
+	// OldestDrawing since when the oldest of them is drawing
+	OldestDrawing *time.Time `json:"oldest_drawing"`
+
+	// OldestDue RFC 3339, UTC, microseconds
+	OldestDue           *time.Time `json:"oldest_due"`
+	PublicationsDue     int64      `json:"publications_due"`
+	PublicationsFailed  int64      `json:"publications_failed"`
+	PublicationsRunning int64      `json:"publications_running"`
+	SagasPending        int64      `json:"sagas_pending"`
+	TransfersPending    int64      `json:"transfers_pending"`
+}
+
+// Beacon defines model for Beacon.
+type Beacon struct {
+	// Attempts to get the round in vain since it was due
+	Attempts int64 `json:"attempts"`
+
+	// Chain the chain's name
+	Chain string `json:"chain"`
+
+	// ChainHash hex
+	ChainHash string `json:"chain_hash"`
+
+	// DueAt when the round is to appear
+	DueAt *time.Time `json:"due_at"`
+
+	// Early the round was public before it was due by the database's clock: do not rely on nobody's having known it
+	Early bool `json:"early"`
+
+	// Failure what the last attempt came to, in one word, such as not_published, timeout or bad_signature
+	Failure *string `json:"failure"`
+
+	// GenesisTime when round 1 was due, Unix seconds
+	GenesisTime int64 `json:"genesis_time"`
+
+	// Period seconds between two rounds
+	Period int64 `json:"period"`
+
+	// PublicKey the chain's, in hex
+	PublicKey string `json:"public_key"`
+
+	// Root hex root of the sealed positions; null before everything is sold
+	Root *string `json:"root"`
+
+	// Round the one that decides; null before everything is sold
+	Round  *int64 `json:"round"`
+	Scheme string `json:"scheme"`
+
+	// SealedAt RFC 3339, UTC, microseconds
+	SealedAt *time.Time `json:"sealed_at"`
+
+	// Status delayed: the round is due and cannot be had; it is tried again until it can
+	Status BeaconStatus `json:"status"`
+}
+
+// BeaconStatus delayed: the round is due and cannot be had; it is tried again until it can
+type BeaconStatus string
+
 // Bid defines model for Bid.
 type Bid struct {
 	Account string `json:"account"`
@@ -758,6 +1263,26 @@ type Bid struct {
 	Seq int64 `json:"seq"`
 }
 
+// BidChart defines model for BidChart.
+type BidChart struct {
+	// Bids oldest first, 600 at most
+	Bids []BidMark `json:"bids"`
+
+	// Marks starts and extensions of rounds, oldest first, the newest 400
+	Marks     []RoundMark `json:"marks"`
+	TotalBids int64       `json:"total_bids"`
+}
+
+// BidMark defines model for BidMark.
+type BidMark struct {
+	Amount int64 `json:"amount"`
+
+	// At RFC 3339, UTC, microseconds
+	At    time.Time `json:"at"`
+	Round int64     `json:"round"`
+	Seq   int64     `json:"seq"`
+}
+
 // BidRequest defines model for BidRequest.
 type BidRequest struct {
 	Account string `json:"account"`
@@ -766,11 +1291,23 @@ type BidRequest struct {
 	Amount int64 `json:"amount"`
 }
 
+// Bucket defines model for Bucket.
+type Bucket struct {
+	// Count of observations up to the bound
+	Count int64 `json:"count"`
+
+	// Le its upper bound; the last bucket has none, and is the count
+	Le float64 `json:"le"`
+}
+
 // Campaign defines model for Campaign.
 type Campaign struct {
 	// BaseLength of a triangle, null with explicit layers
-	BaseLength  *int64 `json:"base_length"`
-	Beneficiary string `json:"beneficiary"`
+	BaseLength *int64 `json:"base_length"`
+
+	// Beacon absent in instant mode
+	Beacon      *Beacon `json:"beacon,omitempty"`
+	Beneficiary string  `json:"beneficiary"`
 
 	// CancelledAt RFC 3339, UTC, microseconds
 	CancelledAt *time.Time `json:"cancelled_at"`
@@ -881,9 +1418,11 @@ type CreateCampaignRequest struct {
 	BaseLength *int64 `json:"base_length,omitempty"`
 
 	// Beneficiary the account that is paid at completion
-	Beneficiary string                     `json:"beneficiary"`
-	Currency    string                     `json:"currency"`
-	Draw        *CreateCampaignRequestDraw `json:"draw,omitempty"`
+	Beneficiary string `json:"beneficiary"`
+	Currency    string `json:"currency"`
+
+	// Draw beacon: what is sold is sealed at sell-out, and a future round of a public beacon decides
+	Draw *CreateCampaignRequestDraw `json:"draw,omitempty"`
 
 	// Layers explicit layers, instead of base_length
 	Layers *[]LayerRequest `json:"layers,omitempty"`
@@ -897,7 +1436,7 @@ type CreateCampaignRequest struct {
 	PurchaseLimit *int64 `json:"purchase_limit,omitempty"`
 }
 
-// CreateCampaignRequestDraw defines model for CreateCampaignRequest.Draw.
+// CreateCampaignRequestDraw beacon: what is sold is sealed at sell-out, and a future round of a public beacon decides
 type CreateCampaignRequestDraw string
 
 // CreateKeyRequest defines model for CreateKeyRequest.
@@ -931,20 +1470,28 @@ type CreateMultidrawRequest struct {
 
 // CreateTargetRequest defines model for CreateTargetRequest.
 type CreateTargetRequest struct {
-	Config *WebhookConfig `json:"config,omitempty"`
-
-	// Kind deviantart is reserved: this server has no such target yet
-	Kind CreateTargetRequestKind `json:"kind"`
+	Config *TargetConfig           `json:"config,omitempty"`
+	Kind   CreateTargetRequestKind `json:"kind"`
 
 	// Name what publications call it
 	Name string `json:"name"`
 
-	// URL http or https; of a webhook
+	// URL http or https; where a webhook is posted to; for deviantart, where its API is, https://www.deviantart.com when absent
 	URL *string `json:"url,omitempty"`
 }
 
-// CreateTargetRequestKind deviantart is reserved: this server has no such target yet
+// CreateTargetRequestKind defines model for CreateTargetRequest.Kind.
 type CreateTargetRequestKind string
+
+// CredentialsRequest defines model for CredentialsRequest.
+type CredentialsRequest struct {
+	// ClientID with the client's secret, or as before when both are absent
+	ClientID     *string `json:"client_id,omitempty"`
+	ClientSecret *string `json:"client_secret,omitempty"`
+
+	// RefreshToken of a new authorization; as before when absent
+	RefreshToken *string `json:"refresh_token,omitempty"`
+}
 
 // CrossEnd defines model for CrossEnd.
 type CrossEnd struct {
@@ -953,6 +1500,51 @@ type CrossEnd struct {
 	// Ledger local, or the name that the server was given with --ledger
 	Ledger string `json:"ledger"`
 }
+
+// CrossLeg defines model for CrossLeg.
+type CrossLeg struct {
+	// Outcome for ever: a repeat is told the same
+	Outcome CrossLegOutcome `json:"outcome"`
+
+	// Reason of a refusal, else empty
+	//
+	// Examples: insufficient_funds
+	Reason string `json:"reason"`
+
+	// Transfer the transfer that it made in this ledger
+	Transfer *string `json:"transfer"`
+}
+
+// CrossLegOutcome for ever: a repeat is told the same
+type CrossLegOutcome string
+
+// CrossLegRequest defines model for CrossLegRequest.
+type CrossLegRequest struct {
+	// Amount minor units
+	Amount int64 `json:"amount"`
+
+	// Cancel refuse the leg with this reason unless it was done already
+	//
+	// Examples: cancelled
+	Cancel   *string `json:"cancel,omitempty"`
+	Currency string  `json:"currency"`
+
+	// From the ledger is local where it is this server's
+	From CrossEnd `json:"from"`
+
+	// Saga the transfer that it is part of, at the server which makes it
+	Saga string              `json:"saga"`
+	Step CrossLegRequestStep `json:"step"`
+
+	// To the ledger is local where it is this server's
+	To CrossEnd `json:"to"`
+
+	// Undo undo the leg, which must have been done
+	Undo *bool `json:"undo,omitempty"`
+}
+
+// CrossLegRequestStep defines model for CrossLegRequest.Step.
+type CrossLegRequestStep string
 
 // CrossStep defines model for CrossStep.
 type CrossStep struct {
@@ -1051,6 +1643,91 @@ type CurrencyIntegrity struct {
 	Withdrawals *big.Int `json:"withdrawals"`
 }
 
+// DatabaseBlocker defines model for DatabaseBlocker.
+type DatabaseBlocker struct {
+	Application string `json:"application"`
+
+	// Pid its process on the database's server, 0 for a prepared transaction
+	Pid int32 `json:"pid"`
+
+	// State Examples: idle in transaction
+	State string `json:"state"`
+
+	// Statement the beginning of its last one, which may have ended
+	Statement string `json:"statement"`
+
+	// TransactionSince null where it can't be seen
+	TransactionSince *time.Time `json:"transaction_since"`
+}
+
+// DatabaseWait defines model for DatabaseWait.
+type DatabaseWait struct {
+	Application string `json:"application"`
+
+	// Blockers the sessions in the way, those that wait in front included
+	Blockers []DatabaseBlocker `json:"blockers"`
+
+	// Kind what is waited for, in PostgreSQL's words
+	//
+	// Examples: transactionid
+	Kind string `json:"kind"`
+
+	// Mode Examples: ShareLock
+	Mode string `json:"mode"`
+
+	// Pid the session's process on the database's server
+	Pid int32 `json:"pid"`
+
+	// Relation the table, where the lock is one on a table or on a part of it
+	Relation string `json:"relation"`
+
+	// Since RFC 3339, UTC, microseconds
+	Since time.Time `json:"since"`
+
+	// Statement the beginning of what waits
+	Statement string `json:"statement"`
+}
+
+// DatabaseWaits defines model for DatabaseWaits.
+type DatabaseWaits struct {
+	// Waits longest first, 200 at most
+	Waits []DatabaseWait `json:"waits"`
+}
+
+// Doubt defines model for Doubt.
+type Doubt struct {
+	// AgeMs by the clock of its database
+	AgeMs int64 `json:"age_ms"`
+
+	// GID its name in pg_prepared_xacts
+	GID string `json:"gid"`
+
+	// Ledger in whose database it is prepared
+	Ledger string `json:"ledger"`
+
+	// PreparedAt RFC 3339, UTC, microseconds
+	PreparedAt time.Time `json:"prepared_at"`
+	Saga       string    `json:"saga"`
+
+	// Term of the saga, in which it was prepared
+	Term int64 `json:"term"`
+
+	// Verdict running: its saga is at work on it; else what the resolver is about to do
+	Verdict DoubtVerdict `json:"verdict"`
+}
+
+// DoubtVerdict running: its saga is at work on it; else what the resolver is about to do
+type DoubtVerdict string
+
+// Doubts defines model for Doubts.
+type Doubts struct {
+	// Items oldest first
+	Items []Doubt `json:"items"`
+
+	// Unreachable ledgers whose databases could not be asked
+	Unreachable []string `json:"unreachable"`
+}
+
 // Draw defines model for Draw.
 type Draw struct {
 	Campaign string `json:"campaign"`
@@ -1091,6 +1768,33 @@ type EntryList struct {
 	Next *string `json:"next"`
 }
 
+// Firing defines model for Firing.
+type Firing struct {
+	// FiredAt RFC 3339, UTC, microseconds
+	FiredAt time.Time     `json:"fired_at"`
+	Outcome FiringOutcome `json:"outcome"`
+
+	// Publication the draft that was scheduled
+	Publication *string `json:"publication"`
+
+	// ScheduledFor the time of the rule; an automation fires once for each
+	ScheduledFor time.Time `json:"scheduled_for"`
+
+	// Skipped times of the rule before this one at which no server ran
+	Skipped int64 `json:"skipped"`
+}
+
+// FiringOutcome defines model for Firing.Outcome.
+type FiringOutcome string
+
+// FiringList defines model for FiringList.
+type FiringList struct {
+	Items []Firing `json:"items"`
+
+	// Next cursor of the next page, null on the last
+	Next *string `json:"next"`
+}
+
 // Health defines model for Health.
 type Health struct {
 	Status  HealthStatus `json:"status"`
@@ -1099,6 +1803,13 @@ type Health struct {
 
 // HealthStatus defines model for Health.Status.
 type HealthStatus string
+
+// Histogram defines model for Histogram.
+type Histogram struct {
+	Buckets []Bucket `json:"buckets"`
+	Count   int64    `json:"count"`
+	Sum     float64  `json:"sum"`
+}
 
 // Hold defines model for Hold.
 type Hold struct {
@@ -1185,6 +1896,42 @@ type KeyList struct {
 
 	// Next cursor of the next page, null on the last
 	Next *string `json:"next"`
+}
+
+// KeyRecord defines model for KeyRecord.
+type KeyRecord struct {
+	// Body the answer that is kept
+	Body interface{} `json:"body"`
+
+	// CreatedAt RFC 3339, UTC, microseconds
+	CreatedAt time.Time `json:"created_at"`
+
+	// Execution of the request that ran; all others were answered with its result
+	Execution string `json:"execution"`
+
+	// Status of the answer that is kept
+	Status int64 `json:"status"`
+}
+
+// LaneStats defines model for LaneStats.
+type LaneStats struct {
+	// Batch commands a commit; their sum is the commands
+	Batch Histogram `json:"batch"`
+
+	// Commit seconds from a batch's start to its commit
+	Commit Histogram `json:"commit"`
+
+	// Queue commands that waited when a batch was last taken
+	Queue float64 `json:"queue"`
+
+	// Refused commands refused because their lane was full
+	Refused float64 `json:"refused"`
+
+	// Service Examples: ledger
+	Service string `json:"service"`
+
+	// Wait seconds that the oldest command of a batch had waited
+	Wait Histogram `json:"wait"`
 }
 
 // Layer defines model for Layer.
@@ -1293,12 +2040,12 @@ type Locks struct {
 // MadeTarget defines model for MadeTarget.
 type MadeTarget struct {
 	// CreatedAt RFC 3339, UTC, microseconds
-	CreatedAt time.Time      `json:"created_at"`
-	ID        string         `json:"id"`
-	Kind      MadeTargetKind `json:"kind"`
-	Name      string         `json:"name"`
+	CreatedAt time.Time `json:"created_at"`
+	ID        string    `json:"id"`
+	Kind      string    `json:"kind"`
+	Name      string    `json:"name"`
 
-	// Secret signs deliveries as Standard Webhooks has it; shown this once
+	// Secret signs deliveries as Standard Webhooks has it; shown this once; empty for a target that is sent nothing signed
 	//
 	// Examples: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw
 	Secret string `json:"secret"`
@@ -1309,9 +2056,6 @@ type MadeTarget struct {
 	Timeout string `json:"timeout"`
 	URL     string `json:"url"`
 }
-
-// MadeTargetKind defines model for MadeTarget.Kind.
-type MadeTargetKind string
 
 // MinWinningBid defines model for MinWinningBid.
 type MinWinningBid struct {
@@ -1442,6 +2186,55 @@ type MultidrawSummaryList struct {
 // NoFields defines model for NoFields.
 type NoFields = map[string]interface{}
 
+// OpenHold defines model for OpenHold.
+type OpenHold struct {
+	Account string `json:"account"`
+	Amount  int64  `json:"amount"`
+
+	// CreatedAt RFC 3339, UTC, microseconds
+	CreatedAt time.Time `json:"created_at"`
+
+	// ExpiresAt RFC 3339, UTC, microseconds
+	ExpiresAt *time.Time `json:"expires_at"`
+	ID        string     `json:"id"`
+
+	// Owner the part of the system that placed the hold, such as auction:ID; empty where a client did
+	Owner string `json:"owner"`
+}
+
+// OpenHoldList defines model for OpenHoldList.
+type OpenHoldList struct {
+	Items []OpenHold `json:"items"`
+
+	// Next cursor of the next page, null on the last
+	Next *string `json:"next"`
+}
+
+// Overview defines model for Overview.
+type Overview struct {
+	// At when it was measured
+	At time.Time `json:"at"`
+
+	// Backlog of the whole house; counts end at 1,000
+	Backlog Backlog `json:"backlog"`
+
+	// Failures of them, with a status of 500 or more
+	Failures float64 `json:"failures"`
+
+	// Lanes of this process
+	Lanes []LaneStats `json:"lanes"`
+
+	// Latency seconds from a request's header to the end of its answer
+	Latency Histogram `json:"latency"`
+
+	// Requests answered by this process
+	Requests float64 `json:"requests"`
+
+	// Streams live subscribers of this process
+	Streams float64 `json:"streams"`
+	Version string  `json:"version"`
+}
+
 // Pace defines model for Pace.
 type Pace struct {
 	// Interval least time between two claims; 0s: none
@@ -1457,7 +2250,13 @@ type Pace struct {
 
 	// Refusals answers 429 in a row, those to the same publication in a row counted once
 	Refusals int64 `json:"refusals"`
+
+	// State open: the circuit breaker is; half_open: one publication will tell
+	State PaceState `json:"state"`
 }
+
+// PaceState open: the circuit breaker is; half_open: one publication will tell
+type PaceState string
 
 // Place defines model for Place.
 type Place struct {
@@ -1568,6 +2367,33 @@ type ProblemOutcome string
 
 // ProofBeacon defines model for ProofBeacon.
 type ProofBeacon struct {
+	// BeaconID the chain's name
+	BeaconID string `json:"beacon_id"`
+
+	// ChainHash hex
+	ChainHash string `json:"chain_hash"`
+
+	// GenesisSeed hex
+	GenesisSeed string `json:"genesis_seed"`
+
+	// GenesisTime when round 1 was due, Unix seconds
+	GenesisTime int64 `json:"genesis_time"`
+
+	// Period seconds between two rounds
+	Period int64 `json:"period"`
+
+	// PreviousSignature in hex, of chains that sign it too
+	PreviousSignature *string `json:"previous_signature,omitempty"`
+
+	// PublicKey the chain's, in hex
+	PublicKey string `json:"public_key"`
+
+	// Round the one that was named at sell-out
+	Round int64 `json:"round"`
+
+	// Scheme drand's name of the way of signing
+	Scheme string `json:"scheme"`
+
 	// Signature in hex
 	Signature string `json:"signature"`
 }
@@ -1615,6 +2441,93 @@ type ProofPrize struct {
 type ProofVersions struct {
 	Algorithm int64 `json:"algorithm"`
 	Document  int64 `json:"document"`
+}
+
+// PublicAuction defines model for PublicAuction.
+type PublicAuction struct {
+	AntiSnipe    AntiSnipe `json:"anti_snipe"`
+	Chart        BidChart  `json:"chart"`
+	Currency     string    `json:"currency"`
+	CurrentRound int64     `json:"current_round"`
+	ID           string    `json:"id"`
+
+	// Leaderboard the best 100 standing bids
+	Leaderboard  []PublicPlace `json:"leaderboard"`
+	MinIncrement int64         `json:"min_increment"`
+
+	// MinWinningBid the least new bid that would now win; null when no round is open
+	MinWinningBid *int64 `json:"min_winning_bid"`
+
+	// Now the server's time
+	Now    time.Time `json:"now"`
+	Rounds []Round   `json:"rounds"`
+
+	// Seq of the last event
+	Seq       int64               `json:"seq"`
+	Status    PublicAuctionStatus `json:"status"`
+	Title     string              `json:"title"`
+	TotalBids int64               `json:"total_bids"`
+
+	// Winners of rounds that ended, the first 200
+	Winners []PublicWon `json:"winners"`
+}
+
+// PublicAuctionStatus defines model for PublicAuction.Status.
+type PublicAuctionStatus string
+
+// PublicCampaign defines model for PublicCampaign.
+type PublicCampaign struct {
+	// Commitment hex SHA-256 of the server seed
+	Commitment string `json:"commitment"`
+
+	// CompletedAt RFC 3339, UTC, microseconds
+	CompletedAt *time.Time `json:"completed_at"`
+	Currency    string     `json:"currency"`
+	ID          string     `json:"id"`
+	Map         SaleMap    `json:"map"`
+	Name        string     `json:"name"`
+
+	// Now the server's time
+	Now    time.Time `json:"now"`
+	Prizes []Prize   `json:"prizes"`
+
+	// PublishedAt RFC 3339, UTC, microseconds
+	PublishedAt *time.Time `json:"published_at"`
+
+	// Root hex root of the sealed positions; null before the draw
+	Root   *string              `json:"root"`
+	Status PublicCampaignStatus `json:"status"`
+
+	// Winners empty before the draw
+	Winners []PublicWinner `json:"winners"`
+}
+
+// PublicCampaignStatus defines model for PublicCampaign.Status.
+type PublicCampaignStatus string
+
+// PublicPlace defines model for PublicPlace.
+type PublicPlace struct {
+	// Alias first 8 digits of the SHA-256 of 'fairlead alias', the auction's id and the account, a line each
+	Alias   string `json:"alias"`
+	Amount  int64  `json:"amount"`
+	Rank    int64  `json:"rank"`
+	Winning bool   `json:"winning"`
+}
+
+// PublicWinner defines model for PublicWinner.
+type PublicWinner struct {
+	// Alias first 8 digits of the SHA-256 of 'fairlead alias', the campaign's id and the account, a line each
+	Alias    string     `json:"alias"`
+	Position WinnerSpot `json:"position"`
+	Prize    string     `json:"prize"`
+}
+
+// PublicWon defines model for PublicWon.
+type PublicWon struct {
+	Alias  string `json:"alias"`
+	Amount int64  `json:"amount"`
+	Rank   int64  `json:"rank"`
+	Round  int64  `json:"round"`
 }
 
 // Publication defines model for Publication.
@@ -1757,6 +2670,14 @@ type RenewLockRequest struct {
 	TTL *string `json:"ttl,omitempty"`
 }
 
+// RotateRequest defines model for RotateRequest.
+type RotateRequest struct {
+	// Overlap Go duration up to 720h for which the old secret signs too; 24h when absent
+	//
+	// Examples: 24h
+	Overlap *string `json:"overlap,omitempty"`
+}
+
 // Round defines model for Round.
 type Round struct {
 	// Duration without extensions
@@ -1782,6 +2703,20 @@ type Round struct {
 // RoundStatus defines model for Round.Status.
 type RoundStatus string
 
+// RoundMark defines model for RoundMark.
+type RoundMark struct {
+	// At RFC 3339, UTC, microseconds
+	At time.Time `json:"at"`
+
+	// Data the event's
+	Data interface{}   `json:"data"`
+	Seq  int64         `json:"seq"`
+	Type RoundMarkType `json:"type"`
+}
+
+// RoundMarkType defines model for RoundMark.Type.
+type RoundMarkType string
+
 // RoundRequest defines model for RoundRequest.
 type RoundRequest struct {
 	// Duration Go duration from 1ms to 8784h, whole microseconds
@@ -1789,6 +2724,95 @@ type RoundRequest struct {
 	// Examples: 30m
 	Duration string `json:"duration"`
 	Winners  int64  `json:"winners"`
+}
+
+// Saga defines model for Saga.
+type Saga struct {
+	// Attempts how many in a row failed to get on
+	Attempts int64 `json:"attempts"`
+
+	// Cancelled whether an operator has given it up
+	Cancelled bool `json:"cancelled"`
+
+	// CreatedAt RFC 3339, UTC, microseconds
+	CreatedAt time.Time `json:"created_at"`
+
+	// DeadlineAt when what is not done is given up
+	DeadlineAt *time.Time `json:"deadline_at"`
+
+	// EndedAt RFC 3339, UTC, microseconds
+	EndedAt *time.Time `json:"ended_at"`
+	ID      string     `json:"id"`
+
+	// InDoubt whether it is decided to commit, and not yet known to be committed everywhere
+	InDoubt bool `json:"in_doubt"`
+
+	// LastError of the last of them, else empty
+	LastError string `json:"last_error"`
+
+	// Name of its definition
+	//
+	// Examples: cross-transfer
+	Name string `json:"name"`
+
+	// NextAt when it is tried next; null while it runs, and when it has ended
+	NextAt   *time.Time   `json:"next_at"`
+	Protocol SagaProtocol `json:"protocol"`
+
+	// Reason of a failure or compensation, else empty
+	Reason string     `json:"reason"`
+	Status SagaStatus `json:"status"`
+	Steps  []SagaStep `json:"steps"`
+
+	// Stuck whether it fails to get on; it is tried further
+	Stuck bool `json:"stuck"`
+
+	// Term grows with each process that takes it over
+	Term int64 `json:"term"`
+}
+
+// SagaProtocol defines model for Saga.Protocol.
+type SagaProtocol string
+
+// SagaStatus defines model for Saga.Status.
+type SagaStatus string
+
+// SagaList defines model for SagaList.
+type SagaList struct {
+	Items []Saga `json:"items"`
+
+	// Next cursor of the next page, null on the last
+	Next *string `json:"next"`
+}
+
+// SagaStep defines model for SagaStep.
+type SagaStep struct {
+	Name string `json:"name"`
+
+	// Reason of a refusal, else empty
+	Reason string `json:"reason"`
+
+	// Result what the step made, such as the id of a transfer, else empty
+	Result string         `json:"result"`
+	Status SagaStepStatus `json:"status"`
+
+	// Undone what its compensation made, else empty
+	Undone string `json:"undone"`
+}
+
+// SagaStepStatus defines model for SagaStep.Status.
+type SagaStepStatus string
+
+// SaleMap defines model for SaleMap.
+type SaleMap struct {
+	Campaign string  `json:"campaign"`
+	Layers   []Layer `json:"layers"`
+
+	// Sold a bit a position in campaign order, the first in the highest bit, base64; null in campaigns of over 20,000
+	Sold           *string `json:"sold"`
+	SoldPositions  int64   `json:"sold_positions"`
+	Status         string  `json:"status"`
+	TotalPositions int64   `json:"total_positions"`
 }
 
 // ScheduleRequest defines model for ScheduleRequest.
@@ -1831,13 +2855,22 @@ type Statistics struct {
 // Target defines model for Target.
 type Target struct {
 	// CreatedAt RFC 3339, UTC, microseconds
-	CreatedAt time.Time  `json:"created_at"`
-	ID        string     `json:"id"`
-	Kind      TargetKind `json:"kind"`
-	Name      string     `json:"name"`
+	CreatedAt time.Time `json:"created_at"`
+	ID        string    `json:"id"`
+	Kind      string    `json:"kind"`
+	Name      string    `json:"name"`
+
+	// OverlapUntil the key before the last rotation signs too until then
+	OverlapUntil *time.Time `json:"overlap_until"`
 
 	// Pace how the target is slowed down after it answered 429
 	Pace Pace `json:"pace"`
+
+	// PausedAt nothing is claimed while it is not null
+	PausedAt *time.Time `json:"paused_at"`
+
+	// PausedReason auth_expired: give the target new credentials
+	PausedReason *TargetPausedReason `json:"paused_reason"`
 
 	// Timeout Go duration
 	//
@@ -1846,8 +2879,25 @@ type Target struct {
 	URL     string `json:"url"`
 }
 
-// TargetKind defines model for Target.Kind.
-type TargetKind string
+// TargetPausedReason auth_expired: give the target new credentials
+type TargetPausedReason string
+
+// TargetConfig defines model for TargetConfig.
+type TargetConfig struct {
+	// ClientID deviantart: of the client that the account's owner has authorized
+	ClientID *string `json:"client_id,omitempty"`
+
+	// ClientSecret deviantart
+	ClientSecret *string `json:"client_secret,omitempty"`
+
+	// RefreshToken deviantart: of that authorization, for the scopes stash, publish, browse and user
+	RefreshToken *string `json:"refresh_token,omitempty"`
+
+	// Timeout Go duration that the target may take to answer, 100ms to 1m; 10s when absent, for deviantart 1m
+	//
+	// Examples: 10s
+	Timeout *string `json:"timeout,omitempty"`
+}
 
 // TargetList defines model for TargetList.
 type TargetList struct {
@@ -1878,6 +2928,14 @@ type Transfer struct {
 // TransferStatus defines model for Transfer.Status.
 type TransferStatus string
 
+// TransferList defines model for TransferList.
+type TransferList struct {
+	Items []Transfer `json:"items"`
+
+	// Next cursor of the next page, null on the last
+	Next *string `json:"next"`
+}
+
 // TransferRequest defines model for TransferRequest.
 type TransferRequest struct {
 	// Amount minor units
@@ -1885,14 +2943,6 @@ type TransferRequest struct {
 	From   string  `json:"from"`
 	Memo   *string `json:"memo,omitempty"`
 	To     string  `json:"to"`
-}
-
-// WebhookConfig defines model for WebhookConfig.
-type WebhookConfig struct {
-	// Timeout Go duration that the target may take to answer, 100ms to 1m, 10s when absent
-	//
-	// Examples: 10s
-	Timeout *string `json:"timeout,omitempty"`
 }
 
 // WeightedPrize defines model for WeightedPrize.
@@ -1938,6 +2988,114 @@ type GetAccountsIDEntriesParams struct {
 
 	// After the next of the previous page
 	After *string `form:"after,omitempty" json:"after,omitempty"`
+}
+
+// GetAdminAccountsParams defines parameters for GetAdminAccounts.
+type GetAdminAccountsParams struct {
+	// Limit most items to return, 1 to 200, 50 when absent
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// After the next of the previous page
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+
+	// Prefix only those whose id begins so
+	Prefix *string `form:"prefix,omitempty" json:"prefix,omitempty"`
+}
+
+// GetAdminAccountsIDEntriesParams defines parameters for GetAdminAccountsIDEntries.
+type GetAdminAccountsIDEntriesParams struct {
+	// Limit most items to return, 1 to 200, 50 when absent
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// After the next of the previous page
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+}
+
+// GetAdminAccountsIDHoldsParams defines parameters for GetAdminAccountsIDHolds.
+type GetAdminAccountsIDHoldsParams struct {
+	// Limit most items to return, 1 to 200, 50 when absent
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// After the next of the previous page
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+}
+
+// GetAdminAuctionsParams defines parameters for GetAdminAuctions.
+type GetAdminAuctionsParams struct {
+	// Limit most items to return, 1 to 200, 50 when absent
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// After the next of the previous page
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+
+	// Status only those of this status
+	Status *string `form:"status,omitempty" json:"status,omitempty"`
+}
+
+// GetAdminAuctionsIDBidsParams defines parameters for GetAdminAuctionsIDBids.
+type GetAdminAuctionsIDBidsParams struct {
+	// Limit most items to return, 1 to 200, 50 when absent
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// After the next of the previous page
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+}
+
+// GetAdminAuditParams defines parameters for GetAdminAudit.
+type GetAdminAuditParams struct {
+	// Limit most items to return, 1 to 200, 50 when absent
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// After the next of the previous page
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+
+	// Action only this action, such as campaign.publish
+	Action *string `form:"action,omitempty" json:"action,omitempty"`
+
+	// Object only those on the object with this id
+	Object *string `form:"object,omitempty" json:"object,omitempty"`
+
+	// Principal only those of this principal, such as key:ID
+	Principal *string `form:"principal,omitempty" json:"principal,omitempty"`
+}
+
+// GetAdminCampaignsParams defines parameters for GetAdminCampaigns.
+type GetAdminCampaignsParams struct {
+	// Limit most items to return, 1 to 200, 50 when absent
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// After the next of the previous page
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+
+	// Status only those of this status
+	Status *string `form:"status,omitempty" json:"status,omitempty"`
+}
+
+// GetAdminIdempotencyParams defines parameters for GetAdminIdempotency.
+type GetAdminIdempotencyParams struct {
+	// Key the key
+	Key *string `form:"key,omitempty" json:"key,omitempty"`
+
+	// Method of the request, such as POST
+	Method *string `form:"method,omitempty" json:"method,omitempty"`
+
+	// Path of the request, such as /v1/transfers
+	Path *string `form:"path,omitempty" json:"path,omitempty"`
+
+	// Principal who sent it, such as key:ID or user:SUB
+	Principal *string `form:"principal,omitempty" json:"principal,omitempty"`
+}
+
+// GetAdminTransfersParams defines parameters for GetAdminTransfers.
+type GetAdminTransfersParams struct {
+	// Limit most items to return, 1 to 200, 50 when absent
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// After the next of the previous page
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+
+	// Status only those of this status
+	Status *string `form:"status,omitempty" json:"status,omitempty"`
 }
 
 // GetAuctionsParams defines parameters for GetAuctions.
@@ -2000,6 +3158,48 @@ type GetAuctionsIDWinnersParams struct {
 	After *string `form:"after,omitempty" json:"after,omitempty"`
 }
 
+// GetAutomationsParams defines parameters for GetAutomations.
+type GetAutomationsParams struct {
+	// Limit most items to return, 1 to 200, 50 when absent
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// After the next of the previous page
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+}
+
+// PostAutomationsParams defines parameters for PostAutomations.
+type PostAutomationsParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
+// PostAutomationsIDCancelParams defines parameters for PostAutomationsIDCancel.
+type PostAutomationsIDCancelParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
+// GetAutomationsIDFiringsParams defines parameters for GetAutomationsIDFirings.
+type GetAutomationsIDFiringsParams struct {
+	// Limit most items to return, 1 to 200, 50 when absent
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// After the next of the previous page
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+}
+
+// PostAutomationsIDPauseParams defines parameters for PostAutomationsIDPause.
+type PostAutomationsIDPauseParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
+// PostAutomationsIDResumeParams defines parameters for PostAutomationsIDResume.
+type PostAutomationsIDResumeParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
 // GetCampaignsParams defines parameters for GetCampaigns.
 type GetCampaignsParams struct {
 	// Limit most items to return, 1 to 200, 50 when absent
@@ -2053,6 +3253,12 @@ type GetCampaignsIDPurchasesParams struct {
 
 // PostCampaignsIDPurchasesParams defines parameters for PostCampaignsIDPurchases.
 type PostCampaignsIDPurchasesParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
+// PostCrossLegsParams defines parameters for PostCrossLegs.
+type PostCrossLegsParams struct {
 	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
 	IdempotencyKey string `json:"Idempotency-Key"`
 }
@@ -2246,6 +3452,36 @@ type PostPublicationsIDScheduleParams struct {
 	IdempotencyKey string `json:"Idempotency-Key"`
 }
 
+// GetSagasParams defines parameters for GetSagas.
+type GetSagasParams struct {
+	// Limit most items to return, 1 to 200, 50 when absent
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// After the next of the previous page
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+
+	// Name only those of this definition, such as cross-transfer
+	Name *string `form:"name,omitempty" json:"name,omitempty"`
+
+	// Status only those of this status: pending, completed, failed or compensated
+	Status *string `form:"status,omitempty" json:"status,omitempty"`
+
+	// Stuck true: only those that fail to get on
+	Stuck *bool `form:"stuck,omitempty" json:"stuck,omitempty"`
+}
+
+// PostSagasIDCompensateParams defines parameters for PostSagasIDCompensate.
+type PostSagasIDCompensateParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
+// PostSagasIDRetryParams defines parameters for PostSagasIDRetry.
+type PostSagasIDRetryParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
 // GetTargetsParams defines parameters for GetTargets.
 type GetTargetsParams struct {
 	// Limit most items to return, 1 to 200, 50 when absent
@@ -2257,6 +3493,30 @@ type GetTargetsParams struct {
 
 // PostTargetsParams defines parameters for PostTargets.
 type PostTargetsParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
+// PostTargetsIDCredentialsParams defines parameters for PostTargetsIDCredentials.
+type PostTargetsIDCredentialsParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
+// PostTargetsIDPauseParams defines parameters for PostTargetsIDPause.
+type PostTargetsIDPauseParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
+// PostTargetsIDResumeParams defines parameters for PostTargetsIDResume.
+type PostTargetsIDResumeParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
+// PostTargetsIDSecretParams defines parameters for PostTargetsIDSecret.
+type PostTargetsIDSecretParams struct {
 	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
 	IdempotencyKey string `json:"Idempotency-Key"`
 }
@@ -2288,6 +3548,18 @@ type PostAuctionsIDCancelJSONRequestBody = NoFields
 // PostAuctionsIDStartJSONRequestBody defines body for PostAuctionsIDStart for application/json ContentType.
 type PostAuctionsIDStartJSONRequestBody = NoFields
 
+// PostAutomationsJSONRequestBody defines body for PostAutomations for application/json ContentType.
+type PostAutomationsJSONRequestBody = AutomationRequest
+
+// PostAutomationsIDCancelJSONRequestBody defines body for PostAutomationsIDCancel for application/json ContentType.
+type PostAutomationsIDCancelJSONRequestBody = NoFields
+
+// PostAutomationsIDPauseJSONRequestBody defines body for PostAutomationsIDPause for application/json ContentType.
+type PostAutomationsIDPauseJSONRequestBody = NoFields
+
+// PostAutomationsIDResumeJSONRequestBody defines body for PostAutomationsIDResume for application/json ContentType.
+type PostAutomationsIDResumeJSONRequestBody = NoFields
+
 // PostCampaignsJSONRequestBody defines body for PostCampaigns for application/json ContentType.
 type PostCampaignsJSONRequestBody = CreateCampaignRequest
 
@@ -2302,6 +3574,9 @@ type PostCampaignsIDPublishJSONRequestBody = NoFields
 
 // PostCampaignsIDPurchasesJSONRequestBody defines body for PostCampaignsIDPurchases for application/json ContentType.
 type PostCampaignsIDPurchasesJSONRequestBody = PurchaseRequest
+
+// PostCrossLegsJSONRequestBody defines body for PostCrossLegs for application/json ContentType.
+type PostCrossLegsJSONRequestBody = CrossLegRequest
 
 // PostCrossTransfersJSONRequestBody defines body for PostCrossTransfers for application/json ContentType.
 type PostCrossTransfersJSONRequestBody = CrossTransferRequest
@@ -2357,8 +3632,26 @@ type PostPublicationsIDRetryJSONRequestBody = NoFields
 // PostPublicationsIDScheduleJSONRequestBody defines body for PostPublicationsIDSchedule for application/json ContentType.
 type PostPublicationsIDScheduleJSONRequestBody = ScheduleRequest
 
+// PostSagasIDCompensateJSONRequestBody defines body for PostSagasIDCompensate for application/json ContentType.
+type PostSagasIDCompensateJSONRequestBody = NoFields
+
+// PostSagasIDRetryJSONRequestBody defines body for PostSagasIDRetry for application/json ContentType.
+type PostSagasIDRetryJSONRequestBody = NoFields
+
 // PostTargetsJSONRequestBody defines body for PostTargets for application/json ContentType.
 type PostTargetsJSONRequestBody = CreateTargetRequest
+
+// PostTargetsIDCredentialsJSONRequestBody defines body for PostTargetsIDCredentials for application/json ContentType.
+type PostTargetsIDCredentialsJSONRequestBody = CredentialsRequest
+
+// PostTargetsIDPauseJSONRequestBody defines body for PostTargetsIDPause for application/json ContentType.
+type PostTargetsIDPauseJSONRequestBody = NoFields
+
+// PostTargetsIDResumeJSONRequestBody defines body for PostTargetsIDResume for application/json ContentType.
+type PostTargetsIDResumeJSONRequestBody = NoFields
+
+// PostTargetsIDSecretJSONRequestBody defines body for PostTargetsIDSecret for application/json ContentType.
+type PostTargetsIDSecretJSONRequestBody = RotateRequest
 
 // PostTransfersJSONRequestBody defines body for PostTransfers for application/json ContentType.
 type PostTransfersJSONRequestBody = TransferRequest
@@ -2445,6 +3738,31 @@ type ClientInterface interface {
 	// Corresponds with GET /healthz (the `GetHealthz` operationId).
 	GetHealthz(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetPAuctionsID An auction's public page
+	//
+	// Corresponds with GET /p/auctions/{id} (the `GetPAuctionsID` operationId).
+	GetPAuctionsID(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetPAuctionsIDState Read what an auction's public page shows
+	//
+	// Corresponds with GET /p/auctions/{id}/state (the `GetPAuctionsIDState` operationId).
+	GetPAuctionsIDState(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetPCampaignsID A campaign's public page
+	//
+	// Corresponds with GET /p/campaigns/{id} (the `GetPCampaignsID` operationId).
+	GetPCampaignsID(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetPCampaignsIDPositionsPosition Read the proof that a position was sealed, for whoever knows the position's id
+	//
+	// Corresponds with GET /p/campaigns/{id}/positions/{position} (the `GetPCampaignsIDPositionsPosition` operationId).
+	GetPCampaignsIDPositionsPosition(ctx context.Context, id string, position string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetPCampaignsIDState Read what a campaign's public page shows
+	//
+	// Corresponds with GET /p/campaigns/{id}/state (the `GetPCampaignsIDState` operationId).
+	GetPCampaignsIDState(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetReadyz Are commands served
 	//
 	// Corresponds with GET /readyz (the `GetReadyz` operationId).
@@ -2473,6 +3791,71 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/accounts/{id}/entries (the `GetAccountsIDEntries` operationId).
 	GetAccountsIDEntries(ctx context.Context, id string, params *GetAccountsIDEntriesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetAdminAccounts List accounts by id
+	//
+	// Corresponds with GET /v1/admin/accounts (the `GetAdminAccounts` operationId).
+	GetAdminAccounts(ctx context.Context, params *GetAdminAccountsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetAdminAccountsIDEntries List an account's entries, newest first
+	//
+	// Corresponds with GET /v1/admin/accounts/{id}/entries (the `GetAdminAccountsIDEntries` operationId).
+	GetAdminAccountsIDEntries(ctx context.Context, id string, params *GetAdminAccountsIDEntriesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetAdminAccountsIDHolds List an account's open holds, newest first
+	//
+	// Corresponds with GET /v1/admin/accounts/{id}/holds (the `GetAdminAccountsIDHolds` operationId).
+	GetAdminAccountsIDHolds(ctx context.Context, id string, params *GetAdminAccountsIDHoldsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetAdminAuctions List auctions, newest first
+	//
+	// Corresponds with GET /v1/admin/auctions (the `GetAdminAuctions` operationId).
+	GetAdminAuctions(ctx context.Context, params *GetAdminAuctionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetAdminAuctionsIDBids List bids, newest first
+	//
+	// Corresponds with GET /v1/admin/auctions/{id}/bids (the `GetAdminAuctionsIDBids` operationId).
+	GetAdminAuctionsIDBids(ctx context.Context, id string, params *GetAdminAuctionsIDBidsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetAdminAuctionsIDChart Read bids and rounds for a chart: every bid, or an even sample of many
+	//
+	// Corresponds with GET /v1/admin/auctions/{id}/chart (the `GetAdminAuctionsIDChart` operationId).
+	GetAdminAuctionsIDChart(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetAdminAudit List administrative actions, newest first
+	//
+	// Corresponds with GET /v1/admin/audit (the `GetAdminAudit` operationId).
+	GetAdminAudit(ctx context.Context, params *GetAdminAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetAdminCampaigns List campaigns, newest first
+	//
+	// Corresponds with GET /v1/admin/campaigns (the `GetAdminCampaigns` operationId).
+	GetAdminCampaigns(ctx context.Context, params *GetAdminCampaignsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetAdminCampaignsIDMap Read which positions are sold
+	//
+	// Corresponds with GET /v1/admin/campaigns/{id}/map (the `GetAdminCampaignsIDMap` operationId).
+	GetAdminCampaignsIDMap(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetAdminDatabaseWaits See which sessions of the database wait for PostgreSQL's own locks, and for whom
+	//
+	// Corresponds with GET /v1/admin/database-waits (the `GetAdminDatabaseWaits` operationId).
+	GetAdminDatabaseWaits(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetAdminIdempotency Read what is kept under an idempotency key
+	//
+	// Corresponds with GET /v1/admin/idempotency (the `GetAdminIdempotency` operationId).
+	GetAdminIdempotency(ctx context.Context, params *GetAdminIdempotencyParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetAdminOverview Read what this process measured, and what waits in the whole house
+	//
+	// Corresponds with GET /v1/admin/overview (the `GetAdminOverview` operationId).
+	GetAdminOverview(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetAdminTransfers List transfers, newest first
+	//
+	// Corresponds with GET /v1/admin/transfers (the `GetAdminTransfers` operationId).
+	GetAdminTransfers(ctx context.Context, params *GetAdminTransfersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetAuctions List auctions, oldest first
 	//
@@ -2559,6 +3942,77 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/auctions/{id}/winners (the `GetAuctionsIDWinners` operationId).
 	GetAuctionsIDWinners(ctx context.Context, id string, params *GetAuctionsIDWinnersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetAutomations List automations, oldest first
+	//
+	// Corresponds with GET /v1/automations (the `GetAutomations` operationId).
+	GetAutomations(ctx context.Context, params *GetAutomationsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostAutomationsWithBody Make an automation: a rule that schedules drafts of a target
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/automations (the `PostAutomations` operationId).
+	PostAutomationsWithBody(ctx context.Context, params *PostAutomationsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostAutomations Make an automation: a rule that schedules drafts of a target
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/automations (the `PostAutomations` operationId).
+	PostAutomations(ctx context.Context, params *PostAutomationsParams, body PostAutomationsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetAutomationsID Read an automation, and when it fires next
+	//
+	// Corresponds with GET /v1/automations/{id} (the `GetAutomationsID` operationId).
+	GetAutomationsID(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostAutomationsIDCancelWithBody End an automation for good
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/automations/{id}/cancel (the `PostAutomationsIDCancel` operationId).
+	PostAutomationsIDCancelWithBody(ctx context.Context, id string, params *PostAutomationsIDCancelParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostAutomationsIDCancel End an automation for good
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/automations/{id}/cancel (the `PostAutomationsIDCancel` operationId).
+	PostAutomationsIDCancel(ctx context.Context, id string, params *PostAutomationsIDCancelParams, body PostAutomationsIDCancelJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetAutomationsIDFirings List what an automation has fired, in order
+	//
+	// Corresponds with GET /v1/automations/{id}/firings (the `GetAutomationsIDFirings` operationId).
+	GetAutomationsIDFirings(ctx context.Context, id string, params *GetAutomationsIDFiringsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostAutomationsIDPauseWithBody Keep an automation from firing
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/automations/{id}/pause (the `PostAutomationsIDPause` operationId).
+	PostAutomationsIDPauseWithBody(ctx context.Context, id string, params *PostAutomationsIDPauseParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostAutomationsIDPause Keep an automation from firing
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/automations/{id}/pause (the `PostAutomationsIDPause` operationId).
+	PostAutomationsIDPause(ctx context.Context, id string, params *PostAutomationsIDPauseParams, body PostAutomationsIDPauseJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostAutomationsIDResumeWithBody Let a paused automation fire again, from its next time on
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/automations/{id}/resume (the `PostAutomationsIDResume` operationId).
+	PostAutomationsIDResumeWithBody(ctx context.Context, id string, params *PostAutomationsIDResumeParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostAutomationsIDResume Let a paused automation fire again, from its next time on
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/automations/{id}/resume (the `PostAutomationsIDResume` operationId).
+	PostAutomationsIDResume(ctx context.Context, id string, params *PostAutomationsIDResumeParams, body PostAutomationsIDResumeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetCampaigns List campaigns, oldest first
 	//
@@ -2669,6 +4123,20 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/campaigns/{id}/statistics (the `GetCampaignsIDStatistics` operationId).
 	GetCampaignsIDStatistics(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostCrossLegsWithBody Execute, once, this ledger's leg of another server's transfer
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/cross-legs (the `PostCrossLegs` operationId).
+	PostCrossLegsWithBody(ctx context.Context, params *PostCrossLegsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostCrossLegs Execute, once, this ledger's leg of another server's transfer
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/cross-legs (the `PostCrossLegs` operationId).
+	PostCrossLegs(ctx context.Context, params *PostCrossLegsParams, body PostCrossLegsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetCrossTransfers List transfers between ledgers, oldest first
 	//
@@ -2787,6 +4255,11 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /v1/holds/{id}/release (the `PostHoldsIDRelease` operationId).
 	PostHoldsIDRelease(ctx context.Context, id string, params *PostHoldsIDReleaseParams, body PostHoldsIDReleaseJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetInDoubt List the prepared transactions of this coordinator's in every ledger's database
+	//
+	// Corresponds with GET /v1/in-doubt (the `GetInDoubt` operationId).
+	GetInDoubt(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetIntegrity Recompute all balances from the entries
 	//
@@ -3007,6 +4480,44 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/publications/{id}/schedule (the `PostPublicationsIDSchedule` operationId).
 	PostPublicationsIDSchedule(ctx context.Context, id string, params *PostPublicationsIDScheduleParams, body PostPublicationsIDScheduleJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetSagas List operations of several steps, oldest first
+	//
+	// Corresponds with GET /v1/sagas (the `GetSagas` operationId).
+	GetSagas(ctx context.Context, params *GetSagasParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetSagasID Read an operation of several steps
+	//
+	// Corresponds with GET /v1/sagas/{id} (the `GetSagasID` operationId).
+	GetSagasID(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostSagasIDCompensateWithBody Give a pending operation up: steps that are not done are cancelled, those that are done are undone
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/sagas/{id}/compensate (the `PostSagasIDCompensate` operationId).
+	PostSagasIDCompensateWithBody(ctx context.Context, id string, params *PostSagasIDCompensateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostSagasIDCompensate Give a pending operation up: steps that are not done are cancelled, those that are done are undone
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/sagas/{id}/compensate (the `PostSagasIDCompensate` operationId).
+	PostSagasIDCompensate(ctx context.Context, id string, params *PostSagasIDCompensateParams, body PostSagasIDCompensateJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostSagasIDRetryWithBody Let a pending operation be tried at once
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/sagas/{id}/retry (the `PostSagasIDRetry` operationId).
+	PostSagasIDRetryWithBody(ctx context.Context, id string, params *PostSagasIDRetryParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostSagasIDRetry Let a pending operation be tried at once
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/sagas/{id}/retry (the `PostSagasIDRetry` operationId).
+	PostSagasIDRetry(ctx context.Context, id string, params *PostSagasIDRetryParams, body PostSagasIDRetryJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetTargets List targets, oldest first
 	//
 	// Corresponds with GET /v1/targets (the `GetTargets` operationId).
@@ -3030,6 +4541,62 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/targets/{id} (the `GetTargetsID` operationId).
 	GetTargetsID(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostTargetsIDCredentialsWithBody Give a target new credentials, and resume it
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/targets/{id}/credentials (the `PostTargetsIDCredentials` operationId).
+	PostTargetsIDCredentialsWithBody(ctx context.Context, id string, params *PostTargetsIDCredentialsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostTargetsIDCredentials Give a target new credentials, and resume it
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/targets/{id}/credentials (the `PostTargetsIDCredentials` operationId).
+	PostTargetsIDCredentials(ctx context.Context, id string, params *PostTargetsIDCredentialsParams, body PostTargetsIDCredentialsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostTargetsIDPauseWithBody Keep a target's publications back
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/targets/{id}/pause (the `PostTargetsIDPause` operationId).
+	PostTargetsIDPauseWithBody(ctx context.Context, id string, params *PostTargetsIDPauseParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostTargetsIDPause Keep a target's publications back
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/targets/{id}/pause (the `PostTargetsIDPause` operationId).
+	PostTargetsIDPause(ctx context.Context, id string, params *PostTargetsIDPauseParams, body PostTargetsIDPauseJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostTargetsIDResumeWithBody Let a paused target's publications go
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/targets/{id}/resume (the `PostTargetsIDResume` operationId).
+	PostTargetsIDResumeWithBody(ctx context.Context, id string, params *PostTargetsIDResumeParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostTargetsIDResume Let a paused target's publications go
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/targets/{id}/resume (the `PostTargetsIDResume` operationId).
+	PostTargetsIDResume(ctx context.Context, id string, params *PostTargetsIDResumeParams, body PostTargetsIDResumeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostTargetsIDSecretWithBody Replace a webhook's signing secret; the old one signs too for a while
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/targets/{id}/secret (the `PostTargetsIDSecret` operationId).
+	PostTargetsIDSecretWithBody(ctx context.Context, id string, params *PostTargetsIDSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostTargetsIDSecret Replace a webhook's signing secret; the old one signs too for a while
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/targets/{id}/secret (the `PostTargetsIDSecret` operationId).
+	PostTargetsIDSecret(ctx context.Context, id string, params *PostTargetsIDSecretParams, body PostTargetsIDSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PostTransfersWithBody Move money between accounts
 	//
@@ -3070,6 +4637,81 @@ type ClientInterface interface {
 // Corresponds with GET /healthz (the `GetHealthz` operationId).
 func (c *Client) GetHealthz(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetHealthzRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetPAuctionsID An auction's public page
+//
+// Corresponds with GET /p/auctions/{id} (the `GetPAuctionsID` operationId).
+func (c *Client) GetPAuctionsID(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetPAuctionsIDRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetPAuctionsIDState Read what an auction's public page shows
+//
+// Corresponds with GET /p/auctions/{id}/state (the `GetPAuctionsIDState` operationId).
+func (c *Client) GetPAuctionsIDState(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetPAuctionsIDStateRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetPCampaignsID A campaign's public page
+//
+// Corresponds with GET /p/campaigns/{id} (the `GetPCampaignsID` operationId).
+func (c *Client) GetPCampaignsID(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetPCampaignsIDRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetPCampaignsIDPositionsPosition Read the proof that a position was sealed, for whoever knows the position's id
+//
+// Corresponds with GET /p/campaigns/{id}/positions/{position} (the `GetPCampaignsIDPositionsPosition` operationId).
+func (c *Client) GetPCampaignsIDPositionsPosition(ctx context.Context, id string, position string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetPCampaignsIDPositionsPositionRequest(c.Server, id, position)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetPCampaignsIDState Read what a campaign's public page shows
+//
+// Corresponds with GET /p/campaigns/{id}/state (the `GetPCampaignsIDState` operationId).
+func (c *Client) GetPCampaignsIDState(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetPCampaignsIDStateRequest(c.Server, id)
 	if err != nil {
 		return nil, err
 	}
@@ -3149,6 +4791,201 @@ func (c *Client) GetAccountsID(ctx context.Context, id string, reqEditors ...Req
 // Corresponds with GET /v1/accounts/{id}/entries (the `GetAccountsIDEntries` operationId).
 func (c *Client) GetAccountsIDEntries(ctx context.Context, id string, params *GetAccountsIDEntriesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetAccountsIDEntriesRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAdminAccounts List accounts by id
+//
+// Corresponds with GET /v1/admin/accounts (the `GetAdminAccounts` operationId).
+func (c *Client) GetAdminAccounts(ctx context.Context, params *GetAdminAccountsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAdminAccountsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAdminAccountsIDEntries List an account's entries, newest first
+//
+// Corresponds with GET /v1/admin/accounts/{id}/entries (the `GetAdminAccountsIDEntries` operationId).
+func (c *Client) GetAdminAccountsIDEntries(ctx context.Context, id string, params *GetAdminAccountsIDEntriesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAdminAccountsIDEntriesRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAdminAccountsIDHolds List an account's open holds, newest first
+//
+// Corresponds with GET /v1/admin/accounts/{id}/holds (the `GetAdminAccountsIDHolds` operationId).
+func (c *Client) GetAdminAccountsIDHolds(ctx context.Context, id string, params *GetAdminAccountsIDHoldsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAdminAccountsIDHoldsRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAdminAuctions List auctions, newest first
+//
+// Corresponds with GET /v1/admin/auctions (the `GetAdminAuctions` operationId).
+func (c *Client) GetAdminAuctions(ctx context.Context, params *GetAdminAuctionsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAdminAuctionsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAdminAuctionsIDBids List bids, newest first
+//
+// Corresponds with GET /v1/admin/auctions/{id}/bids (the `GetAdminAuctionsIDBids` operationId).
+func (c *Client) GetAdminAuctionsIDBids(ctx context.Context, id string, params *GetAdminAuctionsIDBidsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAdminAuctionsIDBidsRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAdminAuctionsIDChart Read bids and rounds for a chart: every bid, or an even sample of many
+//
+// Corresponds with GET /v1/admin/auctions/{id}/chart (the `GetAdminAuctionsIDChart` operationId).
+func (c *Client) GetAdminAuctionsIDChart(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAdminAuctionsIDChartRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAdminAudit List administrative actions, newest first
+//
+// Corresponds with GET /v1/admin/audit (the `GetAdminAudit` operationId).
+func (c *Client) GetAdminAudit(ctx context.Context, params *GetAdminAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAdminAuditRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAdminCampaigns List campaigns, newest first
+//
+// Corresponds with GET /v1/admin/campaigns (the `GetAdminCampaigns` operationId).
+func (c *Client) GetAdminCampaigns(ctx context.Context, params *GetAdminCampaignsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAdminCampaignsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAdminCampaignsIDMap Read which positions are sold
+//
+// Corresponds with GET /v1/admin/campaigns/{id}/map (the `GetAdminCampaignsIDMap` operationId).
+func (c *Client) GetAdminCampaignsIDMap(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAdminCampaignsIDMapRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAdminDatabaseWaits See which sessions of the database wait for PostgreSQL's own locks, and for whom
+//
+// Corresponds with GET /v1/admin/database-waits (the `GetAdminDatabaseWaits` operationId).
+func (c *Client) GetAdminDatabaseWaits(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAdminDatabaseWaitsRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAdminIdempotency Read what is kept under an idempotency key
+//
+// Corresponds with GET /v1/admin/idempotency (the `GetAdminIdempotency` operationId).
+func (c *Client) GetAdminIdempotency(ctx context.Context, params *GetAdminIdempotencyParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAdminIdempotencyRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAdminOverview Read what this process measured, and what waits in the whole house
+//
+// Corresponds with GET /v1/admin/overview (the `GetAdminOverview` operationId).
+func (c *Client) GetAdminOverview(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAdminOverviewRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAdminTransfers List transfers, newest first
+//
+// Corresponds with GET /v1/admin/transfers (the `GetAdminTransfers` operationId).
+func (c *Client) GetAdminTransfers(ctx context.Context, params *GetAdminTransfersParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAdminTransfersRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -3375,6 +5212,187 @@ func (c *Client) PostAuctionsIDStart(ctx context.Context, id string, params *Pos
 // Corresponds with GET /v1/auctions/{id}/winners (the `GetAuctionsIDWinners` operationId).
 func (c *Client) GetAuctionsIDWinners(ctx context.Context, id string, params *GetAuctionsIDWinnersParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetAuctionsIDWinnersRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAutomations List automations, oldest first
+//
+// Corresponds with GET /v1/automations (the `GetAutomations` operationId).
+func (c *Client) GetAutomations(ctx context.Context, params *GetAutomationsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAutomationsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostAutomationsWithBody Make an automation: a rule that schedules drafts of a target
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/automations (the `PostAutomations` operationId).
+func (c *Client) PostAutomationsWithBody(ctx context.Context, params *PostAutomationsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostAutomationsRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostAutomations Make an automation: a rule that schedules drafts of a target
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/automations (the `PostAutomations` operationId).
+func (c *Client) PostAutomations(ctx context.Context, params *PostAutomationsParams, body PostAutomationsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostAutomationsRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAutomationsID Read an automation, and when it fires next
+//
+// Corresponds with GET /v1/automations/{id} (the `GetAutomationsID` operationId).
+func (c *Client) GetAutomationsID(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAutomationsIDRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostAutomationsIDCancelWithBody End an automation for good
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/automations/{id}/cancel (the `PostAutomationsIDCancel` operationId).
+func (c *Client) PostAutomationsIDCancelWithBody(ctx context.Context, id string, params *PostAutomationsIDCancelParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostAutomationsIDCancelRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostAutomationsIDCancel End an automation for good
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/automations/{id}/cancel (the `PostAutomationsIDCancel` operationId).
+func (c *Client) PostAutomationsIDCancel(ctx context.Context, id string, params *PostAutomationsIDCancelParams, body PostAutomationsIDCancelJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostAutomationsIDCancelRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAutomationsIDFirings List what an automation has fired, in order
+//
+// Corresponds with GET /v1/automations/{id}/firings (the `GetAutomationsIDFirings` operationId).
+func (c *Client) GetAutomationsIDFirings(ctx context.Context, id string, params *GetAutomationsIDFiringsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAutomationsIDFiringsRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostAutomationsIDPauseWithBody Keep an automation from firing
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/automations/{id}/pause (the `PostAutomationsIDPause` operationId).
+func (c *Client) PostAutomationsIDPauseWithBody(ctx context.Context, id string, params *PostAutomationsIDPauseParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostAutomationsIDPauseRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostAutomationsIDPause Keep an automation from firing
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/automations/{id}/pause (the `PostAutomationsIDPause` operationId).
+func (c *Client) PostAutomationsIDPause(ctx context.Context, id string, params *PostAutomationsIDPauseParams, body PostAutomationsIDPauseJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostAutomationsIDPauseRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostAutomationsIDResumeWithBody Let a paused automation fire again, from its next time on
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/automations/{id}/resume (the `PostAutomationsIDResume` operationId).
+func (c *Client) PostAutomationsIDResumeWithBody(ctx context.Context, id string, params *PostAutomationsIDResumeParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostAutomationsIDResumeRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostAutomationsIDResume Let a paused automation fire again, from its next time on
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/automations/{id}/resume (the `PostAutomationsIDResume` operationId).
+func (c *Client) PostAutomationsIDResume(ctx context.Context, id string, params *PostAutomationsIDResumeParams, body PostAutomationsIDResumeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostAutomationsIDResumeRequest(c.Server, id, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -3675,6 +5693,40 @@ func (c *Client) GetCampaignsIDStatistics(ctx context.Context, id string, reqEdi
 	return c.Client.Do(req)
 }
 
+// PostCrossLegsWithBody Execute, once, this ledger's leg of another server's transfer
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/cross-legs (the `PostCrossLegs` operationId).
+func (c *Client) PostCrossLegsWithBody(ctx context.Context, params *PostCrossLegsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostCrossLegsRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostCrossLegs Execute, once, this ledger's leg of another server's transfer
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/cross-legs (the `PostCrossLegs` operationId).
+func (c *Client) PostCrossLegs(ctx context.Context, params *PostCrossLegsParams, body PostCrossLegsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostCrossLegsRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // GetCrossTransfers List transfers between ledgers, oldest first
 //
 // Corresponds with GET /v1/cross-transfers (the `GetCrossTransfers` operationId).
@@ -3963,6 +6015,21 @@ func (c *Client) PostHoldsIDReleaseWithBody(ctx context.Context, id string, para
 // Corresponds with POST /v1/holds/{id}/release (the `PostHoldsIDRelease` operationId).
 func (c *Client) PostHoldsIDRelease(ctx context.Context, id string, params *PostHoldsIDReleaseParams, body PostHoldsIDReleaseJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewPostHoldsIDReleaseRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetInDoubt List the prepared transactions of this coordinator's in every ledger's database
+//
+// Corresponds with GET /v1/in-doubt (the `GetInDoubt` operationId).
+func (c *Client) GetInDoubt(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetInDoubtRequest(c.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -4542,6 +6609,104 @@ func (c *Client) PostPublicationsIDSchedule(ctx context.Context, id string, para
 	return c.Client.Do(req)
 }
 
+// GetSagas List operations of several steps, oldest first
+//
+// Corresponds with GET /v1/sagas (the `GetSagas` operationId).
+func (c *Client) GetSagas(ctx context.Context, params *GetSagasParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetSagasRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetSagasID Read an operation of several steps
+//
+// Corresponds with GET /v1/sagas/{id} (the `GetSagasID` operationId).
+func (c *Client) GetSagasID(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetSagasIDRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostSagasIDCompensateWithBody Give a pending operation up: steps that are not done are cancelled, those that are done are undone
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/sagas/{id}/compensate (the `PostSagasIDCompensate` operationId).
+func (c *Client) PostSagasIDCompensateWithBody(ctx context.Context, id string, params *PostSagasIDCompensateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostSagasIDCompensateRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostSagasIDCompensate Give a pending operation up: steps that are not done are cancelled, those that are done are undone
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/sagas/{id}/compensate (the `PostSagasIDCompensate` operationId).
+func (c *Client) PostSagasIDCompensate(ctx context.Context, id string, params *PostSagasIDCompensateParams, body PostSagasIDCompensateJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostSagasIDCompensateRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostSagasIDRetryWithBody Let a pending operation be tried at once
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/sagas/{id}/retry (the `PostSagasIDRetry` operationId).
+func (c *Client) PostSagasIDRetryWithBody(ctx context.Context, id string, params *PostSagasIDRetryParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostSagasIDRetryRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostSagasIDRetry Let a pending operation be tried at once
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/sagas/{id}/retry (the `PostSagasIDRetry` operationId).
+func (c *Client) PostSagasIDRetry(ctx context.Context, id string, params *PostSagasIDRetryParams, body PostSagasIDRetryJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostSagasIDRetryRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // GetTargets List targets, oldest first
 //
 // Corresponds with GET /v1/targets (the `GetTargets` operationId).
@@ -4596,6 +6761,142 @@ func (c *Client) PostTargets(ctx context.Context, params *PostTargetsParams, bod
 // Corresponds with GET /v1/targets/{id} (the `GetTargetsID` operationId).
 func (c *Client) GetTargetsID(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetTargetsIDRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostTargetsIDCredentialsWithBody Give a target new credentials, and resume it
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/targets/{id}/credentials (the `PostTargetsIDCredentials` operationId).
+func (c *Client) PostTargetsIDCredentialsWithBody(ctx context.Context, id string, params *PostTargetsIDCredentialsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostTargetsIDCredentialsRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostTargetsIDCredentials Give a target new credentials, and resume it
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/targets/{id}/credentials (the `PostTargetsIDCredentials` operationId).
+func (c *Client) PostTargetsIDCredentials(ctx context.Context, id string, params *PostTargetsIDCredentialsParams, body PostTargetsIDCredentialsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostTargetsIDCredentialsRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostTargetsIDPauseWithBody Keep a target's publications back
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/targets/{id}/pause (the `PostTargetsIDPause` operationId).
+func (c *Client) PostTargetsIDPauseWithBody(ctx context.Context, id string, params *PostTargetsIDPauseParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostTargetsIDPauseRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostTargetsIDPause Keep a target's publications back
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/targets/{id}/pause (the `PostTargetsIDPause` operationId).
+func (c *Client) PostTargetsIDPause(ctx context.Context, id string, params *PostTargetsIDPauseParams, body PostTargetsIDPauseJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostTargetsIDPauseRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostTargetsIDResumeWithBody Let a paused target's publications go
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/targets/{id}/resume (the `PostTargetsIDResume` operationId).
+func (c *Client) PostTargetsIDResumeWithBody(ctx context.Context, id string, params *PostTargetsIDResumeParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostTargetsIDResumeRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostTargetsIDResume Let a paused target's publications go
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/targets/{id}/resume (the `PostTargetsIDResume` operationId).
+func (c *Client) PostTargetsIDResume(ctx context.Context, id string, params *PostTargetsIDResumeParams, body PostTargetsIDResumeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostTargetsIDResumeRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostTargetsIDSecretWithBody Replace a webhook's signing secret; the old one signs too for a while
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/targets/{id}/secret (the `PostTargetsIDSecret` operationId).
+func (c *Client) PostTargetsIDSecretWithBody(ctx context.Context, id string, params *PostTargetsIDSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostTargetsIDSecretRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostTargetsIDSecret Replace a webhook's signing secret; the old one signs too for a while
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/targets/{id}/secret (the `PostTargetsIDSecret` operationId).
+func (c *Client) PostTargetsIDSecret(ctx context.Context, id string, params *PostTargetsIDSecretParams, body PostTargetsIDSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostTargetsIDSecretRequest(c.Server, id, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -4699,6 +7000,183 @@ func NewGetHealthzRequest(server string) (*http.Request, error) {
 	}
 
 	operationPath := fmt.Sprintf("/healthz")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetPAuctionsIDRequest constructs an http.Request for the GetPAuctionsID method
+func NewGetPAuctionsIDRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/p/auctions/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetPAuctionsIDStateRequest constructs an http.Request for the GetPAuctionsIDState method
+func NewGetPAuctionsIDStateRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/p/auctions/%s/state", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetPCampaignsIDRequest constructs an http.Request for the GetPCampaignsID method
+func NewGetPCampaignsIDRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/p/campaigns/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetPCampaignsIDPositionsPositionRequest constructs an http.Request for the GetPCampaignsIDPositionsPosition method
+func NewGetPCampaignsIDPositionsPositionRequest(server string, id string, position string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "position", position, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/p/campaigns/%s/positions/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetPCampaignsIDStateRequest constructs an http.Request for the GetPCampaignsIDState method
+func NewGetPCampaignsIDStateRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/p/campaigns/%s/state", pathParam0)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -4880,6 +7358,851 @@ func NewGetAccountsIDEntriesRequest(server string, id string, params *GetAccount
 		if params.After != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetAdminAccountsRequest constructs an http.Request for the GetAdminAccounts method
+func NewGetAdminAccountsRequest(server string, params *GetAdminAccountsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/accounts")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Prefix != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "prefix", *params.Prefix, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetAdminAccountsIDEntriesRequest constructs an http.Request for the GetAdminAccountsIDEntries method
+func NewGetAdminAccountsIDEntriesRequest(server string, id string, params *GetAdminAccountsIDEntriesParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/accounts/%s/entries", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetAdminAccountsIDHoldsRequest constructs an http.Request for the GetAdminAccountsIDHolds method
+func NewGetAdminAccountsIDHoldsRequest(server string, id string, params *GetAdminAccountsIDHoldsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/accounts/%s/holds", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetAdminAuctionsRequest constructs an http.Request for the GetAdminAuctions method
+func NewGetAdminAuctionsRequest(server string, params *GetAdminAuctionsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/auctions")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Status != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "status", *params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetAdminAuctionsIDBidsRequest constructs an http.Request for the GetAdminAuctionsIDBids method
+func NewGetAdminAuctionsIDBidsRequest(server string, id string, params *GetAdminAuctionsIDBidsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/auctions/%s/bids", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetAdminAuctionsIDChartRequest constructs an http.Request for the GetAdminAuctionsIDChart method
+func NewGetAdminAuctionsIDChartRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/auctions/%s/chart", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetAdminAuditRequest constructs an http.Request for the GetAdminAudit method
+func NewGetAdminAuditRequest(server string, params *GetAdminAuditParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/audit")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Action != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "action", *params.Action, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Object != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "object", *params.Object, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Principal != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "principal", *params.Principal, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetAdminCampaignsRequest constructs an http.Request for the GetAdminCampaigns method
+func NewGetAdminCampaignsRequest(server string, params *GetAdminCampaignsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/campaigns")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Status != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "status", *params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetAdminCampaignsIDMapRequest constructs an http.Request for the GetAdminCampaignsIDMap method
+func NewGetAdminCampaignsIDMapRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/campaigns/%s/map", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetAdminDatabaseWaitsRequest constructs an http.Request for the GetAdminDatabaseWaits method
+func NewGetAdminDatabaseWaitsRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/database-waits")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetAdminIdempotencyRequest constructs an http.Request for the GetAdminIdempotency method
+func NewGetAdminIdempotencyRequest(server string, params *GetAdminIdempotencyParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/idempotency")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Key != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "key", *params.Key, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Method != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "method", *params.Method, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Path != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "path", *params.Path, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Principal != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "principal", *params.Principal, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetAdminOverviewRequest constructs an http.Request for the GetAdminOverview method
+func NewGetAdminOverviewRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/overview")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetAdminTransfersRequest constructs an http.Request for the GetAdminTransfers method
+func NewGetAdminTransfersRequest(server string, params *GetAdminTransfersParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/transfers")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Status != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "status", *params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -5484,6 +8807,412 @@ func NewGetAuctionsIDWinnersRequest(server string, id string, params *GetAuction
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetAutomationsRequest constructs an http.Request for the GetAutomations method
+func NewGetAutomationsRequest(server string, params *GetAutomationsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/automations")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPostAutomationsRequest calls the generic PostAutomations builder with application/json body
+func NewPostAutomationsRequest(server string, params *PostAutomationsParams, body PostAutomationsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostAutomationsRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewPostAutomationsRequestWithBody constructs an http.Request for the PostAutomations method, with any body, and a specified content type
+func NewPostAutomationsRequestWithBody(server string, params *PostAutomationsParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/automations")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewGetAutomationsIDRequest constructs an http.Request for the GetAutomationsID method
+func NewGetAutomationsIDRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/automations/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPostAutomationsIDCancelRequest calls the generic PostAutomationsIDCancel builder with application/json body
+func NewPostAutomationsIDCancelRequest(server string, id string, params *PostAutomationsIDCancelParams, body PostAutomationsIDCancelJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostAutomationsIDCancelRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewPostAutomationsIDCancelRequestWithBody constructs an http.Request for the PostAutomationsIDCancel method, with any body, and a specified content type
+func NewPostAutomationsIDCancelRequestWithBody(server string, id string, params *PostAutomationsIDCancelParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/automations/%s/cancel", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewGetAutomationsIDFiringsRequest constructs an http.Request for the GetAutomationsIDFirings method
+func NewGetAutomationsIDFiringsRequest(server string, id string, params *GetAutomationsIDFiringsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/automations/%s/firings", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPostAutomationsIDPauseRequest calls the generic PostAutomationsIDPause builder with application/json body
+func NewPostAutomationsIDPauseRequest(server string, id string, params *PostAutomationsIDPauseParams, body PostAutomationsIDPauseJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostAutomationsIDPauseRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewPostAutomationsIDPauseRequestWithBody constructs an http.Request for the PostAutomationsIDPause method, with any body, and a specified content type
+func NewPostAutomationsIDPauseRequestWithBody(server string, id string, params *PostAutomationsIDPauseParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/automations/%s/pause", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewPostAutomationsIDResumeRequest calls the generic PostAutomationsIDResume builder with application/json body
+func NewPostAutomationsIDResumeRequest(server string, id string, params *PostAutomationsIDResumeParams, body PostAutomationsIDResumeJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostAutomationsIDResumeRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewPostAutomationsIDResumeRequestWithBody constructs an http.Request for the PostAutomationsIDResume method, with any body, and a specified content type
+func NewPostAutomationsIDResumeRequestWithBody(server string, id string, params *PostAutomationsIDResumeParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/automations/%s/resume", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
 	}
 
 	return req, nil
@@ -6171,6 +9900,59 @@ func NewGetCampaignsIDStatisticsRequest(server string, id string) (*http.Request
 	return req, nil
 }
 
+// NewPostCrossLegsRequest calls the generic PostCrossLegs builder with application/json body
+func NewPostCrossLegsRequest(server string, params *PostCrossLegsParams, body PostCrossLegsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostCrossLegsRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewPostCrossLegsRequestWithBody constructs an http.Request for the PostCrossLegs method, with any body, and a specified content type
+func NewPostCrossLegsRequestWithBody(server string, params *PostCrossLegsParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/cross-legs")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
 // NewGetCrossTransfersRequest constructs an http.Request for the GetCrossTransfers method
 func NewGetCrossTransfersRequest(server string, params *GetCrossTransfersParams) (*http.Request, error) {
 	var err error
@@ -6777,6 +10559,33 @@ func NewPostHoldsIDReleaseRequestWithBody(server string, id string, params *Post
 
 		req.Header.Set("Idempotency-Key", headerParam0)
 
+	}
+
+	return req, nil
+}
+
+// NewGetInDoubtRequest constructs an http.Request for the GetInDoubt method
+func NewGetInDoubtRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/in-doubt")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
 	}
 
 	return req, nil
@@ -8047,6 +11856,262 @@ func NewPostPublicationsIDScheduleRequestWithBody(server string, id string, para
 	return req, nil
 }
 
+// NewGetSagasRequest constructs an http.Request for the GetSagas method
+func NewGetSagasRequest(server string, params *GetSagasParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/sagas")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Name != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "name", *params.Name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Status != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "status", *params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Stuck != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "stuck", *params.Stuck, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetSagasIDRequest constructs an http.Request for the GetSagasID method
+func NewGetSagasIDRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/sagas/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPostSagasIDCompensateRequest calls the generic PostSagasIDCompensate builder with application/json body
+func NewPostSagasIDCompensateRequest(server string, id string, params *PostSagasIDCompensateParams, body PostSagasIDCompensateJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostSagasIDCompensateRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewPostSagasIDCompensateRequestWithBody constructs an http.Request for the PostSagasIDCompensate method, with any body, and a specified content type
+func NewPostSagasIDCompensateRequestWithBody(server string, id string, params *PostSagasIDCompensateParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/sagas/%s/compensate", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewPostSagasIDRetryRequest calls the generic PostSagasIDRetry builder with application/json body
+func NewPostSagasIDRetryRequest(server string, id string, params *PostSagasIDRetryParams, body PostSagasIDRetryJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostSagasIDRetryRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewPostSagasIDRetryRequestWithBody constructs an http.Request for the PostSagasIDRetry method, with any body, and a specified content type
+func NewPostSagasIDRetryRequestWithBody(server string, id string, params *PostSagasIDRetryParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/sagas/%s/retry", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
 // NewGetTargetsRequest constructs an http.Request for the GetTargets method
 func NewGetTargetsRequest(server string, params *GetTargetsParams) (*http.Request, error) {
 	var err error
@@ -8195,6 +12260,246 @@ func NewGetTargetsIDRequest(server string, id string) (*http.Request, error) {
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPostTargetsIDCredentialsRequest calls the generic PostTargetsIDCredentials builder with application/json body
+func NewPostTargetsIDCredentialsRequest(server string, id string, params *PostTargetsIDCredentialsParams, body PostTargetsIDCredentialsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostTargetsIDCredentialsRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewPostTargetsIDCredentialsRequestWithBody constructs an http.Request for the PostTargetsIDCredentials method, with any body, and a specified content type
+func NewPostTargetsIDCredentialsRequestWithBody(server string, id string, params *PostTargetsIDCredentialsParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/targets/%s/credentials", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewPostTargetsIDPauseRequest calls the generic PostTargetsIDPause builder with application/json body
+func NewPostTargetsIDPauseRequest(server string, id string, params *PostTargetsIDPauseParams, body PostTargetsIDPauseJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostTargetsIDPauseRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewPostTargetsIDPauseRequestWithBody constructs an http.Request for the PostTargetsIDPause method, with any body, and a specified content type
+func NewPostTargetsIDPauseRequestWithBody(server string, id string, params *PostTargetsIDPauseParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/targets/%s/pause", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewPostTargetsIDResumeRequest calls the generic PostTargetsIDResume builder with application/json body
+func NewPostTargetsIDResumeRequest(server string, id string, params *PostTargetsIDResumeParams, body PostTargetsIDResumeJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostTargetsIDResumeRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewPostTargetsIDResumeRequestWithBody constructs an http.Request for the PostTargetsIDResume method, with any body, and a specified content type
+func NewPostTargetsIDResumeRequestWithBody(server string, id string, params *PostTargetsIDResumeParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/targets/%s/resume", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewPostTargetsIDSecretRequest calls the generic PostTargetsIDSecret builder with application/json body
+func NewPostTargetsIDSecretRequest(server string, id string, params *PostTargetsIDSecretParams, body PostTargetsIDSecretJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostTargetsIDSecretRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewPostTargetsIDSecretRequestWithBody constructs an http.Request for the PostTargetsIDSecret method, with any body, and a specified content type
+func NewPostTargetsIDSecretRequestWithBody(server string, id string, params *PostTargetsIDSecretParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/targets/%s/secret", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
 	}
 
 	return req, nil
@@ -8391,6 +12696,41 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /healthz (the `GetHealthz` operationId).
 	GetHealthzWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetHealthzResponse, error)
 
+	// GetPAuctionsIDWithResponse An auction's public page
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /p/auctions/{id} (the `GetPAuctionsID` operationId).
+	GetPAuctionsIDWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetPAuctionsIDResponse, error)
+
+	// GetPAuctionsIDStateWithResponse Read what an auction's public page shows
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /p/auctions/{id}/state (the `GetPAuctionsIDState` operationId).
+	GetPAuctionsIDStateWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetPAuctionsIDStateResponse, error)
+
+	// GetPCampaignsIDWithResponse A campaign's public page
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /p/campaigns/{id} (the `GetPCampaignsID` operationId).
+	GetPCampaignsIDWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetPCampaignsIDResponse, error)
+
+	// GetPCampaignsIDPositionsPositionWithResponse Read the proof that a position was sealed, for whoever knows the position's id
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /p/campaigns/{id}/positions/{position} (the `GetPCampaignsIDPositionsPosition` operationId).
+	GetPCampaignsIDPositionsPositionWithResponse(ctx context.Context, id string, position string, reqEditors ...RequestEditorFn) (*GetPCampaignsIDPositionsPositionResponse, error)
+
+	// GetPCampaignsIDStateWithResponse Read what a campaign's public page shows
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /p/campaigns/{id}/state (the `GetPCampaignsIDState` operationId).
+	GetPCampaignsIDStateWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetPCampaignsIDStateResponse, error)
+
 	// GetReadyzWithResponse Are commands served
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -8425,6 +12765,97 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/accounts/{id}/entries (the `GetAccountsIDEntries` operationId).
 	GetAccountsIDEntriesWithResponse(ctx context.Context, id string, params *GetAccountsIDEntriesParams, reqEditors ...RequestEditorFn) (*GetAccountsIDEntriesResponse, error)
+
+	// GetAdminAccountsWithResponse List accounts by id
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/accounts (the `GetAdminAccounts` operationId).
+	GetAdminAccountsWithResponse(ctx context.Context, params *GetAdminAccountsParams, reqEditors ...RequestEditorFn) (*GetAdminAccountsResponse, error)
+
+	// GetAdminAccountsIDEntriesWithResponse List an account's entries, newest first
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/accounts/{id}/entries (the `GetAdminAccountsIDEntries` operationId).
+	GetAdminAccountsIDEntriesWithResponse(ctx context.Context, id string, params *GetAdminAccountsIDEntriesParams, reqEditors ...RequestEditorFn) (*GetAdminAccountsIDEntriesResponse, error)
+
+	// GetAdminAccountsIDHoldsWithResponse List an account's open holds, newest first
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/accounts/{id}/holds (the `GetAdminAccountsIDHolds` operationId).
+	GetAdminAccountsIDHoldsWithResponse(ctx context.Context, id string, params *GetAdminAccountsIDHoldsParams, reqEditors ...RequestEditorFn) (*GetAdminAccountsIDHoldsResponse, error)
+
+	// GetAdminAuctionsWithResponse List auctions, newest first
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/auctions (the `GetAdminAuctions` operationId).
+	GetAdminAuctionsWithResponse(ctx context.Context, params *GetAdminAuctionsParams, reqEditors ...RequestEditorFn) (*GetAdminAuctionsResponse, error)
+
+	// GetAdminAuctionsIDBidsWithResponse List bids, newest first
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/auctions/{id}/bids (the `GetAdminAuctionsIDBids` operationId).
+	GetAdminAuctionsIDBidsWithResponse(ctx context.Context, id string, params *GetAdminAuctionsIDBidsParams, reqEditors ...RequestEditorFn) (*GetAdminAuctionsIDBidsResponse, error)
+
+	// GetAdminAuctionsIDChartWithResponse Read bids and rounds for a chart: every bid, or an even sample of many
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/auctions/{id}/chart (the `GetAdminAuctionsIDChart` operationId).
+	GetAdminAuctionsIDChartWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetAdminAuctionsIDChartResponse, error)
+
+	// GetAdminAuditWithResponse List administrative actions, newest first
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/audit (the `GetAdminAudit` operationId).
+	GetAdminAuditWithResponse(ctx context.Context, params *GetAdminAuditParams, reqEditors ...RequestEditorFn) (*GetAdminAuditResponse, error)
+
+	// GetAdminCampaignsWithResponse List campaigns, newest first
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/campaigns (the `GetAdminCampaigns` operationId).
+	GetAdminCampaignsWithResponse(ctx context.Context, params *GetAdminCampaignsParams, reqEditors ...RequestEditorFn) (*GetAdminCampaignsResponse, error)
+
+	// GetAdminCampaignsIDMapWithResponse Read which positions are sold
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/campaigns/{id}/map (the `GetAdminCampaignsIDMap` operationId).
+	GetAdminCampaignsIDMapWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetAdminCampaignsIDMapResponse, error)
+
+	// GetAdminDatabaseWaitsWithResponse See which sessions of the database wait for PostgreSQL's own locks, and for whom
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/database-waits (the `GetAdminDatabaseWaits` operationId).
+	GetAdminDatabaseWaitsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetAdminDatabaseWaitsResponse, error)
+
+	// GetAdminIdempotencyWithResponse Read what is kept under an idempotency key
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/idempotency (the `GetAdminIdempotency` operationId).
+	GetAdminIdempotencyWithResponse(ctx context.Context, params *GetAdminIdempotencyParams, reqEditors ...RequestEditorFn) (*GetAdminIdempotencyResponse, error)
+
+	// GetAdminOverviewWithResponse Read what this process measured, and what waits in the whole house
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/overview (the `GetAdminOverview` operationId).
+	GetAdminOverviewWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetAdminOverviewResponse, error)
+
+	// GetAdminTransfersWithResponse List transfers, newest first
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/transfers (the `GetAdminTransfers` operationId).
+	GetAdminTransfersWithResponse(ctx context.Context, params *GetAdminTransfersParams, reqEditors ...RequestEditorFn) (*GetAdminTransfersResponse, error)
 
 	// GetAuctionsWithResponse List auctions, oldest first
 	//
@@ -8523,6 +12954,83 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/auctions/{id}/winners (the `GetAuctionsIDWinners` operationId).
 	GetAuctionsIDWinnersWithResponse(ctx context.Context, id string, params *GetAuctionsIDWinnersParams, reqEditors ...RequestEditorFn) (*GetAuctionsIDWinnersResponse, error)
+
+	// GetAutomationsWithResponse List automations, oldest first
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/automations (the `GetAutomations` operationId).
+	GetAutomationsWithResponse(ctx context.Context, params *GetAutomationsParams, reqEditors ...RequestEditorFn) (*GetAutomationsResponse, error)
+
+	// PostAutomationsWithBodyWithResponse Make an automation: a rule that schedules drafts of a target
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/automations (the `PostAutomations` operationId).
+	PostAutomationsWithBodyWithResponse(ctx context.Context, params *PostAutomationsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostAutomationsResponse, error)
+
+	// PostAutomationsWithResponse Make an automation: a rule that schedules drafts of a target
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/automations (the `PostAutomations` operationId).
+	PostAutomationsWithResponse(ctx context.Context, params *PostAutomationsParams, body PostAutomationsJSONRequestBody, reqEditors ...RequestEditorFn) (*PostAutomationsResponse, error)
+
+	// GetAutomationsIDWithResponse Read an automation, and when it fires next
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/automations/{id} (the `GetAutomationsID` operationId).
+	GetAutomationsIDWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetAutomationsIDResponse, error)
+
+	// PostAutomationsIDCancelWithBodyWithResponse End an automation for good
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/automations/{id}/cancel (the `PostAutomationsIDCancel` operationId).
+	PostAutomationsIDCancelWithBodyWithResponse(ctx context.Context, id string, params *PostAutomationsIDCancelParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostAutomationsIDCancelResponse, error)
+
+	// PostAutomationsIDCancelWithResponse End an automation for good
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/automations/{id}/cancel (the `PostAutomationsIDCancel` operationId).
+	PostAutomationsIDCancelWithResponse(ctx context.Context, id string, params *PostAutomationsIDCancelParams, body PostAutomationsIDCancelJSONRequestBody, reqEditors ...RequestEditorFn) (*PostAutomationsIDCancelResponse, error)
+
+	// GetAutomationsIDFiringsWithResponse List what an automation has fired, in order
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/automations/{id}/firings (the `GetAutomationsIDFirings` operationId).
+	GetAutomationsIDFiringsWithResponse(ctx context.Context, id string, params *GetAutomationsIDFiringsParams, reqEditors ...RequestEditorFn) (*GetAutomationsIDFiringsResponse, error)
+
+	// PostAutomationsIDPauseWithBodyWithResponse Keep an automation from firing
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/automations/{id}/pause (the `PostAutomationsIDPause` operationId).
+	PostAutomationsIDPauseWithBodyWithResponse(ctx context.Context, id string, params *PostAutomationsIDPauseParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostAutomationsIDPauseResponse, error)
+
+	// PostAutomationsIDPauseWithResponse Keep an automation from firing
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/automations/{id}/pause (the `PostAutomationsIDPause` operationId).
+	PostAutomationsIDPauseWithResponse(ctx context.Context, id string, params *PostAutomationsIDPauseParams, body PostAutomationsIDPauseJSONRequestBody, reqEditors ...RequestEditorFn) (*PostAutomationsIDPauseResponse, error)
+
+	// PostAutomationsIDResumeWithBodyWithResponse Let a paused automation fire again, from its next time on
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/automations/{id}/resume (the `PostAutomationsIDResume` operationId).
+	PostAutomationsIDResumeWithBodyWithResponse(ctx context.Context, id string, params *PostAutomationsIDResumeParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostAutomationsIDResumeResponse, error)
+
+	// PostAutomationsIDResumeWithResponse Let a paused automation fire again, from its next time on
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/automations/{id}/resume (the `PostAutomationsIDResume` operationId).
+	PostAutomationsIDResumeWithResponse(ctx context.Context, id string, params *PostAutomationsIDResumeParams, body PostAutomationsIDResumeJSONRequestBody, reqEditors ...RequestEditorFn) (*PostAutomationsIDResumeResponse, error)
 
 	// GetCampaignsWithResponse List campaigns, oldest first
 	//
@@ -8650,6 +13158,20 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/campaigns/{id}/statistics (the `GetCampaignsIDStatistics` operationId).
 	GetCampaignsIDStatisticsWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetCampaignsIDStatisticsResponse, error)
 
+	// PostCrossLegsWithBodyWithResponse Execute, once, this ledger's leg of another server's transfer
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/cross-legs (the `PostCrossLegs` operationId).
+	PostCrossLegsWithBodyWithResponse(ctx context.Context, params *PostCrossLegsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostCrossLegsResponse, error)
+
+	// PostCrossLegsWithResponse Execute, once, this ledger's leg of another server's transfer
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/cross-legs (the `PostCrossLegs` operationId).
+	PostCrossLegsWithResponse(ctx context.Context, params *PostCrossLegsParams, body PostCrossLegsJSONRequestBody, reqEditors ...RequestEditorFn) (*PostCrossLegsResponse, error)
+
 	// GetCrossTransfersWithResponse List transfers between ledgers, oldest first
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -8775,6 +13297,13 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /v1/holds/{id}/release (the `PostHoldsIDRelease` operationId).
 	PostHoldsIDReleaseWithResponse(ctx context.Context, id string, params *PostHoldsIDReleaseParams, body PostHoldsIDReleaseJSONRequestBody, reqEditors ...RequestEditorFn) (*PostHoldsIDReleaseResponse, error)
+
+	// GetInDoubtWithResponse List the prepared transactions of this coordinator's in every ledger's database
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/in-doubt (the `GetInDoubt` operationId).
+	GetInDoubtWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetInDoubtResponse, error)
 
 	// GetIntegrityWithResponse Recompute all balances from the entries
 	//
@@ -9021,6 +13550,48 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/publications/{id}/schedule (the `PostPublicationsIDSchedule` operationId).
 	PostPublicationsIDScheduleWithResponse(ctx context.Context, id string, params *PostPublicationsIDScheduleParams, body PostPublicationsIDScheduleJSONRequestBody, reqEditors ...RequestEditorFn) (*PostPublicationsIDScheduleResponse, error)
 
+	// GetSagasWithResponse List operations of several steps, oldest first
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/sagas (the `GetSagas` operationId).
+	GetSagasWithResponse(ctx context.Context, params *GetSagasParams, reqEditors ...RequestEditorFn) (*GetSagasResponse, error)
+
+	// GetSagasIDWithResponse Read an operation of several steps
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/sagas/{id} (the `GetSagasID` operationId).
+	GetSagasIDWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetSagasIDResponse, error)
+
+	// PostSagasIDCompensateWithBodyWithResponse Give a pending operation up: steps that are not done are cancelled, those that are done are undone
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/sagas/{id}/compensate (the `PostSagasIDCompensate` operationId).
+	PostSagasIDCompensateWithBodyWithResponse(ctx context.Context, id string, params *PostSagasIDCompensateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostSagasIDCompensateResponse, error)
+
+	// PostSagasIDCompensateWithResponse Give a pending operation up: steps that are not done are cancelled, those that are done are undone
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/sagas/{id}/compensate (the `PostSagasIDCompensate` operationId).
+	PostSagasIDCompensateWithResponse(ctx context.Context, id string, params *PostSagasIDCompensateParams, body PostSagasIDCompensateJSONRequestBody, reqEditors ...RequestEditorFn) (*PostSagasIDCompensateResponse, error)
+
+	// PostSagasIDRetryWithBodyWithResponse Let a pending operation be tried at once
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/sagas/{id}/retry (the `PostSagasIDRetry` operationId).
+	PostSagasIDRetryWithBodyWithResponse(ctx context.Context, id string, params *PostSagasIDRetryParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostSagasIDRetryResponse, error)
+
+	// PostSagasIDRetryWithResponse Let a pending operation be tried at once
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/sagas/{id}/retry (the `PostSagasIDRetry` operationId).
+	PostSagasIDRetryWithResponse(ctx context.Context, id string, params *PostSagasIDRetryParams, body PostSagasIDRetryJSONRequestBody, reqEditors ...RequestEditorFn) (*PostSagasIDRetryResponse, error)
+
 	// GetTargetsWithResponse List targets, oldest first
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -9048,6 +13619,62 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/targets/{id} (the `GetTargetsID` operationId).
 	GetTargetsIDWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetTargetsIDResponse, error)
+
+	// PostTargetsIDCredentialsWithBodyWithResponse Give a target new credentials, and resume it
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/targets/{id}/credentials (the `PostTargetsIDCredentials` operationId).
+	PostTargetsIDCredentialsWithBodyWithResponse(ctx context.Context, id string, params *PostTargetsIDCredentialsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostTargetsIDCredentialsResponse, error)
+
+	// PostTargetsIDCredentialsWithResponse Give a target new credentials, and resume it
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/targets/{id}/credentials (the `PostTargetsIDCredentials` operationId).
+	PostTargetsIDCredentialsWithResponse(ctx context.Context, id string, params *PostTargetsIDCredentialsParams, body PostTargetsIDCredentialsJSONRequestBody, reqEditors ...RequestEditorFn) (*PostTargetsIDCredentialsResponse, error)
+
+	// PostTargetsIDPauseWithBodyWithResponse Keep a target's publications back
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/targets/{id}/pause (the `PostTargetsIDPause` operationId).
+	PostTargetsIDPauseWithBodyWithResponse(ctx context.Context, id string, params *PostTargetsIDPauseParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostTargetsIDPauseResponse, error)
+
+	// PostTargetsIDPauseWithResponse Keep a target's publications back
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/targets/{id}/pause (the `PostTargetsIDPause` operationId).
+	PostTargetsIDPauseWithResponse(ctx context.Context, id string, params *PostTargetsIDPauseParams, body PostTargetsIDPauseJSONRequestBody, reqEditors ...RequestEditorFn) (*PostTargetsIDPauseResponse, error)
+
+	// PostTargetsIDResumeWithBodyWithResponse Let a paused target's publications go
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/targets/{id}/resume (the `PostTargetsIDResume` operationId).
+	PostTargetsIDResumeWithBodyWithResponse(ctx context.Context, id string, params *PostTargetsIDResumeParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostTargetsIDResumeResponse, error)
+
+	// PostTargetsIDResumeWithResponse Let a paused target's publications go
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/targets/{id}/resume (the `PostTargetsIDResume` operationId).
+	PostTargetsIDResumeWithResponse(ctx context.Context, id string, params *PostTargetsIDResumeParams, body PostTargetsIDResumeJSONRequestBody, reqEditors ...RequestEditorFn) (*PostTargetsIDResumeResponse, error)
+
+	// PostTargetsIDSecretWithBodyWithResponse Replace a webhook's signing secret; the old one signs too for a while
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/targets/{id}/secret (the `PostTargetsIDSecret` operationId).
+	PostTargetsIDSecretWithBodyWithResponse(ctx context.Context, id string, params *PostTargetsIDSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostTargetsIDSecretResponse, error)
+
+	// PostTargetsIDSecretWithResponse Replace a webhook's signing secret; the old one signs too for a while
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/targets/{id}/secret (the `PostTargetsIDSecret` operationId).
+	PostTargetsIDSecretWithResponse(ctx context.Context, id string, params *PostTargetsIDSecretParams, body PostTargetsIDSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*PostTargetsIDSecretResponse, error)
 
 	// PostTransfersWithBodyWithResponse Move money between accounts
 	//
@@ -9127,6 +13754,232 @@ func (r GetHealthzResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetHealthzResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetPAuctionsIDResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetPAuctionsIDResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetPAuctionsIDResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetPAuctionsIDResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetPAuctionsIDResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetPAuctionsIDResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetPAuctionsIDStateResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PublicAuction
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetPAuctionsIDStateResponse) GetJSON200() *PublicAuction {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetPAuctionsIDStateResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetPAuctionsIDStateResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetPAuctionsIDStateResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetPAuctionsIDStateResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetPAuctionsIDStateResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetPCampaignsIDResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetPCampaignsIDResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetPCampaignsIDResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetPCampaignsIDResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetPCampaignsIDResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetPCampaignsIDResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetPCampaignsIDPositionsPositionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *InclusionDocument
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetPCampaignsIDPositionsPositionResponse) GetJSON200() *InclusionDocument {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetPCampaignsIDPositionsPositionResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetPCampaignsIDPositionsPositionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetPCampaignsIDPositionsPositionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetPCampaignsIDPositionsPositionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetPCampaignsIDPositionsPositionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetPCampaignsIDStateResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PublicCampaign
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetPCampaignsIDStateResponse) GetJSON200() *PublicCampaign {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetPCampaignsIDStateResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetPCampaignsIDStateResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetPCampaignsIDStateResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetPCampaignsIDStateResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetPCampaignsIDStateResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -9319,6 +14172,630 @@ func (r GetAccountsIDEntriesResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetAccountsIDEntriesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetAdminAccountsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *AccountList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAdminAccountsResponse) GetJSON200() *AccountList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAdminAccountsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAdminAccountsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAdminAccountsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAdminAccountsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAdminAccountsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetAdminAccountsIDEntriesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *EntryList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAdminAccountsIDEntriesResponse) GetJSON200() *EntryList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAdminAccountsIDEntriesResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAdminAccountsIDEntriesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAdminAccountsIDEntriesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAdminAccountsIDEntriesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAdminAccountsIDEntriesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetAdminAccountsIDHoldsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *OpenHoldList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAdminAccountsIDHoldsResponse) GetJSON200() *OpenHoldList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAdminAccountsIDHoldsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAdminAccountsIDHoldsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAdminAccountsIDHoldsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAdminAccountsIDHoldsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAdminAccountsIDHoldsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetAdminAuctionsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *AuctionSummaryList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAdminAuctionsResponse) GetJSON200() *AuctionSummaryList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAdminAuctionsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAdminAuctionsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAdminAuctionsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAdminAuctionsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAdminAuctionsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetAdminAuctionsIDBidsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PlacedBidList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAdminAuctionsIDBidsResponse) GetJSON200() *PlacedBidList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAdminAuctionsIDBidsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAdminAuctionsIDBidsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAdminAuctionsIDBidsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAdminAuctionsIDBidsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAdminAuctionsIDBidsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetAdminAuctionsIDChartResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *BidChart
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAdminAuctionsIDChartResponse) GetJSON200() *BidChart {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAdminAuctionsIDChartResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAdminAuctionsIDChartResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAdminAuctionsIDChartResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAdminAuctionsIDChartResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAdminAuctionsIDChartResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetAdminAuditResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *AuditList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAdminAuditResponse) GetJSON200() *AuditList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAdminAuditResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAdminAuditResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAdminAuditResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAdminAuditResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAdminAuditResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetAdminCampaignsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CampaignSummaryList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAdminCampaignsResponse) GetJSON200() *CampaignSummaryList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAdminCampaignsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAdminCampaignsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAdminCampaignsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAdminCampaignsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAdminCampaignsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetAdminCampaignsIDMapResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SaleMap
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAdminCampaignsIDMapResponse) GetJSON200() *SaleMap {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAdminCampaignsIDMapResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAdminCampaignsIDMapResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAdminCampaignsIDMapResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAdminCampaignsIDMapResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAdminCampaignsIDMapResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetAdminDatabaseWaitsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DatabaseWaits
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAdminDatabaseWaitsResponse) GetJSON200() *DatabaseWaits {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAdminDatabaseWaitsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAdminDatabaseWaitsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAdminDatabaseWaitsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAdminDatabaseWaitsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAdminDatabaseWaitsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetAdminIdempotencyResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *KeyRecord
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAdminIdempotencyResponse) GetJSON200() *KeyRecord {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAdminIdempotencyResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAdminIdempotencyResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAdminIdempotencyResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAdminIdempotencyResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAdminIdempotencyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetAdminOverviewResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Overview
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAdminOverviewResponse) GetJSON200() *Overview {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAdminOverviewResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAdminOverviewResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAdminOverviewResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAdminOverviewResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAdminOverviewResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetAdminTransfersResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *TransferList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAdminTransfersResponse) GetJSON200() *TransferList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAdminTransfersResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAdminTransfersResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAdminTransfersResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAdminTransfersResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAdminTransfersResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -9799,6 +15276,342 @@ func (r GetAuctionsIDWinnersResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetAuctionsIDWinnersResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetAutomationsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *AutomationList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAutomationsResponse) GetJSON200() *AutomationList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAutomationsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAutomationsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAutomationsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAutomationsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAutomationsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostAutomationsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Automation
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r PostAutomationsResponse) GetJSON201() *Automation {
+	return r.JSON201
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostAutomationsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostAutomationsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostAutomationsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostAutomationsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostAutomationsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetAutomationsIDResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Automation
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAutomationsIDResponse) GetJSON200() *Automation {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAutomationsIDResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAutomationsIDResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAutomationsIDResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAutomationsIDResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAutomationsIDResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostAutomationsIDCancelResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Automation
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PostAutomationsIDCancelResponse) GetJSON200() *Automation {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostAutomationsIDCancelResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostAutomationsIDCancelResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostAutomationsIDCancelResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostAutomationsIDCancelResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostAutomationsIDCancelResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetAutomationsIDFiringsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *FiringList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAutomationsIDFiringsResponse) GetJSON200() *FiringList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAutomationsIDFiringsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAutomationsIDFiringsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAutomationsIDFiringsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAutomationsIDFiringsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAutomationsIDFiringsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostAutomationsIDPauseResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Automation
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PostAutomationsIDPauseResponse) GetJSON200() *Automation {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostAutomationsIDPauseResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostAutomationsIDPauseResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostAutomationsIDPauseResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostAutomationsIDPauseResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostAutomationsIDPauseResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostAutomationsIDResumeResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Automation
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PostAutomationsIDResumeResponse) GetJSON200() *Automation {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostAutomationsIDResumeResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostAutomationsIDResumeResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostAutomationsIDResumeResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostAutomationsIDResumeResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostAutomationsIDResumeResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -10429,6 +16242,54 @@ func (r GetCampaignsIDStatisticsResponse) ContentType() string {
 	return ""
 }
 
+type PostCrossLegsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *CrossLeg
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PostCrossLegsResponse) GetJSON200() *CrossLeg {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostCrossLegsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostCrossLegsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostCrossLegsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostCrossLegsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostCrossLegsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetCrossTransfersResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -10944,6 +16805,54 @@ func (r PostHoldsIDReleaseResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r PostHoldsIDReleaseResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetInDoubtResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Doubts
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetInDoubtResponse) GetJSON200() *Doubts {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetInDoubtResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetInDoubtResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetInDoubtResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetInDoubtResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetInDoubtResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -12095,6 +18004,198 @@ func (r PostPublicationsIDScheduleResponse) ContentType() string {
 	return ""
 }
 
+type GetSagasResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SagaList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetSagasResponse) GetJSON200() *SagaList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetSagasResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetSagasResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetSagasResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetSagasResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetSagasResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetSagasIDResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Saga
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetSagasIDResponse) GetJSON200() *Saga {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetSagasIDResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetSagasIDResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetSagasIDResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetSagasIDResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetSagasIDResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostSagasIDCompensateResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Saga
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PostSagasIDCompensateResponse) GetJSON200() *Saga {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostSagasIDCompensateResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostSagasIDCompensateResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostSagasIDCompensateResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostSagasIDCompensateResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostSagasIDCompensateResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostSagasIDRetryResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Saga
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PostSagasIDRetryResponse) GetJSON200() *Saga {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostSagasIDRetryResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostSagasIDRetryResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostSagasIDRetryResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostSagasIDRetryResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostSagasIDRetryResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetTargetsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -12233,6 +18334,198 @@ func (r GetTargetsIDResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetTargetsIDResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostTargetsIDCredentialsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Target
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PostTargetsIDCredentialsResponse) GetJSON200() *Target {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostTargetsIDCredentialsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostTargetsIDCredentialsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostTargetsIDCredentialsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostTargetsIDCredentialsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostTargetsIDCredentialsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostTargetsIDPauseResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Target
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PostTargetsIDPauseResponse) GetJSON200() *Target {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostTargetsIDPauseResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostTargetsIDPauseResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostTargetsIDPauseResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostTargetsIDPauseResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostTargetsIDPauseResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostTargetsIDResumeResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Target
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PostTargetsIDResumeResponse) GetJSON200() *Target {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostTargetsIDResumeResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostTargetsIDResumeResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostTargetsIDResumeResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostTargetsIDResumeResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostTargetsIDResumeResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostTargetsIDSecretResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *MadeTarget
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PostTargetsIDSecretResponse) GetJSON200() *MadeTarget {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostTargetsIDSecretResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostTargetsIDSecretResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostTargetsIDSecretResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostTargetsIDSecretResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostTargetsIDSecretResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -12396,6 +18689,71 @@ func (c *ClientWithResponses) GetHealthzWithResponse(ctx context.Context, reqEdi
 	return ParseGetHealthzResponse(rsp)
 }
 
+// GetPAuctionsIDWithResponse An auction's public page
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /p/auctions/{id} (the `GetPAuctionsID` operationId).
+func (c *ClientWithResponses) GetPAuctionsIDWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetPAuctionsIDResponse, error) {
+	rsp, err := c.GetPAuctionsID(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetPAuctionsIDResponse(rsp)
+}
+
+// GetPAuctionsIDStateWithResponse Read what an auction's public page shows
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /p/auctions/{id}/state (the `GetPAuctionsIDState` operationId).
+func (c *ClientWithResponses) GetPAuctionsIDStateWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetPAuctionsIDStateResponse, error) {
+	rsp, err := c.GetPAuctionsIDState(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetPAuctionsIDStateResponse(rsp)
+}
+
+// GetPCampaignsIDWithResponse A campaign's public page
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /p/campaigns/{id} (the `GetPCampaignsID` operationId).
+func (c *ClientWithResponses) GetPCampaignsIDWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetPCampaignsIDResponse, error) {
+	rsp, err := c.GetPCampaignsID(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetPCampaignsIDResponse(rsp)
+}
+
+// GetPCampaignsIDPositionsPositionWithResponse Read the proof that a position was sealed, for whoever knows the position's id
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /p/campaigns/{id}/positions/{position} (the `GetPCampaignsIDPositionsPosition` operationId).
+func (c *ClientWithResponses) GetPCampaignsIDPositionsPositionWithResponse(ctx context.Context, id string, position string, reqEditors ...RequestEditorFn) (*GetPCampaignsIDPositionsPositionResponse, error) {
+	rsp, err := c.GetPCampaignsIDPositionsPosition(ctx, id, position, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetPCampaignsIDPositionsPositionResponse(rsp)
+}
+
+// GetPCampaignsIDStateWithResponse Read what a campaign's public page shows
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /p/campaigns/{id}/state (the `GetPCampaignsIDState` operationId).
+func (c *ClientWithResponses) GetPCampaignsIDStateWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetPCampaignsIDStateResponse, error) {
+	rsp, err := c.GetPCampaignsIDState(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetPCampaignsIDStateResponse(rsp)
+}
+
 // GetReadyzWithResponse Are commands served
 //
 // Returns a wrapper object for the known response body format(s).
@@ -12459,6 +18817,175 @@ func (c *ClientWithResponses) GetAccountsIDEntriesWithResponse(ctx context.Conte
 		return nil, err
 	}
 	return ParseGetAccountsIDEntriesResponse(rsp)
+}
+
+// GetAdminAccountsWithResponse List accounts by id
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/accounts (the `GetAdminAccounts` operationId).
+func (c *ClientWithResponses) GetAdminAccountsWithResponse(ctx context.Context, params *GetAdminAccountsParams, reqEditors ...RequestEditorFn) (*GetAdminAccountsResponse, error) {
+	rsp, err := c.GetAdminAccounts(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAdminAccountsResponse(rsp)
+}
+
+// GetAdminAccountsIDEntriesWithResponse List an account's entries, newest first
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/accounts/{id}/entries (the `GetAdminAccountsIDEntries` operationId).
+func (c *ClientWithResponses) GetAdminAccountsIDEntriesWithResponse(ctx context.Context, id string, params *GetAdminAccountsIDEntriesParams, reqEditors ...RequestEditorFn) (*GetAdminAccountsIDEntriesResponse, error) {
+	rsp, err := c.GetAdminAccountsIDEntries(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAdminAccountsIDEntriesResponse(rsp)
+}
+
+// GetAdminAccountsIDHoldsWithResponse List an account's open holds, newest first
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/accounts/{id}/holds (the `GetAdminAccountsIDHolds` operationId).
+func (c *ClientWithResponses) GetAdminAccountsIDHoldsWithResponse(ctx context.Context, id string, params *GetAdminAccountsIDHoldsParams, reqEditors ...RequestEditorFn) (*GetAdminAccountsIDHoldsResponse, error) {
+	rsp, err := c.GetAdminAccountsIDHolds(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAdminAccountsIDHoldsResponse(rsp)
+}
+
+// GetAdminAuctionsWithResponse List auctions, newest first
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/auctions (the `GetAdminAuctions` operationId).
+func (c *ClientWithResponses) GetAdminAuctionsWithResponse(ctx context.Context, params *GetAdminAuctionsParams, reqEditors ...RequestEditorFn) (*GetAdminAuctionsResponse, error) {
+	rsp, err := c.GetAdminAuctions(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAdminAuctionsResponse(rsp)
+}
+
+// GetAdminAuctionsIDBidsWithResponse List bids, newest first
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/auctions/{id}/bids (the `GetAdminAuctionsIDBids` operationId).
+func (c *ClientWithResponses) GetAdminAuctionsIDBidsWithResponse(ctx context.Context, id string, params *GetAdminAuctionsIDBidsParams, reqEditors ...RequestEditorFn) (*GetAdminAuctionsIDBidsResponse, error) {
+	rsp, err := c.GetAdminAuctionsIDBids(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAdminAuctionsIDBidsResponse(rsp)
+}
+
+// GetAdminAuctionsIDChartWithResponse Read bids and rounds for a chart: every bid, or an even sample of many
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/auctions/{id}/chart (the `GetAdminAuctionsIDChart` operationId).
+func (c *ClientWithResponses) GetAdminAuctionsIDChartWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetAdminAuctionsIDChartResponse, error) {
+	rsp, err := c.GetAdminAuctionsIDChart(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAdminAuctionsIDChartResponse(rsp)
+}
+
+// GetAdminAuditWithResponse List administrative actions, newest first
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/audit (the `GetAdminAudit` operationId).
+func (c *ClientWithResponses) GetAdminAuditWithResponse(ctx context.Context, params *GetAdminAuditParams, reqEditors ...RequestEditorFn) (*GetAdminAuditResponse, error) {
+	rsp, err := c.GetAdminAudit(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAdminAuditResponse(rsp)
+}
+
+// GetAdminCampaignsWithResponse List campaigns, newest first
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/campaigns (the `GetAdminCampaigns` operationId).
+func (c *ClientWithResponses) GetAdminCampaignsWithResponse(ctx context.Context, params *GetAdminCampaignsParams, reqEditors ...RequestEditorFn) (*GetAdminCampaignsResponse, error) {
+	rsp, err := c.GetAdminCampaigns(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAdminCampaignsResponse(rsp)
+}
+
+// GetAdminCampaignsIDMapWithResponse Read which positions are sold
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/campaigns/{id}/map (the `GetAdminCampaignsIDMap` operationId).
+func (c *ClientWithResponses) GetAdminCampaignsIDMapWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetAdminCampaignsIDMapResponse, error) {
+	rsp, err := c.GetAdminCampaignsIDMap(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAdminCampaignsIDMapResponse(rsp)
+}
+
+// GetAdminDatabaseWaitsWithResponse See which sessions of the database wait for PostgreSQL's own locks, and for whom
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/database-waits (the `GetAdminDatabaseWaits` operationId).
+func (c *ClientWithResponses) GetAdminDatabaseWaitsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetAdminDatabaseWaitsResponse, error) {
+	rsp, err := c.GetAdminDatabaseWaits(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAdminDatabaseWaitsResponse(rsp)
+}
+
+// GetAdminIdempotencyWithResponse Read what is kept under an idempotency key
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/idempotency (the `GetAdminIdempotency` operationId).
+func (c *ClientWithResponses) GetAdminIdempotencyWithResponse(ctx context.Context, params *GetAdminIdempotencyParams, reqEditors ...RequestEditorFn) (*GetAdminIdempotencyResponse, error) {
+	rsp, err := c.GetAdminIdempotency(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAdminIdempotencyResponse(rsp)
+}
+
+// GetAdminOverviewWithResponse Read what this process measured, and what waits in the whole house
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/overview (the `GetAdminOverview` operationId).
+func (c *ClientWithResponses) GetAdminOverviewWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetAdminOverviewResponse, error) {
+	rsp, err := c.GetAdminOverview(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAdminOverviewResponse(rsp)
+}
+
+// GetAdminTransfersWithResponse List transfers, newest first
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/transfers (the `GetAdminTransfers` operationId).
+func (c *ClientWithResponses) GetAdminTransfersWithResponse(ctx context.Context, params *GetAdminTransfersParams, reqEditors ...RequestEditorFn) (*GetAdminTransfersResponse, error) {
+	rsp, err := c.GetAdminTransfers(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAdminTransfersResponse(rsp)
 }
 
 // GetAuctionsWithResponse List auctions, oldest first
@@ -12641,6 +19168,149 @@ func (c *ClientWithResponses) GetAuctionsIDWinnersWithResponse(ctx context.Conte
 		return nil, err
 	}
 	return ParseGetAuctionsIDWinnersResponse(rsp)
+}
+
+// GetAutomationsWithResponse List automations, oldest first
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/automations (the `GetAutomations` operationId).
+func (c *ClientWithResponses) GetAutomationsWithResponse(ctx context.Context, params *GetAutomationsParams, reqEditors ...RequestEditorFn) (*GetAutomationsResponse, error) {
+	rsp, err := c.GetAutomations(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAutomationsResponse(rsp)
+}
+
+// PostAutomationsWithBodyWithResponse Make an automation: a rule that schedules drafts of a target
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/automations (the `PostAutomations` operationId).
+func (c *ClientWithResponses) PostAutomationsWithBodyWithResponse(ctx context.Context, params *PostAutomationsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostAutomationsResponse, error) {
+	rsp, err := c.PostAutomationsWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostAutomationsResponse(rsp)
+}
+
+// PostAutomationsWithResponse Make an automation: a rule that schedules drafts of a target
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/automations (the `PostAutomations` operationId).
+func (c *ClientWithResponses) PostAutomationsWithResponse(ctx context.Context, params *PostAutomationsParams, body PostAutomationsJSONRequestBody, reqEditors ...RequestEditorFn) (*PostAutomationsResponse, error) {
+	rsp, err := c.PostAutomations(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostAutomationsResponse(rsp)
+}
+
+// GetAutomationsIDWithResponse Read an automation, and when it fires next
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/automations/{id} (the `GetAutomationsID` operationId).
+func (c *ClientWithResponses) GetAutomationsIDWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetAutomationsIDResponse, error) {
+	rsp, err := c.GetAutomationsID(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAutomationsIDResponse(rsp)
+}
+
+// PostAutomationsIDCancelWithBodyWithResponse End an automation for good
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/automations/{id}/cancel (the `PostAutomationsIDCancel` operationId).
+func (c *ClientWithResponses) PostAutomationsIDCancelWithBodyWithResponse(ctx context.Context, id string, params *PostAutomationsIDCancelParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostAutomationsIDCancelResponse, error) {
+	rsp, err := c.PostAutomationsIDCancelWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostAutomationsIDCancelResponse(rsp)
+}
+
+// PostAutomationsIDCancelWithResponse End an automation for good
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/automations/{id}/cancel (the `PostAutomationsIDCancel` operationId).
+func (c *ClientWithResponses) PostAutomationsIDCancelWithResponse(ctx context.Context, id string, params *PostAutomationsIDCancelParams, body PostAutomationsIDCancelJSONRequestBody, reqEditors ...RequestEditorFn) (*PostAutomationsIDCancelResponse, error) {
+	rsp, err := c.PostAutomationsIDCancel(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostAutomationsIDCancelResponse(rsp)
+}
+
+// GetAutomationsIDFiringsWithResponse List what an automation has fired, in order
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/automations/{id}/firings (the `GetAutomationsIDFirings` operationId).
+func (c *ClientWithResponses) GetAutomationsIDFiringsWithResponse(ctx context.Context, id string, params *GetAutomationsIDFiringsParams, reqEditors ...RequestEditorFn) (*GetAutomationsIDFiringsResponse, error) {
+	rsp, err := c.GetAutomationsIDFirings(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAutomationsIDFiringsResponse(rsp)
+}
+
+// PostAutomationsIDPauseWithBodyWithResponse Keep an automation from firing
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/automations/{id}/pause (the `PostAutomationsIDPause` operationId).
+func (c *ClientWithResponses) PostAutomationsIDPauseWithBodyWithResponse(ctx context.Context, id string, params *PostAutomationsIDPauseParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostAutomationsIDPauseResponse, error) {
+	rsp, err := c.PostAutomationsIDPauseWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostAutomationsIDPauseResponse(rsp)
+}
+
+// PostAutomationsIDPauseWithResponse Keep an automation from firing
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/automations/{id}/pause (the `PostAutomationsIDPause` operationId).
+func (c *ClientWithResponses) PostAutomationsIDPauseWithResponse(ctx context.Context, id string, params *PostAutomationsIDPauseParams, body PostAutomationsIDPauseJSONRequestBody, reqEditors ...RequestEditorFn) (*PostAutomationsIDPauseResponse, error) {
+	rsp, err := c.PostAutomationsIDPause(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostAutomationsIDPauseResponse(rsp)
+}
+
+// PostAutomationsIDResumeWithBodyWithResponse Let a paused automation fire again, from its next time on
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/automations/{id}/resume (the `PostAutomationsIDResume` operationId).
+func (c *ClientWithResponses) PostAutomationsIDResumeWithBodyWithResponse(ctx context.Context, id string, params *PostAutomationsIDResumeParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostAutomationsIDResumeResponse, error) {
+	rsp, err := c.PostAutomationsIDResumeWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostAutomationsIDResumeResponse(rsp)
+}
+
+// PostAutomationsIDResumeWithResponse Let a paused automation fire again, from its next time on
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/automations/{id}/resume (the `PostAutomationsIDResume` operationId).
+func (c *ClientWithResponses) PostAutomationsIDResumeWithResponse(ctx context.Context, id string, params *PostAutomationsIDResumeParams, body PostAutomationsIDResumeJSONRequestBody, reqEditors ...RequestEditorFn) (*PostAutomationsIDResumeResponse, error) {
+	rsp, err := c.PostAutomationsIDResume(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostAutomationsIDResumeResponse(rsp)
 }
 
 // GetCampaignsWithResponse List campaigns, oldest first
@@ -12877,6 +19547,32 @@ func (c *ClientWithResponses) GetCampaignsIDStatisticsWithResponse(ctx context.C
 	return ParseGetCampaignsIDStatisticsResponse(rsp)
 }
 
+// PostCrossLegsWithBodyWithResponse Execute, once, this ledger's leg of another server's transfer
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/cross-legs (the `PostCrossLegs` operationId).
+func (c *ClientWithResponses) PostCrossLegsWithBodyWithResponse(ctx context.Context, params *PostCrossLegsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostCrossLegsResponse, error) {
+	rsp, err := c.PostCrossLegsWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostCrossLegsResponse(rsp)
+}
+
+// PostCrossLegsWithResponse Execute, once, this ledger's leg of another server's transfer
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/cross-legs (the `PostCrossLegs` operationId).
+func (c *ClientWithResponses) PostCrossLegsWithResponse(ctx context.Context, params *PostCrossLegsParams, body PostCrossLegsJSONRequestBody, reqEditors ...RequestEditorFn) (*PostCrossLegsResponse, error) {
+	rsp, err := c.PostCrossLegs(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostCrossLegsResponse(rsp)
+}
+
 // GetCrossTransfersWithResponse List transfers between ledgers, oldest first
 //
 // Returns a wrapper object for the known response body format(s).
@@ -13109,6 +19805,19 @@ func (c *ClientWithResponses) PostHoldsIDReleaseWithResponse(ctx context.Context
 		return nil, err
 	}
 	return ParsePostHoldsIDReleaseResponse(rsp)
+}
+
+// GetInDoubtWithResponse List the prepared transactions of this coordinator's in every ledger's database
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/in-doubt (the `GetInDoubt` operationId).
+func (c *ClientWithResponses) GetInDoubtWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetInDoubtResponse, error) {
+	rsp, err := c.GetInDoubt(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetInDoubtResponse(rsp)
 }
 
 // GetIntegrityWithResponse Recompute all balances from the entries
@@ -13566,6 +20275,84 @@ func (c *ClientWithResponses) PostPublicationsIDScheduleWithResponse(ctx context
 	return ParsePostPublicationsIDScheduleResponse(rsp)
 }
 
+// GetSagasWithResponse List operations of several steps, oldest first
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/sagas (the `GetSagas` operationId).
+func (c *ClientWithResponses) GetSagasWithResponse(ctx context.Context, params *GetSagasParams, reqEditors ...RequestEditorFn) (*GetSagasResponse, error) {
+	rsp, err := c.GetSagas(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetSagasResponse(rsp)
+}
+
+// GetSagasIDWithResponse Read an operation of several steps
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/sagas/{id} (the `GetSagasID` operationId).
+func (c *ClientWithResponses) GetSagasIDWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetSagasIDResponse, error) {
+	rsp, err := c.GetSagasID(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetSagasIDResponse(rsp)
+}
+
+// PostSagasIDCompensateWithBodyWithResponse Give a pending operation up: steps that are not done are cancelled, those that are done are undone
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/sagas/{id}/compensate (the `PostSagasIDCompensate` operationId).
+func (c *ClientWithResponses) PostSagasIDCompensateWithBodyWithResponse(ctx context.Context, id string, params *PostSagasIDCompensateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostSagasIDCompensateResponse, error) {
+	rsp, err := c.PostSagasIDCompensateWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostSagasIDCompensateResponse(rsp)
+}
+
+// PostSagasIDCompensateWithResponse Give a pending operation up: steps that are not done are cancelled, those that are done are undone
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/sagas/{id}/compensate (the `PostSagasIDCompensate` operationId).
+func (c *ClientWithResponses) PostSagasIDCompensateWithResponse(ctx context.Context, id string, params *PostSagasIDCompensateParams, body PostSagasIDCompensateJSONRequestBody, reqEditors ...RequestEditorFn) (*PostSagasIDCompensateResponse, error) {
+	rsp, err := c.PostSagasIDCompensate(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostSagasIDCompensateResponse(rsp)
+}
+
+// PostSagasIDRetryWithBodyWithResponse Let a pending operation be tried at once
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/sagas/{id}/retry (the `PostSagasIDRetry` operationId).
+func (c *ClientWithResponses) PostSagasIDRetryWithBodyWithResponse(ctx context.Context, id string, params *PostSagasIDRetryParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostSagasIDRetryResponse, error) {
+	rsp, err := c.PostSagasIDRetryWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostSagasIDRetryResponse(rsp)
+}
+
+// PostSagasIDRetryWithResponse Let a pending operation be tried at once
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/sagas/{id}/retry (the `PostSagasIDRetry` operationId).
+func (c *ClientWithResponses) PostSagasIDRetryWithResponse(ctx context.Context, id string, params *PostSagasIDRetryParams, body PostSagasIDRetryJSONRequestBody, reqEditors ...RequestEditorFn) (*PostSagasIDRetryResponse, error) {
+	rsp, err := c.PostSagasIDRetry(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostSagasIDRetryResponse(rsp)
+}
+
 // GetTargetsWithResponse List targets, oldest first
 //
 // Returns a wrapper object for the known response body format(s).
@@ -13616,6 +20403,110 @@ func (c *ClientWithResponses) GetTargetsIDWithResponse(ctx context.Context, id s
 		return nil, err
 	}
 	return ParseGetTargetsIDResponse(rsp)
+}
+
+// PostTargetsIDCredentialsWithBodyWithResponse Give a target new credentials, and resume it
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/targets/{id}/credentials (the `PostTargetsIDCredentials` operationId).
+func (c *ClientWithResponses) PostTargetsIDCredentialsWithBodyWithResponse(ctx context.Context, id string, params *PostTargetsIDCredentialsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostTargetsIDCredentialsResponse, error) {
+	rsp, err := c.PostTargetsIDCredentialsWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostTargetsIDCredentialsResponse(rsp)
+}
+
+// PostTargetsIDCredentialsWithResponse Give a target new credentials, and resume it
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/targets/{id}/credentials (the `PostTargetsIDCredentials` operationId).
+func (c *ClientWithResponses) PostTargetsIDCredentialsWithResponse(ctx context.Context, id string, params *PostTargetsIDCredentialsParams, body PostTargetsIDCredentialsJSONRequestBody, reqEditors ...RequestEditorFn) (*PostTargetsIDCredentialsResponse, error) {
+	rsp, err := c.PostTargetsIDCredentials(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostTargetsIDCredentialsResponse(rsp)
+}
+
+// PostTargetsIDPauseWithBodyWithResponse Keep a target's publications back
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/targets/{id}/pause (the `PostTargetsIDPause` operationId).
+func (c *ClientWithResponses) PostTargetsIDPauseWithBodyWithResponse(ctx context.Context, id string, params *PostTargetsIDPauseParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostTargetsIDPauseResponse, error) {
+	rsp, err := c.PostTargetsIDPauseWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostTargetsIDPauseResponse(rsp)
+}
+
+// PostTargetsIDPauseWithResponse Keep a target's publications back
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/targets/{id}/pause (the `PostTargetsIDPause` operationId).
+func (c *ClientWithResponses) PostTargetsIDPauseWithResponse(ctx context.Context, id string, params *PostTargetsIDPauseParams, body PostTargetsIDPauseJSONRequestBody, reqEditors ...RequestEditorFn) (*PostTargetsIDPauseResponse, error) {
+	rsp, err := c.PostTargetsIDPause(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostTargetsIDPauseResponse(rsp)
+}
+
+// PostTargetsIDResumeWithBodyWithResponse Let a paused target's publications go
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/targets/{id}/resume (the `PostTargetsIDResume` operationId).
+func (c *ClientWithResponses) PostTargetsIDResumeWithBodyWithResponse(ctx context.Context, id string, params *PostTargetsIDResumeParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostTargetsIDResumeResponse, error) {
+	rsp, err := c.PostTargetsIDResumeWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostTargetsIDResumeResponse(rsp)
+}
+
+// PostTargetsIDResumeWithResponse Let a paused target's publications go
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/targets/{id}/resume (the `PostTargetsIDResume` operationId).
+func (c *ClientWithResponses) PostTargetsIDResumeWithResponse(ctx context.Context, id string, params *PostTargetsIDResumeParams, body PostTargetsIDResumeJSONRequestBody, reqEditors ...RequestEditorFn) (*PostTargetsIDResumeResponse, error) {
+	rsp, err := c.PostTargetsIDResume(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostTargetsIDResumeResponse(rsp)
+}
+
+// PostTargetsIDSecretWithBodyWithResponse Replace a webhook's signing secret; the old one signs too for a while
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/targets/{id}/secret (the `PostTargetsIDSecret` operationId).
+func (c *ClientWithResponses) PostTargetsIDSecretWithBodyWithResponse(ctx context.Context, id string, params *PostTargetsIDSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostTargetsIDSecretResponse, error) {
+	rsp, err := c.PostTargetsIDSecretWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostTargetsIDSecretResponse(rsp)
+}
+
+// PostTargetsIDSecretWithResponse Replace a webhook's signing secret; the old one signs too for a while
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/targets/{id}/secret (the `PostTargetsIDSecret` operationId).
+func (c *ClientWithResponses) PostTargetsIDSecretWithResponse(ctx context.Context, id string, params *PostTargetsIDSecretParams, body PostTargetsIDSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*PostTargetsIDSecretResponse, error) {
+	rsp, err := c.PostTargetsIDSecret(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostTargetsIDSecretResponse(rsp)
 }
 
 // PostTransfersWithBodyWithResponse Move money between accounts
@@ -13699,6 +20590,163 @@ func ParseGetHealthzResponse(rsp *http.Response) (*GetHealthzResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Health
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetPAuctionsIDResponse parses an HTTP response from a GetPAuctionsIDWithResponse call
+func ParseGetPAuctionsIDResponse(rsp *http.Response) (*GetPAuctionsIDResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetPAuctionsIDResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetPAuctionsIDStateResponse parses an HTTP response from a GetPAuctionsIDStateWithResponse call
+func ParseGetPAuctionsIDStateResponse(rsp *http.Response) (*GetPAuctionsIDStateResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetPAuctionsIDStateResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PublicAuction
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetPCampaignsIDResponse parses an HTTP response from a GetPCampaignsIDWithResponse call
+func ParseGetPCampaignsIDResponse(rsp *http.Response) (*GetPCampaignsIDResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetPCampaignsIDResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetPCampaignsIDPositionsPositionResponse parses an HTTP response from a GetPCampaignsIDPositionsPositionWithResponse call
+func ParseGetPCampaignsIDPositionsPositionResponse(rsp *http.Response) (*GetPCampaignsIDPositionsPositionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetPCampaignsIDPositionsPositionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest InclusionDocument
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetPCampaignsIDStateResponse parses an HTTP response from a GetPCampaignsIDStateWithResponse call
+func ParseGetPCampaignsIDStateResponse(rsp *http.Response) (*GetPCampaignsIDStateResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetPCampaignsIDStateResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PublicCampaign
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -13831,6 +20879,435 @@ func ParseGetAccountsIDEntriesResponse(rsp *http.Response) (*GetAccountsIDEntrie
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest EntryList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetAdminAccountsResponse parses an HTTP response from a GetAdminAccountsWithResponse call
+func ParseGetAdminAccountsResponse(rsp *http.Response) (*GetAdminAccountsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAdminAccountsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest AccountList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetAdminAccountsIDEntriesResponse parses an HTTP response from a GetAdminAccountsIDEntriesWithResponse call
+func ParseGetAdminAccountsIDEntriesResponse(rsp *http.Response) (*GetAdminAccountsIDEntriesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAdminAccountsIDEntriesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest EntryList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetAdminAccountsIDHoldsResponse parses an HTTP response from a GetAdminAccountsIDHoldsWithResponse call
+func ParseGetAdminAccountsIDHoldsResponse(rsp *http.Response) (*GetAdminAccountsIDHoldsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAdminAccountsIDHoldsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest OpenHoldList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetAdminAuctionsResponse parses an HTTP response from a GetAdminAuctionsWithResponse call
+func ParseGetAdminAuctionsResponse(rsp *http.Response) (*GetAdminAuctionsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAdminAuctionsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest AuctionSummaryList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetAdminAuctionsIDBidsResponse parses an HTTP response from a GetAdminAuctionsIDBidsWithResponse call
+func ParseGetAdminAuctionsIDBidsResponse(rsp *http.Response) (*GetAdminAuctionsIDBidsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAdminAuctionsIDBidsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PlacedBidList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetAdminAuctionsIDChartResponse parses an HTTP response from a GetAdminAuctionsIDChartWithResponse call
+func ParseGetAdminAuctionsIDChartResponse(rsp *http.Response) (*GetAdminAuctionsIDChartResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAdminAuctionsIDChartResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest BidChart
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetAdminAuditResponse parses an HTTP response from a GetAdminAuditWithResponse call
+func ParseGetAdminAuditResponse(rsp *http.Response) (*GetAdminAuditResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAdminAuditResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest AuditList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetAdminCampaignsResponse parses an HTTP response from a GetAdminCampaignsWithResponse call
+func ParseGetAdminCampaignsResponse(rsp *http.Response) (*GetAdminCampaignsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAdminCampaignsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CampaignSummaryList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetAdminCampaignsIDMapResponse parses an HTTP response from a GetAdminCampaignsIDMapWithResponse call
+func ParseGetAdminCampaignsIDMapResponse(rsp *http.Response) (*GetAdminCampaignsIDMapResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAdminCampaignsIDMapResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SaleMap
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetAdminDatabaseWaitsResponse parses an HTTP response from a GetAdminDatabaseWaitsWithResponse call
+func ParseGetAdminDatabaseWaitsResponse(rsp *http.Response) (*GetAdminDatabaseWaitsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAdminDatabaseWaitsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DatabaseWaits
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetAdminIdempotencyResponse parses an HTTP response from a GetAdminIdempotencyWithResponse call
+func ParseGetAdminIdempotencyResponse(rsp *http.Response) (*GetAdminIdempotencyResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAdminIdempotencyResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest KeyRecord
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetAdminOverviewResponse parses an HTTP response from a GetAdminOverviewWithResponse call
+func ParseGetAdminOverviewResponse(rsp *http.Response) (*GetAdminOverviewResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAdminOverviewResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Overview
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetAdminTransfersResponse parses an HTTP response from a GetAdminTransfersWithResponse call
+func ParseGetAdminTransfersResponse(rsp *http.Response) (*GetAdminTransfersResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAdminTransfersResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest TransferList
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -14161,6 +21638,237 @@ func ParseGetAuctionsIDWinnersResponse(rsp *http.Response) (*GetAuctionsIDWinner
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest AuctionWinnerList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetAutomationsResponse parses an HTTP response from a GetAutomationsWithResponse call
+func ParseGetAutomationsResponse(rsp *http.Response) (*GetAutomationsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAutomationsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest AutomationList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostAutomationsResponse parses an HTTP response from a PostAutomationsWithResponse call
+func ParsePostAutomationsResponse(rsp *http.Response) (*PostAutomationsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostAutomationsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Automation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetAutomationsIDResponse parses an HTTP response from a GetAutomationsIDWithResponse call
+func ParseGetAutomationsIDResponse(rsp *http.Response) (*GetAutomationsIDResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAutomationsIDResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Automation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostAutomationsIDCancelResponse parses an HTTP response from a PostAutomationsIDCancelWithResponse call
+func ParsePostAutomationsIDCancelResponse(rsp *http.Response) (*PostAutomationsIDCancelResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostAutomationsIDCancelResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Automation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetAutomationsIDFiringsResponse parses an HTTP response from a GetAutomationsIDFiringsWithResponse call
+func ParseGetAutomationsIDFiringsResponse(rsp *http.Response) (*GetAutomationsIDFiringsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAutomationsIDFiringsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest FiringList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostAutomationsIDPauseResponse parses an HTTP response from a PostAutomationsIDPauseWithResponse call
+func ParsePostAutomationsIDPauseResponse(rsp *http.Response) (*PostAutomationsIDPauseResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostAutomationsIDPauseResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Automation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostAutomationsIDResumeResponse parses an HTTP response from a PostAutomationsIDResumeWithResponse call
+func ParsePostAutomationsIDResumeResponse(rsp *http.Response) (*PostAutomationsIDResumeResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostAutomationsIDResumeResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Automation
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -14607,6 +22315,39 @@ func ParseGetCampaignsIDStatisticsResponse(rsp *http.Response) (*GetCampaignsIDS
 	return response, nil
 }
 
+// ParsePostCrossLegsResponse parses an HTTP response from a PostCrossLegsWithResponse call
+func ParsePostCrossLegsResponse(rsp *http.Response) (*PostCrossLegsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostCrossLegsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest CrossLeg
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseGetCrossTransfersResponse parses an HTTP response from a GetCrossTransfersWithResponse call
 func ParseGetCrossTransfersResponse(rsp *http.Response) (*GetCrossTransfersResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -14949,6 +22690,39 @@ func ParsePostHoldsIDReleaseResponse(rsp *http.Response) (*PostHoldsIDReleaseRes
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Hold
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetInDoubtResponse parses an HTTP response from a GetInDoubtWithResponse call
+func ParseGetInDoubtResponse(rsp *http.Response) (*GetInDoubtResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetInDoubtResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Doubts
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -15757,6 +23531,138 @@ func ParsePostPublicationsIDScheduleResponse(rsp *http.Response) (*PostPublicati
 	return response, nil
 }
 
+// ParseGetSagasResponse parses an HTTP response from a GetSagasWithResponse call
+func ParseGetSagasResponse(rsp *http.Response) (*GetSagasResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetSagasResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SagaList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetSagasIDResponse parses an HTTP response from a GetSagasIDWithResponse call
+func ParseGetSagasIDResponse(rsp *http.Response) (*GetSagasIDResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetSagasIDResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Saga
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostSagasIDCompensateResponse parses an HTTP response from a PostSagasIDCompensateWithResponse call
+func ParsePostSagasIDCompensateResponse(rsp *http.Response) (*PostSagasIDCompensateResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostSagasIDCompensateResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Saga
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostSagasIDRetryResponse parses an HTTP response from a PostSagasIDRetryWithResponse call
+func ParsePostSagasIDRetryResponse(rsp *http.Response) (*PostSagasIDRetryResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostSagasIDRetryResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Saga
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseGetTargetsResponse parses an HTTP response from a GetTargetsWithResponse call
 func ParseGetTargetsResponse(rsp *http.Response) (*GetTargetsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -15839,6 +23745,138 @@ func ParseGetTargetsIDResponse(rsp *http.Response) (*GetTargetsIDResponse, error
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Target
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostTargetsIDCredentialsResponse parses an HTTP response from a PostTargetsIDCredentialsWithResponse call
+func ParsePostTargetsIDCredentialsResponse(rsp *http.Response) (*PostTargetsIDCredentialsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostTargetsIDCredentialsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Target
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostTargetsIDPauseResponse parses an HTTP response from a PostTargetsIDPauseWithResponse call
+func ParsePostTargetsIDPauseResponse(rsp *http.Response) (*PostTargetsIDPauseResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostTargetsIDPauseResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Target
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostTargetsIDResumeResponse parses an HTTP response from a PostTargetsIDResumeWithResponse call
+func ParsePostTargetsIDResumeResponse(rsp *http.Response) (*PostTargetsIDResumeResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostTargetsIDResumeResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Target
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostTargetsIDSecretResponse parses an HTTP response from a PostTargetsIDSecretWithResponse call
+func ParsePostTargetsIDSecretResponse(rsp *http.Response) (*PostTargetsIDSecretResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostTargetsIDSecretResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest MadeTarget
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -11,10 +11,10 @@ import (
 
 	"github.com/fairlead-dev/fairlead/auction"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
-	"github.com/fairlead-dev/fairlead/internal/leader"
 	"github.com/fairlead-dev/fairlead/internal/live"
 	"github.com/fairlead-dev/fairlead/internal/live/rediswire"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
+	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lottery"
 	"github.com/fairlead-dev/fairlead/postgres"
 	"github.com/fairlead-dev/fairlead/server"
@@ -48,7 +48,7 @@ func (n *node) startLive(ctx context.Context, registry *prometheus.Registry) err
 	return ctx.Err()
 }
 
-// startAuctions makes the service of auctions and the elector of the leader that closes their rounds.
+// startAuctions makes the service of auctions and the election of the leader that closes their rounds.
 func (n *node) startAuctions(registry *prometheus.Registry, lanes *telemetry.LaneMetrics) (err error) {
 	observer := telemetry.NewAuctions(registry)
 	n.auction = auction.NewService(postgres.NewAuctions(n.db), auction.Options{
@@ -60,8 +60,8 @@ func (n *node) startAuctions(registry *prometheus.Registry, lanes *telemetry.Lan
 	n.onClose(n.auction.Close)
 	leases := postgres.NewLeases(n.db)
 	n.onClose(leases.Close)
-	n.elector, err = leader.New(leader.Options{
-		Lease: leases, Name: auctionLease, TTL: n.o.leaderTTL, Logger: n.logger, Observer: observer,
+	n.election, err = lock.NewElection(lock.New(leases, lock.LockerOptions{Logger: n.logger}), auctionLease, lock.ElectionOptions{
+		TTL: n.o.leaderTTL, Logger: n.logger, Observer: observer,
 	})
 	return err
 }
@@ -72,7 +72,7 @@ func (n *node) lead(ctx context.Context) {
 		Reader: n.auction, Execute: n.auction.Execute, Logger: n.logger,
 		Broadcast: func(id uuid.UUID, e auction.Event) { n.hub.Broadcast(auction.Topic(id), postgres.LiveEvent(e)) },
 	}
-	n.elector.Run(ctx, closer.Lead)
+	n.election.Run(ctx, closer.Lead)
 }
 
 // soldOrDrawn tells subscribers of a campaign.

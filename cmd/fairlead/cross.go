@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
 	"github.com/fairlead-dev/fairlead/ledger/cross"
@@ -16,8 +19,15 @@ import (
 	"github.com/fairlead-dev/fairlead/saga"
 )
 
-// ledgerConnections is the most connections to the database of each further ledger.
-const ledgerConnections = 12
+// ledgerConnections is the most connections to the database of each further ledger, upkeepConnections of those to the
+// server's own that only the upkeep of sagas takes.
+const (
+	ledgerConnections = 12
+	upkeepConnections = 6
+)
+
+// remotePatience is how long one call to another server is tried; its saga tries further.
+const remotePatience = 5 * time.Second
 
 // ledgerFlag is one --ledger NAME=URL.
 type ledgerFlag struct{ name, url string }
@@ -28,11 +38,11 @@ func parseLedgers(flags []string) ([]ledgerFlag, error) {
 	var out []ledgerFlag
 	seen := map[string]bool{cross.Local: true}
 	for _, flag := range flags {
-		for _, one := range strings.Fields(flag) {
-			name, url, ok := strings.Cut(one, "=")
+		for one := range strings.FieldsSeq(flag) {
+			name, address, ok := strings.Cut(one, "=")
 			switch {
-			case !ok || url == "":
-				return nil, errors.New("--ledger must be NAME=URL, such as eu=postgres://host/database")
+			case !ok || address == "":
+				return nil, errors.New("--ledger must be NAME=URL, such as eu=postgres://host/database or us=https://:KEY@host")
 			case !valid.MatchString(name) || name == "." || name == "..":
 				return nil, fmt.Errorf("--ledger: %q is no name: 1 to 64 characters of A-Z a-z 0-9 . _ : @ -", name)
 			case name == cross.Local:
@@ -41,7 +51,7 @@ func parseLedgers(flags []string) ([]ledgerFlag, error) {
 				return nil, fmt.Errorf("--ledger: %q is given twice", name)
 			}
 			seen[name] = true
-			out = append(out, ledgerFlag{name, url})
+			out = append(out, ledgerFlag{name, address})
 		}
 	}
 	return out, nil
@@ -53,7 +63,12 @@ func (n *node) startCross(ctx context.Context, registry *prometheus.Registry) er
 	if err != nil {
 		return err
 	}
-	log := postgres.NewSagas(n.db)
+	upkeep, err := postgres.Open(ctx, postgres.Options{URL: n.url, MaxConns: upkeepConnections, Logger: n.logger})
+	if err != nil {
+		return err
+	}
+	n.onClose(upkeep.Shutdown)
+	log := postgres.NewTendedSagas(n.db, upkeep)
 	coordinator, err := log.Coordinator(ctx)
 	if err != nil {
 		return err
@@ -63,8 +78,14 @@ func (n *node) startCross(ctx context.Context, registry *prometheus.Registry) er
 		return err
 	}
 	names := map[string]string{own: cross.Local} // by identity
-	ledgers := map[string]cross.Ledger{cross.Local: postgres.NewCrossLedger(n.db)}
+	ledgers := map[string]cross.Ledger{cross.Local: postgres.NewTendedCrossLedger(n.db, upkeep)}
 	for _, f := range flags {
+		if strings.HasPrefix(f.url, "http://") || strings.HasPrefix(f.url, "https://") {
+			if ledgers[f.name], err = remoteLedger(f, coordinator); err != nil {
+				return err
+			}
+			continue
+		}
 		db, identity, err := n.openLedger(ctx, f)
 		if err != nil {
 			return fmt.Errorf("--ledger %s: %w", f.name, err)
@@ -80,6 +101,26 @@ func (n *node) startCross(ctx context.Context, registry *prometheus.Registry) er
 	})
 	n.onClose(n.cross.Close)
 	return nil
+}
+
+// remoteLedger is the ledger of another server, whose books know this one's by the name of its log. An address that is wrong,
+// or does not answer, is found out by the first transfer.
+func remoteLedger(f ledgerFlag, coordinator string) (cross.Ledger, error) {
+	u, err := url.Parse(f.url)
+	if err != nil {
+		// The error would show the key.
+		return nil, fmt.Errorf("--ledger %s: this is no URL", f.name)
+	}
+	key, _ := u.User.Password()
+	if key == "" {
+		return nil, fmt.Errorf("--ledger %s: the URL of another server needs its API key: https://:KEY@HOST", f.name)
+	}
+	u.User = nil
+	c, err := client.New(strings.TrimSuffix(u.String(), "/"), key, client.WithRetry(client.Retry{Limit: remotePatience}))
+	if err != nil {
+		return nil, fmt.Errorf("--ledger %s: %w", f.name, err)
+	}
+	return c.Ledger(coordinator), nil
 }
 
 // openLedger opens a further ledger's database as the server's own: it refuses one that would not keep its word, and brings

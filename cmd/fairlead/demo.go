@@ -131,7 +131,7 @@ func (d *demo) run(ctx context.Context, printResult func() error) (err error) {
 		}
 	}
 	if !d.exit {
-		d.showAround()
+		d.showAround(ctx)
 		select {
 		case <-ctx.Done():
 		case err := <-ended:
@@ -267,7 +267,7 @@ func (d *demo) tell(ctx context.Context) error {
 }
 
 // showAround tells what there is to look at while the server stays up.
-func (d *demo) showAround() {
+func (d *demo) showAround(ctx context.Context) {
 	location := adminKeyFile(d.data)
 	credential := "$(cat " + location + ")"
 	if os.Getenv(adminKeyVariable) != "" {
@@ -275,6 +275,7 @@ func (d *demo) showAround() {
 	}
 	d.screen.note("\nThe server stays up until Ctrl-C.\n")
 	d.screen.facts(
+		"console", d.node.openConsole(ctx),
 		"API", d.result.URL+"/docs",
 		"metrics", d.result.URL+"/metrics",
 		"admin key", location,

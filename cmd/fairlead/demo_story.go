@@ -84,7 +84,7 @@ func (d *demo) showProof(ctx context.Context) error {
 	p := &d.result.Proof
 	p.document, p.Bytes = document, len(document)
 	began := time.Now()
-	v := verify(document, d.result.Commitment)
+	v := verify(document, published{commitment: d.result.Commitment})
 	p.Valid, p.VerifyMicroseconds = v.Valid, time.Since(began).Microseconds()
 	d.screen.heading("The proof: anyone recomputes the draw, offline")
 	d.screen.fact("Published proof", "%s: %d positions, %d winners, in %.1f ms", verdictWord(v.Valid), v.Positions, v.Winners, float64(p.VerifyMicroseconds)/1000)
@@ -96,7 +96,7 @@ func (d *demo) showProof(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	av := verify(altered, d.result.Commitment)
+	av := verify(altered, published{commitment: d.result.Commitment})
 	p.AlteredRefused, p.AlteredDifference = !av.Valid, av.Difference
 	word := "accepted"
 	if p.AlteredRefused {

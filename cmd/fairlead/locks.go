@@ -26,7 +26,7 @@ func (n *node) sweepLocks(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	n.lockMetrics.Sample(snapshot, time.Now())
+	n.lockMetrics.Sample(snapshot)
 	_, err = n.locks.Sweep(ctx)
 	return 0, err // Leases that expire are the holders' business, and no news.
 }

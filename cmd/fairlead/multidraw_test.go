@@ -129,7 +129,7 @@ func TestVerifyMultidraw(t *testing.T) {
 		"results[99]": func(p *multidraw.Proof) { p.Results[99]++ }, "the number of results": func(p *multidraw.Proof) { p.Results = p.Results[:99] },
 		"the number of prize_results": func(p *multidraw.Proof) { p.PrizeResults = []string{"x"} }, "digest ": func(p *multidraw.Proof) { p.Every = 10 },
 		"range": func(p *multidraw.Proof) { p.Range = nil }, "count": func(p *multidraw.Proof) { p.Count = 0 }, "every": func(p *multidraw.Proof) { p.Every = 0 },
-		"kind": func(p *multidraw.Proof) { p.Version = 2 },
+		"kind": func(p *multidraw.Proof) { p.Version = 1 },
 	} {
 		if out, err := execute(t, "verify", write(change)); err == nil || err.Error() != "exit status 1" || !strings.Contains(out, strings.TrimSpace(name)) {
 			t.Errorf("%s: %v\n%s", name, err, out)

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -22,12 +23,12 @@ import (
 	"github.com/fairlead-dev/fairlead/auction"
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
-	"github.com/fairlead-dev/fairlead/internal/leader"
 	"github.com/fairlead-dev/fairlead/internal/live"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
 	"github.com/fairlead-dev/fairlead/ledger"
 	"github.com/fairlead-dev/fairlead/ledger/cross"
+	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lottery"
 	"github.com/fairlead-dev/fairlead/lottery/multidraw"
 	"github.com/fairlead-dev/fairlead/postgres"
@@ -65,7 +66,7 @@ type node struct {
 	publisher   *publish.Worker
 	locks       *postgres.Locks
 	lockMetrics *telemetry.Locks
-	elector     *leader.Elector
+	election    *lock.Election
 	events      *postgres.Events
 	hub         *live.Hub
 	server      *server.Server
@@ -154,9 +155,13 @@ func (n *node) startServices(registry *prometheus.Registry) (err error) {
 	draws := telemetry.NewLottery(registry)
 	n.ledger = ledger.NewService(postgres.NewLedger(n.db), groupcommit.Options{Observer: lanes.For("ledger")})
 	n.onClose(n.ledger.Close)
+	randomness, err := n.startBeacon()
+	if err != nil {
+		return err
+	}
 	n.lottery = lottery.NewService(postgres.NewLottery(n.db, draws), lottery.Options{
 		Lanes: groupcommit.Options{Observer: lanes.For("lottery")}, StuckAfter: n.o.stuckAfter, Observer: draws, Logger: n.logger,
-		Committed: n.soldOrDrawn,
+		Committed: n.soldOrDrawn, Beacon: randomness,
 	})
 	n.onClose(n.lottery.Close)
 	n.startLocks(registry)
@@ -187,7 +192,8 @@ func (n *node) startServices(registry *prometheus.Registry) (err error) {
 		}
 	}
 	n.server, err = server.New(server.Options{
-		Ledger: n.ledger, Lottery: n.lottery, Auction: n.auction, Multidraw: n.multidraw, Publish: n.publish, Cross: n.cross, Locks: n.locks, Keys: keys, Auth: n.auth, Limiter: limiter, Ready: n.db.Ping,
+		Ledger: n.ledger, Lottery: n.lottery, Auction: n.auction, Multidraw: n.multidraw, Publish: n.publish, Cross: n.cross, Locks: n.locks, Keys: keys,
+		Desk: postgres.NewDesk(n.db), Sessions: postgres.NewDesk(n.db), PublicPages: n.o.publicPages, Auth: n.auth, Limiter: limiter, Ready: n.db.Ping,
 		Live:     server.LiveOptions{Hub: n.hub, AllowedOrigins: n.o.origins},
 		Registry: registry, Logger: n.logger, Version: version(),
 	})
@@ -225,6 +231,7 @@ func (n *node) run(ctx context.Context) error {
 		n.sweep(serving, "holds", holdSweep, func(ctx context.Context) (int, error) { return n.ledger.Sweep(ctx) })
 	})
 	background.Go(func() { n.sweep(serving, "lottery", lotterySweep, n.lottery.Sweep) })
+	background.Go(func() { n.sweep(serving, "beacon rounds", beaconSweep, n.lottery.SweepRounds) })
 	background.Go(func() { n.sweep(serving, "locks", lockSweep, n.sweepLocks) })
 	background.Go(func() {
 		n.sweep(serving, "idempotency keys", keySweep, func(ctx context.Context) (int, error) {
@@ -259,6 +266,9 @@ func (n *node) run(ctx context.Context) error {
 			}
 		})
 	}
+	tellSupervisor(ctx, n.logger, daemon.SdNotifyReady)
+	stopping := context.AfterFunc(serving, func() { tellSupervisor(ctx, n.logger, daemon.SdNotifyStopping) })
+	defer stopping()
 	err := n.server.Serve(serving, n.listener, n.o.drainTimeout)
 	if cause := context.Cause(serving); cause != nil && !errors.Is(cause, context.Canceled) {
 		err = errors.Join(err, cause)

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	_ "time/tzdata" // Automations have time zones, which not every machine knows.
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
@@ -20,6 +21,8 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
 	"github.com/fairlead-dev/fairlead/postgres"
 	"github.com/fairlead-dev/fairlead/publish"
+	"github.com/fairlead-dev/fairlead/publish/deviantart"
+	"github.com/fairlead-dev/fairlead/publish/outbound"
 	"github.com/fairlead-dev/fairlead/publish/webhook"
 )
 
@@ -28,7 +31,9 @@ type publishOptions struct {
 	allowPrivate bool
 	staleAfter   time.Duration
 	sweepEvery   time.Duration
-	backoff      time.Duration
+	policy       publish.Policy
+	concurrency  int
+	perTarget    int
 	secretsKey   string
 }
 
@@ -37,6 +42,8 @@ const (
 	minClaimAge  = time.Second
 	minBackoff   = time.Millisecond
 	maxBackoff   = time.Hour
+	maxPace      = 24 * time.Hour
+	maxAtOnce    = 10_000
 	secretsUsage = "key that seals the signing secrets of targets, 32 bytes in hex; more, after commas, only open; better given in the environment"
 )
 
@@ -44,7 +51,13 @@ func (o *publishOptions) bind(f *pflag.FlagSet) {
 	f.BoolVar(&o.allowPrivate, "allow-private-targets", false, "let webhooks go to loopback, private and link-local addresses; for development")
 	f.DurationVar(&o.staleAfter, "claim-stale-after", time.Hour, "how long a publication stays claimed by a worker that gives no sign of life; 1s or more")
 	f.DurationVar(&o.sweepEvery, "claim-sweep-every", 30*time.Minute, "how often stale claims are released; 1s or more")
-	f.DurationVar(&o.backoff, "retry-backoff", 2*time.Second, "pause after the first failed attempt; it doubles five times")
+	f.DurationVar(&o.policy.Backoff, "retry-backoff", 2*time.Second, "pause after the first failed attempt; it doubles five times")
+	f.DurationVar(&o.policy.PaceBase, "pace-base", 0, "least time between two publications to a target that has answered 429; it doubles with each; 0s: 1.5 times --retry-backoff")
+	f.DurationVar(&o.policy.PaceMax, "pace-max", 0, "most that this grows to; 0s: 150 times --retry-backoff")
+	f.IntVar(&o.policy.BreakerRefusals, "breaker-refusals", 3, "publications in a row answered 429 after which a target is sent nothing for --breaker-open")
+	f.DurationVar(&o.policy.BreakerOpen, "breaker-open", 0, "for how long that is; 0s: 150 times --retry-backoff")
+	f.IntVar(&o.concurrency, "publish-concurrency", publish.DefaultConcurrency, "attempts that this server makes at once")
+	f.IntVar(&o.perTarget, "publish-per-target", publish.DefaultPerTarget, "how many of them go to one target")
 	f.StringVar(&o.secretsKey, "secrets-key", "", secretsUsage)
 }
 
@@ -54,8 +67,14 @@ func (o *publishOptions) check() error {
 		return fmt.Errorf("--claim-stale-after must be %s or more", minClaimAge)
 	case o.sweepEvery < minClaimAge:
 		return fmt.Errorf("--claim-sweep-every must be %s or more", minClaimAge)
-	case o.backoff < minBackoff || o.backoff > maxBackoff:
+	case o.policy.Backoff < minBackoff || o.policy.Backoff > maxBackoff:
 		return fmt.Errorf("--retry-backoff must be between %s and %s", minBackoff, maxBackoff)
+	case min(o.policy.PaceBase, o.policy.PaceMax, o.policy.BreakerOpen) < 0 || max(o.policy.PaceBase, o.policy.PaceMax, o.policy.BreakerOpen) > maxPace:
+		return fmt.Errorf("--pace-base, --pace-max and --breaker-open must be between 0s and %s", maxPace)
+	case o.policy.BreakerRefusals < 1:
+		return errors.New("--breaker-refusals must be 1 or more")
+	case o.concurrency < 1 || o.perTarget < 1 || o.perTarget > o.concurrency || o.concurrency > maxAtOnce:
+		return fmt.Errorf("--publish-per-target must be 1 or more, and --publish-concurrency between that and %d", maxAtOnce)
 	}
 	_, err := parseSecretsKeys(o.secretsKey)
 	return err
@@ -144,16 +163,28 @@ func (n *node) startPublishing(registry *prometheus.Registry, lanes *telemetry.L
 		return err
 	}
 	store := postgres.NewPublications(n.db)
-	sender := webhook.New(webhook.Options{AllowPrivate: n.o.publish.allowPrivate, UserAgent: "Fairlead/" + version()})
-	n.onClose(func(context.Context) error { sender.Close(); return nil })
+	observer := telemetry.NewPublications(registry)
 	n.publisher = publish.NewWorker(publish.WorkerOptions{
-		Queue: store, Senders: map[publish.Kind]publish.Sender{publish.KindWebhook: sender}, Vault: vault,
-		Policy: publish.Policy{Backoff: n.o.publish.backoff}, StaleAfter: n.o.publish.staleAfter, SweepEvery: n.o.publish.sweepEvery,
-		Drain: n.o.drainTimeout, Observer: telemetry.NewPublications(registry), Logger: n.logger,
+		Queue: store, Senders: n.senders(store, vault), Vault: vault, Policy: n.o.publish.policy,
+		StaleAfter: n.o.publish.staleAfter, SweepEvery: n.o.publish.sweepEvery, Drain: n.o.drainTimeout,
+		Concurrency: n.o.publish.concurrency, PerTarget: n.o.publish.perTarget, Observer: observer, Logger: n.logger, Resealer: store,
+		// It wakes the worker that it runs beside.
+		Automator: publish.NewAutomator(publish.AutomatorOptions{
+			Firer: store, Observer: observer, Logger: n.logger, Scheduled: func(in time.Duration) { n.publisher.Scheduled(in) },
+		}),
 	})
 	n.publish = publish.NewService(store, publish.Options{
 		Lanes: groupcommit.Options{Observer: lanes.For("publish")}, Vault: vault, Scheduled: n.publisher.Scheduled, Logger: n.logger,
 	})
 	n.onClose(n.publish.Close)
 	return nil
+}
+
+// senders make the way to each kind of target.
+func (n *node) senders(store *postgres.Publications, vault *publish.Vault) map[publish.Kind]publish.Sender {
+	out := outbound.Options{AllowPrivate: n.o.publish.allowPrivate, UserAgent: "Fairlead/" + version()}
+	hooks := webhook.New(out)
+	art := deviantart.New(deviantart.Options{Options: out, Tokens: publish.NewTokens(store, vault)})
+	n.onClose(func(context.Context) error { hooks.Close(); art.Close(); return nil })
+	return map[publish.Kind]publish.Sender{publish.KindWebhook: hooks, publish.KindDeviantArt: art}
 }

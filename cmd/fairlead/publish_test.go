@@ -68,15 +68,23 @@ func TestVaultKeys(t *testing.T) {
 
 func TestPublishFlags(t *testing.T) {
 	t.Parallel()
-	good := publishOptions{staleAfter: time.Second, sweepEvery: time.Second, backoff: time.Millisecond}
+	good := publishOptions{
+		staleAfter: time.Second, sweepEvery: time.Second, policy: publish.Policy{Backoff: time.Millisecond, BreakerRefusals: 1}, concurrency: 1, perTarget: 1,
+	}
 	if err := good.check(); err != nil {
 		t.Error(err)
 	}
 	for i, change := range []func(*publishOptions){
 		func(o *publishOptions) { o.staleAfter = 999 * time.Millisecond },
 		func(o *publishOptions) { o.sweepEvery = 0 },
-		func(o *publishOptions) { o.backoff = 0 },
-		func(o *publishOptions) { o.backoff = 2 * time.Hour },
+		func(o *publishOptions) { o.policy.Backoff = 0 },
+		func(o *publishOptions) { o.policy.Backoff = 2 * time.Hour },
+		func(o *publishOptions) { o.policy.PaceBase = -1 },
+		func(o *publishOptions) { o.policy.PaceMax = 25 * time.Hour },
+		func(o *publishOptions) { o.policy.BreakerOpen = -time.Second },
+		func(o *publishOptions) { o.policy.BreakerRefusals = 0 },
+		func(o *publishOptions) { o.concurrency = 0 },
+		func(o *publishOptions) { o.perTarget = 2 },
 		func(o *publishOptions) { o.secretsKey = "ab" },
 	} {
 		bad := good

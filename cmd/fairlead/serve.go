@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fairlead-dev/fairlead/internal/auth"
-	"github.com/fairlead-dev/fairlead/internal/leader"
+	"github.com/fairlead-dev/fairlead/lock"
 )
 
 // serveOptions are the flags of serve.
@@ -34,7 +34,9 @@ type serveOptions struct {
 	eventsKept   time.Duration
 	redisURL     string
 	origins      []string
+	publicPages  bool
 	publish      publishOptions
+	beacon       beaconOptions
 	ledgers      []string
 	drainTimeout time.Duration
 	logFormat    string
@@ -59,12 +61,14 @@ func (o *serveOptions) bind(f *pflag.FlagSet) {
 	f.IntVar(&o.userRate, "user-rate", 50, "requests a second that a user may make; 0: any number. Keys are not limited")
 	f.DurationVar(&o.keyRetention, "idempotency-retention", 24*time.Hour, "how long answers are kept under their keys")
 	f.DurationVar(&o.stuckAfter, "draw-stuck-after", 10*time.Minute, "how long a campaign may be drawing before the sweeper finishes it")
-	f.DurationVar(&o.leaderTTL, "leader-ttl", leader.DefaultTTL, "how long after its death the leader, which closes rounds, is replaced")
+	f.DurationVar(&o.leaderTTL, "leader-ttl", defaultLeaderTTL, "how long after its death the leader, which closes rounds, is replaced")
 	f.DurationVar(&o.eventsKept, "event-retention", 7*24*time.Hour, "how long events of the live stream can be asked for")
 	f.StringVar(&o.redisURL, "redis-url", "", "Redis that carries hints of new events between servers, instead of PostgreSQL's NOTIFY")
 	f.StringSliceVar(&o.origins, "allowed-origins", nil, "origins of pages that may use the live stream, beside the server's own, such as https://shop.example")
+	f.BoolVar(&o.publicPages, "public-pages", true, "serve a public page of each campaign and auction under way, at /p/campaigns/ID and /p/auctions/ID; accounts appear there by alias")
 	o.publish.bind(f)
-	f.StringArrayVar(&o.ledgers, "ledger", nil, "NAME=URL of a further ledger's PostgreSQL, for transfers between ledgers; may be given several times")
+	o.beacon.bind(f)
+	f.StringArrayVar(&o.ledgers, "ledger", nil, "NAME=URL of a further ledger, for transfers between ledgers: its PostgreSQL, or another server as https://:KEY@HOST; may be given several times")
 	f.DurationVar(&o.drainTimeout, "drain-timeout", 30*time.Second, "how long a shutdown waits for requests under way")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -73,6 +77,10 @@ func (o *serveOptions) bind(f *pflag.FlagSet) {
 
 // minConnections leaves one for reads beside those of the lanes.
 const minConnections = 4
+
+// defaultLeaderTTL is shorter than other elections': with the wait between two tries it keeps a fail-over well under five
+// seconds.
+const defaultLeaderTTL = 3 * time.Second
 
 // maxLeaderTTL keeps the promise that rounds close within 7 s of their leader's death.
 const maxLeaderTTL = 5 * time.Second
@@ -88,8 +96,8 @@ func (o *serveOptions) check() error {
 		return errors.New("--user-rate must not be negative")
 	case o.keyRetention < time.Minute:
 		return errors.New("--idempotency-retention must be 1m or more: clients retry for longer than less")
-	case o.leaderTTL < leader.MinTTL || o.leaderTTL > maxLeaderTTL:
-		return fmt.Errorf("--leader-ttl must be between %s and %s", leader.MinTTL, maxLeaderTTL)
+	case o.leaderTTL < lock.MinTTL || o.leaderTTL > maxLeaderTTL:
+		return fmt.Errorf("--leader-ttl must be between %s and %s", lock.MinTTL, maxLeaderTTL)
 	case o.eventsKept < time.Minute:
 		return errors.New("--event-retention must be 1m or more: subscribers resume after longer than less")
 	case o.stuckAfter < 0:
@@ -98,6 +106,9 @@ func (o *serveOptions) check() error {
 		return errors.New("--pprof-addr must be a loopback address, such as 127.0.0.1:6060")
 	}
 	if err := o.publish.check(); err != nil {
+		return err
+	}
+	if err := o.beacon.check(); err != nil {
 		return err
 	}
 	if _, err := parseLedgers(o.ledgers); err != nil {
@@ -135,7 +146,8 @@ func newServe() *cobra.Command {
 		Long: "Run the server. Without --database-url it keeps a private PostgreSQL in the data directory: it needs the\n" +
 			"PostgreSQL server programs installed, and starts, supervises and stops them by itself.\n\n" +
 			"FAIRLEAD_ADMIN_KEY sets the first admin key (32 or more visible ASCII characters). Without it one is made,\n" +
-			"printed once, and kept in admin.key in the data directory.",
+			"printed once, and kept in admin.key in the data directory. At the first start a link is printed that signs in to\n" +
+			"the console, once and within half an hour; fairlead console prints another.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			logger, err := newLogger(o.logFormat, o.logLevel)
@@ -151,6 +163,7 @@ func newServe() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			n.announceConsole(cmd.Context(), cmd.ErrOrStderr())
 			return n.run(cmd.Context())
 		},
 	}

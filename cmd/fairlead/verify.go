@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
+	"github.com/fairlead-dev/fairlead/fairdraw/beacon"
 	"github.com/fairlead-dev/fairlead/lottery/multidraw"
 )
 
@@ -19,13 +21,15 @@ type verdict struct {
 	Commitment string `json:"commitment"`
 	Positions  int    `json:"positions"`
 	Winners    int    `json:"winners"`
-	Difference string `json:"difference,omitempty"`
+	// Beacon is there when public randomness decided.
+	Beacon     *beaconVerdict `json:"beacon,omitempty"`
+	Difference string         `json:"difference,omitempty"`
 }
 
 func newVerify() *cobra.Command {
 	var (
-		commitment string
-		asJSON     bool
+		published published
+		asJSON    bool
 	)
 	cmd := &cobra.Command{
 		Use:   "verify PROOF.json",
@@ -34,20 +38,23 @@ func newVerify() *cobra.Command {
 			"GET /v1/campaigns/{id}/proof or GET /v1/multidraws/{id}/proof; - reads it from standard input. Exit status 0: valid; 1: not valid, with the\n" +
 			"first difference; 2: the proof could not be read.\n\n" +
 			"A proof alone shows that the draw follows from its own seed. Give --commitment, as it was published with the\n" +
-			"campaign, to see that this seed was chosen before the sale.",
+			"campaign, to see that this seed was chosen before the sale.\n\n" +
+			"Where a public beacon decided, its signature is verified too, offline, for drand's public chains and for that of\n" +
+			"--chain. Give --root and --round, as they were published at sell-out, to see that list and round were fixed\n" +
+			"before the round was known.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			data, err := readProof(cmd, args[0])
 			if err != nil {
 				return err
 			}
-			if commitment == "" && cmd.Flags().Changed("commitment") {
-				return errors.New("--commitment is empty: give the published one, or leave the flag out")
+			if err := published.check(cmd); err != nil {
+				return err
 			}
 			if multidraw.IsProof(data) {
-				return verifyMultidraw(cmd, data, commitment, asJSON)
+				return verifyMultidraw(cmd, data, published.commitment, asJSON)
 			}
-			v := verify(data, commitment)
+			v := verify(data, published)
 			if asJSON {
 				err = printJSON(cmd, v)
 			} else {
@@ -59,7 +66,7 @@ func newVerify() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&commitment, "commitment", "", "the published commitment that the proof must reveal, in hex")
+	published.bind(cmd.Flags())
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
 	return cmd
 }
@@ -82,15 +89,15 @@ func readProof(cmd *cobra.Command, name string) ([]byte, error) {
 	return data, err
 }
 
-func verify(data []byte, commitment string) verdict {
+func verify(data []byte, published published) verdict {
 	proof, err := fairdraw.ParseProof(data)
 	if err != nil {
 		return verdict{Difference: err.Error()}
 	}
 	v := verdict{Campaign: proof.Campaign, Commitment: proof.Commitment, Positions: len(proof.Positions), Winners: len(proof.Winners)}
-	err = proof.Verify()
-	if err == nil && commitment != "" {
-		err = proof.VerifyCommitment(commitment)
+	v.Beacon = describeBeacon(proof)
+	if err = proof.VerifyBeacon(beacon.Trust(published.chains...)); err == nil {
+		err = published.verify(proof)
 	}
 	if err != nil {
 		v.Difference = err.Error()
@@ -103,6 +110,11 @@ func printVerdict(cmd *cobra.Command, v verdict) error {
 	out := cmd.OutOrStdout()
 	if v.Campaign != "" {
 		if _, err := fmt.Fprintf(out, "campaign    %s\ncommitment  %s\npositions   %d\nwinners     %d\n", v.Campaign, v.Commitment, v.Positions, v.Winners); err != nil {
+			return err
+		}
+	}
+	if b := v.Beacon; b != nil {
+		if _, err := fmt.Fprintf(out, "beacon      round %d of %s, due at %s\nchain       %s\n", b.Round, b.Chain, b.DueAt.Format(time.RFC3339), b.ChainHash); err != nil {
 			return err
 		}
 	}

@@ -13,6 +13,9 @@ const (
 	LotteryAfterCommit   = "lottery.after_commit"   // committed, no caller answered yet
 	LotteryDraw          = "lottery.draw"           // the draw is computed, its rows are not yet written
 	LotteryCancelRefunds = "lottery.cancel_refunds" // the refunds are written, the campaign is not yet cancelled
+	LotterySealed        = "lottery.sealed"         // a campaign is sealed and its round named, nobody was told yet
+	LotteryRound         = "lottery.round"          // the beacon's round is there and verified, the draw not begun
+	LotteryRoundDrawn    = "lottery.round_drawn"    // a draw from a beacon's round is committed
 	AuctionBeforeCommit  = "auction.before_commit"  // everything written, COMMIT not yet sent
 	AuctionAfterCommit   = "auction.after_commit"   // committed, no caller answered yet
 	PublishClaimed       = "publish.claimed"        // the claim is committed, nothing is sent yet

@@ -18,6 +18,7 @@ func names() []string {
 	return []string{
 		crashpoint.LedgerBeforeCommit, crashpoint.LedgerAfterCommit, crashpoint.LotteryBeforeCommit,
 		crashpoint.LotteryAfterCommit, crashpoint.LotteryDraw, crashpoint.LotteryCancelRefunds,
+		crashpoint.LotterySealed, crashpoint.LotteryRound, crashpoint.LotteryRoundDrawn,
 		crashpoint.PublishClaimed, crashpoint.PublishSent, crashpoint.PublishMarked,
 		crashpoint.MultidrawBeforeCheckpoint, crashpoint.MultidrawAfterCheckpoint,
 		crashpoint.CrossIntent, crashpoint.CrossDebited, crashpoint.CrossCredited, crashpoint.CrossUndone, crashpoint.CrossPrepared,

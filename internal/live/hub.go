@@ -117,7 +117,7 @@ func setDefault[T int | time.Duration](field *T, value T) {
 func (h *Hub) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(h.ctx, cancel)()
+	defer context.AfterFunc(h.ctx, cancel)() //nolint:contextcheck // The hub's own, which ends when it is closed.
 	var all sync.WaitGroup
 	if h.o.Wire != nil {
 		all.Go(func() { h.publish(ctx) })

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -35,8 +36,15 @@ func NewCross(key string, from, to CrossEnd, amount int64, mode string) *Op {
 
 // crossLeg is the mark of a leg in the ledger where it had its effect.
 type crossLeg struct {
-	ledger, outcome, kind, source, destination string
-	amount                                     int64
+	ledger, outcome, kind, source, destination, gid string
+	amount                                          int64
+}
+
+// crossEnded is a transfer as the log has it.
+type crossEnded struct {
+	id, status, mode string
+	decided          int64 // the term of the decision to commit
+	q                crossBody
 }
 
 // AuditCross compares the log of transfers between ledgers, in the coordinator's database, with what has happened in each
@@ -72,18 +80,24 @@ func AuditCross(ctx context.Context, ledgers map[string]*pgx.Conn, total *big.In
 	if sum.Cmp(total) != 0 {
 		report("the ledgers have %s in all, not %s", sum, total)
 	}
-	rows, err := ledgers["local"].Query(ctx, `SELECT id::text, status, input FROM sagas`)
+	rows, err := ledgers["local"].Query(ctx, `SELECT id::text, status, protocol, decided, input FROM sagas`)
 	if err != nil {
 		return err
 	}
-	var id, status, input string
-	_, err = pgx.ForEachRow(rows, []any{&id, &status, &input}, func() error {
-		var q crossBody
-		if err := json.Unmarshal([]byte(input), &q); err != nil {
+	var (
+		e     crossEnded
+		input string
+	)
+	_, err = pgx.ForEachRow(rows, []any{&e.id, &e.status, &e.mode, &e.decided, &input}, func() error {
+		e.q = crossBody{}
+		if err := json.Unmarshal([]byte(input), &e.q); err != nil {
 			return err
 		}
-		checkEnd(id, status, &q, legs[id], report)
-		delete(legs, id)
+		checkEnd(&e, legs[e.id], report)
+		if e.mode == "twophase" && e.q.From.Ledger != e.q.To.Ledger {
+			checkDecision(&e, legs[e.id], report)
+		}
+		delete(legs, e.id)
 		return nil
 	})
 	for id := range legs {
@@ -93,14 +107,14 @@ func AuditCross(ctx context.Context, ledgers map[string]*pgx.Conn, total *big.In
 }
 
 func readLegs(ctx context.Context, conn *pgx.Conn, name string, legs map[string]map[string]crossLeg, report func(string, ...any)) error {
-	rows, err := conn.Query(ctx, `SELECT l.saga::text, l.step, l.outcome, coalesce(t.kind, ''), coalesce(t.source, ''), coalesce(t.destination, ''), coalesce(t.amount, 0)
+	rows, err := conn.Query(ctx, `SELECT l.saga::text, l.step, l.outcome, coalesce(t.kind, ''), coalesce(t.source, ''), coalesce(t.destination, ''), coalesce(t.amount, 0), coalesce(l.gid, '')
 		FROM saga_legs l LEFT JOIN transfers t ON t.id = l.transfer`)
 	if err != nil {
 		return err
 	}
 	var id, step string
 	l := crossLeg{ledger: name}
-	_, err = pgx.ForEachRow(rows, []any{&id, &step, &l.outcome, &l.kind, &l.source, &l.destination, &l.amount}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&id, &step, &l.outcome, &l.kind, &l.source, &l.destination, &l.amount, &l.gid}, func() error {
 		if legs[id] == nil {
 			legs[id] = map[string]crossLeg{}
 		}
@@ -113,8 +127,22 @@ func readLegs(ctx context.Context, conn *pgx.Conn, name string, legs map[string]
 	return err
 }
 
+// checkDecision makes sure that a two-phase transfer was decided once: either it was decided to commit, and both legs were
+// committed as they had been prepared in the term of the decision, or there is no leg.
+func checkDecision(e *crossEnded, legs map[string]crossLeg, report func(string, ...any)) {
+	if (e.decided != 0) != (e.status == "completed") || e.status == "compensated" {
+		report("%s is %s, and was decided to commit in term %d", e.id, e.status, e.decided)
+	}
+	for step, l := range legs {
+		if want := fmt.Sprintf(":%s:%d:", e.id, e.decided); !strings.Contains(l.gid, want) {
+			report("%s: %s was prepared as %q, decided was term %d", e.id, step, l.gid, e.decided)
+		}
+	}
+}
+
 // checkEnd compares a transfer's end with its legs.
-func checkEnd(id, status string, q *crossBody, legs map[string]crossLeg, report func(string, ...any)) {
+func checkEnd(e *crossEnded, legs map[string]crossLeg, report func(string, ...any)) {
+	id, status, q := e.id, e.status, &e.q
 	var done []string
 	for step, l := range legs {
 		if l.outcome != "done" {
@@ -132,7 +160,7 @@ func checkEnd(id, status string, q *crossBody, legs map[string]crossLeg, report 
 		case "transfer":
 			want.source, want.destination = q.From.Account, q.To.Account
 		}
-		if l != want {
+		if want.gid = l.gid; l != want {
 			report("%s: %s is %+v, not %+v", id, step, l, want)
 		}
 	}

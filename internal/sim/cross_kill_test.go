@@ -10,6 +10,7 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -26,7 +27,9 @@ const doubtLimit = 30 * time.Second
 // twoHouses are two ledgers on databases of their own: coordinators work on the first and know the second as eu; one server
 // has the second for its own.
 type twoHouses struct {
-	own, other   string // databases
+	own, other   string   // databases
+	clusters     []string // the data directories of their PostgreSQL
+	mode         string   // of all transfers; empty: of both
 	coordinators []*sim.Server
 	client       *sim.Client // of the coordinators
 	history      *sim.History
@@ -37,8 +40,13 @@ type twoHouses struct {
 
 func openHouses(t *testing.T, coordinators, accounts int) *twoHouses {
 	t.Helper()
-	h := &twoHouses{own: newDatabase(t), other: newDatabase(t), total: new(big.Int)}
-	second := newServer(t, h.other)
+	h := &twoHouses{own: newDatabase(t), total: new(big.Int)}
+	second := newServer(t, "") // Its database is on a PostgreSQL of its own, which dies alone.
+	var err error
+	if h.other, err = sim.PrivateURL(second.DataDir()); err != nil {
+		t.Fatal(err)
+	}
+	h.clusters = []string{shared.dir + "/pg", second.DataDir()}
 	for range coordinators {
 		h.coordinators = append(h.coordinators, newServer(t, h.own, "--ledger", "eu="+h.other))
 	}
@@ -101,7 +109,7 @@ func (h *twoHouses) traffic(t *testing.T, name string, seed uint64, workers int)
 				default:
 				}
 				op := h.draw(fmt.Sprintf("%s-%d-%d", name, w, n), rng)
-				limited, done := context.WithTimeout(ctx, 2*patience)
+				limited, done := context.WithTimeout(ctx, time.Duration(scale(2, 8))*patience)
 				a, err := h.client.Settle(limited, op)
 				done()
 				if err == nil && a.Status != http.StatusCreated && a.Code() != "insufficient_funds" {
@@ -147,23 +155,18 @@ func (h *twoHouses) draw(key string, rng *rand.Rand) *sim.Op {
 	if rng.IntN(12) == 0 {
 		amount = 1_000_000
 	}
-	return sim.NewCross(key, from, to, amount, []string{"saga", "twophase"}[rng.IntN(2)])
+	mode := []string{"saga", "twophase"}[rng.IntN(2)]
+	if h.mode != "" {
+		mode = h.mode
+	}
+	return sim.NewCross(key, from, to, amount, mode)
 }
 
 // close waits until every transfer has ended, which has a limit, and audits both ledgers.
 func (h *twoHouses) close(t *testing.T, limit time.Duration) {
 	t.Helper()
 	own, other := connect(t, h.own), connect(t, h.other)
-	const open = `SELECT (SELECT count(*) FROM sagas WHERE status = 'pending') + (SELECT count(*) FROM pg_prepared_xacts WHERE gid LIKE 'fairlead:%')`
-	deadline, left := time.Now().Add(limit), 1
-	for left > 0 && time.Now().Before(deadline) {
-		if err := own.QueryRow(t.Context(), open).Scan(&left); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if left > 0 {
-		t.Fatalf("%d transfers are pending or in doubt after %v", left, limit)
-	}
+	h.settled(t, own, other, limit)
 	complain(t, sim.AuditCross(within(t, patience), map[string]*pgx.Conn{"local": own, "eu": other}, h.total))
 	replayed, err := h.history.Replay(within(t, 5*time.Minute), h.client, 8, func(i int) bool { return i%5 == 0 })
 	complain(t, err)
@@ -171,6 +174,85 @@ func (h *twoHouses) close(t *testing.T, limit time.Duration) {
 	auditNow(t, h.other)
 	h.compare(t, own)
 	t.Logf("%d transfers, %d replayed", len(h.history.Ops()), replayed)
+}
+
+// settled waits until no transfer is pending and nothing in doubt, which has a limit.
+func (h *twoHouses) settled(t *testing.T, own, other *pgx.Conn, limit time.Duration) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
+	for {
+		var pending, here, there int
+		const doubts = `SELECT count(*) FROM pg_prepared_xacts WHERE gid LIKE 'fairlead:%'`
+		err := errors.Join(own.QueryRow(t.Context(), `SELECT count(*) FROM sagas WHERE status = 'pending'`).Scan(&pending),
+			own.QueryRow(t.Context(), doubts).Scan(&here), other.QueryRow(t.Context(), doubts).Scan(&there))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pending+here+there == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d transfers are pending, %d and %d in doubt after %v", pending, here, there, limit)
+		}
+	}
+}
+
+// doubts lists what is prepared in either database. A database that is coming back is asked until it answers.
+func (h *twoHouses) doubts(t *testing.T) (gids []string) {
+	t.Helper()
+	ctx := within(t, patience)
+	for _, url := range []string{h.own, h.other} {
+		for {
+			found, err := prepared(ctx, url)
+			if err == nil {
+				gids = append(gids, found...)
+				break
+			}
+			if ctx.Err() != nil {
+				t.Fatal(err)
+			}
+			pauseFor(ctx, 50*time.Millisecond)
+		}
+	}
+	return gids
+}
+
+func prepared(ctx context.Context, url string) ([]string, error) {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	rows, err := conn.Query(ctx, `SELECT gid FROM pg_prepared_xacts WHERE gid LIKE 'fairlead:%'`)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+func pauseFor(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// outOfDoubt waits until nothing of what a dead coordinator had left is in doubt, and returns how long that took.
+func (h *twoHouses) outOfDoubt(t *testing.T, left []string) time.Duration {
+	t.Helper()
+	began := time.Now()
+	for {
+		now := h.doubts(t)
+		if !slices.ContainsFunc(left, func(gid string) bool { return slices.Contains(now, gid) }) {
+			return time.Since(began)
+		}
+		if took := time.Since(began); took > doubtLimit {
+			t.Fatalf("in doubt after %v: %v of %v", took, now, left)
+		}
+		pauseFor(t.Context(), 100*time.Millisecond)
+	}
 }
 
 // compare holds what clients were told against the log.
@@ -210,44 +292,61 @@ func (h *twoHouses) compare(t *testing.T, own *pgx.Conn) {
 	t.Logf("told: %v", told)
 }
 
-// TestCrossCoordinatorDiesAtEveryCrashPoint lets the only coordinator kill itself at each named place. When it is back,
-// nothing is in doubt for long, and what was promised holds in both ledgers.
+// TestCrossCoordinatorDiesAtEveryCrashPoint lets the only coordinator kill itself at each named place while many transfers
+// are under way, and kills a database with it, each in turn. When it is back, nothing that it had left is in doubt for long;
+// in the end, what was promised holds in both ledgers. Each run takes some of the places, in any order; a long one takes all.
 func TestCrossCoordinatorDiesAtEveryCrashPoint(t *testing.T) {
-	sessions(t, 5, crossCoordinatorDiesAtEveryCrashPoint)
+	for mode, points := range map[string][]string{
+		"saga":     {"cross.intent", "cross.debited", "cross.credited", "cross.undone"},
+		"twophase": {"cross.intent", "cross.prepared", "cross.ready", "cross.decided", "cross.committed", "cross.unlogged"},
+	} {
+		t.Run(mode, func(t *testing.T) { crossCoordinatorDies(t, mode, points) })
+	}
 }
 
-func crossCoordinatorDiesAtEveryCrashPoint(t *testing.T) {
+func crossCoordinatorDies(t *testing.T, mode string, points []string) {
 	t.Helper()
 	rng, seed := newRand(t)
-	h := openHouses(t, 1, 3)
+	h := openHouses(t, 1, scale(3, 40))
+	h.mode = mode
 	server := h.coordinators[0]
-	points := []string{
-		"cross.intent", "cross.debited", "cross.credited", "cross.undone", "cross.prepared", "cross.ready", "cross.decided", "cross.committed", "cross.unlogged",
-	}
-	for run := range scale(1, 3) {
-		for i, point := range points {
-			if err := server.Kill(within(t, patience)); err != nil {
+	rng.Shuffle(len(points), func(i, j int) { points[i], points[j] = points[j], points[i] })
+	points = points[:scale(3, len(points))]
+	finish := h.traffic(t, mode, seed, scale(16, 1000))
+	for i, point := range points {
+		await(t, "answers before "+point, h.history.After(5))
+		if err := server.Kill(within(t, patience)); err != nil {
+			t.Fatal(err)
+		}
+		env := fmt.Sprintf("FAIRLEAD_CRASH_AT=%s:%d", point, 1+rng.IntN(8))
+		// It may die before anybody saw it ready; what matters is where.
+		if _, err := server.Start(within(t, patience), env); err != nil && (server.Running() || server.KilledBy() != syscall.SIGKILL) {
+			t.Fatal(err)
+		}
+		select {
+		case <-server.Exited():
+		case <-time.After(time.Duration(scale(1, 5)) * patience): // A thousand wait in one line.
+			t.Fatal("not dead in time at " + env)
+		}
+		if by := server.KilledBy(); by != syscall.SIGKILL {
+			t.Fatalf("%s: ended by %v, code %d", env, by, server.ExitCode())
+		}
+		database := "no"
+		if scale(0, 1) == 1 || i == len(points)/2 {
+			n := i % len(h.clusters)
+			database = []string{"own", "other"}[n]
+			if err := sim.KillPostgres(h.clusters[n], rng.IntN(2) == 0); err != nil {
 				t.Fatal(err)
-			}
-			env := fmt.Sprintf("FAIRLEAD_CRASH_AT=%s:%d", point, 1+rng.IntN(12))
-			finish := h.traffic(t, fmt.Sprintf("%d-%s", run, point), seed+uint64(100*run+i), 6)
-			// It may die before anybody saw it ready; what matters is where.
-			if _, err := server.Start(within(t, patience), env); err != nil && (server.Running() || server.KilledBy() != syscall.SIGKILL) {
-				t.Fatal(err)
-			}
-			await(t, "death at "+env, server.Exited())
-			if by := server.KilledBy(); by != syscall.SIGKILL {
-				t.Fatalf("%s: ended by %v, code %d", env, by, server.ExitCode())
-			}
-			start(t, server)
-			await(t, "answers after "+env, h.history.After(10))
-			finish()
-			h.close(t, doubtLimit)
-			if t.Failed() {
-				t.Fatalf("run %d, %s", run, env)
 			}
 		}
+		left := h.doubts(t)
+		start(t, server)
+		took := h.outOfDoubt(t, left)
+		t.Logf("%s, and %s database: %d left in doubt, settled after %v", env, database, len(left), took)
 	}
+	await(t, "answers after all deaths", h.history.After(scale(20, 1000)))
+	finish()
+	h.close(t, doubtLimit)
 }
 
 // TestCrossCoordinatorsTakeOver kills one of two coordinators on one log again and again; the other goes on with what it
@@ -269,8 +368,10 @@ func crossCoordinatorsTakeOver(t *testing.T) {
 		start(t, h.coordinators[i%2])
 		if i%3 == 1 {
 			// Both ledgers' databases at once; they come back by themselves.
-			if err := sim.KillPostgres(shared.dir+"/pg", true); err != nil {
-				t.Fatal(err)
+			for _, cluster := range h.clusters {
+				if err := sim.KillPostgres(cluster, true); err != nil {
+					t.Fatal(err)
+				}
 			}
 			await(t, "answers after the databases' death", h.history.After(10))
 		}

@@ -178,23 +178,35 @@ func (in *inbox) check(t *testing.T) (repeats int) {
 }
 
 // TestPublisherDiesAtEveryCrashPoint lets the server kill itself after a claim, after a delivery, and before the commit of its
-// result. Every publication is published once in the end; what came twice came under one id, with a higher version.
+// result. Every publication is published once in the end. To a webhook, what came twice came under one id, with a higher
+// version; to an account that can be asked, nothing comes twice.
 func TestPublisherDiesAtEveryCrashPoint(t *testing.T) {
-	server := newServer(t, "", publishingArgs()...)
-	in := newInbox(t)
+	database := newDatabase(t)
+	server := newServer(t, database, publishingArgs()...)
+	in, art := newInbox(t), newArt(t)
 	in.register(t, server)
-	rounds, deaths := scale(1, 100), 0
+	art.register(t, server)
+	rounds, deaths, made := scale(1, 100), 0, 0
 	for round := range rounds {
 		for _, point := range []string{"publish.claimed", "publish.sent", "publish.marked"} {
 			// They are made drafts by a server that lives, and published under one that will die.
-			drafts := make([]publication, 3)
+			drafts := make([]publication, 4)
 			for i := range drafts {
-				ask(t, server.URL(), "/v1/publications", `{"target":"inbox","payload":{"n":1}}`, &drafts[i])
+				body := `{"target":"inbox","payload":{"n":1}}`
+				if i%2 == 1 {
+					body = art.publication(made)
+					made++
+				}
+				ask(t, server.URL(), "/v1/publications", body, &drafts[i])
 			}
 			if err := server.Kill(within(t, patience)); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := server.Start(within(t, patience), fmt.Sprintf("FAIRLEAD_CRASH_AT=%s:1", point)); err != nil {
+			nth := 1
+			if point == "publish.sent" {
+				nth += (round + 3) % len(drafts) // To the account it is sent last: that takes several requests.
+			}
+			if _, err := server.Start(within(t, patience), fmt.Sprintf("FAIRLEAD_CRASH_AT=%s:%d", point, nth)); err != nil {
 				t.Fatal(err)
 			}
 			for _, d := range drafts {
@@ -207,11 +219,14 @@ func TestPublisherDiesAtEveryCrashPoint(t *testing.T) {
 			}
 			deaths++
 			start(t, server)
-			for _, d := range drafts {
+			for i, d := range drafts {
 				if status, body, err := send(within(t, patience), server.URL(), "/v1/publications/"+d.ID+"/publish", "", "publish-"+d.ID); err != nil || status >= 500 {
 					t.Fatalf("%d %s, %v", status, body, err)
 				}
 				p := published(t, server, d.ID)
+				if i%2 == 1 {
+					continue
+				}
 				versions := in.versions(d.ID)
 				if len(versions) == 0 || versions[len(versions)-1] != p.Version {
 					t.Errorf("%s: came with versions %v, published as %d", point, versions, p.Version)
@@ -220,13 +235,14 @@ func TestPublisherDiesAtEveryCrashPoint(t *testing.T) {
 					t.Errorf("%s: came with versions %v", point, versions)
 				}
 			}
-			auditNow(t, databaseOf(t, server))
+			art.check(t, made)
+			auditNow(t, database)
 			if t.Failed() {
 				t.Fatalf("after round %d, %s", round, point)
 			}
 		}
 	}
-	t.Logf("%d deaths, %d repeats", deaths, in.check(t))
+	t.Logf("%d deaths, %d repeats of webhooks, %d to the account, of which %d uploaded again", deaths, in.check(t), made, art.Calls("stash/submit")-made)
 }
 
 // TestStoppedPublisherIsRefused stops a server in the middle of a delivery until another one has taken its publication over,
@@ -262,16 +278,14 @@ func TestStoppedPublisherIsRefused(t *testing.T) {
 		if err := holder.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
+		stopped := in.versions(p.ID)[0]
 		deadline := time.Now().Add(patience)
 		for {
-			attempts := read(t, other, "/v1/publications/"+p.ID+"/attempts")
-			if len(attempts.Items) != 2 {
-				t.Fatalf("%d attempts", len(attempts.Items))
-			}
-			if a, b := attempts.Items[0].Result, attempts.Items[1].Result; a != nil && b != nil && *a == "refused" && *b == "published" {
+			results := attemptsOf(t, other, p.ID)
+			if results[stopped] == "refused" && results[done.Version] == "published" && len(results) >= 2 {
 				break
 			} else if time.Now().After(deadline) {
-				t.Fatalf("round %d: attempts are %v and %v", round, *a, *b)
+				t.Fatalf("round %d: attempt %d was stopped; the attempts are %v", round, stopped, results)
 			}
 			timer := time.NewTimer(20 * time.Millisecond)
 			<-timer.C
@@ -282,6 +296,20 @@ func TestStoppedPublisherIsRefused(t *testing.T) {
 	}
 	in.check(t)
 	auditNow(t, database)
+}
+
+// attemptsOf are the results of a publication's attempts by version, empty while they run. There may be more of them than
+// workers that were stopped: on a machine that is busy enough a claim of a second is lost by itself.
+func attemptsOf(t *testing.T, server *sim.Server, id string) map[int64]string {
+	t.Helper()
+	results := map[int64]string{}
+	for _, a := range read(t, server, "/v1/publications/"+id+"/attempts").Items {
+		results[a.Version] = ""
+		if a.Result != nil {
+			results[a.Version] = *a.Result
+		}
+	}
+	return results
 }
 
 // running asks a server's metrics how many attempts it makes.
@@ -306,7 +334,8 @@ func running(t *testing.T, server *sim.Server) int {
 
 // TestAllDueAtOnce has several servers publish what becomes due in one moment: each publication once, and none late.
 func TestAllDueAtOnce(t *testing.T) {
-	const latest = 2 * time.Second
+	// What a machine of its own is held to; another one may be busy with anything.
+	latest := time.Duration(scale(20, 2)) * time.Second
 	database := newDatabase(t)
 	servers := make([]*sim.Server, scale(3, 5))
 	for i := range servers {
@@ -315,7 +344,7 @@ func TestAllDueAtOnce(t *testing.T) {
 	in := newInbox(t)
 	in.register(t, servers[0])
 	n := scale(300, 1000)
-	at := time.Now().Add(6 * time.Second)
+	at := time.Now().Add(time.Duration(scale(10, 40)) * time.Second)
 	ids := make(chan string, n)
 	var making sync.WaitGroup
 	for worker := range 16 {
@@ -348,5 +377,6 @@ func TestAllDueAtOnce(t *testing.T) {
 	if late > latest {
 		t.Errorf("the last one was published %v late", late)
 	}
-	t.Logf("%d publications, %d servers, the last one %v late", n, len(servers), late)
+	claims := claimTimes(t, servers)
+	t.Logf("%d publications, %d servers, the last one %v late, 99 of 100 claims within %v", n, len(servers), late, claims)
 }

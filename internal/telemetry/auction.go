@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead-dev/fairlead/auction"
-	"github.com/fairlead-dev/fairlead/internal/leader"
+	"github.com/fairlead-dev/fairlead/lock"
 )
 
 // Auctions observes the auctions and the leader that closes their rounds.
@@ -17,8 +17,8 @@ type Auctions struct {
 }
 
 var (
-	_ auction.Observer = (*Auctions)(nil)
-	_ leader.Observer  = (*Auctions)(nil)
+	_ auction.Observer  = (*Auctions)(nil)
+	_ lock.TermObserver = (*Auctions)(nil)
 )
 
 // NewAuctions registers the auctions' metrics. All of them, and every outcome of a bid, are there from the start.
@@ -49,7 +49,7 @@ func (a *Auctions) RoundsExtended(n int) { a.extensions.Add(float64(n)) }
 // RoundClosed implements [auction.Observer].
 func (a *Auctions) RoundClosed() { a.closed.Inc() }
 
-// Leading implements [leader.Observer], for the one lease that the auctions' leader holds.
+// Leading implements [lock.TermObserver], for the one election that the auctions' leader holds.
 func (a *Auctions) Leading(_ string, term int64, leading bool) {
 	a.term.Set(float64(term))
 	if leading {

@@ -95,16 +95,16 @@ func (l *Locks) Victim() { l.victims.Inc() }
 // HandedOver implements [pglock.Observer].
 func (l *Locks) HandedOver() { l.handedOver.Inc() }
 
-// Sample sets the gauges from what the database has at an instant.
-func (l *Locks) Sample(s lock.Snapshot, now time.Time) {
+// Sample sets the gauges from what the database has at an instant, by the database's clock.
+func (l *Locks) Sample(s lock.Snapshot) {
 	l.held.Set(float64(len(s.Holders)))
 	l.waiting.Set(float64(len(s.Waiters)))
 	l.oldest.Set(0)
 	l.longest.Set(0)
 	if len(s.Holders) > 0 {
-		l.oldest.Set(max(0, now.Sub(s.Holders[0].GrantedAt).Seconds()))
+		l.oldest.Set(max(0, s.At.Sub(s.Holders[0].GrantedAt).Seconds()))
 	}
 	if len(s.Waiters) > 0 {
-		l.longest.Set(max(0, now.Sub(s.Waiters[0].Since).Seconds()))
+		l.longest.Set(max(0, s.At.Sub(s.Waiters[0].Since).Seconds()))
 	}
 }

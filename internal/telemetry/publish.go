@@ -19,9 +19,14 @@ type Publications struct {
 	results  map[publish.AttemptResult]prometheus.Counter
 	running  prometheus.Gauge
 	released prometheus.Counter
+	firings  map[publish.Outcome]prometheus.Counter
+	fireLate prometheus.Histogram
 }
 
-var _ publish.Observer = (*Publications)(nil)
+var (
+	_ publish.Observer           = (*Publications)(nil)
+	_ publish.AutomationObserver = (*Publications)(nil)
+)
 
 // NewPublications registers the publications' metrics. All of them, and every result, are there from the start.
 func NewPublications(r prometheus.Registerer) *Publications {
@@ -34,22 +39,34 @@ func NewPublications(r prometheus.Registerer) *Publications {
 	results := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fairlead_publish_attempts_total", Help: "Attempts recorded, by result. A refused one came after its claim was lost.",
 	}, []string{"result"})
+	firings := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "fairlead_publish_firings_total", Help: "Automations fired, by outcome.",
+	}, []string{"outcome"})
 	p := &Publications{
 		claimed: counter("claims_total", "Publications claimed."),
-		claim:   histogram("claim_duration_seconds", "Time of a transaction that claimed something."),
-		late:    histogram("late_seconds", "How long publications had been due when they were claimed."),
-		took:    histogram("send_duration_seconds", "Time of an attempt, without its recording."),
+		claim: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "fairlead_publish_claim_duration_seconds", Help: "Time of a transaction that claimed something.",
+			// As elsewhere, and finer where it should be: 99 of 100 within 20 ms.
+			Buckets: []float64{.0005, .001, .0025, .005, .0075, .01, .015, .02, .03, .05, .1, .25, .5, 1, 2.5, 5, 10},
+		}),
+		late: histogram("late_seconds", "How long publications had been due when they were claimed."),
+		took: histogram("send_duration_seconds", "Time of an attempt, without its recording."),
 		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_publish_answers_total", Help: "Answers of targets by status; 0: there was none.",
 		}, []string{"status"}),
 		results:  map[publish.AttemptResult]prometheus.Counter{},
 		running:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_publish_running", Help: "Attempts under way."}),
 		released: counter("stale_claims_total", "Stale claims released, each an attempt that was lost."),
+		firings:  map[publish.Outcome]prometheus.Counter{},
+		fireLate: histogram("firing_late_seconds", "How late automations fired."),
+	}
+	for _, outcome := range []publish.Outcome{publish.OutcomeScheduled, publish.OutcomeNoDraft, publish.OutcomeQuota} {
+		p.firings[outcome] = firings.WithLabelValues(string(outcome))
 	}
 	for _, result := range []publish.AttemptResult{publish.ResultPublished, publish.ResultFailed, publish.ResultRefused} {
 		p.results[result] = results.WithLabelValues(string(result))
 	}
-	r.MustRegister(p.claimed, p.claim, p.late, p.took, p.answers, results, p.running, p.released)
+	r.MustRegister(p.claimed, p.claim, p.late, p.took, p.answers, results, p.running, p.released, firings, p.fireLate)
 	return p
 }
 
@@ -74,3 +91,9 @@ func (p *Publications) Running(n int) { p.running.Set(float64(n)) }
 
 // Released implements [publish.Observer].
 func (p *Publications) Released(n int) { p.released.Add(float64(n)) }
+
+// Fired implements [publish.AutomationObserver].
+func (p *Publications) Fired(outcome publish.Outcome, late time.Duration) {
+	p.firings[outcome].Inc()
+	p.fireLate.Observe(late.Seconds())
+}

@@ -147,6 +147,9 @@ type Lottery struct {
 	lockWait  prometheus.Histogram
 	stuck     prometheus.Gauge
 	oversold  prometheus.Gauge
+	rounds    *prometheus.CounterVec
+	waiting   prometheus.Gauge
+	overdue   prometheus.Gauge
 }
 
 var (
@@ -176,8 +179,15 @@ func NewLottery(r prometheus.Registerer) *Lottery {
 		lockWait:  histogram("advisory_lock_wait_seconds", "Wait for a campaign's advisory lock and row."),
 		stuck:     gauge("draws_stuck", "Campaigns drawing for longer than they may, at the last sweep."),
 		oversold:  gauge("oversold_campaigns", "Campaigns in sale with more sold than they have, at the last sweep. Anything but 0 is a bug."),
+		rounds: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_lottery_beacon_attempts_total", Help: "Attempts to get the round of a beacon, by what they came to: ok, or the kind of failure.",
+		}, []string{"result"}),
+		waiting: gauge("beacon_waiting", "Sealed campaigns that wait for their beacon's round, at the last sweep."),
+		overdue: gauge("beacon_overdue_seconds", "How long the longest waiting campaign has waited since its round was due, at the last sweep."),
 	}
-	r.MustRegister(l.attempts, l.triggered, l.success, l.failure, l.retries, l.conflicts, l.duration, l.lockWait, l.stuck, l.oversold)
+	r.MustRegister(l.attempts, l.triggered, l.success, l.failure, l.retries, l.conflicts, l.duration, l.lockWait, l.stuck, l.oversold,
+		l.rounds, l.waiting, l.overdue)
+	l.rounds.WithLabelValues("ok") // There from the start.
 	return l
 }
 
@@ -209,6 +219,16 @@ func (l *Lottery) Conflict() { l.conflicts.Inc() }
 func (l *Lottery) Watched(w lottery.Watch) {
 	l.stuck.Set(float64(len(w.Stuck)))
 	l.oversold.Set(float64(w.Oversold))
+	l.waiting.Set(float64(w.Waiting))
+	l.overdue.Set(w.Overdue.Seconds())
+}
+
+// RoundTried implements [lottery.Observer].
+func (l *Lottery) RoundTried(failure string) {
+	if failure == "" {
+		failure = "ok"
+	}
+	l.rounds.WithLabelValues(failure).Inc()
 }
 
 // LockWait implements [postgres.LotteryObserver].

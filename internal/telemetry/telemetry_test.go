@@ -35,7 +35,9 @@ func gather(t *testing.T, r prometheus.Gatherer) map[string]sample {
 		if counter := f.GetType().String() == "COUNTER"; counter != strings.HasSuffix(f.GetName(), "_total") {
 			t.Errorf("%s is a %s", f.GetName(), f.GetType())
 		}
-		if timed := f.GetType().String() == "HISTOGRAM" && f.GetName() != "fairlead_lane_batch_size"; timed != strings.HasSuffix(f.GetName(), "_seconds") {
+		// Gauges may be times too.
+		timed := f.GetType().String() == "HISTOGRAM" && f.GetName() != "fairlead_lane_batch_size"
+		if inSeconds := strings.HasSuffix(f.GetName(), "_seconds"); timed && !inSeconds || inSeconds && f.GetType().String() == "COUNTER" {
 			t.Errorf("%s is a %s", f.GetName(), f.GetType())
 		}
 		for _, m := range f.GetMetric() {
@@ -129,6 +131,7 @@ func TestLottery(t *testing.T) {
 	for _, n := range []string{
 		"commands_total", "draw_triggered_total", "draw_success_total", "draw_failure_total", "draw_retries_total",
 		"state_machine_conflicts_total", "draw_duration_seconds", "advisory_lock_wait_seconds", "draws_stuck", "oversold_campaigns",
+		`beacon_attempts_total{result="ok"}`, "beacon_waiting", "beacon_overdue_seconds",
 	} {
 		names["fairlead_lottery_"+n] = sample{}
 	}
@@ -141,18 +144,22 @@ func TestLottery(t *testing.T) {
 	l.DrawEnded(2*time.Second, nil)
 	l.Conflict()
 	l.LockWait(time.Second)
-	l.Watched(lottery.Watch{Stuck: make([]uuid.UUID, 3), Oversold: 2})
+	l.Watched(lottery.Watch{Stuck: make([]uuid.UUID, 3), Oversold: 2, Waiting: 4, Overdue: 90 * time.Second})
+	l.RoundTried("")
+	l.RoundTried("timeout")
 	for n, s := range map[string]sample{
 		"commands_total": {value: 7}, "draw_triggered_total": {value: 2}, "draw_retries_total": {value: 1},
 		"draw_success_total": {value: 1}, "draw_failure_total": {value: 1}, "draw_duration_seconds": {1, 2},
 		"state_machine_conflicts_total": {value: 1}, "advisory_lock_wait_seconds": {1, 1}, "draws_stuck": {value: 3},
-		"oversold_campaigns": {value: 2},
+		"oversold_campaigns": {value: 2}, `beacon_attempts_total{result="ok"}`: {value: 1},
+		`beacon_attempts_total{result="timeout"}`: {value: 1}, "beacon_waiting": {value: 4}, "beacon_overdue_seconds": {value: 90},
 	} {
 		names["fairlead_lottery_"+n] = s
 	}
 	expect(t, r, names)
 	l.Watched(lottery.Watch{})
 	names["fairlead_lottery_draws_stuck"], names["fairlead_lottery_oversold_campaigns"] = sample{}, sample{}
+	names["fairlead_lottery_beacon_waiting"], names["fairlead_lottery_beacon_overdue_seconds"] = sample{}, sample{}
 	expect(t, r, names)
 }
 

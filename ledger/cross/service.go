@@ -1,11 +1,10 @@
 package cross
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
+	"fmt"
 
 	"github.com/google/uuid"
 
@@ -27,17 +26,60 @@ func NewService(store saga.Store, ledgers map[string]Ledger, o saga.Options) *Se
 	o.Definitions = []saga.Definition{{Name: Definition, Plan: s.plan}}
 	o.Participants = map[string]saga.Participant{}
 	for name, l := range ledgers {
-		o.Participants[name] = l
+		if p, ok := l.(Preparer); ok {
+			o.Participants[name] = p
+		}
 	}
 	s.sagas = saga.NewService(store, o)
 	return s
 }
+
+// Sagas runs the transfers. An operator looks at them, and acts on them, there.
+func (s *Service) Sagas() *saga.Service { return s.sagas }
 
 // Tend does what [saga.Service.Tend] does.
 func (s *Service) Tend(ctx context.Context) { s.sagas.Tend(ctx) }
 
 // Close does what [saga.Service.Close] does.
 func (s *Service) Close(ctx context.Context) error { return s.sagas.Close(ctx) }
+
+// Move makes a transfer and waits for its end: a *[saga.Saga] that is completed, failed or compensated. A repeat under the
+// same id makes no second one. It is refused with what [Service.Create] refuses with, and [saga.ErrOtherSaga]; other errors
+// are those of [saga.Service.Start] and the context's, after which the same id tells.
+func (s *Service) Move(ctx context.Context, id uuid.UUID, q Request) (*saga.Saga, error) {
+	found, err := s.Transfer(ctx, id)
+	if _, absent := errors.AsType[*saga.NotFoundError](err); err != nil && !absent {
+		return nil, err
+	}
+	in := Input{From: q.From, To: q.To, Amount: q.Amount}
+	if found == nil {
+		// What was made once need not be possible any more.
+		if in, err = s.check(ctx, &q); err != nil {
+			return nil, fmt.Errorf("cross: move: %w", err)
+		}
+	} else {
+		made, err := ParseInput(found)
+		if err != nil {
+			return nil, err
+		}
+		in.Currency = made.Currency
+	}
+	raw, err := json.Marshal(in)
+	if err != nil {
+		return nil, err
+	}
+	return s.sagas.Run(ctx, saga.New{ID: id, Name: Definition, Protocol: saga.Protocol(q.Mode), Input: raw, Steps: order(&q)})
+}
+
+// Leg executes a leg of another server's transfer in the server's own ledger. Result: a [saga.Outcome]. It returns
+// [ErrNoExecutor] where that ledger can't.
+func (s *Service) Leg(ctx context.Context, c command.Command[*Leg]) (command.Answer, error) {
+	e, ok := s.ledgers[Local].(Executor)
+	if !ok {
+		return command.Answer{}, ErrNoExecutor
+	}
+	return e.Command(ctx, c)
+}
 
 // Create makes a transfer and answers with its end: a *[saga.Saga], or, for want of money, a
 // [ledger.InsufficientFundsError] with the transfer's id. It is refused with [LedgerNotFoundError],
@@ -78,7 +120,7 @@ func (s *Service) Transfer(ctx context.Context, id uuid.UUID) (*saga.Saga, error
 
 // Transfers returns up to limit transfers with a number above after, in order; with stuck, those alone that fail to get on.
 func (s *Service) Transfers(ctx context.Context, stuck bool, after int64, limit int) ([]*saga.Saga, error) {
-	return s.sagas.Sagas(ctx, Definition, stuck, after, limit)
+	return s.sagas.Sagas(ctx, saga.Query{Name: Definition, Stuck: stuck, After: after, Limit: limit})
 }
 
 // render speaks of a transfer that failed for want of money as of any other such refusal.
@@ -132,10 +174,15 @@ func (s *Service) check(ctx context.Context, q *Request) (Input, error) {
 	if q.Mode != ModeTwoPhase || q.From.Ledger == q.To.Ledger {
 		return in, nil
 	}
-	if err := from.CanPrepare(ctx); err != nil {
-		return in, err
+	return in, errors.Join(canPrepare(ctx, from), canPrepare(ctx, to))
+}
+
+func canPrepare(ctx context.Context, l Ledger) error {
+	p, ok := l.(Preparer)
+	if !ok {
+		return ErrTwoPhaseUnavailable
 	}
-	return in, to.CanPrepare(ctx)
+	return p.CanPrepare(ctx)
 }
 
 // plan implements [saga.Definition].
@@ -158,10 +205,10 @@ func (s *Service) plan(made *saga.Saga) (saga.Plan, error) {
 	}
 	for _, name := range names {
 		execute := func(ctx context.Context, c saga.Call) (saga.Outcome, error) {
-			place, l := leg(&in, c)
-			on, ok := s.ledgers[place]
+			l := newLeg(&in, c)
+			on, ok := s.ledgers[l.Ledger()]
 			if !ok {
-				return saga.Outcome{}, &LedgerNotFoundError{Name: place}
+				return saga.Outcome{}, &LedgerNotFoundError{Name: l.Ledger()}
 			}
 			return on.Execute(ctx, l)
 		}
@@ -171,22 +218,16 @@ func (s *Service) plan(made *saga.Saga) (saga.Plan, error) {
 }
 
 func (s *Service) branch(in *Input, step string) (saga.Branch, error) {
-	place, _ := leg(in, saga.Call{Step: step})
+	place := newLeg(in, saga.Call{Step: step}).Ledger()
 	on, ok := s.ledgers[place]
 	if !ok {
 		return saga.Branch{}, &LedgerNotFoundError{Name: place}
 	}
-	return saga.Branch{Name: step, Participant: on, Prepare: func(ctx context.Context, c saga.Call, gid string) (saga.Outcome, error) {
-		_, l := leg(in, c)
-		return on.Prepare(ctx, l, gid)
-	}}, nil
-}
-
-// order sorts the legs of a two-phase transfer by their ledgers' names, so that opposed transfers prepare in one order.
-func order(q *Request) []string {
-	names := steps(q.From, q.To)
-	if q.Mode == ModeTwoPhase && len(names) == 2 && cmp.Compare(q.From.Ledger, q.To.Ledger) > 0 {
-		slices.Reverse(names)
+	p, ok := on.(Preparer)
+	if !ok {
+		return saga.Branch{}, ErrTwoPhaseUnavailable
 	}
-	return names
+	return saga.Branch{Name: step, Participant: p, Prepare: func(ctx context.Context, c saga.Call, gid string) (saga.Outcome, error) {
+		return p.Prepare(ctx, newLeg(in, c), gid)
+	}}, nil
 }

@@ -64,21 +64,21 @@ type record struct {
 	Keys   []string      `json:"keys"`
 	TTL    time.Duration `json:"ttl_ns"`
 	Hold   time.Duration `json:"hold_ns,omitempty"`
-	AtUnix int64         `json:"at_unix_us"` // by the clock of the process that wrote it, for people
+	AtUnix int64         `json:"at_unix_us"` // by the clock of the process that wrote it: for people, nothing is decided by it
 }
 
 // tenure is what this process knows of a lock that it was granted.
 type tenure struct {
-	start    time.Time     // before the lease's last renewal
+	start    time.Time     // before the lease's last renewal; zero: not known here
 	ttl      time.Duration // from then on
-	end      time.Time     // of the maximum hold; zero: none
+	end      time.Time     // of the maximum hold; zero: none, or not known here
 	lease    clientv3.LeaseID
 	revision int64
 	record   record
 }
 
 func (t *tenure) over(now time.Time) bool {
-	return !now.Before(t.start.Add(t.ttl)) || !t.end.IsZero() && !now.Before(t.end)
+	return !t.start.IsZero() && !now.Before(t.start.Add(t.ttl)) || !t.end.IsZero() && !now.Before(t.end)
 }
 
 // Backend keeps locks in etcd. It is safe for concurrent use.
@@ -87,6 +87,7 @@ type Backend struct {
 	prefix     string
 	logger     *slog.Logger
 	maxWaiters int
+	wall       func() time.Time // the clock of day, which nothing depends on
 
 	mu      sync.Mutex
 	waiters map[string]*waiter
@@ -105,6 +106,7 @@ type Backend struct {
 var (
 	_ lock.Backend   = (*Backend)(nil)
 	_ lock.Inspector = (*Backend)(nil)
+	_ lock.Finder    = (*Backend)(nil)
 )
 
 // New returns a backend on the client's cluster. The caller closes the backend, and then the client.
@@ -113,7 +115,7 @@ func New(client *clientv3.Client, o Options) *Backend {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	b := &Backend{
-		client: client, prefix: cmp.Or(o.Prefix, DefaultPrefix), logger: o.Logger, maxWaiters: cmp.Or(o.MaxWaiters, DefaultMaxWaiters),
+		client: client, prefix: cmp.Or(o.Prefix, DefaultPrefix), logger: o.Logger, maxWaiters: cmp.Or(o.MaxWaiters, DefaultMaxWaiters), wall: time.Now,
 		waiters: map[string]*waiter{}, tenures: map[string]*tenure{}, closing: make(chan struct{}), inspect: make(chan struct{}, 1),
 	}
 	b.base, b.stop = context.WithCancel(context.Background())
@@ -146,7 +148,7 @@ func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.
 // give writes a grant if all of its keys are free, and the conditions hold. It returns nil when they do not.
 func (b *Backend) give(ctx context.Context, r lock.Request, also ...clientv3.Cmp) (*lock.Grant, error) {
 	start := time.Now()
-	t := &tenure{start: start, ttl: r.TTL, record: record{Owner: r.Owner, Keys: r.Keys, TTL: r.TTL, Hold: r.MaxHold, AtUnix: start.UnixMicro()}}
+	t := &tenure{start: start, ttl: r.TTL, record: record{Owner: r.Owner, Keys: r.Keys, TTL: r.TTL, Hold: r.MaxHold, AtUnix: b.wall().UnixMicro()}}
 	if r.MaxHold > 0 {
 		t.end = start.Add(r.MaxHold)
 	}
@@ -204,18 +206,18 @@ func (b *Backend) revoke(ctx context.Context, id clientv3.LeaseID) {
 	}
 }
 
-// tenureOf finds a lock, which may have been granted to another process.
+// tenureOf finds a lock. What was granted to another process, or may have changed behind this one's back, is read.
 func (b *Backend) tenureOf(ctx context.Context, id string) (*tenure, error) {
 	b.mu.Lock()
-	t, ok := b.tenures[id]
+	known, ok := b.tenures[id]
+	t := new(tenure)
 	if ok {
-		t = new(*t)
+		*t = *known
 	}
 	b.mu.Unlock()
-	if ok {
+	if ok && t.lease != clientv3.NoLease {
 		return t, nil
 	}
-	start := time.Now()
 	answer, err := b.client.Get(ctx, b.grantKey(id))
 	if err != nil {
 		return nil, err
@@ -224,15 +226,21 @@ func (b *Backend) tenureOf(ctx context.Context, id string) (*tenure, error) {
 		return nil, lock.ErrLost
 	}
 	kv := answer.Kvs[0]
-	t = &tenure{start: start, lease: clientv3.LeaseID(kv.Lease), revision: kv.CreateRevision}
+	t.lease, t.revision = clientv3.LeaseID(kv.Lease), kv.CreateRevision
 	if err := json.Unmarshal(kv.Value, &t.record); err != nil {
 		return nil, err
 	}
 	t.ttl = t.record.TTL
-	if t.record.Hold > 0 {
-		t.end = time.UnixMicro(t.record.AtUnix).Add(t.record.Hold)
-	}
 	return t, nil
+}
+
+// doubt makes the next call read which lease a lock is under.
+func (b *Backend) doubt(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if t, ok := b.tenures[id]; ok {
+		t.lease = clientv3.NoLease
+	}
 }
 
 func (b *Backend) forget(id string) {
@@ -241,26 +249,43 @@ func (b *Backend) forget(id string) {
 	delete(b.tenures, id)
 }
 
-// Renew implements [lock.Backend]. A lease that is to last for another time than before is replaced by another.
+// Renew implements [lock.Backend]. A lease that is to last for another time than before is replaced by another. A maximum
+// hold is known to the process that was granted the lock, and not to others that renew it.
 func (b *Backend) Renew(ctx context.Context, id string, ttl time.Duration) (lock.Grant, error) {
-	start := time.Now()
-	t, err := b.tenureOf(ctx, id)
-	if err == nil && t.over(start) {
-		// etcd counts in seconds. What is over by its TTL is not revived in the rest of the last one.
-		b.revoke(ctx, t.lease)
-		err = lock.ErrLost
+	g, err := b.renew(ctx, id, ttl)
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, errReplaced) {
+		// The lock may be under another lease than was thought.
+		b.doubt(id)
+		g, err = b.renew(ctx, id, ttl)
 	}
-	if err == nil && (ttl == 0 || seconds(ttl) == seconds(t.ttl)) {
-		_, err = b.client.KeepAliveOnce(ctx, t.lease)
-	} else if err == nil {
-		err = b.replace(ctx, id, t, ttl)
-	}
-	if errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, lock.ErrLost) {
+	switch {
+	case err == nil:
+		return g, nil
+	case errors.Is(err, rpctypes.ErrLeaseNotFound), errors.Is(err, lock.ErrLost):
 		b.forget(id)
 		return lock.Grant{}, lock.ErrLost
 	}
+	return lock.Grant{}, fmt.Errorf("etcdlock: renew: %w", err)
+}
+
+func (b *Backend) renew(ctx context.Context, id string, ttl time.Duration) (lock.Grant, error) {
+	start := time.Now()
+	t, err := b.tenureOf(ctx, id)
 	if err != nil {
-		return lock.Grant{}, fmt.Errorf("etcdlock: renew: %w", err)
+		return lock.Grant{}, err
+	}
+	if t.over(start) {
+		// etcd counts in seconds. What is over by its TTL is not revived in the rest of the last one.
+		b.revoke(ctx, t.lease)
+		return lock.Grant{}, lock.ErrLost
+	}
+	if ttl == 0 || seconds(ttl) == seconds(t.ttl) {
+		_, err = b.client.KeepAliveOnce(ctx, t.lease)
+	} else {
+		err = b.replace(ctx, id, t, ttl)
+	}
+	if err != nil {
+		return lock.Grant{}, err
 	}
 	t.start, t.ttl = start, cmp.Or(ttl, t.ttl)
 	b.mu.Lock()
@@ -270,6 +295,9 @@ func (b *Backend) Renew(ctx context.Context, id string, ttl time.Duration) (lock
 	b.mu.Unlock()
 	return t.grant(id), nil
 }
+
+// errReplaced is returned when a lock's lease was replaced by somebody else.
+var errReplaced = errors.New("the lease was replaced by another renewal")
 
 // replace puts a lock under a new lease. Its token stays, as that is the revision at which the grant was made.
 func (b *Backend) replace(ctx context.Context, id string, t *tenure, ttl time.Duration) error {
@@ -287,13 +315,18 @@ func (b *Backend) replace(ctx context.Context, id string, t *tenure, ttl time.Du
 	for _, k := range t.record.Keys {
 		ops = append(ops, clientv3.OpPut(b.holderKey(k), id, clientv3.WithLease(lease.ID)))
 	}
-	answer, err := b.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(b.grantKey(id)), "=", t.revision)).Then(ops...).Commit()
+	grant := b.grantKey(id)
+	answer, err := b.client.Txn(ctx).If(
+		clientv3.Compare(clientv3.CreateRevision(grant), "=", t.revision), clientv3.Compare(clientv3.LeaseValue(grant), "=", t.lease),
+	).Then(ops...).Commit()
 	if err != nil {
-		return err // If it was done, the lock lasts for as long as the new lease; the next renewal finds the old one gone.
+		// If it was done, the lock lasts for as long as the new lease, and renewing the old one would be for nothing.
+		b.doubt(id)
+		return err
 	}
 	if !answer.Succeeded {
 		b.revoke(ctx, lease.ID)
-		return lock.ErrLost
+		return errReplaced
 	}
 	b.revoke(ctx, t.lease)
 	t.lease, t.record = lease.ID, renewed
@@ -303,15 +336,13 @@ func (b *Backend) replace(ctx context.Context, id string, t *tenure, ttl time.Du
 // Release implements [lock.Backend].
 func (b *Backend) Release(ctx context.Context, id string) error {
 	now := time.Now()
-	t, err := b.tenureOf(ctx, id)
-	if errors.Is(err, lock.ErrLost) {
-		return err
-	}
-	if err == nil {
-		_, err = b.client.Revoke(ctx, t.lease)
+	t, err := b.revokeOf(ctx, id)
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		b.doubt(id) // The lock may be under another lease than was thought.
+		t, err = b.revokeOf(ctx, id)
 	}
 	switch {
-	case errors.Is(err, rpctypes.ErrLeaseNotFound), err == nil && t.over(now):
+	case errors.Is(err, lock.ErrLost), errors.Is(err, rpctypes.ErrLeaseNotFound), err == nil && t.over(now):
 		b.forget(id)
 		return lock.ErrLost
 	case err != nil:
@@ -319,6 +350,14 @@ func (b *Backend) Release(ctx context.Context, id string) error {
 	}
 	b.forget(id)
 	return nil
+}
+
+func (b *Backend) revokeOf(ctx context.Context, id string) (*tenure, error) {
+	t, err := b.tenureOf(ctx, id)
+	if err == nil {
+		_, err = b.client.Revoke(ctx, t.lease)
+	}
+	return t, err
 }
 
 // world is everything under the prefix at one revision.
@@ -400,6 +439,40 @@ func (b *Backend) Snapshot(ctx context.Context) (lock.Snapshot, error) {
 	}
 	slices.SortStableFunc(out.Holders, func(x, y lock.Holder) int { return x.GrantedAt.Compare(y.GrantedAt) })
 	return out, nil
+}
+
+// Find implements [lock.Finder]. Times are as in [Backend.Snapshot].
+func (b *Backend) Find(ctx context.Context, key string) (h lock.Holder, ok bool, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("etcdlock: find: %w", err)
+		}
+	}()
+	answer, err := b.client.Get(ctx, b.holderKey(key))
+	if err != nil || len(answer.Kvs) == 0 {
+		return h, false, err
+	}
+	id := string(answer.Kvs[0].Value)
+	if answer, err = b.client.Get(ctx, b.grantKey(id)); err != nil || len(answer.Kvs) == 0 {
+		return h, false, err
+	}
+	kv := answer.Kvs[0]
+	var r record
+	if err := json.Unmarshal(kv.Value, &r); err != nil {
+		return h, false, err
+	}
+	left, err := b.client.TimeToLive(ctx, clientv3.LeaseID(kv.Lease))
+	if err != nil || left.TTL <= 0 {
+		return h, false, err
+	}
+	h = lock.Holder{
+		ID: id, Owner: r.Owner, Tokens: make(map[string]int64, len(r.Keys)), GrantedAt: time.UnixMicro(r.AtUnix).UTC(),
+		ExpiresAt: time.Now().Add(time.Duration(left.TTL) * time.Second).UTC(),
+	}
+	for _, k := range r.Keys {
+		h.Tokens[k] = kv.CreateRevision
+	}
+	return h, true, nil
 }
 
 // grantable tells whether a request that is not in line would be granted now.

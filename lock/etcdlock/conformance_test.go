@@ -7,6 +7,7 @@ import (
 	"net"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,28 +77,38 @@ func open(tb testing.TB, c *clientv3.Client, o Options) (*Backend, func()) {
 func guarded(ctx context.Context, c *clientv3.Client, resource string, token int64) error {
 	value := fmt.Sprintf("%020d", token)
 	key := "resource/" + resource
-	for {
-		made, err := c.Txn(ctx).If(absent(key)).Then(clientv3.OpPut(key, value)).Commit()
-		if err != nil || made.Succeeded {
-			return err
-		}
-		older := clientv3.Compare(clientv3.Value(key), "<", fmt.Sprintf("%020d", token+1))
-		done, err := c.Txn(ctx).If(older).Then(clientv3.OpPut(key, value)).Commit()
-		if err != nil || done.Succeeded {
-			return err
-		}
-		return lock.ErrStaleToken
+	made, err := c.Txn(ctx).If(absent(key)).Then(clientv3.OpPut(key, value)).Commit()
+	if err != nil || made.Succeeded {
+		return err
 	}
+	older := clientv3.Compare(clientv3.Value(key), "<", fmt.Sprintf("%020d", token+1))
+	done, err := c.Txn(ctx).If(older).Then(clientv3.OpPut(key, value)).Commit()
+	if err == nil && !done.Succeeded {
+		err = lock.ErrStaleToken
+	}
+	return err
+}
+
+// wrongClock is a day ahead or behind, so that the clocks of two processes differ by two days.
+func wrongClock(process int64) func() time.Time {
+	by := 24 * time.Hour
+	if process%2 == 0 {
+		by = -by
+	}
+	return func() time.Time { return time.Now().Add(by) }
 }
 
 func harness(t *testing.T, port int) locktest.Harness {
 	t.Helper()
 	writes := connect(t, port)
 	o := Options{Prefix: t.Name() + "/"}
+	var opened atomic.Int64
 	return locktest.Harness{
 		Open: func(tb testing.TB) (lock.Backend, func()) {
 			tb.Helper()
-			return open(tb, connect(tb, port), o)
+			b, stop := open(tb, connect(tb, port), o)
+			b.wall = wrongClock(opened.Add(1))
+			return b, stop
 		},
 		OpenDoomed: func(tb testing.TB) (lock.Backend, func()) {
 			tb.Helper()
@@ -110,7 +121,9 @@ func harness(t *testing.T, port int) locktest.Harness {
 			tb.Cleanup(stop)
 			return b, stop
 		},
-		Fence: func(ctx context.Context, resource string, token int64) error { return guarded(ctx, writes, resource, token) },
+		Fence: func(ctx context.Context, resource string, token int64) error {
+			return guarded(ctx, writes, resource, token)
+		},
 	}
 }
 
@@ -119,6 +132,7 @@ func TestConformance(t *testing.T) {
 	port := freePort(t)
 	start(t, t.TempDir(), port, freePort(t))
 	t.Run("suite", func(t *testing.T) {
+		t.Parallel()
 		locktest.Run(t, func(t *testing.T) locktest.Harness { t.Helper(); return harness(t, port) })
 	})
 }
@@ -135,7 +149,7 @@ func TestRestart(t *testing.T) {
 	b, _ := open(t, connect(t, port), Options{})
 	other, _ := open(t, connect(t, port), Options{})
 	l := lock.New(b, lock.LockerOptions{})
-	h, err := l.Acquire(t.Context(), []string{"k"}, lock.Options{TTL: 10 * time.Second})
+	h, err := l.Acquire(t.Context(), []string{"k"}, lock.Options{TTL: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,6 +162,15 @@ func TestRestart(t *testing.T) {
 		}
 		granted <- g
 	})
+	for deadline := time.Now().Add(patience); ; {
+		s, err := b.Snapshot(t.Context())
+		if err == nil && len(s.Waiters) == 1 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the other does not wait: %+v, %v", s, err)
+		}
+	}
 	stop()
 	start(t, directory, port, peer)
 	if _, err := b.Acquire(t.Context(), request(time.Second, 0, "k")); !errors.Is(err, lock.ErrHeld) {

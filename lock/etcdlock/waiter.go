@@ -130,7 +130,7 @@ func (b *Backend) join(ctx context.Context, w *waiter) error {
 		return err
 	}
 	r := w.request
-	value, err := json.Marshal(record{Owner: r.Owner, Keys: r.Keys, TTL: r.TTL, Hold: r.MaxHold, AtUnix: time.Now().UnixMicro()})
+	value, err := json.Marshal(record{Owner: r.Owner, Keys: r.Keys, TTL: r.TTL, Hold: r.MaxHold, AtUnix: b.wall().UnixMicro()})
 	if err != nil {
 		return err
 	}
@@ -349,7 +349,7 @@ func (b *Backend) lookAfter(ctx context.Context) error {
 	}
 	for _, id := range ids {
 		if !seen.waits(id) { // It expired, since this process was silent for too long: it asks again.
-			_ = b.answer(id, func(*waiter) (outcome, bool, error) { return outcome{}, true, nil }) //nolint:errcheck // It has none.
+			_ = b.answer(id, func(*waiter) (outcome, bool, error) { return outcome{}, true, nil })
 		}
 	}
 	graph := seen.build()

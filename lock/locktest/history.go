@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +26,10 @@ type input struct {
 	op    int
 	key   string
 	token int64 // of releases and writes
+	waits bool  // it stands in line if it must
+	// crowded says that somebody stood in line meanwhile: then a refusal may be for who is before us, who may be just
+	// being handed the key, or may have been and was too slow to take it.
+	crowded bool
 }
 
 type output struct {
@@ -51,7 +56,7 @@ func step(from state, in input, out output) (bool, state) {
 	switch in.op {
 	case opAcquire, opSeize:
 		if out.refused {
-			return from.holds != nobody, from
+			return from.holds != nobody || in.crowded, from
 		}
 		to := state{last: out.token, holds: firmly, fence: from.fence}
 		if in.op == opSeize {
@@ -100,6 +105,21 @@ func model() porcupine.Model {
 	}
 }
 
+// crowd marks the refusals during which somebody stood in line.
+func crowd(history []porcupine.Operation) {
+	for i, op := range history {
+		in, ok := op.Input.(input)
+		if out, refused := op.Output.(output); !ok || !refused || !out.refused {
+			continue
+		}
+		in.crowded = slices.ContainsFunc(history, func(other porcupine.Operation) bool {
+			w, ok := other.Input.(input)
+			return ok && w.waits && w.key == in.key && other.Call < op.Return && op.Call < other.Return
+		})
+		history[i].Input = in
+	}
+}
+
 // recorder collects a history.
 type recorder struct {
 	mu      sync.Mutex
@@ -119,7 +139,9 @@ func (r *recorder) do(client int, in input, f func() output) {
 // histories checks what concurrent clients of two processes were told against the sequential lock.
 func (s *suite) histories() {
 	lockers := []*lock.Locker{s.locker(), s.locker()}
-	for run := range count(4, 100) {
+	runs, operations := count(4, 100), 0
+	defer func() { s.Logf("%d runs of seed %d, %d operations", runs, s.seed, operations) }()
+	for run := range runs {
 		rec := &recorder{began: time.Now()}
 		keys := []string{key("a"), key("b")}
 		var all sync.WaitGroup
@@ -139,6 +161,8 @@ func (s *suite) histories() {
 		if s.Failed() {
 			return
 		}
+		operations += len(rec.history)
+		crowd(rec.history)
 		if verdict := porcupine.CheckOperationsTimeout(model(), rec.history, patience); verdict != porcupine.Ok {
 			s.Fatalf("run %d of seed %d: %s: %+v", run, s.seed, verdict, rec.history)
 		}
@@ -166,7 +190,7 @@ func (c *historian) tenure(k string, seize, wait bool) {
 		o.Wait = lock.Forever
 	}
 	var h *lock.Held
-	c.rec.do(c.client, input{op: op, key: k}, func() output {
+	c.rec.do(c.client, input{op: op, key: k, waits: wait}, func() output {
 		var err error
 		h, err = c.locker.Acquire(c.ctx, []string{k}, o)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -33,8 +34,8 @@ type Harness struct {
 	Fence func(ctx context.Context, resource string, token int64) error
 }
 
-// Run runs the suite. Each test gets a harness of its own.
-func Run(t *testing.T, harness func(t *testing.T) Harness) {
+// Run runs the suite, or only those of its tests that are named. Each test gets a harness of its own.
+func Run(t *testing.T, harness func(t *testing.T) Harness, only ...string) {
 	t.Helper()
 	for _, test := range []struct {
 		name string
@@ -46,12 +47,16 @@ func Run(t *testing.T, harness func(t *testing.T) Harness) {
 		{"InOrderOfAsking", (*suite).inOrder},
 		{"ContendersOnOneKey", (*suite).contenders},
 		{"ManyKeysInOpposingOrders", (*suite).opposingOrders},
+		{"SixtyFourKeys", (*suite).sixtyFourKeys},
 		{"ManyKeysDoNotStarve", (*suite).noStarvation},
-		{"CancelledAtAnyPoint", (*suite).cancelled},
+		{"CancelledAtRandomMoments", (*suite).cancelled},
+		{"CancelledAtEveryPoint", (*suite).cancelledEverywhere},
 		{"DeadHolderIsReplaced", (*suite).deadHolder},
 		{"DeadWaiterIsPassedOver", (*suite).deadWaiter},
 		{"RenewalKeepsTheLock", (*suite).renewed},
 		{"LostRenewalsEndTheContextInTime", (*suite).lostRenewals},
+		{"HungRenewalEndsTheContextInTime", (*suite).hungRenewal},
+		{"ShortLeases", (*suite).shortLeases},
 		{"RenewalNeverRevives", (*suite).noRevival},
 		{"ReleaseFreesItsOwnOnly", (*suite).ownRelease},
 		{"ReleaseUnderCancelledContext", (*suite).cancelledRelease},
@@ -63,8 +68,14 @@ func Run(t *testing.T, harness func(t *testing.T) Harness) {
 		{"NestedLocksHaveOneOwner", (*suite).nested},
 		{"FenceRefusesOldTokens", (*suite).fenced},
 		{"ClosingAnswersWaiters", (*suite).closing},
+		{"ElectionsHandOver", (*suite).elections},
+		{"ElectionsObserved", (*suite).observed},
+		{"ElectionsRun", (*suite).leading},
 		{"Histories", (*suite).histories},
 	} {
+		if len(only) > 0 && !slices.Contains(only, test.name) {
+			continue
+		}
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			s := &suite{T: t, h: harness(t)}
@@ -114,8 +125,13 @@ func seeded(t *testing.T) (*rand.Rand, uint64) {
 // locker opens one more process.
 func (s *suite) locker() *lock.Locker {
 	s.Helper()
+	return lock.New(s.backend(), lock.LockerOptions{})
+}
+
+func (s *suite) backend() lock.Backend {
+	s.Helper()
 	b, _ := s.open()
-	return lock.New(b, lock.LockerOptions{})
+	return b
 }
 
 func (s *suite) open() (lock.Backend, func()) {

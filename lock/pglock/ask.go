@@ -22,6 +22,7 @@ type request struct {
 	id          uuid.UUID
 	keys        []string // sorted, unique
 	owner       string
+	newOwner    bool   // it holds nothing
 	ttl, hold   int64  // microseconds
 	fingerprint []byte // names the request to other processes that are asked the same; nil: nobody is
 	ticket      int64
@@ -42,11 +43,13 @@ type scene struct {
 	grants  map[uuid.UUID][]byte // who holds any of the keys, and the fingerprints of those that are not taken yet
 	line    []request            // who waits for any of the keys, by ticket
 	expired int64
+	later   bool // a hand-over need not be on disk when it commits
 }
 
 // look locks the keys' rows and reads who holds them and who waits. Leases that have expired are ended. The batch may
-// come with statements before those of look.
-func (t *tables) look(ctx context.Context, tx pgx.Tx, b *pgx.Batch, keys []string) (*scene, error) {
+// come with statements before those of look. Where it is for a request that asks for one key, which is held, then only
+// that request and its rivals are read of the line: nobody else's turn can have come.
+func (t *tables) look(ctx context.Context, tx pgx.Tx, b *pgx.Batch, keys []string, asks *request) (*scene, error) {
 	s := &scene{tokens: make(map[string]int64, len(keys)), holders: map[string]string{}, grants: map[uuid.UUID][]byte{}}
 	b.Queue(t.st.lockKeys, keys).Query(s.scanTokens)
 	b.Queue(t.st.dropExpired, keys).Exec(func(tag tag) error { s.expired = tag.RowsAffected(); return nil })
@@ -60,7 +63,11 @@ func (t *tables) look(ctx context.Context, tx pgx.Tx, b *pgx.Batch, keys []strin
 		})
 		return err
 	})
-	b.Queue(t.st.readLine, keys).Query(s.scanLine)
+	if asks != nil && len(keys) == 1 {
+		b.Queue(t.st.readLineFor, keys[0], asks.id, asks.fingerprint).Query(s.scanLine)
+	} else {
+		b.Queue(t.st.readLine, keys).Query(s.scanLine)
+	}
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return nil, err
 	}
@@ -77,11 +84,12 @@ func (s *scene) scanTokens(rows pgx.Rows) error {
 	return err
 }
 
-func (s *scene) scanLine(rows pgx.Rows) (err error) {
-	s.line, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (r request, err error) {
+func (s *scene) scanLine(rows pgx.Rows) error {
+	line, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r request, err error) {
 		err = row.Scan(&r.id, &r.ticket, &r.owner, &r.keys, &r.ttl, &r.hold, &r.fingerprint)
 		return r, err
 	})
+	s.line = append(s.line, line...)
 	return err
 }
 
@@ -175,7 +183,7 @@ func (t *tables) decideOn(ctx context.Context, tx pgx.Tx, r request, wait bool, 
 	var a asked
 	var b pgx.Batch
 	b.Queue(t.st.insertKeys, r.keys)
-	s, err := t.look(ctx, tx, &b, r.keys)
+	s, err := t.look(ctx, tx, &b, r.keys, &r)
 	if err != nil {
 		return a, err
 	}
@@ -249,6 +257,11 @@ func handOver(r request) int64 {
 
 // give grants a request whose keys are locked and free.
 func (t *tables) give(ctx context.Context, tx pgx.Tx, s *scene, r request, lease int64) (lock.Grant, error) {
+	return t.giveBy(ctx, tx, s, r, lease, false)
+}
+
+// giveBy is give. With finish, the transaction is committed by it, where it is ours to commit.
+func (t *tables) giveBy(ctx context.Context, tx pgx.Tx, s *scene, r request, lease int64, finish bool) (lock.Grant, error) {
 	g := lock.Grant{ID: r.id.String(), Owner: r.owner, TTL: time.Duration(r.ttl) * time.Microsecond, Tokens: make(map[string]int64, len(r.keys))}
 	tokens := make([]int64, len(r.keys))
 	for i, k := range r.keys {
@@ -257,15 +270,24 @@ func (t *tables) give(ctx context.Context, tx pgx.Tx, s *scene, r request, lease
 		tokens[i], g.Tokens[k] = s.tokens[k], s.tokens[k]
 	}
 	var b pgx.Batch
+	later := s.later && r.ticket != math.MaxInt64
 	if r.ticket != math.MaxInt64 {
-		mustAffect(b.Queue(t.st.dropWaiter, r.id), 1)
+		if finish {
+			b.Queue(t.st.mustDropWaiter, r.id)
+		} else {
+			mustAffect(b.Queue(t.st.dropWaiter, r.id), 1)
+		}
 		b.Queue(t.st.dropQueue, r.id, r.keys)
 	}
-	b.Queue(t.st.insertGrant, r.id, r.owner, r.keys, tokens, r.ttl, r.hold, r.fingerprint, lease).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&g.ExpiresAt)
+	b.Queue(t.st.insertGrant, r.id, r.owner, r.keys, tokens, r.ttl, r.hold, r.fingerprint, lease, later).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&g.ExpiresAt, nil)
 	})
-	mustAffect(b.Queue(t.st.takeKeys, r.id, r.keys), len(r.keys))
-	err := tx.SendBatch(ctx, &b).Close()
+	mustAffect(b.Queue(t.st.takeKeys, r.id, r.keys), len(r.keys)) // They are locked, and never deleted.
+	send := func() error { return tx.SendBatch(ctx, &b).Close() }
+	if finish {
+		send = func() error { return last(ctx, tx, &b) }
+	}
+	err := send()
 	g.ExpiresAt = g.ExpiresAt.UTC()
 	return g, err
 }
@@ -275,10 +297,12 @@ func (t *tables) enqueue(ctx context.Context, tx pgx.Tx, r request) (ticket int6
 	if r.fingerprint != nil {
 		b.Queue(t.st.dropDead, r.fingerprint)
 	}
-	b.Queue(t.st.insertWaiter, r.id, r.owner, r.keys, r.ttl, r.hold, r.fingerprint, aliveFor.Microseconds()).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&ticket)
+	// A place in line that a crash takes away is asked for again, unless it stands for what others are asked, too.
+	later := r.fingerprint == nil
+	b.Queue(t.st.insertWaiter, r.id, r.owner, r.keys, r.ttl, r.hold, r.fingerprint, aliveFor.Microseconds(), later).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&ticket, nil)
 	})
-	return ticket, tx.SendBatch(ctx, &b).Close()
+	return ticket, last(ctx, tx, &b)
 }
 
 // mustAffect makes a queued statement fail with errMoved unless it affects n rows.

@@ -119,6 +119,7 @@ type Backend struct {
 var (
 	_ lock.Backend   = (*Backend)(nil)
 	_ lock.Inspector = (*Backend)(nil)
+	_ lock.Finder    = (*Backend)(nil)
 )
 
 // New returns a backend on the pool's database, which has the tables. It takes connections from the pool for short
@@ -179,7 +180,7 @@ func (b *Backend) AcquireWith(ctx context.Context, r lock.Request, h Hooks) (loc
 	w := &waiter{
 		backend: b, hooks: h, signal: make(chan struct{}, 1), wait: r.Wait, deadline: time.Now().Add(r.Wait),
 		request: request{
-			id: id, keys: r.Keys, owner: r.Owner, ttl: r.TTL.Microseconds(), hold: r.MaxHold.Microseconds(), fingerprint: h.Request,
+			id: id, keys: r.Keys, owner: r.Owner, newOwner: r.NewOwner, ttl: r.TTL.Microseconds(), hold: r.MaxHold.Microseconds(), fingerprint: h.Request,
 		},
 	}
 	return w.acquire(ctx)
@@ -243,7 +244,7 @@ func (b *Backend) Release(ctx context.Context, id string) error {
 	}
 	var done Released
 	if err := b.transact(ctx, "lock release", func(ctx context.Context, tx pgx.Tx) (err error) {
-		done, err = b.ReleaseIn(ctx, tx, u)
+		done, err = b.releaseIn(ctx, tx, u, true)
 		return err
 	}); err != nil {
 		return fmt.Errorf("pglock: release: %w", err)
@@ -266,7 +267,14 @@ type Released struct {
 // ReleaseIn releases within the caller's transaction, which must commit even if the lock was no longer held; then the
 // caller passes what it returned to [Backend.Wake].
 func (b *Backend) ReleaseIn(ctx context.Context, tx pgx.Tx, id uuid.UUID) (Released, error) {
-	out, held, err := b.release(ctx, tx, id)
+	return b.releaseIn(ctx, tx, id, false)
+}
+
+// releaseIn is ReleaseIn. With later, a hand-over keeps the keys' rows locked for no disk: what takes the lock commits after
+// it and durably, and nobody is told of the grant before. Should the database crash between the two, the lock is still
+// that of its last holder, until its lease ends.
+func (b *Backend) releaseIn(ctx context.Context, tx pgx.Tx, id uuid.UUID, later bool) (Released, error) {
+	out, held, err := b.release(ctx, tx, id, later)
 	return Released{Held: held, Owner: out.owner, For: out.held, next: out.settled}, err
 }
 
@@ -352,7 +360,7 @@ func (b *Backend) Snapshot(ctx context.Context) (out lock.Snapshot, err error) {
 		}
 		out.Holders, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (lock.Holder, error) {
 			h, err := scanGrant(row)
-			return lock.Holder{ID: h.ID, Owner: h.Owner, Tokens: h.Tokens, GrantedAt: h.grantedAt, ExpiresAt: h.ExpiresAt}, err
+			return h.holder(), err
 		})
 		if err != nil {
 			return err
@@ -362,12 +370,26 @@ func (b *Backend) Snapshot(ctx context.Context) (out lock.Snapshot, err error) {
 			return err
 		}
 		out.Waiters, out.Edges = w.waiters, w.build().Edges()
-		return nil
+		err = tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&out.At)
+		out.At = out.At.UTC()
+		return err
 	})
 	if err != nil {
 		return out, fmt.Errorf("pglock: snapshot: %w", err)
 	}
 	return out, nil
+}
+
+// Find implements [lock.Finder].
+func (b *Backend) Find(ctx context.Context, key string) (lock.Holder, bool, error) {
+	h, err := scanGrant(b.pool.QueryRow(ctx, b.st.findGrant, key))
+	if errors.Is(err, pgx.ErrNoRows) {
+		return lock.Holder{}, false, nil
+	}
+	if err != nil {
+		return lock.Holder{}, false, fmt.Errorf("pglock: find: %w", err)
+	}
+	return h.holder(), true, nil
 }
 
 // Sweep deletes the rows of leases and waiting requests that ended long ago by themselves. Nothing depends on it but the

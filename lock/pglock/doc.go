@@ -16,6 +16,14 @@
 // deadlocks: the graph is read in one statement, once without a lock, and again under the arbiter's lock if there is a
 // cycle to be broken. A cycle that is true at one instant stays until somebody gives way.
 //
+// Close sends the notifications that are still to be sent: a process that releases a lock as its last act hands it over as
+// quickly as others do.
+//
+// # Beside the leases
+//
+// [AdvisoryXactLock] takes PostgreSQL's own advisory locks by name, for code that has a transaction. [DatabaseWaits] shows
+// who waits for PostgreSQL's own locks.
+//
 // # What it promises
 //
 // What package lock does, on one database, with these costs: an uncontended lock takes two transactions of a few rows,

@@ -62,7 +62,7 @@ func (b *Backend) runOnce(ctx context.Context, fn func(context.Context, pgx.Tx) 
 		}
 		return err
 	}
-	if !tx.begun {
+	if !tx.begun || tx.ended {
 		return nil
 	}
 	tag, err := conn.Exec(ctx, "commit")
@@ -79,6 +79,7 @@ type lazyTx struct {
 
 	conn  *pgxpool.Conn
 	begun bool
+	ended bool // its COMMIT has travelled with its last statements
 }
 
 const begin = "begin isolation level read committed"
@@ -90,6 +91,31 @@ func (t *lazyTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 		b.QueuedQueries = slices.Insert(b.QueuedQueries, 0, &pgx.QueuedQuery{SQL: begin})
 	}
 	return t.conn.SendBatch(ctx, b)
+}
+
+// divisionByZero is how a statement says that a row was not there.
+const divisionByZero = "22012"
+
+// last sends the last statements of a transaction, and with them its COMMIT where it is ours to send. None of them may
+// need a look at what it did before that is committed; one that finds its row gone fails all of them, which is errMoved.
+func last(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {
+	t, ours := tx.(*lazyTx)
+	if ours {
+		b.Queue("commit").Exec(func(tag tag) error {
+			if tag.String() == "ROLLBACK" {
+				return pgx.ErrTxCommitRollback
+			}
+			return nil
+		})
+	}
+	err := tx.SendBatch(ctx, b).Close()
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == divisionByZero {
+		return errMoved
+	}
+	if ours && err == nil {
+		t.ended = true
+	}
+	return err
 }
 
 func (t *lazyTx) start(ctx context.Context) error {

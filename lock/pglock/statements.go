@@ -2,30 +2,36 @@ package pglock
 
 // statements are the SQL texts, with the schema put in. Durations are microseconds.
 type statements struct {
-	insertKeys, lockKeys, lockKeysOf               string
-	dropExpired, readHolders, readLine, readLineOf string
-	insertGrant, takeKeys, dropWaiter, dropQueue   string
-	insertWaiter, dropDead                         string
-	take, renew, endGrant                          string
-	readCycle, withdraw, dropGrant                 string
-	readGraph, ownersHold, lockArbiter, markVictim string
-	keepAlive, freeKeys, nextExpiry, waitedFor     string
-	readGrants, sweepWaiters, sweepQueue           string
-	expiredLines, notify                           string
+	insertKeys, lockKeys, lockKeysOf                string
+	dropExpired, readHolders, readLine, readLineOf  string
+	readHeadOf, readLineFor, mustDropWaiter         string
+	insertGrant, takeKeys, dropWaiter, dropQueue    string
+	insertWaiter, dropDead                          string
+	take, renew, endGrant                           string
+	readCycle, withdraw, dropGrant                  string
+	readGraph, ownersHold, lockArbiter, markVictim  string
+	keepAlive, freeKeys, nextExpiry, waitedFor      string
+	readGrants, findGrant, sweepWaiters, sweepQueue string
+	expiredLines, notify                            string
 }
 
 // Parts that several statements have.
-//
-//nolint:gosec // Tokens of locks are no credentials.
 const (
-	usec      = ` * interval '1 microsecond'`
-	keysOf    = `ANY ((SELECT keys FROM @lock_grants WHERE id = $1)::text[])`
-	lineOf    = `SELECT id, ticket, owner, keys, ttl_us, hold_us, request FROM @lock_waiters WHERE cycle IS NULL AND alive_until > clock_timestamp() AND id IN (SELECT waiter FROM @lock_queue WHERE key = `
-	grantCols = `id, owner, keys, tokens, ttl_us, granted_at, expires_at`
+	usec = ` * interval '1 microsecond'`
+	// someIDs come as texts: without a prepared statement, as behind a pooler, the driver has no array of others to send.
+	someIDs    = `ANY ($1::text[]::uuid[])`
+	keysOf     = `ANY ((SELECT keys FROM @lock_grants WHERE id = $1)::text[])`
+	lineOf     = `SELECT id, ticket, owner, keys, ttl_us, hold_us, request FROM @lock_waiters WHERE cycle IS NULL AND alive_until > clock_timestamp() AND id IN (SELECT waiter FROM @lock_queue WHERE key = `
+	waiterCols = `w.id, w.ticket, w.owner, w.keys, w.ttl_us, w.hold_us, w.request`
+	inQueue    = ` FROM @lock_queue q JOIN @lock_waiters w ON w.id = q.waiter WHERE q.key = `
+	alive      = `w.cycle IS NULL AND w.alive_until > clock_timestamp()`
+	// commitLater makes the transaction's commit wait for no disk. What commits after it, and does wait, waits for both.
+	commitLater = `set_config('synchronous_commit', 'off', true)`
+	grantCols   = `id, owner, keys, tokens, ttl_us, granted_at, expires_at`
 )
 
 func newStatements(s Schema) *statements {
-	st := &statements{
+	st := &statements{ //nolint:gosec // Tokens of locks are no credentials.
 		// Rows of new keys are inserted in the order in which they are locked, so that two that make the same rows wait for
 		// each other in one direction only.
 		insertKeys: `INSERT INTO @lock_keys (key, token) SELECT k, 0 FROM unnest($1::text[]) AS u (k)
@@ -37,18 +43,31 @@ func newStatements(s Schema) *statements {
 			AND id IN (SELECT holder FROM @lock_keys WHERE key = ANY ($1))`,
 		readHolders: `SELECT k.key, g.id, g.owner, g.request FROM @lock_keys k JOIN @lock_grants g ON g.id = k.holder WHERE k.key = ANY ($1)`,
 		readLine:    lineOf + `ANY ($1)) ORDER BY ticket`,
-		readLineOf:  lineOf + keysOf + `) ORDER BY ticket`,
+		// Of several keys the whole lines matter; of one, only who is first, however long the line is.
+		readLineOf: lineOf + `ANY ((SELECT keys FROM @lock_grants WHERE id = $1 AND cardinality(keys) > 1)::text[])) ORDER BY ticket`,
+		readHeadOf: `SELECT ` + waiterCols + inQueue + `(SELECT keys[1] FROM @lock_grants WHERE id = $1 AND cardinality(keys) = 1)
+			AND ` + alive + ` ORDER BY q.ticket LIMIT 1`,
+		// Behind a holder nobody in line for the one key can be granted, so that only the request itself is looked for, and
+		// others that stand for the same.
+		readLineFor: `SELECT ` + waiterCols + ` FROM @lock_waiters w WHERE (w.id = $2 OR w.request = $3) AND $1 = ANY (w.keys) AND ` + alive + ` UNION
+			SELECT ` + waiterCols + inQueue + `$1 AND ` + alive + ` AND NOT EXISTS (
+				SELECT FROM @lock_keys k JOIN @lock_grants g ON g.id = k.holder WHERE k.key = $1 AND g.expires_at > clock_timestamp())
+			ORDER BY ticket`,
 		insertGrant: `INSERT INTO @lock_grants (id, owner, keys, tokens, ttl_us, hold_us, request, granted_at, expires_at)
-			SELECT $1, $2, $3, $4, $5, $6, $7, now, now + $8::bigint` + usec + ` FROM (SELECT clock_timestamp()) AS c (now) RETURNING expires_at`,
+			SELECT $1, $2, $3, $4, $5, $6, $7, now, now + $8::bigint` + usec + ` FROM (SELECT clock_timestamp()) AS c (now)
+			RETURNING expires_at, CASE WHEN $9::boolean THEN ` + commitLater + ` END`,
 		takeKeys:   `UPDATE @lock_keys SET token = token + 1, holder = $1 WHERE key = ANY ($2)`,
 		dropWaiter: `DELETE FROM @lock_waiters WHERE id = $1 AND cycle IS NULL`,
-		dropQueue:  `DELETE FROM @lock_queue WHERE waiter = $1 AND key = ANY ($2)`,
+		// It fails, and with it the transaction, where nobody is waiting any more under that id, so that COMMIT may follow at
+		// once. Division by zero is the one failure that plain SQL can choose to have.
+		mustDropWaiter: `WITH gone AS (DELETE FROM @lock_waiters WHERE id = $1 AND cycle IS NULL RETURNING id) SELECT 1 / count(*) FROM gone`,
+		dropQueue:      `DELETE FROM @lock_queue WHERE waiter = $1 AND key = ANY ($2)`,
 		insertWaiter: `WITH w AS (
 				INSERT INTO @lock_waiters (id, owner, keys, ttl_us, hold_us, request, since, alive_until)
 				VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp(), clock_timestamp() + $7::bigint` + usec + `) RETURNING ticket, keys
 			), q AS (
 				INSERT INTO @lock_queue (key, ticket, waiter) SELECT u.key, w.ticket, $1 FROM w, unnest(w.keys) AS u (key)
-			) SELECT ticket FROM w`,
+			) SELECT ticket, CASE WHEN $8::boolean THEN ` + commitLater + ` END FROM w`,
 		dropDead: `DELETE FROM @lock_waiters WHERE request = $1 AND alive_until <= clock_timestamp()`,
 		take: `UPDATE @lock_grants SET granted_at = clock_timestamp(), request = NULL,
 			expires_at = clock_timestamp() + CASE WHEN hold_us > 0 THEN least(ttl_us, hold_us) ELSE ttl_us END` + usec + `
@@ -72,17 +91,18 @@ func newStatements(s Schema) *statements {
 		markVictim:  `UPDATE @lock_waiters SET cycle = $2 WHERE id = $1 AND cycle IS NULL`,
 		// Rows that somebody else is just deciding on are passed over: waiting for them could be mutual.
 		keepAlive: `UPDATE @lock_waiters SET alive_until = clock_timestamp() + $2::bigint` + usec + ` WHERE id IN (
-			SELECT id FROM @lock_waiters WHERE id = ANY ($1) AND cycle IS NULL FOR UPDATE SKIP LOCKED) RETURNING id`,
+			SELECT id FROM @lock_waiters WHERE id = ` + someIDs + ` AND cycle IS NULL FOR UPDATE SKIP LOCKED) RETURNING id`,
 		freeKeys: `SELECT DISTINCT u.key FROM @lock_waiters w, unnest(w.keys) AS u (key) LEFT JOIN @lock_keys k ON k.key = u.key
-			WHERE w.id = ANY ($1) AND w.cycle IS NULL
+			WHERE w.id = ` + someIDs + ` AND w.cycle IS NULL
 			AND NOT EXISTS (SELECT FROM @lock_grants g WHERE g.id = k.holder AND g.expires_at > clock_timestamp())`,
 		nextExpiry: `SELECT coalesce(extract(epoch FROM min(g.expires_at) - clock_timestamp()), 3600)::double precision
 			FROM @lock_waiters w, unnest(w.keys) AS u (key) JOIN @lock_keys k ON k.key = u.key JOIN @lock_grants g ON g.id = k.holder
-			WHERE w.id = ANY ($1)`,
+			WHERE w.id = ` + someIDs + ``,
 		// Whether somebody waits for what owners of these waiters hold: without that they are in no cycle.
 		waitedFor: `SELECT EXISTS (SELECT FROM @lock_waiters w JOIN @lock_grants g ON g.owner = w.owner JOIN @lock_queue q ON q.key = ANY (g.keys)
-			WHERE w.id = ANY ($1) AND w.cycle IS NULL AND q.waiter <> w.id AND g.expires_at > clock_timestamp())`,
+			WHERE w.id = ` + someIDs + ` AND w.cycle IS NULL AND q.waiter <> w.id AND g.expires_at > clock_timestamp())`,
 		readGrants:   `SELECT ` + grantCols + ` FROM @lock_grants WHERE expires_at > clock_timestamp() ORDER BY granted_at, id LIMIT $1`,
+		findGrant:    `SELECT ` + grantCols + ` FROM @lock_grants WHERE id = (SELECT holder FROM @lock_keys WHERE key = $1) AND expires_at > clock_timestamp()`,
 		expiredLines: `DELETE FROM @lock_grants WHERE expires_at <= clock_timestamp() - $1::bigint` + usec,
 		sweepWaiters: `DELETE FROM @lock_waiters WHERE alive_until <= clock_timestamp() - $1::bigint` + usec,
 		sweepQueue:   `DELETE FROM @lock_queue q WHERE NOT EXISTS (SELECT FROM @lock_waiters w WHERE w.id = q.waiter)`,
@@ -100,8 +120,9 @@ func newStatements(s Schema) *statements {
 func (st *statements) all() []*string {
 	return []*string{
 		&st.insertKeys, &st.lockKeys, &st.lockKeysOf, &st.dropExpired, &st.readHolders, &st.readLine, &st.readLineOf, &st.insertGrant,
+		&st.readHeadOf, &st.readLineFor, &st.mustDropWaiter,
 		&st.takeKeys, &st.dropWaiter, &st.dropQueue, &st.insertWaiter, &st.dropDead, &st.take, &st.renew, &st.endGrant,
 		&st.readCycle, &st.withdraw, &st.dropGrant, &st.readGraph, &st.ownersHold, &st.lockArbiter, &st.markVictim, &st.keepAlive,
-		&st.freeKeys, &st.nextExpiry, &st.waitedFor, &st.readGrants, &st.sweepWaiters, &st.sweepQueue, &st.expiredLines, &st.notify,
+		&st.freeKeys, &st.nextExpiry, &st.waitedFor, &st.readGrants, &st.findGrant, &st.sweepWaiters, &st.sweepQueue, &st.expiredLines, &st.notify,
 	}
 }

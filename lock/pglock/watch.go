@@ -25,6 +25,8 @@ const (
 	// listenCheck is how often a silent connection is made to show that it hears.
 	listenCheck   = 10 * time.Second
 	listenTimeout = 5 * time.Second
+	// notifyTimeout bounds a notification, and so how long a backend that is closed may take to send its last ones.
+	notifyTimeout = 2 * time.Second
 	firstPause    = 100 * time.Millisecond
 	maxPause      = 5 * time.Second
 	probe         = "probe"
@@ -57,9 +59,11 @@ func (b *Backend) attend(w *waiter) {
 	if b.closed {
 		return
 	}
-	b.fresh = append(b.fresh, w.request.id)
 	b.start()
-	poke(b.joined)
+	if !w.request.newOwner { // It may have closed a cycle.
+		b.fresh = append(b.fresh, w.request.id)
+		poke(b.joined)
+	}
 }
 
 // poke puts a value into a channel of one unless it has one.
@@ -130,6 +134,14 @@ func (b *Backend) ids() []uuid.UUID {
 	return ids
 }
 
+func texts(ids []uuid.UUID) []string {
+	out := make([]string, len(ids))
+	for i, id := range ids {
+		out[i] = id.String()
+	}
+	return out
+}
+
 // watch looks after the waiting requests, until the backend is closed.
 func (b *Backend) watch() {
 	timer := time.NewTimer(PollInterval)
@@ -161,7 +173,7 @@ func (b *Backend) inspectFresh(ids []uuid.UUID) {
 	ctx, cancel := context.WithTimeout(b.base, pollTimeout)
 	defer cancel()
 	var waitedFor bool
-	err := b.pool.QueryRow(ctx, b.st.waitedFor, ids).Scan(&waitedFor)
+	err := b.pool.QueryRow(ctx, b.st.waitedFor, texts(ids)).Scan(&waitedFor)
 	if err == nil && waitedFor {
 		err = b.resolve(ctx)
 	}
@@ -190,18 +202,18 @@ func (b *Backend) poll() time.Duration {
 		waitedFor bool
 	)
 	// Two batches: the first one's row locks are not to be kept for the reads.
-	rows, err := b.pool.Query(ctx, b.st.keepAlive, ids, aliveFor.Microseconds())
+	rows, err := b.pool.Query(ctx, b.st.keepAlive, texts(ids), aliveFor.Microseconds())
 	if err == nil {
 		alive, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 	}
 	if err == nil {
 		var batch pgx.Batch
-		batch.Queue(b.st.freeKeys, alive).Query(func(rows pgx.Rows) (err error) {
+		batch.Queue(b.st.freeKeys, texts(alive)).Query(func(rows pgx.Rows) (err error) {
 			free, err = pgx.CollectRows(rows, pgx.RowTo[string])
 			return err
 		})
-		batch.Queue(b.st.nextExpiry, alive).QueryRow(func(row pgx.Row) error { return row.Scan(&expiry) })
-		batch.Queue(b.st.waitedFor, alive).QueryRow(func(row pgx.Row) error { return row.Scan(&waitedFor) })
+		batch.Queue(b.st.nextExpiry, texts(alive)).QueryRow(func(row pgx.Row) error { return row.Scan(&expiry) })
+		batch.Queue(b.st.waitedFor, texts(alive)).QueryRow(func(row pgx.Row) error { return row.Scan(&waitedFor) })
 		err = b.pool.SendBatch(ctx, &batch).Close()
 	}
 	if err == nil && waitedFor {
@@ -228,24 +240,34 @@ func (b *Backend) poll() time.Duration {
 	return max(minPoll, min(interval, time.Duration(expiry*float64(time.Second))+minPoll))
 }
 
-// send notifies other processes, in transactions of their own.
+// send notifies other processes, in transactions of their own. When the backend is closed it still sends what there is: who
+// releases a lock as its last act hands it over as quickly as others do.
 func (b *Backend) send() {
 	for {
-		var ids []string
 		select {
 		case <-b.base.Done():
-			return
+			select {
+			case id := <-b.hints:
+				b.sendFrom(id)
+			default:
+				return
+			}
 		case id := <-b.hints:
-			ids = append(ids, id.String())
+			b.sendFrom(id)
 		}
-		for len(ids) < hintsAtOnce && len(b.hints) > 0 {
-			ids = append(ids, (<-b.hints).String())
-		}
-		ctx, cancel := context.WithTimeout(b.base, listenTimeout)
-		if err := b.notify(ctx, strings.Join(ids, ",")); err != nil && b.base.Err() == nil {
-			b.logger.DebugContext(ctx, "notifying of locks failed: polling finds what was granted", "error", err)
-		}
-		cancel()
+	}
+}
+
+// sendFrom sends a first hint and those that have gathered behind it.
+func (b *Backend) sendFrom(first uuid.UUID) {
+	ids := []string{first.String()}
+	for len(ids) < hintsAtOnce && len(b.hints) > 0 {
+		ids = append(ids, (<-b.hints).String())
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.base), notifyTimeout)
+	defer cancel()
+	if err := b.notify(ctx, strings.Join(ids, ",")); err != nil {
+		b.logger.DebugContext(ctx, "notifying of locks failed: polling finds what was granted", "error", err)
 	}
 }
 

@@ -90,6 +90,7 @@ type Backend struct {
 var (
 	_ lock.Backend   = (*Backend)(nil)
 	_ lock.Inspector = (*Backend)(nil)
+	_ lock.Finder    = (*Backend)(nil)
 )
 
 // New returns a backend on the client's server or cluster. It makes a connection of its own for notifications when
@@ -104,7 +105,7 @@ func New(client rueidis.Client, o Options) (*Backend, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	b := &Backend{
-		client: client, scripts: newScripts(), state: []string{"{" + o.Namespace + "}"}, process: uuid.NewString(), logger: o.Logger,
+		client: client, scripts: newScripts(source), state: []string{"{" + o.Namespace + "}"}, process: uuid.NewString(), logger: o.Logger,
 		observer: o.Observer, maxWaiters: cmp.Or(o.MaxWaiters, DefaultMaxWaiters), waiters: map[string]*waiter{},
 		closing: make(chan struct{}), inspect: make(chan struct{}, 1),
 	}
@@ -189,6 +190,22 @@ func (b *Backend) Snapshot(ctx context.Context) (lock.Snapshot, error) {
 	}
 	slices.SortStableFunc(w.holders, func(x, y lock.Holder) int { return x.GrantedAt.Compare(y.GrantedAt) })
 	return lock.Snapshot{Holders: w.holders, Waiters: w.waiters, Edges: w.build().Edges()}, nil
+}
+
+// Find implements [lock.Finder].
+func (b *Backend) Find(ctx context.Context, key string) (lock.Holder, bool, error) {
+	answer, err := b.scripts.find.Exec(ctx, b.client, b.state, []string{key}).ToMessage()
+	if err != nil {
+		return lock.Holder{}, false, fmt.Errorf("redislock: find: %w", err)
+	}
+	holders, err := readHolders(answer)
+	if err != nil {
+		return lock.Holder{}, false, fmt.Errorf("redislock: find: %w", err)
+	}
+	if len(holders) == 0 {
+		return lock.Holder{}, false, nil
+	}
+	return holders[0], true, nil
 }
 
 // resolve breaks the deadlocks that there are. The script that marks a victim looks again whether it still waits for
@@ -305,6 +322,6 @@ func (b *Backend) ids() []string {
 // note says that something failed which is tried again.
 func (b *Backend) note(ctx context.Context, what string, err error) {
 	if err != nil && b.base.Err() == nil && !errors.Is(err, context.Canceled) {
-		b.logger.WarnContext(ctx, what+" failed, and is tried again", "error", err)
+		b.logger.WarnContext(ctx, "looking after locks failed, and is tried again", "at", what, "error", err)
 	}
 }

@@ -17,82 +17,82 @@ import (
 
 const patience = 20 * time.Second
 
-func freePort(t testing.TB) int {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+func freePort(tb testing.TB) int {
+	tb.Helper()
+	l, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
 	return l.Addr().(*net.TCPAddr).Port //nolint:errcheck,forcetypeassert // A TCP listener's.
 }
 
 // start starts a server, to be stopped by the test or at its end.
-func start(t testing.TB, port int, args ...string) (stop func()) {
-	t.Helper()
+func start(tb testing.TB, port int, args ...string) (stop func()) {
+	tb.Helper()
 	binary, err := exec.LookPath("redis-server")
 	if err != nil {
-		t.Skip("redis-server is not installed")
+		tb.Skip("redis-server is not installed")
 	}
 	args = append([]string{
-		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir(), "--loglevel", "warning",
+		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", tb.TempDir(), "--loglevel", "warning",
 	}, args...)
 	cmd := exec.CommandContext(context.Background(), binary, args...)
 	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	stop = sync.OnceFunc(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	t.Cleanup(stop)
+	tb.Cleanup(stop)
 	return stop
 }
 
-func connect(t testing.TB, o rueidis.ClientOption, port int) rueidis.Client {
-	t.Helper()
+func connect(tb testing.TB, o rueidis.ClientOption, port int) rueidis.Client {
+	tb.Helper()
 	o.InitAddress, o.DisableCache = []string{"127.0.0.1:" + strconv.Itoa(port)}, true
 	for deadline := time.Now().Add(patience); ; {
 		c, err := rueidis.NewClient(o)
 		if err == nil {
-			t.Cleanup(c.Close)
+			tb.Cleanup(c.Close)
 			return c
 		}
 		if time.Now().After(deadline) {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
-		pause(t, 5*time.Millisecond)
+		pause(tb, 5*time.Millisecond)
 	}
 }
 
-func pause(t testing.TB, d time.Duration) {
-	t.Helper()
+func pause(tb testing.TB, d time.Duration) {
+	tb.Helper()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-t.Context().Done():
+	case <-tb.Context().Done():
 	}
 }
 
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); pause(t, 5*time.Millisecond) {
+func eventually(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	for deadline := time.Now().Add(patience); !ok(); pause(tb, 5*time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not in time: %s", what)
+			tb.Fatalf("not in time: %s", what)
 		}
 	}
 }
 
 // open returns a backend as another process would have it.
-func open(t testing.TB, c rueidis.Client, o Options) (*Backend, func()) {
-	t.Helper()
+func open(tb testing.TB, c rueidis.Client, o Options) (*Backend, func()) {
+	tb.Helper()
 	b, err := New(c, o)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	stop := sync.OnceFunc(b.Close)
-	t.Cleanup(stop)
+	tb.Cleanup(stop)
 	return b, stop
 }
 
@@ -109,18 +109,22 @@ func harness(t *testing.T, port int, client rueidis.ClientOption) locktest.Harne
 	script := rueidis.NewLuaScript(guarded)
 	o := Options{Namespace: t.Name()}
 	return locktest.Harness{
-		Open: func(t testing.TB) (lock.Backend, func()) { return open(t, connect(t, client, port), o) },
-		OpenDoomed: func(t testing.TB) (lock.Backend, func()) {
-			c := connect(t, client, port)
+		Open: func(tb testing.TB) (lock.Backend, func()) {
+			tb.Helper()
+			return open(tb, connect(tb, client, port), o)
+		},
+		OpenDoomed: func(tb testing.TB) (lock.Backend, func()) {
+			tb.Helper()
+			c := connect(tb, client, port)
 			b, err := New(c, o)
 			if err != nil {
-				t.Fatal(err)
+				tb.Fatal(err)
 			}
 			stop := sync.OnceFunc(func() {
 				c.Close() // Nothing that it would still like to say is heard.
 				b.Close()
 			})
-			t.Cleanup(stop)
+			tb.Cleanup(stop)
 			return b, stop
 		},
 		Fence: func(ctx context.Context, resource string, token int64) error {
@@ -138,7 +142,9 @@ func TestConformance(t *testing.T) {
 	port := freePort(t)
 	start(t, port)
 	t.Run("suite", func(t *testing.T) {
+		t.Parallel()
 		locktest.Run(t, func(t *testing.T) locktest.Harness {
+			t.Helper()
 			return harness(t, port, rueidis.ClientOption{ForceSingleClient: true})
 		})
 	})

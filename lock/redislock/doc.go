@@ -1,20 +1,23 @@
-// Package redislock keeps the locks of package lock in Redis, or in one slot of a Redis cluster. It is tried on Redis 7.0 and needs
-// scripts that may write after asking for the time, as they may since Redis 5.0.
+// Package redislock keeps the locks of package lock in Redis, or in one slot of a Redis cluster. It is tried on Redis 7.0,
+// and needs scripts that may write after asking for the time, as they may since Redis 5.0.
 //
 // # Protocol
 //
 // Everything that is decided is decided by a Lua script, which Redis runs as one step: one to acquire all keys or join
 // their lines, one to renew, one to release and hand on. Grants, requests that wait and the line for each key are kept
 // under names that begin with the namespace in braces, so that a cluster has all of them in one slot; the scripts' texts
-// are in the folder scripts, the names in common.lua. The server's clock alone (TIME) decides expiry.
+// are in the folder scripts, the names in common.lua. The usual case, one key that nobody else wants, is decided at the top
+// of a script, in acquire_free.lua and release_free.lua, before anything else is set up. The server's clock alone (TIME)
+// decides expiry; how far the process's is from it makes no difference. A server that has forgotten the scripts, as after
+// a restart or SCRIPT FLUSH, is sent them again.
 //
 //	asking ──► granted
 //	  └──► in line ──► handed over ──► granted | expired
 //	          └──► victim | withdrawn | passed over, as its process is silent
 //
 // Whoever releases grants to those next in line, in the script of the release, and wakes them: through memory within the
-// process, else by PUBLISH on the channel of the process that waits. Redis keeps nothing that is published, so that a
-// wake-up may get lost; therefore each process looks after its waiting requests every [PollInterval], and every
+// process, else by PUBLISH on the channel of the process that waits. Redis keeps nothing that is published, and may refuse
+// to publish (ACL), so that a wake-up may get lost; therefore each process looks after its waiting requests every [PollInterval], and every
 // [BlindPollInterval] while its subscription is down: it says that they are alive, hands on what has expired, finds what
 // it was granted, and looks for cycles. A lock that was handed over is leased for [HandOver] until its waiter takes it,
 // which begins its full TTL.
@@ -27,8 +30,8 @@
 // # Tokens
 //
 // A namespace has one counter. A token is the counter + 1, or the server's time in microseconds where that is greater, and
-// the counter becomes what the token was. All keys of one grant have the same token. As fewer than a million grants are made in
-// a second, the counter is never ahead of the time for long. Therefore tokens go on growing
+// the counter becomes what the token was. All keys of one grant have the same token. As fewer than a million grants are
+// made in a second, the counter is never ahead of the time for long. Therefore tokens go on growing
 //
 //   - when the server restarts without persistence and the counter is gone: the time is past all earlier tokens;
 //   - when a replica takes over that had not heard of the newest grants, or a file was not flushed: likewise;
@@ -40,8 +43,8 @@
 // # What it promises
 //
 // What package lock does, as long as Redis keeps its memory. An uncontended lock takes one round trip to acquire and one
-// to release; waiting holds no connection. Nothing but the counters remains of locks that were released, and what their
-// holders left to expire is forgotten a minute after.
+// to release; waiting holds no connection. Nothing but the counters remains of locks that were released. What their
+// holders left to expire is forgotten a minute after, its entry in the list of grants by one of the next grants.
 //
 // # What it does not promise
 //
@@ -51,8 +54,8 @@
 //   - A fence. What is written elsewhere is to be guarded there, in the transaction of the write; for PostgreSQL that is
 //     pglock's Fence, which takes these tokens as well.
 //   - Redlock over several servers: that would make it slower and would not be safe without a fence either.
-//   - The order of asking over a loss of memory: those that wait ask again, in any order. Nor for a request that was silent for
-//     over 1.2 s, as when its process was stopped.
+//   - The order of asking over a loss of memory: those that wait ask again, in any order. Nor for a request that was
+//     silent for over 1.2 s, as when its process was stopped.
 //   - More than one slot's throughput: a namespace is on one server of a cluster. Use several for locks that have nothing
 //     to do with each other. Deadlocks across namespaces are not seen.
 //   - An eviction policy that forgets keys (maxmemory-policy other than noeviction) is a loss of memory as above.

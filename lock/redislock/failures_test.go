@@ -39,7 +39,11 @@ func TestConformanceOnACluster(t *testing.T) {
 		return c.Do(t.Context(), c.B().Get().Key("x").Build()).Error() == rueidis.Nil //nolint:errorlint // As it is returned.
 	})
 	t.Run("suite", func(t *testing.T) {
-		locktest.Run(t, func(t *testing.T) locktest.Harness { return harness(t, port, rueidis.ClientOption{}) })
+		t.Parallel()
+		locktest.Run(t, func(t *testing.T) locktest.Harness {
+			t.Helper()
+			return harness(t, port, rueidis.ClientOption{})
+		})
 	})
 }
 

@@ -19,22 +19,32 @@ var sources embed.FS
 
 // scripts are all that is ever run on the server, besides listening.
 type scripts struct {
-	acquire, check, leave, renew, release, poll, graph, mark *rueidis.Lua
+	acquire, check, leave, renew, release, poll, graph, find, mark *rueidis.Lua
 }
 
-func newScripts() *scripts {
-	read := func(name string) string {
-		text, err := sources.ReadFile("scripts/" + name + ".lua")
-		if err != nil {
-			panic(err) // It was there when this was compiled.
-		}
-		return string(text)
+// source is the text of a script, or of a part of one.
+func source(name string) string {
+	text, err := sources.ReadFile("scripts/" + name + ".lua")
+	if err != nil {
+		panic(err) // It was there when this was compiled.
 	}
-	common := read("common")
-	script := func(name string) *rueidis.Lua { return rueidis.NewLuaScript(common + read(name)) }
+	return string(text)
+}
+
+// newScripts puts the scripts together from their parts. What comes before the common part is done in the usual case, and
+// the rest is not run then: that is a third of the server's work.
+func newScripts(read func(name string) string) *scripts {
+	script := func(names ...string) *rueidis.Lua {
+		var text strings.Builder
+		for _, name := range names {
+			text.WriteString(read(name))
+		}
+		return rueidis.NewLuaScript(text.String())
+	}
 	return &scripts{
-		acquire: script("acquire"), check: script("check"), leave: script("leave"), renew: script("renew"),
-		release: script("release"), poll: script("poll"), graph: script("graph"), mark: script("mark"),
+		acquire: script("acquire_free", "common", "acquire"), release: script("release_free", "common", "release"),
+		check: script("common", "check"), leave: script("common", "leave"), renew: script("common", "renew"),
+		poll: script("common", "poll"), graph: script("common", "graph"), find: script("common", "find"), mark: script("common", "mark"),
 	}
 }
 
@@ -57,6 +67,7 @@ const (
 type answer struct {
 	status int64
 	grant  lock.Grant
+	token  int64 // of a brief answer, whose grant has no tokens, TTL and owner
 	look   int64
 	cycle  []string
 }
@@ -74,6 +85,9 @@ func (b *Backend) ask(ctx context.Context, s *rueidis.Lua, id string, args ...st
 	if len(parts) == 1 { // Nothing but a status.
 		a.status, err = parts[0].AsInt64()
 		return a, err
+	}
+	if len(parts) == 3 { // It was free, and is granted as it was asked for.
+		return brief(parts, id, start)
 	}
 	if len(parts) != 10 {
 		return a, errAnswer
@@ -111,6 +125,22 @@ func (b *Backend) ask(ctx context.Context, s *rueidis.Lua, id string, args ...st
 			a.grant.Tokens[k] = n[1]
 		}
 	}
+	return a, nil
+}
+
+// brief reads the answer of the usual acquisition: status, token, end of lease. Whoever asked knows the rest.
+func brief(parts []rueidis.RedisMessage, id string, start time.Time) (a answer, err error) {
+	var end int64
+	if a.status, err = parts[0].AsInt64(); err != nil {
+		return a, err
+	}
+	if a.token, err = parts[1].AsInt64(); err != nil {
+		return a, err
+	}
+	if end, err = parts[2].AsInt64(); err != nil {
+		return a, err
+	}
+	a.grant = lock.Grant{ID: id, ExpiresAt: time.UnixMicro(end).UTC(), Start: start}
 	return a, nil
 }
 
@@ -210,7 +240,13 @@ func (b *Backend) look(ctx context.Context, limit int) (*waits, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = rows(parts[2], 6, func(text []string) error {
+	w.holders, err = readHolders(parts[2])
+	return w, err
+}
+
+// readHolders reads a list of grants.
+func readHolders(list rueidis.RedisMessage) (holders []lock.Holder, err error) {
+	err = rows(list, 6, func(text []string) error {
 		n, err := numbers(text[3:])
 		if err != nil {
 			return err
@@ -222,10 +258,10 @@ func (b *Backend) look(ctx context.Context, limit int) (*waits, error) {
 		for _, k := range lines(text[2]) {
 			h.Tokens[k] = n[0]
 		}
-		w.holders = append(w.holders, h)
+		holders = append(holders, h)
 		return nil
 	})
-	return w, err
+	return holders, err
 }
 
 // rows calls f for each of a list of lists of n texts.

@@ -81,6 +81,12 @@ func (w *waiter) ask(ctx context.Context, known bool, over []string) (a answer, 
 		a, err = b.ask(ctx, b.scripts.acquire, r.ID, slices.Concat(args, []string{flag(known || again)}, over)...)
 		return err
 	})
+	if err == nil && a.token != 0 {
+		a.grant.Owner, a.grant.TTL, a.grant.Tokens = r.Owner, r.TTL, make(map[string]int64, len(r.Keys))
+		for _, k := range r.Keys {
+			a.grant.Tokens[k] = a.token
+		}
+	}
 	return a, err
 }
 
@@ -180,5 +186,5 @@ func (w *waiter) leave(ctx context.Context, take bool, reason error) (lock.Grant
 
 // abandon undoes what a run of unknown outcome may have done.
 func (w *waiter) abandon(ctx context.Context) {
-	_, _ = w.leave(ctx, false, nil) //nolint:errcheck // There is nobody to tell: what can't be undone expires.
+	_, _ = w.leave(ctx, false, nil) // There is nobody to tell: what can't be undone expires.
 }

@@ -4,16 +4,16 @@
 // # The draws
 //
 // [Draws] is the pure part. Draw i follows from the operation's seed, its name, its parameters and i, and from nothing else
-// (see fairdraw.Operation). So a run may be cut at any draw: what is resumed equals, byte for byte, what would have been
+// (docs/design/multidraw.md says how, byte by byte). So a run may be cut at any draw: what is resumed equals, byte for byte, what would have been
 // drawn without the cut. The SHA-256 of the seed is published at the start, and the seed itself once all is drawn: then
 // anyone can draw again and compare, with a [Proof].
 //
-// Integers are taken by rejection from 64 random bits, and weights are integers: every value of a range, of all of int64 if
+// Integers are taken from 64 random bits, some of which are passed over, and weights are integers: every value of a range, of all of int64 if
 // need be, is exactly as likely as any other, and a prize is won with probability weight ÷ sum of weights.
 //
 // [Run] walks over the draws and hands every k of them to a function that saves them; [State] is where such a run stands,
 // with a JSON form. That is all that a program needs that keeps its draws in a place of its own. [InRange] and [FromPrizes]
-// draw once.
+// draw once. [Engine] does all of this under lock keys, with states in Redis or PostgreSQL by package checkpoint.
 //
 // # Operations
 //

@@ -2,7 +2,13 @@ package multidraw
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"io"
+	"math/bits"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
 )
@@ -10,34 +16,39 @@ import (
 // Draws are all draws that an operation could ever make, each of which can be reached by its index. Draws are immutable and
 // may be shared.
 type Draws struct {
-	op         *fairdraw.Operation
+	keys       *keystream
 	name       string
 	commitment string
 	spec       Spec
-	weights    *fairdraw.Weights // nil for a range
+	wheel      *wheel // nil for a range
+	n          uint64 // how many values a draw may have, or the sum of weights; 0 means 2⁶⁴
+	least      uint64 // 2⁶⁴ mod n, see keystream.retry
 	width      int
 }
 
 // New makes ready the draws of an operation. The name keeps operations under one seed apart; 1 to 200 characters without
-// control characters. It returns a [*ParameterError], or fairdraw's error about seed and name.
+// control characters. The seed is not zero. It returns a [*ParameterError].
 func New(seed fairdraw.Seed, name string, spec Spec) (*Draws, error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
-	op, err := fairdraw.NewOperation(seed, name)
-	if err != nil {
-		return nil, err
+	if seed.IsZero() {
+		return nil, bad("seed", "was never chosen")
 	}
-	d := &Draws{op: op, name: name, commitment: seed.Commitment(), spec: spec, width: spec.Width()}
-	if spec.Range != nil {
-		return d, nil
+	if name == "" || !utf8.ValidString(name) || utf8.RuneCountInString(name) > MaxTextRunes || strings.ContainsFunc(name, unicode.IsControl) {
+		return nil, bad("name", "must have 1 to %d characters and no control characters", MaxTextRunes)
 	}
-	weights := make([]uint64, len(spec.Prizes))
-	for i, p := range spec.Prizes {
-		weights[i] = uint64(p.Weight) //nolint:gosec // Validate refuses negative ones.
+	d := &Draws{keys: newKeystream(seed, name), name: name, commitment: seed.Commitment(), spec: spec, width: spec.Width()}
+	if r := spec.Range; r != nil {
+		d.n = uint64(r.Max) - uint64(r.Min) + 1 //nolint:gosec // Right also past 2^63, in two's complement.
+	} else {
+		d.wheel = newWheel(spec.Prizes)
+		d.n = d.wheel.total()
 	}
-	d.weights, err = fairdraw.NewWeights(weights)
-	return d, err
+	if d.n != 0 {
+		d.least = -d.n % d.n
+	}
+	return d, nil
 }
 
 // Spec is what is drawn from.
@@ -48,26 +59,46 @@ func (d *Draws) Append(dst []byte, first int64, count int) []byte {
 	if count <= 0 {
 		return dst
 	}
-	s := d.op.At(uint64(first)) //nolint:gosec // Indices are not negative.
-	for i := range count {
-		if i > 0 {
-			s.Seek(uint64(first) + uint64(i)) //nolint:gosec // As above.
-		}
-		dst = appendOffset(dst, d.width, d.draw(s))
-	}
+	at := len(dst)
+	dst = slices.Grow(dst, count*d.width)[:at+count*d.width]
+	d.each(first, count, func(values []uint64) {
+		putOffsets(dst[at:], d.width, values)
+		at += len(values) * d.width
+	})
 	return dst
 }
 
-// draw takes one draw from the beginning of its stream, as what it is above the least one.
-func (d *Draws) draw(s *fairdraw.Stream) uint64 {
-	if d.weights != nil {
-		return uint64(d.weights.Pick(s)) //nolint:gosec // A place in a list.
+// each makes draws, each as what it is above the least one, and passes them on some at a time.
+func (d *Draws) each(first int64, count int, pass func(values []uint64)) {
+	index := uint64(first) //nolint:gosec // Indices are not negative.
+	r := d.keys.from(index)
+	defer r.done()
+	for count > 0 {
+		words := r.words(count)
+		values := r.values[:len(words)/wordSize]
+		d.values(values, words, index)
+		pass(values)
+		index += uint64(len(values))
+		count -= len(values)
 	}
-	v, err := s.Between(d.spec.Range.Min, d.spec.Range.Max)
-	if err != nil {
-		panic("multidraw: a range that was validated is refused: " + err.Error())
+}
+
+// values makes draws of as many words. The first is draw index.
+func (d *Draws) values(values []uint64, words []byte, index uint64) {
+	n, least, wheel := d.n, d.least, d.wheel
+	for i := range values {
+		word := binary.BigEndian.Uint64(words[i*wordSize:])
+		value, low := bits.Mul64(word, n)
+		if low < least {
+			value, word = d.keys.retry(n, least, index+uint64(i))
+		}
+		if wheel != nil {
+			value = wheel.place(value, word)
+		} else if n == 0 {
+			value = word
+		}
+		values[i] = value
 	}
-	return uint64(v) - uint64(d.spec.Range.Min) //nolint:gosec // Right also past 2^63, in two's complement.
 }
 
 // Int is draw i of a range. It panics where prizes are drawn.
@@ -78,21 +109,40 @@ func (d *Draws) Ints(first int64, count int) []int64 {
 	if d.spec.Range == nil {
 		panic("multidraw: prizes are no integers")
 	}
-	return d.spec.AppendInts(make([]int64, 0, max(count, 0)), d.Append(nil, first, count))
+	out, at, low := make([]int64, max(count, 0)), 0, uint64(d.spec.Range.Min) //nolint:gosec // The bits as they are.
+	d.each(first, count, func(values []uint64) {
+		to := out[at : at+len(values)]
+		for i, v := range values {
+			to[i] = int64(low + v) //nolint:gosec // Wraps on purpose.
+		}
+		at += len(values)
+	})
+	return out
 }
 
 // Prize is draw i of prizes. It panics where integers are drawn.
-func (d *Draws) Prize(i int64) Prize { return d.Prizes(i, 1)[0] }
+func (d *Draws) Prize(i int64) Prize { return d.spec.Prizes[d.Places(i, 1)[0]] }
 
-// Prizes are draws first to first+count−1 of prizes. It panics where integers are drawn.
-func (d *Draws) Prizes(first int64, count int) []Prize {
-	if d.weights == nil {
+// Places are draws first to first+count−1 of prizes, each as the prize's place in the list, from 0. It panics where integers are
+// drawn.
+func (d *Draws) Places(first int64, count int) []int {
+	if d.wheel == nil {
 		panic("multidraw: integers are no prizes")
 	}
-	places, err := d.spec.AppendPrizes(make([]int, 0, max(count, 0)), d.Append(nil, first, count))
-	if err != nil {
-		panic("multidraw: " + err.Error()) // They were drawn a moment ago.
-	}
+	out, at := make([]int, max(count, 0)), 0
+	d.each(first, count, func(values []uint64) {
+		to := out[at : at+len(values)]
+		for i, v := range values {
+			to[i] = int(v) //nolint:gosec // A place in a list.
+		}
+		at += len(values)
+	})
+	return out
+}
+
+// Prizes are draws first to first+count−1 of prizes. It panics where integers are drawn. [Draws.Places] is quicker.
+func (d *Draws) Prizes(first int64, count int) []Prize {
+	places := d.Places(first, count)
 	out := make([]Prize, len(places))
 	for i, place := range places {
 		out[i] = d.spec.Prizes[place]

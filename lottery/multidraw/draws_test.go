@@ -308,18 +308,24 @@ func TestSingleDraws(t *testing.T) {
 
 func BenchmarkRangeDraw(b *testing.B) {
 	d := newDraws(b, ranged(1, 1_000_000))
-	var buf []byte
 	for i := int64(0); b.Loop(); i++ {
-		buf = d.Append(buf[:0], i*1000, 1000)
+		d.Ints(i*1000, 1000)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/draw")
 }
 
 func BenchmarkPrizeDraw(b *testing.B) {
 	d := newDraws(b, prizes(1, 10, 100, 1000, 10_000))
-	var buf []byte
 	for i := int64(0); b.Loop(); i++ {
-		buf = d.Append(buf[:0], i*1000, 1000)
+		d.Places(i*1000, 1000)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/draw")
+}
+
+// BenchmarkSingleDraw draws by index, one at a time.
+func BenchmarkSingleDraw(b *testing.B) {
+	d := newDraws(b, ranged(1, 1_000_000))
+	for i := int64(0); b.Loop(); i++ {
+		d.Int(i)
+	}
 }

@@ -28,8 +28,8 @@ func ExampleNew() {
 		fmt.Print(p.ID, " ")
 	}
 	// Output:
-	// [6 5 4 1 3 2 1 4 6 5] 4
-	// none none none none silver none gold none silver silver gold none
+	// [1 4 2 6 3 6 5 5 6 1] 5
+	// none none none none none none silver none none silver none silver
 }
 
 // A run is saved each few draws, and goes on where it was when it was interrupted.

@@ -1,9 +1,15 @@
 package multidraw_test
 
 import (
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(childRedis) != "" {
+		os.Exit(drawAsChild())
+	}
+	goleak.VerifyTestMain(m)
+}

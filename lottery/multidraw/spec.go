@@ -81,7 +81,7 @@ func (s *Spec) Validate() error {
 }
 
 // hashTag keeps the hashes of this package apart from all others, and carries the version of what is hashed.
-const hashTag = "fairlead/multidraw/v1"
+const hashTag = "fairlead/multidraw/v2"
 
 // Hash binds a state to the specification and the number of draws. Each part is preceded by its length or is of a fixed
 // one, so that no two specifications share an encoding.
@@ -172,15 +172,26 @@ func offset(b []byte, width int) uint64 {
 	return binary.BigEndian.Uint64(b)
 }
 
+// putOffsets writes what offset reads, one after the other.
+//
 //nolint:gosec // The width is that of the largest offset there is.
-func appendOffset(b []byte, width int, v uint64) []byte {
+func putOffsets(b []byte, width int, values []uint64) {
 	switch width {
 	case 1:
-		return append(b, byte(v))
+		for i, v := range values {
+			b[i] = byte(v)
+		}
 	case 2:
-		return binary.BigEndian.AppendUint16(b, uint16(v))
+		for i, v := range values {
+			binary.BigEndian.PutUint16(b[2*i:], uint16(v))
+		}
 	case 4:
-		return binary.BigEndian.AppendUint32(b, uint32(v))
+		for i, v := range values {
+			binary.BigEndian.PutUint32(b[4*i:], uint32(v))
+		}
+	default:
+		for i, v := range values {
+			binary.BigEndian.PutUint64(b[8*i:], v)
+		}
 	}
-	return binary.BigEndian.AppendUint64(b, v)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func lotteryChecks() []check {
-	return append(saleChecks(), append(escrowChecks(), drawChecks()...)...)
+	return append(append(saleChecks(), append(escrowChecks(), drawChecks()...)...), beaconChecks()...)
 }
 
 func saleChecks() []check {

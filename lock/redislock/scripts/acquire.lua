@@ -1,8 +1,8 @@
 -- ARGV: id, owner, keys, TTL, maximum hold, process, whether to wait, whether it may have been asked before, and the ids
 -- that may be overtaken.
 local id, owner, joined, ttl, hold = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
-proc = ARGV[6]
 local keys, ticket = split(joined), nil
+proc = ARGV[6]
 if ARGV[8] == '1' then
   local mine = take(id)
   if mine then return answer(mine) end
@@ -12,9 +12,9 @@ if ARGV[8] == '1' then
 end
 local over = {}
 for i = 9, #ARGV do over[ARGV[i]] = true end
-local free, behind = true, nil
+local vacant, behind = true, nil
 for _, k in ipairs(keys) do
-  if holder(k) then free = false end
+  if holder(k) then vacant = false end
   local first = head(k)
   if first and #ARGV > 8 then
     local to = ticket and '(' .. int(ticket) or '+inf'
@@ -26,30 +26,30 @@ for _, k in ipairs(keys) do
     behind = behind or first.owner
   end
 end
-if free and not behind then
+if vacant and not behind then
   if ticket then
     unqueue(id, owner, joined)
     redis.call('DEL', S .. ':w:' .. id)
   end
   local us = shorter(ttl, hold)
-  local token = give(id, owner, joined, ttl, hold, us)
+  local token = give(id, owner, joined, keys, ttl, hold, us)
   return answer { 1, token, now + us, ttl, owner, joined }
 end
 if ARGV[7] ~= '1' then
   local hint = 0
-  if free and behind ~= owner and reaches(behind, owner, true) then hint = 2 end
+  if vacant and behind ~= owner and reaches(behind, owner, true) then hint = 2 end
   return answer { 0, look = hint }
 end
 if not ticket then
   ticket = redis.call('HINCRBY', S, 'ticket', 1)
-  redis.call('HSET', S .. ':w:' .. id, 'owner', owner, 'keys', joined, 'ttl', int(ttl), 'hold', int(hold), 'ticket', int(ticket),
-    'since', int(now), 'alive', int(now + ALIVE), 'proc', proc)
+  redis.call('HSET', S .. ':w:' .. id, 'owner', owner, 'keys', joined, 'ttl', ttl, 'hold', hold, 'ticket', ticket,
+    'since', now, 'alive', now + ALIVE, 'proc', proc)
   redis.call('PEXPIRE', S .. ':w:' .. id, KEEP)
   for _, k in ipairs(keys) do
-    redis.call('ZADD', S .. ':q:' .. k, int(ticket), id)
+    redis.call('ZADD', S .. ':q:' .. k, ticket, id)
     redis.call('PEXPIRE', S .. ':q:' .. k, KEEP)
   end
-  redis.call('ZADD', S .. ':waiters', int(ticket), id)
+  redis.call('ZADD', S .. ':waiters', ticket, id)
   redis.call('PEXPIRE', S .. ':waiters', KEEP)
   redis.call('SADD', S .. ':o:' .. owner, id)
   redis.call('PEXPIRE', S .. ':o:' .. owner, KEEP)

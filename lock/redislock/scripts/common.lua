@@ -9,19 +9,51 @@
 --   :waiters     ids by ticket
 --   :wake:<proc> the channel of a process
 -- Keys and owners have no control characters, so that a line feed separates them.
+--
+-- Acquiring and releasing where nobody is in the way come first in acquire_free.lua and release_free.lua, and are done
+-- before this is read. Numbers go into commands and answers with all their digits.
 local S = KEYS[1]
 local HANDOVER, ALIVE, KEEP = 1000000, 1200000, 60000 -- microseconds twice, and milliseconds
 local clock = redis.call('TIME')
-local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
-local work, done, woken, expired, proc = {}, 0, {}, 0, ''
-
-local function int(n) return string.format('%.0f', n) end
+local now = clock[1] * 1000000 + clock[2]
 
 local function split(s)
+  if not string.find(s, '\n', 1, true) then return { s } end
   local out = {}
   for part in string.gmatch(s, '[^\n]+') do out[#out + 1] = part end
   return out
 end
+
+local function shorter(us, hold)
+  if hold > 0 and hold < us then return hold end
+  return us
+end
+
+-- extend keeps what belongs to a grant until a minute after its end.
+local function extend(id, g, keys, us)
+  local ms = math.ceil(us / 1000) + KEEP
+  redis.call('PEXPIRE', g, ms)
+  for _, k in ipairs(keys) do redis.call('SET', S .. ':h:' .. k, id, 'PX', ms) end
+  redis.call('ZADD', S .. ':grants', now + us, id)
+end
+
+-- give grants keys that are free. The token is the next one, or the time where that is greater: what was forgotten at a
+-- restart or a failover was a smaller number.
+local function give(id, owner, joined, keys, ttl, hold, us)
+  local g, token, fin = S .. ':g:' .. id, math.max((redis.call('HGET', S, 'token') or 0) + 1, now), 0
+  redis.call('HSET', S, 'token', token)
+  if hold > 0 then fin = now + hold end
+  redis.call('HSET', g, 'owner', owner, 'keys', joined, 'token', token, 'ttl', ttl, 'hold', hold, 'at', now, 'fin', fin, 'exp', now + us)
+  extend(id, g, keys, us)
+  -- Those that were left to expire are forgotten now and then.
+  if token % 16 == 0 then redis.call('ZREMRANGEBYSCORE', S .. ':grants', '-inf', now - KEEP * 1000) end
+  return token
+end
+
+local work, done, woken, expired, proc = {}, 0, {}, 0, ''
+
+-- int is for numbers that are part of a text; in commands and answers they have all their digits by themselves.
+local function int(n) return string.format('%.0f', n) end
 
 -- drop ends a grant; what it held is settled later.
 local function drop(id)
@@ -91,36 +123,15 @@ local function head(k)
   end
 end
 
+-- tell wakes a request. It is a hint: where publishing is refused, looking finds the grant.
 local function tell(id, p)
-  if p == proc then woken[#woken + 1] = id else redis.call('PUBLISH', S .. ':wake:' .. p, id) end
+  if p == proc then woken[#woken + 1] = id else redis.pcall('PUBLISH', S .. ':wake:' .. p, id) end
 end
 
 -- lease sets when a grant ends.
 local function lease(id, keys, us)
-  local ms = int(math.ceil(us / 1000) + KEEP)
-  redis.call('HSET', S .. ':g:' .. id, 'exp', int(now + us))
-  redis.call('PEXPIRE', S .. ':g:' .. id, ms)
-  for _, k in ipairs(keys) do redis.call('SET', S .. ':h:' .. k, id, 'PX', ms) end
-  redis.call('ZADD', S .. ':grants', int(now + us), id)
-end
-
-local function shorter(us, hold)
-  if hold > 0 and hold < us then return hold end
-  return us
-end
-
--- give grants keys that are free. The token is the next one, or the time where that is greater: what was forgotten at a
--- restart or a failover was a smaller number.
-local function give(id, owner, joined, ttl, hold, us)
-  local token = math.max(tonumber(redis.call('HGET', S, 'token') or '0') + 1, now)
-  redis.call('HSET', S, 'token', int(token))
-  local fin = 0
-  if hold > 0 then fin = now + hold end
-  redis.call('HSET', S .. ':g:' .. id, 'owner', owner, 'keys', joined, 'token', int(token), 'ttl', int(ttl),
-    'hold', int(hold), 'at', int(now), 'fin', int(fin))
-  lease(id, split(joined), us)
-  redis.call('ZREMRANGEBYSCORE', S .. ':grants', '-inf', int(now - KEEP * 1000))
-  return token
+  redis.call('HSET', S .. ':g:' .. id, 'exp', now + us)
+  extend(id, S .. ':g:' .. id, keys, us)
 end
 
 -- take makes a full lease of a grant that lasts still; nil: it does not, or never was.
@@ -129,9 +140,9 @@ local function take(id)
   if not g[1] or tonumber(g[1]) <= now then return nil end
   local ttl, hold, fin = tonumber(g[4]), tonumber(g[5]), 0
   if hold > 0 then fin = now + hold end
-  redis.call('HSET', S .. ':g:' .. id, 'at', int(now), 'fin', int(fin))
   local us = shorter(ttl, hold)
-  lease(id, split(g[2]), us)
+  redis.call('HSET', S .. ':g:' .. id, 'at', now, 'fin', fin, 'exp', now + us)
+  extend(id, S .. ':g:' .. id, split(g[2]), us)
   return { 1, tonumber(g[3]), now + us, ttl, g[6], g[2] }
 end
 
@@ -199,7 +210,7 @@ local function settle()
       if ready and first and first.id == w.id then
         unqueue(w.id, w.owner, w.joined)
         redis.call('DEL', S .. ':w:' .. w.id)
-        give(w.id, w.owner, w.joined, w.ttl, w.hold, shorter(HANDOVER, w.hold))
+        give(w.id, w.owner, w.joined, w.keys, w.ttl, w.hold, shorter(HANDOVER, w.hold))
         tell(w.id, w.proc)
       elseif not ready then
         -- The next one may have the right to overtake, which its process finds out.

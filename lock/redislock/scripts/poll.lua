@@ -9,12 +9,12 @@ for i = 2, #ARGV do
   local w, dead = waiting(id)
   if not w and dead and not dead[8] and redis.call('ZSCORE', S .. ':waiters', id) then
     -- It was slow, and nobody has passed it over yet.
-    redis.call('HSET', S .. ':w:' .. id, 'alive', int(now + ALIVE))
+    redis.call('HSET', S .. ':w:' .. id, 'alive', now + ALIVE)
     w = waiting(id)
   end
   if w then
     mine[#mine + 1] = w
-    redis.call('HSET', S .. ':w:' .. id, 'alive', int(now + ALIVE))
+    redis.call('HSET', S .. ':w:' .. id, 'alive', now + ALIVE)
     redis.call('PEXPIRE', S .. ':w:' .. id, KEEP)
     redis.call('PEXPIRE', S .. ':o:' .. w.owner, KEEP)
   else
@@ -43,4 +43,4 @@ for _, w in ipairs(mine) do
   if l == 2 then touch[#touch + 1] = w.id end
 end
 settle()
-return { int(expiry), expired, woken, touch, circle }
+return { expiry, expired, woken, touch, circle }

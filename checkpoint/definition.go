@@ -1,0 +1,114 @@
+package checkpoint
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/lock"
+)
+
+// Steps are the steps of one operation, made ready.
+type Steps[R any] interface {
+	// Count is how many steps there are, up to [MaxSteps]; the same each time for the same parameters.
+	Count() int
+	// Do does a step, from 0, and returns its result. For the same parameters, seed and number it returns the same result
+	// each time. Steps are done in order, one at a time. It may be asked for a step again that was not saved.
+	Do(ctx context.Context, step int) (R, error)
+}
+
+// Undoer are [Steps] that have effects.
+type Undoer[R any] interface {
+	// Undo undoes a step, from the last that is done to the first. It may be asked again to undo what is undone already, which
+	// must do nothing.
+	Undo(ctx context.Context, d Done[R]) error
+}
+
+// Done is a step that is to be undone.
+type Done[R any] struct {
+	Step int
+	// Result is what the step returned, where it is certain that it was done.
+	Result R
+	// Certain is false for a step that may have been done just before the operation was interrupted, but was not saved.
+	Certain bool
+}
+
+// Definition is a kind of operation.
+type Definition[P, R any] struct {
+	// Name tells kinds apart: a state of one kind is none of another. It is kept in each state.
+	Name string
+	// Open makes the steps ready for parameters and a seed. Its error becomes a [*ParameterError].
+	Open func(parameters P, seed Seed) (Steps[R], error)
+	// ResultsName is what results are called in the state's JSON: [NameResults], also when it is empty, or [NamePrizeResults].
+	ResultsName string
+}
+
+// Times that options have by default.
+const (
+	// DefaultTTL is for how long a state is kept after its last save.
+	DefaultTTL = time.Hour
+	// saveTimeout bounds the last save of a run whose context has ended.
+	saveTimeout = 5 * time.Second
+)
+
+// Options of a [Runner]. All may be zero.
+type Options struct {
+	// Every is how many steps there are between two saves; 0 means 1. A run that is interrupted does up to so many steps
+	// again.
+	Every int
+	// TTL is for how long a state is kept after its last save; 0 means [DefaultTTL].
+	TTL time.Duration
+	// Transactional runs steps, and their undoing, in the transaction of the save. The store must be a [Transactor].
+	Transactional bool
+	// Lock says how the lock is acquired. Its MaxHold should be 0.
+	Lock   lock.Options
+	Logger *slog.Logger
+	// Now is the clock for the times in the state, which decide nothing; nil means time.Now.
+	Now func() time.Time
+}
+
+// Call is what one call of a [Runner] brings along. All may be zero.
+type Call struct {
+	// Seed is that of an operation that is made; nil: a new one. Where the operation exists, it must be its own.
+	Seed *Seed
+	// Progress is told after each save. It must return quickly.
+	Progress func(Progress)
+	// Held is the lock on the operation's lock key, where the caller has acquired it already. The call ends with its context.
+	Held *lock.Held
+	// Token guards the saves where the runner has no locks, and Held is nil.
+	Token int64
+}
+
+// Progress is how far an operation is.
+type Progress struct {
+	Key       Key
+	Status    Status
+	Completed int // steps done
+	Total     int
+	Undone    int
+}
+
+// Result is an operation as a call has left it. With an error it is what was saved before.
+type Result[R any] struct {
+	Key       Key
+	Status    Status
+	Completed int
+	Total     int
+	Undone    int
+	Results   []R // of the first Completed steps
+	// Parameters are those that the operation was made with, as JSON.
+	Parameters json.RawMessage
+	// Errors are those that the operation's steps returned, on all runs, the last of them last.
+	Errors    []Failure
+	Seed      Seed
+	StartedAt time.Time
+	UpdatedAt time.Time
+}
+
+// Partial reports whether some steps are done, and not all.
+func (r *Result[R]) Partial() bool { return r.Completed > 0 && r.Completed < r.Total }
+
+// StepKey is a name for a step of an operation that no other step of any operation has, for the idempotency of its effects.
+func StepKey(key Key, step int) string { return key.String() + ":" + strconv.Itoa(step) }

@@ -1,0 +1,263 @@
+package checkpoint
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/lock"
+)
+
+// job is one run of an operation. What is staged is done, but not saved.
+type job[P, R any] struct {
+	r     *Runner[P, R]
+	state State // as it was saved last
+	steps Steps[R]
+	call  Call
+
+	results []R    // of the steps that are saved as done, then of those that are staged
+	text    []byte // the same as JSON, without brackets
+	saved   int    // length of what of text is saved
+	sum     hash.Hash
+}
+
+// job reads what of a state is kept in another form while it runs.
+func (r *Runner[P, R]) job(s *State, steps Steps[R], token int64, c Call) (*job[P, R], error) {
+	j := &job[P, R]{r: r, state: *s, steps: steps, call: c, sum: sha256.New()}
+	if err := json.Unmarshal(s.Results, &j.results); err != nil {
+		return nil, &CorruptError{Key: s.Key(), Reason: "its results cannot be read: " + err.Error()}
+	}
+	j.text = append(j.text, s.results()...)
+	j.saved = len(j.text)
+	j.sum.Write(j.text)
+	j.state.Results = nil
+	j.state.Token, j.state.Run = token, newRun()
+	return j, nil
+}
+
+// advance does the steps that are left.
+func (r *Runner[P, R]) advance(ctx context.Context, s *State, steps Steps[R], token int64, c Call) (*Result[R], error) {
+	j, err := r.job(s, steps, token, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := j.claim(ctx, s.Token); err != nil {
+		return j.resultUnlessNew(), err
+	}
+	for j.state.CompletedCount < j.state.TotalCount {
+		if err := j.batch(ctx); err != nil {
+			return j.result(), err
+		}
+	}
+	return j.result(), nil
+}
+
+// claim saves before anything is done, so that the operation exists, and whoever had it before is fenced.
+func (j *job[P, R]) claim(ctx context.Context, seen int64) error {
+	if j.state.Token < seen {
+		return &FencedError{Key: j.state.Key(), Want: j.state.Head, Seen: Head{Revision: j.state.Revision, Token: seen}}
+	}
+	next := j.next()
+	if next.TotalCount == 0 && next.Status == StatusRunning {
+		next.Status = StatusCompleted
+	}
+	j.reach(next)
+	return j.save(ctx, next)
+}
+
+// reach notes in a save which steps may be done before the next one. Those that are committed with their save are done exactly
+// when they are saved.
+func (j *job[P, R]) reach(next *State) {
+	until := next.CompletedCount
+	if next.Status == StatusRunning && !j.r.o.Transactional {
+		until = min(until+j.r.o.Every, next.TotalCount)
+	}
+	next.ReachedCount = max(next.ReachedCount, until)
+}
+
+// next is the state of the next save, so far without change.
+func (j *job[P, R]) next() *State {
+	s := j.state
+	s.Revision++
+	s.LastUpdateTime = max(s.LastUpdateTime, j.r.o.Now().Unix())
+	return &s
+}
+
+// encode makes a save of a state and of what is done so far.
+func (j *job[P, R]) encode(s *State) (*Save, error) {
+	sum := sha256.New()
+	if c, ok := j.sum.(hash.Cloner); ok {
+		copied, err := c.Clone()
+		if err != nil {
+			return nil, fmt.Errorf("checkpoint: copy a digest: %w", err)
+		}
+		sum = copied
+		sum.Write(j.text[j.saved:])
+	} else {
+		sum.Write(j.text)
+	}
+	digest := sum.Sum(nil)
+	s.Digest = hex.EncodeToString(digest)
+	body, err := s.encode(j.text, digest)
+	if err != nil {
+		return nil, err
+	}
+	return &Save{Head: s.Head, Body: body, Ended: s.Status.ended(), TTL: j.r.o.TTL}, nil
+}
+
+func (j *job[P, R]) save(ctx context.Context, s *State) error {
+	save, err := j.encode(s)
+	if err != nil {
+		return err
+	}
+	if err := j.r.store.Save(ctx, s.Key(), save); err != nil {
+		return err
+	}
+	j.keep(s)
+	return nil
+}
+
+// keep takes a state as saved that has everything that is staged.
+func (j *job[P, R]) keep(s *State) {
+	j.sum.Write(j.text[j.saved:])
+	j.saved = len(j.text)
+	j.state = *s
+	if j.call.Progress != nil {
+		j.call.Progress(Progress{
+			Key: s.Key(), Status: s.Status, Completed: s.CompletedCount, Total: s.TotalCount, Undone: s.UndoneCount,
+		})
+	}
+}
+
+// unstage forgets what is not saved.
+func (j *job[P, R]) unstage() {
+	j.text = j.text[:j.saved]
+	j.results = j.results[:j.state.CompletedCount]
+}
+
+// batch does steps up to the next save, and saves.
+func (j *job[P, R]) batch(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if j.r.o.Transactional {
+		return j.batchInTransaction(ctx)
+	}
+	next := j.next()
+	failed := j.do(ctx, next)
+	if next.CompletedCount > j.state.CompletedCount {
+		// What is done is saved even if the context has ended, or else it would have to be done again.
+		saving, cancel := j.outlive(ctx)
+		defer cancel()
+		if err := j.save(saving, next); err != nil {
+			j.unstage()
+			return errors.Join(err, failed)
+		}
+	}
+	return j.note(ctx, failed)
+}
+
+// do stages steps until the next save is due. It returns the error of the first that failed.
+func (j *job[P, R]) do(ctx context.Context, next *State) error {
+	until := min(next.CompletedCount+j.r.o.Every, next.TotalCount)
+	defer j.reach(next)
+	for next.CompletedCount < until {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		r, err := j.steps.Do(ctx, next.CompletedCount)
+		if err != nil {
+			if cause := context.Cause(ctx); cause != nil {
+				return cause // Not the step's fault.
+			}
+			return &StepError{Step: next.CompletedCount, Err: err}
+		}
+		text, err := json.Marshal(r)
+		if err != nil {
+			return &StepError{Step: next.CompletedCount, Err: fmt.Errorf("its result cannot be written as JSON: %w", err)}
+		}
+		if len(j.text) > 0 {
+			j.text = append(j.text, ',')
+		}
+		j.text = append(j.text, text...)
+		j.results = append(j.results, r)
+		next.CompletedCount++
+	}
+	if next.CompletedCount == next.TotalCount {
+		next.Status = StatusCompleted
+	}
+	return nil
+}
+
+// batchInTransaction commits steps and save together: of a batch of which a step fails, nothing remains.
+func (j *job[P, R]) batchInTransaction(ctx context.Context) error {
+	var next *State
+	failed := j.transact(ctx, func(ctx context.Context) (*Save, error) {
+		j.unstage()
+		next = j.next()
+		if err := j.do(ctx, next); err != nil {
+			return nil, err
+		}
+		return j.encode(next)
+	})
+	if failed == nil {
+		j.keep(next)
+		return nil
+	}
+	j.unstage()
+	return j.note(ctx, failed)
+}
+
+func (j *job[P, R]) transact(ctx context.Context, work func(context.Context) (*Save, error)) error {
+	t, ok := j.r.store.(Transactor)
+	if !ok {
+		return ErrNoTransactions // New has looked.
+	}
+	return t.SaveWith(ctx, j.state.Key(), j.next().Head, work)
+}
+
+// note keeps a step's error in the state, and returns it.
+func (j *job[P, R]) note(ctx context.Context, failed error) error {
+	step, ok := errors.AsType[*StepError](failed)
+	if !ok {
+		return failed
+	}
+	next := j.next()
+	next.fail(step, j.r.o.Now())
+	saving, cancel := j.outlive(ctx)
+	defer cancel()
+	if err := j.save(saving, next); err != nil {
+		return errors.Join(failed, err)
+	}
+	return failed
+}
+
+// outlive is a context for a last save, unless the lock is lost.
+func (j *job[P, R]) outlive(ctx context.Context) (context.Context, context.CancelFunc) {
+	if errors.Is(context.Cause(ctx), lock.ErrLost) {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+}
+
+func (j *job[P, R]) result() *Result[R] {
+	s := &j.state
+	return &Result[R]{
+		Key: s.Key(), Status: s.Status, Completed: s.CompletedCount, Total: s.TotalCount, Undone: s.UndoneCount,
+		Results: j.results[:s.CompletedCount:s.CompletedCount], Errors: s.Errors, Seed: s.Seed, Parameters: s.Parameters,
+		StartedAt: time.Unix(s.StartTime, 0).UTC(), UpdatedAt: time.Unix(s.LastUpdateTime, 0).UTC(),
+	}
+}
+
+// resultUnlessNew is the result of an operation that was saved at all.
+func (j *job[P, R]) resultUnlessNew() *Result[R] {
+	if j.state.Revision == 0 {
+		return nil
+	}
+	return j.result()
+}

@@ -1,0 +1,208 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairlead-dev/fairlead/checkpoint"
+)
+
+// Store keeps states in PostgreSQL. It is safe for concurrent use.
+type Store struct {
+	pool   *pgxpool.Pool
+	schema string
+}
+
+var _ checkpoint.Transactor = (*Store)(nil)
+
+// New returns a store on the pool's database, with the table that [Install] made in that schema.
+func New(pool *pgxpool.Pool, schema string) *Store { return &Store{pool: pool, schema: schema} }
+
+type txKey struct{}
+
+// Tx is the transaction within which a step is done or undone, for its own writes. It panics outside of one, where the step
+// would write what nobody commits or undoes with its state.
+func Tx(ctx context.Context) pgx.Tx {
+	tx, ok := ctx.Value(txKey{}).(pgx.Tx)
+	if !ok {
+		panic("pgstore: the step is not run in a transaction; see checkpoint.Options.Transactional")
+	}
+	return tx
+}
+
+const selectState = `SELECT state FROM @checkpoint_states
+	WHERE lock_key = $1 AND operation_id = $2 AND (expires_at IS NULL OR expires_at > clock_timestamp())`
+
+// Load implements [checkpoint.Store].
+func (s *Store) Load(ctx context.Context, key checkpoint.Key) (body []byte, err error) {
+	err = checkpoint.Try(ctx, "load", key, passing, func(ctx context.Context) error {
+		err := s.pool.QueryRow(ctx, in(s.schema, selectState), key.LockKey, key.ID).Scan(&body)
+		if errors.Is(err, pgx.ErrNoRows) {
+			body, err = nil, nil
+		}
+		return err
+	})
+	return body, err
+}
+
+const (
+	// What has expired is as good as gone, and makes way.
+	insertState = `INSERT INTO @checkpoint_states AS s (lock_key, operation_id, revision, token, run, state, updated_at, expires_at)
+		VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp(), CASE WHEN $7 THEN clock_timestamp() + $8::bigint * interval '1 microsecond' END)
+		ON CONFLICT (lock_key, operation_id) DO UPDATE SET revision = excluded.revision, token = excluded.token, run = excluded.run,
+			state = excluded.state, updated_at = excluded.updated_at, expires_at = excluded.expires_at
+		WHERE s.expires_at <= clock_timestamp()`
+	updateState = `UPDATE @checkpoint_states SET revision = $3, token = $4, run = $5, state = $6, updated_at = clock_timestamp(),
+			expires_at = CASE WHEN $7 THEN clock_timestamp() + $8::bigint * interval '1 microsecond' END
+		WHERE lock_key = $1 AND operation_id = $2 AND revision = $3 - 1 AND token <= $4
+			AND (expires_at IS NULL OR expires_at > clock_timestamp())`
+	selectHead = `SELECT revision, token, run FROM @checkpoint_states
+		WHERE lock_key = $1 AND operation_id = $2 AND (expires_at IS NULL OR expires_at > clock_timestamp())`
+	lockHead = selectHead + ` FOR NO KEY UPDATE`
+)
+
+// querier is a pool or a transaction.
+type querier interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Save implements [checkpoint.Store]. It is one statement, and one more where that wrote nothing.
+func (s *Store) Save(ctx context.Context, key checkpoint.Key, save *checkpoint.Save) error {
+	return checkpoint.Try(ctx, "save", key, passing, func(ctx context.Context) error { return s.save(ctx, s.pool, key, save) })
+}
+
+func (s *Store) save(ctx context.Context, q querier, key checkpoint.Key, save *checkpoint.Save) error {
+	write := updateState
+	if save.Revision == 1 {
+		write = insertState
+	}
+	tag, err := q.Exec(ctx, in(s.schema, write), key.LockKey, key.ID, save.Revision, save.Token, save.Run, save.Body,
+		save.Ended, save.TTL.Microseconds())
+	if err != nil || tag.RowsAffected() == 1 {
+		return err
+	}
+	switch found, err := s.look(ctx, q, selectHead, key, save.Head); {
+	case err != nil || found == ours:
+		return err
+	case found == absent && save.Revision > 1:
+		return fmt.Errorf("pgstore: save %s: %w", key, checkpoint.ErrLost)
+	}
+	return errMoved
+}
+
+// errMoved is returned when another's save, or its end, came between two statements. The next try sees clearly.
+var errMoved = errors.New("the state has just changed")
+
+// finding is what there is where a save is to go.
+type finding int
+
+const (
+	absent finding = iota // nothing
+	before                // what the save may replace
+	ours                  // the save itself
+)
+
+// look tells what there is. Where the save does not follow from that, it returns a [*checkpoint.FencedError].
+func (s *Store) look(ctx context.Context, q querier, query string, key checkpoint.Key, want checkpoint.Head) (finding, error) {
+	var seen checkpoint.Head
+	err := q.QueryRow(ctx, in(s.schema, query), key.LockKey, key.ID).Scan(&seen.Revision, &seen.Token, &seen.Run)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return absent, nil
+	case err != nil:
+		return absent, err
+	case seen.Revision == want.Revision && seen.Run == want.Run:
+		return ours, nil
+	case !want.Follows(seen):
+		return before, &checkpoint.FencedError{Key: key, Want: want, Seen: seen}
+	}
+	return before, nil
+}
+
+// SaveWith implements [checkpoint.Transactor]. The row is locked before work begins, so that nobody else can work on the
+// operation until the transaction ends, and nobody works who has been fenced.
+func (s *Store) SaveWith(ctx context.Context, key checkpoint.Key, next checkpoint.Head, work func(context.Context) (*checkpoint.Save, error)) error {
+	var failed error // of work, which is not ours to judge or to wrap
+	err := checkpoint.Try(ctx, "save", key, passing, func(bounded context.Context) error {
+		failed = nil
+		tx, err := s.pool.Begin(bounded)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+		found, err := s.look(bounded, tx, lockHead, key, next)
+		if err != nil || found == ours {
+			return err
+		}
+		if found == absent && next.Revision > 1 {
+			return fmt.Errorf("pgstore: save %s: %w", key, checkpoint.ErrLost)
+		}
+		// Steps take as long as they take: only our own statements are bounded.
+		save, err := work(context.WithValue(ctx, txKey{}, tx))
+		if err != nil {
+			failed = err
+			return err
+		}
+		if save.Head != next {
+			return fmt.Errorf("pgstore: a save with revision %d came for revision %d", save.Revision, next.Revision)
+		}
+		if err := s.save(ctx, tx, key, save); err != nil {
+			return err
+		}
+		return tx.Commit(ctx)
+	})
+	if err != nil && failed != nil {
+		return failed
+	}
+	return err
+}
+
+const deleteState = `DELETE FROM @checkpoint_states WHERE lock_key = $1 AND operation_id = $2`
+
+// Delete implements [checkpoint.Store].
+func (s *Store) Delete(ctx context.Context, key checkpoint.Key) error {
+	return checkpoint.Try(ctx, "delete", key, passing, func(ctx context.Context) error {
+		_, err := s.pool.Exec(ctx, in(s.schema, deleteState), key.LockKey, key.ID)
+		return err
+	})
+}
+
+const deleteExpired = `DELETE FROM @checkpoint_states WHERE (lock_key, operation_id) IN (
+	SELECT lock_key, operation_id FROM @checkpoint_states WHERE expires_at <= clock_timestamp() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)`
+
+// Sweep deletes up to limit states that have expired, and returns how many it did. Call it every now and then: states that
+// have expired are never seen, but take room.
+func (s *Store) Sweep(ctx context.Context, limit int) (int, error) {
+	tag, err := s.pool.Exec(ctx, in(s.schema, deleteExpired), limit)
+	if err != nil {
+		return 0, fmt.Errorf("pgstore: sweep: %w", err)
+	}
+	return int(tag.RowsAffected()), nil
+}
+
+// passing reports failures that a later try may not meet: other transactions in the way, and connections that ended. A
+// save whose COMMIT was not answered is tried again, and recognised by its head.
+func passing(err error) bool {
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok || errors.Is(err, errMoved) {
+		return true
+	}
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch e.Code {
+		case "40001", "40P01", "55P03", "25P03", "53300", "25006":
+			return true
+		}
+		return strings.HasPrefix(e.Code, "57P") || strings.HasPrefix(e.Code, "08")
+	}
+	var netErr net.Error
+	return errors.As(err, &netErr) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "conn closed")
+}

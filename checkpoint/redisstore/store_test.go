@@ -1,0 +1,195 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/fairlead-dev/fairlead/checkpoint"
+	"github.com/fairlead-dev/fairlead/checkpoint/storetest"
+)
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	server := storetest.StartRedis(t, "--appendonly", "yes", "--appendfsync", "no")
+	client := server.Client()
+	storetest.Run(t, func(t *testing.T) storetest.Harness {
+		t.Helper()
+		must(t, client.Do(t.Context(), client.B().Flushall().Build()).Error())
+		return storetest.Harness{
+			Store: New(client),
+			Plant: func(tb testing.TB, key checkpoint.Key, body []byte) {
+				tb.Helper()
+				must(tb, client.Do(tb.Context(), client.B().Set().Key(key.String()).Value(rueidis.BinaryString(body)).Build()).Error())
+			},
+			Forget: func(tb testing.TB) {
+				tb.Helper()
+				must(tb, client.Do(tb.Context(), client.B().Flushall().Build()).Error())
+			},
+			Break: func(tb testing.TB) func() {
+				tb.Helper()
+				server.Kill()
+				return server.Start
+			},
+		}
+	})
+}
+
+// TestForm looks at what is in Redis with a client that knows nothing of this package.
+func TestForm(t *testing.T) {
+	t.Parallel()
+	c := storetest.StartRedis(t).Client()
+	r, err := checkpoint.New(numbers(nil), New(c), nil, checkpoint.Options{})
+	must(t, err)
+	_, err = r.Run(t.Context(), checkpoint.Key{LockKey: "user_123_daily", ID: "multi_draw_20241217_143022"}, 3, checkpoint.Call{})
+	must(t, err)
+	const key = "lottery:state:user_123_daily:multi_draw_20241217_143022"
+	ttl, err := c.Do(t.Context(), c.B().Pttl().Key(key).Build()).AsInt64()
+	if err != nil || ttl > 3_600_000 || ttl < 3_500_000 {
+		t.Errorf("TTL %d ms, %v", ttl, err)
+	}
+	var doc struct {
+		LockKey   string `json:"lock_key"`
+		Total     int    `json:"total_count"`
+		Completed int    `json:"completed_count"`
+		Results   []int  `json:"results"`
+		Start     int64  `json:"start_time"`
+		Update    int64  `json:"last_update_time"`
+	}
+	must(t, c.Do(t.Context(), c.B().Get().Key(key).Build()).DecodeJSON(&doc))
+	now := time.Now().Unix()
+	if doc.LockKey != "user_123_daily" || doc.Total != 3 || doc.Completed != 3 || len(doc.Results) != 3 || doc.Start > now || doc.Start < now-60 || doc.Update < doc.Start {
+		t.Errorf("%+v", doc)
+	}
+	// A key of another type is reported, and stays.
+	other := checkpoint.Key{LockKey: "a", ID: "list"}
+	must(t, c.Do(t.Context(), c.B().Rpush().Key(other.String()).Element("x").Build()).Error())
+	if _, err := r.Run(t.Context(), other, 3, checkpoint.Call{}); !errors.Is(err, checkpoint.ErrCorrupt) {
+		t.Errorf("a list: %v", err)
+	}
+	if err := New(c).Save(t.Context(), other, &checkpoint.Save{Head: checkpoint.Head{Revision: 1}, TTL: time.Hour}); !errors.Is(err, checkpoint.ErrCorrupt) {
+		t.Errorf("a save over a list: %v", err)
+	}
+}
+
+type squares struct {
+	n    int
+	hook func(int)
+}
+
+func (s squares) Count() int { return s.n }
+
+func (s squares) Do(_ context.Context, i int) (int, error) {
+	if s.hook != nil {
+		s.hook(i)
+	}
+	return i * i, nil
+}
+
+func numbers(hook func(int)) checkpoint.Definition[int, int] {
+	return checkpoint.Definition[int, int]{
+		Name: "squares",
+		Open: func(n int, _ checkpoint.Seed) (checkpoint.Steps[int], error) { return squares{n, hook}, nil },
+	}
+}
+
+// TestServerDies kills Redis under a run, with and without its memory, and starts it again, at once or too late.
+func TestServerDies(t *testing.T) {
+	t.Parallel()
+	key := checkpoint.Key{LockKey: "k", ID: "op"}
+	const n, at = 20, 7
+	for name, c := range map[string]struct {
+		remembers bool
+		late      bool
+		want      error
+	}{
+		"it remembers":              {remembers: true},
+		"it has forgotten":          {want: checkpoint.ErrLost},
+		"it stays away for a while": {remembers: true, late: true, want: checkpoint.ErrConnection},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var args []string
+			if c.remembers {
+				args = []string{"--appendonly", "yes", "--appendfsync", "no"}
+			}
+			server := storetest.StartRedis(t, args...)
+			client := server.Client()
+			var restart sync.WaitGroup
+			r, err := checkpoint.New(numbers(func(i int) {
+				if i != at {
+					return
+				}
+				server.Kill()
+				if !c.late {
+					restart.Go(server.Start)
+				}
+			}), New(client), nil, checkpoint.Options{})
+			must(t, err)
+			res, err := r.Run(t.Context(), key, n, checkpoint.Call{})
+			restart.Wait()
+			if c.want == nil {
+				// A loaded machine may take longer for the restart than a save is tried for: that is then reported.
+				if err != nil && !errors.Is(err, checkpoint.ErrConnection) {
+					t.Fatal(err)
+				}
+			} else if !errors.Is(err, c.want) || res.Completed != at || !res.Partial() {
+				t.Fatalf("%+v, %v", res, err)
+			}
+			if c.late {
+				server.Start()
+			}
+			again, err := checkpoint.New(numbers(nil), New(client), nil, checkpoint.Options{})
+			must(t, err)
+			res, err = again.Resume(t.Context(), key, checkpoint.Call{})
+			if !c.remembers {
+				if !errors.Is(err, checkpoint.ErrNotFound) {
+					t.Fatalf("what was forgotten: %+v, %v", res, err)
+				}
+				return
+			}
+			if err != nil || len(res.Results) != n || res.Results[n-1] != (n-1)*(n-1) {
+				t.Errorf("%+v, %v", res, err)
+			}
+		})
+	}
+}
+
+// TestServerGoesBack restores an older file under a run: the run is told that the state is not what it saved.
+func TestServerGoesBack(t *testing.T) {
+	t.Parallel()
+	server := storetest.StartRedis(t)
+	client := server.Client()
+	store := New(client)
+	key := checkpoint.Key{LockKey: "k", ID: "op"}
+	var older []byte
+	r, err := checkpoint.New(numbers(func(i int) {
+		switch i {
+		case 3:
+			older, _ = store.Load(t.Context(), key)
+		case 8:
+			must(t, client.Do(t.Context(), client.B().Set().Key(key.String()).Value(rueidis.BinaryString(older)).Build()).Error())
+		}
+	}), store, nil, checkpoint.Options{})
+	must(t, err)
+	res, err := r.Run(t.Context(), key, 20, checkpoint.Call{})
+	if !errors.Is(err, checkpoint.ErrFenced) || res.Completed != 8 {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	again, err := checkpoint.New(numbers(nil), store, nil, checkpoint.Options{})
+	must(t, err)
+	if res, err = again.Resume(t.Context(), key, checkpoint.Call{}); err != nil || len(res.Results) != 20 || res.Results[19] != 361 {
+		t.Errorf("%+v, %v", res, err)
+	}
+}

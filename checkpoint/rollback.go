@@ -1,0 +1,110 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+)
+
+// Rollback undoes the steps of an operation that are done, from the last to the first, and returns when all are undone, as it
+// does at once where they were before. An interrupted roll-back goes on where it was. The state keeps results, errors and
+// times. Steps that are no [Undoer] have nothing to undo.
+//
+// It returns the errors that [Runner.Resume] does. After a [*StepError] it can be asked for again.
+func (r *Runner[P, R]) Rollback(ctx context.Context, key Key, c Call) (*Result[R], error) {
+	return r.under(ctx, "roll back", key, c, func(ctx context.Context, token int64) (*Result[R], error) {
+		s, err := r.load(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		what, err := decideRollback(s, r.def.Name)
+		if err != nil {
+			return nil, err
+		}
+		if what == actReturn {
+			return r.goOn(ctx, s, what, token, c)
+		}
+		steps, err := r.reopen(s)
+		if err != nil {
+			return nil, err
+		}
+		return r.undo(ctx, s, steps, token, c)
+	})
+}
+
+func (r *Runner[P, R]) undo(ctx context.Context, s *State, steps Steps[R], token int64, c Call) (*Result[R], error) {
+	j, err := r.job(s, steps, token, c)
+	if err != nil {
+		return nil, err
+	}
+	j.state.Status = StatusRollingBack
+	undoer, _ := steps.(Undoer[R])
+	if err := j.claim(ctx, s.Token); err != nil {
+		return nil, err
+	}
+	for j.state.Status != StatusRolledBack {
+		if err := context.Cause(ctx); err != nil {
+			return j.result(), err
+		}
+		if err := j.undoBatch(ctx, undoer); err != nil {
+			return j.result(), err
+		}
+	}
+	return j.result(), nil
+}
+
+// undoBatch undoes steps up to the next save, and saves.
+func (j *job[P, R]) undoBatch(ctx context.Context, undoer Undoer[R]) error {
+	var next *State
+	if j.r.o.Transactional {
+		failed := j.transact(ctx, func(ctx context.Context) (*Save, error) {
+			next = j.next()
+			if err := j.undoSteps(ctx, next, undoer); err != nil {
+				return nil, err
+			}
+			return j.encode(next)
+		})
+		if failed == nil {
+			j.keep(next)
+			return nil
+		}
+		return j.note(ctx, failed)
+	}
+	next = j.next()
+	failed := j.undoSteps(ctx, next, undoer)
+	if next.UndoneCount > j.state.UndoneCount || next.Status != j.state.Status {
+		saving, cancel := j.outlive(ctx)
+		defer cancel()
+		if err := j.save(saving, next); err != nil {
+			return errors.Join(err, failed)
+		}
+	}
+	return j.note(ctx, failed)
+}
+
+func (j *job[P, R]) undoSteps(ctx context.Context, next *State, undoer Undoer[R]) error {
+	all := next.ReachedCount
+	if undoer == nil {
+		next.UndoneCount = all // They have no effects.
+	}
+	until := min(next.UndoneCount+j.r.o.Every, all)
+	for next.UndoneCount < until {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		d := Done[R]{Step: all - 1 - next.UndoneCount}
+		if d.Certain = d.Step < next.CompletedCount; d.Certain {
+			d.Result = j.results[d.Step]
+		}
+		if err := undoer.Undo(ctx, d); err != nil {
+			if cause := context.Cause(ctx); cause != nil {
+				return cause
+			}
+			return &StepError{Step: d.Step, Undo: true, Err: err}
+		}
+		next.UndoneCount++
+	}
+	if next.UndoneCount == all {
+		next.Status = StatusRolledBack
+	}
+	return nil
+}

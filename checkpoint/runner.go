@@ -1,0 +1,237 @@
+package checkpoint
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/lock"
+)
+
+// Runner runs operations of one kind. It is safe for concurrent use.
+type Runner[P, R any] struct {
+	def   Definition[P, R]
+	store Store
+	locks *lock.Locker
+	o     Options
+}
+
+// New returns a runner that keeps states in store and runs each operation under a lock on its lock key. Without locks (nil),
+// it is up to the caller that an operation has one runner at a time; the store still refuses the saves of all but one. It
+// returns a [*ParameterError], or [ErrNoTransactions].
+func New[P, R any](def Definition[P, R], store Store, locks *lock.Locker, o Options) (*Runner[P, R], error) {
+	o.Every = cmp.Or(o.Every, 1)
+	o.TTL = cmp.Or(o.TTL, DefaultTTL)
+	def.ResultsName = cmp.Or(def.ResultsName, NameResults)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	_, transacts := store.(Transactor)
+	switch {
+	case !lock.ValidName(def.Name):
+		return nil, invalid("name", "must have 1 to %d characters and no control characters", lock.MaxNameLength)
+	case def.Open == nil:
+		return nil, invalid("open", "is needed")
+	case def.ResultsName != NameResults && def.ResultsName != NamePrizeResults:
+		return nil, invalid("the name of results", "must be %s or %s", NameResults, NamePrizeResults)
+	case o.Every < 1 || o.Every > MaxSteps:
+		return nil, invalid("every", "must be from 1 to %d", MaxSteps)
+	case o.TTL < time.Millisecond:
+		return nil, invalid("ttl", "must be a millisecond or more")
+	case o.Transactional && !transacts:
+		return nil, ErrNoTransactions
+	}
+	return &Runner[P, R]{def: def, store: store, locks: locks, o: o}, nil
+}
+
+// Load returns the state of an operation, or nil where there is none. It returns a [*CorruptError], which leaves the state as
+// it is, or the store's error.
+func (r *Runner[P, R]) Load(ctx context.Context, key Key) (*State, error) {
+	if err := key.Validate(); err != nil {
+		return nil, fmt.Errorf("checkpoint: load: %w", err)
+	}
+	s, err := r.load(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: load: %w", err)
+	}
+	return s, nil
+}
+
+func (r *Runner[P, R]) load(ctx context.Context, key Key) (*State, error) {
+	body, err := r.store.Load(ctx, key)
+	if err != nil || body == nil {
+		return nil, err
+	}
+	s, err := Decode(body)
+	if c, ok := errors.AsType[*CorruptError](err); ok {
+		return nil, &CorruptError{Key: key, Reason: c.Reason}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.LockKey != key.LockKey || (!s.Legacy() && s.ID != key.ID) {
+		return nil, &CorruptError{Key: key, Reason: fmt.Sprintf("it is that of %s", s.Key())}
+	}
+	return s, nil
+}
+
+// Delete forgets an operation, whatever its state says, and even where that is corrupt. A run that is under way ends with
+// [ErrLost].
+func (r *Runner[P, R]) Delete(ctx context.Context, key Key) error {
+	err := key.Validate()
+	if err == nil {
+		err = r.store.Delete(ctx, key)
+	}
+	if err != nil {
+		return fmt.Errorf("checkpoint: delete: %w", err)
+	}
+	return nil
+}
+
+// Run begins an operation, or goes on with it where it is running, and returns when it is completed, as it does at once
+// where it was completed before. With most errors it returns what is done and saved, too.
+//
+// Errors: [ErrOtherParameters], [ErrBadTransition], [ErrLegacy], a [*ParameterError], a [*StepError], a [*CorruptError], a
+// [*ConnectionError], a [*SizeError], a [*FencedError], [ErrLost], the errors of acquiring the lock, and the cause of the
+// end of its context.
+func (r *Runner[P, R]) Run(ctx context.Context, key Key, parameters P, c Call) (*Result[R], error) {
+	return r.under(ctx, "run", key, c, func(ctx context.Context, token int64) (*Result[R], error) {
+		text, err := json.Marshal(parameters)
+		if err != nil {
+			return nil, &ParameterError{Field: "parameters", Reason: "cannot be written as JSON: " + err.Error(), Err: err}
+		}
+		seed := NewSeed()
+		if c.Seed != nil {
+			seed = *c.Seed
+		}
+		steps, err := r.open(parameters, seed)
+		if err != nil {
+			return nil, err
+		}
+		s, err := r.load(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		hash := hashOf(r.def.Name, steps.Count(), text)
+		what, err := decideRun(s, r.def.Name, hash, c.Seed)
+		if err != nil {
+			return nil, err
+		}
+		if what != actCreate {
+			return r.goOn(ctx, s, what, token, c)
+		}
+		now := r.o.Now().Unix()
+		s = &State{
+			LockKey: key.LockKey, ID: key.ID, Kind: r.def.Name, Status: StatusRunning, Parameters: text, ParametersHash: hash,
+			Seed: seed, TotalCount: steps.Count(), StartTime: now, LastUpdateTime: now, Results: []byte("[]"),
+			ResultsName: r.def.ResultsName,
+		}
+		return r.advance(ctx, s, steps, token, c)
+	})
+}
+
+// Resume goes on with an operation that is running, and returns what [Runner.Run] does, and [ErrNotFound]. It takes the
+// parameters from the state.
+func (r *Runner[P, R]) Resume(ctx context.Context, key Key, c Call) (*Result[R], error) {
+	return r.under(ctx, "resume", key, c, func(ctx context.Context, token int64) (*Result[R], error) {
+		s, err := r.load(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		what, err := decideResume(s, r.def.Name)
+		if err != nil {
+			return nil, err
+		}
+		return r.goOn(ctx, s, what, token, c)
+	})
+}
+
+func (r *Runner[P, R]) goOn(ctx context.Context, s *State, what act, token int64, c Call) (*Result[R], error) {
+	if what == actReturn {
+		j, err := r.job(s, nil, token, c)
+		if err != nil {
+			return nil, err
+		}
+		return j.result(), nil
+	}
+	steps, err := r.reopen(s)
+	if err != nil {
+		return nil, err
+	}
+	return r.advance(ctx, s, steps, token, c)
+}
+
+func (r *Runner[P, R]) open(parameters P, seed Seed) (Steps[R], error) {
+	steps, err := r.def.Open(parameters, seed)
+	if err != nil {
+		return nil, &ParameterError{Field: "parameters", Reason: err.Error(), Err: err}
+	}
+	if n := steps.Count(); n < 0 || n > MaxSteps {
+		return nil, invalid("steps", "must be 0 to %d, not %d", MaxSteps, n)
+	}
+	return steps, nil
+}
+
+// reopen makes the steps ready for the parameters that are saved.
+func (r *Runner[P, R]) reopen(s *State) (Steps[R], error) {
+	var parameters P
+	if err := json.Unmarshal(s.Parameters, &parameters); err != nil {
+		return nil, &CorruptError{Key: s.Key(), Reason: "its parameters cannot be read: " + err.Error()}
+	}
+	steps, err := r.open(parameters, s.Seed)
+	if err != nil {
+		return nil, err
+	}
+	if steps.Count() != s.TotalCount {
+		return nil, ErrOtherParameters
+	}
+	return steps, nil
+}
+
+// under calls fn under the lock of the key, with its token.
+func (r *Runner[P, R]) under(ctx context.Context, verb string, key Key, c Call, fn func(context.Context, int64) (*Result[R], error)) (res *Result[R], err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("checkpoint: %s %s: %w", verb, key, err)
+		}
+	}()
+	if err := key.Validate(); err != nil {
+		return nil, err
+	}
+	if c.Held != nil {
+		// The caller's own cancellation counts as well as the end of the lock that he brought.
+		both, stop := context.WithCancelCause(ctx)
+		defer stop(nil)
+		defer context.AfterFunc(c.Held.Context(), func() { stop(context.Cause(c.Held.Context())) })() //nolint:contextcheck // It is another context on purpose.
+		return fn(both, c.Held.Token(key.LockKey))
+	}
+	if r.locks == nil {
+		if c.Token < 0 {
+			return nil, invalid("token", "must not be negative")
+		}
+		return fn(ctx, c.Token)
+	}
+	held, err := r.locks.Acquire(ctx, []string{key.LockKey}, r.o.Lock)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if released := held.Release(ctx); released != nil && err == nil && !errors.Is(released, lock.ErrLost) {
+			// What is done is done; the lock expires.
+			r.o.Logger.WarnContext(ctx, "checkpoint: the lock was not released", "key", key.String(), "error", released)
+		}
+	}()
+	return fn(held.Context(), held.Token(key.LockKey)) //nolint:contextcheck // Made from ctx by the lock.
+}
+
+// newRun names a run.
+func newRun() string { return uuid.NewString() }

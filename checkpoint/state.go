@@ -1,0 +1,349 @@
+package checkpoint
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Status is where an operation stands.
+type Status string
+
+// The statuses.
+const (
+	StatusRunning     Status = "running" // or interrupted: then nobody has its lock
+	StatusCompleted   Status = "completed"
+	StatusRollingBack Status = "rolling_back" // or interrupted in it
+	StatusRolledBack  Status = "rolled_back"
+)
+
+func (s Status) undoes() bool { return s == StatusRollingBack || s == StatusRolledBack }
+
+func (s Status) ended() bool { return s == StatusCompleted || s == StatusRolledBack }
+
+// Limits of a state.
+const (
+	// MaxSteps is the most steps of an operation.
+	MaxSteps = 20_000_000
+	// MaxErrors is how many errors a state keeps: the last ones.
+	MaxErrors = 100
+	// maxMessage bounds the text of an error that is kept, in bytes.
+	maxMessage = 1000
+)
+
+// stateVersion is the form of a state's JSON. A state without a version is of the legacy form.
+const stateVersion = 1
+
+// Seed is what randomness in the steps of one operation is derived from.
+type Seed [32]byte
+
+// NewSeed returns a seed that nobody can guess.
+func NewSeed() Seed {
+	var s Seed
+	_, _ = rand.Read(s[:]) // It never fails.
+	return s
+}
+
+// String gives a placeholder, so that a seed is not logged by accident.
+func (s Seed) String() string { return "[redacted seed]" }
+
+// MarshalText writes 64 hexadecimal digits.
+func (s Seed) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, s[:]), nil }
+
+// UnmarshalText reads what MarshalText writes.
+func (s *Seed) UnmarshalText(text []byte) error {
+	if len(text) != hex.EncodedLen(len(s)) {
+		return errors.New("a seed has 64 hexadecimal digits")
+	}
+	_, err := hex.Decode(s[:], text)
+	return err
+}
+
+// Failure is an error that a step returned.
+type Failure struct {
+	Step     int    `json:"step"`
+	Undo     bool   `json:"undo,omitempty"`
+	Message  string `json:"message"`
+	Severity string `json:"severity"`
+	Time     int64  `json:"time"` // seconds since 1970
+}
+
+// State is an operation as it is saved. Its JSON is that of the requirement, with what makes it safe added: lock_key,
+// total_count, completed_count, results, errors, start_time and last_update_time have the meaning that they have there.
+type State struct {
+	Head
+
+	LockKey        string
+	ID             string
+	Kind           string // [Definition.Name]
+	Status         Status
+	Parameters     json.RawMessage
+	ParametersHash string // hex SHA-256 of kind, number of steps and parameters
+	Seed           Seed
+	TotalCount     int
+	CompletedCount int
+	// ReachedCount is how many steps may have been done: those that are, and those that a run may have begun since it saved.
+	ReachedCount   int
+	UndoneCount    int // of those reached, from the last
+	Errors         []Failure
+	StartTime      int64 // seconds since 1970
+	LastUpdateTime int64
+	// Results is an array of as many results as steps are completed. ResultsName is its name in JSON.
+	Results     json.RawMessage
+	ResultsName string
+	// Digest is the hex SHA-256 of Results.
+	Digest string
+
+	legacy bool
+}
+
+// Key names the operation.
+func (s *State) Key() Key { return Key{LockKey: s.LockKey, ID: s.ID} }
+
+// Legacy reports that the state was written by a program that did not bind it to its parameters. Its counts, results and
+// times can be read; nothing goes on from it.
+func (s *State) Legacy() bool { return s.legacy }
+
+// wire is a state as it is written, in the order in which it is written: a store finds the head at the beginning, and a
+// person the results at the end.
+type wire struct {
+	Version        int             `json:"version"`
+	Revision       int64           `json:"revision"`
+	Token          int64           `json:"token"`
+	Run            string          `json:"run"`
+	ID             string          `json:"operation_id"`
+	LockKey        string          `json:"lock_key"`
+	Kind           string          `json:"kind"`
+	Status         Status          `json:"status"`
+	Parameters     json.RawMessage `json:"parameters"`
+	ParametersHash string          `json:"parameters_hash"`
+	Seed           *Seed           `json:"seed"`
+	TotalCount     int             `json:"total_count"`
+	CompletedCount int             `json:"completed_count"`
+	ReachedCount   int             `json:"reached_count"`
+	UndoneCount    int             `json:"undone_count,omitempty"`
+	Errors         []Failure       `json:"errors,omitempty"`
+	StartTime      int64           `json:"start_time"`
+	LastUpdateTime int64           `json:"last_update_time"`
+	Digest         string          `json:"digest"`
+	Results        json.RawMessage `json:"results,omitempty"`
+	PrizeResults   json.RawMessage `json:"prize_results,omitempty"`
+}
+
+// The names that results may have in JSON.
+const (
+	NameResults      = "results"
+	NamePrizeResults = "prize_results"
+)
+
+// encode writes the state with results, the inside of a JSON array, and their digest. It returns a [*SizeError].
+func (s *State) encode(results []byte, digest []byte) ([]byte, error) {
+	head, err := json.Marshal(wire{
+		Version: stateVersion, Revision: s.Revision, Token: s.Token, Run: s.Run, ID: s.ID, LockKey: s.LockKey, Kind: s.Kind, Status: s.Status,
+		Parameters: s.Parameters, ParametersHash: s.ParametersHash, Seed: &s.Seed, TotalCount: s.TotalCount,
+		CompletedCount: s.CompletedCount, ReachedCount: s.ReachedCount, UndoneCount: s.UndoneCount, Errors: s.Errors,
+		StartTime: s.StartTime, LastUpdateTime: s.LastUpdateTime, Digest: hex.EncodeToString(digest),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: encode a state: %w", err)
+	}
+	before, after := `,"`+s.ResultsName+`":[`, `]}`
+	size := len(head) - 1 + len(before) + len(results) + len(after)
+	if size > MaxBytes {
+		return nil, &SizeError{Bytes: size}
+	}
+	body := append(make([]byte, 0, size), head[:len(head)-1]...)
+	body = append(body, before...)
+	body = append(body, results...)
+	return append(body, after...), nil
+}
+
+// ParseHead reads the head at the beginning of a state, in time that does not grow with it. It reports false where there is
+// none.
+func ParseHead(body []byte) (Head, bool) {
+	rest := string(body[:min(len(body), 512)])
+	take := func(before, until string) (string, bool) {
+		after, ok := strings.CutPrefix(rest, before)
+		value, tail, found := strings.Cut(after, until)
+		rest = until + tail
+		return value, ok && found
+	}
+	var h Head
+	revision, ok := take(`{"version":`+strconv.Itoa(stateVersion)+`,"revision":`, ",")
+	token, ok2 := take(`,"token":`, ",")
+	run, ok3 := take(`,"run":"`, `"`)
+	if !ok || !ok2 || !ok3 {
+		return h, false
+	}
+	var err, err2 error
+	h.Revision, err = strconv.ParseInt(revision, 10, 64)
+	h.Token, err2 = strconv.ParseInt(token, 10, 64)
+	h.Run = run
+	return h, err == nil && err2 == nil && h.Revision > 0 && h.Token >= 0
+}
+
+// Decode reads a saved state. It returns a [*CorruptError] for whatever is not one, whatever it is. A state of the legacy form
+// is read as far as it goes, see [State.Legacy].
+func Decode(body []byte) (*State, error) {
+	if len(body) > MaxBytes {
+		return nil, corrupt("it has %d bytes", len(body))
+	}
+	var version struct {
+		Version *int `json:"version"`
+	}
+	if err := json.Unmarshal(body, &version); err != nil {
+		return nil, corrupt("it is no JSON object: %v", err)
+	}
+	if version.Version == nil {
+		return decodeLegacy(body)
+	}
+	if *version.Version != stateVersion {
+		return nil, corrupt("it is of version %d", *version.Version)
+	}
+	var w wire
+	if err := strict(body, &w); err != nil {
+		return nil, err
+	}
+	s := &State{
+		Head: Head{Revision: w.Revision, Token: w.Token, Run: w.Run}, LockKey: w.LockKey, ID: w.ID, Kind: w.Kind, Status: w.Status,
+		Parameters: w.Parameters, ParametersHash: w.ParametersHash, TotalCount: w.TotalCount, CompletedCount: w.CompletedCount,
+		ReachedCount: w.ReachedCount, UndoneCount: w.UndoneCount, Errors: w.Errors, StartTime: w.StartTime,
+		LastUpdateTime: w.LastUpdateTime, Results: w.Results, ResultsName: NameResults, Digest: w.Digest,
+	}
+	if s.Results == nil {
+		s.Results, s.ResultsName = w.PrizeResults, NamePrizeResults
+	} else if w.PrizeResults != nil {
+		return nil, corrupt("it has results of two kinds")
+	}
+	if w.Seed == nil {
+		return nil, corrupt("it has no seed")
+	}
+	s.Seed = *w.Seed
+	if head, ok := ParseHead(body); !ok || head != s.Head {
+		return nil, corrupt("its head is not at its beginning")
+	}
+	return s, s.validate()
+}
+
+func strict(body []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return corrupt("it is no state: %v", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return corrupt("something follows it")
+	}
+	return nil
+}
+
+func (s *State) validate() error {
+	switch {
+	case s.Key().Validate() != nil:
+		return corrupt("its key is %q", s.Key().String())
+	case s.Status != StatusRunning && s.Status != StatusCompleted && s.Status != StatusRollingBack && s.Status != StatusRolledBack:
+		return corrupt("its status is %q", s.Status)
+	case s.TotalCount < 0 || s.TotalCount > MaxSteps || s.CompletedCount < 0 || s.CompletedCount > s.ReachedCount || s.ReachedCount > s.TotalCount:
+		return corrupt("%d of %d steps are done, and %d begun", s.CompletedCount, s.TotalCount, s.ReachedCount)
+	case s.Status == StatusCompleted && s.CompletedCount != s.TotalCount:
+		return corrupt("it is completed with %d of %d steps", s.CompletedCount, s.TotalCount)
+	case s.UndoneCount < 0 || s.UndoneCount > s.ReachedCount, !s.Status.undoes() && s.UndoneCount != 0,
+		s.Status == StatusRolledBack && s.UndoneCount != s.ReachedCount:
+		return corrupt("it is %s with %d of %d steps undone", s.Status, s.UndoneCount, s.ReachedCount)
+	case s.ParametersHash != hashOf(s.Kind, s.TotalCount, s.Parameters):
+		return corrupt("its parameters are not those of their hash")
+	case len(s.Results) < 2 || s.Results[0] != '[':
+		return corrupt("it has no results")
+	case elements(s.results()) != s.CompletedCount:
+		return corrupt("it has %d results of %d steps", elements(s.results()), s.CompletedCount)
+	}
+	if sum := sha256.Sum256(s.results()); s.Digest != hex.EncodeToString(sum[:]) {
+		return corrupt("its results are not those of their digest")
+	}
+	return nil
+}
+
+// results is the inside of the array.
+func (s *State) results() []byte { return s.Results[1 : len(s.Results)-1] }
+
+// elements counts what is in the inside of an array that is valid JSON.
+func elements(array []byte) int {
+	n, depth, quoted := 0, 0, false
+	for i := 0; i < len(array); i++ {
+		switch c := array[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[' || c == '{':
+			depth++
+		case c == ']' || c == '}':
+			depth--
+		case c == ',' && depth == 0:
+			n++
+		}
+	}
+	if len(bytes.TrimSpace(array)) == 0 {
+		return 0
+	}
+	return n + 1
+}
+
+// legacyWire is a state as the requirement has it.
+type legacyWire struct {
+	LockKey        *string         `json:"lock_key"`
+	TotalCount     int             `json:"total_count"`
+	CompletedCount int             `json:"completed_count"`
+	Results        json.RawMessage `json:"results"`
+	PrizeResults   json.RawMessage `json:"prize_results"`
+	Errors         json.RawMessage `json:"errors"`
+	StartTime      int64           `json:"start_time"`
+	LastUpdateTime int64           `json:"last_update_time"`
+}
+
+func decodeLegacy(body []byte) (*State, error) {
+	var w legacyWire
+	if err := strict(body, &w); err != nil {
+		return nil, err
+	}
+	if w.LockKey == nil || w.TotalCount < 0 || w.CompletedCount < 0 || w.CompletedCount > w.TotalCount {
+		return nil, corrupt("it is no state, and none of the legacy form")
+	}
+	s := &State{
+		LockKey: *w.LockKey, TotalCount: w.TotalCount, CompletedCount: w.CompletedCount, StartTime: w.StartTime,
+		LastUpdateTime: w.LastUpdateTime, Results: w.Results, ResultsName: NameResults, legacy: true,
+	}
+	if s.Results == nil {
+		s.Results, s.ResultsName = w.PrizeResults, NamePrizeResults
+	}
+	return s, nil
+}
+
+// hashOf binds a state to what it was made for. Each part but the last is preceded by its length or of a fixed one.
+func hashOf(kind string, steps int, parameters []byte) string {
+	h := sha256.New()
+	_, _ = fmt.Fprintf(h, "fairlead/checkpoint/v1\x00%d:%s%020d", len(kind), kind, steps)
+	h.Write(parameters)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// fail notes an error of a step.
+func (s *State) fail(e *StepError, now time.Time) {
+	message := e.Err.Error()
+	if len(message) > maxMessage {
+		message = strings.ToValidUTF8(message[:maxMessage], "")
+	}
+	s.Errors = append(s.Errors, Failure{Step: e.Step, Undo: e.Undo, Message: message, Severity: SeverityOf(e).String(), Time: now.Unix()})
+	if over := len(s.Errors) - MaxErrors; over > 0 {
+		s.Errors = append([]Failure(nil), s.Errors[over:]...)
+	}
+}

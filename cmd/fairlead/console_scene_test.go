@@ -1,0 +1,298 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/uuid"
+	"github.com/spf13/pflag"
+)
+
+// Payloads that would run if a page took text for markup. Each sets a name that the tests look for.
+const (
+	payloadImage  = `<img src=x onerror="window.pwned=1">`
+	payloadScript = `"><script>window.pwned=2</script>`
+	payloadQuote  = `'-(window.pwned=3)-'`
+	payloadLink   = `javascript:window.pwned=4`
+)
+
+// scene is a server with something of everything on it.
+type scene struct {
+	t    *testing.T
+	url  string
+	key  string
+	node *node
+
+	drawn, onSale, huge, pending string // campaigns
+	auction, ended               string
+	failed, scheduled, draft     string // publications
+	automation, multidraw        string
+	transfer, saga               string
+	adminID                      string // of the key
+	made                         int
+}
+
+// startScene starts a server as fairlead serve does, in this process, on a private PostgreSQL.
+func startScene(t *testing.T) *scene {
+	t.Helper()
+	var o serveOptions
+	o.bind(pflag.NewFlagSet("test", pflag.ContinueOnError)) // It sets the defaults.
+	o.listen, o.data, o.drainTimeout = "127.0.0.1:0", t.TempDir(), 5*time.Second
+	o.publish.allowPrivate = true
+	s := &scene{t: t}
+	ctx, stop := context.WithCancel(context.Background())
+	n, err := startNode(ctx, &o, slog.New(slog.DiscardHandler), func(key string) { s.key = key })
+	if err != nil {
+		stop()
+		t.Fatal(err)
+	}
+	s.node, s.url = n, "http://"+n.addr()
+	ended := make(chan error, 1)
+	go func() { ended <- n.run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("the server ended with %v", err)
+		}
+	})
+	return s
+}
+
+// call sends a request and returns the answer's document; it fails the test unless the answer is a success.
+func (s *scene) call(method, path string, body any) map[string]any {
+	s.t.Helper()
+	doc, status := s.try(method, path, body)
+	if status >= http.StatusBadRequest {
+		s.t.Fatalf("%s %s: %d %v", method, path, status, doc)
+	}
+	return doc
+}
+
+func (s *scene) try(method, path string, body any) (map[string]any, int) {
+	s.t.Helper()
+	return s.keyed(method, path, uuid.NewString(), body)
+}
+
+// keyed sends a request under an idempotency key.
+func (s *scene) keyed(method, path, key string, body any) (map[string]any, int) {
+	s.t.Helper()
+	content, err := json.Marshal(body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if body == nil {
+		content = nil
+	}
+	req, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, bytes.NewReader(content))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+s.key)
+	req.Header.Set("Idempotency-Key", key)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	doc := map[string]any{}
+	if len(answer) > 0 {
+		if err := json.Unmarshal(answer, &doc); err != nil {
+			s.t.Fatalf("%s %s: %v in %s", method, path, err, answer)
+		}
+	}
+	return doc, resp.StatusCode
+}
+
+func (s *scene) id(method, path string, body any) string {
+	s.t.Helper()
+	id, _ := s.call(method, path, body)["id"].(string)
+	return id
+}
+
+type obj = map[string]any
+
+func (s *scene) account(id string, amount int) {
+	s.t.Helper()
+	s.call("POST", "/v1/accounts", obj{"id": id, "currency": "EUR"})
+	if amount > 0 {
+		s.call("POST", "/v1/deposits", obj{"account": id, "amount": amount, "memo": payloadImage})
+	}
+}
+
+// newCampaign makes a campaign on a triangle, not yet on sale.
+func (s *scene) newCampaign(name string, base int) string {
+	s.t.Helper()
+	return s.id("POST", "/v1/campaigns", obj{
+		"name": name, "base_length": base, "price": 250, "currency": "EUR", "beneficiary": "shop",
+		"prizes": []obj{{"name": "A weekend at sea " + payloadScript, "quantity": 1, "layer": 1}, {"name": "A pennant", "quantity": min(base, 3)}},
+	})
+}
+
+func (s *scene) buy(campaign string, n int) {
+	s.t.Helper()
+	for range n {
+		s.made++
+		s.call("POST", "/v1/campaigns/"+campaign+"/purchases", obj{"account": fmt.Sprintf("buyer-%d", s.made%5)})
+	}
+}
+
+func (s *scene) newAuction(title string, duration string) string {
+	s.t.Helper()
+	return s.id("POST", "/v1/auctions", obj{
+		"title": title, "currency": "EUR", "seller": "shop", "min_bid": 100, "min_increment": 50, "cooldown": "0s",
+		"rounds":     []obj{{"winners": 2, "duration": duration}, {"winners": 1, "duration": "10m"}},
+		"anti_snipe": obj{"window": "5m", "extension": "30s", "max_extensions": 3},
+	})
+}
+
+func (s *scene) bid(auction string, n int) {
+	s.t.Helper()
+	for i := range n {
+		s.made++
+		s.try("POST", "/v1/auctions/"+auction+"/bids", obj{"account": fmt.Sprintf("buyer-%d", i%5), "amount": 1000 + 137*s.made})
+	}
+}
+
+// fill puts something of everything on the server.
+func (s *scene) fill() {
+	s.t.Helper()
+	keys, _ := s.call("GET", "/v1/keys", nil)["items"].([]any)
+	first, _ := keys[0].(obj)
+	s.adminID, _ = first["id"].(string)
+	s.keyed("POST", "/v1/accounts", "known", obj{"id": "shop", "currency": "EUR"})
+	for i := range 5 {
+		s.account(fmt.Sprintf("buyer-%d", i), 1_000_000)
+	}
+	s.drawn = s.newCampaign("Harbour festival "+payloadImage, 14)
+	s.call("POST", "/v1/campaigns/"+s.drawn+"/publish", nil)
+	s.buy(s.drawn, 105)
+	s.onSale = s.newCampaign("Midsummer regatta", 20)
+	s.call("POST", "/v1/campaigns/"+s.onSale+"/publish", nil)
+	s.buy(s.onSale, 77)
+	s.huge = s.newCampaign("The thousand layers", 1000)
+	s.call("POST", "/v1/campaigns/"+s.huge+"/publish", nil)
+	s.buy(s.huge, 9)
+	s.pending = s.newCampaign(strings.Repeat("A very long name that has to wrap somewhere ", 4), 5)
+
+	s.auction = s.newAuction("The figurehead "+payloadScript, "4m")
+	s.call("POST", "/v1/auctions/"+s.auction+"/start", nil)
+	s.bid(s.auction, 60)
+	s.ended = s.newAuction("A brass sextant", "10m")
+	s.call("POST", "/v1/auctions/"+s.ended+"/start", nil)
+	s.call("POST", "/v1/auctions/"+s.ended+"/cancel", nil)
+
+	s.transfer = s.id("POST", "/v1/transfers", obj{"from": "buyer-0", "to": "shop", "amount": 1999, "memo": payloadScript})
+	s.try("POST", "/v1/transfers", obj{"from": "shop", "to": "buyer-0", "amount": 900_000_000})
+	s.newHold()
+	s.saga = s.id("POST", "/v1/cross-transfers", obj{"from": obj{"ledger": "local", "account": "buyer-2"}, "to": obj{"ledger": "local", "account": "shop"}, "amount": 500, "mode": "saga"})
+
+	s.call("POST", "/v1/targets", obj{"name": "newsroom " + payloadQuote, "kind": "webhook", "url": "http://127.0.0.1:9/hook"})
+	s.call("POST", "/v1/targets", obj{"name": "nowhere", "kind": "webhook", "url": "http://127.0.0.1:9/" + payloadLink})
+	s.failed = s.newFailure()
+	s.scheduled = s.newPublication("newsroom "+payloadQuote, true)
+	s.draft = s.newPublication("newsroom "+payloadQuote, false)
+
+	s.multidraw = s.id("POST", "/v1/multidraws", obj{"lock_key": "daily " + payloadImage, "count": 300, "range": obj{"min": 1, "max": 49}})
+	s.call("POST", "/v1/multidraws", obj{"lock_key": "wheel", "count": 20, "prizes": []obj{{"id": "gold", "name": payloadImage, "weight": 1}, {"id": "tin", "name": "Tin", "weight": 9}}})
+	s.newLock("ship " + payloadImage)
+	s.newKey(payloadScript)
+	s.automation = s.id("POST", "/v1/automations", obj{"name": "Weekly digest " + payloadImage, "target": "nowhere", "weekdays": []string{"mon"}, "times": []string{"09:00"}})
+}
+
+func (s *scene) newHold() string {
+	s.t.Helper()
+	return s.id("POST", "/v1/holds", obj{"account": "buyer-1", "amount": 700})
+}
+
+func (s *scene) newPublication(target string, later bool) string {
+	s.t.Helper()
+	o := obj{"target": target, "payload": obj{"title": payloadScript, "body": payloadImage}}
+	if later {
+		o["publish_at"] = time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)
+	}
+	return s.id("POST", "/v1/publications", o)
+}
+
+// newFailure makes a publication that has failed: its target answers 404.
+func (s *scene) newFailure() string {
+	s.t.Helper()
+	s.made++
+	target := fmt.Sprintf("refuses-%d", s.made)
+	s.call("POST", "/v1/targets", obj{"name": target, "kind": "webhook", "url": s.url + "/nothing-is-here"})
+	id := s.newPublication(target, false)
+	s.call("POST", "/v1/publications/"+id+"/publish", nil)
+	s.eventually("the publication fails", func() bool { return s.call("GET", "/v1/publications/"+id, nil)["status"] == "failed" })
+	return id
+}
+
+func (s *scene) newLock(owner string) string {
+	s.t.Helper()
+	s.made++
+	return s.id("POST", "/v1/locks", obj{"keys": []string{fmt.Sprintf("berth-%d", s.made), "crane " + owner}, "owner": owner, "ttl": "10m"})
+}
+
+func (s *scene) newKey(name string) string {
+	s.t.Helper()
+	s.made++
+	return s.id("POST", "/v1/keys", obj{"role": "service", "name": name, "hash": fmt.Sprintf("%064x", s.made)})
+}
+
+// queue makes three owners wait for each other in a row until the test ends.
+func (s *scene) queue() {
+	s.t.Helper()
+	s.call("POST", "/v1/locks", obj{"keys": []string{"dock-a"}, "owner": "captain " + payloadImage, "ttl": "10m"})
+	s.call("POST", "/v1/locks", obj{"keys": []string{"dock-b"}, "owner": "pilot", "ttl": "10m"})
+	ctx, stop := context.WithCancel(context.Background())
+	var waiting sync.WaitGroup
+	for _, w := range []struct{ owner, key string }{{"pilot", "dock-a"}, {"harbourmaster", "dock-b"}, {"tug", "dock-a"}} {
+		waiting.Go(func() {
+			body := fmt.Sprintf(`{"keys":[%q],"owner":%q,"ttl":"1m","wait":"5m"}`, w.key, w.owner)
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/v1/locks", strings.NewReader(body))
+			if err != nil {
+				return
+			}
+			req.Header.Set("Authorization", "Bearer "+s.key)
+			req.Header.Set("Idempotency-Key", uuid.NewString())
+			if resp, err := http.DefaultClient.Do(req); err == nil {
+				_ = resp.Body.Close()
+			}
+		})
+	}
+	s.t.Cleanup(func() {
+		stop()
+		waiting.Wait()
+	})
+	s.eventually("three wait", func() bool {
+		waiters, _ := s.call("GET", "/v1/locks", nil)["waiters"].([]any)
+		return len(waiters) == 3
+	})
+}
+
+// eventually polls until ok holds.
+func (s *scene) eventually(what string, ok func() bool) {
+	s.t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("%s: not within 30 s", what)
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-s.t.Context().Done():
+			s.t.Fatal(s.t.Context().Err())
+		}
+	}
+}

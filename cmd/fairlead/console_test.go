@@ -1,0 +1,360 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/desk"
+	"github.com/fairlead-dev/fairlead/postgres"
+)
+
+// viewport is a width and a colour scheme that pages are looked at in.
+type viewport struct {
+	width  int64
+	scheme string
+}
+
+func viewports() []viewport {
+	return []viewport{{1440, "light"}, {390, "dark"}, {1440, "dark"}, {390, "light"}}
+}
+
+// proper is what holds on every page, as a list of what does not: fields have labels, buttons and links have names, pictures have
+// texts, there is one main heading, nothing is wider than the screen, and no stored text has run or become markup.
+const proper = `(() => {
+	const wrong = [];
+	const name = (e) => (e.getAttribute("aria-label") || e.textContent || "").trim();
+	if (document.querySelectorAll("h1").length !== 1) wrong.push("there are " + document.querySelectorAll("h1").length + " main headings");
+	if ([...document.querySelectorAll("main")].filter((e) => e.checkVisibility()).length !== 1) wrong.push("there is not one main landmark");
+	if (!document.documentElement.lang || !document.title) wrong.push("no language or title");
+	for (const e of document.querySelectorAll("input, select, textarea")) if (!e.labels?.length && !e.getAttribute("aria-label")) wrong.push("a field without a label: " + e.name);
+	for (const e of document.querySelectorAll("button, a[href]")) if (!name(e)) wrong.push("a control without a name in " + e.parentElement.className);
+	for (const e of document.querySelectorAll("svg[role=img], canvas")) if (!e.getAttribute("aria-label") && !e.querySelector("title")) wrong.push("a drawing without a text");
+	for (const e of document.querySelectorAll("img")) if (!e.hasAttribute("alt")) wrong.push("an image without a text");
+	for (const e of document.querySelectorAll("table")) if (!e.caption) wrong.push("a table without a caption");
+	if (document.documentElement.scrollWidth > document.documentElement.clientWidth + 1) {
+		const wide = [...document.querySelectorAll("main *")].find((e) => e.getBoundingClientRect().right > document.documentElement.clientWidth + 1 && !e.closest("pre, .visually-hidden"));
+		wrong.push("wider than the screen: " + document.documentElement.scrollWidth + " " + wide?.tagName + "." + wide?.className + " " + wide?.textContent.slice(0, 60));
+	}
+	if (window.pwned !== undefined) wrong.push("a stored text has run: " + window.pwned);
+	if (document.querySelector("main img[onerror], main script")) wrong.push("a stored text became markup");
+	for (const e of document.querySelectorAll(".note.bad[role=alert]")) wrong.push("a problem is shown: " + e.textContent);
+	return wrong;
+})()`
+
+// shownPage is a page, a name for its picture, and a text that must be on it.
+type shownPage struct{ name, path, has string }
+
+func (s *scene) pages() []shownPage {
+	return []shownPage{
+		{"overview", "/console/", "By service"},
+		{"campaigns", "/console/campaigns", "The thousand layers"},
+		{"campaigns-active", "/console/campaigns?status=active", "Midsummer regatta"},
+		{"campaign-drawn", "/console/campaigns/" + s.drawn, payloadScript},
+		{"campaign-on-sale", "/console/campaigns/" + s.onSale, "77 of 210 sold"},
+		{"campaign-huge", "/console/campaigns/" + s.huge, "500,500 positions are too many for dots"},
+		{"campaign-pending", "/console/campaigns/" + s.pending, "0 of 15 sold"},
+		{"multidraws", "/console/multidraws", payloadImage},
+		{"multidraw", "/console/multidraws/" + s.multidraw, "300 of 300 drawn"},
+		{"auctions", "/console/auctions", payloadScript},
+		{"auction", "/console/auctions/" + s.auction, "winning"},
+		{"auction-ended", "/console/auctions/" + s.ended, "A brass sextant"},
+		{"publications", "/console/publications", payloadQuote},
+		{"publication-failed", "/console/publications/" + s.failed, "the target answered 404"},
+		{"publication-draft", "/console/publications/" + s.draft, "It was not tried yet"},
+		{"publication-scheduled", "/console/publications/" + s.scheduled, "Publish now"},
+		{"automations", "/console/automations", "Weekly digest"},
+		{"automation", "/console/automations/" + s.automation, "Weekly digest"},
+		{"targets", "/console/targets", payloadLink},
+		{"accounts", "/console/accounts", "buyer-1"},
+		{"accounts-prefix", "/console/accounts?prefix=buyer", "buyer-4"},
+		{"account", "/console/accounts/buyer-1", payloadImage},
+		{"account-escrow", "/console/accounts/escrow%2F" + s.onSale, "Available"},
+		{"account-outside", "/console/accounts/outside%2FEUR", "the outside of the books"},
+		{"transfers", "/console/transfers", "purchase"},
+		{"transfers-failed", "/console/transfers?status=failed", "failed"},
+		{"transfer", "/console/transfers/" + s.transfer, payloadScript},
+		{"locks", "/console/locks", "harbourmaster"},
+		{"sagas", "/console/sagas", "cross-transfer"},
+		{"saga", "/console/sagas/" + s.saga, "Steps"},
+		{"idempotency", "/console/idempotency?key=known&path=%2Fv1%2Faccounts&principal=key:" + s.adminID, "shop"},
+		{"verify", "/console/verify", "The file is not sent anywhere"},
+		{"keys", "/console/keys", payloadScript},
+		{"audit", "/console/audit", "campaign.publish"},
+		{"audit-narrowed", "/console/audit?object=" + s.onSale, "campaign.create"},
+		{"nowhere", "/console/nowhere", "There is no such page"},
+		{"public-campaign", "/p/campaigns/" + s.drawn, "105 of 105 sold"},
+		{"public-campaign-on-sale", "/p/campaigns/" + s.onSale, "77 of 210 sold"},
+		{"public-auction", "/p/auctions/" + s.auction, "would win now"},
+	}
+}
+
+// TestConsole drives every page and every action in a browser, in both colour schemes, on a desk's and a phone's screen.
+func TestConsole(t *testing.T) {
+	chromiumPath(t) // Where there is none, nothing else is started.
+	s := startScene(t)
+	b := openBrowser(t, s.url)
+	s.fill()
+	s.queue()
+	s.signsIn(b)
+	for _, p := range s.pages() {
+		b.visit(p.path)
+		b.await(p.name+" has "+p.has, fmt.Sprintf("document.body.textContent.includes(%q)", p.has))
+		// A page follows the screen that it is shown on, so that it need not be loaded for each.
+		for _, look := range viewports() {
+			b.look(look.width, look.scheme)
+			b.properly(fmt.Sprintf("%s-%d-%s", p.name, look.width, look.scheme))
+		}
+	}
+	rounds := 2 // A wide light screen, and a narrow dark one.
+	if os.Getenv(agreeVariable) != "" {
+		rounds = len(viewports())
+	}
+	for i, look := range viewports()[:rounds] {
+		b.look(look.width, look.scheme)
+		s.acts(b, i)
+		b.quiet(fmt.Sprintf("actions at %d %s", look.width, look.scheme))
+	}
+	s.verifies(b)
+	s.goesLive(b)
+	b.quiet("at the end")
+}
+
+// properly holds what is shown against what holds everywhere.
+func (b *browser) properly(where string) {
+	b.t.Helper()
+	var wrong []string
+	b.eval(proper, &wrong)
+	for _, w := range wrong {
+		b.t.Errorf("%s: %s", where, w)
+	}
+	b.shoot(where)
+	b.quiet(where)
+}
+
+// signsIn goes through every way in.
+func (s *scene) signsIn(b *browser) {
+	s.t.Helper()
+	b.look(1440, "light")
+	b.visit("/console/")
+	b.properly("sign-in")
+	b.expect("401", "410")
+	b.write("form", "key", "nonsense")
+	b.click("form", "Sign in")
+	b.await("a refusal", `document.body.textContent.includes("This is no key in force")`)
+	b.write("form", "key", s.key)
+	b.click("form", "Sign in")
+	b.await("the overview", `document.querySelector(".tiles") !== null`)
+	var bytes int64
+	b.mu.Lock()
+	bytes = b.received
+	b.mu.Unlock()
+	s.t.Logf("sign-in and overview: %d bytes received", bytes)
+	if bytes > 300_000 {
+		s.t.Errorf("the first load has %d bytes", bytes)
+	}
+	var cookie string
+	if b.eval("document.cookie", &cookie); cookie != "" {
+		s.t.Errorf("scripts see the cookie %q", cookie)
+	}
+	b.click("nav", "Sign out")
+	b.await("the sign-in", `document.body.textContent.includes("You are signed out")`)
+	// A link signs in once, and is out of the address at once.
+	secret, hash := desk.NewSecret()
+	if made, err := postgres.NewDesk(s.node.db).MakeLink(s.t.Context(), hash, time.Hour, false); err != nil || !made {
+		s.t.Fatal(made, err)
+	}
+	link := strings.TrimPrefix(consoleLink(s.url+"/console/", secret), s.url)
+	b.visit(link)
+	b.await("the overview", `document.querySelector(".tiles") !== null && location.hash === ""`)
+	b.click("nav", "Sign out")
+	b.await("the sign-in", `document.body.textContent.includes("You are signed out")`)
+	b.visit(link)
+	b.await("a refusal", `document.body.textContent.includes("used up or has expired")`)
+	b.write("form", "key", s.key)
+	b.click("form", "Sign in")
+	b.await("the overview", `document.querySelector(".tiles") !== null`)
+	b.eval(`history.replaceState(null, "", "/console/")`, nil)
+	b.quiet("signing in")
+	b.expect()
+}
+
+// confirm presses an action's button and, in the dialog, the same again.
+func (b *browser) confirm(within, label string) {
+	b.t.Helper()
+	b.click(within, label)
+	b.await("the dialog", `document.querySelector("dialog[open]") !== null`)
+	b.eval(`document.querySelector("dialog[open] button[type=submit]").click()`, nil)
+	b.await(label+" is done", `document.querySelector("dialog") === null`)
+}
+
+// acts does everything that can be done, once for each screen, and looks for its row in the audit log.
+func (s *scene) acts(b *browser, round int) {
+	s.t.Helper()
+	status := func(path string) string {
+		text, _ := s.call(http.MethodGet, path, nil)["status"].(string)
+		return text
+	}
+	becomes := func(path, want string) {
+		s.t.Helper()
+		s.eventually(path+" becomes "+want, func() bool { return status(path) == want })
+	}
+	campaign := s.newCampaign(fmt.Sprintf("Acted on %d", round), 2)
+	b.visit("/console/campaigns/" + campaign)
+	b.click("main", "Open the sale")
+	b.await("the dialog", `document.querySelector("dialog[open]") !== null`)
+	b.shoot(fmt.Sprintf("dialog-%d", round))
+	// Nothing is done before it is confirmed.
+	b.click("dialog", "Leave it")
+	if status("/v1/campaigns/"+campaign) != "pending" {
+		s.t.Error("a dialog that was left has acted")
+	}
+	b.confirm("main", "Open the sale")
+	becomes("/v1/campaigns/"+campaign, "active")
+	b.await("the page follows", `document.querySelector(".page-head .badge")?.textContent === "active"`)
+	b.await("the audit log has it", `[...document.querySelectorAll("main code")].some((e) => e.textContent === "campaign.publish")`)
+	b.confirm("main", "Cancel")
+	becomes("/v1/campaigns/"+campaign, "cancelled")
+
+	auction := s.newAuction(fmt.Sprintf("Acted on %d", round), "10m")
+	b.visit("/console/auctions/" + auction)
+	b.confirm("main", "Start")
+	becomes("/v1/auctions/"+auction, "active")
+	b.await("the page follows", `document.querySelector(".page-head .badge")?.textContent === "active"`)
+	b.confirm("main", "Cancel")
+	becomes("/v1/auctions/"+auction, "cancelled")
+
+	failed := s.newFailure()
+	b.visit("/console/publications/" + failed)
+	b.confirm("main", "Retry")
+	s.eventually("it is tried again", func() bool {
+		n, _ := s.call(http.MethodGet, "/v1/publications/"+failed, nil)["attempts"].(float64)
+		return n == 2
+	})
+	scheduled := s.newPublication("nowhere", true)
+	b.visit("/console/publications/" + scheduled)
+	b.confirm("main", "Cancel")
+	becomes("/v1/publications/"+scheduled, "cancelled")
+	draft := s.newPublication("nowhere", false)
+	b.visit("/console/publications/" + draft)
+	b.confirm("main", "Publish now")
+	s.eventually("it is sent", func() bool { return status("/v1/publications/"+draft) != "draft" })
+
+	b.visit("/console/automations/" + s.automation)
+	b.confirm("main", "Pause")
+	becomes("/v1/automations/"+s.automation, "paused")
+	b.await("the page follows", `document.querySelector(".page-head .badge")?.textContent === "paused"`)
+	b.confirm("main", "Resume")
+	becomes("/v1/automations/"+s.automation, "active")
+
+	hold := s.newHold()
+	b.visit("/console/accounts/buyer-1")
+	b.confirm("main table", "Release")
+	becomes("/v1/holds/"+hold, "released")
+
+	owner := fmt.Sprintf("to be released %d", round)
+	s.newLock(owner)
+	b.visit("/console/locks")
+	b.await("the lock", fmt.Sprintf("document.body.textContent.includes(%q)", owner))
+	b.eval(fmt.Sprintf(`[...document.querySelectorAll("tr")].find((e) => e.textContent.includes(%q)).querySelector("button").click()`, owner), nil)
+	b.eval(`document.querySelector("dialog[open] button[type=submit]").click()`, nil)
+	s.eventually("the lock is released", func() bool {
+		return !strings.Contains(fmt.Sprint(s.call(http.MethodGet, "/v1/locks", nil)["holders"]), owner)
+	})
+
+	operation := s.id("POST", "/v1/multidraws", obj{"lock_key": fmt.Sprintf("undone %d", round), "count": 10, "range": obj{"min": 1, "max": 6}})
+	b.visit("/console/multidraws/" + operation)
+	b.confirm("main", "Roll back")
+	becomes("/v1/multidraws/"+operation, "rolled_back")
+
+	b.visit("/console/keys")
+	b.click("main", "New service key")
+	name := fmt.Sprintf("made in the console %d", round)
+	b.write("dialog", "name", name)
+	b.eval(`document.querySelector("dialog[open] button[type=submit]").click()`, nil)
+	b.await("the secret", `document.querySelector(".note.good code")?.textContent.startsWith("fl_service_")`)
+	var secret string
+	b.eval(`document.querySelector(".note.good code").textContent`, &secret)
+	admin := s.key
+	s.key = secret
+	s.call(http.MethodGet, "/v1/accounts/shop", nil) // The key that was shown is in force.
+	s.key = admin
+	b.await("the key is listed", fmt.Sprintf("[...document.querySelectorAll('td')].some((e) => e.textContent === %q)", name))
+	b.eval(fmt.Sprintf(`[...document.querySelectorAll("tr")].find((e) => e.textContent.includes(%q)).querySelector("button").click()`, name), nil)
+	b.eval(`document.querySelector("dialog[open] button[type=submit]").click()`, nil)
+	b.await("it is revoked", fmt.Sprintf(`[...document.querySelectorAll("tr")].find((e) => e.textContent.includes(%q))?.textContent.includes("revoked")`, name))
+
+	// Filters and pages by hand: the address follows, and a page further is another.
+	b.visit("/console/accounts")
+	b.write("form", "prefix", "buyer-3")
+	b.await("the filter", `document.querySelectorAll("tbody tr").length === 1 && location.search === "?prefix=buyer-3"`)
+	b.visit("/console/campaigns/" + s.onSale)
+	var first string
+	cells := `[...document.querySelectorAll("section")].find((e) => e.querySelector("h2")?.textContent === "Purchases")?.querySelector("table")?.textContent ?? ""`
+	cells = "(" + cells + ")"
+	b.await("the purchases", cells+`.length > 0`)
+	b.eval(cells, &first)
+	b.click("main", "More")
+	b.await("another page", fmt.Sprintf("%s !== %q", cells, first))
+	b.click("main", "Back")
+	b.await("the first page", fmt.Sprintf("%s === %q", cells, first))
+}
+
+// verifies lets pages verify a draw and an inclusion, and refuse what is not so.
+func (s *scene) verifies(b *browser) {
+	s.t.Helper()
+	b.look(1440, "light")
+	b.visit("/console/campaigns/" + s.drawn)
+	b.click("main", "Verify in this browser")
+	b.await("the verdict", `document.querySelector("[data-verdict]")?.dataset.verdict === "valid" && document.querySelectorAll(".steps .ok").length === 6`)
+	b.shoot("verified")
+	b.visit("/p/campaigns/" + s.drawn)
+	purchases, _ := s.call(http.MethodGet, "/v1/campaigns/"+s.drawn+"/purchases?limit=1", nil)["items"].([]any)
+	first, _ := purchases[0].(obj)
+	place, _ := first["position"].(obj)
+	position, _ := place["id"].(string)
+	account, _ := first["account"].(string)
+	b.write("form", "position", position)
+	b.click("form", "Check")
+	b.await("the inclusion", fmt.Sprintf("document.querySelector('.note.good')?.textContent.includes(%q)", account+" was sealed"))
+	b.expect("404")
+	b.write("form", "position", uuid.NewString())
+	b.click("form", "Check")
+	b.await("no inclusion", `document.body.textContent.includes("There is no such position")`)
+	b.expect()
+	b.write("main", "account", account)
+	b.await("the entrant's own line", `document.body.textContent.includes("You have won") || document.body.textContent.includes("have not won")`)
+	b.shoot("public-mine")
+}
+
+// goesLive watches pages while things happen.
+func (s *scene) goesLive(b *browser) {
+	s.t.Helper()
+	b.visit("/console/campaigns/" + s.onSale)
+	b.await("the stream", `document.body.textContent.includes("live")`)
+	s.buy(s.onSale, 5)
+	b.await("sales appear", `document.body.textContent.includes("82 of 210 sold")`)
+	b.visit("/console/auctions/" + s.auction)
+	b.await("the stream", `document.querySelector("dl")?.textContent.includes("live")`)
+	const bids = 40
+	s.bid(s.auction, bids)
+	seq := func() string { return fmt.Sprint(s.call(http.MethodGet, "/v1/auctions/"+s.auction, nil)["seq"]) }
+	b.await("the page is in step", fmt.Sprintf(`[...document.querySelectorAll("dd")].some((e) => e.textContent.replaceAll(",", "").startsWith(%q))`, seq()+" live"))
+	best, _ := s.call(http.MethodGet, "/v1/auctions/"+s.auction+"/leaderboard?limit=1", nil)["items"].([]any)
+	leader, _ := best[0].(obj)
+	amount, _ := leader["amount"].(float64)
+	b.await("the leader", fmt.Sprintf("document.querySelector('.leaders tbody tr')?.textContent.includes(%q)", fmt.Sprintf("%.2f EUR", amount/100)))
+	b.shoot("auction-live")
+	b.visit("/p/auctions/" + s.auction)
+	b.write("main", "account", fmt.Sprint(leader["account"]))
+	b.await("one's own line", `document.querySelector("tr.me")?.textContent.includes("you")`)
+	// Somebody else's page may frame it.
+	if os.Getenv("CI") == "" {
+		b.shoot("public-auction-mine")
+	}
+}

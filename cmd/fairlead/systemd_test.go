@@ -1,0 +1,35 @@
+package main
+
+import (
+	"log/slog"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+)
+
+func TestTellSupervisor(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	t.Setenv("NOTIFY_SOCKET", path)
+	tellSupervisor(t.Context(), slog.New(slog.DiscardHandler), daemon.SdNotifyReady)
+	if err := l.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	said := make([]byte, 100)
+	n, err := l.Read(said)
+	if err != nil || string(said[:n]) != "READY=1" {
+		t.Errorf("said %q, %v", said[:n], err)
+	}
+	// Without a supervisor, and with one that has gone, nothing happens.
+	t.Setenv("NOTIFY_SOCKET", "")
+	tellSupervisor(t.Context(), slog.New(slog.DiscardHandler), daemon.SdNotifyReady)
+	t.Setenv("NOTIFY_SOCKET", path+".gone")
+	tellSupervisor(t.Context(), slog.New(slog.DiscardHandler), daemon.SdNotifyReady)
+}

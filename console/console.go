@@ -1,0 +1,150 @@
+package console
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+//go:embed static
+var static embed.FS
+
+// The pages, by the names that [Find] knows them by.
+const (
+	Page         = "console.html"
+	CampaignPage = "campaign.html"
+	AuctionPage  = "auction.html"
+)
+
+// Asset is a file of the console, ready to be sent.
+type Asset struct {
+	name        string
+	contentType string
+	tag         string // entity tag
+	plain       []byte
+	packed      []byte // by gzip; nil where that does not help
+}
+
+// IsPage reports whether the asset is an HTML page, which is served with a content policy and never as a mere file.
+func (a *Asset) IsPage() bool { return strings.HasSuffix(a.name, ".html") }
+
+// Size is how many bytes of body a browser that takes gzip is sent.
+func (a *Asset) Size() int {
+	if a.packed != nil {
+		return len(a.packed)
+	}
+	return len(a.plain)
+}
+
+// assets are all files by name, read when first asked for.
+//
+//nolint:gochecknoglobals // What is embedded is the same for all, and never changes.
+var assets = sync.OnceValue(func() map[string]*Asset {
+	all := map[string]*Asset{}
+	err := fs.WalkDir(static, "static", func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		body, err := static.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		a := newAsset(strings.TrimPrefix(file, "static/"), body)
+		all[a.name] = a
+		return nil
+	})
+	if err != nil {
+		panic("console: embedded files cannot be read: " + err.Error())
+	}
+	return all
+})
+
+func newAsset(name string, body []byte) *Asset {
+	sum := sha256.Sum256(body)
+	a := &Asset{name: name, contentType: contentType(name), tag: `"` + hex.EncodeToString(sum[:12]) + `"`, plain: body}
+	var packed bytes.Buffer
+	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if err == nil {
+		_, err = w.Write(body)
+	}
+	if err == nil && w.Close() == nil && packed.Len() < len(body) {
+		a.packed = packed.Bytes()
+	}
+	return a
+}
+
+// contentType is spelled out for what the console has: the system's own table may say anything.
+func contentType(name string) string {
+	switch path.Ext(name) {
+	case ".html":
+		return "text/html; charset=utf-8"
+	case ".css":
+		return "text/css; charset=utf-8"
+	case ".js":
+		return "text/javascript; charset=utf-8"
+	case ".svg":
+		return "image/svg+xml"
+	}
+	return mime.TypeByExtension(path.Ext(name))
+}
+
+// Find returns the asset of that name, such as js/app.js.
+func Find(name string) (*Asset, bool) {
+	a, ok := assets()[name]
+	return a, ok
+}
+
+// Names lists all assets, pages too, in no order.
+func Names() []string {
+	names := make([]string, 0, len(assets()))
+	for name := range assets() {
+		names = append(names, name)
+	}
+	return names
+}
+
+// Serve answers with the asset: with 304 where the browser has it, compressed where the browser takes that. Headers that the
+// caller has set stay.
+func (a *Asset) Serve(w http.ResponseWriter, r *http.Request, status int) {
+	h := w.Header()
+	// A browser may keep it, and asks each time whether it still is the one: pages and modules of two versions never mix.
+	h.Set("Cache-Control", "no-cache")
+	h.Set("Content-Type", a.contentType)
+	h.Set("ETag", a.tag)
+	h.Add("Vary", "Accept-Encoding")
+	if status == http.StatusOK && strings.Contains(r.Header.Get("If-None-Match"), a.tag) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	body := a.plain
+	if a.packed != nil && takesGzip(r.Header.Get("Accept-Encoding")) {
+		h.Set("Content-Encoding", "gzip")
+		body = a.packed
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body) // The browser may have gone away.
+	}
+}
+
+// takesGzip reads an Accept-Encoding as browsers write it; where in doubt, what is plain is always right.
+func takesGzip(accepted string) bool {
+	for part := range strings.SplitSeq(accepted, ",") {
+		coding, quality, _ := strings.Cut(strings.TrimSpace(part), ";")
+		if strings.EqualFold(strings.TrimSpace(coding), "gzip") {
+			quality = strings.ReplaceAll(quality, " ", "")
+			return !strings.HasPrefix(quality, "q=0") || strings.Trim(quality, "q=0.") != ""
+		}
+	}
+	return false
+}

@@ -1,0 +1,98 @@
+package console
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// firstLoad is what a browser may have to fetch before a page is shown, in bytes.
+const firstLoad = 300_000
+
+// TestAssetsAreSelfContained reads every file as a suspicious person would: nothing from elsewhere, nothing inline, and no way
+// from text to markup.
+func TestAssetsAreSelfContained(t *testing.T) {
+	total := 0
+	imports := regexp.MustCompile(`(?m)^(?:import|export) [^;]*? ?from "([^"]+)"`)
+	for _, name := range Names() {
+		a, ok := Find(name)
+		if !ok || a.contentType == "" {
+			t.Errorf("%s: no content type", name)
+		}
+		total += a.Size()
+		text := string(a.plain)
+		for _, bad := range []string{"https://", "http://", "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "style=\"", " onclick=\"", "setAttribute(\"style\"", "javascript:"} {
+			rest := strings.ReplaceAll(text, "http://www.w3.org/2000/svg", "")
+			if name == "doc.go" || !strings.Contains(rest, bad) {
+				continue
+			}
+			t.Errorf("%s has %q", name, bad)
+		}
+		if a.IsPage() && regexp.MustCompile(`<script(?:[^>]*)>[^<]|<style`).MatchString(text) {
+			t.Errorf("%s has an inline script or style", name)
+		}
+		if path.Ext(name) != ".js" {
+			continue
+		}
+		for _, m := range imports.FindAllStringSubmatch(text, -1) {
+			target := path.Join(path.Dir(name), m[1])
+			if _, ok := Find(target); !ok || !strings.HasPrefix(m[1], ".") {
+				t.Errorf("%s imports %s, which is not there", name, m[1])
+			}
+		}
+	}
+	t.Logf("all %d assets together: %d bytes compressed", len(Names()), total)
+	if total > firstLoad {
+		t.Errorf("all assets together have %d bytes compressed", total)
+	}
+}
+
+// TestPagesAreThere goes through the router's table: each page is a module.
+func TestPagesAreThere(t *testing.T) {
+	app, _ := Find("js/app.js")
+	modules := regexp.MustCompile(`module: "([a-z-]+)"`).FindAllStringSubmatch(string(app.plain), -1)
+	if len(modules) < 15 {
+		t.Fatalf("only %d pages", len(modules))
+	}
+	for _, m := range modules {
+		if _, ok := Find("js/pages/" + m[1] + ".js"); !ok {
+			t.Errorf("no page %s", m[1])
+		}
+	}
+	for _, name := range []string{Page, CampaignPage, AuctionPage} {
+		if a, ok := Find(name); !ok || !a.IsPage() {
+			t.Errorf("no page %s", name)
+		}
+	}
+}
+
+func TestServe(t *testing.T) {
+	a, _ := Find("js/app.js")
+	for _, c := range []struct {
+		method, accepts, has string
+		status               int
+		packed               bool
+		body                 bool
+	}{
+		{"GET", "", "", 200, false, true},
+		{"GET", "gzip, deflate, br", "", 200, true, true},
+		{"GET", "br, gzip;q=0.5", "", 200, true, true},
+		{"GET", "gzip;q=0", "", 200, false, true},
+		{"GET", "gzip", a.tag, 304, false, false},
+		{"HEAD", "gzip", "", 200, true, false},
+		{"GET", "gzip", `"other"`, 200, true, true},
+	} {
+		r := httptest.NewRequest(c.method, "/", http.NoBody)
+		r.Header.Set("Accept-Encoding", c.accepts)
+		r.Header.Set("If-None-Match", c.has)
+		w := httptest.NewRecorder()
+		a.Serve(w, r, http.StatusOK)
+		packed := w.Header().Get("Content-Encoding") == "gzip"
+		if w.Code != c.status || packed != c.packed || (w.Body.Len() > 0) != c.body || w.Header().Get("ETag") != a.tag {
+			t.Errorf("%+v: %d, packed %v, %d bytes", c, w.Code, packed, w.Body.Len())
+		}
+	}
+}

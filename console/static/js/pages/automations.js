@@ -1,0 +1,33 @@
+// Rules that schedule drafts by themselves.
+import { h, fill } from "../dom.js";
+import { action, card, head, list } from "../ui.js";
+import { badge, duration, when } from "../format.js";
+
+const rule = (a) => (a.every ? `every ${duration(a.every)}` : `${a.weekdays?.length === 7 || !a.weekdays ? "daily" : a.weekdays.join(", ")} at ${a.times.join(", ")}, ${a.time_zone}`);
+
+export default async function automations(ctx) {
+  const all = list(ctx, {
+    caption: "Automations", none: "There are no automations.", path: () => "/v1/automations",
+    columns: [
+      { name: "Automation", lead: true, cell: (a) => h("a", { href: `/console/automations/${a.id}` }, a.name) },
+      { name: "State", cell: (a) => badge(a.status, tones[a.status]) },
+      { name: "Rule", cell: rule },
+      { name: "Target", cell: (a) => a.target },
+      { name: "Next", cell: (a) => when(a.next_at) },
+      { name: "Actions", act: true, cell: (a) => toggle(a, () => all.reload()) },
+    ],
+  });
+  fill(ctx.root, head("Automations", { note: "Each takes drafts of its target and schedules them by its rule." }), card(null, all.element));
+}
+
+// toggle pauses what runs and resumes what rests; what has ended stays so.
+export function toggle(a, done) {
+  const audit = { object: a.id };
+  if (a.status === "cancelled") return null;
+  return a.status === "active"
+    ? action("Pause", { title: `Pause ${a.name}`, explain: "It schedules nothing until it is resumed. What is scheduled already is sent.", path: `/v1/automations/${a.id}/pause`, audit, done })
+    : action("Resume", { title: `Resume ${a.name}`, explain: "It goes on at its next time. What was missed is not made up for.", path: `/v1/automations/${a.id}/resume`, audit, done });
+}
+
+export const tones = { active: "good", paused: "warn", cancelled: "" };
+export { rule };

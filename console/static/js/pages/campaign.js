@@ -1,0 +1,135 @@
+// A campaign: its triangle as it fills, its money, its draw, and the proof, verified here.
+import { h, fill, text } from "../dom.js";
+import { get, getBytes } from "../api.js";
+import { action, card, copy, facts, head, list, problem, table } from "../ui.js";
+import { badge, count, money, share, short, when } from "../format.js";
+import { triangle } from "../triangle.js";
+import { follow } from "../live.js";
+import { show } from "../verify/viewer.js";
+import { trail } from "./trail.js";
+
+const account = (id) => h("a", { href: `/console/accounts/${encodeURIComponent(id)}` }, id);
+
+export default async function campaign(ctx) {
+  const base = `/v1/campaigns/${ctx.params.id}`;
+  const [c, map, stats] = await Promise.all([get(base, ctx.signal), get(`/v1/admin/campaigns/${ctx.params.id}/map`, ctx.signal), get(`${base}/statistics`, ctx.signal)]);
+  const draw = c.status === "completed" ? await get(`${base}/draw`, ctx.signal) : null;
+  ctx.title(c.name);
+  const price = (p) => money(p, c.currency);
+  const audit = { object: c.id };
+  const actions = [];
+  const act = (verb, label, explain, danger) => actions.push(action(label, { title: `${label}: ${c.name}`, explain, danger, path: `${base}/${verb}`, audit, done: ctx.reload }));
+  if (c.status === "pending") act("publish", "Open the sale", "Positions can be bought from then on. The prizes and the commitment are fixed.");
+  if (c.status === "drawing") act("draw", "Recover the draw", "The campaign is sold out and was not drawn. This draws it now, once; where it was drawn meanwhile, it gives that draw.");
+  if (c.status === "pending" || c.status === "active") act("cancel", "Cancel", `All ${count(c.sold_positions)} purchases are refunded. This can't be taken back.`, true);
+  if (c.status !== "pending") actions.push(h("a", { class: "button", href: `/p/campaigns/${c.id}`, target: "_blank", rel: "noopener" }, "Public page"));
+
+  const drawing = triangle();
+  drawing.draw(map, draw?.winners.map((w) => w.position) ?? []);
+  const sold = h("span", {});
+  const tellSold = () => text(sold, `${count(map.sold_positions)} of ${count(map.total_positions)} sold`);
+  tellSold();
+  const live = h("span", { class: "soft small", role: "status" });
+
+  const b = c.beacon;
+  fill(ctx.root, head(c.name, { crumb: ["Campaigns", "/console/campaigns"], badges: [badge(c.status)], actions }),
+    h("div", { class: "cols wide-left" },
+      card(null, h("div", { class: "row spread" }, h("h2", {}, sold), live), drawing.element,
+        h("p", { class: "legend" }, map.sold && h("span", { class: "sold" }, "sold"), map.sold && h("span", {}, "free"), draw && map.sold && h("span", { class: "won" }, "won"), !map.sold && `A layer is tinted by how much of it is sold: ${count(map.total_positions)} positions are too many for dots.`)),
+      card("Facts", facts([
+        ["Price", c.price === null ? "by layer" : price(c.price)],
+        ["Revenue", price(stats.revenue)],
+        ["Buyers", `${count(stats.buyers)}, the largest with ${count(stats.largest_buyer)}`],
+        ["Limit", c.purchase_limit === null ? "none" : `${count(c.purchase_limit)} an account`],
+        ["Paid to", account(c.beneficiary)],
+        ["Draw", c.beacon ? "by a public beacon" : c.draw],
+        ["Made", when(c.created_at)],
+        ["On sale", c.published_at && when(c.published_at)],
+        ["Last sale", stats.last_sale_at && when(stats.last_sale_at)],
+        ["Drawn", c.completed_at && when(c.completed_at)],
+        ["Cancelled", c.cancelled_at && when(c.cancelled_at)],
+        ["Commitment", copy(c.commitment)],
+        ["Id", copy(c.id)],
+      ]))),
+    b && card("The beacon", b.early && h("p", { class: "note warn" }, "The round was public before it was due by the database’s clock: do not rely on nobody’s having known it."), facts([
+      ["State", badge(b.status, { delayed: "bad", drawn: "good", waiting: "live" }[b.status])], ["Chain", b.chain], ["Round", b.round && count(b.round)], ["Due", b.due_at && when(b.due_at)], ["Sealed", b.sealed_at && when(b.sealed_at)],
+      ["Attempts in vain", b.attempts || null], ["The last came to", b.failure], ["Sealed root", b.root && copy(b.root)], ["Chain’s hash", copy(b.chain_hash)],
+    ])),
+    draw && proofCard(ctx, c, draw, base),
+    h("div", { class: "cols" },
+      card("Prizes", table([
+        { name: "Prize", lead: true, cell: (p) => p.name },
+        { name: "Layer", cell: (p) => (p.layer === null ? "any" : p.layer) },
+        { name: "Winners", num: true, cell: (p) => count(p.quantity) },
+      ], c.prizes, { caption: "Prizes" })),
+      card("Layers", layers(c, price))),
+    card("Purchases", list(ctx, {
+      caption: "Purchases", none: "Nothing is sold yet.", limit: 10, path: () => `${base}/purchases`,
+      columns: [
+        { name: "Account", lead: true, cell: (p) => account(p.account) },
+        { name: "Position", cell: (p) => `layer ${p.position.layer}, number ${p.position.number}` },
+        { name: "Price", num: true, cell: (p) => price(p.price) },
+        { name: "Purchase", cell: (p) => short(p.id) },
+      ],
+    }).element),
+    trail(ctx, c.id));
+
+  if (c.status === "active" || c.status === "drawing") {
+    follow(`campaign:${c.id}`, {
+      signal: ctx.signal,
+      state: async (s) => {
+        text(live, s === "live" ? "live" : "reconnecting…");
+        // What was sold between the first look and the subscription is in neither.
+        if (s === "live") {
+          Object.assign(map, await get(`/v1/admin/campaigns/${c.id}/map`, ctx.signal));
+          drawing.draw(map, []);
+          tellSold();
+        }
+      },
+      on: (e) => {
+        if (e.type === "purchase.made") {
+          drawing.sell(e.data.position.layer, e.data.position.number);
+          tellSold();
+        }
+        if (e.type === "draw.completed") ctx.reload();
+      },
+    });
+  }
+}
+
+function layers(c, price) {
+  const columns = [
+    { name: "Layer", lead: true, cell: (l) => `Layer ${l.layer}` },
+    { name: "Sold", cell: (l) => h("span", { class: "nowrap" }, share(l.sold, l.positions), ` ${count(l.sold)} of ${count(l.positions)}`) },
+    { name: "Price", num: true, cell: (l) => price(l.price) },
+  ];
+  const few = 12;
+  if (c.layers.length <= few) return table(columns, c.layers, { caption: "Layers" });
+  const rest = h("div", {}, h("button", { type: "button", class: "quiet", onclick: () => fill(rest, table(columns, c.layers.slice(0, 1000), { caption: "Layers" })) }, `Show all ${count(c.layers.length)} layers`));
+  return [table(columns, c.layers.slice(0, 5), { caption: "Layers" }), rest];
+}
+
+function proofCard(ctx, c, draw, base) {
+  const result = h("div", { id: "proof" });
+  const button = h("button", { type: "button", class: "primary", onclick: async () => {
+    button.disabled = true;
+    try {
+      await show(result, await getBytes(`${base}/proof`, ctx.signal), { commitment: c.commitment, signal: ctx.signal });
+    } catch (e) {
+      if (e.name !== "AbortError") fill(result, problem(e));
+    }
+    button.disabled = false;
+  } }, "Verify in this browser");
+  const shown = draw.winners.slice(0, 50);
+  return h("section", { class: "card stack" },
+    h("div", { class: "row spread" }, h("h2", {}, `The draw: ${count(draw.winners.length)} winner${draw.winners.length === 1 ? "" : "s"}`),
+      h("div", { class: "actions" }, button, h("a", { class: "button", href: `${base}/proof`, download: `proof-${c.id}.json` }, "Download the proof"))),
+    result,
+    table([
+      { name: "Prize", lead: true, cell: (w) => w.prize },
+      { name: "Account", cell: (w) => account(w.account) },
+      { name: "Position", cell: (w) => `layer ${w.position.layer}, number ${w.position.number}` },
+    ], shown, { caption: "Winners" }),
+    draw.winners.length > shown.length && h("p", { class: "soft small" }, `The first ${shown.length}; the proof has all.`),
+    facts([["Sealed root", copy(draw.root)]]));
+}

@@ -1,0 +1,15 @@
+import { h, fill } from "../dom.js";
+import { head, card, list } from "../ui.js";
+import { badge, count, share, when } from "../format.js";
+
+export default async function multidraws(ctx) {
+  fill(ctx.root, head("Multi-draws"), card(null, list(ctx, {
+    caption: "Multi-draws", none: "There are none.", path: () => "/v1/multidraws",
+    columns: [
+      { name: "Lock key", lead: true, cell: (m) => h("a", { href: `/console/multidraws/${m.id}` }, m.lock_key) },
+      { name: "Status", cell: (m) => badge(m.status) },
+      { name: "Drawn", cell: (m) => h("span", { class: "nowrap" }, share(m.completed_count, m.total_count), ` ${count(m.completed_count)} of ${count(m.total_count)}`) },
+      { name: "Begun", cell: (m) => when(m.start_time) },
+    ],
+  }).element));
+}

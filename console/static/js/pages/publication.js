@@ -1,0 +1,38 @@
+import { h, fill } from "../dom.js";
+import { get } from "../api.js";
+import { action, card, copy, facts, head, list } from "../ui.js";
+import { badge, short, when } from "../format.js";
+import { trail } from "./trail.js";
+
+export default async function publication(ctx) {
+  const base = `/v1/publications/${ctx.params.id}`;
+  const p = await get(base, ctx.signal);
+  ctx.title(`To ${p.target}`);
+  const audit = { object: p.id };
+  const act = (verb, label, explain, danger) => action(label, { title: `${label}, to ${p.target}`, explain, danger, path: `${base}/${verb}`, audit, done: ctx.reload });
+  const actions = [];
+  if (p.status === "failed") actions.push(act("retry", "Retry", "It is due at once, with a full set of attempts. The target sees the same webhook-id and a higher version."));
+  if (p.status === "draft" || p.status === "scheduled") actions.push(act("publish", "Publish now", "It is due at once, without jitter."), act("cancel", "Cancel", "It is never sent. This can't be taken back.", true));
+  fill(ctx.root, head(`To ${p.target}`, { crumb: ["Publications", "/console/publications"], badges: [badge(p.status)], actions }),
+    p.last_error && h("p", { class: "note bad" }, p.last_error),
+    h("div", { class: "cols" },
+      card("Facts", facts([
+        ["Asked for", p.publish_at && when(p.publish_at)], ["With jitter", p.actual_publish_at && when(p.actual_publish_at)], ["Next attempt", p.next_attempt_at && when(p.next_attempt_at)],
+        ["Published", p.published_at && when(p.published_at)], ["The target calls it", p.external_id], ["Attempts", p.attempts],
+        ["Claimed", p.execution_locked_at && h("span", {}, when(p.execution_locked_at), " by ", short(p.execution_lock_id))], ["Version", p.execution_version],
+        ["Made", when(p.created_at)], ["Id", copy(p.id)],
+      ])),
+      card("Payload", h("pre", { tabindex: 0 }, JSON.stringify(p.payload ?? null, null, 2)))),
+    card("Attempts", list(ctx, {
+      caption: "Attempts", none: "It was not tried yet.", path: () => `${base}/attempts`,
+      columns: [
+        { name: "Attempt", lead: true, cell: (x) => `Version ${x.version}` },
+        { name: "Result", cell: (x) => badge(x.result ?? "running") },
+        { name: "Status", num: true, cell: (x) => x.status_code ?? "–" },
+        { name: "Began", cell: (x) => when(x.started_at) },
+        { name: "Ended", cell: (x) => when(x.ended_at) },
+        { name: "Error", cell: (x) => x.error ?? h("span", { class: "soft" }, "–") },
+      ],
+    }).element),
+    trail(ctx, p.id));
+}

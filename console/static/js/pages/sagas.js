@@ -1,0 +1,40 @@
+// Operations of several steps, and what is prepared in some database and not yet decided there.
+import { h, fill } from "../dom.js";
+import { get, query } from "../api.js";
+import { card, every, head, list, problem, table } from "../ui.js";
+import { badge, span, when } from "../format.js";
+
+export default async function sagas(ctx) {
+  const doubts = h("div");
+  fill(ctx.root, head("Sagas", { note: "Operations of several steps: each ends with every step done, or with every done step undone." }),
+    card(null, list(ctx, {
+      caption: "Sagas", none: "No saga is like that.",
+      path: (f) => `/v1/sagas${query({ ...f, stuck: f.stuck ? "true" : "" })}`,
+      filters: [{ name: "status", label: "Status", options: ["pending", "completed", "failed", "compensated"] }, { name: "name", label: "Kind", placeholder: "cross-transfer" }, { name: "stuck", label: "Getting on", options: ["stuck"] }],
+      columns: [
+        { name: "Saga", lead: true, cell: (s) => h("a", { href: `/console/sagas/${s.id}` }, s.name, " ", h("span", { class: "mono small" }, `…${s.id.slice(-6)}`)) },
+        { name: "Status", cell: (s) => [badge(s.status), s.stuck && [" ", badge("stuck", "bad")], s.in_doubt && [" ", badge("in doubt", "warn")]] },
+        { name: "Protocol", cell: (s) => (s.protocol === "twophase" ? "two-phase" : s.protocol) },
+        { name: "Reason", cell: (s) => s.reason || s.last_error || h("span", { class: "soft" }, "–") },
+        { name: "Begun", cell: (s) => when(s.created_at) },
+      ],
+    }).element),
+    card("In doubt", doubts));
+  await every(ctx, 5000, async () => {
+    try {
+      const d = await get("/v1/in-doubt", ctx.signal);
+      fill(doubts,
+        d.unreachable.length > 0 && h("p", { class: "note bad" }, `Can’t be asked: ${d.unreachable.join(", ")}.`),
+        d.items.length === 0 ? h("p", { class: "empty" }, "Nothing is prepared and undecided.") : table([
+          { name: "Ledger", lead: true, cell: (x) => x.ledger },
+          { name: "Saga", cell: (x) => h("a", { href: `/console/sagas/${x.saga}` }, `…${x.saga.slice(-12)}`) },
+          { name: "For", num: true, cell: (x) => span(x.age_ms / 1000) },
+          { name: "Then", cell: (x) => badge(x.verdict, { running: "live", commit: "good", rollback: "warn" }[x.verdict]) },
+          { name: "Name", cell: (x) => h("code", {}, x.gid) },
+        ], d.items, { caption: "In doubt" }),
+        h("p", { class: "small soft" }, "Each is resolved by itself, by the decision in the log: committed where there is one, rolled back where there is none."));
+    } catch (e) {
+      if (e.name !== "AbortError") fill(doubts, problem(e));
+    }
+  });
+}

@@ -1,0 +1,73 @@
+// The public page of an auction: the clock, the leaderboard, the bids.
+import { h, fill, text } from "./dom.js";
+import { card, table } from "./ui.js";
+import { badge, clock, count, duration, money } from "./format.js";
+import { bidChart } from "./chart.js";
+import { leaderTable } from "./leaders.js";
+import { alias, id, remember, run } from "./public.js";
+
+function build(main, first) {
+  document.title = first.title;
+  const spell = (n) => money(n, first.currency);
+  const status = h("span");
+  const time = h("div", { class: "clock", role: "timer" });
+  const under = h("p", { class: "soft" });
+  const floor = h("p", { class: "big", role: "status" });
+  const leaders = h("div");
+  const won = h("div");
+  const drawing = bidChart(spell);
+  const mine = h("input", { name: "account", autocomplete: "off", spellcheck: "false", value: remember.get("account") });
+  let last = first;
+  let skew = 0;
+
+  const me = () => (mine.value.trim() ? alias(id, mine.value.trim()) : "");
+  mine.addEventListener("input", () => {
+    remember.set("account", mine.value.trim());
+    board();
+  });
+
+  function board() {
+    fill(leaders, last.leaderboard.length === 0 ? h("p", { class: "empty" }, "No bids yet.") : leaderTable(last.leaderboard, spell, (i) => h("code", {}, i.alias), (i) => i.alias === me()));
+    fill(won, last.winners.length === 0 ? h("p", { class: "empty" }, "No round has ended.") : table([
+      { name: "Round", lead: true, cell: (w) => `Round ${w.round}, rank ${w.rank}` },
+      { name: "Winner", cell: (w) => h("code", {}, w.alias) },
+      { name: "Paid", num: true, cell: (w) => spell(w.amount) },
+    ], last.winners, { caption: "Winners", row: (w) => (w.alias === me() ? "me" : null) }));
+  }
+
+  const tick = () => {
+    const r = last.rounds.find((x) => x.status === "active");
+    if (!r) {
+      text(time, { completed: "Over", cancelled: "Cancelled" }[last.status] ?? "Between rounds");
+      text(under, `${first.rounds.length} round${first.rounds.length === 1 ? "" : "s"}`);
+      time.classList.remove("soon");
+      return;
+    }
+    const left = Date.parse(r.ends_at) - Date.now() - skew;
+    text(time, left > 0 ? clock(left) : "Closing…");
+    time.classList.toggle("soon", left < 10_000);
+    text(under, `left in round ${r.round} of ${last.rounds.length}${r.extensions > 0 ? `, extended ${r.extensions}×` : ""}`);
+  };
+  setInterval(tick, 100);
+
+  const anti = first.anti_snipe;
+  fill(main,
+    h("header", { class: "public-head" }, status, h("h1", {}, first.title), time, under, floor),
+    h("section", { class: "card asks" }, h("h2", {}, "Leaderboard"), h("label", {}, "Your account, to find yourself (it stays in this browser)", mine), leaders),
+    card("Bids over time", drawing.element),
+    card("Winners", won),
+    h("footer", { class: "foot" }, anti.max_extensions > 0 && h("span", {}, `A bid in the last ${duration(anti.window)} of a round moves its end by ${duration(anti.extension)}, up to ${anti.max_extensions} times.`), h("span", {}, "Read-only. Accounts appear by alias.")));
+
+  return (s) => {
+    last = s;
+    skew = Date.parse(s.now) - Date.now();
+    fill(status, badge(s.status === "active" ? "open" : s.status));
+    text(floor, s.min_winning_bid === null ? `${count(s.total_bids)} bids` : `${spell(s.min_winning_bid)} would win now`);
+    board();
+    tick();
+    drawing.draw({ bids: s.chart.bids, marks: s.chart.marks, total: s.total_bids });
+    return s.status === "active";
+  };
+}
+
+run("auctions", build);

@@ -1,0 +1,86 @@
+// The public page of a campaign: how far the sale is, who has won, and an entrant's own proof.
+import { h, fill, text } from "./dom.js";
+import { getBytes } from "./api.js";
+import { card, copy, facts, table } from "./ui.js";
+import { badge, count, when } from "./format.js";
+import { triangle } from "./triangle.js";
+import { verifyInclusion } from "./verify/verify.js";
+import { show } from "./verify/viewer.js";
+import { alias, id, remember, run } from "./public.js";
+
+const words = { active: "on sale", drawing: "sold out, being drawn", completed: "drawn", cancelled: "cancelled, everything is refunded" };
+
+function build(main, first) {
+  document.title = first.name;
+  const sold = h("p", { class: "big", role: "status" });
+  const status = h("span");
+  const drawing = triangle();
+  const outcome = h("div");
+  const mine = h("input", { name: "account", autocomplete: "off", spellcheck: "false", value: remember.get("account") });
+  const position = h("input", { name: "position", autocomplete: "off", spellcheck: "false", placeholder: "the position’s id, from your purchase", pattern: "[0-9a-f\\-]{36}", required: true });
+  const included = h("div", { role: "status" });
+  const file = h("input", { name: "proof", type: "file", accept: ".json,application/json", required: true });
+  const verdict = h("div");
+  let last = first;
+
+  mine.addEventListener("input", () => {
+    remember.set("account", mine.value.trim());
+    winners(last);
+  });
+
+  function winners(s) {
+    const me = mine.value.trim() ? alias(id, mine.value.trim()) : "";
+    fill(outcome, s.status !== "completed" ? h("p", { class: "soft" }, s.status === "cancelled" ? "There was no draw." : "The winners are drawn when the last position is sold.") : [
+      me && h("p", { class: `note ${s.winners.some((w) => w.alias === me) ? "good" : ""}` }, s.winners.some((w) => w.alias === me) ? `You have won (${me}).` : `You are ${me}, and have not won this time.`),
+      table([
+        { name: "Prize", lead: true, cell: (w) => w.prize },
+        { name: "Winner", cell: (w) => h("code", {}, w.alias) },
+        { name: "Position", cell: (w) => `layer ${w.position.layer}, number ${w.position.number}` },
+      ], s.winners.slice(0, 200), { caption: "Winners", row: (w) => (w.alias === me ? "me" : null) }),
+    ]);
+  }
+
+  async function include(e) {
+    e.preventDefault();
+    try {
+      const bytes = await getBytes(`/p/campaigns/${id}/positions/${encodeURIComponent(position.value.trim())}`);
+      const v = verifyInclusion(bytes, last.root ?? undefined);
+      fill(included, v.valid
+        ? h("p", { class: "note good" }, `Position ${v.document.position.layer}/${v.document.position.number} of ${v.document.position.account} was sealed: it is number ${count(v.document.index + 1)} of ${count(v.document.size)} under the root. Recomputed in this browser.`)
+        : h("p", { class: "note bad" }, `The server’s proof is not valid: ${v.reason}.`));
+    } catch (error) {
+      fill(included, h("p", { class: "note" }, error.code === "not_drawn" ? "The positions are sealed when the last one is sold." : error.status === 404 ? "There is no such position in this campaign." : error.message));
+    }
+  }
+
+  fill(main,
+    h("header", { class: "public-head" }, status, h("h1", {}, first.name), sold),
+    h("section", { class: "card", "aria-label": "Positions" }, drawing.element, h("p", { class: "legend" }, first.map.sold && [h("span", { class: "sold" }, "sold"), h("span", {}, "free"), h("span", { class: "won" }, "won")])),
+    h("div", { class: "two" },
+      card("Prizes", table([
+        { name: "Prize", lead: true, cell: (p) => p.name },
+        { name: "From", cell: (p) => (p.layer === null ? "any layer" : `layer ${p.layer}`) },
+        { name: "Winners", num: true, cell: (p) => count(p.quantity) },
+      ], first.prizes, { caption: "Prizes" })),
+      h("section", { class: "card asks" }, h("h2", {}, "Winners"), h("label", {}, "Your account, to find yourself (it stays in this browser)", mine), outcome)),
+    h("section", { class: "card asks" }, h("h2", {}, "Check it yourself"),
+      h("p", { class: "soft" }, "The commitment was fixed before the first sale. The draw follows from the secret behind it and from the positions sold, with no choice left."),
+      facts([["Commitment", copy(first.commitment)]]),
+      h("form", { class: "line", onsubmit: include }, h("label", {}, "Was my position in the draw?", position), h("button", { type: "submit" }, "Check")), included,
+      h("form", { class: "line", onsubmit: async (e) => {
+        e.preventDefault();
+        await show(verdict, new Uint8Array(await file.files[0].arrayBuffer()), { commitment: first.commitment });
+      } }, h("label", {}, "Do you have the proof document?", file), h("button", { type: "submit" }, "Verify")), verdict),
+    h("footer", { class: "foot" }, h("span", {}, "On sale since ", when(first.published_at)), h("span", {}, "Read-only. Accounts appear by alias.")));
+
+  return (s) => {
+    last = s;
+    fill(status, badge(words[s.status] ?? s.status, { active: "live", completed: "good", drawing: "warn" }[s.status] ?? ""));
+    text(sold, `${count(s.map.sold_positions)} of ${count(s.map.total_positions)} sold`);
+    drawing.draw(s.map, s.winners.map((w) => w.position));
+    winners(s);
+    return s.status === "active" || s.status === "drawing";
+  };
+}
+
+run("campaigns", build);

@@ -1,0 +1,107 @@
+package idempotency
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+)
+
+// ErrResponseTooLarge is returned by the handler's Write once an answer exceeds [Options.MaxResponse].
+var ErrResponseTooLarge = errors.New("idempotency: the answer is too large to be kept")
+
+// capture gathers a handler's answer. Nothing reaches the client before the answer is kept, so it offers neither
+// http.Flusher nor http.Hijacker.
+type capture struct {
+	header   http.Header
+	sent     http.Header // as it was when the status was written
+	status   int
+	body     []byte
+	limit    int // bytes of body
+	tooLarge bool
+}
+
+var _ http.ResponseWriter = (*capture)(nil)
+
+func newCapture(limit int) *capture { return &capture{header: http.Header{}, limit: limit} }
+
+// Header implements [http.ResponseWriter].
+func (c *capture) Header() http.Header { return c.header }
+
+// WriteHeader implements [http.ResponseWriter]. Informational statuses are not passed on, since they can't be repeated.
+func (c *capture) WriteHeader(status int) {
+	switch {
+	case status < 100 || status > 999:
+		panic(fmt.Sprintf("idempotency: invalid status %d", status)) // As net/http does.
+	case c.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols):
+		c.status, c.sent = status, c.header.Clone()
+	}
+}
+
+// Write implements [http.ResponseWriter].
+func (c *capture) Write(p []byte) (int, error) {
+	if c.status == 0 {
+		c.WriteHeader(http.StatusOK)
+	}
+	switch {
+	case !bodyAllowed(c.status):
+		return 0, http.ErrBodyNotAllowed
+	case len(p) > c.limit-len(c.body):
+		c.tooLarge = true
+		return 0, ErrResponseTooLarge
+	}
+	c.body = append(c.body, p...)
+	return len(p), nil
+}
+
+func bodyAllowed(status int) bool {
+	return status >= http.StatusOK && status != http.StatusNoContent && status != http.StatusNotModified
+}
+
+// response is the answer, or false when it is too large to be kept.
+func (c *capture) response(maxHeader int) (Response, bool) {
+	if c.status == 0 {
+		c.WriteHeader(http.StatusOK)
+	}
+	h := c.sent
+	// Those that the server or a proxy makes for each answer anew.
+	for _, name := range [...]string{"Connection", "Content-Length", "Date", "Keep-Alive", "Trailer", "Transfer-Encoding", "Upgrade"} {
+		h.Del(name)
+	}
+	if _, told := h["Content-Type"]; !told && len(c.body) > 0 {
+		h.Set("Content-Type", http.DetectContentType(c.body))
+	}
+	size := 0
+	for name, values := range h {
+		for _, v := range values {
+			size += len(name) + len(v) + len(": \r\n")
+		}
+	}
+	if c.tooLarge || size > maxHeader {
+		return Response{}, false
+	}
+	return Response{Status: c.status, Header: h, Body: c.body}, true
+}
+
+// send answers with a response. Headers that were set before, by what is in front of the middleware, stay as they are
+// unless the response has others.
+func send(w http.ResponseWriter, a Response, replayed bool) {
+	h := w.Header()
+	for name, values := range a.Header {
+		h[name] = append([]string(nil), values...)
+	}
+	if replayed {
+		h.Set(ReplayedHeader, "true")
+	}
+	status := a.Status
+	if status < http.StatusOK || status > 999 {
+		status = http.StatusOK // Of an answer that was not made for HTTP.
+	}
+	if bodyAllowed(status) {
+		h.Set("Content-Length", strconv.Itoa(len(a.Body)))
+	}
+	w.WriteHeader(status)
+	if len(a.Body) > 0 && bodyAllowed(status) {
+		_, _ = w.Write(a.Body) // A client that has gone asks again.
+	}
+}

@@ -1,0 +1,184 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Parts of a lease.
+const (
+	extensionsPerLease = 3
+	marginPercent      = 10 // of a lease, in which the handler's context has ended and its lease has not
+)
+
+// errUnextended is the cause of a handler's end whose lease could not be extended.
+var errUnextended = fmt.Errorf("%w: its lease could not be extended in time", ErrLost)
+
+// execution is one run of a handler.
+type execution struct {
+	grant Grant
+	since time.Time // when the store was asked to begin
+	body  []byte
+}
+
+// execute runs the handler, keeps its answer and sends what was kept.
+func (m *Middleware) execute(w http.ResponseWriter, r *http.Request, next http.Handler, e execution) {
+	defer m.flights.begin(e.grant.ID)()
+	// The request's values stay, its end doesn't count: the client will ask again.
+	base := context.WithoutCancel(r.Context())
+	ctx, still := m.keep(context.WithValue(base, grantKey{}, e.grant), e)
+	defer still()
+
+	c := newCapture(m.o.MaxResponse)
+	returned := false
+	defer func() {
+		if !returned { // It panicked, or ended its goroutine. Either goes on from here.
+			m.crashed(base, e.grant)
+		}
+	}()
+	next.ServeHTTP(c, withBody(r, ctx, e.body))
+	returned = true
+
+	answer, ok := c.response(m.o.MaxHeader)
+	if !ok {
+		p := problem(CodeResponseTooLarge)
+		p.Type = "about:blank"
+		answer = p.response()
+	}
+	if m.o.Decided(r, answer.Status) {
+		m.complete(w, r, e.grant, answer)
+		return
+	}
+	m.release(w, r, e.grant, answer)
+}
+
+// complete keeps a decided answer, and sends the one that was kept.
+func (m *Middleware) complete(w http.ResponseWriter, r *http.Request, g Grant, answer Response) {
+	kept := answer
+	err := m.persist(context.WithoutCancel(r.Context()), m.o.Lease, func(ctx context.Context) (err error) {
+		kept, err = m.o.Store.Complete(ctx, g, answer)
+		return err
+	})
+	switch {
+	case err == nil:
+		m.o.Observe(EventExecuted)
+		send(w, kept, false)
+	case errors.Is(err, ErrLost):
+		m.o.Observe(EventLost)
+		m.other(w, r, g, nil)
+	default:
+		m.o.Observe(EventUnknown)
+		p := problem(CodeOutcomeUnknown)
+		p.Status = http.StatusServiceUnavailable
+		p.Detail = "The request was executed, but its answer could not be kept. Send the same request again to learn what came of it."
+		m.refuse(w, r, p)
+	}
+}
+
+// release forgets an execution that has decided nothing, and sends what it said.
+func (m *Middleware) release(w http.ResponseWriter, r *http.Request, g Grant, answer Response) {
+	err := m.persist(context.WithoutCancel(r.Context()), m.o.Lease, func(ctx context.Context) error { return m.o.Store.Release(ctx, g) })
+	switch {
+	case errors.Is(err, ErrLost): // The handler has completed its key itself, or has lost it.
+		m.other(w, r, g, &answer)
+	case err != nil: // The key goes as after a crash.
+		m.o.Observe(EventUnavailable)
+		send(w, answer, false)
+	default:
+		m.o.Observe(EventUndecided)
+		send(w, answer, false)
+	}
+}
+
+// other answers a request whose execution is not under its key any more: with what is there instead.
+func (m *Middleware) other(w http.ResponseWriter, r *http.Request, g Grant, undecided *Response) {
+	var entry Entry
+	err := m.persist(context.WithoutCancel(r.Context()), m.o.StoreTimeout, func(ctx context.Context) (err error) {
+		entry, err = m.o.Store.Look(ctx, g.ID)
+		return err
+	})
+	switch {
+	case err == nil && entry.Phase == Answered:
+		m.replay(w, entry, g.Execution)
+	case undecided != nil:
+		send(w, *undecided, false)
+	default:
+		m.refuse(w, r, problem(CodeInFlight))
+	}
+}
+
+// crashed gives up an execution whose handler did not return.
+func (m *Middleware) crashed(ctx context.Context, g Grant) {
+	m.o.Observe(EventCrashed)
+	// Where it fails, the lease does the same a little later.
+	_ = m.persist(ctx, m.o.StoreTimeout, func(ctx context.Context) error {
+		if m.o.OnCrash == ParkAsUnknown {
+			return m.o.Store.Park(ctx, g)
+		}
+		return m.o.Store.Release(ctx, g)
+	})
+}
+
+// keep extends a lease until it is told to stop. The returned context ends when the lease was lost, and before it can
+// have run out.
+func (m *Middleware) keep(ctx context.Context, e execution) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var task sync.WaitGroup
+	task.Go(func() {
+		life := m.o.Lease - m.o.Lease*marginPercent/100
+		pause := m.o.Lease / extensionsPerLease
+		for until := e.since.Add(life); sleep(ctx, min(pause, time.Until(until))); {
+			asked := time.Now()
+			trusted, done := context.WithDeadline(ctx, until)
+			err := m.o.Store.Extend(trusted, e.grant, m.o.Lease)
+			done()
+			switch {
+			case err == nil:
+				until, pause = asked.Add(life), m.o.Lease/extensionsPerLease
+			case errors.Is(err, ErrLost):
+				cancel(ErrLost)
+			case time.Now().After(until):
+				cancel(errUnextended)
+			default:
+				pause = min(firstPause, m.o.Lease/(extensionsPerLease*extensionsPerLease))
+			}
+		}
+	})
+	return ctx, func() {
+		cancel(nil)
+		task.Wait()
+	}
+}
+
+// flights are the executions of this process, so that requests that wait for them need not look again and again.
+type flights struct {
+	mu   sync.Mutex
+	ends map[ID]chan struct{}
+}
+
+// of returns what is closed when an execution ends, nil where there is none.
+func (f *flights) of(id ID) <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ends[id]
+}
+
+// begin notes an execution, and returns what ends it.
+func (f *flights) begin(id ID) (end func()) {
+	ended := make(chan struct{})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ends[id] = ended
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		close(ended)
+		if f.ends[id] == ended { // It is another's when that has taken the key over.
+			delete(f.ends, id)
+		}
+	}
+}

@@ -1,0 +1,250 @@
+package idempotency
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// How often a request that waits looks again. One that waits in the executing process is woken.
+const (
+	firstLook = 20 * time.Millisecond
+	lastLook  = 500 * time.Millisecond
+)
+
+// Retries of the store.
+const (
+	firstPause  = 20 * time.Millisecond
+	lastPause   = time.Second
+	maxResolves = 3 // of one request
+)
+
+// Middleware gives the requests that it is put in front of one effect and one answer each. It is safe for concurrent use.
+type Middleware struct {
+	o       Options
+	flights flights
+}
+
+// New returns a middleware. It returns an error that wraps [ErrBadOptions].
+func New(o Options) (*Middleware, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &Middleware{o: o, flights: flights{ends: map[ID]chan struct{}{}}}, nil
+}
+
+// Wrap puts the middleware in front of a handler. It must see the path that clients send: put it outside of what strips
+// prefixes, and inside of authentication.
+//
+// The handler runs to its end even when its client goes away, because the client will ask again: its request's context
+// ends only when the execution has lost its key, with a cause that wraps [ErrLost]. [FromContext] has its [Grant].
+//
+// What the handler writes is kept first and sent then. It can't stream: its writer is neither an http.Flusher nor an
+// http.Hijacker, informational statuses and trailers are not passed on, and answers have a limit.
+func (m *Middleware) Wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.serve(w, r, next) })
+}
+
+// grantKey is the key of a context's grant.
+type grantKey struct{}
+
+// FromContext returns the grant that a handler executes under, and false where its request has no key.
+func FromContext(ctx context.Context) (Grant, bool) {
+	g, ok := ctx.Value(grantKey{}).(Grant)
+	return g, ok
+}
+
+func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, p Problem) {
+	p.Type = "about:blank"
+	if m.o.DocsURL != "" {
+		p.Type = m.o.DocsURL + "#" + p.Code
+	}
+	m.o.Refuse(w, r, p)
+}
+
+func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	headers := r.Header.Values(KeyHeader)
+	if !slices.Contains(m.o.Methods, r.Method) || m.o.Optional && len(headers) == 0 {
+		next.ServeHTTP(w, r)
+		return
+	}
+	key := ""
+	if len(headers) == 1 {
+		key, _ = ParseKey(headers[0])
+	}
+	if key == "" {
+		m.refuse(w, r, problem(CodeKeyRequired))
+		return
+	}
+	body, content, code := m.read(w, r)
+	if code != "" {
+		m.refuse(w, r, problem(code))
+		return
+	}
+	m.decide(w, r, next, m.request(r, key, content), body)
+}
+
+// read reads the body, and what of the request is its fingerprint.
+func (m *Middleware) read(w http.ResponseWriter, r *http.Request) (body, content []byte, code string) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(m.o.MaxBody)))
+	if err != nil {
+		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+			return nil, nil, CodePayloadTooLarge
+		}
+		return nil, nil, CodeBadBody
+	}
+	if content, err = m.o.Fingerprint(r, body); err != nil {
+		return nil, nil, CodeBadBody
+	}
+	return body, content, ""
+}
+
+// request binds a key to its scope, and method, path and content to their fingerprint.
+func (m *Middleware) request(r *http.Request, key string, content []byte) Request {
+	method, path := r.Method, r.URL.EscapedPath()
+	route := strconv.Itoa(len(path)) + " " + method + " " + path + "\n"
+	if m.o.Scope == PerPrincipal {
+		method, path = "", ""
+	}
+	return Request{
+		ID:          NewID(m.o.Principal(r), method, path, key),
+		Fingerprint: NewFingerprint(append([]byte(route), content...)),
+		Execution:   uuid.New(),
+	}
+}
+
+// decide executes the request, or answers it from what is known of its key.
+func (m *Middleware) decide(w http.ResponseWriter, r *http.Request, next http.Handler, req Request, body []byte) {
+	for range maxResolves {
+		since := time.Now()
+		entry, err := m.begin(r.Context(), req, &since)
+		switch {
+		case errors.Is(err, ErrKeyReused):
+			m.o.Observe(EventReused)
+			m.refuse(w, r, problem(CodeKeyReused))
+			return
+		case err != nil:
+			m.o.Observe(EventUnavailable)
+			m.refuse(w, r, problem(CodeUnavailable))
+			return
+		}
+		switch entry.Phase {
+		case Started:
+			m.execute(w, r, next, execution{grant: entry.Grant, since: since, body: body})
+			return
+		case Answered:
+			m.replay(w, entry, req.Execution)
+			return
+		case Unknown:
+			if m.resolve(r, entry.Grant, body) {
+				continue
+			}
+			m.o.Observe(EventUnknown)
+			m.refuse(w, r, problem(CodeOutcomeUnknown))
+			return
+		case InFlight, Absent:
+		}
+		break
+	}
+	m.o.Observe(EventInFlight)
+	m.refuse(w, r, problem(CodeInFlight))
+}
+
+// begin asks the store to begin, and waits for another's answer for as long as the options say. It notes in since when it
+// asked last, from when a lease is trusted. A client that goes away ends the waiting but no call: one that was cut off could
+// have begun what nobody executes.
+func (m *Middleware) begin(ctx context.Context, req Request, since *time.Time) (Entry, error) {
+	terms := Terms{Lease: m.o.Lease, Retention: m.o.Retention, OnCrash: m.o.OnCrash}
+	deadline := since.Add(m.o.Wait)
+	for look := firstLook; ; look = min(2*look, lastLook) {
+		done := m.flights.of(req.ID) // Taken before the store is asked, so that no end in between is missed.
+		var entry Entry
+		err := m.persist(context.WithoutCancel(ctx), m.o.StoreTimeout, func(ctx context.Context) (err error) {
+			*since = time.Now()
+			entry, err = m.o.Store.Begin(ctx, req, terms)
+			return err
+		})
+		left := time.Until(deadline)
+		if err != nil || entry.Phase != InFlight || left <= 0 {
+			return entry, err
+		}
+		timer := time.NewTimer(min(look, left))
+		select {
+		case <-done:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return entry, nil //nolint:nilerr // That the client has gone is no failure; it is told what there is.
+		}
+	}
+}
+
+// persist calls the store until it answers, and begins no call after its patience; what the store decides is an answer.
+func (m *Middleware) persist(ctx context.Context, patience time.Duration, call func(context.Context) error) error {
+	deadline := time.Now().Add(patience)
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		bounded, cancel := context.WithTimeout(ctx, m.o.StoreTimeout)
+		err := call(bounded)
+		cancel()
+		if err == nil || errors.Is(err, ErrLost) || errors.Is(err, ErrKeyReused) || time.Until(deadline) < pause || !sleep(ctx, pause) {
+			return err
+		}
+	}
+}
+
+// sleep reports whether ctx is still alive after d.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (m *Middleware) replay(w http.ResponseWriter, entry Entry, own uuid.UUID) {
+	replayed := entry.Grant.Execution != own
+	if replayed {
+		m.o.Observe(EventReplayed)
+	}
+	send(w, entry.Response, replayed)
+}
+
+// resolve asks what became of a parked key's execution, and reports whether that is settled.
+func (m *Middleware) resolve(r *http.Request, g Grant, body []byte) bool {
+	if m.o.Resolve == nil {
+		return false
+	}
+	answer, err := m.o.Resolve(r.Context(), withBody(r, r.Context(), body), g)
+	if err != nil {
+		return false
+	}
+	err = m.persist(r.Context(), m.o.StoreTimeout, func(ctx context.Context) error {
+		if answer == nil {
+			return m.o.Store.Release(ctx, g)
+		}
+		_, err := m.o.Store.Complete(ctx, g, *answer)
+		return err
+	})
+	return err == nil || errors.Is(err, ErrLost) // Then somebody else has resolved it.
+}
+
+// withBody is the request with its body to be read anew.
+func withBody(r *http.Request, ctx context.Context, body []byte) *http.Request { //nolint:revive // The request's own context is the exception.
+	out := r.WithContext(ctx)
+	out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	out.TransferEncoding = nil
+	return out
+}

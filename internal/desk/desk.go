@@ -1,0 +1,106 @@
+package desk
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/auth"
+)
+
+// How long what a browser holds is good for.
+const (
+	// SessionLife is a working day with some slack; a session is not prolonged by use, so that a stolen one ends.
+	SessionLife = 12 * time.Hour
+	// LinkLife is the time in which somebody who has just started a server looks at its output.
+	LinkLife = 30 * time.Minute
+)
+
+// secretBytes is the randomness of a session's or link's secret.
+const secretBytes = 32
+
+var (
+	// ErrNoSession is returned when a secret is no session's, or that of one that has ended.
+	ErrNoSession = errors.New("desk: there is no such session")
+	// ErrLinkUsed is returned when a link does not sign in: it never was one, it was used, or its time is over.
+	ErrLinkUsed = errors.New("desk: the link is used up or has expired")
+	// ErrNoKeyRecord is returned when nothing is kept under an idempotency key.
+	ErrNoKeyRecord = errors.New("desk: nothing is kept under this key")
+)
+
+// Hash is the SHA-256 of a secret: what is stored.
+type Hash = [sha256.Size]byte
+
+// NewSecret makes the secret of a session or link, as text that fits a cookie and a URL, and its hash.
+func NewSecret() (secret string, hash Hash) {
+	b := make([]byte, secretBytes)
+	_, _ = rand.Read(b) // It never fails: crypto/rand ends the process instead.
+	secret = base64.RawURLEncoding.EncodeToString(b)
+	return secret, HashOf(secret)
+}
+
+// HashOf is the hash under which a secret is looked up.
+func HashOf(secret string) Hash { return sha256.Sum256([]byte(secret)) }
+
+// Session is somebody signed in to the console.
+type Session struct {
+	Key       auth.Key // whose rights it has
+	CreatedAt time.Time
+	ExpiresAt time.Time
+}
+
+// AuditRow is an administrative action that took place.
+type AuditRow struct {
+	ID        uuid.UUID
+	At        time.Time
+	Principal string
+	Action    string
+	Object    string
+	RequestID string
+}
+
+// AuditFilter narrows the audit log; at most one member is set.
+type AuditFilter struct{ Action, Object, Principal string }
+
+// KeyRecord is what is kept under an idempotency key.
+type KeyRecord struct {
+	Execution uuid.UUID // of the request that ran
+	Status    int
+	Body      []byte // the answer, byte for byte
+	CreatedAt time.Time
+}
+
+// BidMark is a bid on the chart of an auction.
+type BidMark struct {
+	Seq    int64
+	Amount int64
+	Round  int
+	At     time.Time
+}
+
+// RoundMark is the start, extension or end of a round on the chart of an auction.
+type RoundMark struct {
+	Seq  int64
+	Type string // of the event
+	At   time.Time
+	Data []byte // of the event, JSON
+}
+
+// Backlog counts what waits for somebody or something, in the whole house. Each count stops at [BacklogLimit].
+type Backlog struct {
+	CampaignsActive, CampaignsDrawing     int
+	AuctionsActive                        int
+	PublicationsDue, PublicationsRunning  int
+	PublicationsFailed                    int
+	LocksHeld, LocksWaited                int
+	TransfersPending, SagasPending        int
+	MultidrawsRunning, MultidrawsStopped  int
+	OldestDrawing, OldestClaim, OldestDue *time.Time
+}
+
+// BacklogLimit is where counting stops: more is not told apart by an operator.
+const BacklogLimit = 1000

@@ -1,0 +1,94 @@
+package telemetry_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-dev/fairlead/internal/telemetry"
+	"github.com/fairlead-dev/fairlead/lock"
+)
+
+func TestLocks(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewRegistry()
+	l := telemetry.NewLocks(r, "api")
+	if got := gather(t, r); got[`fairlead_lock_requests_total{class="api",outcome="deadlock"}`].value != 0 || len(got) < 15 {
+		t.Errorf("before anything: %v", got)
+	}
+	l.Asked("api", lock.OutcomeGranted, time.Second, true)
+	l.Asked("api", lock.OutcomeDeadlock, time.Second, false)
+	l.Ended("api", 2*time.Second, nil)
+	l.Ended("jobs", 3*time.Second, errors.New("lost"))
+	l.Expired(2)
+	l.Victim()
+	l.HandedOver()
+	// By the database's clock, which is a day behind: how long is the same.
+	at := time.Now().Add(-24 * time.Hour)
+	l.Sample(lock.Snapshot{
+		At:      at,
+		Holders: []lock.Holder{{GrantedAt: at.Add(-time.Minute)}, {GrantedAt: at}},
+		Waiters: []lock.Waiting{{Since: at.Add(-time.Second)}},
+	})
+	got := gather(t, r)
+	for name, want := range map[string]float64{
+		`fairlead_lock_requests_total{class="api",outcome="granted"}`:  1,
+		`fairlead_lock_requests_total{class="api",outcome="deadlock"}`: 1,
+		`fairlead_lock_contended_total{class="api"}`:                   1,
+		`fairlead_lock_wait_seconds{class="api"}`:                      2,
+		`fairlead_lock_hold_seconds{class="api"}`:                      1,
+		`fairlead_lock_lost_total{class="api"}`:                        0,
+		`fairlead_lock_lost_total{class="jobs"}`:                       1,
+		`fairlead_lock_expired_total`:                                  2,
+		`fairlead_lock_deadlock_victims_total`:                         1,
+		`fairlead_lock_handovers_total`:                                1,
+		`fairlead_locks_held`:                                          2,
+		`fairlead_locks_waiting`:                                       1,
+		`fairlead_lock_oldest_hold_seconds`:                            60,
+		`fairlead_lock_longest_wait_seconds`:                           1,
+	} {
+		if s, ok := got[name]; !ok || s.value != want {
+			t.Errorf("%s is %v, want %v", name, s.value, want)
+		}
+	}
+	l.Sample(lock.Snapshot{At: at})
+	if got = gather(t, r); got[`fairlead_lock_oldest_hold_seconds`].value != 0 || got[`fairlead_locks_held`].value != 0 {
+		t.Errorf("after all have gone: %v", got)
+	}
+}
+
+// TestLockAlertsAreAboutMetricsThatExist reads the rules and the design page.
+func TestLockAlertsAreAboutMetricsThatExist(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewRegistry()
+	telemetry.NewLocks(r, "api")
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, f := range families {
+		known[f.GetName()] = true
+	}
+	names := regexp.MustCompile(`fairlead_locks?_[a-z_]*[a-z]`)
+	for _, page := range []string{"operations/locks.rules.yaml", "design/lock.md"} {
+		text, err := os.ReadFile(filepath.Join("../../docs", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := names.FindAllString(string(text), -1)
+		for _, name := range found {
+			if !known[name] {
+				t.Errorf("%s: %s is no metric", page, name)
+			}
+		}
+		if len(found) < 4 {
+			t.Errorf("%s names %q", page, found)
+		}
+	}
+}

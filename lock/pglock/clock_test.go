@@ -1,0 +1,73 @@
+package pglock
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/lock/locktest"
+)
+
+// ahead and behind make a database whose clock is a day from the process's: what asks for clock_timestamp is answered by
+// a function of that name, which the search path has first.
+func ahead(ctx context.Context, url string) error  { return skewed(ctx, url, 24*time.Hour) }
+func behind(ctx context.Context, url string) error { return skewed(ctx, url, -24*time.Hour) }
+
+func skewed(ctx context.Context, url string, by time.Duration) error {
+	if err := install(ctx, url); err != nil {
+		return err
+	}
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	_, err = conn.Exec(ctx, fmt.Sprintf(`CREATE SCHEMA skew;
+		CREATE FUNCTION skew.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
+			AS $$ SELECT pg_catalog.clock_timestamp() + interval '%f seconds' $$;
+		DO $$ BEGIN EXECUTE format('ALTER DATABASE %%I SET search_path = skew, public, pg_catalog', current_database()); END $$`,
+		by.Seconds()), pgx.QueryExecModeSimpleProtocol)
+	return err
+}
+
+// TestConformanceWithAWrongClock runs the suite with the process's clock a day behind the database's, and a day ahead.
+func TestConformanceWithAWrongClock(t *testing.T) {
+	t.Parallel()
+	only := []string{ // In a short run: what has to do with time.
+		"WaitLimit", "DeadHolderIsReplaced", "DeadWaiterIsPassedOver", "RenewalKeepsTheLock", "RenewalNeverRevives", "MaximumHold", "DeadlockRings",
+	}
+	if torture() {
+		only = nil
+	}
+	for name, migrate := range map[string]pgtest.Migrate{"ahead": ahead, "behind": behind} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := pool(t, clocked(t, migrate))
+			var now time.Time
+			if err := p.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&now); err != nil {
+				t.Fatal(err)
+			}
+			if off := time.Until(now).Abs(); off < 23*time.Hour || off > 25*time.Hour {
+				t.Fatalf("the clocks differ by %s", off)
+			}
+			locktest.Run(t, func(t *testing.T) locktest.Harness {
+				t.Helper()
+				return harness(t, clocked(t, migrate))
+			}, only...)
+		})
+	}
+}
+
+// clocked is a database of its own: what was set for its template is not copied.
+func clocked(t *testing.T, set pgtest.Migrate) string {
+	t.Helper()
+	url := pgtest.NewDatabase(t, nil)
+	if err := set(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	return url
+}

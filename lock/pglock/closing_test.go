@@ -1,0 +1,60 @@
+package pglock
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/lock"
+)
+
+// TestClosingSendsWhatIsToBeSent: a process that releases a lock and ends tells the next in line, in another process.
+func TestClosingSendsWhatIsToBeSent(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	heard, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = heard.Close(context.Background()) }()
+	if _, err := heard.Exec(t.Context(), "LISTEN "+channel); err != nil {
+		t.Fatal(err)
+	}
+	b, _ := open(t, url, Options{})
+	l := lock.New(b, lock.LockerOptions{})
+	for range 4 {
+		a, stop := open(t, url, Options{})
+		h := acquire(t, lock.New(a, lock.LockerOptions{}), "k", lock.Options{Wait: time.Minute})
+		done := make(chan error, 1)
+		go func() {
+			next, err := l.Acquire(t.Context(), []string{"k"}, lock.Options{Wait: time.Minute})
+			if err == nil {
+				err = next.Release(t.Context())
+			}
+			done <- err
+		}()
+		waitFor(t, "the other waits", func() bool {
+			s, err := b.Snapshot(t.Context())
+			return err == nil && len(s.Waiters) == 1
+		})
+		if err := h.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		for told := false; !told; {
+			n, err := heard.WaitForNotification(ctx)
+			if err != nil {
+				t.Fatalf("nothing was sent: %v", err)
+			}
+			told = !strings.HasPrefix(n.Payload, probe)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+}

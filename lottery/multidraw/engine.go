@@ -1,0 +1,282 @@
+package multidraw
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/checkpoint"
+	"github.com/fairlead-dev/fairlead/fairdraw"
+	"github.com/fairlead-dev/fairlead/lock"
+)
+
+// EngineOptions configure an [Engine]. All may be zero.
+type EngineOptions struct {
+	// Every is how many draws there are between two saves; 0 means [DefaultEvery].
+	Every int
+	// TTL is for how long a state is kept after its last save; 0 means checkpoint.DefaultTTL, an hour.
+	TTL time.Duration
+	// Lock says how the lock on the lock key is acquired: without a wait, unless it says otherwise.
+	Lock     lock.Options
+	Logger   *slog.Logger
+	Observer Observer
+}
+
+// Engine draws under lock keys for a program that has a lock backend and a store for states of its own, such as Redis for both,
+// and no server: one draw or many, of a range or of prizes, saved by itself, with progress, resume and roll-back. Each draw is
+// made under the lock on its lock key. An Engine is safe for concurrent use.
+type Engine struct {
+	locks  *lock.Locker
+	o      EngineOptions
+	ranges *checkpoint.Runner[rangeOrder, int64]
+	prizes *checkpoint.Runner[prizeOrder, string]
+}
+
+// The names of the kinds of operations, which are kept in their states.
+const (
+	kindRange  = "multidraw/v2 range"
+	kindPrizes = "multidraw/v2 prizes"
+)
+
+// NewEngine returns an engine. It returns a [*checkpoint.ParameterError] for options that break a rule.
+func NewEngine(store checkpoint.Store, locks *lock.Locker, o EngineOptions) (*Engine, error) {
+	if locks == nil {
+		return nil, &checkpoint.ParameterError{Field: "locks", Reason: "are needed"}
+	}
+	e := &Engine{locks: locks, o: o}
+	co := checkpoint.Options{Every: cmp.Or(o.Every, DefaultEvery), TTL: o.TTL, Lock: o.Lock, Logger: o.Logger}
+	var err, err2 error
+	e.ranges, err = checkpoint.New(checkpoint.Definition[rangeOrder, int64]{Name: kindRange, Open: openRange}, store, locks, co)
+	e.prizes, err2 = checkpoint.New(checkpoint.Definition[prizeOrder, string]{
+		Name: kindPrizes, Open: openPrizes, ResultsName: checkpoint.NamePrizeResults,
+	}, store, locks, co)
+	return e, errors.Join(err, err2)
+}
+
+// DrawInRange draws one integer from low to high, both included, under the lock on lockKey. It returns a [*ParameterError], or
+// the errors of acquiring the lock, or of releasing it, when another may have drawn under it.
+func (e *Engine) DrawInRange(ctx context.Context, lockKey string, low, high int64) (v int64, err error) {
+	err = e.locked(ctx, lockKey, func() (err error) {
+		v, err = InRange(rand.Reader, low, high)
+		return err
+	})
+	return v, err
+}
+
+// DrawFromPrizes draws one prize, as [Engine.DrawInRange] draws an integer.
+func (e *Engine) DrawFromPrizes(ctx context.Context, lockKey string, prizes []Prize) (p Prize, err error) {
+	err = e.locked(ctx, lockKey, func() (err error) {
+		p, err = FromPrizes(rand.Reader, prizes)
+		return err
+	})
+	return p, err
+}
+
+func (e *Engine) locked(ctx context.Context, lockKey string, draw func() error) error {
+	held, err := e.locks.Acquire(ctx, []string{lockKey}, e.o.Lock)
+	if err != nil {
+		return fmt.Errorf("multidraw: %w", err)
+	}
+	err = draw()
+	return errors.Join(err, held.Release(ctx))
+}
+
+// Order is what many draws are asked for with, besides what is drawn from. All may be zero.
+type Order struct {
+	// ID names the operation under its lock key, see [checkpoint.Key]; "" means a new one. Asking again under the same id goes
+	// on with what was begun, or returns what was drawn.
+	ID string
+	// Seed is what the draws are derived from, nil a new one that nobody can guess.
+	Seed *fairdraw.Seed
+	// Progress is told after each save. It must return quickly.
+	Progress func(completed, total int64)
+}
+
+func (o *Order) seed() *checkpoint.Seed {
+	if o.Seed == nil {
+		return nil
+	}
+	return new(checkpoint.Seed(*o.Seed))
+}
+
+// Drawn is an operation of an [Engine] as a call has left it.
+type Drawn struct {
+	ID        string
+	LockKey   string
+	Status    checkpoint.Status
+	Spec      Spec
+	Total     int64
+	Completed int64
+	// Ints or PrizeIDs are the first Completed draws.
+	Ints     []int64
+	PrizeIDs []string
+	// Errors are those that interrupted the operation, on all runs.
+	Errors    []checkpoint.Failure
+	StartedAt time.Time
+	UpdatedAt time.Time
+	// Commitment is the hex SHA-256 of Seed, which is to be kept secret until all is drawn.
+	Commitment string
+	Seed       fairdraw.Seed
+}
+
+// Partial reports whether something was drawn, and not all.
+func (d *Drawn) Partial() bool { return d.Completed > 0 && d.Completed < d.Total }
+
+// drawn reads a result whose parameters are those of an order.
+func drawn[R any](r *checkpoint.Result[R], order any) (*Drawn, error) {
+	if err := json.Unmarshal(r.Parameters, order); err != nil {
+		return nil, &checkpoint.CorruptError{Key: r.Key, Reason: "its parameters cannot be read: " + err.Error()}
+	}
+	seed := fairdraw.Seed(r.Seed)
+	return &Drawn{
+		ID: r.Key.ID, LockKey: r.Key.LockKey, Status: r.Status, Total: int64(r.Total), Completed: int64(r.Completed), Errors: r.Errors,
+		StartedAt: r.StartedAt, UpdatedAt: r.UpdatedAt, Commitment: seed.Commitment(), Seed: seed,
+	}, nil
+}
+
+// DrawMultipleInRange draws count integers from low to high, both included, under the lock on lockKey, saved as it goes. With
+// an error it returns what is drawn and saved so far, if anything is; the operation can be gone on with. Errors are those of
+// [checkpoint.Runner.Run].
+func (e *Engine) DrawMultipleInRange(ctx context.Context, lockKey string, low, high, count int64, o Order) (*Drawn, error) {
+	key := checkpoint.Key{LockKey: lockKey, ID: cmp.Or(o.ID, NewID(time.Now()))}
+	return finishRange(e.ranges.Run(ctx, key, rangeOrder{Count: count, Range: Range{Min: low, Max: high}}, e.call(o)))
+}
+
+// DrawMultipleFromPrizes draws count prizes, as [Engine.DrawMultipleInRange] draws integers.
+func (e *Engine) DrawMultipleFromPrizes(ctx context.Context, lockKey string, prizes []Prize, count int64, o Order) (*Drawn, error) {
+	key := checkpoint.Key{LockKey: lockKey, ID: cmp.Or(o.ID, NewID(time.Now()))}
+	return finishPrizes(e.prizes.Run(ctx, key, prizeOrder{Count: count, Prizes: prizes}, e.call(o)))
+}
+
+// Resume goes on with an operation that was interrupted, from what is saved of it. Errors are those of
+// [checkpoint.Runner.Resume].
+func (e *Engine) Resume(ctx context.Context, lockKey, id string, o Order) (*Drawn, error) {
+	return e.existing(ctx, lockKey, id, func(key checkpoint.Key) (*Drawn, error) {
+		return finishRange(e.ranges.Resume(ctx, key, e.call(o)))
+	}, func(key checkpoint.Key) (*Drawn, error) {
+		return finishPrizes(e.prizes.Resume(ctx, key, e.call(o)))
+	})
+}
+
+// Rollback ends an operation for good, whether it is interrupted or completed. What was drawn stays readable, until the state
+// expires. Errors are those of [checkpoint.Runner.Rollback].
+func (e *Engine) Rollback(ctx context.Context, lockKey, id string, o Order) (*Drawn, error) {
+	return e.existing(ctx, lockKey, id, func(key checkpoint.Key) (*Drawn, error) {
+		return finishRange(e.ranges.Rollback(ctx, key, e.call(o)))
+	}, func(key checkpoint.Key) (*Drawn, error) {
+		return finishPrizes(e.prizes.Rollback(ctx, key, e.call(o)))
+	})
+}
+
+// State returns what is saved of an operation, or nil where nothing is. It returns a [*checkpoint.CorruptError] or a
+// [*checkpoint.ConnectionError].
+func (e *Engine) State(ctx context.Context, lockKey, id string) (*checkpoint.State, error) {
+	return e.ranges.Load(ctx, checkpoint.Key{LockKey: lockKey, ID: id})
+}
+
+// Delete forgets an operation, even where its state is corrupt.
+func (e *Engine) Delete(ctx context.Context, lockKey, id string) error {
+	return e.ranges.Delete(ctx, checkpoint.Key{LockKey: lockKey, ID: id})
+}
+
+// existing calls what is made for the operation's kind. An id that is free is passed on as well, and refused there.
+func (e *Engine) existing(ctx context.Context, lockKey, id string, ofRange, ofPrizes func(checkpoint.Key) (*Drawn, error)) (*Drawn, error) {
+	s, err := e.State(ctx, lockKey, id)
+	if err != nil {
+		return nil, err
+	}
+	key := checkpoint.Key{LockKey: lockKey, ID: id}
+	if s != nil && s.Kind == kindPrizes {
+		return ofPrizes(key)
+	}
+	return ofRange(key)
+}
+
+// call adds the observer to what the caller wants to be told.
+func (e *Engine) call(o Order) checkpoint.Call {
+	c := checkpoint.Call{Seed: o.seed()}
+	if o.Progress == nil && e.o.Observer == nil {
+		return c
+	}
+	completed, last := -1, time.Now()
+	c.Progress = func(p checkpoint.Progress) {
+		if o.Progress != nil {
+			o.Progress(int64(p.Completed), int64(p.Total))
+		}
+		now := time.Now()
+		if e.o.Observer != nil {
+			if completed >= 0 && p.Completed > completed {
+				e.o.Observer.Saved(p.Completed-completed, now.Sub(last))
+			}
+			switch p.Status {
+			case checkpoint.StatusCompleted:
+				e.o.Observer.Ended(StatusCompleted)
+			case checkpoint.StatusRolledBack:
+				e.o.Observer.Ended(StatusRolledBack)
+			case checkpoint.StatusRunning, checkpoint.StatusRollingBack:
+			}
+		}
+		completed, last = p.Completed, now
+	}
+	return c
+}
+
+func finishRange(r *checkpoint.Result[int64], err error) (*Drawn, error) {
+	if r == nil {
+		return nil, err
+	}
+	var order rangeOrder
+	d, bad := drawn(r, &order)
+	if bad != nil {
+		return nil, errors.Join(err, bad)
+	}
+	d.Spec, d.Ints = Spec{Range: &order.Range}, r.Results
+	return d, err
+}
+
+func finishPrizes(r *checkpoint.Result[string], err error) (*Drawn, error) {
+	if r == nil {
+		return nil, err
+	}
+	var order prizeOrder
+	d, bad := drawn(r, &order)
+	if bad != nil {
+		return nil, errors.Join(err, bad)
+	}
+	d.Spec, d.PrizeIDs = Spec{Prizes: order.Prizes}, r.Results
+	return d, err
+}
+
+// NewID names an operation by the time at which it begins, with enough randomness that no two are alike.
+func NewID(now time.Time) string {
+	var random [8]byte
+	_, _ = rand.Read(random[:]) // It never fails.
+	return "multi_draw_" + now.UTC().Format("20060102_150405") + "_" + hex.EncodeToString(random[:])
+}
+
+// Proof is the document that fairlead verify reads. It draws again, and returns a [*Difference] where the draws are not those of
+// the seed, and [ErrNotCompleted] before their end.
+func (d *Drawn) Proof(ctx context.Context) (*Proof, error) {
+	if d.Completed < d.Total {
+		return nil, ErrNotCompleted
+	}
+	p := &Proof{
+		Kind: ProofKind, Version: proofVersion, Operation: engineName, Commitment: d.Commitment, ServerSeed: d.Seed.Hex(), Count: d.Total,
+		Every: EveryFor(d.Total), Range: d.Spec.Range, Prizes: d.Spec.Prizes,
+	}
+	digest, err := p.redraw(ctx, true, d.Ints, d.PrizeIDs)
+	if err != nil {
+		return nil, err
+	}
+	p.Digest = hex.EncodeToString(digest[:])
+	if d.Total <= InlineResults {
+		p.Results, p.PrizeResults = d.Ints, d.PrizeIDs
+	}
+	return p, nil
+}

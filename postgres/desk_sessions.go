@@ -1,0 +1,118 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/desk"
+)
+
+// Desk keeps the sessions of the console and reads the lists of its operators. It is safe for concurrent use.
+type Desk struct{ db *DB }
+
+// NewDesk returns the operator's desk on db.
+func NewDesk(db *DB) *Desk { return &Desk{db: db} }
+
+const (
+	insertSession = `INSERT INTO console_sessions (hash, key, created_at, expires_at)
+		SELECT $1, id, clock_timestamp(), clock_timestamp() + $3 * interval '1 microsecond' FROM api_keys
+		WHERE id = $2 AND role = 'admin' AND revoked_at IS NULL`
+	selectSession = `SELECT k.id, k.role, k.name, k.hash, k.created_at, k.revoked_at, s.created_at, s.expires_at
+		FROM console_sessions AS s JOIN api_keys AS k ON k.id = s.key
+		WHERE s.hash = $1 AND s.expires_at > clock_timestamp() AND k.revoked_at IS NULL`
+	deleteSession = `DELETE FROM console_sessions WHERE hash = $1`
+	// Few expire at a time: whoever signs in sweeps.
+	sweepSessions = `DELETE FROM console_sessions WHERE expires_at < clock_timestamp()`
+
+	insertLink = `INSERT INTO console_links (hash, key, created_at, expires_at)
+		SELECT $1, id, clock_timestamp(), clock_timestamp() + $2 * interval '1 microsecond' FROM api_keys
+		WHERE role = 'admin' AND revoked_at IS NULL ORDER BY created_at, id LIMIT 1`
+	insertFirstLink = `INSERT INTO console_links (hash, key, created_at, expires_at)
+		SELECT $1, id, clock_timestamp(), clock_timestamp() + $2 * interval '1 microsecond' FROM api_keys
+		WHERE role = 'admin' AND revoked_at IS NULL
+			AND NOT EXISTS (SELECT FROM console_links) AND NOT EXISTS (SELECT FROM console_sessions)
+		ORDER BY created_at, id LIMIT 1`
+	useLink = `UPDATE console_links SET used_at = clock_timestamp()
+		WHERE hash = $1 AND used_at IS NULL AND expires_at > clock_timestamp() RETURNING key`
+)
+
+// Begin makes a session of the admin key with that id. It returns [desk.ErrNoSession] when there is no such key in force.
+func (d *Desk) Begin(ctx context.Context, hash desk.Hash, key string, life time.Duration) (desk.Session, error) {
+	err := d.db.run(ctx, "sign in", func(ctx context.Context, tx pgx.Tx) error {
+		return beginSession(ctx, tx, hash, key, life)
+	})
+	if err != nil {
+		return desk.Session{}, err
+	}
+	return d.Session(ctx, hash)
+}
+
+func beginSession(ctx context.Context, tx pgx.Tx, hash desk.Hash, key string, life time.Duration) error {
+	if _, err := tx.Exec(ctx, sweepSessions); err != nil {
+		return err
+	}
+	tag, err := tx.Exec(ctx, insertSession, hash[:], key, life.Microseconds())
+	if err == nil && tag.RowsAffected() == 0 {
+		err = desk.ErrNoSession
+	}
+	return err
+}
+
+// UseLink uses a link up and makes a session of it, in one transaction: of those who use a link at once, one signs in. The
+// others get [desk.ErrLinkUsed].
+func (d *Desk) UseLink(ctx context.Context, link, hash desk.Hash, life time.Duration) (desk.Session, error) {
+	err := d.db.run(ctx, "use link", func(ctx context.Context, tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, useLink, link[:])
+		if err != nil {
+			return err
+		}
+		keys, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return err
+		}
+		if len(keys) == 0 {
+			return desk.ErrLinkUsed
+		}
+		return beginSession(ctx, tx, hash, keys[0], life)
+	})
+	if err != nil {
+		return desk.Session{}, err
+	}
+	return d.Session(ctx, hash)
+}
+
+// Session finds the session of a secret's hash, or [desk.ErrNoSession].
+func (d *Desk) Session(ctx context.Context, hash desk.Hash) (desk.Session, error) {
+	return queryOne(ctx, d.db, desk.ErrNoSession, func(row pgx.CollectableRow) (s desk.Session, err error) {
+		var keyHash []byte
+		err = row.Scan(&s.Key.ID, &s.Key.Role, &s.Key.Name, &keyHash, &s.Key.CreatedAt, &s.Key.RevokedAt, &s.CreatedAt, &s.ExpiresAt)
+		if err == nil {
+			s.Key.Hash, s.CreatedAt, s.ExpiresAt = desk.Hash(keyHash), s.CreatedAt.UTC(), s.ExpiresAt.UTC()
+		}
+		return s, err
+	}, selectSession, hash[:])
+}
+
+// End signs a session out. There may be none.
+func (d *Desk) End(ctx context.Context, hash desk.Hash) error {
+	if _, err := d.db.pool.Exec(ctx, deleteSession, hash[:]); err != nil {
+		return readError(err)
+	}
+	return nil
+}
+
+// MakeLink makes a link that signs in with the rights of the oldest admin key in force. With first it does so only where
+// nobody has ever signed in and no link was made; made tells whether it did.
+func (d *Desk) MakeLink(ctx context.Context, hash desk.Hash, life time.Duration, first bool) (made bool, err error) {
+	statement := insertLink
+	if first {
+		statement = insertFirstLink
+	}
+	tag, err := d.db.pool.Exec(ctx, statement, hash[:], life.Microseconds())
+	if err != nil {
+		return false, readError(err)
+	}
+	return tag.RowsAffected() == 1, nil
+}

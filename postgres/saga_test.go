@@ -1,0 +1,42 @@
+package postgres
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/saga/pgsaga"
+)
+
+// TestSagasAreThoseOfPgsaga compares the log's table, which has come to be by migrations, with the package's own definition.
+func TestSagasAreThoseOfPgsaga(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t)})
+	if err := pgsaga.Schema("reference").Install(t.Context(), db.pool); err != nil {
+		t.Fatal(err)
+	}
+	describe := func(schema string) []string {
+		rows, err := db.pool.Query(t.Context(), `
+			SELECT format('%s %s %s %s', a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity)
+			FROM pg_attribute a WHERE a.attrelid = ($1 || '.sagas')::regclass AND a.attnum > 0 AND NOT a.attisdropped
+			UNION ALL SELECT pg_get_constraintdef(c.oid) FROM pg_constraint c WHERE c.conrelid = ($1 || '.sagas')::regclass
+			UNION ALL SELECT replace(pg_get_indexdef(i.indexrelid), $1 || '.', '') FROM pg_index i WHERE i.indrelid = ($1 || '.sagas')::regclass
+			ORDER BY 1`, schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lines
+	}
+	own, reference := describe("public"), describe("reference")
+	if len(own) < 20 || !slices.Equal(own, reference) {
+		t.Errorf("the migrations make\n%q\nand the package\n%q", own, reference)
+	}
+	if replicationWarning != pgsaga.ReplicationWarning {
+		t.Errorf("the pool notes warnings as %q, the package looks for %q", replicationWarning, pgsaga.ReplicationWarning)
+	}
+}

@@ -1,0 +1,90 @@
+package outbound
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"syscall"
+)
+
+// ErrRefusedAddress is returned when a host is, or resolves to, an address that must not be dialled.
+var ErrRefusedAddress = errors.New("the address is not a public one")
+
+// notPublic are the blocks of the IANA special-purpose registries that are not for the public internet, and the addresses at
+// which clouds serve the secrets of their machines.
+func notPublic() []netip.Prefix {
+	texts := []string{
+		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
+		"192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
+		"168.63.129.16/32", // a cloud's own, in spite of its number
+		// Within 2000::/3, all that is public of IPv6.
+		"2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
+	}
+	out := make([]netip.Prefix, len(texts))
+	for i, text := range texts {
+		out[i] = netip.MustParsePrefix(text)
+	}
+	return out
+}
+
+// guard tells public addresses from others.
+type guard struct {
+	refused []netip.Prefix
+	public6 netip.Prefix
+	nat64   netip.Prefix
+}
+
+func newGuard() *guard {
+	return &guard{refused: notPublic(), public6: netip.MustParsePrefix("2000::/3"), nat64: netip.MustParsePrefix("64:ff9b::/96")}
+}
+
+// check returns an error that wraps [ErrRefusedAddress] unless the address is public.
+func (g *guard) check(a netip.Addr) error {
+	plain := a.WithZone("").Unmap()
+	if g.nat64.Contains(plain) {
+		// A network without IPv4 reaches it by these; what counts is the address within.
+		b := plain.As16()
+		plain = netip.AddrFrom4([4]byte(b[12:]))
+	}
+	public := plain.IsValid() && (plain.Is4() || g.public6.Contains(plain))
+	for _, p := range g.refused {
+		public = public && !p.Contains(plain)
+	}
+	if !public {
+		return fmt.Errorf("%w: %s", ErrRefusedAddress, a)
+	}
+	return nil
+}
+
+// control is called by the dialer with the very address that it is about to connect to.
+func (g *guard) control(network, address string, _ syscall.RawConn) error {
+	if network != "tcp4" && network != "tcp6" {
+		return fmt.Errorf("%w: %s", ErrRefusedAddress, network)
+	}
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("%w: %s", ErrRefusedAddress, address)
+	}
+	return g.check(to.Addr())
+}
+
+// checkHost refuses hosts that are addresses of no public machine, and numbers that some resolvers take for addresses.
+func (g *guard) checkHost(host string) error {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return g.check(a)
+	}
+	labels := strings.Split(strings.TrimSuffix(host, "."), ".")
+	if last := strings.ToLower(labels[len(labels)-1]); isNumber(last) {
+		return fmt.Errorf("%w: %s is a number", ErrRefusedAddress, host)
+	}
+	return nil
+}
+
+// isNumber reports whether a host's last label makes it an IPv4 address in somebody's eyes: no top-level domain is one.
+func isNumber(label string) bool {
+	if hex, ok := strings.CutPrefix(label, "0x"); ok {
+		return strings.Trim(hex, "0123456789abcdef") == ""
+	}
+	return strings.Trim(label, "0123456789") == ""
+}

@@ -1,0 +1,147 @@
+package saga
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/command"
+)
+
+// Start makes a saga and runs it in the background; it returns when the intent is in the log. Where there is one of this id
+// already, it returns that one, so that a request can be repeated until it succeeds; [ErrOtherSaga] says that it has another
+// name, protocol or input. Other errors: [ErrUnknownDefinition], [ErrTooManyRuns], [ErrClosed], and those of [Store]; after
+// an unknown outcome the same id tells.
+func (s *Service) Start(ctx context.Context, n New) (*Saga, error) {
+	if err := s.admit(); err != nil {
+		return nil, err
+	}
+	if n.ID == uuid.Nil {
+		n.ID = newID()
+	}
+	if n.Protocol == "" {
+		n.Protocol = Compensated
+	}
+	if n.Input == nil {
+		n.Input = json.RawMessage("null")
+	}
+	if !json.Valid(n.Input) {
+		return nil, errors.New("saga: start: the input is no JSON")
+	}
+	if n.Steps == nil {
+		plan, err := s.plan(&Saga{ID: n.ID, Name: n.Name, Protocol: n.Protocol, Input: n.Input})
+		if err != nil {
+			return nil, fmt.Errorf("saga: start: %w", err)
+		}
+		n.Steps = plan.names()
+	}
+	if err := checkNames(n.Steps); err != nil {
+		return nil, fmt.Errorf("saga: start: %w", err)
+	}
+	var (
+		result, made *Saga
+		refusal      error
+	)
+	asked := time.Now()
+	err := s.store.Create(ctx, n.ID, nil, func(u *Unit) {
+		result, made, refusal = u.Existing, nil, nil
+		switch {
+		case u.Existing == nil:
+			made = decideNew(&n, n.ID, s.owner, s.o.LeaseTTL, s.o.Coordinator, u.Now)
+			result, u.Made = made, made
+		case u.Existing.Name != n.Name || u.Existing.Protocol != n.Protocol || !bytes.Equal(u.Existing.Input, n.Input):
+			refusal = ErrOtherSaga
+		}
+	})
+	if err = errors.Join(err, refusal); err != nil {
+		return nil, fmt.Errorf("saga: start %s: %w", n.ID, err)
+	}
+	if made == nil {
+		return result, nil
+	}
+	s.hit(AfterIntent, 0)
+	answer := *made // The run goes on changing its own.
+	answer.Steps = append([]StepState(nil), made.Steps...)
+	s.start(made, asked) //nolint:contextcheck // A run outlives the request that made it.
+	return &answer, nil
+}
+
+// Wait waits until a saga has ended, in whatever process, and returns it. It returns [NotFoundError], or the context's error.
+func (s *Service) Wait(ctx context.Context, id uuid.UUID) (*Saga, error) {
+	return s.until(ctx, id, func(found *Saga) bool { return found.Status != Pending })
+}
+
+// Run is Start, and then Wait.
+func (s *Service) Run(ctx context.Context, n New) (*Saga, error) {
+	started, err := s.Start(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	return s.Wait(ctx, started.ID)
+}
+
+// Retry lets a pending saga be tried at once, and forgets that it is stuck. It returns [ErrBadTransition] when the saga has
+// ended, or [NotFoundError].
+func (s *Service) Retry(ctx context.Context, id uuid.UUID) (*Saga, error) {
+	return s.operate(ctx, id, Retry)
+}
+
+// Compensate lets a pending saga be given up: a step that is not done is cancelled, those that are done are undone. A step
+// whose outcome is not known is asked for it first; a saga of which every step turns out to be done has completed. It
+// returns [ErrBadTransition] when the saga has ended, or is decided to commit, or [NotFoundError].
+func (s *Service) Compensate(ctx context.Context, id uuid.UUID) (*Saga, error) {
+	return s.operate(ctx, id, Compensate)
+}
+
+func (s *Service) operate(ctx context.Context, id uuid.UUID, act Act) (*Saga, error) {
+	a, err := s.Execute(ctx, id, command.Command[Act]{Op: act})
+	if err = errors.Join(err, a.Err); err != nil {
+		return nil, fmt.Errorf("saga: operate on %s: %w", id, err)
+	}
+	found, _ := a.Result.(*Saga)
+	return found, nil
+}
+
+// Act is what an operator may do to a pending saga.
+type Act int
+
+// The acts. Both are safe at any time: a retry changes nothing a second time, and a saga is compensated only where each
+// step's outcome is known.
+const (
+	Retry Act = iota
+	Compensate
+)
+
+// Execute decides an operator's act on a saga. Result: *[Saga]. Errors are those of [Service.Create].
+func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[Act]) (answer command.Answer, err error) {
+	var keys []idempotency.ID
+	if c.Key != nil {
+		keys = []idempotency.ID{c.Key.ID}
+	}
+	err = s.store.Update(ctx, id, keys, func(u *Unit) {
+		answer = command.Decide([]command.Command[Act]{c}, u.Keys, func(c command.Command[Act]) (any, error) {
+			err, action := decideRetry(u.Saga, u.Now), "saga.retry"
+			if c.Op == Compensate {
+				err, action = decideCompensate(u.Saga, u.Now), "saga.compensate"
+			}
+			if err != nil {
+				return nil, err
+			}
+			u.Changed = true
+			u.Audit = append(u.Audit, command.Audited(c, action, id.String()))
+			return u.Saga, nil
+		})[0]
+	})
+	if absent, ok := errors.AsType[*NotFoundError](err); ok && c.Render != nil {
+		r := c.Render(nil, absent)
+		return command.Answer{Answer: idempotency.Answer{Status: r.Status, Body: r.Body}}, nil
+	}
+	s.nudge()
+	return answer, err
+}

@@ -1,0 +1,276 @@
+package pgsaga
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairlead-dev/fairlead/saga"
+)
+
+// DefaultLockTimeout bounds how long a step or a branch waits for a row that another transaction has locked.
+const DefaultLockTimeout = 3 * time.Second
+
+// finishTimeout bounds a statement that prepares or ends a prepared transaction, which is seen through whatever becomes of
+// its caller.
+const finishTimeout = 20 * time.Second
+
+// ReplicationWarning is a connection's custom-data key. Where a pool's OnNotice sets it to true on a notice of
+// PostgreSQL's SyncRepWaitForLSN, what was prepared or committed with such a notice counts as unknown.
+const ReplicationWarning = "fairlead.replication_warning"
+
+// Options are the parts of a [Database] that its user may bring. All may be zero.
+type Options struct {
+	Schema Schema
+	// LockTimeout bounds the wait for a lock; 0 means [DefaultLockTimeout]. A branch that has waited for longer is rolled
+	// back with all others of its transaction, and tried again: two transactions that wait for each other in different
+	// databases end so.
+	LockTimeout time.Duration
+	// Upkeep has the connections on which prepared transactions are looked for and ended; nil: the database's pool. With a
+	// pool of its own, no load keeps a process from ending what is in doubt.
+	Upkeep *pgxpool.Pool
+	// Committed tells whether the branch of this identifier has been committed, for those who keep marks of their own; nil:
+	// the marks of this package do.
+	Committed func(ctx context.Context, gid string) (bool, error)
+}
+
+// Database is one in which sagas have effects: it makes steps and branches, and is a [saga.Participant]. It is safe for
+// concurrent use.
+type Database struct {
+	pool      *pgxpool.Pool
+	upkeep    *pgxpool.Pool
+	run       runner
+	schema    Schema
+	committed func(ctx context.Context, gid string) (bool, error)
+}
+
+var _ saga.Participant = (*Database)(nil)
+
+// NewDatabase returns the pool's database, which has the tables, see [Schema.Install].
+func NewDatabase(pool *pgxpool.Pool, o Options) *Database {
+	if o.LockTimeout == 0 {
+		o.LockTimeout = DefaultLockTimeout
+	}
+	d := &Database{pool: pool, run: newRunner(pool, o.LockTimeout), schema: o.Schema, committed: o.Committed}
+	if d.upkeep = o.Upkeep; d.upkeep == nil {
+		d.upkeep = pool
+	}
+	if d.committed == nil {
+		d.committed = d.marked
+	}
+	return d
+}
+
+// CanPrepare returns [saga.ErrTwoPhaseUnavailable] where the database takes no prepared transactions.
+func (d *Database) CanPrepare(ctx context.Context) error {
+	var most int
+	err := d.run.read(ctx, func(ctx context.Context) error {
+		return d.pool.QueryRow(ctx, `SELECT current_setting('max_prepared_transactions')::integer`).Scan(&most)
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("pgsaga: can it prepare: %w", err)
+	case most == 0:
+		return saga.ErrTwoPhaseUnavailable
+	}
+	return nil
+}
+
+// Transaction is what a step does in a transaction, which is committed, or prepared, when it returns neither an error nor a
+// refusal. It may be called again, in a new transaction.
+type Transaction func(ctx context.Context, tx pgx.Tx, c saga.Call) (saga.Outcome, error)
+
+// Step makes a step of two transactions on this database, each of which takes effect once. undo may be nil.
+func (d *Database) Step(name string, do, undo Transaction) saga.Step {
+	s := saga.Step{Name: name, Do: d.once(do)}
+	if undo != nil {
+		s.Undo = d.once(undo)
+	}
+	return s
+}
+
+func (d *Database) once(f Transaction) func(context.Context, saga.Call) (saga.Outcome, error) {
+	return func(ctx context.Context, c saga.Call) (out saga.Outcome, err error) {
+		err = d.run.run(ctx, c.Key(), func(ctx context.Context, tx pgx.Tx) (err error) {
+			out, err = d.schema.Once(ctx, tx, c, f)
+			return err
+		})
+		return out, err
+	}
+}
+
+// Branch makes a branch of a two-phase commit of a transaction on this database.
+func (d *Database) Branch(name string, do Transaction) saga.Branch {
+	return saga.Branch{Name: name, Participant: d, Prepare: func(ctx context.Context, c saga.Call, gid string) (out saga.Outcome, err error) {
+		c.GID = gid
+		err = d.Prepare(ctx, gid, func(ctx context.Context, tx pgx.Tx) (err error) {
+			if out, err = do(ctx, tx, c); err != nil {
+				return err
+			}
+			if out.Refused {
+				return errRefused
+			}
+			_, err = tx.Exec(ctx, d.schema.in(insertMark), c.Saga, c.Key(), outcomeDone, "", out.Result, gid)
+			return err
+		})
+		if errors.Is(err, errRefused) {
+			return out, nil
+		}
+		return out, err
+	}}
+}
+
+// errRefused rolls the transaction of a refused branch back.
+var errRefused = errors.New("the branch was refused")
+
+// Prepare runs fn in a transaction and leaves it prepared under gid. It tries once. After fn's error, which it returns, and
+// after [saga.ErrTwoPhaseUnavailable], nothing is prepared; after another error it may be all the same.
+func (d *Database) Prepare(ctx context.Context, gid string, fn func(context.Context, pgx.Tx) error) error {
+	if err := checkGID(gid); err != nil {
+		return err
+	}
+	working, cancel := context.WithTimeout(ctx, runTimeout)
+	defer cancel()
+	conn, err := d.pool.Acquire(working)
+	if err != nil {
+		return fmt.Errorf("pgsaga: prepare %s: %w", gid, err)
+	}
+	// The pool destroys a connection that comes back within a transaction.
+	defer conn.Release()
+	delete(conn.Conn().PgConn().CustomData(), ReplicationWarning)
+	tx, err := conn.BeginTx(working, pgx.TxOptions{BeginQuery: d.run.begin})
+	if err != nil {
+		return fmt.Errorf("pgsaga: prepare %s: %w", gid, err)
+	}
+	if err := fn(working, tx); err != nil {
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+		defer cancel()
+		_ = tx.Rollback(undo) // A connection on which it fails is closed, and that rolls back, too.
+		return err
+	}
+	tag, err := finish(ctx, conn, "PREPARE TRANSACTION", gid)
+	switch {
+	case codeOf(err) == "55000":
+		return fmt.Errorf("%w: %w", saga.ErrTwoPhaseUnavailable, err)
+	case err == nil && tag == "ROLLBACK":
+		return fmt.Errorf("pgsaga: prepare %s: %w", gid, pgx.ErrTxCommitRollback)
+	}
+	return err
+}
+
+// errNotReplicated is what a success becomes that a failover could lose.
+var errNotReplicated = errors.New("durable here, but perhaps not on a standby")
+
+// finish sends one of the statements that take an identifier, which is a literal in them, and sees it through.
+func finish(ctx context.Context, conn *pgxpool.Conn, how, gid string) (tag string, err error) {
+	sent, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+	defer cancel()
+	done, err := conn.Exec(sent, how+" '"+gid+"'", pgx.QueryExecModeSimpleProtocol)
+	if err == nil && conn.Conn().PgConn().CustomData()[ReplicationWarning] == true {
+		err = errNotReplicated
+	}
+	if err != nil {
+		err = fmt.Errorf("pgsaga: %s %s: %w", how, gid, err)
+	}
+	return done.String(), err
+}
+
+// errBadGID is returned for an identifier that isn't one of ours.
+var errBadGID = errors.New("the identifier of a prepared transaction has other than lower-case letters, digits, colons and hyphens")
+
+// checkGID makes sure that an identifier can stand between quotes: these statements take no parameters.
+func checkGID(gid string) error {
+	const longest = 199
+	ours := len(gid) > 0 && len(gid) <= longest
+	for i := range len(gid) {
+		c := gid[i]
+		ours = ours && ('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == ':' || c == '-')
+	}
+	if !ours {
+		return errBadGID
+	}
+	return nil
+}
+
+// CommitPrepared implements [saga.Participant].
+func (d *Database) CommitPrepared(ctx context.Context, gid string) error {
+	err := d.end(ctx, "COMMIT PREPARED", gid)
+	if codeOf(err) != undefinedObject {
+		return err
+	}
+	// It was committed before, which its mark must say.
+	done, err := d.committed(ctx, gid)
+	if err == nil && !done {
+		err = fmt.Errorf("pgsaga: commit %s: %w", gid, saga.ErrNotPrepared)
+	}
+	return err
+}
+
+// RollbackPrepared implements [saga.Participant].
+func (d *Database) RollbackPrepared(ctx context.Context, gid string) error {
+	if err := d.end(ctx, "ROLLBACK PREPARED", gid); codeOf(err) != undefinedObject {
+		return err
+	}
+	return nil
+}
+
+// undefinedObject is the SQLSTATE of a prepared transaction that isn't there.
+const undefinedObject = "42704"
+
+func codeOf(err error) string {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pgErr.Code
+	}
+	return ""
+}
+
+func (d *Database) end(ctx context.Context, how, gid string) error {
+	if err := checkGID(gid); err != nil {
+		return err
+	}
+	conn, err := d.upkeep.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("pgsaga: %s %s: %w", how, gid, err)
+	}
+	defer conn.Release()
+	delete(conn.Conn().PgConn().CustomData(), ReplicationWarning)
+	_, err = finish(ctx, conn, how, gid)
+	return err
+}
+
+// InDoubt implements [saga.Participant].
+func (d *Database) InDoubt(ctx context.Context, prefix string) (found []saga.Prepared, err error) {
+	const inDoubt = `SELECT gid, prepared, (extract(epoch FROM clock_timestamp() - prepared) * 1000000)::bigint FROM pg_prepared_xacts
+		WHERE database = current_database() AND starts_with(gid, $1) ORDER BY prepared`
+	err = d.run.read(ctx, func(ctx context.Context) error {
+		rows, err := d.upkeep.Query(ctx, inDoubt, prefix)
+		if err != nil {
+			return err
+		}
+		found, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (p saga.Prepared, err error) {
+			var us int64
+			err = row.Scan(&p.GID, &p.At, &us)
+			p.At, p.Age = p.At.UTC(), time.Duration(us)*time.Microsecond
+			return p, err
+		})
+		return err
+	})
+	return found, err
+}
+
+// marked looks for the mark that was committed with a branch.
+func (d *Database) marked(ctx context.Context, gid string) (done bool, err error) {
+	id, ok := saga.IDOfGID(gid)
+	if !ok {
+		return false, errBadGID
+	}
+	err = d.run.read(ctx, func(ctx context.Context) error {
+		return d.pool.QueryRow(ctx, d.schema.in(`SELECT EXISTS (SELECT FROM @saga_marks WHERE saga = $1 AND gid = $2)`), id, gid).Scan(&done)
+	})
+	return done, err
+}

@@ -1,0 +1,382 @@
+package pgsaga
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/saga"
+)
+
+// LogOptions are the parts of a [Log] that its user may bring. All may be zero.
+type LogOptions struct {
+	Schema Schema
+	Run    Run  // nil: the package's own, which tries again for some seconds
+	Read   Read // nil: likewise
+	// Upkeep runs what keeps leases, takes sagas over and looks up what is in doubt. Give it connections that nothing else
+	// can take, so that no load keeps a process from that; nil: Run.
+	Upkeep Run
+	// Answers keeps what requests were answered in the log's transactions; nil: requests have no keys.
+	Answers Answers
+}
+
+// Answers is where decided answers to keyed requests are kept, in the log's database.
+type Answers interface {
+	// Load reads the database's clock and the records of keys.
+	Load(ctx context.Context, tx pgx.Tx, keys []idempotency.ID) (now time.Time, known []idempotency.Record, err error)
+	// Queue queues the statements that write the unit's fresh answers and its audit.
+	Queue(b *pgx.Batch, u *saga.Unit)
+	// Known reads decided answers.
+	Known(ctx context.Context, keys []idempotency.ID) (*idempotency.Batch, error)
+}
+
+// Log is the sagas' log in one database. It is safe for concurrent use.
+type Log struct {
+	pool    *pgxpool.Pool
+	run     Run
+	upkeep  Run
+	read    Read
+	answers Answers
+	schema  Schema
+	sql     statements
+}
+
+var _ saga.Store = (*Log)(nil)
+
+// NewLog returns the log in the pool's database, which has the tables.
+func NewLog(pool *pgxpool.Pool, o LogOptions) *Log {
+	own := newRunner(pool, 0)
+	l := &Log{pool: pool, run: o.Run, read: o.Read, answers: o.Answers, schema: o.Schema, sql: newStatements(o.Schema)}
+	if l.run == nil {
+		l.run = own.run
+	}
+	if l.upkeep = o.Upkeep; l.upkeep == nil {
+		l.upkeep = l.run
+	}
+	if l.read == nil {
+		l.read = own.read
+	}
+	if l.answers == nil {
+		l.answers = noAnswers{}
+	}
+	return l
+}
+
+// Coordinator begins the identifiers of the transactions that this log prepares. It is made of what PostgreSQL says of the
+// database, and of the schema, so that it is the same in each process, survives a failover, and is another in a cluster that
+// was restored. Any role may ask.
+func (l *Log) Coordinator(ctx context.Context) (string, error) {
+	const identity = `SELECT md5(c.system_identifier || '/' || d.oid || '/' || coalesce(nullif($1, ''), current_schema(), ''))
+		FROM pg_control_system() AS c, pg_database AS d WHERE d.datname = current_database()`
+	const length = 16
+	var sum string
+	err := l.read(ctx, func(ctx context.Context) error { return l.pool.QueryRow(ctx, identity, string(l.schema)).Scan(&sum) })
+	if err != nil {
+		return "", fmt.Errorf("pgsaga: identify the database: %w", err)
+	}
+	return "saga:" + sum[:length], nil
+}
+
+// noAnswers is for logs whose sagas have ids, and requests no keys.
+type noAnswers struct{}
+
+func (noAnswers) Load(ctx context.Context, tx pgx.Tx, _ []idempotency.ID) (now time.Time, known []idempotency.Record, err error) {
+	err = tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now)
+	return now.UTC(), nil, err
+}
+
+func (noAnswers) Queue(*pgx.Batch, *saga.Unit) {}
+
+func (noAnswers) Known(context.Context, []idempotency.ID) (*idempotency.Batch, error) {
+	return idempotency.NewBatch(nil), nil
+}
+
+const sagaFields = `id, number, name, protocol, input, status, reason, steps, decided, coordinator, cancelled, owner, term,
+		lease_expires_at, version, next_at, attempts, last_error, created_at, updated_at, ended_at, key, fingerprint, execution, deadline_at`
+
+// statements are the log's, each beside what it is for.
+type statements struct {
+	one, many, lock, asked, list, insert, update, save, state, due, take, renew string
+}
+
+func newStatements(s Schema) statements {
+	return statements{
+		one:   s.in(`SELECT ` + sagaFields + ` FROM @sagas WHERE id = $1`),
+		many:  s.in(`SELECT ` + sagaFields + ` FROM @sagas WHERE id = ANY ($1)`),
+		lock:  s.in(`SELECT ` + sagaFields + ` FROM @sagas WHERE id = $1 FOR NO KEY UPDATE`),
+		asked: s.in(`SELECT ` + sagaFields + ` FROM @sagas WHERE id = $1 OR key = $2`),
+		list: s.in(`SELECT ` + sagaFields + ` FROM @sagas WHERE number > $1 AND ($2 = '' OR name = $2) AND ($3 = '' OR status = $3)
+			AND (NOT $4 OR (status = 'pending' AND attempts >= $5)) ORDER BY number LIMIT $6`),
+		// A key or id that was taken meanwhile is a unique violation: the transaction runs again and sees by whom.
+		insert: s.in(`INSERT INTO @sagas (id, name, protocol, input, status, reason, steps, decided, coordinator, cancelled, owner, term,
+				lease_expires_at, version, next_at, attempts, last_error, created_at, updated_at, key, fingerprint, execution, deadline_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)`),
+		// What a run writes is not written here.
+		update: s.in(`UPDATE @sagas SET cancelled = $2, next_at = $3, attempts = $4, key = $5, fingerprint = $6, execution = $7 WHERE id = $1`),
+		// A run writes in its own term and version only, and decides to commit only what was not cancelled. A lease that is given
+		// up expires at the epoch, which is past whatever happens to the clock.
+		save: s.in(`UPDATE @sagas SET status = $4, reason = $5, steps = $6, decided = $7, attempts = $8, last_error = $9, version = version + 1,
+				updated_at = clock_timestamp(), ended_at = CASE WHEN $4 <> 'pending' THEN clock_timestamp() END,
+				lease_expires_at = CASE WHEN $10::bigint IS NULL THEN lease_expires_at ELSE to_timestamp(0) END,
+				next_at = CASE WHEN $10::bigint IS NULL THEN next_at ELSE clock_timestamp() + $10::bigint * interval '1 microsecond' END
+			WHERE id = $1 AND term = $2 AND version = $3 AND status = 'pending' AND ($7::bigint = 0 OR decided = $7 OR NOT cancelled)
+			RETURNING cancelled`),
+		state: s.in(`SELECT term, version, cancelled FROM @sagas WHERE id = $1`),
+		due: s.in(`SELECT id FROM @sagas WHERE status = 'pending' AND next_at <= clock_timestamp() AND lease_expires_at <= clock_timestamp()
+			AND name = ANY ($2) ORDER BY next_at LIMIT $1`),
+		take: s.in(`UPDATE @sagas SET owner = $1, term = term + 1, version = version + 1, lease_expires_at = clock_timestamp() + $2::bigint * interval '1 microsecond'
+			WHERE id IN (SELECT id FROM @sagas WHERE id = ANY ($3) AND status = 'pending' AND next_at <= clock_timestamp()
+				AND lease_expires_at <= clock_timestamp() FOR NO KEY UPDATE SKIP LOCKED)
+			RETURNING ` + sagaFields),
+		renew: s.in(`UPDATE @sagas SET lease_expires_at = clock_timestamp() + $3::bigint * interval '1 microsecond'
+			WHERE id IN (SELECT id FROM @sagas WHERE id = ANY ($2) AND owner = $1 AND status = 'pending' AND lease_expires_at > to_timestamp(0)
+				FOR NO KEY UPDATE SKIP LOCKED)
+			RETURNING id`),
+	}
+}
+
+// Create implements [saga.Store].
+func (l *Log) Create(ctx context.Context, id uuid.UUID, key *idempotency.ID, decide func(*saga.Unit)) error {
+	return l.run(ctx, "saga.create", func(ctx context.Context, tx pgx.Tx) error {
+		var (
+			raw  []byte
+			keys []idempotency.ID
+		)
+		if key != nil {
+			raw, keys = key[:], append(keys, *key)
+		}
+		there, err := collect(ctx, tx, scan, l.sql.asked, id, raw)
+		if err != nil {
+			return err
+		}
+		// The key's record is asked for last: an answer that was decided in between is seen, and not a saga without one.
+		now, known, err := l.answers.Load(ctx, tx, keys)
+		if err != nil {
+			return err
+		}
+		u := &saga.Unit{Now: now, Keys: idempotency.NewBatch(known)}
+		for _, s := range there {
+			if s.ID == id {
+				u.Existing = s
+			} else {
+				u.Asked = s
+			}
+		}
+		decide(u)
+		var b pgx.Batch
+		if u.Made != nil {
+			if err := l.queueInsert(&b, u.Made); err != nil {
+				return err
+			}
+		}
+		l.answers.Queue(&b, u)
+		return send(ctx, tx, &b)
+	})
+}
+
+func (l *Log) queueInsert(b *pgx.Batch, s *saga.Saga) error {
+	steps, err := json.Marshal(s.Steps)
+	if err != nil {
+		return err
+	}
+	key, fingerprint, execution := pending(s)
+	b.Queue(l.sql.insert, s.ID, s.Name, string(s.Protocol), string(s.Input), string(s.Status), s.Reason, string(steps), s.Decided,
+		s.Coordinator, s.Cancelled, s.Owner, s.Term, s.LeaseExpiresAt, s.Version, s.NextAt, s.Attempts, s.LastError, s.CreatedAt,
+		s.UpdatedAt, key, fingerprint, execution, s.DeadlineAt)
+	return nil
+}
+
+func pending(s *saga.Saga) (key, fingerprint []byte, execution *uuid.UUID) {
+	if s.Pending == nil {
+		return nil, nil, nil
+	}
+	return s.Pending.ID[:], s.Pending.Fingerprint[:], &s.Pending.Execution
+}
+
+func send(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {
+	if b.Len() == 0 {
+		return nil
+	}
+	return tx.SendBatch(ctx, b).Close()
+}
+
+// Update implements [saga.Store].
+func (l *Log) Update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*saga.Unit)) error {
+	return l.run(ctx, "saga.update", func(ctx context.Context, tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, l.sql.lock, id)
+		if err != nil {
+			return err
+		}
+		found, err := pgx.CollectExactlyOneRow(rows, scan)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return &saga.NotFoundError{ID: id}
+		}
+		if err != nil {
+			return err
+		}
+		now, known, err := l.answers.Load(ctx, tx, keys)
+		if err != nil {
+			return err
+		}
+		u := &saga.Unit{Now: now, Keys: idempotency.NewBatch(known), Saga: found}
+		decide(u)
+		var b pgx.Batch
+		if u.Changed {
+			// The row is locked: it is there.
+			key, fingerprint, execution := pending(u.Saga)
+			b.Queue(l.sql.update, id, u.Saga.Cancelled, u.Saga.NextAt, u.Saga.Attempts, key, fingerprint, execution)
+		}
+		l.answers.Queue(&b, u)
+		return send(ctx, tx, &b)
+	})
+}
+
+// Save implements [saga.Store].
+func (l *Log) Save(ctx context.Context, s *saga.Saga, park *time.Duration) error {
+	steps, err := json.Marshal(s.Steps)
+	if err != nil {
+		return err
+	}
+	var wait *int64
+	if park != nil {
+		wait = new(park.Microseconds())
+	}
+	cancelled := false
+	err = l.run(ctx, "saga.save", func(ctx context.Context, tx pgx.Tx) error {
+		err := tx.QueryRow(ctx, l.sql.save, s.ID, s.Term, s.Version, string(s.Status), s.Reason, string(steps), s.Decided, s.Attempts, s.LastError, wait).Scan(&cancelled)
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+		var term, version int64
+		if err := tx.QueryRow(ctx, l.sql.state, s.ID).Scan(&term, &version, &cancelled); err != nil {
+			return err
+		}
+		switch {
+		case term == s.Term && version == s.Version+1:
+			// An earlier try was committed and its answer lost: nobody but the run in this term writes the next version.
+			return nil
+		case term == s.Term && version == s.Version && cancelled && s.Decided != 0:
+			return saga.ErrCancelled
+		}
+		return &saga.FencedError{ID: s.ID, Term: term}
+	})
+	if err == nil {
+		s.Version++
+		s.Cancelled = cancelled
+	}
+	return err
+}
+
+// Claim implements [saga.Store]. It looks before it writes, since most often there is nothing.
+func (l *Log) Claim(ctx context.Context, owner uuid.UUID, names []string, ttl time.Duration, limit int) (claimed []*saga.Saga, err error) {
+	err = l.upkeep(ctx, "saga.claim", func(ctx context.Context, tx pgx.Tx) error {
+		claimed = nil
+		ids, err := collect(ctx, tx, pgx.RowTo[uuid.UUID], l.sql.due, limit, names)
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		claimed, err = collect(ctx, tx, scan, l.sql.take, owner, ttl.Microseconds(), ids)
+		return err
+	})
+	return claimed, err
+}
+
+// Find implements [saga.Reader].
+func (l *Log) Find(ctx context.Context, ids []uuid.UUID) (found []*saga.Saga, err error) {
+	err = l.upkeep(ctx, "saga.find", func(ctx context.Context, tx pgx.Tx) error {
+		found, err = collect(ctx, tx, scan, l.sql.many, ids)
+		return err
+	})
+	return found, err
+}
+
+// collect reads rows in a transaction.
+func collect[T any](ctx context.Context, tx pgx.Tx, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+	rows, err := tx.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scan)
+}
+
+// Renew implements [saga.Store]. A row that is being written at this moment is renewed the next time. A lease that was given
+// up is not.
+func (l *Log) Renew(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, ttl time.Duration) (renewed []uuid.UUID, err error) {
+	err = l.upkeep(ctx, "saga.renew", func(ctx context.Context, tx pgx.Tx) error {
+		renewed, err = collect(ctx, tx, pgx.RowTo[uuid.UUID], l.sql.renew, owner, ids, ttl.Microseconds())
+		return err
+	})
+	return renewed, err
+}
+
+// Saga implements [saga.Reader].
+func (l *Log) Saga(ctx context.Context, id uuid.UUID) (*saga.Saga, error) {
+	found, err := list(ctx, l, scan, l.sql.one, id)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, &saga.NotFoundError{ID: id}
+	}
+	return found[0], nil
+}
+
+// Sagas implements [saga.Reader].
+func (l *Log) Sagas(ctx context.Context, q saga.Query) ([]*saga.Saga, error) {
+	return list(ctx, l, scan, l.sql.list, q.After, q.Name, string(q.Status), q.Stuck, saga.StuckAfter, q.Limit)
+}
+
+// Known implements [saga.Reader].
+func (l *Log) Known(ctx context.Context, keys []idempotency.ID) (*idempotency.Batch, error) {
+	return l.answers.Known(ctx, keys)
+}
+
+// list reads rows outside of a transaction.
+func list[T any](ctx context.Context, l *Log, scan pgx.RowToFunc[T], sql string, args ...any) (out []T, err error) {
+	err = l.read(ctx, func(ctx context.Context) error {
+		rows, err := l.pool.Query(ctx, sql, args...)
+		if err == nil {
+			out, err = pgx.CollectRows(rows, scan)
+		}
+		return err
+	})
+	return out, err
+}
+
+func scan(row pgx.CollectableRow) (*saga.Saga, error) {
+	var (
+		s                saga.Saga
+		input, steps     string
+		key, fingerprint []byte
+		execution        *uuid.UUID
+	)
+	err := row.Scan(&s.ID, &s.Number, &s.Name, &s.Protocol, &input, &s.Status, &s.Reason, &steps, &s.Decided, &s.Coordinator, &s.Cancelled,
+		&s.Owner, &s.Term, &s.LeaseExpiresAt, &s.Version, &s.NextAt, &s.Attempts, &s.LastError, &s.CreatedAt, &s.UpdatedAt, &s.EndedAt,
+		&key, &fingerprint, &execution, &s.DeadlineAt)
+	if err != nil {
+		return nil, err
+	}
+	s.Input = []byte(input)
+	s.LeaseExpiresAt, s.NextAt, s.CreatedAt, s.UpdatedAt = s.LeaseExpiresAt.UTC(), s.NextAt.UTC(), s.CreatedAt.UTC(), s.UpdatedAt.UTC()
+	s.EndedAt, s.DeadlineAt = utc(s.EndedAt), utc(s.DeadlineAt)
+	if key != nil && execution != nil {
+		s.Pending = &idempotency.Request{Execution: *execution}
+		copy(s.Pending.ID[:], key)
+		copy(s.Pending.Fingerprint[:], fingerprint)
+	}
+	return &s, json.Unmarshal([]byte(steps), &s.Steps)
+}
+
+func utc(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	return new(t.UTC())
+}

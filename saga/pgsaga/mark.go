@@ -1,0 +1,89 @@
+package pgsaga
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/saga"
+)
+
+const (
+	insertMark = `INSERT INTO @saga_marks (saga, step, outcome, reason, result, gid, at) VALUES ($1, $2, $3, $4, $5, nullif($6, ''), clock_timestamp())`
+	claimMark  = insertMark + ` ON CONFLICT (saga, step) DO NOTHING`
+	resultMark = `UPDATE @saga_marks SET result = $3 WHERE saga = $1 AND step = $2`
+	selectMark = `SELECT outcome = 'refused', reason, result FROM @saga_marks WHERE saga = $1 AND step = $2`
+
+	outcomeDone    = "done"
+	outcomeRefused = "refused"
+)
+
+// errMarkGone is returned when a mark that was in the way is not to be seen: the transaction reads an older snapshot.
+var errMarkGone = errors.New("another execution's mark can't be seen: use READ COMMITTED")
+
+// Once executes f in the transaction, unless the step was executed before: then it returns what became of it. What f has
+// written is rolled back where it refuses, and after an error, which leaves the transaction as it was and the step to be
+// executed again. A call that asks for cancellation is refused without f. Until the transaction ends, others that execute
+// the step wait.
+func (s Schema) Once(ctx context.Context, tx pgx.Tx, c saga.Call, f Transaction) (saga.Outcome, error) {
+	out, err := s.once(ctx, tx, c, f)
+	if err != nil {
+		return saga.Outcome{}, fmt.Errorf("pgsaga: %s of %s: %w", c.Key(), c.Saga, err)
+	}
+	return out, nil
+}
+
+func (s Schema) once(ctx context.Context, tx pgx.Tx, c saga.Call, f Transaction) (out saga.Outcome, err error) {
+	if c.Cancel != "" {
+		return s.refuse(ctx, tx, c, saga.Refuse(c.Cancel))
+	}
+	nested, err := tx.Begin(ctx)
+	if err != nil {
+		return out, err
+	}
+	defer func() { _ = nested.Rollback(context.WithoutCancel(ctx)) }() // After a commit it does nothing.
+	tag, err := nested.Exec(ctx, s.in(claimMark), c.Saga, c.Key(), outcomeDone, "", "", "")
+	if err != nil {
+		return out, err
+	}
+	if tag.RowsAffected() == 0 {
+		return s.known(ctx, nested, c)
+	}
+	if out, err = f(ctx, nested, c); err != nil {
+		return out, err
+	}
+	if out.Refused {
+		if c.Undo {
+			return out, fmt.Errorf("the compensation refused: %s", out.Reason)
+		}
+		if err := nested.Rollback(ctx); err != nil {
+			return out, err
+		}
+		return s.refuse(ctx, tx, c, out)
+	}
+	if out.Result != "" {
+		if _, err := nested.Exec(ctx, s.in(resultMark), c.Saga, c.Key(), out.Result); err != nil {
+			return out, err
+		}
+	}
+	return out, nested.Commit(ctx)
+}
+
+// refuse notes a refusal, unless something was noted before.
+func (s Schema) refuse(ctx context.Context, tx pgx.Tx, c saga.Call, out saga.Outcome) (saga.Outcome, error) {
+	tag, err := tx.Exec(ctx, s.in(claimMark), c.Saga, c.Key(), outcomeRefused, out.Reason, "", "")
+	if err != nil || tag.RowsAffected() == 1 {
+		return out, err
+	}
+	return s.known(ctx, tx, c)
+}
+
+func (s Schema) known(ctx context.Context, tx pgx.Tx, c saga.Call) (out saga.Outcome, err error) {
+	err = tx.QueryRow(ctx, s.in(selectMark), c.Saga, c.Key()).Scan(&out.Refused, &out.Reason, &out.Result)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = errMarkGone
+	}
+	return out, err
+}

@@ -1,0 +1,163 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/auth"
+	"github.com/fairlead-dev/fairlead/internal/desk"
+)
+
+// sessionCookie names the cookie that a session is in.
+const sessionCookie = "fairlead_session"
+
+// sessionScheme begins what stands for a session where a credential is kept, as Bearer begins a key. No client can send it in
+// an Authorization header: it has a character that no header may have.
+const sessionScheme = "\x00session "
+
+// signInRequest carries either an admin key or what a link carries.
+type signInRequest struct {
+	Key  *string `json:"key,omitempty"`
+	Link *string `json:"link,omitempty"`
+}
+
+type sessionView struct {
+	Name      string    `json:"name"`
+	Principal string    `json:"principal"`
+	ExpiresAt timestamp `json:"expires_at"`
+	Version   string    `json:"version"`
+}
+
+func (s *Server) viewSession(x desk.Session) sessionView {
+	return sessionView{Name: x.Key.Name, Principal: "key:" + x.Key.ID, ExpiresAt: timestamp(x.ExpiresAt), Version: s.version}
+}
+
+// sessionOf finds the session cookie of a request, as a credential; empty where there is none.
+func sessionOf(r *http.Request) string {
+	c, err := r.Cookie(sessionCookie)
+	if err != nil || c.Value == "" {
+		return ""
+	}
+	return sessionScheme + c.Value
+}
+
+// identify finds out who a credential is of, a session's or any other.
+func (s *Server) identify(ctx context.Context, credential string) (auth.Principal, error) {
+	secret, ok := strings.CutPrefix(credential, sessionScheme)
+	if !ok {
+		return s.auth.Authenticate(ctx, credential)
+	}
+	if s.sessions == nil {
+		return auth.Principal{}, auth.ErrBadCredential
+	}
+	x, err := s.sessions.Session(ctx, desk.HashOf(secret))
+	switch {
+	case errors.Is(err, desk.ErrNoSession):
+		return auth.Principal{}, auth.ErrBadCredential
+	case err != nil:
+		return auth.Principal{}, err
+	}
+	return auth.Principal{Role: x.Key.Role, ID: "key:" + x.Key.ID, Name: x.Key.Name}, nil
+}
+
+// checkSameOrigin refuses what a page of somebody else would do with the visitor's session. A socket counts as an action,
+// since it takes bids.
+func (s *Server) checkSameOrigin(r *http.Request) error {
+	if r.Method == http.MethodGet && r.Header.Get("Upgrade") != "" {
+		action := *r
+		action.Method = http.MethodPost
+		r = &action
+	}
+	if err := s.sameOrigin.Check(r); err != nil {
+		return &refusal{kind: crossOrigin, detail: "the request comes from a page of another origin"}
+	}
+	return nil
+}
+
+func (s *Server) getSession(w http.ResponseWriter, r *http.Request) {
+	secret := strings.TrimPrefix(sessionOf(r), sessionScheme)
+	x, err := s.sessions.Session(r.Context(), desk.HashOf(secret))
+	if errors.Is(err, desk.ErrNoSession) {
+		// Nothing went wrong: a page asks whether it has to show the sign-in.
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	answer(s, w, r, s.viewSession)(x, err)
+}
+
+func (s *Server) postSession(w http.ResponseWriter, r *http.Request) {
+	x, secret, err := s.signIn(w, r)
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	http.SetCookie(w, s.cookie(r, secret, x.ExpiresAt))
+	answer(s, w, r, s.viewSession)(x, nil)
+}
+
+func (s *Server) signIn(w http.ResponseWriter, r *http.Request) (x desk.Session, secret string, err error) {
+	if err := s.checkSameOrigin(r); err != nil {
+		return x, "", err
+	}
+	body, err := readBody(w, r)
+	if err != nil {
+		return x, "", err
+	}
+	var req signInRequest
+	if err := decode(body, &req); err != nil {
+		return x, "", err
+	}
+	secret, hash := desk.NewSecret()
+	switch {
+	case (req.Key == nil) == (req.Link == nil):
+		return x, "", refuse("exactly one of key and link is needed")
+	case req.Link != nil:
+		x, err = s.sessions.UseLink(r.Context(), desk.HashOf(*req.Link), hash, desk.SessionLife)
+		if errors.Is(err, desk.ErrLinkUsed) || errors.Is(err, desk.ErrNoSession) {
+			err = &refusal{kind: linkUsed, detail: "the link is used up or has expired; sign in with an admin key, or make another link with fairlead console"}
+		}
+		return x, secret, err
+	}
+	// A token would not do even if it were an administrator's: a session belongs to a key that can be revoked.
+	p, err := s.auth.Authenticate(r.Context(), "Bearer "+strings.TrimSpace(*req.Key))
+	if err != nil {
+		return x, "", err
+	}
+	id, isKey := strings.CutPrefix(p.ID, "key:")
+	if !isKey || !p.IsAdmin() {
+		return x, "", &refusal{kind: notAnAdmin, detail: "sign in with an admin key"}
+	}
+	x, err = s.sessions.Begin(r.Context(), hash, id, desk.SessionLife)
+	if errors.Is(err, desk.ErrNoSession) {
+		err = auth.ErrBadCredential // It was revoked a moment ago.
+	}
+	return x, secret, err
+}
+
+func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request) {
+	if err := s.checkSameOrigin(r); err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	if credential := sessionOf(r); credential != "" {
+		if err := s.sessions.End(r.Context(), desk.HashOf(strings.TrimPrefix(credential, sessionScheme))); err != nil {
+			s.writeProblem(w, r, err)
+			return
+		}
+	}
+	http.SetCookie(w, s.cookie(r, "", time.Unix(1, 0)))
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// cookie makes the session's cookie. It is marked Secure wherever the visitor came by TLS, also by way of a proxy that says so:
+// to believe a false one would only keep the cookie from being sent.
+func (s *Server) cookie(r *http.Request, value string, expires time.Time) *http.Cookie {
+	secure := r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
+	//nolint:gosec // Secure is set wherever there is TLS; without it, on a loopback address, the cookie would never be sent.
+	return &http.Cookie{
+		Name: sessionCookie, Value: value, Path: "/", Expires: expires.UTC(), HttpOnly: true, Secure: secure, SameSite: http.SameSiteStrictMode,
+	}
+}

@@ -1,0 +1,170 @@
+package server
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/saga"
+)
+
+type sagaStepView struct {
+	Name   string          `json:"name"`
+	Status saga.StepStatus `json:"status" enum:"pending,done,refused,compensated"`
+	Reason string          `json:"reason" doc:"of a refusal, else empty"`
+	Result string          `json:"result" doc:"what the step made, such as the id of a transfer, else empty"`
+	Undone string          `json:"undone" doc:"what its compensation made, else empty"`
+}
+
+type sagaView struct {
+	ID         uuid.UUID      `json:"id"`
+	Name       string         `json:"name" doc:"of its definition" example:"cross-transfer"`
+	Protocol   saga.Protocol  `json:"protocol" enum:"saga,twophase"`
+	Status     saga.Status    `json:"status" enum:"pending,completed,failed,compensated"`
+	Reason     string         `json:"reason" doc:"of a failure or compensation, else empty"`
+	Steps      []sagaStepView `json:"steps"`
+	InDoubt    bool           `json:"in_doubt" doc:"whether it is decided to commit, and not yet known to be committed everywhere"`
+	Cancelled  bool           `json:"cancelled" doc:"whether an operator has given it up"`
+	Stuck      bool           `json:"stuck" doc:"whether it fails to get on; it is tried further"`
+	Attempts   int            `json:"attempts" doc:"how many in a row failed to get on"`
+	LastError  string         `json:"last_error" doc:"of the last of them, else empty"`
+	Term       int64          `json:"term" doc:"grows with each process that takes it over"`
+	NextAt     *timestamp     `json:"next_at" doc:"when it is tried next; null while it runs, and when it has ended"`
+	DeadlineAt *timestamp     `json:"deadline_at" doc:"when what is not done is given up"`
+	CreatedAt  timestamp      `json:"created_at"`
+	EndedAt    *timestamp     `json:"ended_at"`
+}
+
+func viewSaga(s *saga.Saga) sagaView {
+	v := sagaView{
+		ID: s.ID, Name: s.Name, Protocol: s.Protocol, Status: s.Status, Reason: s.Reason, Steps: make([]sagaStepView, len(s.Steps)),
+		InDoubt: s.InDoubt(), Cancelled: s.Cancelled, Stuck: s.Stuck(), Attempts: s.Attempts, LastError: s.LastError, Term: s.Term,
+		DeadlineAt: optionalTime(s.DeadlineAt), CreatedAt: timestamp(s.CreatedAt), EndedAt: optionalTime(s.EndedAt),
+	}
+	if s.Status == saga.Pending && s.Parked() {
+		v.NextAt = optionalTime(&s.NextAt)
+	}
+	for i, step := range s.Steps {
+		v.Steps[i] = sagaStepView(step)
+	}
+	return v
+}
+
+type doubtView struct {
+	Ledger     string    `json:"ledger" doc:"in whose database it is prepared"`
+	GID        string    `json:"gid" doc:"its name in pg_prepared_xacts"`
+	Saga       uuid.UUID `json:"saga"`
+	Term       int64     `json:"term" doc:"of the saga, in which it was prepared"`
+	PreparedAt timestamp `json:"prepared_at"`
+	AgeMS      int64     `json:"age_ms" doc:"by the clock of its database"`
+	Verdict    string    `json:"verdict" enum:"running,commit,rollback" doc:"running: its saga is at work on it; else what the resolver is about to do"`
+}
+
+type doubtsView struct {
+	Items       []doubtView `json:"items" doc:"oldest first"`
+	Unreachable []string    `json:"unreachable" doc:"ledgers whose databases could not be asked"`
+}
+
+// sagaRoutes are an operator's view of operations of several steps, and what may safely be done to them.
+func (s *Server) sagaRoutes() []route {
+	list := filtered(paged[sagaView]("List operations of several steps, oldest first"),
+		"name", "only those of this definition, such as cross-transfer", "status", "only those of this status: pending, completed, failed or compensated")
+	list.query = append(list.query, parameter{name: "stuck", doc: "true: only those that fail to get on", schema: reflect.TypeFor[bool]()})
+	return []route{
+		get("/v1/sagas", accessStaff, list, s.getSagas),
+		get("/v1/sagas/{id}", accessStaff, doc[none, sagaView]("Read an operation of several steps"), s.getSaga),
+		s.sagaRoute("retry", "Let a pending operation be tried at once", saga.Retry),
+		s.sagaRoute("compensate", "Give a pending operation up: steps that are not done are cancelled, those that are done are undone", saga.Compensate),
+		get("/v1/in-doubt", accessStaff, doc[none, doubtsView]("List the prepared transactions of this coordinator's in every ledger's database"), s.getDoubts),
+	}
+}
+
+// sagaRoute is an operator's act on one saga.
+func (s *Server) sagaRoute(verb, summary string, act saga.Act) route {
+	return post("/v1/sagas/{id}/"+verb, accessStaff, http.StatusOK, doc[noFields, sagaView](summary),
+		func(w http.ResponseWriter, r *http.Request) {
+			mutate(s, mutation[noFields, saga.Act]{
+				status: http.StatusOK, view: of(viewSaga),
+				op: func(*http.Request, *noFields) (saga.Act, error) { return act, nil },
+				execute: func(ctx context.Context, c command.Command[saga.Act]) (command.Answer, error) {
+					id, err := pathUUID(r.PathValue("id"), "saga")
+					if err != nil {
+						return command.Answer{}, err
+					}
+					return s.cross.Execute(ctx, id, c)
+				},
+			})(w, r)
+		})
+}
+
+func (s *Server) getSaga(w http.ResponseWriter, r *http.Request) {
+	id, err := pathUUID(r.PathValue("id"), "saga")
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	answer(s, w, r, viewSaga)(s.cross.Sagas().Saga(r.Context(), id))
+}
+
+func (s *Server) getSagas(w http.ResponseWriter, r *http.Request) {
+	p, err := parsePage(r)
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	q := saga.Query{After: p.after, Limit: p.limit + 1}
+	if err := sagaFilter(r, &q); err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	found, err := s.cross.Sagas().Sagas(r.Context(), q)
+	answer(s, w, r, func(rows []*saga.Saga) list[sagaView] {
+		return newList(r, rows, p.limit, viewSaga, func(s *saga.Saga) int64 { return s.Number })
+	})(found, err)
+}
+
+// sagaFilter reads what narrows the list.
+func sagaFilter(r *http.Request, q *saga.Query) error {
+	query := r.URL.Query()
+	var c checks
+	switch stuck := query.Get("stuck"); stuck {
+	case "", "false":
+	case "true":
+		q.Stuck = true
+	default:
+		c.fail("stuck must be true or false")
+	}
+	q.Status = saga.Status(query.Get("status"))
+	switch q.Status {
+	case "", saga.Pending, saga.Completed, saga.Failed, saga.WasCompensated:
+	default:
+		c.fail("status must be pending, completed, failed or compensated")
+	}
+	if q.Name = query.Get("name"); q.Name != "" {
+		c.name("name", q.Name)
+	}
+	return c.err
+}
+
+func (s *Server) getDoubts(w http.ResponseWriter, r *http.Request) {
+	found, failures := s.cross.Sagas().InDoubt(r.Context())
+	for ledger, err := range failures {
+		s.logger.WarnContext(r.Context(), "a ledger could not be asked for its prepared transactions", "ledger", ledger, "error", err)
+	}
+	v := doubtsView{Items: make([]doubtView, len(found)), Unreachable: slices.Sorted(maps.Keys(failures))}
+	if v.Unreachable == nil {
+		v.Unreachable = []string{}
+	}
+	for i := range found {
+		d := &found[i]
+		v.Items[i] = doubtView{
+			Ledger: d.Participant, GID: d.GID, Saga: d.Saga, Term: d.Term, PreparedAt: timestamp(d.At), AgeMS: d.Age.Milliseconds(), Verdict: d.Verdict.String(),
+		}
+	}
+	answer(s, w, r, func(v doubtsView) doubtsView { return v })(v, nil)
+}
