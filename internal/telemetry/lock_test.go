@@ -76,7 +76,7 @@ func TestLockAlertsAreAboutMetricsThatExist(t *testing.T) {
 		known[f.GetName()] = true
 	}
 	names := regexp.MustCompile(`fairlead_locks?_[a-z_]*[a-z]`)
-	for _, page := range []string{"operations/locks.rules.yaml", "design/lock.md"} {
+	for _, page := range []string{"operations/alerts.yaml", "design/lock.md"} {
 		text, err := os.ReadFile(filepath.Join("../../docs", page))
 		if err != nil {
 			t.Fatal(err)
