@@ -91,6 +91,7 @@ type Backend struct {
 
 	mu      sync.Mutex
 	waiters map[string]*waiter
+	strays  map[string]time.Time // requests that may be in line for nobody, and how long more of them may come
 	tenures map[string]*tenure
 	session clientv3.LeaseID // of the waiting requests; 0: none
 	closed  bool
@@ -116,7 +117,7 @@ func New(client *clientv3.Client, o Options) *Backend {
 	}
 	b := &Backend{
 		client: client, prefix: cmp.Or(o.Prefix, DefaultPrefix), logger: o.Logger, maxWaiters: cmp.Or(o.MaxWaiters, DefaultMaxWaiters), wall: time.Now,
-		waiters: map[string]*waiter{}, tenures: map[string]*tenure{}, closing: make(chan struct{}), inspect: make(chan struct{}, 1),
+		waiters: map[string]*waiter{}, strays: map[string]time.Time{}, tenures: map[string]*tenure{}, closing: make(chan struct{}), inspect: make(chan struct{}, 1),
 	}
 	b.base, b.stop = context.WithCancel(context.Background())
 	return b

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -134,6 +135,7 @@ func (b *Backend) join(ctx context.Context, w *waiter) error {
 	if err != nil {
 		return err
 	}
+	b.start()
 	if _, err = b.client.Put(ctx, b.waiterKey(r.ID), string(value), clientv3.WithLease(lease)); err != nil {
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			b.mu.Lock()
@@ -143,6 +145,7 @@ func (b *Backend) join(ctx context.Context, w *waiter) error {
 			b.mu.Unlock()
 			return errAgain
 		}
+		b.stray(r.ID) // It may be written yet, after what withdraw deletes.
 		b.withdraw(ctx, r.ID)
 		return err
 	}
@@ -164,22 +167,58 @@ func (b *Backend) enter(w *waiter) error {
 		return lock.ErrTooManyWaiters
 	}
 	b.waiters[w.request.ID] = w
-	if !b.watched {
-		b.watched = true
-		b.tasks.Go(b.watch)
-		b.tasks.Go(b.listen)
-		b.tasks.Go(b.keepSession)
-	}
 	poke(b.inspect)
 	return nil
 }
 
-// withdraw takes a request out of the line, as far as etcd can be reached; else it expires with its process's lease.
+// start starts the background, which a process needs that has something in line.
+func (b *Backend) start() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.watched || b.closed {
+		return
+	}
+	b.watched = true
+	b.tasks.Go(b.watch)
+	b.tasks.Go(b.listen)
+	b.tasks.Go(b.keepSession)
+}
+
+// stray remembers a request that may be in line, or come to be, although nobody waits for it any more. Its process's lease
+// keeps it there, in front of others, so the background deletes it again until no call that wrote it can be under way.
+func (b *Backend) stray(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.strays[id] = time.Now().Add(callTimeout)
+}
+
+// sweepStrays deletes the strays.
+func (b *Backend) sweepStrays(ctx context.Context) error {
+	b.mu.Lock()
+	strays := maps.Clone(b.strays)
+	b.mu.Unlock()
+	for id, until := range strays {
+		over := time.Now().After(until)
+		if _, err := b.client.Delete(ctx, b.waiterKey(id)); err != nil {
+			return err
+		}
+		if over {
+			b.mu.Lock()
+			delete(b.strays, id)
+			b.mu.Unlock()
+		}
+	}
+	return nil
+}
+
+// withdraw takes a request out of the line, as far as etcd can be reached; else the background does, or the end of its
+// process's lease.
 func (b *Backend) withdraw(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	if _, err := b.client.Delete(ctx, b.waiterKey(id)); err != nil {
-		b.logger.DebugContext(ctx, "leaving the line failed", "id", id, "error", err)
+		b.logger.DebugContext(ctx, "leaving the line failed, and is tried again", "id", id, "error", err)
+		b.stray(id)
 	}
 }
 
@@ -323,7 +362,7 @@ func (b *Backend) watch() {
 		}
 		timer.Reset(PollInterval)
 		ctx, cancel := context.WithTimeout(b.base, callTimeout)
-		if err := b.lookAfter(ctx); err != nil && b.base.Err() == nil {
+		if err := errors.Join(b.sweepStrays(ctx), b.lookAfter(ctx)); err != nil && b.base.Err() == nil {
 			b.logger.WarnContext(ctx, "looking after waiting lock requests failed, and is tried again", "error", err)
 			b.pause(retryPause)
 			poke(b.inspect)
