@@ -14,6 +14,8 @@ const (
 	// clockTrust is how long the database's clock is carried on by the local one. In this time the two drift apart by
 	// less than the microseconds that timestamps are kept to would show.
 	clockTrust = time.Second
+	// clockPatience bounds what asking for the time may add to the answers of a batch that is committed.
+	clockPatience = 50 * time.Millisecond
 	// waryFor is how many transactions read under locks after one found what it remembered to be stale: where several
 	// processes write the same accounts, remembering does not pay.
 	waryFor = 32
@@ -41,6 +43,13 @@ func (c *accountCache) now() (time.Time, bool) {
 	defer c.mu.Unlock()
 	passed := time.Since(c.local)
 	return c.database.Add(passed).Truncate(time.Microsecond), !c.database.IsZero() && passed < clockTrust
+}
+
+// clockDue reports whether the database's clock was asked so long ago that it should be asked again soon.
+func (c *accountCache) clockDue() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Since(c.local) > clockTrust/2
 }
 
 // trusted reports whether the next transaction may use the cache.

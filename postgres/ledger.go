@@ -42,6 +42,7 @@ func (l *Ledger) Commit(ctx context.Context, want ledger.Want, decide func(*ledg
 	case err == nil:
 		l.db.observe(ledgerTransaction, 1, start, "committed")
 		crashpoint.Hit(crashpoint.LedgerAfterCommit)
+		l.askTime(ctx)
 		return nil
 	case errors.Is(err, errNotReplicated):
 		l.db.observe(ledgerTransaction, 1, start, "unknown")
@@ -70,6 +71,19 @@ func (l *Ledger) Commit(ctx context.Context, want ledger.Want, decide func(*ledg
 	crashpoint.Hit(crashpoint.LedgerAfterCommit)
 	l.cache.keep(used)
 	return nil
+}
+
+// askTime asks for the database's time before what is known of it is too old, lest transactions that are sent ahead have
+// to stop for it. Those go on meanwhile. Without an answer the next one asks, or the first that must know.
+func (l *Ledger) askTime(ctx context.Context) {
+	if !l.cache.clockDue() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, clockPatience)
+	defer cancel()
+	if now, err := queryOne(ctx, l.db, nil, pgx.RowTo[time.Time], `SELECT clock_timestamp()`); err == nil {
+		l.cache.asked(now, time.Now())
+	}
 }
 
 // ledgerTransaction is the name of the ledger's transactions in logs and metrics.
@@ -107,7 +121,7 @@ func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, 
 
 // aheadStatements are those of commitAhead.
 func aheadStatements() []string {
-	return []string{joinInOrderNow, guardedInsertAccounts, guardedUpdateAccounts, insertTransfers, insertEntries, insertKeys}
+	return []string{joinInOrderNow, guardedInsertAccounts, guardedUpdateAccounts, insertTransfers, insertKeys}
 }
 
 // commitAhead decides on what this process remembers, without a word to the database, and sends writes that check it, as

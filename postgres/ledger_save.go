@@ -29,11 +29,21 @@ const updateAccounts = `UPDATE accounts AS a SET available = n.available, held =
 const guardedUpdateAccounts = `WITH written AS (` + updateAccounts + `)
 	SELECT 1 / (count(*) = $8::bigint)::integer FROM written`
 
-const insertTransfers = `INSERT INTO transfers (id, kind, source, destination, amount, currency, status, reason, memo, created_at)
-	SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::text[], $9::text[], $10::timestamptz[])`
-
-const insertEntries = `INSERT INTO entries (account, id, version, transfer, amount, currency, at, memo)
-	SELECT * FROM unnest($1::text[], $2::uuid[], $3::bigint[], $4::uuid[], $5::bigint[], $6::text[], $7::timestamptz[], $8::text[])`
+// A transfer's two entries repeat what it says, so they are made from it: that is fewer values to send and to decode, and
+// they sum to zero whatever they are made from. One that did not complete has none.
+const insertTransfers = `WITH moved AS MATERIALIZED (
+		SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::text[], $9::text[],
+			$10::uuid[], $11::bigint[], $12::uuid[], $13::bigint[])
+		AS n (id, kind, source, destination, amount, currency, status, reason, memo,
+			source_entry, source_version, destination_entry, destination_version)
+	), recorded AS (
+		INSERT INTO transfers (id, kind, source, destination, amount, currency, status, reason, memo, created_at)
+		SELECT id, kind, source, destination, amount, currency, status, reason, memo, $14 FROM moved
+	)
+	INSERT INTO entries (account, id, version, transfer, amount, currency, at, memo)
+	SELECT source, source_entry, source_version, id, -amount, currency, $14::timestamptz, memo FROM moved WHERE status = 'completed'
+	UNION ALL
+	SELECT destination, destination_entry, destination_version, id, amount, currency, $14, memo FROM moved WHERE status = 'completed'`
 
 const insertHolds = `INSERT INTO holds (id, account, amount, captured, status, expires_at, created_at, closed_at, transfer, owner)
 	SELECT * FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::timestamptz[], $7::timestamptz[], $8::timestamptz[], $9::uuid[], $10::text[])`
@@ -53,8 +63,7 @@ const guardedUpdateHolds = `WITH written AS (` + updateHolds + `)
 func saveBook(b *pgx.Batch, c ledger.Changes, how writes) {
 	saveNewAccounts(b, c.CreatedAccounts, how)
 	saveAccounts(b, c.UpdatedAccounts, how)
-	saveTransfers(b, c.Transfers)
-	saveEntries(b, c.Entries)
+	saveTransfers(b, c.Transfers, c.Entries)
 	saveHolds(b, c.CreatedHolds, c.UpdatedHolds, how)
 }
 
@@ -89,34 +98,32 @@ func saveAccounts(b *pgx.Batch, accounts []ledger.AccountChange, how writes) {
 	how.queue(b, updateAccounts, guardedUpdateAccounts, n, errLostRow, ids, available, held, versions, oldAvailable, oldHeld, oldVersions)
 }
 
-func saveTransfers(b *pgx.Batch, transfers []ledger.Transfer) {
+// saveTransfers queues transfers with their entries, which are in the transfers' order. All rows of a book bear one time.
+func saveTransfers(b *pgx.Batch, transfers []ledger.Transfer, entries []ledger.Entry) {
 	n := len(transfers)
 	if n == 0 {
 		return
 	}
 	ids, kinds, from, to := make([][16]byte, n), make([]string, n), make([]string, n), make([]string, n)
 	amounts, currencies, statuses := make([]int64, n), make([]string, n), make([]string, n)
-	reasons, memos, at := make([]string, n), make([]string, n), make([]time.Time, n)
-	for i, t := range transfers {
+	reasons, memos := make([]string, n), make([]string, n)
+	fromEntries, fromVersions, toEntries, toVersions := make([][16]byte, n), make([]int64, n), make([][16]byte, n), make([]int64, n)
+	next := 0
+	for i := range transfers {
+		t := &transfers[i]
 		ids[i], kinds[i], from[i], to[i] = t.ID, string(t.Kind), t.From, t.To
 		amounts[i], currencies[i], statuses[i] = t.Amount, t.Currency, string(t.Status)
-		reasons[i], memos[i], at[i] = t.Reason, t.Memo, t.CreatedAt
+		reasons[i], memos[i] = t.Reason, t.Memo
+		for ; next < len(entries) && entries[next].Transfer == t.ID; next++ {
+			if e := &entries[next]; e.Account == t.From {
+				fromEntries[i], fromVersions[i] = e.ID, e.Version
+			} else {
+				toEntries[i], toVersions[i] = e.ID, e.Version
+			}
+		}
 	}
-	expectRows(b.Queue(insertTransfers, ids, kinds, from, to, amounts, currencies, statuses, reasons, memos, at), n, errLostRow)
-}
-
-func saveEntries(b *pgx.Batch, entries []ledger.Entry) {
-	n := len(entries)
-	if n == 0 {
-		return
-	}
-	accounts, ids, versions, transfers := make([]string, n), make([][16]byte, n), make([]int64, n), make([][16]byte, n)
-	amounts, currencies, at, memos := make([]int64, n), make([]string, n), make([]time.Time, n), make([]string, n)
-	for i, e := range entries {
-		accounts[i], ids[i], versions[i], transfers[i] = e.Account, e.ID, e.Version, e.Transfer
-		amounts[i], currencies[i], at[i], memos[i] = e.Amount, e.Currency, e.At, e.Memo
-	}
-	expectRows(b.Queue(insertEntries, accounts, ids, versions, transfers, amounts, currencies, at, memos), n, errLostRow)
+	expectRows(b.Queue(insertTransfers, ids, kinds, from, to, amounts, currencies, statuses, reasons, memos,
+		fromEntries, fromVersions, toEntries, toVersions, transfers[0].CreatedAt), len(entries), errLostRow)
 }
 
 func saveHolds(b *pgx.Batch, created, updated []ledger.Hold, how writes) {

@@ -24,17 +24,21 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > maxBody {
 		return nil, &refusal{kind: payloadTooLarge, detail: "the body has more than 1048576 bytes"}
 	}
-	var buf bytes.Buffer
-	if r.ContentLength > 0 {
-		buf.Grow(int(r.ContentLength) + bytes.MinRead)
+	if r.ContentLength >= 0 {
+		body := make([]byte, r.ContentLength)
+		if _, err := io.ReadFull(r.Body, body); err != nil {
+			return nil, refuse("the body could not be read")
+		}
+		return body, nil
 	}
-	if _, err := io.Copy(&buf, http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return nil, &refusal{kind: payloadTooLarge, detail: "the body has more than 1048576 bytes"}
 		}
 		return nil, refuse("the body could not be read")
 	}
-	return buf.Bytes(), nil
+	return body, nil
 }
 
 // decode reads one JSON object strictly: member names are matched exactly, unknown and duplicate members, trailing data

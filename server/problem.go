@@ -199,6 +199,9 @@ func writeBody(w http.ResponseWriter, status int, body []byte) {
 
 // mustMarshal encodes one of our own answer types, which cannot fail.
 func mustMarshal(v any) []byte {
+	if v, ok := v.(appender); ok {
+		return v.appendJSON(make([]byte, 0, 384))
+	}
 	b, err := json.Marshal(v, json.Deterministic(true))
 	if err != nil {
 		panic("server: an answer could not be encoded: " + err.Error())

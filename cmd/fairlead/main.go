@@ -10,9 +10,12 @@ import (
 	"os/signal"
 	"slices"
 	"syscall"
+
+	"github.com/google/uuid"
 )
 
 func main() {
+	uuid.EnableRandPool() // Identifiers are no secrets, and five to a command.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// After the first signal the default behaviour returns: a second one ends a shutdown that takes too long.
 	context.AfterFunc(ctx, stop)
