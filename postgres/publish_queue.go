@@ -160,16 +160,20 @@ func (s *Publications) Heartbeat(ctx context.Context, alive []publish.Claim) (lo
 const (
 	// concludePublications ends claims under their lock id and version, and only then are their attempts what they seem to be;
 	// an attempt that was given up for lost is refused. What had ended before is left alone, so that the statement can be run
-	// again when nobody knows whether it was committed.
+	// again when nobody knows whether it was committed. The rows are locked in the order of their ids first, as a heartbeat of
+	// the same claims does.
 	concludePublications = `WITH ended AS (
 			SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::integer[], $9::text[],
 				$10::integer[]) AS v (id, lock_id, version, status, delay, result, message, code, external_id, free)
+		), held AS MATERIALIZED (
+			SELECT p.id FROM publications AS p JOIN ended AS v ON p.id = v.id AND p.execution_lock_id = v.lock_id AND p.execution_version = v.version
+			WHERE p.status = 'publishing' ORDER BY p.id FOR NO KEY UPDATE OF p
 		), done AS (
 			UPDATE publications AS p SET status = v.status, execution_lock_id = NULL, execution_locked_at = NULL, last_error = v.message,
 				spent = p.spent + v.free, external_id = v.external_id,
 				due_at = CASE WHEN v.status = 'scheduled' THEN clock_timestamp() + v.delay * interval '1 microsecond' ELSE p.due_at END,
 				published_at = CASE WHEN v.status = 'published' THEN clock_timestamp() END
-			FROM ended AS v WHERE p.id = v.id AND p.execution_lock_id = v.lock_id AND p.execution_version = v.version AND p.status = 'publishing'
+			FROM ended AS v JOIN held ON held.id = v.id WHERE p.id = v.id AND p.execution_lock_id = v.lock_id AND p.execution_version = v.version AND p.status = 'publishing'
 			RETURNING p.id, p.execution_version
 		)
 		UPDATE publication_attempts AS a SET ended_at = coalesce(a.ended_at, clock_timestamp()), status_code = nullif(v.code, 0), error = v.message,
