@@ -1,7 +1,6 @@
 package idempotency
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/google/uuid"
@@ -33,28 +32,44 @@ type Answer struct {
 // Batch is the view of the records that one transaction works with: those loaded from the store, and those its own
 // commands add. It is not safe for concurrent use.
 type Batch struct {
-	known  map[ID]Record
-	fresh  []Record
-	misses map[ID]struct{} // looked up, not known, not stored since
+	records []Record // the loaded ones, then the fresh ones
+	loaded  int
+	at      map[ID]int // where a record is, or missed
+	misses  int
 }
+
+// missed stands for a record that was looked up, not known, and not stored since.
+const missed = -1
 
 // NewBatch returns a view that knows the given records.
 func NewBatch(known []Record) *Batch {
-	b := &Batch{known: make(map[ID]Record, len(known)), misses: map[ID]struct{}{}}
-	for _, r := range known {
-		b.known[r.ID] = r
+	b := &Batch{records: slices.Clip(known), loaded: len(known), at: make(map[ID]int, len(known))}
+	for i := range known {
+		b.at[known[i].ID] = i
 	}
 	return b
+}
+
+// Grow makes room for n further records.
+func (b *Batch) Grow(n int) {
+	b.records = slices.Grow(b.records, n)
+	if len(b.at) == 0 {
+		b.at = make(map[ID]int, n)
+	}
 }
 
 // Lookup reports whether the request was decided before, and the answer to it. It returns [ErrKeyReused] when the key
 // stands for another request.
 func (b *Batch) Lookup(r Request) (Answer, bool, error) {
-	rec, ok := b.known[r.ID]
+	i, ok := b.at[r.ID]
 	if !ok {
-		b.misses[r.ID] = struct{}{}
+		b.at[r.ID] = missed
+		b.misses++
+	}
+	if !ok || i == missed {
 		return Answer{}, false, nil
 	}
+	rec := &b.records[i]
 	if rec.Fingerprint != r.Fingerprint {
 		return Answer{}, false, ErrKeyReused
 	}
@@ -64,20 +79,31 @@ func (b *Batch) Lookup(r Request) (Answer, bool, error) {
 // Store records the decision on a request that [Batch.Lookup] did not know. It panics when the key is known, because
 // a second decision under one key is the very thing this package prevents.
 func (b *Batch) Store(r Request, status int, body []byte) {
-	if _, ok := b.known[r.ID]; ok {
+	i, ok := b.at[r.ID]
+	switch {
+	case !ok:
+	case i == missed:
+		b.misses--
+	default:
 		panic("idempotency: a second decision under one key")
 	}
-	rec := Record{Request: r, Status: status, Body: body}
-	b.known[r.ID] = rec
-	delete(b.misses, r.ID)
-	b.fresh = append(b.fresh, rec)
+	b.at[r.ID] = len(b.records)
+	b.records = append(b.records, Record{Request: r, Status: status, Body: body})
 }
 
 // Undecided reports whether some request was looked up, not known, and not stored: what it was told leaves no record.
-func (b *Batch) Undecided() bool { return len(b.misses) > 0 }
+func (b *Batch) Undecided() bool { return b.misses > 0 }
 
 // Misses returns the keys that Undecided speaks of, in no order.
-func (b *Batch) Misses() []ID { return slices.Collect(maps.Keys(b.misses)) }
+func (b *Batch) Misses() []ID {
+	misses := make([]ID, 0, b.misses)
+	for id, i := range b.at {
+		if i == missed {
+			misses = append(misses, id)
+		}
+	}
+	return misses
+}
 
 // Fresh returns the records that the store has yet to write, in the order they were decided.
-func (b *Batch) Fresh() []Record { return b.fresh }
+func (b *Batch) Fresh() []Record { return b.records[b.loaded:] }

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -59,6 +60,13 @@ func NewBook(now time.Time, newID func() uuid.UUID) *Book {
 		now: now, newID: newID,
 		accounts: map[string]*bookAccount{}, holds: map[uuid.UUID]*bookHold{},
 	}
+}
+
+// Grow makes room for n further transfers.
+func (b *Book) Grow(n int) {
+	b.touched = slices.Grow(b.touched, 2*n)
+	b.transfers = slices.Grow(b.transfers, n)
+	b.entries = slices.Grow(b.entries, 2*n)
 }
 
 // Now is the time of the book's transaction.
@@ -200,6 +208,7 @@ func (b *Book) Fail(from, to string, amount int64, memo, reason string) (Transfe
 // Changes returns what was changed since the book was loaded.
 func (b *Book) Changes() Changes {
 	c := Changes{Transfers: b.transfers, Entries: b.entries}
+	c.UpdatedAccounts = slices.Grow(c.UpdatedAccounts, len(b.touched))
 	for _, a := range b.touched {
 		if a.created {
 			c.CreatedAccounts = append(c.CreatedAccounts, a.Account)

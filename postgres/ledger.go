@@ -156,6 +156,8 @@ func (l *Ledger) commitAhead(ctx context.Context, want ledger.Want, decide func(
 			}
 		}
 		unit := &ledger.Unit{Book: book, Keys: idempotency.NewBatch(nil)}
+		book.Grow(len(want.Keys))
+		unit.Keys.Grow(len(want.Keys))
 		decide(unit)
 		c := book.Changes()
 		if unit.Refused || unit.Keys.Undecided() || len(c.CreatedHolds) > 0 || len(c.UpdatedAccounts)+len(c.CreatedAccounts) != len(want.Accounts) {

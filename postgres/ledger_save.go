@@ -82,12 +82,13 @@ func saveNewAccounts(b *pgx.Batch, accounts []ledger.Account, how writes) {
 	how.queue(b, insertAccounts, guardedInsertAccounts, n, errStale, ids, currencies, available, held, versions, created)
 }
 
-func saveAccounts(b *pgx.Batch, accounts []ledger.AccountChange, how writes) {
-	n := len(accounts)
+// saveAccounts queues the balances, and orders the changes by account.
+func saveAccounts(b *pgx.Batch, ordered []ledger.AccountChange, how writes) {
+	n := len(ordered)
 	if n == 0 {
 		return
 	}
-	ordered := slices.SortedFunc(slices.Values(accounts), func(x, y ledger.AccountChange) int { return strings.Compare(x.ID, y.ID) })
+	slices.SortFunc(ordered, func(x, y ledger.AccountChange) int { return strings.Compare(x.ID, y.ID) })
 	ids, available, held, versions := make([]string, n), make([]int64, n), make([]int64, n), make([]int64, n)
 	oldAvailable, oldHeld, oldVersions := make([]int64, n), make([]int64, n), make([]int64, n)
 	for i := range ordered {

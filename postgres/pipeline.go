@@ -138,9 +138,10 @@ func (p *pipeline) close() {
 // link is one connection of a pipeline. It has one writer, who holds the pipeline's mutex, and one reader.
 type link struct {
 	conn       net.Conn
-	frontend   *pgproto3.Frontend
-	statements map[string]string // names by text
-	params     params            // of the writer
+	frontend   *pgproto3.Frontend // of the reader
+	statements map[string]string  // names by text
+	params     params             // of the writer
+	out        []byte             // likewise: what is to be written
 
 	mu     sync.Mutex
 	sent   []chan<- error // for the end of each transaction under way, in order; each has room for it
@@ -166,28 +167,39 @@ func (l *link) send(b *pgx.Batch, place string) (<-chan error, error) {
 	}
 	binary := []int16{pgx.BinaryFormatCode}
 	for _, q := range b.QueuedQueries {
-		l.frontend.SendBind(&pgproto3.Bind{
+		l.append(&pgproto3.Bind{
 			PreparedStatement: l.statements[q.SQL], ParameterFormatCodes: binary, Parameters: l.params.next(len(q.Arguments)),
 			ResultFormatCodes: binary,
 		})
-		l.frontend.SendExecute(&pgproto3.Execute{})
+		l.append(&pgproto3.Execute{})
 	}
 	if crashpoint.Enabled {
 		// Die with the statements executed, or about to be, and the end not said.
-		l.frontend.Send(&pgproto3.Flush{})
+		l.append(&pgproto3.Flush{})
 		l.flush()
 		crashpoint.Hit(place)
 	}
-	l.frontend.SendSync(&pgproto3.Sync{})
+	l.append(&pgproto3.Sync{})
 	l.flush()
 	return done, nil
 }
 
-// flush writes what is buffered. A failure is told to those who wait.
+// append adds a message to what flush writes. The frontend could do that, but its memory is new for each long message.
+func (l *link) append(m pgproto3.FrontendMessage) {
+	out, err := m.Encode(l.out)
+	if err != nil {
+		l.fail(err) // It is too long for the protocol, which a batch cannot be. What is half there is not sent.
+		return
+	}
+	l.out = out
+}
+
+// flush writes what was appended. A failure is told to those who wait.
 func (l *link) flush() {
+	defer func() { l.out = l.out[:0] }()
 	err := l.conn.SetWriteDeadline(time.Now().Add(retryFor))
 	if err == nil {
-		err = l.frontend.Flush()
+		_, err = l.conn.Write(l.out)
 	}
 	if err != nil {
 		l.fail(err)
@@ -259,7 +271,7 @@ func (l *link) fail(reason error) {
 // end says good-bye, so that the database doesn't take the end for an accident.
 func (l *link) end() {
 	if l.failure() == nil {
-		l.frontend.Send(&pgproto3.Terminate{})
+		l.append(&pgproto3.Terminate{})
 		l.flush()
 	}
 	l.fail(net.ErrClosed)
