@@ -11,7 +11,7 @@ TESTTIMEOUT ?= 15m
 PACKAGES ?= ./...
 ARGS ?=
 
-.PHONY: run test build bench lint fmt help torture fuzz generate topology cross clean
+.PHONY: run test build bench lint fmt help torture faults fuzz generate topology cross clean
 
 run: ## set up, build, and show the whole story: a draw, an auction, and what is guaranteed
 	@scripts/setup.sh run
@@ -23,7 +23,7 @@ test: ## set up, and run all tests on real servers, with the race detector (PACK
 	go test -race -timeout $(TESTTIMEOUT) $(ARGS) $(PACKAGES)
 
 build: ## build bin/fairlead
-	go build -trimpath -o bin/fairlead ./cmd/fairlead
+	go build -o bin/fairlead ./cmd/fairlead
 
 bench: ## measure beside the peers, in one run (ARGS=--quick for a smoke run)
 	@scripts/setup.sh run
@@ -38,7 +38,11 @@ fmt: ## format the code (needs golangci-lint, which lint builds)
 
 torture: ## the long fault-injection tests: kills at crash points and at random moments
 	@scripts/setup.sh run
-	FAIRLEAD_TORTURE=1 go test -count=1 -v -timeout 60m $(ARGS) ./internal/sim/...
+	FAIRLEAD_TORTURE=1 go test -p 1 -count=1 -v -timeout 60m $(ARGS) ./internal/sim/...
+
+faults: ## each alert in a real fault, seen by a Prometheus and ended by what the runbook says (about 3 minutes)
+	@scripts/setup.sh faults
+	FAIRLEAD_TORTURE=1 go test -count=1 -v -timeout 20m $(ARGS) ./internal/sim/faults
 
 fuzz: ## every fuzzer for FUZZTIME (10s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
