@@ -4,9 +4,10 @@
 #
 #   scripts/setup.sh run     Go and PostgreSQL's server programs
 #   scripts/setup.sh test    the same, a C compiler (the race detector needs
-#                            one), Redis, etcd, PgBouncer and Chromium
+#                            one), Redis, etcd, PgBouncer, Chromium and curl
 #   scripts/setup.sh lint    Go, and promtool for the alert rules
 #   scripts/setup.sh topology    what run needs, and HAProxy
+#   scripts/setup.sh faults  what run needs, Prometheus, psql and curl
 #
 # On Debian and Ubuntu it installs packages with apt-get, as root or by sudo. It
 # starts no services and leaves none enabled: Fairlead starts a PostgreSQL of
@@ -156,8 +157,8 @@ need() { # need NAME-FOR-HUMANS DEBIAN-PACKAGE HOMEBREW-FORMULA
 }
 
 case $mode in
-run | test | lint | topology) ;;
-*) die "usage: scripts/setup.sh run|test|lint|topology" ;;
+run | test | lint | topology | faults) ;;
+*) die "usage: scripts/setup.sh run|test|lint|topology|faults" ;;
 esac
 
 if [ "$mode" != lint ]; then
@@ -169,9 +170,15 @@ if [ "$mode" = test ]; then
 	have etcd || need "etcd 3.4 or newer" etcd-server etcd
 	have pgbouncer || need PgBouncer pgbouncer pgbouncer
 	have cc || have gcc || have clang || need "a C compiler" "gcc libc6-dev" gcc
+	have curl || need curl curl curl
 fi
 if [ "$mode" = lint ]; then
 	have promtool || need promtool prometheus prometheus
+fi
+if [ "$mode" = faults ]; then
+	have prometheus || need Prometheus prometheus prometheus
+	have psql || need psql postgresql-client libpq
+	have curl || need curl curl curl
 fi
 if [ "$mode" = topology ]; then
 	have haproxy || need HAProxy haproxy haproxy

@@ -1,0 +1,149 @@
+// Dropsale sells a small edition to a crowd that comes all at once, and proves who won.
+//
+// Forty buyers race for the ten positions of a campaign. Ten get one, thirty are told that it is sold out, and nobody
+// pays for nothing: a purchase moves the money and takes the position in one transaction. The last sale draws the
+// winner. The program then checks the draw by itself, against the commitment that was published before the first sale.
+//
+//	fairlead serve &
+//	export FAIRLEAD_KEY=$(cat fairlead-data/admin.key)
+//	go run ./examples/dropsale
+//
+// FAIRLEAD_URL says where the server is, http://127.0.0.1:8080 by default. The program may be run again: what it makes
+// anew is the campaign, and its accounts are opened once.
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+
+	"github.com/fairlead-dev/fairlead/client"
+	"github.com/fairlead-dev/fairlead/fairdraw"
+)
+
+const (
+	buyers   = 40
+	price    = 2_500 // 25.00 EUR
+	currency = "EUR"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "dropsale:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, out io.Writer) error {
+	c, err := client.New(cmp.Or(os.Getenv("FAIRLEAD_URL"), "http://127.0.0.1:8080"), os.Getenv("FAIRLEAD_KEY"))
+	if err != nil {
+		return err
+	}
+	if err := openAccount(ctx, c, "atelier"); err != nil {
+		return err
+	}
+	for i := range buyers {
+		if err := openAccount(ctx, c, buyer(i)); err != nil {
+			return err
+		}
+		if _, err := c.Deposit(ctx, client.MovementRequest{Account: buyer(i), Amount: price, Memo: new("for the drop")}); err != nil {
+			return err
+		}
+	}
+
+	// A triangle of base length 4: 4 + 3 + 2 + 1 positions.
+	campaign, err := c.CreateCampaign(ctx, client.CreateCampaignRequest{
+		Name: "Ten prints", BaseLength: new(int64(4)), Price: new(int64(price)), Currency: currency, Beneficiary: "atelier",
+		Prizes:        []client.PrizeRequest{{Name: "the original", Quantity: 1}},
+		PurchaseLimit: new(int64(1)),
+	})
+	if err != nil {
+		return err
+	}
+	// Whoever writes this down now needs to trust nobody later.
+	commitment := campaign.Commitment
+	if _, err := c.PublishCampaign(ctx, campaign.ID); err != nil {
+		return err
+	}
+
+	sold, missed, err := race(ctx, c, campaign.ID)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(out, "%d buyers: %d bought, %d came too late\n", buyers, sold, missed); err != nil {
+		return err
+	}
+	return verify(ctx, c, campaign.ID, commitment, out)
+}
+
+// race has all buyers buy at once, and counts who got a position and who found none left.
+func race(ctx context.Context, c *client.Client, campaign string) (sold, missed int, err error) {
+	var (
+		group sync.WaitGroup
+		mu    sync.Mutex
+		start = make(chan struct{})
+	)
+	for i := range buyers {
+		group.Go(func() {
+			<-start
+			// The client brings an idempotency key and asks again when no answer comes: still one purchase.
+			_, failed := c.Buy(ctx, campaign, client.PurchaseRequest{Account: buyer(i)})
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case failed == nil:
+				sold++
+			case client.CodeOf(failed) == "sold_out":
+				missed++
+			default:
+				err = failed
+			}
+		})
+	}
+	close(start)
+	group.Wait()
+	return sold, missed, err
+}
+
+// verify recomputes the draw here, from the proof document alone.
+func verify(ctx context.Context, c *client.Client, campaign, commitment string, out io.Writer) error {
+	document, err := c.Proof(ctx, campaign)
+	if err != nil {
+		return err
+	}
+	proof, err := fairdraw.ParseProof(document)
+	if err != nil {
+		return err
+	}
+	// The winners follow from the seed and the sold positions, and the seed is the one of the commitment.
+	if err := proof.Verify(); err != nil {
+		return err
+	}
+	if err := proof.VerifyCommitment(commitment); err != nil {
+		return err
+	}
+	for _, w := range proof.Winners {
+		if _, err := fmt.Fprintf(out, "%s goes to %s, layer %d, number %d: verified\n",
+			w.Prize, w.Position.Account, w.Position.Layer, w.Position.Number); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openAccount is content with an account that is there already.
+func openAccount(ctx context.Context, c *client.Client, id string) error {
+	_, err := c.CreateAccount(ctx, client.CreateAccountRequest{ID: id, Currency: currency})
+	if client.CodeOf(err) == "account_exists" {
+		return nil
+	}
+	return err
+}
+
+func buyer(i int) string { return fmt.Sprintf("buyer-%02d", i+1) }

@@ -1,0 +1,96 @@
+//go:build unix
+
+package examples_test
+
+import (
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/fairlead-dev/fairlead/internal/sim"
+)
+
+// TestDropsale runs it twice: the accounts of the first run must not be in the way of the second.
+func TestDropsale(t *testing.T) {
+	t.Parallel()
+	for range 2 {
+		out := run(t, "dropsale")
+		want := regexp.MustCompile(`^40 buyers: 10 bought, 30 came too late
+the original goes to buyer-\d\d, layer [1-4], number [1-4]: verified
+$`)
+		if !want.MatchString(out) {
+			t.Errorf("it printed:\n%s", out)
+		}
+	}
+}
+
+// TestWallet kills the program after each of its steps in turn, and wants the same balances as of an order whose program
+// was never killed.
+func TestWallet(t *testing.T) {
+	t.Parallel()
+	const balances = `buyer: 30.00 available, 0.00 held
+shop: 15.50 available, 0.00 held
+carrier: 4.50 available, 0.00 held
+`
+	const steps = 7
+	file := filepath.Join(t.TempDir(), "order")
+	for step := 1; step <= steps; step++ {
+		out, err := program(within(t), "wallet", "-order", file, "-crash-at", string(rune('0'+step))).CombinedOutput()
+		ended, ok := errors.AsType[*exec.ExitError](err)
+		if !ok || ended.ExitCode() != 3 {
+			t.Fatalf("step %d: it did not crash: %v\n%s", step, err, out)
+		}
+		if n := strings.Count(string(out), "(was done before)"); n != step-1 {
+			t.Errorf("step %d: %d steps were replayed:\n%s", step, n, out)
+		}
+	}
+	again := run(t, "wallet", "-order", file)
+	if !strings.HasSuffix(again, balances) || strings.Count(again, "(was done before)") != steps {
+		t.Errorf("after all crashes it printed:\n%s", again)
+	}
+	whole := run(t, "wallet", "-order", filepath.Join(t.TempDir(), "order"))
+	if !strings.HasSuffix(whole, balances) || strings.Contains(whole, "(was done before)") {
+		t.Errorf("without a crash it printed:\n%s", whole)
+	}
+}
+
+func TestScheduledPosts(t *testing.T) {
+	t.Parallel()
+	out := run(t, "scheduledposts")
+	const want = `Good evening: delivered 1 times, taken once
+Good morning: delivered 1 times, taken once
+The receiver has no time: delivered 2 times, taken once
+The receiver's answer is lost: delivered 2 times, taken once
+forgeries refused: 1
+`
+	if out != want {
+		t.Errorf("it printed:\n%s", out)
+	}
+}
+
+// TestPrintshop has no use for the server, only for its PostgreSQL, in which the shop has a schema of its own.
+func TestPrintshop(t *testing.T) {
+	t.Parallel()
+	database, err := sim.PrivateURL(house.server.DataDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		cmd := program(within(t), "printshop")
+		cmd.Env = append(cmd.Env, "DATABASE_URL="+database)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		const want = `orders: sent 4 times, 2 made
+printing: all orders done, 0 reported twice, one late report refused
+prices: a poster costs 19.00, the late change was refused
+`
+		if string(out) != want {
+			t.Errorf("it printed:\n%s", out)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairlead-dev/fairlead/claim"
+)
+
+// orders is the shop's own table, and what claiming does to its status.
+var orders = claim.Table{ //nolint:gochecknoglobals // A constant of the program.
+	Name:      "printshop.orders",
+	Ready:     "status = 'queued'",
+	Due:       "ordered_at",
+	OnClaim:   "status = 'printing'",
+	OnFinish:  "status = 'printed'",
+	OnFail:    "status = 'queued'",
+	OnRelease: "status = 'queued'",
+}
+
+// A printer that gives no sign of life for staleAfter is taken to be dead. Minutes are usual; this is for the impatient.
+const (
+	staleAfter = 500 * time.Millisecond
+	sweepEvery = 100 * time.Millisecond
+)
+
+// printOrders has one printer jam with an order in its claws, and another one print everything.
+func printOrders(ctx context.Context, pool *pgxpool.Pool, out io.Writer) error {
+	claims, err := claim.New[int64](orders, claim.Options{})
+	if err != nil {
+		return err
+	}
+	jammed, err := claims.ClaimDue(ctx, pool, 1)
+	if err != nil {
+		return err
+	}
+	if len(jammed) != 1 {
+		return errors.New("there is nothing to print")
+	}
+
+	// Any number of processes may sweep; here it is one.
+	sweeping, stop := context.WithCancel(ctx)
+	var sweeper sync.WaitGroup
+	sweeper.Go(func() {
+		claims.KeepReleasing(sweeping, pool, claim.Sweep{StaleAfter: staleAfter, Every: sweepEvery})
+	})
+	defer sweeper.Wait()
+	defer stop()
+	for {
+		left, err := unprinted(ctx, pool)
+		if err != nil {
+			return err
+		}
+		if left == 0 {
+			break
+		}
+		if err := printDue(ctx, pool, claims, "printer-2"); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(sweepEvery):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+
+	// The first printer wakes up and wants to report its order as printed.
+	err = report(ctx, pool, claims, jammed[0], "printer-1")
+	if !errors.Is(err, claim.ErrLost) {
+		return fmt.Errorf("the late report was taken: %w", err)
+	}
+	var twice int
+	err = pool.QueryRow(ctx, `SELECT count(*) FROM (SELECT order_id FROM printshop.prints GROUP BY order_id HAVING count(*) > 1) AS p`).Scan(&twice)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "printing: all orders done, %d reported twice, one late report refused\n", twice)
+	return err
+}
+
+// printDue prints what can be claimed now.
+func printDue(ctx context.Context, pool *pgxpool.Pool, claims *claim.Claims[int64], printer string) error {
+	claimed, err := claims.ClaimDue(ctx, pool, 10)
+	if err != nil {
+		return err
+	}
+	for _, c := range claimed {
+		// Heartbeats keep the claim while the work lasts, and the context ends before the claim can have gone stale.
+		working, stop := claims.Keep(ctx, pool, staleAfter, c)
+		err := printOut(working)
+		stop()
+		if err == nil {
+			err = report(ctx, pool, claims, c, printer)
+		} else {
+			err = claims.Fail(ctx, pool, c, nil)
+		}
+		if err != nil && !errors.Is(err, claim.ErrLost) { // Lost: somebody else has the order now.
+			return err
+		}
+	}
+	return nil
+}
+
+// printOut stands for work that takes a moment and stops when it is told to.
+func printOut(ctx context.Context) error {
+	select {
+	case <-time.After(20 * time.Millisecond):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// report finishes the order and writes the print down in one transaction: a claim that is lost writes nothing.
+func report(ctx context.Context, pool *pgxpool.Pool, claims *claim.Claims[int64], c claim.Claim[int64], printer string) error {
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `INSERT INTO printshop.prints (order_id, attempt, printer) VALUES ($1, $2, $3)`, c.ID, c.Version, printer)
+		if err != nil {
+			return err
+		}
+		return claims.Finish(ctx, tx, c, nil)
+	})
+}
+
+func unprinted(ctx context.Context, pool *pgxpool.Pool) (n int, err error) {
+	err = pool.QueryRow(ctx, `SELECT count(*) FROM printshop.orders WHERE status <> 'printed'`).Scan(&n)
+	return n, err
+}
