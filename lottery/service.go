@@ -159,8 +159,9 @@ func (s *Service) flush(ctx context.Context, campaign uuid.UUID, batch []command
 			u.State.Lead = s.o.Beacon.Lead
 		}
 		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
+			before := u.State.Drawn
 			result, err := Decide(u.State, c.Op)
-			s.note(u, c, err)
+			s.note(u, c, before == nil && u.State.Drawn != nil, err)
 			return result, err
 		})
 		if u.State.Drawn != nil && s.o.Observer != nil {
@@ -202,8 +203,8 @@ func lastEvent(st *State) int64 {
 	return 0
 }
 
-// note writes an administrative change down, and counts a refused transition.
-func (s *Service) note(u *Unit, c command.Command[Op], err error) {
+// note writes an administrative change down, and counts a refused transition. drew says that the command has drawn.
+func (s *Service) note(u *Unit, c command.Command[Op], drew bool, err error) {
 	if errors.Is(err, ErrBadTransition) && s.o.Observer != nil {
 		s.o.Observer.Conflict()
 	}
@@ -216,6 +217,11 @@ func (s *Service) note(u *Unit, c command.Command[Op], err error) {
 		action = "campaign.publish"
 	case Cancel:
 		action = "campaign.cancel"
+	case AskDraw:
+		if !drew {
+			return // It only asked for what was there.
+		}
+		action = "campaign.draw"
 	default:
 		return
 	}

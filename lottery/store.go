@@ -67,6 +67,8 @@ type Rounds interface {
 type Watch struct {
 	Stuck    []uuid.UUID // campaigns that are drawing for too long
 	Oversold int         // campaigns with more purchases than positions
+	// Duplicates is how many campaigns have more than one result, or one that they should not have yet.
+	Duplicates int
 	// Waiting is how many campaigns are sealed and wait for their round, and Overdue how long the longest of them has
 	// waited since its round was due; 0 while none is.
 	Waiting int

@@ -52,12 +52,15 @@ func (s *Auctions) Auctions(ctx context.Context, after int64, limit int) ([]auct
 	return out, err
 }
 
-// The order of the leaderboard: by amount, then by time, which the sequence numbers follow.
+// The order of the leaderboard: by amount, then by time, which the sequence numbers follow. A place's rank is how many come
+// before it, so a page begins with an offset. Where amounts are unique they have an index as long as they
+// are active, which gives the best of a million without a look at the others.
 const (
-	rankStanding = `SELECT rank::integer, account, amount FROM (
-			SELECT row_number() OVER (ORDER BY amount DESC, seq) + $2 AS rank, account, amount
-			FROM auction_standing WHERE auction = $1) AS board
-		WHERE rank > $3 ORDER BY rank LIMIT $4`
+	rankStanding = `SELECT (row_number() OVER () + $2 + $3)::integer, account, amount FROM (
+			SELECT account, amount FROM auction_standing WHERE auction = $1 ORDER BY amount DESC, seq OFFSET $3 LIMIT $4) AS page`
+	rankUnique = `SELECT (row_number() OVER () + $2 + $3)::integer, account, amount FROM (
+			SELECT account, amount FROM auction_standing WHERE auction = $1 AND unique_amount IS NOT NULL
+			ORDER BY unique_amount DESC OFFSET $3 LIMIT $4) AS page`
 	rankWinners = `SELECT rank, account, amount FROM auction_winners WHERE auction = $1 AND round = $2 AND rank > $3 ORDER BY rank LIMIT $4`
 )
 
@@ -83,7 +86,11 @@ func (s *Auctions) Leaderboard(ctx context.Context, id uuid.UUID, after, limit i
 			}
 			b.Queue(rankWinners, id, round, after, limit).Query(collect(&won, scanRanked))
 		}
-		b.Queue(rankStanding, id, winners, after, limit).Query(collect(&others, scanRanked))
+		rank := rankStanding
+		if a.UniqueAmounts && a.Open() != nil {
+			rank = rankUnique
+		}
+		b.Queue(rank, id, winners, max(0, after-winners), limit).Query(collect(&others, scanRanked))
 		if err := send(ctx, tx, &b); err != nil {
 			return err
 		}

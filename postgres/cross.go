@@ -31,6 +31,7 @@ type CrossLedger struct {
 var (
 	_ cross.Preparer = (*CrossLedger)(nil)
 	_ cross.Executor = (*CrossLedger)(nil)
+	_ saga.Forgetter = (*CrossLedger)(nil)
 )
 
 // NewCrossLedger returns the ledger of db as a party to transfers between ledgers. What a branch waits for an account that
@@ -95,6 +96,7 @@ const (
 	insertLeg = `INSERT INTO saga_legs (saga, step, outcome, reason, transfer, at, gid) VALUES ($1, $2, $3, $4, $5, $6, nullif($7, ''))`
 	doneLeg   = `SELECT count(*) FROM saga_legs l JOIN transfers t ON t.id = l.transfer
 		WHERE l.saga = $1 AND l.step = $2 AND l.outcome = 'done' AND t.amount = $3 AND t.currency = $4`
+	deleteLegs   = `DELETE FROM saga_legs WHERE saga = ANY ($1)`
 	committedLeg = `SELECT count(*) FROM saga_legs WHERE saga = $1 AND outcome = 'done' AND coalesce(gid, $2) = $2`
 )
 
@@ -204,6 +206,15 @@ func (l *CrossLedger) Prepare(ctx context.Context, leg *cross.Leg, gid string) (
 		return out, nil
 	}
 	return out, err
+}
+
+// Forget implements [saga.Forgetter]: it deletes the marks of legs. Those that other servers' transfers have left here are
+// not known to have ended, and are in nobody's list.
+func (l *CrossLedger) Forget(ctx context.Context, ids []uuid.UUID) error {
+	return l.db.run(ctx, "cross.forget", func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, deleteLegs, ids)
+		return err
+	})
 }
 
 // committed tells whether a branch was committed, which its mark says.

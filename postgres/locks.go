@@ -117,7 +117,8 @@ func (l *Locks) Renew(ctx context.Context, c command.Command[lock.Renewal]) (ans
 	return answer, err
 }
 
-// Release ends a lock, once per idempotency key, and hands its keys on. Its refusal is [lock.ErrLost].
+// Release ends a lock, once per idempotency key, and hands its keys on. Its refusal is [lock.ErrLost]. An operator's release
+// has its row in the audit log.
 func (l *Locks) Release(ctx context.Context, c command.Command[lock.Renewal]) (answer command.Answer, err error) {
 	id, err := uuid.Parse(c.Op.ID)
 	if err != nil {
@@ -139,7 +140,11 @@ func (l *Locks) Release(ctx context.Context, c command.Command[lock.Renewal]) (a
 		if !done.Held {
 			refusal = lock.ErrLost
 		}
-		answer, err = l.record(ctx, tx, c.Key, c.Render(nil, refusal), k.now)
+		var audit []command.Audit
+		if c.Operator && done.Held {
+			audit = append(audit, command.Audited(c, "lock.release", c.Op.ID))
+		}
+		answer, err = l.record(ctx, tx, c.Key, c.Render(nil, refusal), k.now, audit...)
 		return err
 	})
 	if err != nil {
@@ -192,13 +197,14 @@ func (l *Locks) lookup(ctx context.Context, tx pgx.Tx, key *idempotency.Request)
 	return k, err
 }
 
-// record stores the answer with its effect.
-func (l *Locks) record(ctx context.Context, tx pgx.Tx, key *idempotency.Request, r command.Rendered, now time.Time) (command.Answer, error) {
+// record stores the answer with its effect, and what is to be audited.
+func (l *Locks) record(ctx context.Context, tx pgx.Tx, key *idempotency.Request, r command.Rendered, now time.Time, audit ...command.Audit) (command.Answer, error) {
 	answer := command.Answer{Answer: idempotency.Answer{Status: r.Status, Body: r.Body}}
 	if !r.Decided {
 		return answer, nil
 	}
 	var b pgx.Batch
+	saveAudit(&b, audit, now)
 	saveKeys(&b, []idempotency.Record{{Request: *key, Status: r.Status, Body: r.Body}}, now, countedWrites)
 	return answer, send(ctx, tx, &b)
 }

@@ -104,6 +104,15 @@ func (l *Lottery) Statistics(ctx context.Context, campaign uuid.UUID) (lottery.S
 // watchLimit is how many stuck campaigns one sweep looks at.
 const watchLimit = 100
 
+// countDuplicates counts the campaigns that were drawn more than once, or would be: those with two results of which one is
+// less than a day old, and those in sale or drawing that have a result already. The primary key and the guards make both
+// impossible, which is why it is worth looking.
+const countDuplicates = `SELECT (SELECT count(*) FROM (SELECT campaign FROM draws
+			WHERE campaign IN (SELECT campaign FROM draws WHERE completed_at > clock_timestamp() - interval '1 day')
+			GROUP BY campaign HAVING count(*) > 1) AS twice)::integer
+		+ (SELECT count(*) FROM campaigns AS c WHERE status IN ('active', 'drawing')
+			AND EXISTS (SELECT FROM draws WHERE campaign = c.id))::integer`
+
 // Watch implements [lottery.Reader].
 func (l *Lottery) Watch(ctx context.Context, stuckAfter time.Duration) (lottery.Watch, error) {
 	stuck, err := query(ctx, l.db, pgx.RowTo[uuid.UUID], `SELECT id FROM campaigns WHERE status = 'drawing'
@@ -121,8 +130,12 @@ func (l *Lottery) Watch(ctx context.Context, stuckAfter time.Duration) (lottery.
 	if err != nil {
 		return lottery.Watch{}, err
 	}
+	duplicates, err := queryOne(ctx, l.db, errEmpty, pgx.RowTo[int], countDuplicates)
+	if err != nil {
+		return lottery.Watch{}, err
+	}
 	return queryOne(ctx, l.db, errEmpty, func(row pgx.CollectableRow) (lottery.Watch, error) {
-		w := lottery.Watch{Stuck: stuck, Oversold: oversold}
+		w := lottery.Watch{Stuck: stuck, Oversold: oversold, Duplicates: duplicates}
 		var overdue float64
 		err := row.Scan(&w.Waiting, &overdue)
 		w.Overdue = time.Duration(overdue * float64(time.Second))

@@ -296,6 +296,11 @@ func TestSweepFinishesStuckDraws(t *testing.T) {
 		t.Errorf("draw %+v", d)
 	}
 	checkDrawn(t, v, fresh)
+	v.must(t, fresh, lottery.AskDraw{}) // It is there, so that nothing is done.
+	// An operator's recovery is written down, the sweeper's is not.
+	if log := ask[string](t, v.db, `SELECT string_agg(object, ' ') FROM audit_log WHERE action = 'campaign.draw'`); log != fresh.String() {
+		t.Errorf("recovered draws in the audit log: %q, want %s", log, fresh)
+	}
 	if w, err := v.Watch(t.Context(), 0); err != nil || len(w.Stuck) != 0 {
 		t.Errorf("watch %+v, %v", w, err)
 	}
@@ -410,4 +415,20 @@ func TestWatchSeesWhatCannotBe(t *testing.T) {
 	if a, err := v.Execute(t.Context(), id, own[lottery.Op](lottery.Buy{Account: "ann"})); err == nil {
 		t.Errorf("sold with a counter that lies: %+v", a)
 	}
+	// A result before the draw; then two results of one campaign, of which one is new.
+	duplicates := func(want int) {
+		t.Helper()
+		if w, err := v.Watch(t.Context(), time.Hour); err != nil || w.Duplicates != want {
+			t.Errorf("watch %+v, %v; want %d duplicates", w, err, want)
+		}
+	}
+	duplicates(0)
+	const drawAgain = `INSERT INTO draws (campaign, root, winners, completed_at) VALUES ($1, sha256('x'), '[]', now() - $2::interval)`
+	exec(t, v.db, `ALTER TABLE draws DROP CONSTRAINT draws_pkey`)
+	exec(t, v.db, drawAgain, id, 48*time.Hour)
+	duplicates(1)
+	exec(t, v.db, `UPDATE campaigns SET status = 'cancelled' WHERE id = $1`, id)
+	duplicates(0)
+	exec(t, v.db, drawAgain, id, time.Minute)
+	duplicates(1)
 }

@@ -104,7 +104,10 @@ type WorkerOptions struct {
 	// Automator runs beside the worker; it may be nil.
 	Automator *Automator
 	Observer  Observer
-	Logger    *slog.Logger
+	// Trace, where it is not nil, begins the trace of an attempt, which runs under the context that it returns; end is called
+	// with what came of it. It must not block.
+	Trace  func(ctx context.Context, w *Work) (attempt context.Context, end func(Result))
+	Logger *slog.Logger
 }
 
 // Worker claims what is due, sends it, and records what came of it.
@@ -297,7 +300,7 @@ func (w *Worker) begin(ctx context.Context, work *Work, since time.Time) func() 
 	w.mu.Unlock()
 	return func() {
 		began := time.Now()
-		result := w.send(ctx, a)
+		result := w.traced(ctx, a)
 		cancel(nil)
 		w.o.Observer.Attempted(work.Late, time.Since(began), result.StatusCode)
 		crashpoint.Hit(crashpoint.PublishSent)
@@ -326,6 +329,17 @@ func (w *Worker) end(work *Work, result Result) {
 	}
 	w.o.Observer.Running(len(w.running))
 	signal(w.freed)
+}
+
+// traced makes the attempt, under a trace where somebody wants one.
+func (w *Worker) traced(ctx context.Context, a *attempt) Result {
+	if w.o.Trace == nil {
+		return w.send(ctx, a)
+	}
+	ctx, end := w.o.Trace(ctx, a.work)
+	result := w.send(ctx, a)
+	end(result)
+	return result
 }
 
 // send makes the attempt.

@@ -37,6 +37,9 @@
 //   - After its deadline, by the log's clock, a saga goes no further forward: what is not done is cancelled, and what is done
 //     is undone.
 //
+// A saga that has ended is kept until [Service.Prune] deletes it, with the marks of its steps, after a retention. What is
+// deleted is not known any more: its id would start another.
+//
 // Programs start sagas with [Service.Start] or [Service.Run], under an id that makes a repeat find the first. Package pgsaga
 // has the log and, for steps and branches that are PostgreSQL transactions, the marks. [Service.Tend] must run in each process.
 //

@@ -154,11 +154,11 @@ func (s *Service) compensated(r *run, steps []Step) error {
 			return s.save(r.ctx, saga)
 		}
 		call := Call{Saga: saga.ID, Step: steps[i].Name, Input: saga.Input, Term: saga.Term, Undo: todo == actUndo}
-		execute := steps[i].Undo
+		execute, phase := steps[i].Undo, PhaseUndo
 		if todo == actDo {
-			execute, call.Cancel = steps[i].Do, stop(saga, r.now())
+			execute, phase, call.Cancel = steps[i].Do, PhaseDo, stop(saga, r.now())
 		}
-		out, err := s.execute(r.ctx, call, execute)
+		out, err := s.traced(r.ctx, phase, call, execute)
 		if err != nil {
 			return fmt.Errorf("saga: step %s: %w", call.Key(), err)
 		}
@@ -228,7 +228,7 @@ func (s *Service) transact(r *run, branches []Branch) error {
 	for i, b := range branches {
 		gid := s.gid(saga, i)
 		call := Call{Saga: saga.ID, Step: b.Name, Input: saga.Input, Term: saga.Term, GID: gid}
-		out, err := s.execute(r.ctx, call, func(ctx context.Context, c Call) (Outcome, error) { return b.Prepare(ctx, c, gid) })
+		out, err := s.traced(r.ctx, PhasePrepare, call, func(ctx context.Context, c Call) (Outcome, error) { return b.Prepare(ctx, c, gid) })
 		if err == nil && !out.Refused {
 			saga.Steps[i].Result = out.Result
 			s.hit(AfterPrepare, i)
@@ -259,7 +259,8 @@ func (s *Service) transact(r *run, branches []Branch) error {
 func (s *Service) commit(ctx context.Context, saga *Saga, branches []Branch) error {
 	for i, b := range branches {
 		gid := GID(saga.Coordinator, saga.ID, saga.Decided, i)
-		if err := b.Participant.CommitPrepared(ctx, gid); err != nil {
+		call := Call{Saga: saga.ID, Step: b.Name, Term: saga.Term, GID: gid}
+		if err := s.traceCommit(ctx, call, b.Participant.CommitPrepared); err != nil {
 			return fmt.Errorf("saga: commit %s: %w", b.Name, err)
 		}
 		saga.Steps[i].Status = StepDone

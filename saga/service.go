@@ -70,6 +70,8 @@ type Options struct {
 	Deadline    time.Duration // 0 means [TwoPhaseDeadline]
 	StepTimeout time.Duration // 0 means [StepTimeout]
 	MaxPause    time.Duration // 0 means [MaxPause]
+	// Trace is told of each execution of a step or a branch; nil: nobody is.
+	Trace Trace
 	// Hit is called at the places where a process may die, see [Place]; nil: nobody is.
 	Hit func(Place, int)
 }

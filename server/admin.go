@@ -10,13 +10,17 @@ import (
 
 	"github.com/fairlead-dev/fairlead/auction"
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/desk"
 	"github.com/fairlead-dev/fairlead/ledger"
 	"github.com/fairlead-dev/fairlead/lottery"
 )
 
-// Desk is what the server reads for operators. Places before which lists begin are exclusive.
+// Desk is what the server reads for operators, and what they do otherwise than services. Places before which lists begin
+// are exclusive.
 type Desk interface {
+	// ReleaseHold releases a hold with a row in the audit log; its operation is a [ledger.ReleaseHold].
+	ReleaseHold(ctx context.Context, c command.Command[ledger.Op]) (command.Answer, error)
 	Campaigns(ctx context.Context, status lottery.Status, before int64, limit int) ([]lottery.Campaign, error)
 	Auctions(ctx context.Context, status auction.Status, before int64, limit int) ([]auction.Auction, error)
 	Accounts(ctx context.Context, prefix, after string, limit int) ([]ledger.Account, error)

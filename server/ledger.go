@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/ledger"
 )
 
@@ -239,7 +240,13 @@ func (s *Server) ledgerRoutes() []route {
 			})),
 		post("/v1/holds/{id}/release", accessStaff, http.StatusOK, doc[noFields, holdView]("Give a hold's money back"),
 			mutate(s, mutation[noFields, ledger.Op]{
-				status: http.StatusOK, execute: execute, view: of(viewHold),
+				status: http.StatusOK, view: of(viewHold),
+				execute: func(ctx context.Context, c command.Command[ledger.Op]) (command.Answer, error) {
+					if c.Operator {
+						return s.desk.ReleaseHold(ctx, c)
+					}
+					return execute(ctx, c)
+				},
 				op: func(r *http.Request, _ *noFields) (ledger.Op, error) {
 					id, err := pathUUID(r.PathValue("id"), "hold")
 					return ledger.ReleaseHold{Hold: id}, err

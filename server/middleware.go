@@ -79,13 +79,20 @@ func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (s *Server) outermost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
-		i := &info{requestID: requestIDOf(r), route: "unmatched"}
+		i := &info{requestID: requestIDOf(r), route: unmatched}
 		r = r.WithContext(context.WithValue(r.Context(), infoKey{}, i))
 		rec := &recorder{ResponseWriter: w}
+		if s.trace != nil {
+			ctx, end := s.trace(r)
+			r = r.WithContext(ctx) //nolint:contextcheck // It is made from the request's own.
+			// The last thing, so that a panic has been answered.
+			defer func() { end(answered(i, rec)) }()
+		}
 		h := rec.Header()
-		h.Set("X-Request-Id", i.requestID)
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Cache-Control", "no-store")
+		// Their names are in canonical form, which Set would find out for each answer.
+		h["X-Request-Id"] = []string{i.requestID}
+		h["X-Content-Type-Options"] = []string{"nosniff"}
+		h["Cache-Control"] = []string{"no-store"}
 		//nolint:contextcheck // The request, and with it its context, is what the deferred function works on.
 		defer func() {
 			if p := recover(); p != nil {

@@ -86,6 +86,7 @@ func readCommand[Req, Op any](w http.ResponseWriter, r *http.Request, m *mutatio
 		Render:    renderer(m.status, m.view, i.requestID),
 		Principal: i.principal.ID,
 		RequestID: i.requestID,
+		Operator:  i.principal.Role == auth.RoleAdmin,
 	}, nil
 }
 

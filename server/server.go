@@ -65,6 +65,8 @@ type Options struct {
 	Registry *prometheus.Registry
 	Logger   *slog.Logger
 	Version  string
+	// Trace is told of each request; nil: nobody is.
+	Trace Trace
 }
 
 // Server is the HTTP edge. Its handler is safe for concurrent use.
@@ -88,6 +90,7 @@ type Server struct {
 	registry  *prometheus.Registry
 	metrics   *httpMetrics
 	logger    *slog.Logger
+	trace     Trace
 	version   string
 	// sameOrigin refuses what other sites' pages do with a visitor's session.
 	sameOrigin http.CrossOriginProtection
@@ -107,7 +110,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		ledger: o.Ledger, lottery: o.Lottery, auction: o.Auction, publish: o.Publish, locks: o.Locks, keys: o.Keys, auth: o.Auth, limiter: o.Limiter, ready: o.Ready,
-		registry: o.Registry, metrics: newHTTPMetrics(o.Registry), logger: o.Logger, version: o.Version,
+		registry: o.Registry, metrics: newHTTPMetrics(o.Registry), logger: o.Logger, trace: o.Trace, version: o.Version,
 		draining: make(chan struct{}),
 	}
 	s.multidraw, s.cross = o.Multidraw, o.Cross

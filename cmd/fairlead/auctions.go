@@ -52,7 +52,7 @@ func (n *node) startLive(ctx context.Context, registry *prometheus.Registry) err
 func (n *node) startAuctions(registry *prometheus.Registry, lanes *telemetry.LaneMetrics) (err error) {
 	observer := telemetry.NewAuctions(registry)
 	n.auction = auction.NewService(postgres.NewAuctions(n.db), auction.Options{
-		Lanes: groupcommit.Options{Observer: lanes.For("auction")}, Observer: observer, Logger: n.logger,
+		Lanes: groupcommit.Options{Observer: n.traces.Lanes("auction", lanes.For("auction"))}, Observer: observer, Logger: n.logger,
 		Committed: func(id uuid.UUID, events []auction.Event) {
 			n.hub.Committed(auction.Topic(id), events[len(events)-1].Seq, func() []live.Event { return postgres.LiveEvents(events) })
 		},

@@ -31,6 +31,7 @@ type scene struct {
 	url  string
 	key  string
 	node *node
+	stop func() // ends the server, once
 
 	drawn, onSale, huge, pending string // campaigns
 	auction, ended               string
@@ -44,10 +45,17 @@ type scene struct {
 // startScene starts a server as fairlead serve does, in this process, on a private PostgreSQL.
 func startScene(t *testing.T) *scene {
 	t.Helper()
+	return startSceneWith(t, func(*serveOptions) {})
+}
+
+// startSceneWith starts one with other flags.
+func startSceneWith(t *testing.T, change func(*serveOptions)) *scene {
+	t.Helper()
 	var o serveOptions
 	o.bind(pflag.NewFlagSet("test", pflag.ContinueOnError)) // It sets the defaults.
 	o.listen, o.data, o.drainTimeout = "127.0.0.1:0", t.TempDir(), 5*time.Second
 	o.publish.allowPrivate = true
+	change(&o)
 	s := &scene{t: t}
 	ctx, stop := context.WithCancel(context.Background())
 	n, err := startNode(ctx, &o, slog.New(slog.DiscardHandler), func(key string) { s.key = key })
@@ -58,12 +66,13 @@ func startScene(t *testing.T) *scene {
 	s.node, s.url = n, "http://"+n.addr()
 	ended := make(chan error, 1)
 	go func() { ended <- n.run(ctx) }()
-	t.Cleanup(func() {
+	s.stop = sync.OnceFunc(func() {
 		stop()
 		if err := <-ended; err != nil {
 			t.Errorf("the server ended with %v", err)
 		}
 	})
+	t.Cleanup(s.stop)
 	return s
 }
 

@@ -26,6 +26,19 @@ const (
 	upkeepConnections = 6
 )
 
+// What has ended is deleted after a retention. The shortest is longer than any process may stand still in the middle of a
+// step and go on: its mark is what tells the step from one that was never executed.
+const (
+	defaultSagaRetention = 90 * 24 * time.Hour
+	minSagaRetention     = 24 * time.Hour
+)
+
+// sagaSweep is how often sagas that ended long ago are deleted, doubtSweep how often what is in doubt is counted.
+const (
+	sagaSweep  = 10 * time.Minute
+	doubtSweep = 10 * time.Second
+)
+
 // remotePatience is how long one call to another server is tried; its saga tries further.
 const remotePatience = 5 * time.Second
 
@@ -96,11 +109,28 @@ func (n *node) startCross(ctx context.Context, registry *prometheus.Registry) er
 		names[identity] = f.name
 		ledgers[f.name] = postgres.NewCrossLedger(db)
 	}
+	n.sagaMetrics = telemetry.NewSagas(registry)
 	n.cross = cross.NewService(log, ledgers, saga.Options{
-		Coordinator: coordinator, Observer: telemetry.NewSagas(registry), Logger: n.logger, Hit: hitCross,
+		Coordinator: coordinator, Observer: n.sagaMetrics, Trace: n.traces.Steps(), Logger: n.logger, Hit: hitCross,
 	})
 	n.onClose(n.cross.Close)
 	return nil
+}
+
+// sweepSagas deletes the sagas that ended longer ago than they are kept.
+func (n *node) sweepSagas(ctx context.Context) (int, error) {
+	if n.o.sagasKept == 0 {
+		return 0, nil
+	}
+	return n.cross.Sagas().Prune(ctx, n.o.sagasKept)
+}
+
+// sampleDoubts sets the gauges of what is in doubt. A ledger that can't be asked has one of its own.
+func (n *node) sampleDoubts(ctx context.Context) (int, error) {
+	sagas := n.cross.Sagas()
+	found, failures := sagas.InDoubt(ctx)
+	n.sagaMetrics.Sample(sagas.Participants(), found, failures, time.Now())
+	return 0, ctx.Err()
 }
 
 // remoteLedger is the ledger of another server, whose books know this one's by the name of its log. An address that is wrong,

@@ -26,6 +26,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/live"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
+	"github.com/fairlead-dev/fairlead/internal/tracing"
 	"github.com/fairlead-dev/fairlead/ledger"
 	"github.com/fairlead-dev/fairlead/ledger/cross"
 	"github.com/fairlead-dev/fairlead/lock"
@@ -63,9 +64,11 @@ type node struct {
 	multidraw   *multidraw.Service
 	publish     *publish.Service
 	cross       *cross.Service
+	sagaMetrics *telemetry.Sagas
 	publisher   *publish.Worker
 	locks       *postgres.Locks
 	lockMetrics *telemetry.Locks
+	traces      *tracing.Tracing // nil when they are off
 	election    *lock.Election
 	events      *postgres.Events
 	hub         *live.Hub
@@ -89,6 +92,11 @@ func startNode(ctx context.Context, o *serveOptions, logger *slog.Logger, announ
 			err = errors.Join(err, n.close(ctx))
 		}
 	}()
+	// First, so that it is closed last and has seen the rest end.
+	if n.traces, err = tracing.Start(ctx, tracing.Options{Endpoint: o.otlpEndpoint, Version: version(), Logger: logger}); err != nil {
+		return nil, err
+	}
+	n.onClose(n.traces.Close)
 	if err := n.openDatabase(ctx); err != nil {
 		return nil, err
 	}
@@ -153,14 +161,14 @@ func (n *node) prepareDatabase(ctx context.Context) error {
 func (n *node) startServices(registry *prometheus.Registry) (err error) {
 	lanes := telemetry.NewLaneMetrics(registry)
 	draws := telemetry.NewLottery(registry)
-	n.ledger = ledger.NewService(postgres.NewLedger(n.db), groupcommit.Options{Observer: lanes.For("ledger")})
+	n.ledger = ledger.NewService(postgres.NewLedger(n.db), groupcommit.Options{Observer: n.traces.Lanes("ledger", lanes.For("ledger"))})
 	n.onClose(n.ledger.Close)
 	randomness, err := n.startBeacon()
 	if err != nil {
 		return err
 	}
 	n.lottery = lottery.NewService(postgres.NewLottery(n.db, draws), lottery.Options{
-		Lanes: groupcommit.Options{Observer: lanes.For("lottery")}, StuckAfter: n.o.stuckAfter, Observer: draws, Logger: n.logger,
+		Lanes: groupcommit.Options{Observer: n.traces.Lanes("lottery", lanes.For("lottery"))}, StuckAfter: n.o.stuckAfter, Observer: draws, Logger: n.logger,
 		Committed: n.soldOrDrawn, Beacon: randomness,
 	})
 	n.onClose(n.lottery.Close)
@@ -195,7 +203,7 @@ func (n *node) startServices(registry *prometheus.Registry) (err error) {
 		Ledger: n.ledger, Lottery: n.lottery, Auction: n.auction, Multidraw: n.multidraw, Publish: n.publish, Cross: n.cross, Locks: n.locks, Keys: keys,
 		Desk: postgres.NewDesk(n.db), Sessions: postgres.NewDesk(n.db), PublicPages: n.o.publicPages, Auth: n.auth, Limiter: limiter, Ready: n.db.Ping,
 		Live:     server.LiveOptions{Hub: n.hub, AllowedOrigins: n.o.origins},
-		Registry: registry, Logger: n.logger, Version: version(),
+		Registry: registry, Logger: n.logger, Version: version(), Trace: n.traces.Requests(),
 	})
 	return err
 }
@@ -245,6 +253,8 @@ func (n *node) run(ctx context.Context) error {
 			return int(deleted), err
 		})
 	})
+	background.Go(func() { n.sweep(serving, "sagas", sagaSweep, n.sweepSagas) })
+	background.Go(func() { n.sweep(serving, "what is in doubt", doubtSweep, n.sampleDoubts) })
 	// What the last commands did is told to other processes too, so the hub runs until they are answered.
 	telling, silence := context.WithCancel(context.WithoutCancel(ctx))
 	defer silence()

@@ -167,14 +167,14 @@ func (n *node) startPublishing(registry *prometheus.Registry, lanes *telemetry.L
 	n.publisher = publish.NewWorker(publish.WorkerOptions{
 		Queue: store, Senders: n.senders(store, vault), Vault: vault, Policy: n.o.publish.policy,
 		StaleAfter: n.o.publish.staleAfter, SweepEvery: n.o.publish.sweepEvery, Drain: n.o.drainTimeout,
-		Concurrency: n.o.publish.concurrency, PerTarget: n.o.publish.perTarget, Observer: observer, Logger: n.logger, Resealer: store,
+		Concurrency: n.o.publish.concurrency, PerTarget: n.o.publish.perTarget, Observer: observer, Trace: n.traces.Deliveries(), Logger: n.logger, Resealer: store,
 		// It wakes the worker that it runs beside.
 		Automator: publish.NewAutomator(publish.AutomatorOptions{
 			Firer: store, Observer: observer, Logger: n.logger, Scheduled: func(in time.Duration) { n.publisher.Scheduled(in) },
 		}),
 	})
 	n.publish = publish.NewService(store, publish.Options{
-		Lanes: groupcommit.Options{Observer: lanes.For("publish")}, Vault: vault, Scheduled: n.publisher.Scheduled, Logger: n.logger,
+		Lanes: groupcommit.Options{Observer: n.traces.Lanes("publish", lanes.For("publish"))}, Vault: vault, Scheduled: n.publisher.Scheduled, Logger: n.logger,
 	})
 	n.onClose(n.publish.Close)
 	return nil

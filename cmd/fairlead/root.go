@@ -28,7 +28,7 @@ func newRoot() *cobra.Command {
 		},
 	}
 	root.PersistentFlags().String("config", "", "file of FAIRLEAD_NAME=value lines")
-	root.AddCommand(newServe(), newDemo(), newVerify(), newMultidraw(), newIntegrity(), newDoctor(), newMigrate(), newKeys(), newSagas(), newConsole(), newVersion())
+	root.AddCommand(newServe(), newDemo(), newVerify(), newMultidraw(), newIntegrity(), newDoctor(), newMigrate(), newKeys(), newSagas(), newConsole(), newTop(), newVersion())
 	return root
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fairlead-dev/fairlead/internal/auth"
+	"github.com/fairlead-dev/fairlead/internal/tracing"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -32,6 +33,7 @@ type serveOptions struct {
 	stuckAfter   time.Duration
 	leaderTTL    time.Duration
 	eventsKept   time.Duration
+	sagasKept    time.Duration
 	redisURL     string
 	origins      []string
 	publicPages  bool
@@ -42,6 +44,7 @@ type serveOptions struct {
 	logFormat    string
 	logLevel     string
 	pprofAddr    string
+	otlpEndpoint string
 }
 
 // defaultData is the data directory where none is given.
@@ -63,6 +66,7 @@ func (o *serveOptions) bind(f *pflag.FlagSet) {
 	f.DurationVar(&o.stuckAfter, "draw-stuck-after", 10*time.Minute, "how long a campaign may be drawing before the sweeper finishes it")
 	f.DurationVar(&o.leaderTTL, "leader-ttl", defaultLeaderTTL, "how long after its death the leader, which closes rounds, is replaced")
 	f.DurationVar(&o.eventsKept, "event-retention", 7*24*time.Hour, "how long events of the live stream can be asked for")
+	f.DurationVar(&o.sagasKept, "saga-retention", defaultSagaRetention, "how long transfers between ledgers, and other operations of several steps, are listed after their end; 0: for ever")
 	f.StringVar(&o.redisURL, "redis-url", "", "Redis that carries hints of new events between servers, instead of PostgreSQL's NOTIFY")
 	f.StringSliceVar(&o.origins, "allowed-origins", nil, "origins of pages that may use the live stream, beside the server's own, such as https://shop.example")
 	f.BoolVar(&o.publicPages, "public-pages", true, "serve a public page of each campaign and auction under way, at /p/campaigns/ID and /p/auctions/ID; accounts appear there by alias")
@@ -72,6 +76,7 @@ func (o *serveOptions) bind(f *pflag.FlagSet) {
 	f.DurationVar(&o.drainTimeout, "drain-timeout", 30*time.Second, "how long a shutdown waits for requests under way")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
+	f.StringVar(&o.otlpEndpoint, "otlp-endpoint", "", "URL of an OpenTelemetry collector that traces are sent to by OTLP/HTTP, such as http://127.0.0.1:4318; none when empty. OTEL_… in the environment sets sampling, headers and the like")
 	f.StringVar(&o.pprofAddr, "pprof-addr", "", "address of a profiling listener (loopback only); off when empty")
 }
 
@@ -100,10 +105,17 @@ func (o *serveOptions) check() error {
 		return fmt.Errorf("--leader-ttl must be between %s and %s", lock.MinTTL, maxLeaderTTL)
 	case o.eventsKept < time.Minute:
 		return errors.New("--event-retention must be 1m or more: subscribers resume after longer than less")
+	case o.sagasKept != 0 && o.sagasKept < max(minSagaRetention, o.keyRetention):
+		return fmt.Errorf("--saga-retention must be 0, or %s or more and not less than --idempotency-retention", minSagaRetention)
 	case o.stuckAfter < 0:
 		return errors.New("--draw-stuck-after must not be negative")
 	case o.pprofAddr != "" && !isLoopback(o.pprofAddr):
 		return errors.New("--pprof-addr must be a loopback address, such as 127.0.0.1:6060")
+	}
+	if o.otlpEndpoint != "" {
+		if _, err := tracing.ParseEndpoint(o.otlpEndpoint); err != nil {
+			return fmt.Errorf("--otlp-endpoint %w", err)
+		}
 	}
 	if err := o.publish.check(); err != nil {
 		return err

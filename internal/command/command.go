@@ -44,6 +44,9 @@ type Command[Op any] struct {
 	// Principal and RequestID are written to the audit log where the operation is an administrative one.
 	Principal string
 	RequestID string
+	// Operator says that the principal is an administrator: some of what services do all the time is an administrative
+	// operation only then.
+	Operator bool
 }
 
 // Answer is what one caller is told.

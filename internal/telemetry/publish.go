@@ -36,6 +36,13 @@ func NewPublications(r prometheus.Registerer) *Publications {
 	histogram := func(name, help string) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fairlead_publish_" + name, Help: help, Buckets: seconds()})
 	}
+	// What was away for a while is late by that while: a quantile says no more than the last bucket.
+	late := func(name, help string) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "fairlead_publish_" + name, Help: help,
+			Buckets: []float64{.01, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600, 4 * 3600, 24 * 3600},
+		})
+	}
 	results := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fairlead_publish_attempts_total", Help: "Attempts recorded, by result. A refused one came after its claim was lost.",
 	}, []string{"result"})
@@ -49,7 +56,7 @@ func NewPublications(r prometheus.Registerer) *Publications {
 			// As elsewhere, and finer where it should be: 99 of 100 within 20 ms.
 			Buckets: []float64{.0005, .001, .0025, .005, .0075, .01, .015, .02, .03, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}),
-		late: histogram("late_seconds", "How long publications had been due when they were claimed."),
+		late: late("late_seconds", "How long publications had been due when they were claimed."),
 		took: histogram("send_duration_seconds", "Time of an attempt, without its recording."),
 		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_publish_answers_total", Help: "Answers of targets by status; 0: there was none.",
@@ -58,7 +65,7 @@ func NewPublications(r prometheus.Registerer) *Publications {
 		running:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_publish_running", Help: "Attempts under way."}),
 		released: counter("stale_claims_total", "Stale claims released, each an attempt that was lost."),
 		firings:  map[publish.Outcome]prometheus.Counter{},
-		fireLate: histogram("firing_late_seconds", "How late automations fired."),
+		fireLate: late("firing_late_seconds", "How late automations fired."),
 	}
 	for _, outcome := range []publish.Outcome{publish.OutcomeScheduled, publish.OutcomeNoDraft, publish.OutcomeQuota} {
 		p.firings[outcome] = firings.WithLabelValues(string(outcome))

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +17,18 @@ type Sagas struct {
 	resumed  *prometheus.CounterVec
 	resolved *prometheus.CounterVec
 	running  prometheus.Gauge
+	doubts   *prometheus.GaugeVec
+	oldest   *prometheus.GaugeVec
+	away     *prometheus.GaugeVec
+
+	mu   sync.Mutex
+	seen map[string]age // what was in doubt in a ledger when it could last be asked
+}
+
+// age is how old something was, and when that was.
+type age struct {
+	age time.Duration
+	at  time.Time
 }
 
 var _ saga.Observer = (*Sagas)(nil)
@@ -36,6 +49,13 @@ func NewSagas(r prometheus.Registerer) *Sagas {
 		resolved: counter("fairlead_saga_resolved_total", "Prepared transactions that were left behind and settled.", "decision"),
 		running:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_saga_running", Help: "Sagas that this process runs."}),
 	}
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"ledger"})
+	}
+	m.doubts = gauge("fairlead_saga_in_doubt", "Prepared transactions, undecided or not yet settled, of all processes, at the last sample.")
+	m.oldest = gauge("fairlead_saga_in_doubt_oldest_seconds", "How long the oldest of them had been prepared at the last sample; 0 where there is none.")
+	m.away = gauge("fairlead_saga_ledger_unreachable", "Whether the ledger's database could not be asked for them at the last sample, 1 or 0; then they are those of the last answer.")
+	m.seen = map[string]age{}
 	for _, p := range []saga.Protocol{saga.Compensated, saga.TwoPhase} {
 		for _, s := range []saga.Status{saga.Completed, saga.Failed, saga.WasCompensated} {
 			m.ended.WithLabelValues(string(p), string(s))
@@ -47,7 +67,7 @@ func NewSagas(r prometheus.Registerer) *Sagas {
 	for _, committed := range []bool{true, false} {
 		m.resolved.WithLabelValues(decision(committed))
 	}
-	r.MustRegister(m.ended, m.took, m.retried, m.resumed, m.resolved, m.running)
+	r.MustRegister(m.ended, m.took, m.retried, m.resumed, m.resolved, m.running, m.doubts, m.oldest, m.away)
 	return m
 }
 
@@ -75,3 +95,32 @@ func (m *Sagas) Resolved(committed bool) { m.resolved.WithLabelValues(decision(c
 
 // Running implements [saga.Observer].
 func (m *Sagas) Running(n int) { m.running.Set(float64(n)) }
+
+// Sample sets what is in doubt in each of the ledgers, as [saga.Service.InDoubt] has found it at a time. Of a ledger that
+// could not be asked, what was in doubt is taken to be so still, and grows older.
+func (m *Sagas) Sample(ledgers []string, found []saga.Doubt, failures map[string]error, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	count, oldest := map[string]int{}, map[string]time.Duration{}
+	for i := range found {
+		d := &found[i]
+		count[d.Participant]++
+		oldest[d.Participant] = max(oldest[d.Participant], d.Age)
+	}
+	for _, ledger := range ledgers {
+		if failures[ledger] != nil {
+			m.away.WithLabelValues(ledger).Set(1)
+			if last, ok := m.seen[ledger]; ok {
+				m.oldest.WithLabelValues(ledger).Set((last.age + now.Sub(last.at)).Seconds())
+			}
+			continue
+		}
+		m.away.WithLabelValues(ledger).Set(0)
+		m.doubts.WithLabelValues(ledger).Set(float64(count[ledger]))
+		m.oldest.WithLabelValues(ledger).Set(oldest[ledger].Seconds())
+		delete(m.seen, ledger)
+		if count[ledger] > 0 {
+			m.seen[ledger] = age{age: oldest[ledger], at: now}
+		}
+	}
+}

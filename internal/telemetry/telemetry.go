@@ -3,6 +3,7 @@
 package telemetry
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -105,6 +106,7 @@ type Transactions struct {
 	duration *prometheus.HistogramVec
 	outcomes *prometheus.CounterVec
 	retries  *prometheus.CounterVec
+	known    sync.Map // of the names whose outcomes are all there
 }
 
 var _ postgres.Observer = (*Transactions)(nil)
@@ -129,6 +131,12 @@ func NewTransactions(r prometheus.Registerer) *Transactions {
 // Transaction implements [postgres.Observer].
 func (t *Transactions) Transaction(name string, _ int, took time.Duration, outcome string) {
 	t.duration.WithLabelValues(name).Observe(took.Seconds())
+	// All outcomes are there from a transaction's first one on: what is there for the first time with 1 has not increased.
+	if _, known := t.known.LoadOrStore(name, true); !known {
+		for _, o := range []string{"committed", "failed", "unknown"} {
+			t.outcomes.WithLabelValues(name, o)
+		}
+	}
 	t.outcomes.WithLabelValues(name, outcome).Inc()
 }
 
@@ -147,6 +155,7 @@ type Lottery struct {
 	lockWait  prometheus.Histogram
 	stuck     prometheus.Gauge
 	oversold  prometheus.Gauge
+	twice     prometheus.Gauge
 	rounds    *prometheus.CounterVec
 	waiting   prometheus.Gauge
 	overdue   prometheus.Gauge
@@ -179,6 +188,7 @@ func NewLottery(r prometheus.Registerer) *Lottery {
 		lockWait:  histogram("advisory_lock_wait_seconds", "Wait for a campaign's advisory lock and row."),
 		stuck:     gauge("draws_stuck", "Campaigns drawing for longer than they may, at the last sweep."),
 		oversold:  gauge("oversold_campaigns", "Campaigns in sale with more sold than they have, at the last sweep. Anything but 0 is a bug."),
+		twice:     gauge("duplicate_draws", "Campaigns with more than one result, or with one before their draw, at the last sweep. Anything but 0 is a bug."),
 		rounds: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_lottery_beacon_attempts_total", Help: "Attempts to get the round of a beacon, by what they came to: ok, or the kind of failure.",
 		}, []string{"result"}),
@@ -186,7 +196,7 @@ func NewLottery(r prometheus.Registerer) *Lottery {
 		overdue: gauge("beacon_overdue_seconds", "How long the longest waiting campaign has waited since its round was due, at the last sweep."),
 	}
 	r.MustRegister(l.attempts, l.triggered, l.success, l.failure, l.retries, l.conflicts, l.duration, l.lockWait, l.stuck, l.oversold,
-		l.rounds, l.waiting, l.overdue)
+		l.twice, l.rounds, l.waiting, l.overdue)
 	l.rounds.WithLabelValues("ok") // There from the start.
 	return l
 }
@@ -219,6 +229,7 @@ func (l *Lottery) Conflict() { l.conflicts.Inc() }
 func (l *Lottery) Watched(w lottery.Watch) {
 	l.stuck.Set(float64(len(w.Stuck)))
 	l.oversold.Set(float64(w.Oversold))
+	l.twice.Set(float64(w.Duplicates))
 	l.waiting.Set(float64(w.Waiting))
 	l.overdue.Set(w.Overdue.Seconds())
 }

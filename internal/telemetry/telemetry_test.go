@@ -116,9 +116,14 @@ func TestTransactions(t *testing.T) {
 		`fairlead_transaction_retries_total{reason="40P01",transaction="ledger"}`:          {value: 2},
 		`fairlead_transaction_retries_total{reason="commit_unknown",transaction="ledger"}`: {value: 1},
 		`fairlead_transactions_total{outcome="committed",transaction="ledger"}`:            {value: 1},
-		`fairlead_transactions_total{outcome="failed",transaction="lottery"}`:              {value: 1},
-		`fairlead_transaction_duration_seconds{transaction="ledger"}`:                      {1, 2},
-		`fairlead_transaction_duration_seconds{transaction="lottery"}`:                     {1, 1},
+		// What nobody has seen yet is there with 0, so that its first time is an increase.
+		`fairlead_transactions_total{outcome="failed",transaction="ledger"}`:     {},
+		`fairlead_transactions_total{outcome="unknown",transaction="ledger"}`:    {},
+		`fairlead_transactions_total{outcome="committed",transaction="lottery"}`: {},
+		`fairlead_transactions_total{outcome="unknown",transaction="lottery"}`:   {},
+		`fairlead_transactions_total{outcome="failed",transaction="lottery"}`:    {value: 1},
+		`fairlead_transaction_duration_seconds{transaction="ledger"}`:            {1, 2},
+		`fairlead_transaction_duration_seconds{transaction="lottery"}`:           {1, 1},
 	})
 }
 
@@ -130,7 +135,7 @@ func TestLottery(t *testing.T) {
 	names := map[string]sample{}
 	for _, n := range []string{
 		"commands_total", "draw_triggered_total", "draw_success_total", "draw_failure_total", "draw_retries_total",
-		"state_machine_conflicts_total", "draw_duration_seconds", "advisory_lock_wait_seconds", "draws_stuck", "oversold_campaigns",
+		"state_machine_conflicts_total", "draw_duration_seconds", "advisory_lock_wait_seconds", "draws_stuck", "oversold_campaigns", "duplicate_draws",
 		`beacon_attempts_total{result="ok"}`, "beacon_waiting", "beacon_overdue_seconds",
 	} {
 		names["fairlead_lottery_"+n] = sample{}
@@ -144,14 +149,14 @@ func TestLottery(t *testing.T) {
 	l.DrawEnded(2*time.Second, nil)
 	l.Conflict()
 	l.LockWait(time.Second)
-	l.Watched(lottery.Watch{Stuck: make([]uuid.UUID, 3), Oversold: 2, Waiting: 4, Overdue: 90 * time.Second})
+	l.Watched(lottery.Watch{Stuck: make([]uuid.UUID, 3), Oversold: 2, Duplicates: 5, Waiting: 4, Overdue: 90 * time.Second})
 	l.RoundTried("")
 	l.RoundTried("timeout")
 	for n, s := range map[string]sample{
 		"commands_total": {value: 7}, "draw_triggered_total": {value: 2}, "draw_retries_total": {value: 1},
 		"draw_success_total": {value: 1}, "draw_failure_total": {value: 1}, "draw_duration_seconds": {1, 2},
 		"state_machine_conflicts_total": {value: 1}, "advisory_lock_wait_seconds": {1, 1}, "draws_stuck": {value: 3},
-		"oversold_campaigns": {value: 2}, `beacon_attempts_total{result="ok"}`: {value: 1},
+		"oversold_campaigns": {value: 2}, "duplicate_draws": {value: 5}, `beacon_attempts_total{result="ok"}`: {value: 1},
 		`beacon_attempts_total{result="timeout"}`: {value: 1}, "beacon_waiting": {value: 4}, "beacon_overdue_seconds": {value: 90},
 	} {
 		names["fairlead_lottery_"+n] = s
@@ -159,6 +164,7 @@ func TestLottery(t *testing.T) {
 	expect(t, r, names)
 	l.Watched(lottery.Watch{})
 	names["fairlead_lottery_draws_stuck"], names["fairlead_lottery_oversold_campaigns"] = sample{}, sample{}
+	names["fairlead_lottery_duplicate_draws"] = sample{}
 	names["fairlead_lottery_beacon_waiting"], names["fairlead_lottery_beacon_overdue_seconds"] = sample{}, sample{}
 	expect(t, r, names)
 }

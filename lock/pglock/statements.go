@@ -101,7 +101,9 @@ func newStatements(s Schema) *statements {
 		// Whether somebody waits for what owners of these waiters hold: without that they are in no cycle.
 		waitedFor: `SELECT EXISTS (SELECT FROM @lock_waiters w JOIN @lock_grants g ON g.owner = w.owner JOIN @lock_queue q ON q.key = ANY (g.keys)
 			WHERE w.id = ` + someIDs + ` AND w.cycle IS NULL AND q.waiter <> w.id AND g.expires_at > clock_timestamp())`,
-		readGrants:   `SELECT ` + grantCols + ` FROM @lock_grants WHERE expires_at > clock_timestamp() ORDER BY granted_at, id LIMIT $1`,
+		// Ids begin with a time, so that of very many the first by id are the oldest, or nearly, and have an index.
+		readGrants: `SELECT ` + grantCols + ` FROM (SELECT * FROM @lock_grants WHERE expires_at > clock_timestamp() ORDER BY id LIMIT $1) AS g
+			ORDER BY granted_at, id`,
 		findGrant:    `SELECT ` + grantCols + ` FROM @lock_grants WHERE id = (SELECT holder FROM @lock_keys WHERE key = $1) AND expires_at > clock_timestamp()`,
 		expiredLines: `DELETE FROM @lock_grants WHERE expires_at <= clock_timestamp() - $1::bigint` + usec,
 		sweepWaiters: `DELETE FROM @lock_waiters WHERE alive_until <= clock_timestamp() - $1::bigint` + usec,

@@ -47,6 +47,7 @@ type Database struct {
 	run       runner
 	schema    Schema
 	committed func(ctx context.Context, gid string) (bool, error)
+	foreign   bool // the marks are not those of this package
 }
 
 var _ saga.Participant = (*Database)(nil)
@@ -60,7 +61,7 @@ func NewDatabase(pool *pgxpool.Pool, o Options) *Database {
 	if d.upkeep = o.Upkeep; d.upkeep == nil {
 		d.upkeep = pool
 	}
-	if d.committed == nil {
+	if d.foreign = d.committed != nil; !d.foreign {
 		d.committed = d.marked
 	}
 	return d

@@ -26,5 +26,6 @@
 //
 //   - A database that loses acknowledged commits, by asynchronous replication or from a backup, loses marks and prepared
 //     transactions with them. The first makes a step happen twice, the second is [saga.ErrNotPrepared].
-//   - Marks and ended sagas are kept for ever; delete the marks of a saga only after the saga itself.
+//   - Sagas that have ended, and their marks, are kept until [saga.Service.Prune] deletes them, which nobody calls but you. A
+//     database that takes part in the sagas of several logs has marks of all of them: each log's service deletes its own.
 package pgsaga

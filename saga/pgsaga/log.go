@@ -103,7 +103,7 @@ const sagaFields = `id, number, name, protocol, input, status, reason, steps, de
 
 // statements are the log's, each beside what it is for.
 type statements struct {
-	one, many, lock, asked, list, insert, update, save, state, due, take, renew string
+	one, many, lock, asked, insert, update, save, state, due, take, renew, ended, remove string
 }
 
 func newStatements(s Schema) statements {
@@ -112,8 +112,6 @@ func newStatements(s Schema) statements {
 		many:  s.in(`SELECT ` + sagaFields + ` FROM @sagas WHERE id = ANY ($1)`),
 		lock:  s.in(`SELECT ` + sagaFields + ` FROM @sagas WHERE id = $1 FOR NO KEY UPDATE`),
 		asked: s.in(`SELECT ` + sagaFields + ` FROM @sagas WHERE id = $1 OR key = $2`),
-		list: s.in(`SELECT ` + sagaFields + ` FROM @sagas WHERE number > $1 AND ($2 = '' OR name = $2) AND ($3 = '' OR status = $3)
-			AND (NOT $4 OR (status = 'pending' AND attempts >= $5)) ORDER BY number LIMIT $6`),
 		// A key or id that was taken meanwhile is a unique violation: the transaction runs again and sees by whom.
 		insert: s.in(`INSERT INTO @sagas (id, name, protocol, input, status, reason, steps, decided, coordinator, cancelled, owner, term,
 				lease_expires_at, version, next_at, attempts, last_error, created_at, updated_at, key, fingerprint, execution, deadline_at)
@@ -139,6 +137,9 @@ func newStatements(s Schema) statements {
 			WHERE id IN (SELECT id FROM @sagas WHERE id = ANY ($2) AND owner = $1 AND status = 'pending' AND lease_expires_at > to_timestamp(0)
 				FOR NO KEY UPDATE SKIP LOCKED)
 			RETURNING id`),
+		ended: s.in(`SELECT id FROM @sagas WHERE ended_at < clock_timestamp() - $1::bigint * interval '1 microsecond' AND id <> ALL (coalesce($2::uuid[], '{}'))
+			ORDER BY ended_at LIMIT $3`),
+		remove: s.in(`DELETE FROM @sagas WHERE id IN (SELECT id FROM @sagas WHERE id = ANY ($1) AND status <> 'pending' FOR UPDATE SKIP LOCKED)`),
 	}
 }
 
@@ -330,7 +331,38 @@ func (l *Log) Saga(ctx context.Context, id uuid.UUID) (*saga.Saga, error) {
 
 // Sagas implements [saga.Reader].
 func (l *Log) Sagas(ctx context.Context, q saga.Query) ([]*saga.Saga, error) {
-	return list(ctx, l, scan, l.sql.list, q.After, q.Name, string(q.Status), q.Stuck, saga.StuckAfter, q.Limit)
+	sql, args := l.schema.list(q)
+	return list(ctx, l, scan, sql, args...)
+}
+
+// list is the statement of a list. Each combination of filters has its own, since one that served all would be planned for
+// none; what is looked for in indexes that have the rare rows alone is spelled out for their sake.
+func (s Schema) list(q saga.Query) (sql string, args []any) {
+	args = []any{q.After, q.Limit}
+	sql = `SELECT ` + sagaFields + ` FROM @sagas WHERE number > $1`
+	if q.Name != "" {
+		args = append(args, q.Name)
+		sql += fmt.Sprintf(` AND name = $%d`, len(args))
+	}
+	switch q.Status {
+	case "":
+	case saga.Pending:
+		sql += ` AND status = 'pending'`
+	case saga.Completed:
+		sql += ` AND status = 'completed'`
+	case saga.Failed:
+		sql += ` AND status = 'failed'`
+	case saga.WasCompensated:
+		sql += ` AND status = 'compensated'`
+	default:
+		args = append(args, string(q.Status))
+		sql += fmt.Sprintf(` AND status = $%d`, len(args))
+	}
+	if q.Stuck {
+		args = append(args, saga.StuckAfter)
+		sql += fmt.Sprintf(` AND status = 'pending' AND attempts >= $%d`, len(args))
+	}
+	return s.in(sql + ` ORDER BY number LIMIT $2`), args
 }
 
 // Known implements [saga.Reader].

@@ -35,6 +35,9 @@ CREATE TABLE sagas (
 ) WITH (fillfactor = 50);
 CREATE UNIQUE INDEX sagas_key ON sagas (key) WHERE key IS NOT NULL;
 CREATE INDEX sagas_pending ON sagas (next_at) WHERE status = 'pending';
+CREATE INDEX sagas_by_name ON sagas (name, number);
+CREATE INDEX sagas_not_completed ON sagas (status, number) WHERE status <> 'completed';
+CREATE INDEX sagas_ended ON sagas (ended_at) WHERE ended_at IS NOT NULL;
 
 -- What became of a step that had its effect in this database, decided once: the row commits with the effect, or, where the
 -- step is refused, instead of it. The log may be in another database. gid is that of the prepared transaction, if any.

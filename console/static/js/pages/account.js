@@ -24,7 +24,7 @@ export default async function account(ctx) {
         { name: "Expires", cell: (x) => when(x.expires_at) },
         { name: "Placed", cell: (x) => when(x.created_at) },
         { name: "Hold", cell: (x) => short(x.id) },
-        { name: "Actions", act: true, cell: (x) => x.owner === "" && action("Release", { title: "Release the hold", explain: `${spell(x.amount)} become available to ${id} again.`, path: `/v1/holds/${x.id}/release`, done: ctx.reload }) },
+        { name: "Actions", act: true, cell: (x) => x.owner === "" && action("Release", { title: "Release the hold", explain: `${spell(x.amount)} become available to ${id} again.`, path: `/v1/holds/${x.id}/release`, audit: { object: x.id }, done: ctx.reload }) },
       ],
     }).element),
     card("Entries, newest first", list(ctx, {

@@ -22,7 +22,7 @@ export default async function locks(ctx) {
       { name: "Keys and tokens", cell: (x) => h("div", { class: "lines" }, Object.entries(x.tokens).map(([key, token]) => h("span", {}, h("code", {}, key), " ", h("span", { class: "soft nowrap" }, `token ${count(token)}`)))) },
       { name: "Held for", num: true, cell: (x) => ago(x.granted_at) },
       { name: "Ends in", num: true, cell: (x) => clock(Date.parse(x.expires_at) - Date.now()) },
-      { name: "Actions", act: true, cell: (x) => action("Release", { title: "Release the lock", danger: true, method: "DELETE", path: `/v1/locks/${x.id}`, explain: `${x.owner} loses ${Object.keys(x.tokens).join(", ")} at once, and the next in line gets it. What ${x.owner} still writes is refused wherever the token is checked, and only there.`, done: look }) },
+      { name: "Actions", act: true, cell: (x) => action("Release", { title: "Release the lock", danger: true, method: "DELETE", path: `/v1/locks/${x.id}`, audit: { object: x.id }, explain: `${x.owner} loses ${Object.keys(x.tokens).join(", ")} at once, and the next in line gets it. What ${x.owner} still writes is refused wherever the token is checked, and only there.`, done: look }) },
     ], held.slice(0, most), { caption: "Holders" }), held.length > most && h("p", { class: "soft small" }, `The first ${most} of ${count(held.length)}: narrow the list.`));
     fill(waiters, waits.length === 0 ? h("p", { class: "empty" }, "Nobody waits.") : table([
       { name: "Owner", lead: true, cell: (x) => x.owner },

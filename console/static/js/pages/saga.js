@@ -12,7 +12,8 @@ export default async function saga(ctx) {
   const actions = [];
   if (s.status === "pending") {
     actions.push(action("Retry", { title: `Retry ${s.name}`, explain: "It is tried at once, and not when its pause is over. Steps that are done stay done.", path: `${base}/retry`, audit, done: ctx.reload }));
-    if (s.protocol === "saga") actions.push(action("Compensate", { title: `Compensate ${s.name}`, explain: "It is given up: steps that are not done are cancelled, those that are done are undone in reverse. This can't be taken back.", danger: true, path: `${base}/compensate`, audit, done: ctx.reload }));
+    // What is decided to commit is only carried out.
+    if (!s.in_doubt) actions.push(action("Compensate", { title: `Compensate ${s.name}`, explain: "It is given up: steps that are not done are cancelled, those that are done are undone in reverse. This can't be taken back.", danger: true, path: `${base}/compensate`, audit, done: ctx.reload }));
   }
   const tone = { done: "good", refused: "bad", compensated: "warn" };
   fill(ctx.root, head(s.name, { crumb: ["Sagas", "/console/sagas"], badges: [badge(s.status), s.stuck && badge("stuck", "bad"), s.in_doubt && badge("in doubt", "warn"), s.cancelled && badge("given up", "warn")].filter(Boolean), actions }),

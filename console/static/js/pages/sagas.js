@@ -13,7 +13,7 @@ export default async function sagas(ctx) {
       filters: [{ name: "status", label: "Status", options: ["pending", "completed", "failed", "compensated"] }, { name: "name", label: "Kind", placeholder: "cross-transfer" }, { name: "stuck", label: "Getting on", options: ["stuck"] }],
       columns: [
         { name: "Saga", lead: true, cell: (s) => h("a", { href: `/console/sagas/${s.id}` }, s.name, " ", h("span", { class: "mono small" }, `…${s.id.slice(-6)}`)) },
-        { name: "Status", cell: (s) => [badge(s.status), s.stuck && [" ", badge("stuck", "bad")], s.in_doubt && [" ", badge("in doubt", "warn")]] },
+        { name: "Status", cell: (s) => h("span", {}, badge(s.status), s.stuck && [" ", badge("stuck", "bad")], s.in_doubt && [" ", badge("in doubt", "warn")]) },
         { name: "Protocol", cell: (s) => (s.protocol === "twophase" ? "two-phase" : s.protocol) },
         { name: "Reason", cell: (s) => s.reason || s.last_error || h("span", { class: "soft" }, "–") },
         { name: "Begun", cell: (s) => when(s.created_at) },

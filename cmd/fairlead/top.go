@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+
+	"github.com/fairlead-dev/fairlead/internal/top"
+)
+
+// Bounds of fairlead top.
+const (
+	minTopInterval = 100 * time.Millisecond
+	maxTopInterval = time.Hour
+	// topPatience is how long a server may take to say what it measures.
+	topPatience = 10 * time.Second
+	// topLocks is how many keys are shown.
+	topLocks = 8
+)
+
+// topFrame is what is shown at one moment.
+type topFrame struct {
+	At      time.Time `json:"at"`
+	Version string    `json:"version"`
+	top.View
+	Backlog topBacklog     `json:"backlog"`
+	Held    int            `json:"locks_held"`
+	Waiting int            `json:"locks_waiting"`
+	Locks   []top.LockView `json:"locks"`
+}
+
+// topBacklog is what waits in the whole house; the names are the server's.
+type topBacklog struct {
+	CampaignsActive     int `json:"campaigns_active"`
+	CampaignsDrawing    int `json:"campaigns_drawing"`
+	AuctionsActive      int `json:"auctions_active"`
+	PublicationsDue     int `json:"publications_due"`
+	PublicationsRunning int `json:"publications_running"`
+	PublicationsFailed  int `json:"publications_failed"`
+	TransfersPending    int `json:"transfers_pending"`
+	SagasPending        int `json:"sagas_pending"`
+	MultidrawsRunning   int `json:"multidraws_running"`
+	MultidrawsStopped   int `json:"multidraws_interrupted"`
+}
+
+func newTop() *cobra.Command {
+	var (
+		t        target
+		interval time.Duration
+		once     bool
+	)
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Watch a running server: rates, latency, batches, queues, locks, leader",
+		Long: "Watch a running server: rates, latency, sizes of batches, queues, locks and the leader, drawn anew each second until\n" +
+			"Ctrl-C. Where standard output is no terminal, there is one line for each interval instead, for grep and awk.\n\n" +
+			"The figures are those of the interval that has just ended, and of the one server that --url names; what waits and who\n" +
+			"holds locks is of the whole house. Quantiles are read from histograms, and are as exact as their buckets are narrow. It\n" +
+			"costs the server three requests an interval, which are among those that are shown.\n\n" +
+			"It needs an admin key in " + keyVariable + ". While the server is away, top says so and goes on trying.",
+		Example: "  " + keyVariable + "=$(cat fairlead-data/admin.key) fairlead top\n" +
+			"  fairlead top --url https://fairlead.example --interval 5s | tee load.log\n" +
+			"  fairlead top --json | jq .latency_seconds.p99",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if interval < minTopInterval || interval > maxTopInterval {
+				return fmt.Errorf("--interval must be between %s and %s", minTopInterval, maxTopInterval)
+			}
+			if u, err := url.Parse(t.url); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+				return errors.New("--url must be the URL of a server, such as http://127.0.0.1:8080")
+			}
+			w := topWatch{t: &t, interval: interval}
+			if once || t.json {
+				return w.once(cmd)
+			}
+			return w.run(cmd)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&t.url, "url", "http://127.0.0.1:8080", "a running server; needs "+keyVariable)
+	f.DurationVar(&interval, "interval", time.Second, "time between two looks, over which rates are measured")
+	f.BoolVar(&once, "once", false, "measure one interval, print it, and end")
+	f.BoolVar(&t.json, "json", false, "print one JSON document, of one interval, and end")
+	return cmd
+}
+
+// topWatch looks at a server again and again.
+type topWatch struct {
+	t        *target
+	interval time.Duration
+	before   *top.Snapshot // nil before the first look
+	at       time.Time     // of it
+}
+
+// look asks the server. It returns nil, and no error, the first time: there is nothing yet to compare with.
+func (w *topWatch) look(ctx context.Context) (*topFrame, error) {
+	ctx, cancel := context.WithTimeout(ctx, topPatience)
+	defer cancel()
+	text, err := w.ask(ctx, "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	after, err := top.Parse(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", w.t.url, err)
+	}
+	f, err := w.house(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+	before, elapsed := w.before, now.Sub(w.at)
+	w.before, w.at = after, now
+	if before == nil {
+		return nil, nil //nolint:nilnil // As documented.
+	}
+	f.View = top.Between(before, after, elapsed, now)
+	return f, nil
+}
+
+// house asks for what the whole house has, which only administrators may know.
+func (w *topWatch) house(ctx context.Context, now time.Time) (*topFrame, error) {
+	f := &topFrame{At: now.UTC()}
+	answer, err := w.ask(ctx, "/v1/admin/overview")
+	if err != nil {
+		return nil, err
+	}
+	var overview struct {
+		Version string     `json:"version"`
+		Backlog topBacklog `json:"backlog"`
+	}
+	if err := json.Unmarshal(answer, &overview); err != nil {
+		return nil, err
+	}
+	f.Version, f.Backlog = overview.Version, overview.Backlog
+	if answer, err = w.ask(ctx, "/v1/locks"); err != nil {
+		return nil, err
+	}
+	var locks top.Locks
+	if err := json.Unmarshal(answer, &locks); err != nil {
+		return nil, err
+	}
+	f.Held, f.Waiting, f.Locks = len(locks.Holders), len(locks.Waiters), locks.Busiest(topLocks, now)
+	return f, nil
+}
+
+// ask reads a page of the server, and says of a failure what can be done about it.
+func (w *topWatch) ask(ctx context.Context, path string) ([]byte, error) {
+	answer, err := w.t.call(ctx, http.MethodGet, path, nil)
+	var unreached *url.Error
+	switch {
+	case err == nil:
+		return answer, nil
+	case errors.As(err, &unreached):
+		return nil, fmt.Errorf("no server answers at %s: %w", w.t.url, unreached.Err)
+	case strings.HasSuffix(err.Error(), "(unauthorized)"):
+		return nil, fmt.Errorf("the server at %s does not know the key in %s", w.t.url, keyVariable)
+	case strings.HasSuffix(err.Error(), "(forbidden)"):
+		return nil, fmt.Errorf("the key in %s is not an admin key, which top needs", keyVariable)
+	}
+	return nil, err
+}
+
+// wait lets an interval pass; false says that the command was ended meanwhile.
+func (w *topWatch) wait(ctx context.Context) bool {
+	timer := time.NewTimer(w.interval)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// once measures one interval.
+func (w *topWatch) once(cmd *cobra.Command) error {
+	ctx := cmd.Context()
+	if _, err := w.look(ctx); err != nil {
+		return err
+	}
+	if !w.wait(ctx) {
+		return ctx.Err()
+	}
+	f, err := w.look(ctx)
+	if err != nil {
+		return err
+	}
+	if w.t.json {
+		return printJSON(cmd, f)
+	}
+	s := newScreen(cmd.OutOrStdout())
+	_, err = io.WriteString(s.out, f.page(s, w.t.url, w.interval))
+	return err
+}
+
+// run goes on until the command is ended, which is a success. That the first look fails is an error; later the server may have
+// gone for a while.
+func (w *topWatch) run(cmd *cobra.Command) error {
+	ctx := cmd.Context()
+	if _, err := w.look(ctx); err != nil {
+		return err
+	}
+	d := newTopDisplay(cmd.OutOrStdout(), w.t.url, w.interval)
+	d.open()
+	defer d.close()
+	for w.wait(ctx) {
+		f, err := w.look(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil // It was ended while it looked.
+		case err != nil:
+			err = d.lost(err)
+		case f != nil:
+			err = d.show(f)
+		}
+		if err != nil {
+			return err // Nobody reads any more.
+		}
+	}
+	return nil
+}

@@ -1,0 +1,297 @@
+//go:build unix
+
+package faults_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/localpg"
+	"github.com/fairlead-dev/fairlead/internal/sim"
+)
+
+// stage is a test's servers, with a Prometheus that watches them and an operator who reads the runbook.
+type stage struct {
+	*testing.T
+	prometheus *prometheus
+	operator   operator
+
+	fired map[string]time.Duration
+	began time.Time
+}
+
+// newStage watches servers that are ready, and waits until they are well, too: then nothing fires. The operator works on the first one and its database.
+func newStage(t *testing.T, database string, servers ...*server) *stage {
+	t.Helper()
+	s := &stage{T: t, operator: operator{server: servers[0].URL(), database: database}, fired: map[string]time.Duration{}, began: time.Now()}
+	var targets []string
+	for _, server := range servers {
+		targets = append(targets, server.address)
+	}
+	s.prometheus = startPrometheus(t, targets...)
+	s.prometheus.await(t, "that nothing fires", func(ctx context.Context) bool {
+		names, ok := s.prometheus.firing(ctx)
+		return ok && len(names) == 0
+	})
+	return s
+}
+
+// breaks marks the moment from which the time to an alert counts.
+func (s *stage) breaks() { s.began = time.Now() }
+
+// fires waits until an alert fires.
+func (s *stage) fires(alert string) {
+	s.Helper()
+	s.prometheus.await(s.T, alert+" fires", func(ctx context.Context) bool {
+		names, _ := s.prometheus.firing(ctx)
+		return slices.Contains(names, alert)
+	})
+	s.fired[alert] = time.Since(s.began)
+}
+
+// ends waits until an alert no longer fires, and reports what that was owed to.
+func (s *stage) ends(alert, by string) {
+	s.Helper()
+	took := s.prometheus.await(s.T, alert+" ends", func(ctx context.Context) bool {
+		names, ok := s.prometheus.firing(ctx)
+		return ok && !slices.Contains(names, alert)
+	})
+	shared.report(fmt.Sprintf("%s fired after %.1f s, ended after %.1f s: %s", alert, s.fired[alert].Seconds(), took.Seconds(), by))
+}
+
+// server is a server process at an address that stays.
+type server struct {
+	*sim.Server
+	address string
+}
+
+// newServer starts a server; database is empty for a private PostgreSQL. Faults may leave it in any state, so that it is
+// killed in the end.
+func newServer(t *testing.T, database string, args ...string) *server {
+	t.Helper()
+	binary, err := shared.buildBinary(within(t, 10*time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "faults") //nolint:usetesting // Its paths are too long for a socket.
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	address := freeAddress(t)
+	s := &server{address: address, Server: sim.NewServer(sim.ServerOptions{
+		Binary: binary, DataDir: dir, DatabaseURL: database, Args: append([]string{"--listen", address, "--database-connections", "6"}, args...),
+	})}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if t.Failed() {
+			log := s.Log()
+			t.Logf("end of the server's log:\n%s", log[max(0, len(log)-4000):])
+		}
+		if err := s.Kill(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := sim.KillPostgres(dir, true); err != nil && !errors.Is(err, sim.ErrNoPostgres) {
+			t.Error(err)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	s.start(t)
+	return s
+}
+
+func (s *server) start(t *testing.T, env ...string) {
+	t.Helper()
+	_, err := s.Start(within(t, patience), env...)
+	if err != nil && strings.Contains(s.Log(), localpg.ErrNoBinaries.Error()) && os.Getenv("CI") != "true" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *server) kill(t *testing.T) {
+	t.Helper()
+	if err := s.Kill(within(t, patience)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tries sends one command under a key of its own and returns what came back, status 0 when nothing did.
+func (s *server) tries(ctx context.Context, method, path, body string) (status int, answer []byte) {
+	request, err := http.NewRequestWithContext(ctx, method, s.URL()+path, bytes.NewReader([]byte(body)))
+	if err != nil {
+		return 0, nil
+	}
+	request.Header.Set("Authorization", "Bearer "+sim.AdminKey)
+	if method != http.MethodGet {
+		request.Header.Set("Idempotency-Key", uuid.NewString())
+	}
+	response, err := shared.http.Do(request)
+	if err != nil {
+		return 0, nil
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err = io.ReadAll(response.Body)
+	if err != nil {
+		return 0, nil
+	}
+	return response.StatusCode, answer
+}
+
+// does sends a command that must succeed, and reads its answer where into is not nil.
+func (s *server) does(t *testing.T, method, path, body string, into any) {
+	t.Helper()
+	status, answer := s.tries(within(t, patience), method, path, body)
+	if status/100 != 2 {
+		t.Fatalf("%s %s %s: %d %s", method, path, body, status, answer)
+	}
+	if into == nil {
+		return
+	}
+	if err := json.Unmarshal(answer, into); err != nil {
+		t.Fatalf("%s: %v: %s", path, err, answer)
+	}
+}
+
+func (s *server) posts(t *testing.T, path, body string, into any) {
+	t.Helper()
+	s.does(t, http.MethodPost, path, body, into)
+}
+
+// accounts opens accounts with money.
+func (s *server) accounts(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		s.posts(t, "/v1/accounts", fmt.Sprintf(`{"id":%q,"currency":"SIM"}`, name), nil)
+		s.posts(t, "/v1/deposits", fmt.Sprintf(`{"account":%q,"amount":1000000}`, name), nil)
+	}
+}
+
+// load keeps doing something in so many goroutines until the test ends or it is stopped.
+func load(t *testing.T, workers int, each func(ctx context.Context)) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	for range workers {
+		group.Go(func() {
+			for ctx.Err() == nil {
+				each(ctx)
+			}
+		})
+	}
+	stop = sync.OnceFunc(func() {
+		cancel()
+		group.Wait()
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// pause lets a load breathe.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// until polls until something holds.
+func until(t *testing.T, what string, holds func(ctx context.Context) bool) {
+	t.Helper()
+	ctx := within(t, patience)
+	for !holds(ctx) {
+		if ctx.Err() != nil {
+			t.Fatalf("%s: not within %v", what, patience)
+		}
+		pause(ctx, 100*time.Millisecond)
+	}
+}
+
+// newDatabase makes a database on the shared PostgreSQL and returns its URL.
+func newDatabase(t *testing.T) string {
+	t.Helper()
+	pg, err := shared.startPostgres(within(t, patience))
+	if errors.Is(err, localpg.ErrNoBinaries) && os.Getenv("CI") != "true" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := shared.nextDatabase()
+	execute(t, pg.URL(), "CREATE DATABASE "+name)
+	u, err := url.Parse(pg.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/" + name
+	return u.String()
+}
+
+// execute runs statements, one after the other, by somebody who is not Fairlead.
+func execute(t *testing.T, database string, statements ...string) {
+	t.Helper()
+	conn := connect(t, database)
+	for _, sql := range statements {
+		if _, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	if err := conn.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// queried reads one value.
+func queried[T any](t *testing.T, database, sql string, args ...any) (v T) {
+	t.Helper()
+	conn := connect(t, database)
+	if err := conn.QueryRow(t.Context(), sql, args...).Scan(&v); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	if err := conn.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	return v
+}
+
+func connect(t *testing.T, database string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(within(t, patience), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// within gives a context for something that must not take longer than d.
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -1,0 +1,97 @@
+//go:build unix
+
+package faults_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/fairlead-dev/fairlead/internal/sim"
+)
+
+// TestSubscribersDropped has many clients subscribe to a busy auction and read nothing, again and again.
+func TestSubscribersDropped(t *testing.T) {
+	torture(t)
+	t.Parallel()
+	database := newDatabase(t)
+	server := newServer(t, database)
+	const bidders = 24
+	server.accounts(t, "seller")
+	free := make(chan string, bidders)
+	for i := range bidders {
+		name := fmt.Sprintf("bidder-%d", i)
+		server.accounts(t, name)
+		free <- name
+	}
+	var auction thing
+	server.posts(t, "/v1/auctions", `{"title":"busy","currency":"SIM","seller":"seller","rounds":[{"winners":1,"duration":"1h"}],"cooldown":"0s","unique_amounts":false}`, &auction)
+	server.posts(t, "/v1/auctions/"+auction.ID+"/start", ``, nil)
+	s := newStage(t, database, server)
+	s.breaks()
+	var amount atomic.Int64
+	stopBids := load(t, bidders, func(ctx context.Context) {
+		name := <-free
+		defer func() { free <- name }()
+		_, _ = server.tries(ctx, http.MethodPost, "/v1/auctions/"+auction.ID+"/bids", fmt.Sprintf(`{"account":%q,"amount":%d}`, name, amount.Add(1)))
+	})
+	// They come one after the other, and so they are dropped.
+	const clients = 100
+	first := make(chan time.Duration, clients)
+	for i := range clients {
+		first <- time.Duration(i) * stalled / clients
+	}
+	stop := load(t, clients, func(ctx context.Context) {
+		select {
+		case d := <-first:
+			pause(ctx, d)
+		default:
+		}
+		stall(ctx, server, "auction:"+auction.ID)
+	})
+	s.fires("FairleadSubscribersDropped")
+	section := sectionOf(t, "FairleadSubscribersDropped")
+	section.says(t, "stop the client")
+	stop()
+	s.ends("FairleadSubscribersDropped", "the clients that read nothing were stopped")
+	stopBids()
+}
+
+// stalled is for how long a client reads nothing before it tries again: longer than a server waits for one.
+const stalled = 14 * time.Second
+
+// stall subscribes and reads nothing.
+func stall(ctx context.Context, s *server, topic string) {
+	ctx, cancel := context.WithTimeout(ctx, stalled)
+	defer cancel()
+	dialer := &net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
+		var err error
+		if failed := c.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 2048) }); failed != nil {
+			return failed
+		}
+		return err
+	}}
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: dialer.DialContext}
+	conn, response, err := websocket.Dial(ctx, s.URL()+"/v1/live", &websocket.DialOptions{
+		HTTPClient: &http.Client{Transport: transport}, HTTPHeader: http.Header{"Authorization": {"Bearer " + sim.AdminKey}},
+	})
+	if err != nil {
+		pause(ctx, 100*time.Millisecond)
+		return
+	}
+	if response.Body != nil {
+		defer func() { _ = response.Body.Close() }()
+	}
+	defer func() { _ = conn.CloseNow() }()
+	if err := conn.Write(ctx, websocket.MessageText, fmt.Appendf(nil, `{"op":"subscribe","topic":%q}`, topic)); err != nil {
+		return
+	}
+	<-ctx.Done()
+}

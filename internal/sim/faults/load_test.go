@@ -1,0 +1,226 @@
+//go:build unix
+
+package faults_test
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fairlead-dev/fairlead/internal/sim/wire"
+)
+
+// TestDown kills the only server.
+func TestDown(t *testing.T) {
+	torture(t)
+	t.Parallel()
+	database := newDatabase(t)
+	server := newServer(t, database)
+	s := newStage(t, database, server)
+	s.breaks()
+	server.kill(t)
+	s.fires("FairleadDown")
+	sectionOf(t, "FairleadDown").says(t, "restart it")
+	server.start(t)
+	s.ends("FairleadDown", "the server was started again")
+}
+
+// blocks has somebody else lock what sql selects and forget about it.
+func blocks(t *testing.T, database, sql string) {
+	t.Helper()
+	conn := connect(t, database)
+	for _, step := range []string{`SET application_name = 'somebody'`, `BEGIN`, sql} {
+		if _, err := conn.Exec(t.Context(), step); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// unblocks looks who blocks, as the runbook says, and ends it.
+func unblocks(t *testing.T, s *stage) {
+	t.Helper()
+	section := sectionOf(t, "FairleadCommitSlow")
+	until(t, "a blocker is found", func(context.Context) bool {
+		out := s.operator.runs(t, section, `psql "$FAIRLEAD_DATABASE_URL" -c "SELECT pid`)
+		m := regexp.MustCompile(`(?m)^ *(\d+) \|.*somebody`).FindStringSubmatch(out)
+		if m == nil {
+			return false
+		}
+		s.operator.runs(t, section, `psql "$FAIRLEAD_DATABASE_URL" -c "SELECT pg_terminate_backend`, "PID", m[1])
+		return true
+	})
+}
+
+// TestQueueFull sends more commands on one account than may wait, while somebody else has locked its row.
+func TestQueueFull(t *testing.T) {
+	torture(t)
+	t.Parallel()
+	database := newDatabase(t)
+	server := newServer(t, database)
+	server.accounts(t, "hot")
+	s := newStage(t, database, server)
+	blocks(t, database, `SELECT FROM accounts WHERE id = 'hot' FOR UPDATE`)
+	s.breaks()
+	stop := load(t, 9500, func(ctx context.Context) {
+		status, _ := server.tries(ctx, http.MethodPost, "/v1/deposits", `{"account":"hot","amount":1}`)
+		if status != http.StatusCreated {
+			pause(ctx, time.Second)
+		} else {
+			pause(ctx, 20*time.Second) // Then there is no more than the server can do.
+		}
+	})
+	s.fires("FairleadQueueFull")
+	sectionOf(t, "FairleadQueueFull").says(t, "see [FairleadCommitSlow](#fairleadcommitslow)")
+	unblocks(t, s)
+	s.ends("FairleadQueueFull", "pg_terminate_backend of who blocked")
+	stop()
+}
+
+// TestCommitSlow has somebody else's job lock a row for two seconds, again and again.
+func TestCommitSlow(t *testing.T) {
+	torture(t)
+	t.Parallel()
+	database := newDatabase(t)
+	server := newServer(t, database)
+	server.accounts(t, "slow")
+	s := newStage(t, database, server)
+	job := connect(t, database)
+	if _, err := job.Exec(t.Context(), `SET application_name = 'somebody'`); err != nil {
+		t.Fatal(err)
+	}
+	s.breaks()
+	done := make(chan error, 1)
+	go func() {
+		_, err := job.Exec(t.Context(), `DO $$ BEGIN LOOP
+			PERFORM 1 FROM accounts WHERE id = 'slow' FOR UPDATE; PERFORM pg_sleep(2); COMMIT; PERFORM pg_sleep(.01); END LOOP; END $$`)
+		done <- err
+	}()
+	stop := load(t, 4, func(ctx context.Context) {
+		_, _ = server.tries(ctx, http.MethodPost, "/v1/deposits", `{"account":"slow","amount":1}`)
+		pause(ctx, 50*time.Millisecond)
+	})
+	s.fires("FairleadCommitSlow")
+	unblocks(t, s)
+	if err := <-done; err == nil {
+		t.Error("the job was not ended")
+	}
+	s.ends("FairleadCommitSlow", "pg_terminate_backend of who blocked")
+	stop()
+}
+
+// TestOutcomesUnknown cuts the way to the database at every commit, and keeps it cut.
+func TestOutcomesUnknown(t *testing.T) {
+	torture(t)
+	t.Parallel()
+	database := newDatabase(t)
+	config, err := pgx.ParseConfig(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	network, address := pgconn.NetworkAddress(config.Host, config.Port)
+	proxy, err := wire.Listen(t.Context(), wire.Options{Network: network, Address: address, LoseOneIn: 1, Blackout: time.Hour, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = proxy.Close() })
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Host, u.RawQuery = proxy.Addr(), "sslmode=disable"
+	server := newServer(t, u.String())
+	server.accounts(t, "cut")
+	s := newStage(t, database, server)
+	s.breaks()
+	proxy.Arm(true)
+	stop := load(t, 4, func(ctx context.Context) {
+		_, _ = server.tries(ctx, http.MethodPost, "/v1/deposits", `{"account":"cut","amount":1}`)
+		pause(ctx, 100*time.Millisecond)
+	})
+	s.fires("FairleadOutcomesUnknown")
+	sectionOf(t, "FairleadOutcomesUnknown").says(t, "bring the database back")
+	proxy.Arm(false)
+	s.ends("FairleadOutcomesUnknown", "the way to the database was mended")
+	stop()
+	s.operator.runs(t, preface(t), "fairlead integrity")
+}
+
+// TestErrors makes the database read-only behind the server's back.
+func TestErrors(t *testing.T) {
+	torture(t)
+	t.Parallel()
+	database := newDatabase(t)
+	server := newServer(t, database)
+	server.accounts(t, "errors")
+	s := newStage(t, database, server)
+	s.breaks()
+	execute(t, database, `ALTER TABLE accounts RENAME TO accounts_old`)
+	stop := load(t, 2, func(ctx context.Context) {
+		_, _ = server.tries(ctx, http.MethodPost, "/v1/deposits", `{"account":"errors","amount":1}`)
+		pause(ctx, 100*time.Millisecond)
+	})
+	s.fires("FairleadErrors")
+	sectionOf(t, "FairleadErrors").says(t, "what the errors name")
+	if log := server.Log(); !strings.Contains(log, `relation \"accounts\" does not exist`) {
+		t.Errorf("the log does not name the error: %s", log[max(0, len(log)-1000):])
+	}
+	execute(t, database, `ALTER TABLE accounts_old RENAME TO accounts`)
+	s.ends("FairleadErrors", "the table that the log named got its name back")
+	stop()
+}
+
+// TestLeaderAbsent takes the leader away in two ways: both servers hang; and somebody locks the lease.
+func TestLeaderAbsent(t *testing.T) {
+	torture(t)
+	t.Parallel()
+	database := newDatabase(t)
+	first, second := newServer(t, database), newServer(t, database)
+	s := newStage(t, database, first, second)
+	section := sectionOf(t, "FairleadLeaderAbsent")
+	s.breaks()
+	for _, server := range []*server{first, second} {
+		if err := server.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.fires("FairleadLeaderAbsent")
+	section.says(t, "restart one")
+	first.kill(t)
+	first.start(t)
+	s.ends("FairleadLeaderAbsent", "both servers hung; one was restarted")
+
+	if err := second.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	s.breaks()
+	blocks(t, database, `SELECT FROM leases FOR UPDATE`)
+	s.fires("FairleadLeaderAbsent")
+	section.says(t, "[FairleadCommitSlow](#fairleadcommitslow)")
+	unblocks(t, s)
+	s.ends("FairleadLeaderAbsent", "the lease was locked; pg_terminate_backend of who blocked")
+}
+
+// TestTwoLeaders restarts one of two servers with another database than the one that they shared.
+func TestTwoLeaders(t *testing.T) {
+	torture(t)
+	t.Parallel()
+	database, other := newDatabase(t), newDatabase(t)
+	first, second := newServer(t, database), newServer(t, database)
+	s := newStage(t, database, first, second)
+	s.breaks()
+	second.kill(t)
+	stray := newServer(t, other, "--listen", second.address)
+	s.fires("FairleadTwoLeaders")
+	sectionOf(t, "FairleadTwoLeaders").says(t, "start it with the database of the others")
+	stray.kill(t)
+	second.start(t)
+	s.ends("FairleadTwoLeaders", "the stray server was stopped and started with the database of the other")
+}

@@ -1,0 +1,14 @@
+//go:build unix
+
+package faults_test
+
+// staged are the alerts for which there is a fault in this package.
+func staged() []string {
+	return []string{
+		"FairleadDown", "FairleadQueueFull", "FairleadCommitSlow", "FairleadTransactionRetries", "FairleadOutcomesUnknown", "FairleadPanics", "FairleadErrors",
+		"FairleadDrawStuck", "FairleadOversold", "FairleadDrawDuplicate", "FairleadDrawFailing", "FairleadDrawRetries",
+		"FairleadLeaderAbsent", "FairleadTwoLeaders", "FairleadSubscribersDropped",
+		"FairleadLockHeldTooLong", "FairleadLockWaitTooLong", "FairleadLocksLost", "FairleadDeadlocks", "FairleadLocksContended",
+		"FairleadClaimsStale", "FairleadPublicationsLate", "FairleadSagasRetry", "FairleadInDoubt", "FairleadLedgerUnreachable", "FairleadMultidrawInterrupted",
+	}
+}

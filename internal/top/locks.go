@@ -1,0 +1,68 @@
+package top
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Locks are who holds locks and who waits for them in the whole house; the names are the server's.
+type Locks struct {
+	Holders []struct {
+		Owner     string           `json:"owner"`
+		Tokens    map[string]int64 `json:"tokens"`
+		GrantedAt time.Time        `json:"granted_at"`
+		ExpiresAt time.Time        `json:"expires_at"`
+	} `json:"holders"`
+	Waiters []struct {
+		Owner string    `json:"owner"`
+		Keys  []string  `json:"keys"`
+		Since time.Time `json:"since"`
+	} `json:"waiters"`
+}
+
+// LockView is one key that is held.
+type LockView struct {
+	Key         string  `json:"key"`
+	Owner       string  `json:"owner"`
+	Token       int64   `json:"token"`
+	HeldSeconds float64 `json:"held_seconds"`
+	Waiters     int     `json:"waiters"`
+	WaitSeconds float64 `json:"longest_wait_seconds"`
+}
+
+// Busiest returns up to n held keys: those with the most waiters first, then those held longest. now is by the database's
+// clock, as near as the caller knows it; nothing is shown as younger than nothing.
+func (l *Locks) Busiest(n int, now time.Time) []LockView {
+	waiters, since := map[string]int{}, map[string]time.Time{}
+	for _, w := range l.Waiters {
+		for _, key := range w.Keys {
+			waiters[key]++
+			if first, ok := since[key]; !ok || w.Since.Before(first) {
+				since[key] = w.Since
+			}
+		}
+	}
+	views := []LockView{}
+	for _, h := range l.Holders {
+		for key, token := range h.Tokens {
+			v := LockView{Key: key, Owner: h.Owner, Token: token, HeldSeconds: max(0, now.Sub(h.GrantedAt).Seconds()), Waiters: waiters[key]}
+			if v.Waiters > 0 {
+				v.WaitSeconds = max(0, now.Sub(since[key]).Seconds())
+			}
+			views = append(views, v)
+		}
+	}
+	slices.SortFunc(views, func(a, b LockView) int {
+		switch {
+		case a.Waiters != b.Waiters:
+			return b.Waiters - a.Waiters
+		case a.HeldSeconds > b.HeldSeconds:
+			return -1
+		case a.HeldSeconds < b.HeldSeconds:
+			return 1
+		}
+		return strings.Compare(a.Key, b.Key)
+	})
+	return views[:min(n, len(views))]
+}

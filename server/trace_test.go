@@ -1,0 +1,60 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// TestTrace holds what the hook is told, and that requests run under its context, however they end.
+func TestTrace(t *testing.T) {
+	t.Parallel()
+	type mark struct{}
+	var told []Answered
+	s := &Server{
+		metrics: newHTTPMetrics(prometheus.NewRegistry()), logger: slog.New(slog.DiscardHandler),
+		trace: func(r *http.Request) (context.Context, func(Answered)) {
+			return context.WithValue(r.Context(), mark{}, r.URL.Path), func(a Answered) { told = append(told, a) }
+		},
+	}
+	for _, c := range []struct {
+		path    string
+		handler http.HandlerFunc
+		aborts  bool
+		want    Answered
+	}{
+		{"/matched", s.named("/{any}", func(w http.ResponseWriter, r *http.Request) {
+			infoOf(r).replayed = true
+			w.WriteHeader(http.StatusCreated)
+		}), false, Answered{Route: "/{any}", Status: http.StatusCreated, Replayed: true}},
+		{"/unmatched", s.notFoundPath, false, Answered{Status: http.StatusNotFound, Code: "not_found"}},
+		{"/not//clean", func(http.ResponseWriter, *http.Request) { t.Error("it is served") }, false, Answered{Status: http.StatusNotFound, Code: "not_found"}},
+		{
+			"/panics", s.named("/panics", func(http.ResponseWriter, *http.Request) { panic("oh") }), false,
+			Answered{Route: "/panics", Status: http.StatusInternalServerError, Code: "internal_error"},
+		},
+		{"/aborts", s.named("/aborts", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }), true, Answered{Route: "/aborts"}},
+	} {
+		told = nil
+		h := s.outermost(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Context().Value(mark{}) != c.path {
+				t.Errorf("%s does not run under the hook's context", c.path)
+			}
+			c.handler(w, r)
+		}))
+		w := httptest.NewRecorder()
+		aborted := func() (aborted bool) {
+			defer func() { aborted = recover() != nil }()
+			h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, c.path, nil))
+			return false
+		}()
+		c.want.RequestID = w.Header().Get("X-Request-Id")
+		if len(told) != 1 || told[0] != c.want || aborted != c.aborts {
+			t.Errorf("%s: told %+v, want %+v; aborted: %v", c.path, told, c.want, aborted)
+		}
+	}
+}
