@@ -89,6 +89,11 @@ func (c *Claims[ID]) ClaimSelected(ctx context.Context, db DB, lockID uuid.UUID,
 	return got, nil
 }
 
+// SelectedSQL is the statement of [Claims.ClaimSelected] with this selection, to be part of a larger one of yours: as the
+// query of a WITH, whose other parts then work on what it claims without a further round trip. Its first parameter is the
+// lock id; it returns the columns of the id, the lock id, the version and the time. No [Observer] is told of it.
+func (c *Claims[ID]) SelectedSQL(selection string) string { return c.sql.claimSelected.with(selection) }
+
 // Claimed returns the rows that are claimed under a lock id. It settles what became of a [Claims.ClaimSelected] whose
 // commit was not answered.
 func (c *Claims[ID]) Claimed(ctx context.Context, db DB, lockID uuid.UUID) ([]Claim[ID], error) {

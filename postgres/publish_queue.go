@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -40,19 +41,35 @@ const (
 			SELECT d.id FROM publications AS d WHERE d.target = open.id AND d.status = 'scheduled' AND d.due_at <= clock_timestamp()
 			ORDER BY d.due_at LIMIT open.slots FOR UPDATE SKIP LOCKED
 		) AS p WHERE $1::uuid IS NOT NULL LIMIT $6`
-	selectWork = `SELECT p.id, p.execution_lock_id, p.execution_version, p.payload, p.progress, p.attempts - p.spent,
-			(extract(epoch FROM p.execution_locked_at - p.due_at) * 1000000)::bigint, p.execution_locked_at, ` + targetFields + `
-		FROM publications AS p JOIN targets AS t ON t.id = p.target WHERE p.id = ANY($1) AND p.execution_lock_id = $2`
-	insertAttempts = `INSERT INTO publication_attempts (publication, version, lock_id, started_at)
-		SELECT id, execution_version, execution_lock_id, execution_locked_at FROM publications WHERE id = ANY($1) AND execution_lock_id = $2`
-	paceTargets = `UPDATE targets SET next_send_at = clock_timestamp() + (pace_interval * (0.8 + 0.4 * random())) * interval '1 microsecond'
-		WHERE id IN (SELECT target FROM publications WHERE id = ANY($1)) AND pace_interval > 0`
+	// workFields tells all about claims: work is the claims, with the number of their try.
+	workFields = `w.id, w.execution_lock_id, w.execution_version, p.payload, p.progress, w.try - p.spent,
+			(extract(epoch FROM w.execution_locked_at - p.due_at) * 1000000)::bigint, w.execution_locked_at, ` + targetFields + `
+		FROM work AS w JOIN publications AS p ON p.id = w.id JOIN targets AS t ON t.id = p.target`
+	selectClaimed = `WITH work AS (
+			SELECT id, execution_lock_id, execution_version, execution_locked_at, attempts AS try FROM publications WHERE execution_lock_id = $1
+		) SELECT ` + workFields
+	// beginClaimed begins the attempts of what is being claimed, and tells all about it. It sees publications as they were before.
+	beginClaimed = `begun AS (
+			INSERT INTO publication_attempts (publication, version, lock_id, started_at)
+			SELECT id, execution_version, execution_lock_id, execution_locked_at FROM claimed
+		), paced AS (
+			UPDATE targets SET next_send_at = clock_timestamp() + (pace_interval * (0.8 + 0.4 * random())) * interval '1 microsecond'
+			WHERE id IN (SELECT p.target FROM claimed AS c JOIN publications AS p ON p.id = c.id) AND pace_interval > 0
+		), work AS (
+			SELECT c.*, p.attempts + 1 AS try FROM claimed AS c JOIN publications AS p ON p.id = c.id
+		) SELECT ` + workFields
 	selectNextDue = `SELECT (extract(epoch FROM min(greatest(p.due_at, open.next_send_at)) - clock_timestamp()) * 1000000)::bigint FROM (
 			SELECT t.id, t.next_send_at FROM ` + openTargets + `
 		) AS open CROSS JOIN LATERAL (
 			SELECT d.due_at FROM publications AS d WHERE d.target = open.id AND d.status = 'scheduled' ORDER BY d.due_at LIMIT 1
 		) AS p WHERE $1::uuid IS NULL`
 )
+
+// claimDue is the statement that claims what is due and begins its attempts: one, which makes one round trip with its commit,
+// because many want it at once when much becomes due.
+func claimDue() string {
+	return fmt.Sprintf("with claimed as (%s), %s", claims.SelectedSQL(dueInTargets), beginClaimed)
+}
 
 func slotArgs(s publish.Slots) []any {
 	ids, slots := make([][16]byte, 0, len(s.Targets)), make([]int64, 0, len(s.Targets))
@@ -71,22 +88,17 @@ func (s *Publications) ClaimDue(ctx context.Context, slots publish.Slots) (work 
 	err = s.db.run(ctx, "publish.claim", func(ctx context.Context, tx pgx.Tx) error {
 		work = nil
 		if !first {
-			earlier, err := claims.Claimed(ctx, tx, lock)
-			if err != nil {
-				return err
-			}
-			if len(earlier) > 0 {
-				work, err = loadWork(ctx, tx, lock, earlier, false)
+			if err := send(ctx, tx, workBatch(&work, selectClaimed, lock)); err != nil || len(work) > 0 {
 				return err
 			}
 		}
 		first = false
-		got, err := claims.ClaimSelected(ctx, tx, lock, dueInTargets, append(slotArgs(slots), int64(slots.Total))...)
-		if err != nil || len(got) == 0 {
-			return err
+		args := append(append([]any{lock}, slotArgs(slots)...), int64(slots.Total))
+		b := workBatch(&work, claimDue(), args...)
+		if lazy, ok := tx.(*lazyTx); ok {
+			return lazy.sendAndCommit(ctx, b)
 		}
-		work, err = loadWork(ctx, tx, lock, got, true)
-		return err
+		return send(ctx, tx, b)
 	})
 	if err != nil {
 		return nil, err
@@ -97,19 +109,14 @@ func (s *Publications) ClaimDue(ctx context.Context, slots publish.Slots) (work 
 	return work, nil
 }
 
-// loadWork reads what was claimed; new claims get their attempts.
-func loadWork(ctx context.Context, tx pgx.Tx, lock uuid.UUID, got []claim.Claim[uuid.UUID], fresh bool) (work []*publish.Work, err error) {
-	ids := make([][16]byte, len(got))
-	for i, c := range got {
-		ids[i] = c.ID
-	}
+// workBatch is a query for work.
+func workBatch(into *[]*publish.Work, sql string, args ...any) *pgx.Batch {
 	var b pgx.Batch
-	b.Queue(selectWork, ids, lock).Query(collect(&work, scanWork))
-	if fresh {
-		expectRows(b.Queue(insertAttempts, ids, lock), len(got), errLostRow)
-		b.Queue(paceTargets, ids)
-	}
-	return work, send(ctx, tx, &b)
+	b.Queue(sql, args...).Query(func(rows pgx.Rows) (err error) {
+		*into, err = pgx.AppendRows((*into)[:0], rows, scanWork)
+		return err
+	})
+	return &b
 }
 
 func scanWork(row pgx.CollectableRow) (*publish.Work, error) {

@@ -18,11 +18,17 @@ import (
 const (
 	// DefaultConcurrency is how many attempts a process makes at once: they mostly wait for somebody else's server.
 	DefaultConcurrency = 256
-	// DefaultPerTarget is how many of them go to one target. A target whose attempts fail gets fewer, down to one, so that it
-	// takes many bad ones to be in the way of a good one.
+	// DefaultPerTarget is how many of them go to one target at most. A target begins with firstSlots of them and gets one more
+	// with each answer that takes at least slowAnswer: where answers come at once more would only stand in each other's way, and
+	// in that of the claims. One whose attempts fail gets fewer, down to one, so that it takes many bad ones to be in the way of
+	// a good one.
 	DefaultPerTarget = 32
+	firstSlots       = 4
+	slowAnswer       = 25 * time.Millisecond
 	// poll is how often a worker looks for what other processes have scheduled.
 	poll = time.Second
+	// gather is how long a worker waits for more attempts to end when one has, so that one claim fills all their places.
+	gather = 8 * time.Millisecond
 	// shortestWait keeps a worker from asking again and again for something that another transaction has locked.
 	shortestWait = 10 * time.Millisecond
 	// errorPause is how long a worker leaves a database alone that has just failed.
@@ -270,6 +276,7 @@ func (w *Worker) pause(ctx context.Context, wait time.Duration) {
 	case <-timer.C:
 	case <-w.wake:
 	case <-w.freed:
+		time.Sleep(gather)
 	}
 }
 
@@ -277,12 +284,14 @@ func (w *Worker) pause(ctx context.Context, wait time.Duration) {
 func (w *Worker) free() Slots {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := Slots{Total: w.o.Concurrency - len(w.running), Each: w.o.PerTarget, Targets: make(map[uuid.UUID]int, len(w.targets)), Keys: w.o.Vault.KeyIDs()}
+	s := Slots{Total: w.o.Concurrency - len(w.running), Each: w.firstSlots(), Targets: make(map[uuid.UUID]int, len(w.targets)), Keys: w.o.Vault.KeyIDs()}
 	for id, t := range w.targets {
 		s.Targets[id] = max(0, t.limit-t.used)
 	}
 	return s
 }
+
+func (w *Worker) firstSlots() int { return min(firstSlots, w.o.PerTarget) }
 
 // begin books an attempt and returns what makes it.
 func (w *Worker) begin(ctx context.Context, work *Work, since time.Time) func() {
@@ -292,7 +301,7 @@ func (w *Worker) begin(ctx context.Context, work *Work, since time.Time) func() 
 	w.running[work.Claim] = a
 	t := w.targets[work.Target.ID]
 	if t == nil {
-		t = &slots{limit: w.o.PerTarget}
+		t = &slots{limit: w.firstSlots()}
 		w.targets[work.Target.ID] = t
 	}
 	t.used++
@@ -302,10 +311,11 @@ func (w *Worker) begin(ctx context.Context, work *Work, since time.Time) func() 
 		began := time.Now()
 		result := w.traced(ctx, a)
 		cancel(nil)
-		w.o.Observer.Attempted(work.Late, time.Since(began), result.StatusCode)
+		took := time.Since(began)
+		w.o.Observer.Attempted(work.Late, took, result.StatusCode)
 		crashpoint.Hit(crashpoint.PublishSent)
 		w.conclude(context.WithoutCancel(ctx), work, result)
-		w.end(work, result)
+		w.end(work, result, took)
 	}
 }
 
@@ -313,18 +323,21 @@ func (w *Worker) begin(ctx context.Context, work *Work, since time.Time) func() 
 func (w *Worker) life() time.Duration { return w.o.StaleAfter - w.o.StaleAfter*leaseMargin/100 }
 
 // end gives an attempt's slot back.
-func (w *Worker) end(work *Work, result Result) {
+func (w *Worker) end(work *Work, result Result, took time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.running, work.Claim)
 	t := w.targets[work.Target.ID]
 	t.used--
-	if result.Class == Transient {
+	switch first := w.firstSlots(); {
+	case result.Class == Transient:
 		t.limit = max(1, t.limit/2)
-	} else {
+	case took >= slowAnswer || t.limit < first:
 		t.limit = min(w.o.PerTarget, t.limit+1)
+	default:
+		t.limit = max(first, t.limit-1)
 	}
-	if t.used == 0 && t.limit == w.o.PerTarget {
+	if t.used == 0 && t.limit >= w.firstSlots() {
 		delete(w.targets, work.Target.ID)
 	}
 	w.o.Observer.Running(len(w.running))
