@@ -156,6 +156,12 @@ need() { # need NAME-FOR-HUMANS DEBIAN-PACKAGE HOMEBREW-FORMULA
 	brew="$brew $3"
 }
 
+# need_curl asks for it once, and for what it checks servers with.
+need_curl() {
+	case $missing in *" curl "*) return ;; esac
+	have curl || need curl "curl ca-certificates" curl
+}
+
 case $mode in
 run | test | lint | topology | faults) ;;
 *) die "usage: scripts/setup.sh run|test|lint|topology|faults" ;;
@@ -170,7 +176,7 @@ if [ "$mode" = test ]; then
 	have etcd || need "etcd 3.4 or newer" etcd-server etcd
 	have pgbouncer || need PgBouncer pgbouncer pgbouncer
 	have cc || have gcc || have clang || need "a C compiler" "gcc libc6-dev" gcc
-	have curl || need curl curl curl
+	need_curl
 fi
 if [ "$mode" = lint ]; then
 	have promtool || need promtool prometheus prometheus
@@ -178,7 +184,7 @@ fi
 if [ "$mode" = faults ]; then
 	have prometheus || need Prometheus prometheus prometheus
 	have psql || need psql postgresql-client libpq
-	have curl || need curl curl curl
+	need_curl
 fi
 if [ "$mode" = topology ]; then
 	have haproxy || need HAProxy haproxy haproxy
@@ -186,9 +192,7 @@ fi
 go_missing=
 if ! have_go; then
 	go_missing=yes
-	if [ "$(uname -s)" = Linux ] && ! have curl; then
-		need curl "curl ca-certificates" curl
-	fi
+	[ "$(uname -s)" != Linux ] || need_curl
 fi
 
 if [ -n "$missing" ]; then
