@@ -242,7 +242,7 @@ func (s *Server) ledgerRoutes() []route {
 			mutate(s, mutation[noFields, ledger.Op]{
 				status: http.StatusOK, view: of(viewHold),
 				execute: func(ctx context.Context, c command.Command[ledger.Op]) (command.Answer, error) {
-					if c.Operator {
+					if c.Operator && s.desk != nil {
 						return s.desk.ReleaseHold(ctx, c)
 					}
 					return execute(ctx, c)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -48,12 +49,30 @@ func startScene(t *testing.T) *scene {
 	return startSceneWith(t, func(*serveOptions) {})
 }
 
+// dataDir is a directory that PostgreSQL can get to where it runs as another user than this test, which t.TempDir's is not.
+func dataDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "fairlead-scene-") //nolint:usetesting // See above.
+	if err == nil {
+		err = os.Chmod(dir, 0o711) //nolint:gosec // For passing through.
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
 // startSceneWith starts one with other flags.
 func startSceneWith(t *testing.T, change func(*serveOptions)) *scene {
 	t.Helper()
 	var o serveOptions
 	o.bind(pflag.NewFlagSet("test", pflag.ContinueOnError)) // It sets the defaults.
-	o.listen, o.data, o.drainTimeout = "127.0.0.1:0", t.TempDir(), 5*time.Second
+	o.listen, o.data, o.drainTimeout = "127.0.0.1:0", dataDir(t), 5*time.Second
 	o.publish.allowPrivate = true
 	change(&o)
 	s := &scene{t: t}

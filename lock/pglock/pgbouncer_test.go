@@ -39,9 +39,13 @@ func bouncer(t *testing.T, database string) func(database string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := l.Addr().(*net.TCPAddr).Port //nolint:errcheck,forcetypeassert // A TCP listener's.
-	_ = l.Close()                        // Its port is wanted.
-	directory := t.TempDir()
+	port := l.Addr().(*net.TCPAddr).Port                      //nolint:errcheck,forcetypeassert // A TCP listener's.
+	_ = l.Close()                                             // Its port is wanted.
+	directory, err := os.MkdirTemp("", "fairlead-pgbouncer-") //nolint:usetesting // Another user must be able to get to it.
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(directory) })
 	write := func(name, text string) string {
 		t.Helper()
 		path := filepath.Join(directory, name)
@@ -70,7 +74,7 @@ log_disconnections = 0
 `, server.Host, server.Port, port, users))
 	cmd := exec.CommandContext(context.Background(), binary, "-q", config)
 	cmd.Stderr = os.Stderr
-	unprivileged(cmd)
+	unprivileged(t, cmd, directory)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

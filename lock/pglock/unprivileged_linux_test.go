@@ -3,18 +3,55 @@ package pglock
 import (
 	"os"
 	"os/exec"
+	"os/user"
+	"strconv"
 	"syscall"
+	"testing"
 )
 
-// unprivileged lets a program run that refuses root, with root's files: in a namespace in which root has another number.
-func unprivileged(cmd *exec.Cmd) {
+// unprivileged lets a program run that refuses root: with root's files, in a namespace in which root has another number, or,
+// where such namespaces are not to be had, as PostgreSQL's user, who is given the directory.
+func unprivileged(t *testing.T, cmd *exec.Cmd, directory string) {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		return
 	}
 	const id = 1000
-	cmd.SysProcAttr = &syscall.SysProcAttr{
+	namespace := &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: id, HostID: 0, Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: id, HostID: 0, Size: 1}},
 	}
+	probe := exec.CommandContext(t.Context(), "true")
+	probe.SysProcAttr = namespace
+	if probe.Run() == nil {
+		cmd.SysProcAttr = namespace
+		return
+	}
+	postgres, err := user.Lookup("postgres")
+	if err != nil {
+		t.Fatal("there are no user namespaces, and there is no user postgres: ", err)
+	}
+	uid, err := strconv.Atoi(postgres.Uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gid, err := strconv.Atoi(postgres.Gid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{directory}
+	for _, e := range entries {
+		names = append(names, directory+"/"+e.Name())
+	}
+	for _, name := range names {
+		if err := os.Chown(name, uid, gid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}} //nolint:gosec // They are numbers of users.
 }

@@ -2,7 +2,10 @@
 
 package pglock
 
-import "os/exec"
+import (
+	"os/exec"
+	"testing"
+)
 
 // unprivileged lets a program run that refuses root; here tests are not run as root.
-func unprivileged(*exec.Cmd) {}
+func unprivileged(*testing.T, *exec.Cmd, string) {}
