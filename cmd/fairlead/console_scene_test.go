@@ -54,7 +54,7 @@ func dataDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "fairlead-scene-") //nolint:usetesting // See above.
 	if err == nil {
-		err = os.Chmod(dir, 0o711) //nolint:gosec // For passing through.
+		err = os.Chmod(dir, 0o711)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -53,5 +53,5 @@ func unprivileged(t *testing.T, cmd *exec.Cmd, directory string) {
 			t.Fatal(err)
 		}
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}} //nolint:gosec // They are numbers of users.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 }
