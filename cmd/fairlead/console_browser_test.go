@@ -56,11 +56,33 @@ func chromiumPath(t *testing.T) string {
 	return ""
 }
 
+// profile is a directory for chromium, whose helpers write in it for some moments after it has ended.
+func profile(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "fairlead-chromium-") //nolint:usetesting // See above.
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+			err := os.RemoveAll(dir)
+			if err == nil {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	return dir
+}
+
 // openBrowser starts chromium for the server at home.
 func openBrowser(t *testing.T, home string) *browser {
 	t.Helper()
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
-		chromedp.ExecPath(chromiumPath(t)), chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true), chromedp.UserDataDir(t.TempDir()),
+		chromedp.ExecPath(chromiumPath(t)), chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true), chromedp.UserDataDir(profile(t)),
 		// Nothing but the server may be reached, by the page or by the browser itself.
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"), chromedp.Flag("disable-component-update", true),
 		chromedp.WSURLReadTimeout(60*time.Second))
