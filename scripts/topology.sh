@@ -12,6 +12,7 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 PATH=$PATH:/usr/sbin:/usr/local/sbin
 command -v haproxy >/dev/null || { echo "topology: install haproxy" >&2; exit 1; }
 dir=$(mktemp -d "${TMPDIR:-/tmp}/fairlead-topology-XXXXXX")
+chmod 711 "$dir" # PostgreSQL may run as another user, who must get to its directory.
 pids=()
 cleanup() {
 	trap - EXIT INT TERM
