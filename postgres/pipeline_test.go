@@ -310,3 +310,21 @@ func TestParams(t *testing.T) {
 		t.Error("a type that it doesn't know is encoded")
 	}
 }
+
+// TestPipelineAsksForTheTime: what is known of the database's clock is renewed before it is too old, so that nothing that is
+// sent ahead has to stop for it.
+func TestPipelineAsksForTheTime(t *testing.T) {
+	t.Parallel()
+	l, _, _ := pair(t)
+	at, ok := l.cache.now()
+	if !ok {
+		t.Fatal("the time is not known")
+	}
+	l.cache.asked(at, time.Now().Add(-clockTrust*3/4))
+	if err := new(decided).transfer(t, l, "ann", "ben", 1); err != nil {
+		t.Fatal(err)
+	}
+	if l.cache.clockDue() {
+		t.Error("nobody has asked for the time")
+	}
+}

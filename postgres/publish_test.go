@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/internal/sim/wire"
 	"github.com/fairlead-dev/fairlead/publish"
 )
 
@@ -436,5 +437,40 @@ func TestShutdown(t *testing.T) {
 		if got := p.status(id); got != want {
 			t.Errorf("patient %v: %s, want %s", patient, got, want)
 		}
+	}
+}
+
+// TestAClaimWhoseCommitIsLost finds what it claimed by its lock id, or claims again: one attempt either way, and nothing that
+// lies claimed by nobody.
+func TestAClaimWhoseCommitIsLost(t *testing.T) {
+	t.Parallel()
+	for name, fate := range map[string]wire.Fate{
+		"applied": wire.AnswerLost, "not applied": wire.CommitLost, "open": wire.OutcomeOpen,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPress(t)
+			p.target("t")
+			id := p.add("t", 0)
+			db, proxy, seen := behindProxy(t, p.db.pool.Config().ConnConfig, fate)
+			proxy.Arm(true)
+			work, err := NewPublications(db).ClaimDue(t.Context(), p.slots())
+			if err != nil {
+				t.Fatal(err)
+			}
+			expectRuns(t, seen, "committed", "commit_unknown")
+			if proxy.Stats().Lost() != 1 {
+				t.Errorf("the proxy did %+v", proxy.Stats())
+			}
+			if len(work) != 1 || work[0].Publication != id || work[0].Try != 1 || work[0].Target.Name != "t" || string(work[0].Payload) != "1" {
+				t.Fatalf("%+v", work)
+			}
+			if p.status(id) != "publishing 1" || p.results(id) != "running" {
+				t.Errorf("%s, attempts: %s", p.status(id), p.results(id))
+			}
+			if got := p.conclude(work[0], publish.Result{Class: publish.Delivered, StatusCode: 200}); got != publish.ResultPublished {
+				t.Errorf("its end: %s", got)
+			}
+		})
 	}
 }

@@ -50,10 +50,18 @@ func throughProxy(t *testing.T, fate wire.Fate) (s *ledger.Service, proxy *wire.
 	if err != nil {
 		t.Fatal(err)
 	}
+	db, proxy, seen := behindProxy(t, config, fate)
+	return newLedgerService(t, db), proxy, seen, around
+}
+
+// behindProxy opens a database through a proxy that loses the first commit once it is armed.
+func behindProxy(t *testing.T, config *pgx.ConnConfig, fate wire.Fate) (db *DB, proxy *wire.Proxy, seen *recorder) {
+	t.Helper()
 	const oneIn = 2
 	opts := wire.Options{Seed: seedOf(t, fate, oneIn), LoseOneIn: oneIn}
 	opts.Network, opts.Address = pgconn.NetworkAddress(config.Host, config.Port)
-	if proxy, err = wire.Listen(t.Context(), opts); err != nil {
+	proxy, err := wire.Listen(t.Context(), opts)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = proxy.Close() }) // A test may have closed it.
@@ -62,8 +70,7 @@ func throughProxy(t *testing.T, fate wire.Fate) (s *ledger.Service, proxy *wire.
 		RawQuery: "sslmode=disable",
 	}
 	seen = &recorder{}
-	db := open(t, Options{URL: through.String(), Observer: seen})
-	return newLedgerService(t, db), proxy, seen, around
+	return open(t, Options{URL: through.String(), Observer: seen}), proxy, seen
 }
 
 // checkOneTransfer makes sure that ann paid ben 30, once, and that it is recorded once.

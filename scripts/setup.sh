@@ -175,6 +175,7 @@ if [ "$mode" = test ]; then
 	have chromium || have chromium-browser || have google-chrome || need Chromium chromium "--cask chromium"
 	have etcd || need "etcd 3.4 or newer" etcd-server etcd
 	have pgbouncer || need PgBouncer pgbouncer pgbouncer
+	have promtool || need promtool prometheus prometheus
 	have cc || have gcc || have clang || need "a C compiler" "gcc libc6-dev" gcc
 	need_curl
 fi

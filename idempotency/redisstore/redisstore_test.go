@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/idempotency/storetest"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -34,10 +35,7 @@ func freePort(t *testing.T) int {
 // start starts a server that keeps what it acknowledges, to be killed by the test or at its end.
 func start(t *testing.T, port int, dir string, args ...string) (kill func()) {
 	t.Helper()
-	binary, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Skip("redis-server is not installed")
-	}
+	binary := pgtest.Program(t, "redis-server")
 	args = append([]string{
 		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes", "--appendfsync", "always", "--dir", dir, "--loglevel", "warning",
 	}, args...)

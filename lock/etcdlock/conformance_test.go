@@ -15,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/locktest"
 )
@@ -34,10 +35,7 @@ func freePort(t *testing.T) int {
 // start starts a server on a directory; its election timeout allows leases of one second.
 func start(t *testing.T, directory string, port, peer int) (stop func()) {
 	t.Helper()
-	binary, err := exec.LookPath("etcd")
-	if err != nil {
-		t.Skip("etcd is not installed")
-	}
+	binary := pgtest.Program(t, "etcd")
 	client, other := fmt.Sprintf("http://127.0.0.1:%d", port), fmt.Sprintf("http://127.0.0.1:%d", peer)
 	cmd := exec.CommandContext(context.Background(), binary, "--data-dir", directory, "--listen-client-urls", client,
 		"--advertise-client-urls", client, "--listen-peer-urls", other, "--initial-advertise-peer-urls", other,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/locktest"
 )
@@ -30,10 +31,7 @@ func freePort(tb testing.TB) int {
 // start starts a server, to be stopped by the test or at its end.
 func start(tb testing.TB, port int, args ...string) (stop func()) {
 	tb.Helper()
-	binary, err := exec.LookPath("redis-server")
-	if err != nil {
-		tb.Skip("redis-server is not installed")
-	}
+	binary := pgtest.Program(tb, "redis-server")
 	args = append([]string{
 		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", tb.TempDir(), "--loglevel", "warning",
 	}, args...)

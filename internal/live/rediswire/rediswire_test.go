@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fairlead-dev/fairlead/internal/live"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -23,10 +24,7 @@ const patience = 20 * time.Second
 // redis starts a server on a free port, to be killed by the test or at its end.
 func redis(t *testing.T, port int) *exec.Cmd {
 	t.Helper()
-	binary, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Skip("redis-server is not installed")
-	}
+	binary := pgtest.Program(t, "redis-server")
 	cmd := exec.CommandContext(context.Background(), binary, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "",
 		"--appendonly", "no", "--dir", t.TempDir())
 	if err := cmd.Start(); err != nil {

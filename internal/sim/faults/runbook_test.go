@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 )
 
@@ -126,10 +127,7 @@ func TestRunbookHasEveryAlert(t *testing.T) {
 
 // TestShortenedRulesAreRules lets promtool look at the rules as the faults use them.
 func TestShortenedRulesAreRules(t *testing.T) {
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		t.Skip(err)
-	}
+	promtool := pgtest.Program(t, "promtool")
 	file := filepath.Join(t.TempDir(), "alerts.yaml")
 	short := shorten(rules(t))
 	for _, long := range []string{"[5m]", "[15m]", "for: 1m\n", "_seconds) > 600"} {
