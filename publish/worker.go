@@ -25,10 +25,16 @@ const (
 	DefaultPerTarget = 32
 	firstSlots       = 4
 	slowAnswer       = 25 * time.Millisecond
+	// forgetAfter is how long a target without attempts keeps more than the first of its places.
+	forgetAfter = time.Minute
 	// poll is how often a worker looks for what other processes have scheduled.
 	poll = time.Second
-	// gather is how long a worker waits for more attempts to end when one has, so that one claim fills all their places.
-	gather = 8 * time.Millisecond
+	// A worker waits for more attempts to end when one has, so that one claim fills all their places: gatherTimes as long as
+	// its last claim took, so that where many workers want the database at once they leave it time, but no less than
+	// leastGather and no more than mostGather.
+	gatherTimes = 2
+	leastGather = 8 * time.Millisecond
+	mostGather  = 50 * time.Millisecond
 	// shortestWait keeps a worker from asking again and again for something that another transaction has locked.
 	shortestWait = 10 * time.Millisecond
 	// errorPause is how long a worker leaves a database alone that has just failed.
@@ -140,7 +146,10 @@ type attempt struct {
 }
 
 // slots are how many attempts a target has, and may have.
-type slots struct{ used, limit int }
+type slots struct {
+	used, limit int
+	ended       time.Time // when an attempt ended last
+}
 
 // NewWorker returns a worker; Run makes it work.
 func NewWorker(o WorkerOptions) *Worker {
@@ -226,14 +235,20 @@ func (w *Worker) loop(ctx context.Context, start func([]*Work, time.Time)) {
 	for ctx.Err() == nil {
 		w.plan(time.Time{}) // From here on it needn't be woken: it is about to look, or will find the signal.
 		free := w.free()
-		wait := poll
+		wait, claim := poll, time.Duration(0)
 		if free.Total > 0 {
 			since := time.Now()
 			work, err := w.o.Queue.ClaimDue(ctx, free)
+			claim = time.Since(since)
 			if err == nil && len(work) > 0 {
-				w.o.Observer.Claimed(len(work), time.Since(since))
+				w.o.Observer.Claimed(len(work), claim)
 				start(work, since)
-				continue
+				if len(work) == free.Total {
+					continue
+				}
+				// It took what there was for each target, or as much as that may have: what is due still is for targets whose
+				// places are taken.
+				free = w.free()
 			}
 			if err == nil {
 				wait, err = w.nextLook(ctx, free)
@@ -245,7 +260,7 @@ func (w *Worker) loop(ctx context.Context, start func([]*Work, time.Time)) {
 				wait = errorPause
 			}
 		}
-		w.pause(ctx, wait)
+		w.pause(ctx, wait, claim)
 	}
 }
 
@@ -267,7 +282,13 @@ func (w *Worker) plan(at time.Time) {
 	w.looksAt = at
 }
 
-func (w *Worker) pause(ctx context.Context, wait time.Duration) {
+// gather is how long to wait for more attempts to end after a claim that took so long.
+func gather(claim time.Duration) time.Duration {
+	return min(max(gatherTimes*claim, leastGather), mostGather)
+}
+
+// pause waits until there may be something to do.
+func (w *Worker) pause(ctx context.Context, wait, claim time.Duration) {
 	w.plan(time.Now().Add(wait))
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -276,7 +297,7 @@ func (w *Worker) pause(ctx context.Context, wait time.Duration) {
 	case <-timer.C:
 	case <-w.wake:
 	case <-w.freed:
-		time.Sleep(gather)
+		time.Sleep(gather(claim))
 	}
 }
 
@@ -286,6 +307,11 @@ func (w *Worker) free() Slots {
 	defer w.mu.Unlock()
 	s := Slots{Total: w.o.Concurrency - len(w.running), Each: w.firstSlots(), Targets: make(map[uuid.UUID]int, len(w.targets)), Keys: w.o.Vault.KeyIDs()}
 	for id, t := range w.targets {
+		// What a target has earned outlasts the moments in which nothing is under way, between one claim and the next.
+		if t.used == 0 && t.limit >= s.Each && time.Since(t.ended) > forgetAfter {
+			delete(w.targets, id)
+			continue
+		}
 		s.Targets[id] = max(0, t.limit-t.used)
 	}
 	return s
@@ -337,9 +363,7 @@ func (w *Worker) end(work *Work, result Result, took time.Duration) {
 	default:
 		t.limit = max(first, t.limit-1)
 	}
-	if t.used == 0 && t.limit >= w.firstSlots() {
-		delete(w.targets, work.Target.ID)
-	}
+	t.ended = time.Now()
 	w.o.Observer.Running(len(w.running))
 	signal(w.freed)
 }
