@@ -32,7 +32,7 @@ type Options struct {
 	Logger   *slog.Logger
 	// Committed is told the events of each transaction on an auction after its commit, in the order of the commits that
 	// this process made; transactions without events are left out, and so are those whose outcome stayed unknown. It
-	// delays the auction's next transaction, so it must not block. Calls for one auction never overlap, those for
+	// delays the auction's next transactions, so it must not block. Calls for one auction never overlap, those for
 	// different ones may. The events may be kept, but not changed.
 	Committed func(auction uuid.UUID, events []Event)
 }
@@ -43,8 +43,16 @@ type Service struct {
 
 	store Store
 	group *groupcommit.Group[uuid.UUID, command.Command[Op], command.Answer]
+	order order
 	o     Options
 }
+
+// A further batch is begun while one is being committed, so that the database need not wait for this process: the store
+// decides on what the earlier one will have left.
+const (
+	overlap    = 1
+	minOverlap = 8
+)
 
 // NewService returns a service that commits through store.
 func NewService(store Store, o Options) *Service {
@@ -53,6 +61,7 @@ func NewService(store Store, o Options) *Service {
 	}
 	s := &Service{Reader: store, store: store, o: o}
 	lanes := o.Lanes
+	lanes.Overlap, lanes.MinOverlap = overlap, minOverlap
 	lanes.Divisible = func(err error) bool { return !command.Undividable(err) }
 	s.group = groupcommit.New(s.flush, lanes)
 	return s
@@ -90,8 +99,12 @@ func (s *Service) flush(ctx context.Context, auction uuid.UUID, batch []command.
 		answers []command.Answer
 		done    tally
 		events  []Event
+		place   entry
+		hand    func()
 	)
+	defer func() { s.order.ended(auction, &place, hand) }()
 	err := s.store.Commit(ctx, auction, wanted(batch), func(u *Unit) {
+		s.order.decided(auction, &place)
 		done = tally{} // This may be another run of the same batch.
 		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
 			result, err := Decide(u.State, c.Op)
@@ -107,7 +120,7 @@ func (s *Service) flush(ctx context.Context, auction uuid.UUID, batch []command.
 	if err != nil {
 		return nil, err
 	}
-	s.report(ctx, auction, &done, events)
+	hand = func() { s.report(ctx, auction, &done, events) }
 	return answers, nil
 }
 

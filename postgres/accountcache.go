@@ -77,6 +77,23 @@ func (c *accountCache) load(ids []string, into *ledger.Book) (missing []string) 
 	return missing
 }
 
+// loadAll is load for accounts of which the unknown ones were read just before. It returns the ids of those that do not
+// exist; ok is false when one was forgotten meanwhile: somebody else writes it.
+func (c *accountCache) loadAll(ids []string, read map[string]*ledger.Account, into *ledger.Book) (absent []string, ok bool) {
+	for _, id := range c.load(ids, into) {
+		a, ok := read[id]
+		switch {
+		case !ok:
+			return nil, false
+		case a == nil:
+			absent = append(absent, id)
+		default:
+			into.LoadAccount(*a)
+		}
+	}
+	return absent, true
+}
+
 // unknown returns the ids of accounts that are not remembered.
 func (c *accountCache) unknown(ids []string) (unknown []string) {
 	c.mu.Lock()

@@ -2,9 +2,7 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,36 +14,17 @@ import (
 	"github.com/fairlead-dev/fairlead/ledger"
 )
 
-const (
-	// maxAuctionStates is how many auctions a process remembers. One with ten thousand bidders takes some 3 MB.
-	maxAuctionStates = 64
-	// closingMargin is how long before a round's end bids are decided under the auction's lock, with the database's own
-	// clock: far longer than the carried-on clock can be wrong.
-	closingMargin = 250 * time.Millisecond
-)
-
 // Auctions is the auctions' store.
 type Auctions struct {
-	db *DB
-
-	mu     sync.Mutex
-	states map[uuid.UUID]*knownAuction
-}
-
-// knownAuction is an auction as this process last committed or read it. The revision tells whether it still is.
-type knownAuction struct {
-	*auction.State
-
-	revision uuid.UUID
-	last     auction.Bid // the latest that is remembered: with it, a process tells whether the database still has it
-	wary     int         // how many more transactions read under the lock, because another process works on the auction
+	db     *DB
+	memory auctionMemory
 }
 
 var _ auction.Store = (*Auctions)(nil)
 
 // NewAuctions returns the auctions' store on db.
 func NewAuctions(db *DB) *Auctions {
-	return &Auctions{db: db, states: map[uuid.UUID]*knownAuction{}}
+	return &Auctions{db: db, memory: auctionMemory{seats: map[uuid.UUID]*seat{}}}
 }
 
 // Create implements [auction.Store].
@@ -71,34 +50,52 @@ func (s *Auctions) Create(ctx context.Context, accounts []string, keys []idempot
 
 // Commit implements [auction.Store].
 //
-// The first run of a batch of bids is optimistic, where it can be, as the ledger's is (docs/adr/0010): it decides on the
+// The first run of a batch of bids is sent ahead, where it can be, as the ledger's is (docs/adr/0010): it decides on the
 // auction and the accounts as this process remembers them and writes only where all of them still are. Every other run
-// locks the auction's row and brings what is remembered up to date first.
+// locks the auction's row and brings what is remembered up to date first. It may be called while an earlier call for the
+// same auction has not returned.
 func (s *Auctions) Commit(ctx context.Context, id uuid.UUID, want auction.Want, decide func(*auction.Unit)) error {
 	slices.Sort(want.Bidders)
 	want.Bidders = slices.Compact(want.Bidders)
+	t := s.memory.seat(id)
+	defer s.memory.leave(id, t)
+	ahead, err := s.db.runAhead(auctionTransaction, func() error {
+		return s.commitAhead(ctx, id, t, want, decide)
+	}, func() error {
+		return s.runLocked(ctx, id, t, want, decide)
+	})
+	if err != nil {
+		return err
+	}
+	crashpoint.Hit(crashpoint.AuctionAfterCommit)
+	if ahead {
+		s.db.askTime(ctx)
+	}
+	return nil
+}
+
+// auctionTransaction is the name of the transactions on an auction in logs and metrics.
+const auctionTransaction = "auction"
+
+// runLocked locks, reads, decides and writes. One such run at a time works on an auction in this process, so that each
+// begins with what the one before has left.
+func (s *Auctions) runLocked(ctx context.Context, id uuid.UUID, t *seat, want auction.Want, decide func(*auction.Unit)) error {
+	t.turn.Lock()
+	defer t.turn.Unlock()
 	// What is remembered leaves the memory for as long as it is worked on: should the outcome be unknown, nothing that was
 	// changed in vain can come back.
 	var (
-		known    = s.take(id)
+		known    = s.memory.take(t)
 		first    = true
 		used     *ledger.Book
 		accounts = want.Bidders
 	)
-	err := s.db.run(ctx, "auction", func(ctx context.Context, tx pgx.Tx) (err error) {
-		if !first {
-			s.db.accounts.forget(accounts)
-			if known != nil {
-				known.Undo()
-			}
+	err := s.db.run(ctx, auctionTransaction, func(ctx context.Context, tx pgx.Tx) (err error) {
+		s.db.accounts.forget(accounts)
+		if !first && known != nil {
+			known.Undo()
 		}
-		optimistic := first && want.Settling == nil && known != nil && s.db.accounts.trusted()
 		first = false
-		if optimistic {
-			if used, err = s.commitOptimistic(ctx, tx, known, want, decide); used != nil || err != nil {
-				return err
-			}
-		}
 		used, known, accounts, err = s.commitLocked(ctx, tx, id, known, want, decide)
 		return err
 	})
@@ -106,82 +103,12 @@ func (s *Auctions) Commit(ctx context.Context, id uuid.UUID, want auction.Want, 
 		s.db.accounts.forget(accounts)
 		return err
 	}
-	crashpoint.Hit(crashpoint.AuctionAfterCommit)
 	s.db.accounts.keep(used)
-	s.keep(id, known)
+	if known.Auction.Status == auction.StatusActive { // Nothing is bid before the start or after the end.
+		known.settle()
+		s.memory.put(t, known)
+	}
 	return nil
-}
-
-// commitOptimistic decides on what is remembered. It returns no book, and has written nothing, where the database's own
-// clock must be asked: near the end of a round, or when it was not asked recently.
-//
-// Everything that a decision can rest on is checked by the statements that COMMIT follows: the auction with its rounds and
-// standing bids by its version and revision; accounts that change by their version and balance; those that were only
-// looked at, or were not there, by a look at them; the keys whose answers leave no record by a look at those.
-func (s *Auctions) commitOptimistic(ctx context.Context, tx pgx.Tx, known *knownAuction, want auction.Want, decide func(*auction.Unit)) (*ledger.Book, error) {
-	if known.wary > 0 {
-		known.wary--
-		return nil, nil
-	}
-	now, ok := s.db.accounts.now()
-	if round := known.Auction.Open(); !ok || round == nil || !now.Before(round.EndsAt.Add(-closingMargin)) {
-		return nil, nil
-	}
-	book := ledger.NewBook(now.UTC(), newID)
-	absent, err := s.loadAccounts(ctx, tx, want.Bidders, book)
-	if err != nil {
-		return nil, err
-	}
-	was, revision := known.Auction.Version, newID()
-	known.Begin(book)
-	known.LoadHolds(want.Bidders)
-	u := &auction.Unit{State: known.State, Keys: idempotency.NewBatch(nil)}
-	decide(u)
-
-	var b pgx.Batch
-	b.Queue(joinInOrder)
-	if known.Changed() {
-		saveAuction(&b, known, was, revision, guardedWrites)
-	} else {
-		b.Queue(guardAuction, known.Auction.ID, was, known.revision)
-	}
-	guardUnchanged(&b, book, absent)
-	guardMisses(&b, u.Keys.Misses())
-	saveBook(&b, book.Changes(), guardedWrites)
-	saveBids(&b, known.State, guardedWrites)
-	saveKeys(&b, u.Keys.Fresh(), book.Now(), guardedWrites)
-	err = finish(ctx, tx, &b, crashpoint.AuctionBeforeCommit)
-	if isGuard(err) {
-		known.wary = waryFor
-		return nil, fmt.Errorf("%w: %w", errStale, err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if known.Changed() {
-		known.revision = revision
-	}
-	return book, nil
-}
-
-// loadAccounts puts accounts into a book, from memory or else from the database, and returns the ids of those that do not
-// exist.
-func (s *Auctions) loadAccounts(ctx context.Context, tx pgx.Tx, ids []string, book *ledger.Book) (absent []string, err error) {
-	absent = s.db.accounts.load(ids, book)
-	if len(absent) == 0 {
-		return nil, nil
-	}
-	var b pgx.Batch
-	var found []ledger.Account
-	b.Queue(selectAccounts, absent).Query(collect(&found, scanAccount))
-	if err := send(ctx, tx, &b); err != nil {
-		return nil, err
-	}
-	for _, a := range found {
-		book.LoadAccount(a)
-		absent = slices.DeleteFunc(absent, func(id string) bool { return id == a.ID })
-	}
-	return absent, nil
 }
 
 // commitLocked locks the auction, brings what is remembered of it up to date, locks the accounts, decides and writes. It
@@ -264,9 +191,10 @@ func lockAuction(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *knownAucti
 	found[0].Rounds = row.Rounds
 	row = found[0]
 	if known != nil && known.revision == row.revision && known.Auction.Version == row.Version {
+		known.settled = true // All that it rests on is committed.
 		return known, nil
 	}
-	if known != nil {
+	if known != nil && known.settled {
 		caught, err := catchUp(ctx, tx, known, &row)
 		if caught || err != nil {
 			return known, err
@@ -280,10 +208,7 @@ func lockAuction(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *knownAucti
 	if err != nil {
 		return known, err
 	}
-	if known == nil {
-		known = &knownAuction{}
-	}
-	known.State, known.revision, known.last = auction.NewState(&row.Auction, bids), row.revision, auction.Bid{}
+	known = &knownAuction{State: auction.NewState(&row.Auction, bids), revision: row.revision, settled: true}
 	for _, b := range bids {
 		if b.Seq > known.last.Seq {
 			known.last = b
@@ -314,34 +239,6 @@ func catchUp(ctx context.Context, tx pgx.Tx, known *knownAuction, row *auctionRo
 	known.CatchUp(&row.Auction, bids[1:])
 	known.revision, known.last = row.revision, bids[len(bids)-1]
 	return true, nil
-}
-
-func (s *Auctions) take(id uuid.UUID) *knownAuction {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known := s.states[id]
-	delete(s.states, id)
-	return known
-}
-
-func (s *Auctions) keep(id uuid.UUID, known *knownAuction) {
-	if known.Auction.Status != auction.StatusActive {
-		return // Nothing is bid before the start or after the end.
-	}
-	if n := len(known.Placed); n > 0 {
-		p := &known.Placed[n-1]
-		known.last = auction.Bid{Account: p.Account, Amount: p.Amount, Round: p.Round, Seq: p.Seq, At: p.At, Hold: p.Hold}
-	}
-	known.Keep()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for other := range s.states {
-		if len(s.states) < maxAuctionStates {
-			break
-		}
-		delete(s.states, other) // Any one: it is read again when it is needed.
-	}
-	s.states[id] = known
 }
 
 // auctionRow is an auction as it lies in its table.

@@ -291,12 +291,14 @@ func TestRememberedAuctionOfALostTimeline(t *testing.T) {
 	if _, err := here.bid(id, "ann", 10); err != nil {
 		t.Fatal(err)
 	}
-	known := here.store.take(id)
+	seat := here.store.memory.seat(id)
+	known := here.store.memory.take(seat)
 	lost, err := here.service.Auction(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	here.store.states[id] = known
+	here.store.memory.put(seat, known)
+	here.store.memory.leave(id, seat)
 	// The other process stands for the same version of another history: what is remembered here has other bids.
 	known.revision, known.last.Hold = uuid.New(), uuid.New()
 	if _, err := there.bid(id, "ben", 11); err != nil {

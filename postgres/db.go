@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"runtime"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -16,6 +18,7 @@ import (
 // Limits of a session. They bound how long a stopped or forgotten process can stand in the way of the others.
 const (
 	defaultMaxConns  = 16
+	maxBidding       = 4     // connections on which bids are sent ahead: one for two processors, up to this
 	statementTimeout = "60s" // a refund of the largest campaign takes a few seconds
 	lockTimeout      = "10s"
 	idleInTxTimeout  = "5s" // a process that was stopped in mid-transaction loses its locks after this
@@ -44,7 +47,8 @@ type DB struct {
 	logger   *slog.Logger
 	observer Observer
 	accounts *accountCache
-	ahead    *pipeline // of the ledger's transactions
+	ahead    *pipeline   // of the ledger's transactions
+	bidding  []*pipeline // of bids; those on one auction always go by the same
 }
 
 // replicationWarning is the connection's custom-data key under which a notice of a commit that may not have been
@@ -88,6 +92,9 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	}
 	db := &DB{pool: pool, logger: o.Logger, observer: o.Observer, accounts: newAccountCache()}
 	db.ahead = &pipeline{config: cfg.ConnConfig.Copy(), statements: aheadStatements()}
+	for range min(max(runtime.GOMAXPROCS(0)/2, 1), maxBidding) {
+		db.bidding = append(db.bidding, &pipeline{config: cfg.ConnConfig.Copy(), statements: bidStatements()})
+	}
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("postgres: connect: %w", err)
@@ -99,7 +106,13 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 func (db *DB) Close() {
 	db.pool.Close()
 	db.ahead.close()
+	for _, p := range db.bidding {
+		p.close()
+	}
 }
+
+// bids is the pipeline of an auction.
+func (db *DB) bids(id uuid.UUID) *pipeline { return db.bidding[int(id[len(id)-1])%len(db.bidding)] }
 
 // Shutdown is Close that waits no longer than ctx lives: a connection to a database that has stopped answering may never
 // come back.

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
-	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
 	"github.com/fairlead-dev/fairlead/ledger"
 )
@@ -35,55 +33,27 @@ func NewLedger(db *DB) *Ledger { return &Ledger{db: db, cache: db.accounts} }
 func (l *Ledger) Commit(ctx context.Context, want ledger.Want, decide func(*ledger.Unit)) error {
 	slices.Sort(want.Accounts)
 	want.Accounts = slices.Compact(want.Accounts)
-	start := time.Now()
-	err := l.commitAhead(ctx, want, decide)
-	var lost error
-	switch {
-	case err == nil:
-		l.db.observe(ledgerTransaction, 1, start, "committed")
-		crashpoint.Hit(crashpoint.LedgerAfterCommit)
-		l.askTime(ctx)
-		return nil
-	case errors.Is(err, errNotReplicated):
-		l.db.observe(ledgerTransaction, 1, start, "unknown")
-		return fmt.Errorf("postgres: %s: %w", ledgerTransaction, command.UnknownOutcome(err))
-	case errors.Is(err, errLinkLost):
-		lost = err
-		l.db.retry(ledgerTransaction, "commit_unknown")
-	case !errors.Is(err, errNotSent):
-		_, reason := classify(err)
-		l.db.retry(ledgerTransaction, reason)
-	}
 	var used *ledger.Book
-	err = l.db.run(ctx, ledgerTransaction, func(ctx context.Context, tx pgx.Tx) (err error) {
-		l.cache.forget(want.Accounts)
-		used, err = l.commitLocked(ctx, tx, want, decide)
-		return err
+	ahead, err := l.db.runAhead(ledgerTransaction, func() error {
+		return l.commitAhead(ctx, want, decide)
+	}, func() error {
+		return l.db.run(ctx, ledgerTransaction, func(ctx context.Context, tx pgx.Tx) (err error) {
+			l.cache.forget(want.Accounts)
+			used, err = l.commitLocked(ctx, tx, want, decide)
+			return err
+		})
 	})
 	if err != nil {
 		l.cache.forget(want.Accounts)
-		if lost != nil && errors.Is(err, command.ErrUnavailable) {
-			// This run did nothing, but nobody knows of the first.
-			return fmt.Errorf("postgres: %s: %w", ledgerTransaction, command.UnknownOutcome(lost))
-		}
 		return err
 	}
 	crashpoint.Hit(crashpoint.LedgerAfterCommit)
-	l.cache.keep(used)
+	if ahead {
+		l.db.askTime(ctx)
+	} else {
+		l.cache.keep(used)
+	}
 	return nil
-}
-
-// askTime asks for the database's time before what is known of it is too old, lest transactions that are sent ahead have
-// to stop for it. Those go on meanwhile. Without an answer the next one asks, or the first that must know.
-func (l *Ledger) askTime(ctx context.Context) {
-	if !l.cache.clockDue() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, clockPatience)
-	defer cancel()
-	if now, err := queryOne(ctx, l.db, nil, pgx.RowTo[time.Time], `SELECT clock_timestamp()`); err == nil {
-		l.cache.asked(now, time.Now())
-	}
 }
 
 // ledgerTransaction is the name of the ledger's transactions in logs and metrics.
@@ -135,7 +105,7 @@ func (l *Ledger) commitAhead(ctx context.Context, want ledger.Want, decide func(
 	if len(want.Holds) > 0 || !l.cache.trusted() {
 		return errNotSent
 	}
-	read, err := l.readUnknown(ctx, want.Accounts)
+	read, err := l.db.readUnknown(ctx, want.Accounts)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNotSent, err)
 	}
@@ -146,14 +116,8 @@ func (l *Ledger) commitAhead(ctx context.Context, want ledger.Want, decide func(
 			return false
 		}
 		book := ledger.NewBook(now.UTC(), newID)
-		for _, id := range l.cache.load(want.Accounts, book) {
-			a, ok := read[id]
-			if !ok {
-				return false // It was forgotten just now: somebody else writes it.
-			}
-			if a != nil {
-				book.LoadAccount(*a)
-			}
+		if _, ok := l.cache.loadAll(want.Accounts, read, book); !ok {
+			return false
 		}
 		unit := &ledger.Unit{Book: book, Keys: idempotency.NewBatch(nil)}
 		book.Grow(len(want.Keys))
@@ -179,26 +143,6 @@ func (l *Ledger) commitAhead(ctx context.Context, want ledger.Want, decide func(
 		return fmt.Errorf("%w: %w", errStale, err)
 	}
 	return err
-}
-
-// readUnknown reads the accounts that are not remembered; nil is one that isn't there.
-func (l *Ledger) readUnknown(ctx context.Context, ids []string) (map[string]*ledger.Account, error) {
-	unknown := l.cache.unknown(ids)
-	if len(unknown) == 0 {
-		return nil, nil
-	}
-	found, err := query(ctx, l.db, scanAccount, selectAccounts, unknown)
-	if err != nil {
-		return nil, err
-	}
-	read := make(map[string]*ledger.Account, len(unknown))
-	for _, id := range unknown {
-		read[id] = nil
-	}
-	for i := range found {
-		read[found[i].ID] = &found[i]
-	}
-	return read, nil
 }
 
 // joinInOrder makes an UPDATE that joins an ordered array take its locks in the array's order, for the transaction: the

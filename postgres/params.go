@@ -3,8 +3,10 @@ package postgres
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
@@ -41,6 +43,16 @@ func (p *params) append(arg any) error {
 	switch v := arg.(type) {
 	case int:
 		p.buf = binary.BigEndian.AppendUint64(p.buf, uint64(v)) //nolint:gosec // The bits count.
+	case int64:
+		p.buf = binary.BigEndian.AppendUint64(p.buf, uint64(v)) //nolint:gosec // The bits count.
+	case bool:
+		if v {
+			p.buf = append(p.buf, 1)
+		} else {
+			p.buf = append(p.buf, 0)
+		}
+	case uuid.UUID:
+		p.buf = append(p.buf, v[:]...)
 	case time.Time:
 		p.time(v)
 	case []string:
@@ -67,6 +79,12 @@ func (p *params) append(arg any) error {
 			p.length(8)
 			p.buf = binary.BigEndian.AppendUint64(p.buf, uint64(n)) //nolint:gosec // The bits count.
 		}
+	case []int:
+		p.array(pgtype.Int4OID, len(v))
+		for _, n := range v {
+			p.length(4)
+			p.buf = binary.BigEndian.AppendUint32(p.buf, uint32(n)) //nolint:gosec // The bits count, of what fits a column.
+		}
 	case []int16:
 		p.array(pgtype.Int2OID, len(v))
 		for _, n := range v {
@@ -79,6 +97,26 @@ func (p *params) append(arg any) error {
 			p.length(8)
 			p.time(t)
 		}
+	case []*time.Time:
+		p.array(pgtype.TimestamptzOID, len(v))
+		for _, t := range v {
+			if t == nil {
+				p.null()
+				continue
+			}
+			p.length(8)
+			p.time(*t)
+		}
+	case []*[16]byte:
+		p.array(pgtype.UUIDOID, len(v))
+		for _, id := range v {
+			if id == nil {
+				p.null()
+				continue
+			}
+			p.length(len(id))
+			p.buf = append(p.buf, id[:]...)
+		}
 	default:
 		return fmt.Errorf("a parameter of type %T", arg)
 	}
@@ -86,7 +124,8 @@ func (p *params) append(arg any) error {
 	return nil
 }
 
-// array begins an array without NULLs: one dimension, no NULLs, the elements' type, their number and the first one's index.
+// array begins an array: one dimension, perhaps NULLs, the elements' type, their number and the first one's index. That
+// there are no NULLs need not be said: array_recv looks.
 func (p *params) array(element uint32, n int) {
 	p.length(1)
 	p.length(0)
@@ -94,6 +133,8 @@ func (p *params) array(element uint32, n int) {
 	p.length(n)
 	p.length(1)
 }
+
+func (p *params) null() { p.buf = binary.BigEndian.AppendUint32(p.buf, math.MaxUint32) }
 
 func (p *params) length(n int) {
 	p.buf = binary.BigEndian.AppendUint32(p.buf, uint32(n)) //nolint:gosec // A request has a megabyte at most.

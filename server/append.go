@@ -40,6 +40,24 @@ func (v transferView) appendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
+func (q *bidRequest) appendJSON(b []byte) []byte {
+	b = appendString(append(b, `{"account":`...), q.Account)
+	b = strconv.AppendInt(append(b, `,"amount":`...), q.Amount, 10)
+	return append(b, '}')
+}
+
+func (v bidView) appendJSON(b []byte) []byte {
+	b = appendUUID(append(b, `{"auction":`...), v.Auction)
+	b = appendString(append(b, `,"account":`...), v.Account)
+	b = strconv.AppendInt(append(b, `,"amount":`...), v.Amount, 10)
+	b = strconv.AppendInt(append(b, `,"previous_amount":`...), v.PreviousAmount, 10)
+	b = strconv.AppendInt(append(b, `,"round":`...), int64(v.Round), 10)
+	b = appendTime(append(b, `,"round_ends_at":`...), v.RoundEndsAt)
+	b = strconv.AppendInt(append(b, `,"rank":`...), int64(v.Rank), 10)
+	b = strconv.AppendInt(append(b, `,"seq":`...), v.Seq, 10)
+	return append(b, '}')
+}
+
 func appendString(b []byte, s string) []byte {
 	b, err := jsontext.AppendQuote(b, s)
 	if err != nil {

@@ -27,6 +27,11 @@ func TestAppendersSpellAsTheEncoderDoes(t *testing.T) {
 				ID: id, Kind: ledger.Kind(s("kind")), From: s("from"), To: s("to"), Amount: amount, Currency: s("currency"),
 				Status: ledger.TransferStatus(s("status")), Reason: s("reason"), Memo: s("memo"), CreatedAt: timestamp(time.UnixMicro(micros)),
 			},
+			&bidRequest{Account: s("account"), Amount: amount},
+			bidView{
+				Auction: id, Account: s("account"), Amount: amount, PreviousAmount: rapid.Int64().Draw(t, "previous"), Round: rapid.Int().Draw(t, "round"),
+				RoundEndsAt: timestamp(time.UnixMicro(micros)), Rank: rapid.Int().Draw(t, "rank"), Seq: rapid.Int64().Draw(t, "seq"),
+			},
 		} {
 			want, err := json.Marshal(v, json.Deterministic(true))
 			if err != nil {

@@ -1,0 +1,157 @@
+package postgres
+
+import (
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/auction"
+)
+
+const (
+	// maxAuctionStates is how many auctions a process remembers. One with ten thousand bidders takes some 3 MB.
+	maxAuctionStates = 64
+	// mostWary bounds how many transactions read under the lock after one found that another process works on the
+	// auction. It is waryFor at first and doubles as long as that goes on, since each such find costs a reading of all
+	// standing bids.
+	mostWary = 1024
+)
+
+// auctionMemory is what a process remembers of auctions.
+type auctionMemory struct {
+	mu    sync.Mutex
+	seats map[uuid.UUID]*seat
+}
+
+// seat is where what is remembered of one auction lies while no transaction has it in hand.
+type seat struct {
+	turn sync.Mutex // held by a run that locks the auction
+
+	// What follows is guarded by the memory's mutex.
+	users  int           // calls that have the seat
+	known  *knownAuction // nil while it is in hand, and where nothing is remembered
+	wary   int           // how many more transactions read under the lock, because another process works on the auction
+	stint  int           // how many did so after the last surprise
+	streak int           // how many were sent ahead since, and committed
+}
+
+// knownAuction is an auction as this process has left or read it. The revision tells whether it still is.
+type knownAuction struct {
+	*auction.State
+
+	revision uuid.UUID
+	last     auction.Bid // the latest that is remembered: with it, a process tells whether the database still has it
+
+	// What follows is guarded by the memory's mutex while it is not in hand.
+	ahead   int  // transactions that it rests on and that are under way
+	spoilt  bool // one of them has failed
+	settled bool // there were none when a locked run took it in hand
+}
+
+// seat returns the seat of an auction, which the caller leaves.
+func (m *auctionMemory) seat(id uuid.UUID) *seat {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.seats[id]
+	if t == nil {
+		t = &seat{}
+		m.seats[id] = t
+	}
+	t.users++
+	return t
+}
+
+// leave gives a seat back. Beyond the bound of auctions, what nobody works on is forgotten, and read again when needed.
+func (m *auctionMemory) leave(id uuid.UUID, t *seat) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t.users--
+	if t.users == 0 && t.known == nil {
+		delete(m.seats, id)
+	}
+	for other, o := range m.seats {
+		if len(m.seats) <= maxAuctionStates {
+			break
+		}
+		if o.users == 0 {
+			delete(m.seats, other)
+		}
+	}
+}
+
+// take hands out what is remembered, nil where nothing is, or nothing that can be used.
+func (m *auctionMemory) take(t *seat) *knownAuction {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := t.known
+	t.known = nil
+	if known != nil {
+		known.settled = known.ahead == 0
+	}
+	return known
+}
+
+// takeAhead is take for a transaction that is to be sent ahead.
+func (m *auctionMemory) takeAhead(t *seat) *knownAuction {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if t.wary > 0 {
+		t.wary--
+		return nil
+	}
+	known := t.known
+	t.known = nil
+	return known
+}
+
+// put takes back what take has handed out.
+func (m *auctionMemory) put(t *seat, known *knownAuction) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !known.spoilt {
+		t.known = known
+	}
+}
+
+// sent takes back what takeAhead has handed out, with a transaction under way.
+func (m *auctionMemory) sent(t *seat, known *knownAuction) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known.ahead++
+	if !known.spoilt {
+		t.known = known
+	}
+}
+
+// ended says how a transaction that was sent ahead has ended. What rests on one that failed is forgotten. surprised says
+// that another process was in the way.
+func (m *auctionMemory) ended(t *seat, known *knownAuction, committed, surprised bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known.ahead--
+	if committed {
+		t.streak++
+		return
+	}
+	known.spoilt = true
+	if t.known == known {
+		t.known = nil
+	}
+	if !surprised || t.wary > 0 {
+		return
+	}
+	if t.streak >= waryFor {
+		t.stint = 0
+	}
+	t.stint = min(max(2*t.stint, waryFor), mostWary)
+	t.wary, t.streak = t.stint, 0
+}
+
+// settle makes the outcome of a transaction what the next one begins with.
+func (k *knownAuction) settle() {
+	if n := len(k.Placed); n > 0 {
+		p := &k.Placed[n-1]
+		k.last = auction.Bid{Account: p.Account, Amount: p.Amount, Round: p.Round, Seq: p.Seq, At: p.At, Hold: p.Hold}
+	}
+	k.Keep()
+}
