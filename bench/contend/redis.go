@@ -39,6 +39,9 @@ func fairleadRedis(ctx context.Context, o *options) (*side, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Without a deadline, the client would go over to pipelining for good.
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
 	if err := client.Do(ctx, client.B().Ping().Build()).Error(); err != nil {
 		return nil, err
 	}

@@ -1,5 +1,5 @@
 // Package redislock keeps the locks of package lock in Redis, or in one slot of a Redis cluster. It is tried on Redis 7.0,
-// and needs scripts that may write after asking for the time, as they may since Redis 5.0.
+// and needs 6.2 or newer (SET with GET, HRANDFIELD).
 //
 // # Protocol
 //
@@ -44,7 +44,7 @@
 //
 // What package lock does, as long as Redis keeps its memory. An uncontended lock takes one round trip to acquire and one
 // to release; waiting holds no connection. Nothing but the counters remains of locks that were released. What their
-// holders left to expire is forgotten a minute after, its entry in the list of grants by one of the next grants.
+// holders left to expire is forgotten a minute after, its entry among the grants by one of the later grants.
 //
 // # What it does not promise
 //

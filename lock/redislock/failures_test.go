@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -118,12 +119,13 @@ func TestTokensGrowWhenTheClockIsBehind(t *testing.T) {
 	c := connect(t, single(), port)
 	b, _ := open(t, c, Options{})
 	future := time.Now().Add(24 * time.Hour).UnixMicro()
-	err := c.Do(t.Context(), c.B().Hset().Key(b.state[0]).FieldValue().FieldValue("token", strconv.FormatInt(future, 10)).Build()).Error()
+	err := c.Do(t.Context(), c.B().Set().Key(b.state[0]+":token").Value(strconv.FormatInt(future, 10)).Build()).Error()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range int64(3) {
-		g, err := b.Acquire(t.Context(), request(time.Second, 0, fmt.Sprint("k", i), "other"))
+	for i := range int64(6) {
+		keys := []string{"other", fmt.Sprint("k", i)}[:1+i%2] // of one key, or of several
+		g, err := b.Acquire(t.Context(), request(time.Second, 0, keys...))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,8 +162,79 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 	all.Wait()
 	left, err := c.Do(t.Context(), c.B().Keys().Pattern("*").Build()).AsStrSlice()
-	if err != nil || len(left) != 1 || left[0] != b.state[0] {
+	slices.Sort(left)
+	if err != nil || !slices.Equal(left, []string{b.state[0], b.state[0] + ":token"}) {
 		t.Errorf("left are %q, %v", left, err)
+	}
+}
+
+// What holders that died left to expire is forgotten by the grants of others, and nothing else is.
+func TestTheExpiredIsForgotten(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	start(t, port)
+	c := connect(t, single(), port)
+	b, _ := open(t, c, Options{})
+	alive, err := b.Acquire(t.Context(), request(time.Hour, 0, "alive"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := b.state[0] + ":held"
+	const dead = 300
+	long := time.Now().Add(-2 * time.Minute).UnixMicro()
+	for i := range dead {
+		grant := fmt.Sprintf("%d\n1\n100000\n0\n%d\n0\nsomebody\nk%d", long, long, i)
+		if err := c.Do(t.Context(), c.B().Hset().Key(held).FieldValue().FieldValue(uuid.NewString(), grant).Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	size := func() int64 {
+		n, err := c.Do(t.Context(), c.B().Hlen().Key(held).Build()).AsInt64()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := size(); n != dead+1 {
+		t.Fatalf("%d grants", n)
+	}
+	for i := range 16_000 {
+		keys := []string{"one", "another"}[:1+i%2]
+		g, err := b.Acquire(t.Context(), request(time.Second, 0, keys...))
+		if err == nil {
+			err = b.Release(t.Context(), g.ID)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if size() == 1 {
+			break
+		}
+	}
+	if n := size(); n != 1 {
+		t.Errorf("%d grants are left", n)
+	}
+	if h, ok, err := b.Find(t.Context(), "alive"); err != nil || !ok || h.ID != alive.ID {
+		t.Errorf("the one that lasts: %+v, %t, %v", h, ok, err)
+	}
+}
+
+// Whoever gives up on a server that has stopped answering is not kept for long.
+func TestGivingUpOnASilentServer(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	start(t, port)
+	admin := connect(t, single(), port)
+	b, _ := open(t, connect(t, single(), port), Options{})
+	if err := admin.Do(t.Context(), admin.B().ClientPause().Timeout(20_000).All().Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	began := time.Now()
+	_, err := b.Acquire(ctx, request(time.Second, lock.Forever, "k"))
+	if took := time.Since(began); !errors.Is(err, context.Canceled) || took > answerWithin+cleanupTimeout+time.Second {
+		t.Errorf("%v after %v", err, took)
 	}
 }
 

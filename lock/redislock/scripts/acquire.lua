@@ -32,7 +32,7 @@ if vacant and not behind then
     redis.call('DEL', S .. ':w:' .. id)
   end
   local us = shorter(ttl, hold)
-  local token = give(id, owner, joined, keys, ttl, hold, us)
+  local token = give(id, owner, joined, ttl, hold, us)
   return answer { 1, token, now + us, ttl, owner, joined }
 end
 if ARGV[7] ~= '1' then

@@ -1,17 +1,18 @@
--- What all scripts share. KEYS[1] is the state of one namespace, a hash with the last token and the last ticket; every
--- other name begins with it, and so lies in the same slot:
+-- What all scripts share. KEYS[1] names one namespace, and is a hash with the last ticket; every other name begins with
+-- it, and so lies in the same slot:
+--   :token       the last token
 --   :h:<key>     the id of the grant that holds the key
---   :g:<id>      a grant: owner, keys, token, ttl, hold, at, exp, fin; times in microseconds by this server's clock
+--   :held        the grants by id: exp, token, ttl, hold, at, fin, owner and keys, a line each; times in microseconds by
+--                this server's clock
 --   :q:<key>     the line for the key: ids by ticket
 --   :w:<id>      a request that waits: owner, keys, ttl, hold, ticket, since, alive, proc; cycle once it is a victim
 --   :o:<owner>   the ids of the owner's waiting requests
---   :grants      ids by end of lease
 --   :waiters     ids by ticket
 --   :wake:<proc> the channel of a process
 -- Keys and owners have no control characters, so that a line feed separates them.
 --
 -- Acquiring and releasing where nobody is in the way come first in acquire_free.lua and release_free.lua, and are done
--- before this is read. Numbers go into commands and answers with all their digits.
+-- before this is read.
 local S = KEYS[1]
 local HANDOVER, ALIVE, KEEP = 1000000, 1200000, 60000 -- microseconds twice, and milliseconds
 local clock = redis.call('TIME')
@@ -29,51 +30,63 @@ local function shorter(us, hold)
   return us
 end
 
--- extend keeps what belongs to a grant until a minute after its end.
-local function extend(id, g, keys, us)
-  local ms = math.ceil(us / 1000) + KEEP
-  redis.call('PEXPIRE', g, ms)
-  for _, k in ipairs(keys) do redis.call('SET', S .. ':h:' .. k, id, 'PX', ms) end
-  redis.call('ZADD', S .. ':grants', now + us, id)
+-- int is for numbers that become part of a text, which must have all their digits.
+local function int(n) return string.format('%.0f', n) end
+
+-- grant reads a grant; nil: there is none.
+local function grant(id)
+  local v = redis.call('HGET', S .. ':held', id)
+  if not v then return nil end
+  local exp, token, ttl, hold, at, fin, owner, joined =
+    string.match(v, '^(%d+)\n(%d+)\n(%d+)\n(%d+)\n(%d+)\n(%d+)\n([^\n]*)\n(.*)$')
+  return { exp = tonumber(exp), token = tonumber(token), ttl = tonumber(ttl), hold = tonumber(hold), at = tonumber(at),
+    fin = tonumber(fin), owner = owner, joined = joined }
+end
+
+-- put writes a grant, and keeps what tells who has its keys until a minute after its end.
+local function put(id, g)
+  redis.call('HSET', S .. ':held', id, table.concat(
+    { int(g.exp), int(g.token), int(g.ttl), int(g.hold), int(g.at), int(g.fin), g.owner, g.joined }, '\n'))
+  local ms = int(math.ceil((g.exp - now) / 1000) + KEEP)
+  for _, k in ipairs(split(g.joined)) do redis.call('SET', S .. ':h:' .. k, id, 'PX', ms) end
+end
+
+-- lease makes a grant end in us microseconds.
+local function lease(id, g, us)
+  g.exp = now + us
+  put(id, g)
 end
 
 -- give grants keys that are free. The token is the next one, or the time where that is greater: what was forgotten at a
 -- restart or a failover was a smaller number.
-local function give(id, owner, joined, keys, ttl, hold, us)
-  local g, token, fin = S .. ':g:' .. id, math.max((redis.call('HGET', S, 'token') or 0) + 1, now), 0
-  redis.call('HSET', S, 'token', token)
+local function give(id, owner, joined, ttl, hold, us)
+  local token, fin = math.max((redis.call('GET', S .. ':token') or 0) + 1, now), 0
+  redis.call('SET', S .. ':token', int(token))
   if hold > 0 then fin = now + hold end
-  redis.call('HSET', g, 'owner', owner, 'keys', joined, 'token', token, 'ttl', ttl, 'hold', hold, 'at', now, 'fin', fin, 'exp', now + us)
-  extend(id, g, keys, us)
-  -- Those that were left to expire are forgotten now and then.
-  if token % 16 == 0 then redis.call('ZREMRANGEBYSCORE', S .. ':grants', '-inf', now - KEEP * 1000) end
+  put(id, { exp = now + us, token = token, ttl = ttl, hold = hold, at = now, fin = fin, owner = owner, joined = joined })
+  forget(S, token, now)
   return token
 end
 
 local work, done, woken, expired, proc = {}, 0, {}, 0, ''
 
--- int is for numbers that are part of a text; in commands and answers they have all their digits by themselves.
-local function int(n) return string.format('%.0f', n) end
-
 -- drop ends a grant; what it held is settled later.
 local function drop(id)
-  local keys = redis.call('HGET', S .. ':g:' .. id, 'keys')
-  if keys then
-    for _, k in ipairs(split(keys)) do
-      if redis.call('GET', S .. ':h:' .. k) == id then redis.call('DEL', S .. ':h:' .. k) end
-      work[#work + 1] = k
-    end
+  local g = grant(id)
+  if not g then return end
+  for _, k in ipairs(split(g.joined)) do
+    if redis.call('GET', S .. ':h:' .. k) == id then redis.call('DEL', S .. ':h:' .. k) end
+    work[#work + 1] = k
   end
-  redis.call('DEL', S .. ':g:' .. id)
-  redis.call('ZREM', S .. ':grants', id)
+  redis.call('HDEL', S .. ':held', id)
 end
 
 -- peek tells who holds a key: id, owner and end of lease.
 local function peek(k)
   local id = redis.call('GET', S .. ':h:' .. k)
   if not id then return nil end
-  local g = redis.call('HMGET', S .. ':g:' .. id, 'owner', 'exp')
-  if g[2] and tonumber(g[2]) > now then return id, g[1], tonumber(g[2]) end
+  local g = grant(id)
+  if g and g.exp > now then return id, g.owner, g.exp end
   return nil, id
 end
 
@@ -128,22 +141,14 @@ local function tell(id, p)
   if p == proc then woken[#woken + 1] = id else redis.pcall('PUBLISH', S .. ':wake:' .. p, id) end
 end
 
--- lease sets when a grant ends.
-local function lease(id, keys, us)
-  redis.call('HSET', S .. ':g:' .. id, 'exp', now + us)
-  extend(id, S .. ':g:' .. id, keys, us)
-end
-
 -- take makes a full lease of a grant that lasts still; nil: it does not, or never was.
 local function take(id)
-  local g = redis.call('HMGET', S .. ':g:' .. id, 'exp', 'keys', 'token', 'ttl', 'hold', 'owner')
-  if not g[1] or tonumber(g[1]) <= now then return nil end
-  local ttl, hold, fin = tonumber(g[4]), tonumber(g[5]), 0
-  if hold > 0 then fin = now + hold end
-  local us = shorter(ttl, hold)
-  redis.call('HSET', S .. ':g:' .. id, 'at', now, 'fin', fin, 'exp', now + us)
-  extend(id, S .. ':g:' .. id, split(g[2]), us)
-  return { 1, tonumber(g[3]), now + us, ttl, g[6], g[2] }
+  local g = grant(id)
+  if not g or g.exp <= now then return nil end
+  g.at, g.fin = now, 0
+  if g.hold > 0 then g.fin = now + g.hold end
+  lease(id, g, shorter(g.ttl, g.hold))
+  return { 1, g.token, g.exp, g.ttl, g.owner, g.joined }
 end
 
 -- reaches tells whether one owner waits for another, directly or through others, by what is held, and by the places in
@@ -210,7 +215,7 @@ local function settle()
       if ready and first and first.id == w.id then
         unqueue(w.id, w.owner, w.joined)
         redis.call('DEL', S .. ':w:' .. w.id)
-        give(w.id, w.owner, w.joined, w.keys, w.ttl, w.hold, shorter(HANDOVER, w.hold))
+        give(w.id, w.owner, w.joined, w.ttl, w.hold, shorter(HANDOVER, w.hold))
         tell(w.id, w.proc)
       elseif not ready then
         -- The next one may have the right to overtake, which its process finds out.

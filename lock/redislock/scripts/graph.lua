@@ -18,9 +18,10 @@ for _, id in ipairs(redis.call('ZRANGE', S .. ':waiters', 0, -1)) do
 end
 local limit = tonumber(ARGV[1])
 if limit > 0 then
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', S .. ':grants', '(' .. int(now), '+inf', 'LIMIT', 0, limit)) do
-    local g = redis.call('HMGET', S .. ':g:' .. id, 'owner', 'keys', 'token', 'at', 'exp')
-    if g[1] then holders[#holders + 1] = { id, g[1], g[2], g[3], g[4], g[5] } end
+  local ids = redis.call('HRANDFIELD', S .. ':held', limit)
+  for _, id in ipairs(ids) do
+    local g = grant(id)
+    if g.exp > now then holders[#holders + 1] = { id, g.owner, g.joined, int(g.token), int(g.at), int(g.exp) } end
   end
 end
 return { waiters, held, holders }

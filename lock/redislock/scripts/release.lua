@@ -1,6 +1,6 @@
 -- ARGV: id, process.
 proc = ARGV[2]
-local lasts = tonumber(redis.call('HGET', S .. ':g:' .. id, 'exp')) > now
+local lasts = grant(id).exp > now
 drop(id)
 if lasts then return answer { 0 } end
 expired = expired + 1

@@ -1,0 +1,44 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/lock"
+)
+
+// cutBackend cannot tell what becomes of a release.
+type cutBackend struct{ *memory }
+
+var errCut = errors.New("the connection was cut")
+
+func (c cutBackend) Release(context.Context, string) error { return errCut }
+
+// TestReleaseOfALossThatIsKnown: what a renewal has said is told, however the release went; what only a clock says is not.
+func TestReleaseOfALossThatIsKnown(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		noRenewal, lost bool
+	}{"a renewal was refused": {lost: true}, "nobody has renewed": {noRenewal: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMemory()
+			l := lock.New(cutBackend{m}, lock.LockerOptions{})
+			h, err := l.Acquire(t.Context(), []string{"k"}, lock.Options{TTL: 300 * time.Millisecond, NoRenewal: c.noRenewal})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.lost {
+				if err := m.Release(t.Context(), h.ID()); err != nil { // As somebody who ends the lock for it.
+					t.Fatal(err)
+				}
+			}
+			<-h.Context().Done()
+			if err := h.Release(t.Context()); !errors.Is(err, errCut) || errors.Is(err, lock.ErrLost) != c.lost {
+				t.Errorf("released: %v", err)
+			}
+		})
+	}
+}
