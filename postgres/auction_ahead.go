@@ -34,13 +34,14 @@ func bidStatements() []string {
 
 // commitAhead decides on what is remembered and sends the writes as one transaction, which the next call may rest on
 // before this one has ended: see [Ledger.commitAhead]. It sends nothing where the auction's row must be locked first: near
-// the end of a round, which only the database's own clock may judge, and where a bid has moved the end.
+// the end of a round, which only the database's own clock may judge, and where a bid has moved the end; nor where a bid
+// repeats another, as far as is known.
 //
 // Everything that a decision can rest on is checked by the statements: the auction with its rounds and standing bids by
 // its version and revision; accounts that change by their version and balance; those that were only looked at, or were not
 // there, by a look at them; the keys whose answers leave no record by a look at those.
 func (s *Auctions) commitAhead(ctx context.Context, id uuid.UUID, t *seat, want auction.Want, decide func(*auction.Unit)) error {
-	if want.Settling != nil || !s.db.accounts.trusted() {
+	if want.Settling != nil || s.db.recent.any(want.Keys) || !s.db.accounts.trusted() {
 		return errNotSent
 	}
 	read, err := s.db.readUnknown(ctx, want.Bidders)
@@ -106,6 +107,7 @@ func (s *Auctions) bidAhead(b *pgx.Batch, known *knownAuction, want auction.Want
 	saveBook(b, book.Changes(), guardedWrites)
 	saveBids(b, known.State, guardedWrites)
 	saveKeys(b, u.Keys.Fresh(), book.Now(), guardedWrites)
+	s.db.recent.note(u.Keys.Fresh())
 	// What the next call decides on. Should this transaction fail, the checks of those that rest on it do so, too.
 	s.db.accounts.keep(book)
 	known.settle()

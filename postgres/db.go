@@ -47,6 +47,7 @@ type DB struct {
 	logger   *slog.Logger
 	observer Observer
 	accounts *accountCache
+	recent   *recentKeys
 	ahead    *pipeline   // of the ledger's transactions
 	bidding  []*pipeline // of bids; those on one auction always go by the same
 }
@@ -90,7 +91,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: connect: %w", err)
 	}
-	db := &DB{pool: pool, logger: o.Logger, observer: o.Observer, accounts: newAccountCache()}
+	db := &DB{pool: pool, logger: o.Logger, observer: o.Observer, accounts: newAccountCache(), recent: newRecentKeys()}
 	db.ahead = &pipeline{config: cfg.ConnConfig.Copy(), statements: aheadStatements()}
 	for range min(max(runtime.GOMAXPROCS(0)/2, 1), maxBidding) {
 		db.bidding = append(db.bidding, &pipeline{config: cfg.ConnConfig.Copy(), statements: bidStatements()})

@@ -100,9 +100,9 @@ func aheadStatements() []string {
 //
 // [errNotSent] is what it returns, too, where the outcome must rest on what is read under locks: a refusal, whose reason
 // may be gone by now; an account that was looked at and not changed, which no check would cover; a hold, whose expiry is
-// the database's clock's to set; a command that leaves no record.
+// the database's clock's to set; a command that leaves no record; and one that repeats another, as far as is known.
 func (l *Ledger) commitAhead(ctx context.Context, want ledger.Want, decide func(*ledger.Unit)) error {
-	if len(want.Holds) > 0 || !l.cache.trusted() {
+	if len(want.Holds) > 0 || l.db.recent.any(want.Keys) || !l.cache.trusted() {
 		return errNotSent
 	}
 	read, err := l.db.readUnknown(ctx, want.Accounts)
@@ -130,6 +130,7 @@ func (l *Ledger) commitAhead(ctx context.Context, want ledger.Want, decide func(
 		b.Queue(joinInOrderNow)
 		saveBook(b, c, guardedWrites)
 		saveKeys(b, unit.Keys.Fresh(), book.Now(), guardedWrites)
+		l.db.recent.note(unit.Keys.Fresh())
 		// What the next call decides on. Should this transaction fail, the checks of those that rest on it do so, too.
 		l.cache.keep(book)
 		sent = true
