@@ -204,8 +204,10 @@ func (h *Held) Release(ctx context.Context) error {
 		defer cancel()
 		err := h.locker.backend.Release(ctx, h.grant.ID)
 		lost := context.Cause(h.ctx) //nolint:contextcheck // Why the lock ended, which bounds nothing here.
-		if err != nil && lost == ErrLost { //nolint:errorlint // The backend's own word, and not that of a clock.
-			err = errors.Join(ErrLost, err) // However the release went.
+
+		// The backend's own word, and not that of a clock, holds however the release went.
+		if err != nil && lost == ErrLost { //nolint:errorlint // The other causes wrap it.
+			err = errors.Join(ErrLost, err)
 		}
 		if errors.Is(err, ErrLost) || !errors.Is(lost, ErrLost) {
 			lost = err
