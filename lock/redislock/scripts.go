@@ -84,7 +84,7 @@ func (b *Backend) ask(ctx context.Context, s *rueidis.Lua, id string, args ...st
 	// With a deadline the client does a lone request on the caller's goroutine, where without one it hands it to another and
 	// the answer back, for good, which takes half as long again. The price: on a server that has stopped answering, the end of
 	// ctx may go unnoticed until then.
-	if _, ok := ctx.Deadline(); !ok {
+	if end, ok := ctx.Deadline(); !ok || time.Until(end) > answerWithin {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, answerWithin)
 		defer cancel()
