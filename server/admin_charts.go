@@ -32,7 +32,8 @@ type saleMapView struct {
 	Sold           *string        `json:"sold" doc:"a bit a position in campaign order, the first in the highest bit, base64; null in campaigns of over 20,000"`
 }
 
-// newSaleMap draws the map of a campaign. Sales that commit while it is read may be in one of its parts and not yet in another.
+// newSaleMap draws the map of a campaign. Sales that commit while it is read may be among the sold positions and not yet in
+// the counts; who follows the sales goes on after the last one that is counted.
 func newSaleMap(c *lottery.Campaign, ordinals []int) saleMapView {
 	v := saleMapView{
 		Campaign: c.ID, Status: c.Status, TotalPositions: c.TotalPositions, SoldPositions: c.SoldPositions, Layers: viewCampaign(c).Layers,

@@ -46,6 +46,13 @@ func lockDir(l layout) (*os.File, error) {
 	return nil, fmt.Errorf("lock %s: %w", l.lock(), err)
 }
 
+// unlockDir frees the directory's lock. Closing the file is not enough: where another goroutine starts a process at this
+// moment, that has the file too until it becomes another program, and the lock with it (flock(2)).
+func unlockDir(f *os.File) {
+	_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
+	_ = f.Close() // Nothing was written to it.
+}
+
 // maxSocketPath is the longest path that a socket's address can hold, without
 // the zero byte that ends it.
 func maxSocketPath() int {

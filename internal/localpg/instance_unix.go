@@ -97,7 +97,7 @@ func start(ctx context.Context, o Options) (_ *Instance, err error) {
 		if err != nil {
 			i.stop(errStopping)
 			close(i.done)
-			_ = i.lock.Close() // Nothing was written to it; this frees the lock.
+			unlockDir(i.lock)
 		}
 	}()
 
@@ -232,7 +232,7 @@ func (i *Instance) Stop(ctx context.Context) error {
 // and replaces it.
 func (i *Instance) supervise(s *server) {
 	defer close(i.done)
-	defer func() { _ = i.lock.Close() }() // Nothing was written to it; this frees the lock.
+	defer unlockDir(i.lock)
 	defer i.stop(errStopping)
 	tick := time.NewTicker(houseKeeping)
 	defer tick.Stop()

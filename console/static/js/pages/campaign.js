@@ -75,17 +75,9 @@ export default async function campaign(ctx) {
     trail(ctx, c.id));
 
   if (c.status === "active" || c.status === "drawing") {
+    // A sale's event has the number of the sale, so that the stream goes on exactly where the map ends.
     follow(`campaign:${c.id}`, {
-      signal: ctx.signal,
-      state: async (s) => {
-        text(live, s === "live" ? "live" : "reconnecting…");
-        // What was sold between the first look and the subscription is in neither.
-        if (s === "live") {
-          Object.assign(map, await get(`/v1/admin/campaigns/${c.id}/map`, ctx.signal));
-          drawing.draw(map, []);
-          tellSold();
-        }
-      },
+      since: map.sold_positions, signal: ctx.signal, state: (s) => text(live, s === "live" ? "live" : "reconnecting…"),
       on: (e) => {
         if (e.type === "purchase.made") {
           drawing.sell(e.data.position.layer, e.data.position.number);
