@@ -57,6 +57,9 @@ func (m *Multidraws) Create(ctx context.Context, id uuid.UUID, lockKey string, k
 		)
 		// Who has the lock key is asked first and the keys last: a repeat of the request that took the lock key then sees that
 		// request, too, and is not told that the lock key is held. What is free here is taken by way of a unique index.
+		if key != nil {
+			b.Queue(claimKey, key[:])
+		}
 		b.Queue(selectHolder, lockKey).Query(collect(&holders, pgx.RowTo[uuid.UUID]))
 		if key != nil {
 			keys = append(keys, *key)
@@ -93,6 +96,15 @@ func (m *Multidraws) Create(ctx context.Context, id uuid.UUID, lockKey string, k
 		return send(ctx, tx, &save)
 	})
 }
+
+// An idempotency key belongs to its operation until the answer is decided, and then to the record of the answer. Whoever
+// makes an operation under a key, and whoever moves the key from one to the other, has this lock until the commit. Without
+// it, a repeat that has found no record yet could meet no operation with the key any more.
+const (
+	claimKey        = `SELECT pg_advisory_xact_lock(('x' || encode(substr($1::bytea, 1, 8), 'hex'))::bit(64)::bigint)`
+	claimPendingKey = `SELECT pg_advisory_xact_lock(('x' || encode(substr(key, 1, 8), 'hex'))::bit(64)::bigint)
+		FROM multidraws WHERE id = $1 AND key IS NOT NULL`
+)
 
 const (
 	// A lock key, or key, that was taken meanwhile makes this a stale transaction, whose rerun sees by whom.
@@ -149,6 +161,7 @@ func (m *Multidraws) Update(ctx context.Context, id uuid.UUID, keys []idempotenc
 			seeds [][]byte
 		)
 		b.Queue(lockMultidraw, id)
+		b.Queue(claimPendingKey, id)
 		// Each statement has its own snapshot, so what is read after the lock is what its last holder committed.
 		b.Queue(selectMultidraw, id).Query(collect(&found, scanMultidraw))
 		b.Queue(selectDrawSeed, id).Query(collect(&seeds, pgx.RowTo[[]byte]))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/lottery/multidraw"
 )
@@ -156,6 +157,55 @@ func TestMultidrawKeys(t *testing.T) {
 	}
 	if n := ask[int64](t, db, `SELECT count(*) FROM multidraws WHERE key IS NOT NULL`); n != 0 {
 		t.Errorf("%d answers are not decided", n)
+	}
+}
+
+// hesitant decides to make an operation, and then takes its time until it is open.
+type hesitant struct {
+	*Multidraws
+
+	once          sync.Once
+	reached, open chan struct{}
+}
+
+func (h *hesitant) Create(ctx context.Context, id uuid.UUID, lockKey string, key *idempotency.ID, decide func(*multidraw.Unit)) error {
+	return h.Multidraws.Create(ctx, id, lockKey, key, func(u *multidraw.Unit) {
+		decide(u)
+		h.once.Do(func() {
+			close(h.reached)
+			<-h.open
+		})
+	})
+}
+
+// TestMultidrawKeyWhileItsAnswerIsDecided has one process about to make an operation while another one is asked for the same:
+// it could make it, draw it all and decide the answer, before the first goes on.
+func TestMultidrawKeyWhileItsAnswerIsDecided(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t)})
+	slow := &hesitant{Multidraws: NewMultidraws(db), reached: make(chan struct{}), open: make(chan struct{})}
+	services := []*multidraw.Service{newMultidraws(t, slow, multidraw.Options{}), newMultidraws(t, NewMultidraws(db), multidraw.Options{})}
+	answers := make(chan command.Answer, len(services))
+	ask1 := func(s *multidraw.Service) {
+		a, err := s.Create(t.Context(), keyed[multidraw.Op](inRange("k", 15_000, false), "same", "body"))
+		if err != nil {
+			t.Error(err)
+		}
+		answers <- a
+	}
+	go ask1(services[0])
+	<-slow.reached
+	go ask1(services[1])
+	eventually(t, "the second waits for the first", func() bool {
+		return len(answers) > 0 || ask[int](t, db, `SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory' AND datname = current_database()`) == 1
+	})
+	close(slow.open)
+	first, second := <-answers, <-answers
+	if first.Status != 201 || !bytes.Equal(first.Body, second.Body) || first.Replayed == second.Replayed {
+		t.Errorf("%d %s\n%d %s", first.Status, first.Body, second.Status, second.Body)
+	}
+	if n := ask[int](t, db, `SELECT count(*) FROM multidraws`); n != 1 {
+		t.Errorf("%d operations", n)
 	}
 }
 
