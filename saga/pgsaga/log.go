@@ -143,6 +143,14 @@ func newStatements(s Schema) statements {
 	}
 }
 
+// claimKey takes a lock of an idempotency key until the commit. The key belongs to its saga until the answer is decided, and
+// then to the record of the answer; whoever makes a saga under it, and whoever moves it from one to the other, has the lock.
+// Without it, a repeat that has found no record yet could meet no saga with the key any more.
+func claimKey(ctx context.Context, tx pgx.Tx, key *idempotency.ID) error {
+	_, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(('x' || encode(substr($1::bytea, 1, 8), 'hex'))::bit(64)::bigint)`, key[:])
+	return err
+}
+
 // Create implements [saga.Store].
 func (l *Log) Create(ctx context.Context, id uuid.UUID, key *idempotency.ID, decide func(*saga.Unit)) error {
 	return l.run(ctx, "saga.create", func(ctx context.Context, tx pgx.Tx) error {
@@ -152,6 +160,9 @@ func (l *Log) Create(ctx context.Context, id uuid.UUID, key *idempotency.ID, dec
 		)
 		if key != nil {
 			raw, keys = key[:], append(keys, *key)
+			if err := claimKey(ctx, tx, key); err != nil {
+				return err
+			}
 		}
 		there, err := collect(ctx, tx, scan, l.sql.asked, id, raw)
 		if err != nil {
@@ -221,6 +232,11 @@ func (l *Log) Update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, d
 		}
 		if err != nil {
 			return err
+		}
+		if found.Pending != nil {
+			if err := claimKey(ctx, tx, &found.Pending.ID); err != nil {
+				return err
+			}
 		}
 		now, known, err := l.answers.Load(ctx, tx, keys)
 		if err != nil {

@@ -1,0 +1,46 @@
+package pgsaga_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/saga"
+	"github.com/fairlead-dev/fairlead/saga/pgsaga"
+)
+
+// TestOneKeyAtATime has somebody about to make a saga under a key, having found no record of it. Meanwhile nobody else may
+// make one under that key, which could come to its end, and leave the key, before the first goes on.
+func TestOneKeyAtATime(t *testing.T) {
+	t.Parallel()
+	log := pgsaga.NewLog(newPool(t), pgsaga.LogOptions{Schema: testSchema})
+	key, other := idempotency.NewID("me", "POST", "/", "key"), idempotency.NewID("me", "POST", "/", "other")
+	looked, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 2)
+	go func() {
+		ended <- log.Create(t.Context(), uuid.New(), &key, func(*saga.Unit) {
+			close(looked)
+			<-goOn
+		})
+	}()
+	<-looked
+	again := make(chan struct{})
+	go func() { ended <- log.Create(t.Context(), uuid.New(), &key, func(*saga.Unit) { close(again) }) }()
+	// Another key is nobody's business.
+	if err := log.Create(t.Context(), uuid.New(), &other, func(*saga.Unit) {}); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-again:
+		t.Error("two decide under one key")
+	case <-time.After(200 * time.Millisecond):
+	}
+	close(goOn)
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	<-again
+}
