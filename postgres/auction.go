@@ -144,12 +144,13 @@ func (s *Auctions) commitLocked(ctx context.Context, tx pgx.Tx, id uuid.UUID, kn
 		crashpoint.Hit(crashpoint.AuctionSettle)
 	}
 	if known.Changed() {
-		saveAuction(&b, known, was, revision, countedWrites)
+		saveAuction(&b, known, was, revision)
 	}
 	saveBids(&b, known.State, countedWrites)
 	saveOutcome(&b, known.State)
 	saveAudit(&b, u.Audit, book.Now())
 	saveKeys(&b, u.Keys.Fresh(), book.Now(), countedWrites)
+	s.db.recent.note(u.Keys.Fresh())
 	if err := send(ctx, tx, &b); err != nil {
 		return nil, known, accounts, err
 	}

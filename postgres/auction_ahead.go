@@ -27,7 +27,7 @@ const raiseAuction = `WITH written AS (
 // bidStatements are those of commitAhead.
 func bidStatements() []string {
 	return []string{
-		joinInOrderNow, raiseAuction, guardAuction, guardAbsentAccounts, guardSameAccounts, guardAbsentKeys,
+		joinInOrder, raiseAuction, guardAuction, guardAbsentAccounts, guardSameAccounts, guardAbsentKeys,
 		guardedUpdateAccounts, insertHolds, guardedUpdateHolds, guardedRaiseStanding, insertStanding, insertBids, insertKeys,
 	}
 }
@@ -95,7 +95,7 @@ func (s *Auctions) bidAhead(b *pgx.Batch, known *knownAuction, want auction.Want
 	}
 
 	a := known.Auction
-	b.Queue(joinInOrderNow)
+	b.Queue(joinInOrder)
 	if known.Changed() {
 		b.Queue(raiseAuction, a.ID, was, known.revision, a.TotalBids, a.Seq, a.Version, revision)
 		known.revision = revision

@@ -27,8 +27,6 @@ const (
 			ended_at = $10, version = $11, revision = $12
 		WHERE id = $1 AND version = $2 AND revision = $3 AND leader_term <= $8 AND seq <= $7
 			AND status IN ('pending', 'active') AND ($4 <> 'pending' OR status = 'pending') RETURNING 1`
-	guardedUpdateAuction = `WITH written AS (` + updateAuction + `)
-		SELECT 1 / (count(*) = $13::bigint)::integer FROM written`
 	guardAuction = `SELECT 1 / (count(*) = 1)::integer FROM auctions WHERE id = $1 AND version = $2 AND revision = $3`
 
 	// A round that was closed stays so.
@@ -37,8 +35,6 @@ const (
 		FROM unnest($2::integer[], $3::text[], $4::integer[], $5::timestamptz[], $6::timestamptz[], $7::timestamptz[])
 			AS n (round, status, extensions, started_at, ends_at, ended_at)
 		WHERE r.auction = $1 AND r.round = n.round AND r.status <> 'completed' RETURNING 1`
-	guardedUpdateRounds = `WITH written AS (` + updateRounds + `)
-		SELECT 1 / (count(*) = $8::bigint)::integer FROM written`
 
 	// A bid never falls; one with another hold is the new bid of an account that has won in the same transaction.
 	raiseStanding = `UPDATE auction_standing AS s SET amount = n.amount, unique_amount = CASE WHEN $2 THEN n.amount END,
@@ -79,10 +75,10 @@ func saveNewAuction(b *pgx.Batch, a *auction.Auction) {
 }
 
 // saveAuction writes the auction's row over the very one that was read, and its changed rounds.
-func saveAuction(b *pgx.Batch, known *knownAuction, was int64, revision uuid.UUID, how writes) {
+func saveAuction(b *pgx.Batch, known *knownAuction, was int64, revision uuid.UUID) {
 	a := known.Auction
-	how.queue(b, updateAuction, guardedUpdateAuction, 1, errStale, a.ID, was, known.revision, a.Status, a.CurrentRound, a.TotalBids, a.Seq,
-		a.LeaderTerm, a.StartedAt, a.EndedAt, a.Version, revision)
+	expectRows(b.Queue(updateAuction, a.ID, was, known.revision, a.Status, a.CurrentRound, a.TotalBids, a.Seq, a.LeaderTerm, a.StartedAt,
+		a.EndedAt, a.Version, revision), 1, errStale)
 	// The round that ends makes room, in the index of open rounds, for the one that starts.
 	open, ended := []auction.Round{}, []auction.Round{}
 	for _, r := range known.ChangedRounds() {
@@ -92,11 +88,11 @@ func saveAuction(b *pgx.Batch, known *knownAuction, was int64, revision uuid.UUI
 			open = append(open, r)
 		}
 	}
-	saveRounds(b, a.ID, ended, how)
-	saveRounds(b, a.ID, open, how)
+	saveRounds(b, a.ID, ended)
+	saveRounds(b, a.ID, open)
 }
 
-func saveRounds(b *pgx.Batch, id uuid.UUID, changed []auction.Round, how writes) {
+func saveRounds(b *pgx.Batch, id uuid.UUID, changed []auction.Round) {
 	n := len(changed)
 	if n == 0 {
 		return
@@ -107,7 +103,7 @@ func saveRounds(b *pgx.Batch, id uuid.UUID, changed []auction.Round, how writes)
 		rounds[i], statuses[i], extensions[i] = r.Number, string(r.Status), r.Extensions
 		started[i], ends[i], ended[i] = r.StartedAt, r.EndsAt, r.EndedAt
 	}
-	how.queue(b, updateRounds, guardedUpdateRounds, n, errLostRow, id, rounds, statuses, extensions, started, ends, ended)
+	expectRows(b.Queue(updateRounds, id, rounds, statuses, extensions, started, ends, ended), n, errLostRow)
 }
 
 // saveBids writes the standing bids that changed, the history, and the events other than bids. Winners leave before raises

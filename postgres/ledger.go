@@ -82,6 +82,7 @@ func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, 
 	var b pgx.Batch
 	saveBook(&b, book.Changes(), countedWrites)
 	saveKeys(&b, unit.Keys.Fresh(), book.Now(), countedWrites)
+	l.db.recent.note(unit.Keys.Fresh())
 	if err := send(ctx, tx, &b); err != nil {
 		return nil, err
 	}
@@ -91,7 +92,7 @@ func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, 
 
 // aheadStatements are those of commitAhead.
 func aheadStatements() []string {
-	return []string{joinInOrderNow, guardedInsertAccounts, guardedUpdateAccounts, insertTransfers, insertKeys}
+	return []string{joinInOrder, guardedInsertAccounts, guardedUpdateAccounts, insertTransfers, insertKeys}
 }
 
 // commitAhead decides on what this process remembers, without a word to the database, and sends writes that check it, as
@@ -127,7 +128,7 @@ func (l *Ledger) commitAhead(ctx context.Context, want ledger.Want, decide func(
 		if unit.Refused || unit.Keys.Undecided() || len(c.CreatedHolds) > 0 || len(c.UpdatedAccounts)+len(c.CreatedAccounts) != len(want.Accounts) {
 			return false
 		}
-		b.Queue(joinInOrderNow)
+		b.Queue(joinInOrder)
 		saveBook(b, c, guardedWrites)
 		saveKeys(b, unit.Keys.Fresh(), book.Now(), guardedWrites)
 		l.db.recent.note(unit.Keys.Fresh())
@@ -149,10 +150,7 @@ func (l *Ledger) commitAhead(ctx context.Context, want ledger.Want, decide func(
 // joinInOrder makes an UPDATE that joins an ordered array take its locks in the array's order, for the transaction: the
 // accounts are then looked up by their index, once for each element, or read through it. Left to itself, the planner
 // joins a small table from a sequential scan, in the order of its rows, and two processes may lock each other out.
-const (
-	joinInOrder    = `SET LOCAL enable_seqscan = off`
-	joinInOrderNow = `SELECT set_config('enable_seqscan', 'off', true)` // the same, for where SET can't be prepared
-)
+const joinInOrder = `SELECT set_config('enable_seqscan', 'off', true)` // not SET, which can't be prepared
 
 // finish writes and commits in one round trip. A binary that is built to be killed takes two, so that it can be killed
 // in between.

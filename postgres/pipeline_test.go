@@ -138,8 +138,9 @@ func TestPipelineUndoesWhatRestsOnAFailure(t *testing.T) {
 	if got := balances(t, l); refused > 1 || !slices.Equal(got, want) {
 		t.Errorf("balances %v, want %v", got, want)
 	}
-	if reasons, _, _ := seen.seen(); len(reasons) < 3 {
-		t.Errorf("reruns for %v, want them for all three", reasons)
+	// Those that rest on the first run again, too, unless its rerun has made true by then what they were decided on.
+	if reasons, _, _ := seen.seen(); len(reasons) == 0 || reasons[0] != "stale" {
+		t.Errorf("reruns for %v", reasons)
 	}
 }
 
@@ -219,7 +220,7 @@ func TestPipelineRefusesWhatItCannotSend(t *testing.T) {
 	for name, fill := range map[string]func(*pgx.Batch) bool{
 		"nothing to send":            func(*pgx.Batch) bool { return false },
 		"an unknown statement":       func(b *pgx.Batch) bool { b.Queue(`SELECT 1`); return true },
-		"a parameter without a type": func(b *pgx.Batch) bool { b.Queue(joinInOrderNow, struct{}{}); return true },
+		"a parameter without a type": func(b *pgx.Batch) bool { b.Queue(joinInOrder, struct{}{}); return true },
 	} {
 		if err := l.db.ahead.commit(t.Context(), "", fill); !errors.Is(err, errNotSent) {
 			t.Errorf("%s: %v", name, err)
