@@ -54,11 +54,19 @@ func (p *press) fire() *publish.Firing {
 	return f
 }
 
-// anHourPasses moves all automations and their firings back by an hour.
-func (p *press) anHourPasses() {
+// anHourPasses moves the automations of rules, or all of them when there are none, and what they have fired back by an hour.
+//
+// The firings go by way of a far past: one statement that moved each by the hour between them would meet, where it came to a later one
+// first, the key of the one that it had not moved yet.
+func (p *press) anHourPasses(rules ...uuid.UUID) {
 	p.Helper()
-	exec(p.T, p.db, `UPDATE automation_firings SET scheduled_for = scheduled_for - interval '1 hour'`)
-	exec(p.T, p.db, `UPDATE automations SET next_at = next_at - interval '1 hour', starts_at = starts_at - interval '1 hour'`)
+	for _, statement := range []string{
+		`UPDATE automation_firings SET scheduled_for = scheduled_for - interval '1000001 hours' WHERE $1::uuid[] IS NULL OR automation = ANY ($1)`,
+		`UPDATE automation_firings SET scheduled_for = scheduled_for + interval '1000000 hours' WHERE $1::uuid[] IS NULL OR automation = ANY ($1)`,
+		`UPDATE automations SET next_at = next_at - interval '1 hour', starts_at = starts_at - interval '1 hour' WHERE $1::uuid[] IS NULL OR id = ANY ($1)`,
+	} {
+		exec(p.T, p.db, statement, rules)
+	}
 }
 
 // TestManyProcessesFireOnce has several processes look for the same automations at the same time, again and again: each time of
@@ -159,8 +167,7 @@ func TestPicks(t *testing.T) {
 	}
 	outcomes := func() (out []publish.Outcome) {
 		for range 3 {
-			exec(t, p.db, `UPDATE automation_firings SET scheduled_for = scheduled_for - interval '1 hour' WHERE automation = $1`, limited)
-			exec(t, p.db, `UPDATE automations SET next_at = next_at - interval '1 hour', starts_at = starts_at - interval '1 hour' WHERE id = $1`, limited)
+			p.anHourPasses(limited)
 			out = append(out, p.fire().Outcome)
 		}
 		return out
