@@ -111,7 +111,7 @@ func TestBidsSentAhead(t *testing.T) {
 	cut := int64(0)
 	storm(func() {
 		cut += exec(t, there.db, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-			WHERE datname = current_database() AND query LIKE '%INSERT INTO auction_bids%' AND pid <> pg_backend_pid()`)
+			WHERE datname = current_database() AND query LIKE '%UPDATE accounts%' AND pid <> pg_backend_pid()`)
 	})
 	compare()
 	place(here, accounts[2], 810_000)

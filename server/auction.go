@@ -123,7 +123,7 @@ func (s *Server) auctionRoutes() []route {
 		get("/v1/auctions/{id}", accessUser, doc[none, auctionView]("Read an auction"), s.getAuction),
 		s.auctionRoute("start", "Open the first round", auction.Start{}),
 		s.auctionRoute("cancel", "End an auction, with every hold released", auction.Cancel{}),
-		post("/v1/auctions/{id}/bids", accessUser, http.StatusCreated, doc[bidRequest, bidView]("Bid, or raise the account's bid"), s.postBid),
+		hot(post("/v1/auctions/{id}/bids", accessUser, http.StatusCreated, doc[bidRequest, bidView]("Bid, or raise the account's bid"), s.postBid)),
 		get("/v1/auctions/{id}/leaderboard", accessUser, leaderboardDoc(), s.getLeaderboard),
 		get("/v1/auctions/{id}/winners", accessUser, paged[auctionWinnerView]("List winners by round and rank"), s.getWinners),
 		get("/v1/auctions/{id}/bids", accessUser, paged[placedBidView]("List accepted bids in order"), s.getBids),

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -41,6 +40,8 @@ type env struct {
 	dbURL      string
 	http       *http.Client
 	server     *Server
+	stop       func()       // ends Serve
+	ended      func() error // waits for Serve to return
 	ledger     *ledger.Service
 	lottery    *lottery.Service
 	auction    *auction.Service
@@ -106,13 +107,21 @@ func newEnvWith(t *testing.T, o setup) *env {
 	})
 	must(t, err)
 	e.makeKeys()
-	listener := httptest.NewServer(e.server.Handler())
-	e.url = listener.URL
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	e.url = "http://" + listener.Addr().String()
+	serving, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	served := make(chan error, 1)
+	go func(s *Server) { served <- s.Serve(serving, listener, 10*time.Second) }(e.server) // A test may put another in its place.
+	e.stop, e.ended = stop, sync.OnceValue(func() error { return <-served })
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	e.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
-		listener.Close()
+		stop()
+		if err := e.ended(); err != nil {
+			t.Errorf("Serve: %v", err)
+		}
 		// The test's own context is over by now.
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()

@@ -182,21 +182,21 @@ func (s *Server) ledgerRoutes() []route {
 			})),
 		get("/v1/accounts/{id}", accessUser, doc[none, accountView]("Read an account"), s.getAccount),
 		get("/v1/accounts/{id}/entries", accessUser, paged[entryView]("List an account's entries, oldest first"), s.getEntries),
-		post("/v1/deposits", accessStaff, http.StatusCreated, doc[movementRequest, movementView]("Bring money in from the outside"),
+		hot(post("/v1/deposits", accessStaff, http.StatusCreated, doc[movementRequest, movementView]("Bring money in from the outside"),
 			mutate(s, mutation[movementRequest, ledger.Op]{
 				status: http.StatusCreated, execute: execute, view: of(viewMovement),
 				op: func(_ *http.Request, q *movementRequest) (ledger.Op, error) {
 					return ledger.Deposit{Account: q.Account, Amount: q.Amount, Memo: q.Memo}, q.check()
 				},
-			})),
-		post("/v1/withdrawals", accessStaff, http.StatusCreated, doc[movementRequest, movementView]("Take money to the outside"),
+			}))),
+		hot(post("/v1/withdrawals", accessStaff, http.StatusCreated, doc[movementRequest, movementView]("Take money to the outside"),
 			mutate(s, mutation[movementRequest, ledger.Op]{
 				status: http.StatusCreated, execute: execute, view: of(viewMovement),
 				op: func(_ *http.Request, q *movementRequest) (ledger.Op, error) {
 					return ledger.Withdraw{Account: q.Account, Amount: q.Amount, Memo: q.Memo}, q.check()
 				},
-			})),
-		post("/v1/transfers", accessUser, http.StatusCreated, doc[transferRequest, transferView]("Move money between accounts"),
+			}))),
+		hot(post("/v1/transfers", accessUser, http.StatusCreated, doc[transferRequest, transferView]("Move money between accounts"),
 			mutate(s, mutation[transferRequest, ledger.Op]{
 				status: http.StatusCreated, execute: execute, view: of(viewTransfer),
 				account: func(q *transferRequest) string { return q.From },
@@ -208,7 +208,7 @@ func (s *Server) ledgerRoutes() []route {
 					c.memo("memo", q.Memo)
 					return ledger.MakeTransfer{From: q.From, To: q.To, Amount: q.Amount, Memo: q.Memo}, c.err
 				},
-			})),
+			}))),
 		get("/v1/transfers/{id}", accessStaff, doc[none, transferView]("Read a transfer"), s.getTransfer),
 		post("/v1/holds", accessStaff, http.StatusCreated, doc[holdRequest, holdView]("Set money aside"),
 			mutate(s, mutation[holdRequest, ledger.Op]{

@@ -150,7 +150,7 @@ func (s *Server) lotteryRoutes() []route {
 		s.campaignRoute("publish", "Open the sale", lottery.Publish{}, of(viewCampaign)),
 		s.campaignRoute("cancel", "End a campaign that was not drawn, with refunds", lottery.Cancel{}, of(viewCampaign)),
 		s.campaignRoute("draw", "Ask for the draw: the same one for ever", lottery.AskDraw{}, of(viewDraw)),
-		post("/v1/campaigns/{id}/purchases", accessUser, http.StatusCreated, doc[purchaseRequest, purchaseView]("Buy a random free position"),
+		hot(post("/v1/campaigns/{id}/purchases", accessUser, http.StatusCreated, doc[purchaseRequest, purchaseView]("Buy a random free position"),
 			mutateOne(s, http.StatusCreated, of(viewPurchase), func(q *purchaseRequest) string { return q.Account },
 				func(q *purchaseRequest) (lottery.Op, error) {
 					var c checks
@@ -161,7 +161,7 @@ func (s *Server) lotteryRoutes() []route {
 						op.Layer = *q.Layer
 					}
 					return op, c.err
-				})),
+				}))),
 		get("/v1/campaigns/{id}/positions", accessUser, paged[positionView]("List positions by layer and number"), s.getPositions),
 		get("/v1/campaigns/{id}/purchases", accessUser, paged[purchaseView]("List purchases in the order of sale"), s.getPurchases),
 		get("/v1/campaigns/{id}/draw", accessUser, doc[none, drawView]("Read the draw"), s.getDraw),

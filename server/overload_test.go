@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -145,14 +146,9 @@ func TestDraining(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	e.account("alice", "EUR", 0)
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
-	serving, stop := context.WithCancel(t.Context())
+	e.by("").get("/readyz").want(http.StatusOK).equal(`{"status":"ok","version":"test"}`)
 	served := make(chan error, 1)
-	go func() { served <- e.server.Serve(serving, listener, 10*time.Second) }()
-	other := *e
-	other.url = "http://" + listener.Addr().String()
-	other.by("").get("/readyz").want(http.StatusOK).equal(`{"status":"ok","version":"test"}`)
+	go func() { served <- e.ended() }()
 
 	conn := e.connect()
 	defer func() { _ = conn.Close(context.Background()) }()
@@ -163,14 +159,14 @@ func TestDraining(t *testing.T) {
 	answered := make(chan *http.Response, 1)
 	failed := make(chan error, 1)
 	go func() {
-		response, err := other.trySend(send{method: http.MethodPost, path: "/v1/deposits", body: `{"account":"alice","amount":1}`, key: "k"})
+		response, err := e.trySend(send{method: http.MethodPost, path: "/v1/deposits", body: `{"account":"alice","amount":1}`, key: "k"})
 		failed <- err
 		answered <- response
 	}()
 	eventually(t, 5*time.Second, "the deposit waits for the row", func() bool {
 		return e.count("pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 1
 	})
-	stop()
+	e.stop()
 	probe := func() (int, string) {
 		w := httptest.NewRecorder()
 		e.server.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", http.NoBody))
@@ -183,7 +179,7 @@ func TestDraining(t *testing.T) {
 		return status == http.StatusServiceUnavailable && text == "draining"
 	})
 	eventually(t, 5*time.Second, "no connection is taken", func() bool {
-		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", listener.Addr().String())
+		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(e.url, "http://"))
 		if err == nil {
 			_ = c.Close()
 		}
@@ -200,5 +196,4 @@ func TestDraining(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Errorf("Serve: %v", err)
 	}
-	e.get("/healthz").want(http.StatusOK)
 }

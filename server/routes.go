@@ -14,6 +14,7 @@ type route struct {
 	status  int // of success
 	doc     operation
 	handler http.HandlerFunc
+	hot     bool // whether its requests are served lean (internal/leanhttp)
 }
 
 // operation documents a route. The types are those that the handler really decodes and encodes.
@@ -63,6 +64,31 @@ func get(path string, a access, o operation, h http.HandlerFunc) route {
 
 func post(path string, a access, status int, o operation, h http.HandlerFunc) route {
 	return route{method: http.MethodPost, path: path, access: a, status: status, doc: o, handler: h}
+}
+
+// hot marks a route that many ask at once, and that carries its command out whether or not the client waits for the answer.
+func hot(r route) route {
+	r.hot = true
+	return r
+}
+
+// hotPaths reports the paths of hot routes. It may report another's: the mux decides which route a path has.
+func hotPaths(routes []route) func(path string) bool {
+	var around [][2]string
+	for _, r := range routes {
+		if r.hot {
+			before, after, _ := strings.Cut(r.path, "{id}")
+			around = append(around, [2]string{before, after})
+		}
+	}
+	return func(path string) bool {
+		for _, a := range around {
+			if strings.HasPrefix(path, a[0]) && strings.HasSuffix(path, a[1]) {
+				return true
+			}
+		}
+		return false
+	}
 }
 
 // routes is the whole table.

@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead-dev/fairlead/auction"
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/leanhttp"
 	"github.com/fairlead-dev/fairlead/ledger"
 	"github.com/fairlead-dev/fairlead/ledger/cross"
 	"github.com/fairlead-dev/fairlead/lottery"
@@ -97,6 +98,7 @@ type Server struct {
 
 	openAPI  []byte
 	handler  http.Handler
+	hot      func(path string) bool
 	draining chan struct{}
 }
 
@@ -121,7 +123,7 @@ func New(o Options) (*Server, error) {
 	if s.openAPI, err = openAPI(routes, o.Version); err != nil {
 		return nil, fmt.Errorf("server: build the OpenAPI document: %w", err)
 	}
-	s.handler = s.outermost(s.mux(routes))
+	s.handler, s.hot = s.outermost(s.mux(routes)), hotPaths(routes)
 	return s, nil
 }
 
@@ -148,14 +150,14 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 	// What is still being read when the grace is over is told so.
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	srv := &http.Server{
+	srv := &leanhttp.Server{Hot: s.hot, HTTP: &http.Server{
 		BaseContext: func(net.Listener) context.Context { return base },
 		Handler:     s.handler, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog: slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),
-	}
+	}}
 	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(l) }()
+	go func() { failed <- srv.Serve(l) }() //nolint:contextcheck // The requests' contexts are made from base.
 	select {
 	case err := <-failed:
 		return fmt.Errorf("server: %w", err)

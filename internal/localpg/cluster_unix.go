@@ -49,8 +49,15 @@ const accessRules = "# Only the unix socket, which is in a directory of mode 070
 // childEnv is the whole environment of initdb and postgres: none of the
 // caller's, so that nothing of it (PGDATA, PGOPTIONS, a locale that isn't
 // installed) changes what they do. Naming the time zone spares initdb a search.
+//
+// The rest is for glibc's allocator: a statement over some arrays takes and
+// gives back more than its default keeps, so each would ask the kernel for
+// memory anew, which is a twentieth of the server's work under load.
 func childEnv() []string {
-	env := []string{"LC_ALL=C", "TZ=UTC", "PATH=/usr/local/bin:/usr/bin:/bin"}
+	env := []string{
+		"LC_ALL=C", "TZ=UTC", "PATH=/usr/local/bin:/usr/bin:/bin",
+		"MALLOC_TOP_PAD_=1048576", "MALLOC_TRIM_THRESHOLD_=8388608", "MALLOC_MMAP_THRESHOLD_=1048576",
+	}
 	for _, name := range []string{"LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TMPDIR"} {
 		if v, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+v)

@@ -1,0 +1,159 @@
+package leanhttp
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// bufferSize is the largest plain request with its head, in bytes.
+	bufferSize = 4 << 10
+	// keptBuffer is the largest buffer of an answer that a connection keeps for the next one, in bytes.
+	keptBuffer = 16 << 10
+	// rearm is how far a connection's deadline may lag behind, so that it need not be moved for each request.
+	rearm = 5 * time.Second
+)
+
+// What a connection is doing.
+const (
+	fresh  int32 = iota // nothing has come yet
+	active              // a request is being served
+	idle                // it waits for the next request
+	ended               // it is closed, or net/http's
+)
+
+// conn is a connection while it is lean. All but its state belongs to the goroutine that serves it.
+type conn struct {
+	*net.TCPConn
+
+	server *Server
+	since  time.Time // of its acceptance
+	state  atomic.Int32
+	armed  time.Time // when the deadline was last moved
+	common *http.Request
+	body   body
+	out    response
+	wire   []byte
+}
+
+// body is a request's, which came with its head.
+type body struct{ bytes.Reader }
+
+// Close implements [io.Closer].
+func (*body) Close() error { return nil }
+
+func newConn(base context.Context, s *Server, tcp *net.TCPConn) *conn {
+	c := &conn{TCPConn: tcp, server: s, since: time.Now(), out: response{header: make(http.Header, 8)}}
+	c.common = (&http.Request{
+		Method: http.MethodPost, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: tcp.RemoteAddr().String(), Body: &c.body,
+	}).WithContext(context.WithValue(base, http.LocalAddrContextKey, tcp.LocalAddr()))
+	return c
+}
+
+// serve answers the connection's requests while they are plain. It returns when the connection is closed, or net/http's.
+func (c *conn) serve() {
+	defer c.server.forget(c)
+	if limit := c.server.HTTP.ReadHeaderTimeout; limit > 0 {
+		_ = c.SetReadDeadline(c.since.Add(limit)) // An error means that it is closed, which the read will tell.
+	}
+	buffer := make([]byte, bufferSize)
+	for filled := 0; ; {
+		if filled == 0 {
+			var err error
+			if filled, err = c.Read(buffer); err != nil {
+				c.end()
+				return
+			}
+		}
+		if !c.begin() {
+			return
+		}
+		h, ok := parseHead(buffer[:filled])
+		size := h.size + h.length
+		if !ok || size > filled || !c.server.Hot(h.path) {
+			c.handOver(buffer[:filled])
+			return
+		}
+		if !c.answer(&h, buffer[h.size:size]) {
+			c.end()
+			return
+		}
+		filled = copy(buffer, buffer[size:filled])
+		c.state.Store(idle)
+		if c.server.closing.Load() { // Looked at after the state was told, as whoever closes tells first and looks then.
+			c.end()
+			return
+		}
+	}
+}
+
+// begin notes that a request has come, unless a shutdown has closed the connection.
+func (c *conn) begin() bool {
+	if !c.state.CompareAndSwap(idle, active) && !c.state.CompareAndSwap(fresh, active) {
+		return false
+	}
+	limit := c.server.idleTimeout()
+	if now := time.Now(); limit > 0 && now.Sub(c.armed) > min(rearm, limit/4) {
+		c.armed = now
+		_ = c.SetDeadline(now.Add(limit)) // As for the first.
+	}
+	return true
+}
+
+// end closes the connection, once.
+func (c *conn) end() {
+	if c.state.Swap(ended) != ended {
+		_ = c.Close() // There is nobody to tell.
+	}
+}
+
+// handOver brings the connection to net/http with what was read from it.
+func (c *conn) handOver(read []byte) {
+	_ = c.SetDeadline(time.Time{}) // net/http sets its own.
+	if c.server.rest.take(&begun{TCPConn: c.TCPConn, read: bytes.Clone(read)}) {
+		c.state.Store(ended)
+		return
+	}
+	c.end()
+}
+
+// answer has a request served, and reports whether the connection may be used again.
+func (c *conn) answer(h *head, body []byte) bool {
+	c.body.Reset(body)
+	r := new(http.Request)
+	*r = *c.common
+	r.URL = &url.URL{Path: h.path}
+	r.Header, r.Host, r.RequestURI, r.ContentLength = h.header, h.host, h.path, int64(h.length)
+	if !c.handle(r) {
+		return false
+	}
+	last := c.out.wantsClose() || c.server.closing.Load()
+	c.wire = c.out.appendTo(c.wire[:0], c.server.clock.date(time.Now()), last)
+	c.out.reset()
+	_, err := c.Write(c.wire)
+	if cap(c.wire) > keptBuffer {
+		c.wire, c.out.body = nil, nil
+	}
+	return err == nil && !last
+}
+
+// handle runs the handler, and reports whether it has returned. What it panics with ends the connection, as it does in net/http.
+func (c *conn) handle(r *http.Request) (returned bool) {
+	defer func() {
+		if returned {
+			return
+		}
+		//nolint:errorlint // The sentinel is panicked with as it is.
+		if p := recover(); p != nil && p != http.ErrAbortHandler && c.server.HTTP.ErrorLog != nil {
+			c.server.HTTP.ErrorLog.Printf("leanhttp: panic serving %s: %v\n%s", r.RemoteAddr, p, debug.Stack())
+		}
+	}()
+	c.server.HTTP.Handler.ServeHTTP(&c.out, r)
+	return true
+}

@@ -1,0 +1,77 @@
+package leanhttp
+
+import (
+	"io"
+	"net"
+	"sync"
+)
+
+// handover is the listener at which net/http gets the connections that are not lean any more.
+type handover struct {
+	addr   net.Addr
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newHandover(addr net.Addr) *handover {
+	return &handover{addr: addr, conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+// take brings c to the accepting side, and reports whether that is still there.
+func (h *handover) take(c net.Conn) bool {
+	select {
+	case h.conns <- c:
+		return true
+	case <-h.closed:
+		return false
+	}
+}
+
+// Accept implements [net.Listener].
+func (h *handover) Accept() (net.Conn, error) {
+	select {
+	case c := <-h.conns:
+		return c, nil
+	case <-h.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements [net.Listener].
+func (h *handover) Close() error {
+	h.once.Do(func() { close(h.closed) })
+	return nil
+}
+
+// Addr implements [net.Listener].
+func (h *handover) Addr() net.Addr { return h.addr }
+
+// begun is a connection from which some bytes were read already. It is read by one goroutine at a time.
+type begun struct {
+	*net.TCPConn
+	read []byte
+}
+
+// Read implements [net.Conn]: first come the bytes that were read already.
+func (c *begun) Read(b []byte) (int, error) {
+	if len(c.read) == 0 {
+		return c.TCPConn.Read(b) //nolint:wrapcheck // The connection's own error is the contract of net.Conn.
+	}
+	n := copy(b, c.read)
+	if c.read = c.read[n:]; len(c.read) == 0 {
+		c.read = nil
+	}
+	return n, nil
+}
+
+// WriteTo implements [io.WriterTo], which [net.TCPConn] has and which would pass by what was read already.
+func (c *begun) WriteTo(w io.Writer) (int64, error) {
+	n, err := w.Write(c.read)
+	c.read = c.read[n:]
+	if err != nil {
+		return int64(n), err //nolint:wrapcheck // As for Read.
+	}
+	more, err := c.TCPConn.WriteTo(w)
+	return int64(n) + more, err //nolint:wrapcheck // As for Read.
+}
