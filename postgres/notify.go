@@ -50,16 +50,10 @@ func (n *Notifications) Publish(ctx context.Context, hints []live.Hint) error {
 	if len(payloads) == 0 {
 		return err
 	}
-	const (
-		unsynced = `SET LOCAL synchronous_commit TO off`
-		notify   = `SELECT pg_notify('` + liveChannel + `', payload) FROM unnest($1::text[]) AS payload`
-	)
-	sendErr := pgx.BeginFunc(ctx, n.db.pool, func(tx pgx.Tx) error {
-		var b pgx.Batch
-		b.Queue(unsynced)
-		b.Queue(notify, payloads)
-		return tx.SendBatch(ctx, &b).Close()
-	})
+	// One statement, so that it is one round trip; its transaction ends with it.
+	const notify = `SELECT pg_notify('` + liveChannel + `', payload)
+		FROM (SELECT set_config('synchronous_commit', 'off', true)) AS s (v), unnest($1::text[]) AS payload WHERE s.v = 'off'`
+	_, sendErr := n.db.pool.Exec(ctx, notify, payloads)
 	if sendErr != nil {
 		sendErr = fmt.Errorf("postgres: notify: %w", sendErr)
 	}
