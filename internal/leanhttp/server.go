@@ -74,6 +74,9 @@ func (s *Server) accept(base context.Context, l net.Listener) error {
 		c, err := l.Accept()
 		//nolint:staticcheck // Whoever accepts has no better sign that the next time may go well; net/http looks at it, too.
 		if temporary, ok := errors.AsType[net.Error](err); ok && temporary.Temporary() {
+			if s.HTTP.ErrorLog != nil {
+				s.HTTP.ErrorLog.Printf("leanhttp: accept: %v; again in %v", err, pause)
+			}
 			time.Sleep(pause)
 			pause = min(2*pause, lastPause)
 			continue
