@@ -18,17 +18,17 @@ import (
 // far longer than the carried-on clock can be wrong.
 const closingMargin = 250 * time.Millisecond
 
-// raiseAuction is updateAuction for what bids change. It begins the transaction, and so does what joinInOrder does.
+// raiseAuction is updateAuction for what bids change.
 const raiseAuction = `WITH written AS (
 		UPDATE auctions SET total_bids = $4, seq = $5, version = $6, revision = $7
 		WHERE id = $1 AND version = $2 AND revision = $3 AND status = 'active' AND seq <= $5 RETURNING 1
-	) SELECT 1 / (count(*) = 1)::integer, set_config('enable_seqscan', 'off', true) FROM written`
+	) SELECT 1 / (count(*) = 1)::integer FROM written`
 
 // bidStatements are those of commitAhead.
 func bidStatements() []string {
 	return []string{
 		joinInOrder, raiseAuction, guardAuction, guardAbsentAccounts, guardSameAccounts, guardAbsentKeys,
-		guardedUpdateAccounts, insertHolds, guardedUpdateHolds, guardedRaiseStanding, insertStanding, insertBids, raiseBids, insertKeys,
+		guardedUpdateAccounts, insertHolds, guardedUpdateHolds, guardedRaiseStanding, insertStanding, insertBids, insertKeys,
 	}
 }
 
@@ -95,19 +95,17 @@ func (s *Auctions) bidAhead(b *pgx.Batch, known *knownAuction, want auction.Want
 	}
 
 	a := known.Auction
+	b.Queue(joinInOrder)
 	if known.Changed() {
 		b.Queue(raiseAuction, a.ID, was, known.revision, a.TotalBids, a.Seq, a.Version, revision)
 		known.revision = revision
 	} else {
-		b.Queue(joinInOrder)
 		b.Queue(guardAuction, a.ID, was, known.revision)
 	}
 	guardUnchanged(b, book, absent)
 	guardMisses(b, u.Keys.Misses())
-	if changes := book.Changes(); !queueRaises(b, known.State, &changes) {
-		saveBook(b, changes, guardedWrites)
-		saveBids(b, known.State, guardedWrites)
-	}
+	saveBook(b, book.Changes(), guardedWrites)
+	saveBids(b, known.State, guardedWrites)
 	saveKeys(b, u.Keys.Fresh(), book.Now(), guardedWrites)
 	s.db.recent.note(u.Keys.Fresh())
 	// What the next call decides on. Should this transaction fail, the checks of those that rest on it do so, too.

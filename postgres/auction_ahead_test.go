@@ -61,17 +61,19 @@ func TestBidsSentAhead(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	offered := make([]int, len(accounts)) // by each account: a storm of bids goes on where the one before has ended, lest all be too low
 	storm := func(disturb func()) {
 		var bidders sync.WaitGroup
 		stop := make(chan struct{})
 		for n, account := range accounts {
 			bidders.Go(func() {
-				for i := 0; ; i++ {
+				for {
 					select {
 					case <-stop:
 						return
 					default:
-						place(here, account, int64(1+n+i*len(accounts)+rand.IntN(3)))
+						place(here, account, int64(1+n+offered[n]*len(accounts)+rand.IntN(3)))
+						offered[n]++
 					}
 				}
 			})
@@ -111,7 +113,7 @@ func TestBidsSentAhead(t *testing.T) {
 	cut := int64(0)
 	storm(func() {
 		cut += exec(t, there.db, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-			WHERE datname = current_database() AND query LIKE '%UPDATE accounts%' AND pid <> pg_backend_pid()`)
+			WHERE datname = current_database() AND query LIKE '%INSERT INTO auction_bids%' AND pid <> pg_backend_pid()`)
 	})
 	compare()
 	place(here, accounts[2], 810_000)

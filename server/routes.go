@@ -72,13 +72,17 @@ func hot(r route) route {
 	return r
 }
 
-// hotPaths reports the paths of hot routes. It may report another's: the mux decides which route a path has.
+// hotPaths reports the paths of hot routes, whatever they have for an id.
 func hotPaths(routes []route) func(path string) bool {
-	var around [][2]string
+	whole, around := map[string]bool{}, [][2]string{}
 	for _, r := range routes {
-		if r.hot {
-			before, after, _ := strings.Cut(r.path, "{id}")
+		if !r.hot {
+			continue
+		}
+		if before, after, ok := strings.Cut(r.path, "{id}"); ok {
 			around = append(around, [2]string{before, after})
+		} else {
+			whole[r.path] = true
 		}
 	}
 	return func(path string) bool {
@@ -87,7 +91,7 @@ func hotPaths(routes []route) func(path string) bool {
 				return true
 			}
 		}
-		return false
+		return whole[path]
 	}
 }
 

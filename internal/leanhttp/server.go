@@ -77,7 +77,7 @@ func (s *Server) accept(base context.Context, l net.Listener) error {
 			if s.HTTP.ErrorLog != nil {
 				s.HTTP.ErrorLog.Printf("leanhttp: accept: %v; again in %v", err, pause)
 			}
-			time.Sleep(pause)
+			time.Sleep(pause) // Nothing tells when there is room again.
 			pause = min(2*pause, lastPause)
 			continue
 		}

@@ -78,6 +78,9 @@ func (r *rig) serve(w http.ResponseWriter, q *http.Request) {
 	case "/hot/wait":
 		r.began <- struct{}{}
 		<-r.hold
+		if err := q.Context().Err(); err != nil {
+			r.Errorf("the context of a lean request has ended: %v", err)
+		}
 	case "/hot/abort":
 		panic(http.ErrAbortHandler)
 	case "/hot/panic":
@@ -221,7 +224,7 @@ func TestAnswersAsNetHTTP(t *testing.T) {
 				p := r.dial()
 				if split > 0 {
 					p.send(in[:split])
-					time.Sleep(time.Millisecond)
+					time.Sleep(time.Millisecond) // So that it is a packet of its own; nothing tells when one has been read.
 				}
 				p.send(in[split:])
 				p.sentAll()
@@ -295,6 +298,22 @@ func TestShutdownWaitsForWhatIsUnderWay(t *testing.T) {
 	}
 }
 
+// TestClientGoesAway has a client leave while its request is served: the request is served all the same.
+func TestClientGoesAway(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	p := r.dial()
+	p.send(post("/hot/wait", ""))
+	<-r.began
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	close(r.hold)
+	if err := r.server.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestShutdownEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -326,7 +345,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	for range 8 { // For longer than the limit in all.
 		asked.send(post("/hot", ""))
 		asked.answer()
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // The time that passes is what is tested.
 	}
 	asked.closed()
 	if took := time.Since(start); took < 600*time.Millisecond {
