@@ -70,7 +70,7 @@ func (s *suite) waitLimit() {
 	if took := time.Since(began); !errors.Is(err, lock.ErrHeld) || took < 150*time.Millisecond {
 		s.Errorf("%v after %s; want ErrHeld after 150ms", err, took)
 	}
-	if n := s.waiting(b); n != 0 {
+	if n := s.waiting(b, k); n != 0 {
 		s.Errorf("%d still wait", n)
 	}
 	s.release(h)
@@ -101,7 +101,7 @@ func (s *suite) line(b lock.Backend, lockers []*lock.Locker) (order []int) {
 	var all sync.WaitGroup
 	for i := range n {
 		c := s.async(s.ctx(), lockers[i%2], lock.Options{Wait: patience}, k)
-		s.eventually("the request is in line", func() bool { return s.waiting(b) == i+1 })
+		s.eventually("the request is in line", func() bool { return s.waiting(b, k) == i+1 })
 		all.Go(func() {
 			r := <-c
 			if r.err != nil {
@@ -302,7 +302,7 @@ func (s *suite) cancelled() {
 		}
 		cancel()
 	}
-	if n := s.waiting(b); n != 0 {
+	if n := s.waiting(b, k); n != 0 {
 		s.Errorf("%d still wait", n)
 	}
 	s.release(s.acquire(l, lock.Options{Wait: patience}, k))
@@ -314,7 +314,7 @@ func (s *suite) closing() {
 	k := key("k")
 	h := s.acquire(other, lock.Options{}, k)
 	c := s.async(s.ctx(), l, lock.Options{Wait: lock.Forever}, k)
-	s.eventually("the request is in line", func() bool { return s.waiting(b) == 1 })
+	s.eventually("the request is in line", func() bool { return s.waiting(b, k) == 1 })
 	stop()
 	if r := s.await(c); !errors.Is(r.err, lock.ErrClosed) {
 		s.Errorf("the waiter got %v", r.err)

