@@ -115,6 +115,13 @@ type Bid struct {
 	Hold    uuid.UUID
 }
 
+// Raise is a standing bid that took the place of the account's earlier one.
+type Raise struct {
+	Bid
+
+	Before int64 // the amount of the earlier one
+}
+
 // Placed is an accepted bid, as its bidder is told, as it is kept in the history, and as the event bid.placed.
 type Placed struct {
 	Auction        uuid.UUID

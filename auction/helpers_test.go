@@ -212,11 +212,11 @@ func (w *world) apply(tb testing.TB) {
 		}
 		delete(w.standing, account)
 	}
-	for _, b := range raised {
-		if _, ok := w.standing[b.Account]; !ok {
-			tb.Fatalf("%s has no bid that could be raised", b.Account)
+	for _, r := range raised {
+		if was, ok := w.standing[r.Account]; !ok || was.Amount != r.Before {
+			tb.Fatalf("%s has no bid of %d that could be raised", r.Account, r.Before)
 		}
-		w.standing[b.Account] = b
+		w.standing[r.Account] = r.Bid
 	}
 	for _, b := range added {
 		if _, ok := w.standing[b.Account]; ok {

@@ -242,21 +242,20 @@ func (s *Standing) note(n *node) {
 }
 
 // changes lists what has become of the accounts noted since begin.
-func (s *Standing) changes() (added, raised []Bid, removed []string) {
+func (s *Standing) changes() (added []Bid, raised []Raise, removed []string) {
 	for i := range s.journal {
 		c := &s.journal[i]
 		switch n := c.node; {
 		case n.live && !c.live:
 			added = append(added, n.bid)
 		case n.live && n.bid.Seq != c.was.Seq:
-			raised = append(raised, n.bid)
+			raised = append(raised, Raise{n.bid, c.was.Amount})
 		case !n.live && c.live:
 			removed = append(removed, n.bid.Account)
 		}
 	}
-	byAccount := func(a, b Bid) int { return cmp.Compare(a.Account, b.Account) }
-	slices.SortFunc(added, byAccount)
-	slices.SortFunc(raised, byAccount)
+	slices.SortFunc(added, func(a, b Bid) int { return cmp.Compare(a.Account, b.Account) })
+	slices.SortFunc(raised, func(a, b Raise) int { return cmp.Compare(a.Account, b.Account) })
 	slices.Sort(removed)
 	return added, raised, removed
 }

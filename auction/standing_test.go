@@ -101,18 +101,19 @@ func checkStanding(t *rapid.T, s *Standing, rows map[string]Bid) {
 func checkNet(t *rapid.T, s *Standing, before, rows map[string]Bid) {
 	added, raised, removed := s.changes()
 	byAccount := func(a, b Bid) int { return cmp.Compare(a.Account, b.Account) }
-	if !slices.IsSortedFunc(added, byAccount) || !slices.IsSortedFunc(raised, byAccount) || !slices.IsSorted(removed) {
+	raiseByAccount := func(a, b Raise) int { return cmp.Compare(a.Account, b.Account) }
+	if !slices.IsSortedFunc(added, byAccount) || !slices.IsSortedFunc(raised, raiseByAccount) || !slices.IsSorted(removed) {
 		t.Fatal("changes are not in order of account")
 	}
 	copied := maps.Clone(before)
 	for _, account := range removed {
 		delete(copied, account)
 	}
-	for _, b := range raised {
-		if copied[b.Account] == b || copied[b.Account].Account == "" {
-			t.Fatalf("%s was not raised", b.Account)
+	for _, r := range raised {
+		if was := copied[r.Account]; was == r.Bid || was.Account == "" || was.Amount != r.Before {
+			t.Fatalf("%s was not raised from %d", r.Account, r.Before)
 		}
-		copied[b.Account] = b
+		copied[r.Account] = r.Bid
 	}
 	for _, b := range added {
 		if _, ok := before[b.Account]; ok {

@@ -137,7 +137,7 @@ func (s *State) ChangedRounds() []Round {
 // all replacements, and after all additions, in this order.
 //
 // When the auction ends, its losers' bids are not listed as removed: they stay, but are active no more.
-func (s *State) StandingChanges() (added, raised []Bid, removed []string) {
+func (s *State) StandingChanges() (added []Bid, raised []Raise, removed []string) {
 	return s.Standing.changes()
 }
 

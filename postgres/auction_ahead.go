@@ -28,7 +28,7 @@ const raiseAuction = `WITH written AS (
 func bidStatements() []string {
 	return []string{
 		joinInOrder, raiseAuction, guardAuction, guardAbsentAccounts, guardSameAccounts, guardAbsentKeys,
-		guardedUpdateAccounts, insertHolds, guardedUpdateHolds, guardedRaiseStanding, insertStanding, insertBids, insertKeys,
+		guardedUpdateAccounts, insertHolds, guardedRaiseStanding, guardedRaiseUnique, insertStanding, insertBids, insertKeys,
 	}
 }
 

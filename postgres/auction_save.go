@@ -36,16 +36,23 @@ const (
 			AS n (round, status, extensions, started_at, ends_at, ended_at)
 		WHERE r.auction = $1 AND r.round = n.round AND r.status <> 'completed' RETURNING 1`
 
-	// A bid never falls; one with another hold is the new bid of an account that has won in the same transaction.
-	raiseStanding = `UPDATE auction_standing AS s SET amount = n.amount, unique_amount = CASE WHEN $2 THEN n.amount END,
-			round = n.round, seq = n.seq, at = n.at, hold = n.hold
-		FROM unnest($3::text[], $4::bigint[], $5::integer[], $6::bigint[], $7::timestamptz[], $8::uuid[]) AS n (account, amount, round, seq, at, hold)
-		WHERE s.auction = $1 AND s.account = n.account AND s.active AND (s.amount < n.amount OR s.hold <> n.hold) RETURNING 1`
+	// A bid never falls; one with another hold is the new bid of an account that has won in the same transaction. Where
+	// amounts are unique, the one before is found by its amount, because there is no index by account to be kept then.
+	raised = `FROM unnest($2::text[], $3::bigint[], $4::integer[], $5::bigint[], $6::timestamptz[], $7::uuid[], $8::bigint[])
+			AS n (account, amount, round, seq, at, hold, before)
+		WHERE s.auction = $1 AND s.account = n.account AND s.amount = n.before AND s.active AND (s.amount < n.amount OR s.hold <> n.hold)`
+	raiseStanding = `UPDATE auction_standing AS s SET amount = n.amount, round = n.round, seq = n.seq, at = n.at, hold = n.hold
+		` + raised + ` AND s.unique_amount IS NULL RETURNING 1`
+	raiseUnique = `UPDATE auction_standing AS s SET amount = n.amount, unique_amount = n.amount, round = n.round, seq = n.seq, at = n.at,
+			hold = n.hold
+		` + raised + ` AND s.unique_amount = n.before RETURNING 1`
 	guardedRaiseStanding = `WITH written AS (` + raiseStanding + `)
 		SELECT 1 / (count(*) = $9::bigint)::integer FROM written`
+	guardedRaiseUnique = `WITH written AS (` + raiseUnique + `)
+		SELECT 1 / (count(*) = $9::bigint)::integer FROM written`
 	insertStanding = `INSERT INTO auction_standing (auction, account, amount, unique_amount, round, seq, at, hold, active)
-		SELECT $1, account, amount, CASE WHEN $2 THEN amount END, round, seq, at, hold, true
-		FROM unnest($3::text[], $4::bigint[], $5::integer[], $6::bigint[], $7::timestamptz[], $8::uuid[]) AS n (account, amount, round, seq, at, hold)`
+		SELECT $1, account, amount, CASE WHEN $8 THEN amount END, round, seq, at, hold, true
+		FROM unnest($2::text[], $3::bigint[], $4::integer[], $5::bigint[], $6::timestamptz[], $7::uuid[]) AS n (account, amount, round, seq, at, hold)`
 	deleteStanding = `DELETE FROM auction_standing WHERE auction = $1 AND account = ANY($2) AND active`
 	retireStanding = `UPDATE auction_standing SET active = false, unique_amount = NULL WHERE auction = $1 AND active`
 
@@ -115,10 +122,18 @@ func saveBids(b *pgx.Batch, st *auction.State, how writes) {
 		expectRows(b.Queue(deleteStanding, a.ID, removed), n, errLostRow)
 	}
 	if n := len(raised); n > 0 {
-		how.queue(b, raiseStanding, guardedRaiseStanding, n, errLostRow, standingColumns(a, raised)...)
+		statement, guarded := raiseStanding, guardedRaiseStanding
+		if a.UniqueAmounts {
+			statement, guarded = raiseUnique, guardedRaiseUnique
+		}
+		bids, before := make([]auction.Bid, n), make([]int64, n)
+		for i := range raised {
+			bids[i], before[i] = raised[i].Bid, raised[i].Before
+		}
+		how.queue(b, statement, guarded, n, errLostRow, append(standingColumns(a, bids), before)...)
 	}
 	if n := len(added); n > 0 {
-		expectRows(b.Queue(insertStanding, standingColumns(a, added)...), n, errLostRow)
+		expectRows(b.Queue(insertStanding, append(standingColumns(a, added), a.UniqueAmounts)...), n, errLostRow)
 	}
 	if n := len(st.Placed); n > 0 {
 		seqs, accounts, amounts, previous := make([]int64, n), make([]string, n), make([]int64, n), make([]int64, n)
@@ -141,7 +156,7 @@ func standingColumns(a *auction.Auction, bids []auction.Bid) []any {
 		accounts[i], amounts[i], rounds[i] = bids[i].Account, bids[i].Amount, bids[i].Round
 		seqs[i], at[i], holds[i] = bids[i].Seq, bids[i].At, bids[i].Hold
 	}
-	return []any{a.ID, a.UniqueAmounts, accounts, amounts, rounds, seqs, at, holds}
+	return []any{a.ID, accounts, amounts, rounds, seqs, at, holds}
 }
 
 // saveEvents writes all events but bid.placed, whose row in the history is the event.

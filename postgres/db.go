@@ -48,6 +48,7 @@ type DB struct {
 	observer Observer
 	accounts *accountCache
 	recent   *recentKeys
+	keys     keySweep
 	ahead    *pipeline   // of the ledger's transactions
 	bidding  []*pipeline // of bids; those on one auction always go by the same
 }

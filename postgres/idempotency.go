@@ -1,8 +1,6 @@
 package postgres
 
 import (
-	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -11,9 +9,6 @@ import (
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 )
-
-// sweepKeysBatch is how many expired records one statement deletes, so that no sweep is a long transaction.
-const sweepKeysBatch = 5000
 
 const selectKeys = `SELECT id, fingerprint, execution, status, body FROM idempotency_keys WHERE id = ANY($1)`
 
@@ -76,23 +71,4 @@ func saveKeys(b *pgx.Batch, fresh []idempotency.Record, now time.Time, how write
 		return
 	}
 	expectRows(b.Queue(insertKeysOrNothing, args...), n, errStale)
-}
-
-// SweepKeys deletes the records that are older than retention, by the database's clock, and returns how many there
-// were. Any number of processes may sweep at once.
-func (db *DB) SweepKeys(ctx context.Context, retention time.Duration) (int64, error) {
-	const deleteKeys = `DELETE FROM idempotency_keys WHERE id IN (
-		SELECT id FROM idempotency_keys WHERE created_at < clock_timestamp() - $1::interval
-		ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED)`
-	var total int64
-	for {
-		tag, err := db.pool.Exec(ctx, deleteKeys, retention, sweepKeysBatch)
-		if err != nil {
-			return total, fmt.Errorf("postgres: sweep idempotency keys: %w", readError(err))
-		}
-		total += tag.RowsAffected()
-		if tag.RowsAffected() < sweepKeysBatch {
-			return total, nil
-		}
-	}
 }

@@ -64,16 +64,17 @@ const sumCurrencies = `
 	FROM inside FULL JOIN outside USING (currency) ORDER BY currency COLLATE "C"`
 
 // An account is bad when its balance is not the sum of its entries, when one of them is in another currency, when what
-// it holds is not the sum of its open holds, or when there are entries without an account.
+// it holds is not the sum of its open holds, when one of those is for a bid that does not stand, or when there are entries
+// without an account.
 const firstBadAccount = `
 	WITH sums AS (
 		SELECT account, sum(amount) AS total, min(currency) AS least, max(currency) AS most
 		FROM entries WHERE account NOT LIKE 'outside/%' AND account NOT LIKE 'transit/%' GROUP BY account),
-	open AS (SELECT account, sum(amount) AS held FROM holds WHERE status = 'open' GROUP BY account)
+	open AS (SELECT account, sum(amount) AS held, count(*) - count(amount) AS strays FROM holds WHERE status = 'open' GROUP BY account)
 	SELECT coalesce(min(coalesce(a.id, s.account, o.account)), '') FROM accounts AS a
 		FULL JOIN sums AS s ON s.account = a.id FULL JOIN open AS o ON o.account = a.id
 	WHERE a.id IS NULL OR a.available::numeric + a.held <> coalesce(s.total, 0) OR a.held <> coalesce(o.held, 0)
-		OR a.currency <> s.least OR a.currency <> s.most`
+		OR o.strays > 0 OR a.currency <> s.least OR a.currency <> s.most`
 
 // A transfer is bad when its entries are not two of its currency that sum to zero and move its amount, or when there
 // are entries of one that was not completed, or that does not exist.

@@ -45,10 +45,11 @@ const insertTransfers = `WITH moved AS MATERIALIZED (
 	UNION ALL
 	SELECT destination, destination_entry, destination_version, id, amount, currency, $14, memo FROM moved WHERE status = 'completed'`
 
-const insertHolds = `INSERT INTO holds (id, account, amount, captured, status, expires_at, created_at, closed_at, transfer, owner)
+// An open hold that an auction placed has its amount in the standing bid, which each raise writes; see the view holds.
+const insertHolds = `INSERT INTO hold_rows (id, account, amount, captured, status, expires_at, created_at, closed_at, transfer, owner)
 	SELECT * FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::timestamptz[], $7::timestamptz[], $8::timestamptz[], $9::uuid[], $10::text[])`
 
-const updateHolds = `UPDATE holds AS h SET amount = n.amount, captured = n.captured, status = n.status, closed_at = n.closed_at, transfer = n.transfer
+const updateHolds = `UPDATE hold_rows AS h SET amount = n.amount, captured = n.captured, status = n.status, closed_at = n.closed_at, transfer = n.transfer
 	FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::timestamptz[], $6::uuid[]) AS n (id, amount, captured, status, closed_at, transfer)
 	WHERE h.id = n.id AND h.status = 'open' RETURNING 1`
 
@@ -127,18 +128,9 @@ func saveTransfers(b *pgx.Batch, transfers []ledger.Transfer, entries []ledger.E
 		fromEntries, fromVersions, toEntries, toVersions, transfers[0].CreatedAt), len(entries), errLostRow)
 }
 
+// saveHolds writes those that are closed first: they make room, in the index of open ones, for those that follow them.
 func saveHolds(b *pgx.Batch, created, updated []ledger.Hold, how writes) {
-	if n := len(created); n > 0 {
-		ids, accounts, amounts, captured := make([][16]byte, n), make([]string, n), make([]int64, n), make([]int64, n)
-		statuses, expires, owners := make([]string, n), make([]*time.Time, n), make([]string, n)
-		at, closed, transfers := make([]time.Time, n), make([]*time.Time, n), make([]*[16]byte, n)
-		for i, h := range created {
-			ids[i], accounts[i], amounts[i], captured[i] = h.ID, h.Account, h.Amount, h.Captured
-			statuses[i], expires[i], owners[i] = string(h.Status), h.ExpiresAt, h.Owner
-			at[i], closed[i], transfers[i] = h.CreatedAt, h.ClosedAt, (*[16]byte)(h.Transfer)
-		}
-		expectRows(b.Queue(insertHolds, ids, accounts, amounts, captured, statuses, expires, at, closed, transfers, owners), n, errLostRow)
-	}
+	updated = slices.DeleteFunc(updated, amountElsewhere)
 	if n := len(updated); n > 0 {
 		ids, amounts, captured, statuses := make([][16]byte, n), make([]int64, n), make([]int64, n), make([]string, n)
 		closed, transfers := make([]*time.Time, n), make([]*[16]byte, n)
@@ -148,7 +140,25 @@ func saveHolds(b *pgx.Batch, created, updated []ledger.Hold, how writes) {
 		}
 		how.queue(b, updateHolds, guardedUpdateHolds, n, errLostRow, ids, amounts, captured, statuses, closed, transfers)
 	}
+	if n := len(created); n > 0 {
+		ids, accounts, amounts, captured := make([][16]byte, n), make([]string, n), make([]*int64, n), make([]int64, n)
+		statuses, expires, owners := make([]string, n), make([]*time.Time, n), make([]string, n)
+		at, closed, transfers := make([]time.Time, n), make([]*time.Time, n), make([]*[16]byte, n)
+		for i, h := range created {
+			ids[i], accounts[i], captured[i] = h.ID, h.Account, h.Captured
+			if !amountElsewhere(h) {
+				amounts[i] = &h.Amount
+			}
+			statuses[i], expires[i], owners[i] = string(h.Status), h.ExpiresAt, h.Owner
+			at[i], closed[i], transfers[i] = h.CreatedAt, h.ClosedAt, (*[16]byte)(h.Transfer)
+		}
+		expectRows(b.Queue(insertHolds, ids, accounts, amounts, captured, statuses, expires, at, closed, transfers, owners), n, errLostRow)
+	}
 }
+
+// amountElsewhere reports whether a hold's row is without its amount: only auctions own holds, and an open one's amount is
+// that of the standing bid.
+func amountElsewhere(h ledger.Hold) bool { return h.Owner != "" && h.Status == ledger.HoldOpen }
 
 // errLostRow is returned when a row that this transaction has locked was not written as expected. Nothing that is
 // known can cause it; the transaction is rolled back and the error told.

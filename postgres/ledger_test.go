@@ -239,10 +239,10 @@ func TestIntegrityFindsEveryKindOfCorruption(t *testing.T) {
 		"a transfer's amount":            {sql: `UPDATE transfers SET amount = amount + 1 WHERE status = 'completed' AND kind = 'transfer'`, badTransfers: 1},
 		"a transfer failed afterwards":   {sql: `UPDATE transfers SET status = 'failed' WHERE status = 'completed' AND kind = 'deposit'`, badTransfers: 2},
 		"a failed transfer completed":    {sql: `UPDATE transfers SET status = 'completed' WHERE status = 'failed'`, badTransfers: 1},
-		"a hold's amount":                {sql: `UPDATE holds SET amount = amount + 1 WHERE account = 'ben'`, account: "ben"},
-		"a hold was released by hand":    {sql: `UPDATE holds SET status = 'released', closed_at = now() WHERE account = 'ann'`, account: "ann"},
-		"a hold of no account":           {sql: `UPDATE holds SET account = 'aaron' WHERE account = 'ann'`, account: "aaron"},
-		"a hold is gone":                 {sql: `DELETE FROM holds WHERE account = 'ann'`, account: "ann"},
+		"a hold's amount":                {sql: `UPDATE hold_rows SET amount = amount + 1 WHERE account = 'ben'`, account: "ben"},
+		"a hold was released by hand":    {sql: `UPDATE hold_rows SET status = 'released', closed_at = now() WHERE account = 'ann'`, account: "ann"},
+		"a hold of no account":           {sql: `UPDATE hold_rows SET account = 'aaron' WHERE account = 'ann'`, account: "aaron"},
+		"a hold is gone":                 {sql: `DELETE FROM hold_rows WHERE account = 'ann'`, account: "ann"},
 		"a transfer that is not counted": {sql: `INSERT INTO transfers VALUES (gen_random_uuid(), 'transfer', 'ann', 'ben', 5, 'EUR', 'completed', '', '', now())`, badTransfers: 1},
 	} {
 		t.Run(name, func(t *testing.T) {

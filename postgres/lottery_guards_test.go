@@ -140,8 +140,8 @@ func TestTheDatabaseRefusesByItself(t *testing.T) {
 		"a negative held":          {`UPDATE accounts SET held = -1 WHERE id = 'ann'`, "23514"},
 		"a transfer to its source": {`INSERT INTO transfers VALUES (gen_random_uuid(), 'transfer', 'a', 'a', 1, 'EUR', 'completed', '', '', now())`, "23514"},
 		"a transfer of nothing":    {`INSERT INTO transfers VALUES (gen_random_uuid(), 'transfer', 'a', 'b', 0, 'EUR', 'completed', '', '', now())`, "23514"},
-		"an open hold that ended":  {`INSERT INTO holds VALUES (gen_random_uuid(), 'ann', 1, 0, 'open', NULL, now(), now(), NULL)`, "23514"},
-		"captured more than held":  {`INSERT INTO holds VALUES (gen_random_uuid(), 'ann', 1, 2, 'captured', NULL, now(), now(), NULL)`, "23514"},
+		"an open hold that ended":  {`INSERT INTO hold_rows VALUES (gen_random_uuid(), 'ann', 1, 0, 'open', NULL, now(), now(), NULL)`, "23514"},
+		"captured more than held":  {`INSERT INTO hold_rows VALUES (gen_random_uuid(), 'ann', 1, 2, 'captured', NULL, now(), now(), NULL)`, "23514"},
 		"a key of another length":  {`INSERT INTO idempotency_keys VALUES ('short', sha256(''), gen_random_uuid(), 200, '', now())`, "23514"},
 	} {
 		_, err := v.db.pool.Exec(t.Context(), c.sql)

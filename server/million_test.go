@@ -47,7 +47,7 @@ func (b *bulk) exec(sql string, args ...any) {
 func (b *bulk) copies(table, where string, replaced map[string]string, args ...any) {
 	b.t.Helper()
 	rows, err := b.conn.Query(context.Background(), `SELECT attname::text FROM pg_attribute WHERE attrelid = $1::regclass AND attnum > 0
-		AND NOT attisdropped AND attidentity = ''`, table)
+		AND NOT attisdropped AND attidentity = '' AND attgenerated = ''`, table)
 	must(b.t, err)
 	columns, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	must(b.t, err)
@@ -177,7 +177,7 @@ func (b *bulk) ledgerRows() []farPage {
 		FROM generate_series(1, $1::integer / 20) AS i`, b.n)
 	b.copies("entries", "account = 'great'", map[string]string{"id": uuidOf("i"), "transfer": uuidOf("i"), "version": "i + 10"})
 	b.copies("entries", "account = 'outside/EUR'", map[string]string{"id": uuidOf("i"), "transfer": uuidOf("i")})
-	b.copies("holds", "account = 'great'", map[string]string{"id": uuidOf("i")})
+	b.copies("hold_rows", "account = 'great'", map[string]string{"id": uuidOf("i")})
 	b.exec(`UPDATE accounts SET held = $1, version = $2 WHERE id = 'great'`, b.n+1, 2*b.n+20)
 	// A few of another account's, among all those.
 	b.account("small", "EUR", 5)

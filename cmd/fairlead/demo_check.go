@@ -331,7 +331,7 @@ func (c *demoCheck) holds(ctx context.Context) error {
 	var open, off, negative int
 	err := c.tx.QueryRow(ctx, `
 		SELECT (SELECT count(*) FROM holds WHERE status = 'open'),
-		       (SELECT count(*) FROM accounts a WHERE a.held <>
+		       (SELECT count(*) FROM holds WHERE status = 'open' AND amount IS NULL) + (SELECT count(*) FROM accounts a WHERE a.held <>
 		               (SELECT coalesce(sum(amount), 0) FROM holds h WHERE h.account = a.id AND h.status = 'open')),
 		       (SELECT count(*) FROM accounts WHERE available < 0 OR held < 0)`).Scan(&open, &off, &negative)
 	if err != nil {

@@ -102,13 +102,13 @@ func TestDemoSeesDamage(t *testing.T) {
 		{"another winner of a round", `UPDATE auction_winners SET account = 'organiser' WHERE round = 1 AND rank = 1`, []string{"a replay gives the same winners", "winners paid the seller exactly"}},
 		{"a winner who paid less", `UPDATE transfers SET amount = amount - 1 WHERE id = (SELECT transfer FROM auction_winners LIMIT 1)`, []string{"winners paid the seller exactly"}},
 		{"a bidder who paid for nothing", `UPDATE accounts SET available = available - 1 WHERE id = 'bidder-01'`, []string{"a replay gives the same balances"}},
-		{"a loser whose money is held", `UPDATE holds SET status = 'open', closed_at = NULL WHERE id = (SELECT id FROM holds WHERE owner <> '' AND status = 'released' LIMIT 1)`, []string{"the last losers have all back", "held = open holds, none negative"}},
+		{"a loser whose money is held", `UPDATE hold_rows SET status = 'open', amount = NULL, closed_at = NULL WHERE id = (SELECT id FROM holds WHERE owner <> '' AND status = 'released' LIMIT 1)`, []string{"the last losers have all back", "held = open holds, none negative"}},
 		{"a bid that stands for ever", `UPDATE auction_standing SET active = true`, []string{"the last losers have all back"}},
 		{"another seed", `UPDATE campaign_seeds SET seed = sha256(seed)`, []string{"independent audit of every table"}},
 	}
 	tables := []string{
 		"purchases", "draws", "idempotency_keys", "entries", "accounts", "transfers", "campaign_seeds",
-		"holds", "auction_bids", "auction_events", "auction_winners", "auction_standing",
+		"hold_rows", "auction_bids", "auction_events", "auction_winners", "auction_standing",
 	}
 	var out bytes.Buffer
 	d := demo{exit: true, listen: "127.0.0.1:0", screen: newScreen(&out), errOut: &out}

@@ -162,7 +162,7 @@ func winnerChecks() []check {
 			SELECT format('hold %s of %s, captured with transfer %s, is that of %s winners', h.id, h.owner, h.transfer, count(w.account))
 			FROM holds h LEFT JOIN auction_winners w ON w.transfer = h.transfer
 			WHERE h.status = 'captured' AND h.owner LIKE 'auction:%'
-			GROUP BY h.id HAVING count(w.account) <> 1`},
+			GROUP BY h.id, h.owner, h.transfer HAVING count(w.account) <> 1`},
 		{guarantee: Auctions, promise: "what a seller got is the sum of the winning bids", sql: `
 			SELECT format('seller %s in %s: won %s, paid %s', coalesce(w.seller, t.destination), coalesce(w.currency, t.currency),
 			              coalesce(w.total, 0), coalesce(t.total, 0))

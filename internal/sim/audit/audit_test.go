@@ -65,7 +65,7 @@ INSERT INTO entries (account, id, version, transfer, amount, currency, at)
 	UNION ALL
 	SELECT destination, gen_random_uuid(), n, id, amount, currency, now()
 	FROM (SELECT *, row_number() OVER (PARTITION BY destination ORDER BY id) * 2 - 1 AS n FROM transfers WHERE status = 'completed') t;
-INSERT INTO holds (id, account, amount, captured, status, created_at, closed_at, transfer) VALUES
+INSERT INTO hold_rows (id, account, amount, captured, status, created_at, closed_at, transfer) VALUES
 	(u(201), 'ann', 10, 0, 'open', now(), NULL, NULL),
 	(u(202), 'ann', 7, 5, 'captured', now(), now(), u(4)),
 	(u(203), 'ann', 7, 0, 'released', now(), now(), NULL);
@@ -110,12 +110,12 @@ INSERT INTO auction_standing (auction, account, amount, unique_amount, round, se
 	(u(402), 'by', 40, 40, 1, 4, s(6), u(215), true), (u(403), 'bx', 7, NULL, 1, 3, s(5), u(216), false);
 INSERT INTO auction_winners (auction, round, rank, account, amount, transfer) VALUES
 	(u(401), 1, 1, 'by', 20, u(31)), (u(401), 2, 1, 'bx', 25, u(32));
-INSERT INTO holds (id, account, amount, captured, status, created_at, closed_at, transfer, owner) VALUES
+INSERT INTO hold_rows (id, account, amount, captured, status, created_at, closed_at, transfer, owner) VALUES
 	(u(211), 'bx', 25, 25, 'captured', now(), now(), u(32), 'auction:' || u(401)),
 	(u(212), 'by', 20, 20, 'captured', now(), now(), u(31), 'auction:' || u(401)),
 	(u(213), 'by', 12, 0, 'released', now(), now(), NULL, 'auction:' || u(401)),
-	(u(214), 'bx', 30, 0, 'open', now(), NULL, NULL, 'auction:' || u(402)),
-	(u(215), 'by', 40, 0, 'open', now(), NULL, NULL, 'auction:' || u(402)),
+	(u(214), 'bx', NULL, 0, 'open', now(), NULL, NULL, 'auction:' || u(402)),
+	(u(215), 'by', NULL, 0, 'open', now(), NULL, NULL, 'auction:' || u(402)),
 	(u(216), 'bx', 7, 0, 'released', now(), now(), NULL, 'auction:' || u(403));
 `
 
@@ -204,12 +204,12 @@ func TestAuditNamesEveryViolation(t *testing.T) {
 		{"balance forged against the outside", `UPDATE accounts SET available = available + 1 WHERE id = 'bob'`, "deposits minus withdrawals"},
 		{"entry in another currency", `UPDATE entries SET currency = 'XXX' WHERE transfer = u(2)`, "of their currency"},
 		{"deposit from inside", `UPDATE transfers SET source = 'bob' WHERE id = u(1)`, "come from the outside"},
-		{"hold forgotten", `DELETE FROM holds WHERE id = u(201)`, "sum of the open holds"},
-		{"hold of nobody", `UPDATE holds SET account = 'nobody' WHERE id = u(201)`, "sum of the open holds"},
+		{"hold forgotten", `DELETE FROM hold_rows WHERE id = u(201)`, "sum of the open holds"},
+		{"hold of nobody", `UPDATE hold_rows SET account = 'nobody' WHERE id = u(201)`, "sum of the open holds"},
 		{"overdraft", `ALTER TABLE accounts DROP CONSTRAINT accounts_available_check; UPDATE accounts SET available = -1 WHERE id = 'bob'`, "is negative"},
 		{"version repeated", `UPDATE entries SET version = 4 WHERE account = 'ann'`, "distinct versions"},
 		{"version ahead", `UPDATE accounts SET version = 1 WHERE id = 'ann'`, "distinct versions"},
-		{"capture without a hold", `UPDATE holds SET transfer = NULL WHERE id = u(202)`, "a capture its one hold"},
+		{"capture without a hold", `UPDATE hold_rows SET transfer = NULL WHERE id = u(202)`, "a capture its one hold"},
 		{"count forged", `UPDATE campaigns SET sold_positions = 2 WHERE id = u(103)`, "are the purchases"},
 		{"layer count forged", `UPDATE campaign_layers SET sold = 1 WHERE campaign = u(103) AND layer = 2`, "count their own purchases"},
 		{"not a triangle", `UPDATE campaign_layers SET positions = 1 WHERE campaign = u(103) AND layer = 2`, "layers sum to the campaign"},
@@ -246,14 +246,14 @@ func TestAuditNamesEveryViolation(t *testing.T) {
 		{"draw of another round", `UPDATE campaigns SET draw_mode = 'beacon' WHERE id = u(101); UPDATE draws SET beacon = 'x', beacon_round = 2; INSERT INTO campaign_beacons (campaign, chain, root, round, sealed_at, due_at, next_attempt_at) VALUES (u(101), '{"period":3,"genesis_time":1000}', b(4), 3, to_timestamp(1000), to_timestamp(1006), NULL)`, "of the sealed root and the named round"},
 		{"draw of another list", `UPDATE campaigns SET draw_mode = 'beacon' WHERE id = u(101); UPDATE draws SET beacon = 'x', beacon_round = 2; INSERT INTO campaign_beacons (campaign, chain, root, round, sealed_at, due_at, next_attempt_at) VALUES (u(101), '{"period":3,"genesis_time":1000}', b(5), 2, to_timestamp(1000), to_timestamp(1003), NULL)`, "of the sealed root and the named round"},
 		{"draw of no round", `UPDATE campaigns SET draw_mode = 'beacon' WHERE id = u(101); UPDATE draws SET beacon = 'x', beacon_round = 2; INSERT INTO campaign_beacons (campaign, chain, root, round, sealed_at, due_at, next_attempt_at) VALUES (u(101), '{"period":3,"genesis_time":1000}', b(4), 2, to_timestamp(1000), to_timestamp(1003), NULL); UPDATE draws SET beacon = NULL, beacon_round = NULL`, "of the sealed root and the named round"},
-		{"hold of a bid lost", `UPDATE holds SET status = 'released', closed_at = now() WHERE id = u(214)`, "the sum of its active bids"},
-		{"hold too small", `UPDATE holds SET amount = 29 WHERE id = u(214)`, "its one hold"},
-		{"hold of another account", `UPDATE holds SET account = 'by' WHERE id = u(214)`, "its one hold"},
-		{"hold of another auction", `UPDATE holds SET owner = 'auction:' || u(401) WHERE id = u(214)`, "its one hold"},
-		{"hold of a bid expires", `UPDATE holds SET expires_at = now() WHERE id = u(214)`, "its one hold"},
+		{"hold of a bid lost", `UPDATE hold_rows SET status = 'released', amount = 30, closed_at = now() WHERE id = u(214)`, "the sum of its active bids"},
+		{"bid of less than is held", `UPDATE auction_standing SET amount = 29, unique_amount = 29 WHERE hold = u(214)`, "sum of the open holds"},
+		{"hold of another account", `UPDATE hold_rows SET account = 'ann' WHERE id = u(214)`, "its one hold"},
+		{"hold of another auction", `UPDATE hold_rows SET owner = 'auction:' || u(401) WHERE id = u(214)`, "its one hold"},
+		{"hold of a bid expires", `UPDATE hold_rows SET expires_at = now() WHERE id = u(214)`, "its one hold"},
 		{"one hold for two bids", `UPDATE auction_standing SET hold = u(214) WHERE auction = u(402)`, "its one hold"},
-		{"loser not given back", `UPDATE holds SET status = 'open', closed_at = NULL WHERE id = u(213)`, "holds nothing"},
-		{"not refunded when cancelled", `UPDATE holds SET status = 'open', closed_at = NULL WHERE id = u(216)`, "holds nothing"},
+		{"loser not given back", `UPDATE hold_rows SET status = 'open', amount = NULL, closed_at = NULL WHERE id = u(213)`, "holds nothing"},
+		{"not refunded when cancelled", `UPDATE hold_rows SET status = 'open', amount = NULL, closed_at = NULL WHERE id = u(216)`, "holds nothing"},
 		{"event lost", `DELETE FROM auction_events WHERE auction = u(401) AND seq = 8`, "without a gap"},
 		{"last event lost", `DELETE FROM auction_events WHERE auction = u(401) AND seq = 13`, "without a gap"},
 		{"event doubled", `INSERT INTO auction_events SELECT auction, 3, type, at, data FROM auction_events WHERE auction = u(402) AND seq = 1`, "without a gap"},
@@ -302,7 +302,7 @@ func TestAuditNamesEveryViolation(t *testing.T) {
 		{"paid to another", `UPDATE auctions SET seller = 'bob' WHERE id = u(401)`, "paid the seller once"},
 		{"paid too little", `UPDATE transfers SET amount = 19 WHERE id = u(31)`, "paid the seller once"},
 		{"paid by another", `UPDATE auction_winners SET transfer = u(31) WHERE round = 2`, "paid the seller once"},
-		{"paid outside the auction", `UPDATE holds SET owner = '' WHERE id = u(211)`, "paid the seller once"},
+		{"paid outside the auction", `UPDATE hold_rows SET owner = '' WHERE id = u(211)`, "paid the seller once"},
 		{"paid for nothing", `DELETE FROM auction_winners WHERE round = 1`, "what a seller got"},
 		{"bid that was never placed", `UPDATE idempotency_keys SET body = convert_to('{"auction":"' || u(402) || '","account":"bx","amount":31,"seq":3}', 'UTF8') WHERE id = b(16)`, "has its effect"},
 		{"auction that was never made", `UPDATE idempotency_keys SET body = convert_to('{"id":"' || u(405) || '"}', 'UTF8') WHERE id = b(17)`, "has its effect"},
