@@ -167,8 +167,10 @@ func TestDatabaseErrorsStayInside(t *testing.T) {
 		_, err := conn.Exec(t.Context(), "ALTER TABLE "+from+" RENAME TO "+to)
 		must(t, err)
 	}
-	rename("holds", "secret_inside")
-	defer rename("secret_inside", "holds")
+	for name, other := range map[string]string{"holds": "secret_outside", "hold_rows": "secret_inside"} {
+		rename(name, other)
+		defer rename(other, name)
+	}
 	for _, s := range []send{
 		{method: http.MethodGet, path: "/v1/holds/" + newUUID()}, {method: http.MethodPost, path: "/v1/holds", body: `{"account":"alice","amount":1}`, key: newUUID()},
 	} {
