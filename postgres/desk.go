@@ -69,10 +69,12 @@ func scanEntry(row pgx.CollectableRow) (e ledger.Entry, err error) {
 	return e, err
 }
 
-// OpenHolds lists an account's open holds, newest first, below the id before.
+// OpenHolds lists an account's open holds, newest first, below the id before. The page is chosen among the rows, so that
+// amounts of standing bids are looked for only for what is on it.
 func (d *Desk) OpenHolds(ctx context.Context, account string, before uuid.UUID, limit int) ([]ledger.Hold, error) {
 	return query(ctx, d.db, scanHold, `SELECT id, account, amount, captured, status, expires_at, created_at, closed_at, transfer, owner
-		FROM holds WHERE account = $1 AND status = 'open' AND id < $2 ORDER BY id DESC LIMIT $3`, account, before, limit)
+		FROM holds WHERE id IN (SELECT id FROM hold_rows WHERE account = $1 AND status = 'open' AND id < $2 ORDER BY id DESC LIMIT $3)
+		ORDER BY id DESC`, account, before, limit)
 }
 
 const transferFields = `id, kind, source, destination, amount, currency, status, reason, memo, created_at`
