@@ -19,8 +19,9 @@ const sweepBlocks = 256
 // made together lie together as it is.
 type keySweep struct {
 	mu sync.Mutex
-	// oldest is when the oldest record of a part was made, which is never later than remembered: what is written there
-	// afterwards is younger. A part that is not in it has not been looked at.
+	// oldest is when the oldest record of a part was made, as far as that is known: what is written there afterwards is
+	// younger, but for what was being committed just then, which is swept some seconds late. A part that is not in it has
+	// not been looked at.
 	oldest map[int64]time.Time
 }
 

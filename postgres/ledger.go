@@ -166,7 +166,7 @@ func finish(ctx context.Context, tx pgx.Tx, b *pgx.Batch, place string) error {
 // holdOwners finds the accounts of holds. It runs before any lock, which is safe because a hold never changes owner;
 // its state is read again under the owner's lock.
 func holdOwners(ctx context.Context, tx pgx.Tx, holds []uuid.UUID) ([]string, error) {
-	rows, err := tx.Query(ctx, `SELECT account FROM holds WHERE id = ANY($1)`, holds)
+	rows, err := tx.Query(ctx, `SELECT account FROM hold_rows WHERE id = ANY($1)`, holds)
 	if err != nil {
 		return nil, err
 	}
