@@ -111,6 +111,12 @@ type Backend interface {
 	Release(ctx context.Context, id string) error
 }
 
+// GrantReleaser is a [Backend] that ends a lock in less time when it is told what was granted, and not only its ID.
+type GrantReleaser interface {
+	// ReleaseGrant does what Release does.
+	ReleaseGrant(ctx context.Context, g Grant) error
+}
+
 // Holder is a lock that is held.
 type Holder struct {
 	ID        string

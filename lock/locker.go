@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/timeouts"
 )
 
 // DefaultTTL is the time to live where none is asked for.
@@ -80,6 +82,7 @@ type Locker struct {
 	backend  Backend
 	logger   *slog.Logger
 	observer Observer
+	releases *timeouts.Group // bounds them
 }
 
 // New returns a locker on b.
@@ -87,7 +90,7 @@ func New(b Backend, o LockerOptions) *Locker {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Locker{backend: b, logger: o.Logger, observer: o.Observer}
+	return &Locker{backend: b, logger: o.Logger, observer: o.Observer, releases: timeouts.NewGroup(releaseTimeout)}
 }
 
 type ownerKey struct{}
@@ -113,9 +116,10 @@ func (l *Locker) Acquire(ctx context.Context, keys []string, o Options) (*Held, 
 	if o.Owner == "" {
 		o.Owner = OwnerOf(ctx)
 	}
+	id := uuid.Must(uuid.NewV7()).String()
 	newOwner := o.Owner == ""
 	if newOwner {
-		o.Owner = uuid.NewString()
+		o.Owner = id
 	}
 	switch {
 	case !ValidTTL(o.TTL):
@@ -127,7 +131,7 @@ func (l *Locker) Acquire(ctx context.Context, keys []string, o Options) (*Held, 
 	}
 	began := time.Now()
 	g, err := l.backend.Acquire(ctx, Request{
-		ID: uuid.Must(uuid.NewV7()).String(), Keys: clean, Owner: o.Owner, NewOwner: newOwner, TTL: o.TTL.Truncate(time.Microsecond), Wait: o.Wait, MaxHold: o.MaxHold,
+		ID: id, Keys: clean, Owner: o.Owner, NewOwner: newOwner, TTL: o.TTL.Truncate(time.Microsecond), Wait: o.Wait, MaxHold: o.MaxHold,
 	})
 	if l.observer != nil {
 		l.observer.Asked(o.Class, OutcomeOf(err), time.Since(began), g.Waited)
@@ -167,6 +171,14 @@ func (l *Locker) hold(ctx context.Context, g Grant, o Options) *Held {
 	return h
 }
 
+// release ends a lock in the way that the backend has for it.
+func (l *Locker) release(ctx context.Context, g Grant) error {
+	if r, ok := l.backend.(GrantReleaser); ok {
+		return r.ReleaseGrant(ctx, g)
+	}
+	return l.backend.Release(ctx, g.ID)
+}
+
 // ID names the lock.
 func (h *Held) ID() string { return h.grant.ID }
 
@@ -200,9 +212,9 @@ func (h *Held) Release(ctx context.Context) error {
 	h.once.Do(func() {
 		h.end(ErrReleased)
 		h.keeper.stop()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+		ctx, cancel := h.locker.releases.Bound(context.WithoutCancel(ctx))
 		defer cancel()
-		err := h.locker.backend.Release(ctx, h.grant.ID)
+		err := h.locker.release(ctx, h.grant)
 		lost := context.Cause(h.ctx) //nolint:contextcheck // Why the lock ended, which bounds nothing here.
 
 		// The backend's own word, and not that of a clock, holds however the release went.

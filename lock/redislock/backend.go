@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 
+	"github.com/fairlead-dev/fairlead/internal/timeouts"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -68,8 +69,9 @@ type Options struct {
 type Backend struct {
 	client     rueidis.Client
 	scripts    *scripts
-	state      []string // the one key that the scripts are told
-	process    string   // names this backend to the others
+	state      []string        // the one key that the scripts are told
+	process    string          // names this backend to the others
+	answers    *timeouts.Group // bounds each of them
 	logger     *slog.Logger
 	observer   Observer
 	maxWaiters int
@@ -85,12 +87,14 @@ type Backend struct {
 	tasks   sync.WaitGroup
 	inspect chan struct{} // has a value when the waiters are to be looked after at once
 	hearing atomic.Bool   // notifications arrive
+	grants  atomic.Uint64 // how many there were
 }
 
 var (
-	_ lock.Backend   = (*Backend)(nil)
-	_ lock.Inspector = (*Backend)(nil)
-	_ lock.Finder    = (*Backend)(nil)
+	_ lock.Backend       = (*Backend)(nil)
+	_ lock.Inspector     = (*Backend)(nil)
+	_ lock.Finder        = (*Backend)(nil)
+	_ lock.GrantReleaser = (*Backend)(nil)
 )
 
 // New returns a backend on the client's server or cluster. It makes a connection of its own for notifications when
@@ -107,7 +111,7 @@ func New(client rueidis.Client, o Options) (*Backend, error) {
 	b := &Backend{
 		client: client, scripts: newScripts(source), state: []string{"{" + o.Namespace + "}"}, process: uuid.NewString(), logger: o.Logger,
 		observer: o.Observer, maxWaiters: cmp.Or(o.MaxWaiters, DefaultMaxWaiters), waiters: map[string]*waiter{},
-		closing: make(chan struct{}), inspect: make(chan struct{}, 1),
+		closing: make(chan struct{}), inspect: make(chan struct{}, 1), answers: timeouts.NewGroup(answerWithin),
 	}
 	b.base, b.stop = context.WithCancel(context.Background())
 	return b, nil
@@ -157,29 +161,6 @@ func (b *Backend) Renew(ctx context.Context, id string, ttl time.Duration) (lock
 		return lock.Grant{}, lock.ErrLost
 	}
 	return a.grant, nil
-}
-
-// Release implements [lock.Backend]. Where an answer was lost, and the lock is gone when it is asked again, it returns
-// the error of the first try: nobody knows then whether it was this release that ended the lock.
-func (b *Backend) Release(ctx context.Context, id string) error {
-	var a answer
-	var unknown error
-	if err := persist(ctx, func(bool) (err error) {
-		a, err = b.ask(ctx, b.scripts.release, id, id, b.process)
-		if err != nil && unknown == nil {
-			unknown = err
-		}
-		return err
-	}); err != nil {
-		return fmt.Errorf("redislock: release: %w", err)
-	}
-	switch {
-	case a.status == statusRefused:
-		return nil
-	case unknown != nil:
-		return fmt.Errorf("redislock: release: %w", unknown)
-	}
-	return lock.ErrLost
 }
 
 // Snapshot implements [lock.Inspector]. It shows 10,000 holders at most.

@@ -1,15 +1,19 @@
 // Package redislock keeps the locks of package lock in Redis, or in one slot of a Redis cluster. It is tried on Redis 7.0,
-// and needs 6.2 or newer (SET with GET, HRANDFIELD).
+// and needs 6.2 or newer (HRANDFIELD).
 //
 // # Protocol
 //
 // Everything that is decided is decided by a Lua script, which Redis runs as one step: one to acquire all keys or join
 // their lines, one to renew, one to release and hand on. Grants, requests that wait and the line for each key are kept
 // under names that begin with the namespace in braces, so that a cluster has all of them in one slot; the scripts' texts
-// are in the folder scripts, the names in common.lua. The usual case, one key that nobody else wants, is decided at the top
-// of a script, in acquire_free.lua and release_free.lua, before anything else is set up. The server's clock alone (TIME)
-// decides expiry; how far the process's is from it makes no difference. A server that has forgotten the scripts, as after
-// a restart or SCRIPT FLUSH, is sent them again.
+// are in the folder scripts, the names in common.lua. The server's clock alone decides expiry; how far the process's is from
+// it makes no difference. A server that has forgotten the scripts, as after a restart or SCRIPT FLUSH, is sent them again.
+//
+// The usual case is made short. A key has a hash, which is there while somebody holds the key or is in line for it, with a
+// field for the one and a field for the other. One key whose hash is not there is granted at the top of a script, in
+// acquire_free.lua, before anything else is set up. A key that nobody is in line for is released by HDEL of its holder's
+// field: that takes nothing from another holder, and with the last field the hash is gone. Somebody who came into line
+// meanwhile has left a field, which tells who released that there is something to hand on.
 //
 //	asking ──► granted
 //	  └──► in line ──► handed over ──► granted | expired
@@ -29,13 +33,15 @@
 //
 // # Tokens
 //
-// A namespace has one counter. A token is the counter + 1, or the server's time in microseconds where that is greater, and
-// the counter becomes what the token was. All keys of one grant have the same token. As fewer than a million grants are
-// made in a second, the counter is never ahead of the time for long. Therefore tokens go on growing
+// A namespace has one stream, without entries, and a token is the id that Redis would give to the next: the server's time in
+// milliseconds, and a number within that; or the last id and one more where the clock is not past that. As one number a
+// token is about the time in microseconds, and below 2^53. All keys of one grant have the same token. As fewer than a
+// million grants are made in a second, tokens are never ahead of the time for long. Therefore they go on growing
 //
-//   - when the server restarts without persistence and the counter is gone: the time is past all earlier tokens;
+//   - when the server restarts without persistence and the last id is gone: the time is past all earlier tokens;
 //   - when a replica takes over that had not heard of the newest grants, or a file was not flushed: likewise;
-//   - when the server's clock is set back while the counter is remembered: the counter goes on.
+//   - when the server's clock is set back while the last id is remembered: ids go on from that. Until the clock has caught up,
+//     the ExpiresAt of a grant is too late by as much, which only people read.
 //
 // Only both at once, a loss of memory and a clock that is behind the last token, make tokens that are too small:
 // keep the clocks of the servers synchronised.
@@ -43,8 +49,9 @@
 // # What it promises
 //
 // What package lock does, as long as Redis keeps its memory. An uncontended lock takes one round trip to acquire and one
-// to release; waiting holds no connection. Nothing but the counters remains of locks that were released. What their
-// holders left to expire is forgotten a minute after, its entry among the grants by one of the later grants.
+// to release; one that somebody comes into line for takes a second one to release. Waiting holds no connection. Nothing
+// but the last token and ticket remains of locks that were released. Those that were left to expire go by themselves, but
+// for an entry among the grants, which one of the later grants removes, and counts.
 //
 // # What it does not promise
 //

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,7 +20,7 @@ var sources embed.FS
 
 // scripts are all that is ever run on the server, besides listening.
 type scripts struct {
-	acquire, check, leave, renew, release, poll, graph, find, mark *rueidis.Lua
+	acquire, check, leave, renew, release, handOn, poll, forget, graph, find, mark *rueidis.Lua
 }
 
 // source is the text of a script, or of a part of one.
@@ -42,10 +43,11 @@ func newScripts(read func(name string) string) *scripts {
 		return rueidis.NewLuaScript(text.String())
 	}
 	return &scripts{
-		acquire: script("forget", "acquire_free", "common", "acquire"), release: script("release_free", "forget", "common", "release"),
-		check: script("forget", "common", "check"), leave: script("forget", "common", "leave"), renew: script("forget", "common", "renew"),
-		poll: script("forget", "common", "poll"), graph: script("forget", "common", "graph"), find: script("forget", "common", "find"),
-		mark: script("forget", "common", "mark"),
+		acquire: script("tokens", "acquire_free", "common", "acquire"),
+		release: script("tokens", "common", "release"), handOn: script("tokens", "common", "handon"),
+		check: script("tokens", "common", "check"), leave: script("tokens", "common", "leave"), renew: script("tokens", "common", "renew"),
+		poll: script("tokens", "common", "poll"), graph: script("tokens", "common", "graph"), find: script("tokens", "common", "find"),
+		mark: script("tokens", "common", "mark"), forget: script("tokens", "common", "forget"),
 	}
 }
 
@@ -68,7 +70,8 @@ const (
 type answer struct {
 	status int64
 	grant  lock.Grant
-	token  int64 // of a brief answer, whose grant has no tokens, TTL and owner
+	brief  bool // there is nothing but the token; the grant's rest is as it was asked for
+	token  int64
 	look   int64
 	cycle  []string
 }
@@ -79,18 +82,29 @@ var errAnswer = errors.New("an answer that is not understood")
 // answerWithin bounds one run of a script, which takes some microseconds.
 const answerWithin = 3 * time.Second
 
+// soon is for one request to the server. With a deadline the client does a lone request on the caller's goroutine, where
+// without one it hands it to another and the answer back, for good, which takes half as long again. The price: on a server
+// that has stopped answering, the end of ctx may go unnoticed until then.
+func (b *Backend) soon(ctx context.Context) (context.Context, context.CancelFunc) {
+	return b.answers.Bound(ctx)
+}
+
 // ask runs a script that may grant, once, and tells those that it woke.
 func (b *Backend) ask(ctx context.Context, s *rueidis.Lua, id string, args ...string) (a answer, err error) {
-	// With a deadline the client does a lone request on the caller's goroutine, where without one it hands it to another and
-	// the answer back, for good, which takes half as long again. The price: on a server that has stopped answering, the end of
-	// ctx may go unnoticed until then.
-	if end, ok := ctx.Deadline(); !ok || time.Until(end) > answerWithin {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, answerWithin)
-		defer cancel()
-	}
+	ctx, cancel := b.soon(ctx)
+	defer cancel()
 	start := time.Now()
-	parts, err := s.Exec(ctx, b.client, b.state, args).ToArray()
+	message, err := s.Exec(ctx, b.client, b.state, args).ToMessage()
+	if err != nil {
+		return a, err
+	}
+	if message.IsString() {
+		a = answer{status: statusGranted, brief: true, grant: lock.Grant{ID: id, Start: start}}
+		text, _ := message.ToString() // It is one.
+		a.token, err = readToken(text)
+		return a, err
+	}
+	parts, err := message.ToArray()
 	if err != nil {
 		return a, err
 	}
@@ -98,14 +112,11 @@ func (b *Backend) ask(ctx context.Context, s *rueidis.Lua, id string, args ...st
 		a.status, err = parts[0].AsInt64()
 		return a, err
 	}
-	if len(parts) == 3 { // It was free, and is granted as it was asked for.
-		return brief(parts, id, start)
-	}
 	if len(parts) != 10 {
 		return a, errAnswer
 	}
-	var n [5]int64 // status, token, end of lease, TTL, look
-	for i, at := range []int{0, 1, 2, 3, 6} {
+	var n [4]int64 // status, end of lease, TTL, look
+	for i, at := range []int{0, 2, 3, 6} {
 		if n[i], err = parts[at].AsInt64(); err != nil {
 			return a, err
 		}
@@ -126,34 +137,40 @@ func (b *Backend) ask(ctx context.Context, s *rueidis.Lua, id string, args ...st
 	}
 	b.expired(expired)
 	b.wake(woken)
-	a.status, a.look, a.cycle = n[0], n[4], lines(text[2])
+	a.status, a.look, a.cycle = n[0], n[3], lines(text[2])
 	if a.status == statusGranted {
+		token, err := parts[1].ToString()
+		if err != nil {
+			return a, err
+		}
+		if a.token, err = readToken(token); err != nil {
+			return a, err
+		}
 		keys := lines(text[1])
 		a.grant = lock.Grant{
-			ID: id, Owner: text[0], Tokens: make(map[string]int64, len(keys)), TTL: microseconds(n[3]),
-			ExpiresAt: time.UnixMicro(n[2]).UTC(), Start: start,
+			ID: id, Owner: text[0], Tokens: make(map[string]int64, len(keys)), TTL: microseconds(n[2]),
+			ExpiresAt: time.UnixMicro(n[1]).UTC(), Start: start,
 		}
 		for _, k := range keys {
-			a.grant.Tokens[k] = n[1]
+			a.grant.Tokens[k] = a.token
 		}
 	}
 	return a, nil
 }
 
-// brief reads the answer of the usual acquisition: status, token, end of lease. Whoever asked knows the rest.
-func brief(parts []rueidis.RedisMessage, id string, start time.Time) (a answer, err error) {
-	var end int64
-	if a.status, err = parts[0].AsInt64(); err != nil {
-		return a, err
+// readToken reads a token, milliseconds and a number below 1000. It becomes one number, roughly the time in microseconds,
+// which a double can tell from its neighbours, too.
+func readToken(s string) (int64, error) {
+	text, rest, _ := strings.Cut(s, "-")
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, errAnswer
 	}
-	if a.token, err = parts[1].AsInt64(); err != nil {
-		return a, err
+	n, err := strconv.ParseInt(rest, 10, 64)
+	if err != nil {
+		return 0, errAnswer
 	}
-	if end, err = parts[2].AsInt64(); err != nil {
-		return a, err
-	}
-	a.grant = lock.Grant{ID: id, ExpiresAt: time.UnixMicro(end).UTC(), Start: start}
-	return a, nil
+	return ms*1000 + n, nil
 }
 
 // microseconds is a time span as the scripts have it.
@@ -259,16 +276,20 @@ func (b *Backend) look(ctx context.Context, limit int) (*waits, error) {
 // readHolders reads a list of grants.
 func readHolders(list rueidis.RedisMessage) (holders []lock.Holder, err error) {
 	err = rows(list, 6, func(text []string) error {
-		n, err := numbers(text[3:])
+		token, err := readToken(text[3])
+		if err != nil {
+			return err
+		}
+		n, err := numbers(text[4:])
 		if err != nil {
 			return err
 		}
 		h := lock.Holder{
 			ID: text[0], Owner: text[1], Tokens: map[string]int64{},
-			GrantedAt: time.UnixMicro(n[1]).UTC(), ExpiresAt: time.UnixMicro(n[2]).UTC(),
+			GrantedAt: time.UnixMicro(n[0]).UTC(), ExpiresAt: time.UnixMicro(n[1]).UTC(),
 		}
 		for _, k := range lines(text[2]) {
-			h.Tokens[k] = n[0]
+			h.Tokens[k] = token
 		}
 		holders = append(holders, h)
 		return nil

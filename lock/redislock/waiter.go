@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -73,16 +72,23 @@ func (w *waiter) once(ctx context.Context) (lock.Grant, error) {
 func (w *waiter) ask(ctx context.Context, known bool, over []string) (a answer, err error) {
 	b, r := w.backend, w.request
 	wait := r.Wait != 0 && (r.Wait < 0 || time.Now().Before(w.deadline))
-	args := []string{
+	args := append([]string{
 		r.ID, r.Owner, strings.Join(r.Keys, "\n"), strconv.FormatInt(r.TTL.Microseconds(), 10),
-		strconv.FormatInt(r.MaxHold.Microseconds(), 10), b.process, flag(wait),
-	}
+		strconv.FormatInt(r.MaxHold.Microseconds(), 10), b.process, flag(wait), flag(known),
+	}, over...)
 	err = persist(ctx, func(again bool) (err error) {
-		a, err = b.ask(ctx, b.scripts.acquire, r.ID, slices.Concat(args, []string{flag(known || again)}, over)...)
+		if again {
+			args[7] = flag(true)
+		}
+		a, err = b.ask(ctx, b.scripts.acquire, r.ID, args...)
 		return err
 	})
-	if err == nil && a.token != 0 {
+	if err == nil && a.status == statusGranted {
+		b.forget(ctx)
+	}
+	if err == nil && a.brief {
 		a.grant.Owner, a.grant.TTL, a.grant.Tokens = r.Owner, r.TTL, make(map[string]int64, len(r.Keys))
+		a.grant.ExpiresAt = time.UnixMicro(a.token).Truncate(time.Millisecond).Add(r.TTL).UTC() // A token is the time of its grant.
 		for _, k := range r.Keys {
 			a.grant.Tokens[k] = a.token
 		}

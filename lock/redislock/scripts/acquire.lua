@@ -4,8 +4,8 @@ local id, owner, joined, ttl, hold = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]
 local keys, ticket = split(joined), nil
 proc = ARGV[6]
 if ARGV[8] == '1' then
-  local mine = take(id)
-  if mine then return answer(mine) end
+  local mine = grant(id)
+  if mine then return answer(take(mine)) end
   local w = waiting(id)
   if w and #ARGV == 8 then return answer { 2, look = look(w) } end
   if w then ticket = w.ticket end
@@ -31,9 +31,7 @@ if vacant and not behind then
     unqueue(id, owner, joined)
     redis.call('DEL', S .. ':w:' .. id)
   end
-  local us = shorter(ttl, hold)
-  local token = give(id, owner, joined, ttl, hold, us)
-  return answer { 1, token, now + us, ttl, owner, joined }
+  return answer(give(id, owner, joined, ttl, hold, shorter(ttl, hold)))
 end
 if ARGV[7] ~= '1' then
   local hint = 0
@@ -48,6 +46,8 @@ if not ticket then
   for _, k in ipairs(keys) do
     redis.call('ZADD', S .. ':q:' .. k, ticket, id)
     redis.call('PEXPIRE', S .. ':q:' .. k, KEEP)
+    local g = peek(k)
+    keep(k, g and g.exp or 0)
   end
   redis.call('ZADD', S .. ':waiters', ticket, id)
   redis.call('PEXPIRE', S .. ':waiters', KEEP)

@@ -1,8 +1,8 @@
 -- ARGV: id, process. Takes the lock if the request was granted, and tells what became of it else.
 proc = ARGV[2]
 local id = ARGV[1]
-local mine = take(id)
-if mine then return answer(mine) end
+local mine = grant(id)
+if mine then return answer(take(mine)) end
 local w, dead = waiting(id)
 if w then return answer { 2, look = look(w) } end
 if dead then

@@ -1,22 +1,31 @@
 -- What all scripts share. KEYS[1] names one namespace, and is a hash with the last ticket; every other name begins with
 -- it, and so lies in the same slot:
---   :token       the last token
---   :h:<key>     the id of the grant that holds the key
---   :held        the grants by id: exp, token, ttl, hold, at, fin, owner and keys, a line each; times in microseconds by
---                this server's clock
+--   :tokens      a stream without entries, whose last id is the last token
+--   :h:<key>     a hash, which is there while somebody holds the key or is in line for it:
+--                <id>     the grant that holds it: token, ttl, hold, at, fin, owner and keys, a line each
+--                (empty)  there while somebody is in line: when the last lease ends, or ended
+--                While nobody is in line, the lease ends when the hash expires.
+--   :held        the keys of grants by id, a line each
 --   :q:<key>     the line for the key: ids by ticket
 --   :w:<id>      a request that waits: owner, keys, ttl, hold, ticket, since, alive, proc; cycle once it is a victim
 --   :o:<owner>   the ids of the owner's waiting requests
 --   :waiters     ids by ticket
 --   :wake:<proc> the channel of a process
--- Keys and owners have no control characters, so that a line feed separates them.
+-- Times are in microseconds by this server's clock; of a grant, at is when it was granted (0: its token tells), and fin
+-- when its maximum hold is over (0: never). Keys and owners have no control characters, so that a line feed separates them.
 --
--- Acquiring and releasing where nobody is in the way come first in acquire_free.lua and release_free.lua, and are done
--- before this is read.
+-- Acquiring where nobody is in the way comes first, in acquire_free.lua, and is done before this is read. Releasing a key
+-- that nobody is in line for needs no script: without the grant's field the hash is gone.
 local S = KEYS[1]
+local LINE = ''
 local HANDOVER, ALIVE, KEEP = 1000000, 1200000, 60000 -- microseconds twice, and milliseconds
-local clock = redis.call('TIME')
-local now = clock[1] * 1000000 + clock[2]
+
+local function time()
+  local clock = redis.call('TIME')
+  return clock[1] * 1000000 + clock[2]
+end
+
+local now = time()
 
 local function split(s)
   if not string.find(s, '\n', 1, true) then return { s } end
@@ -33,73 +42,96 @@ end
 -- int is for numbers that become part of a text, which must have all their digits.
 local function int(n) return string.format('%.0f', n) end
 
--- grant reads a grant; nil: there is none.
+-- peek tells who holds a key: the grant, with the end of its lease and whether somebody is in line; nil: nobody does, and
+-- whose lease has ended, if it was not noticed yet.
+local function peek(k)
+  local h = S .. ':h:' .. k
+  local fields, id, text, exp = redis.call('HGETALL', h), nil, nil, nil
+  for i = 1, #fields, 2 do
+    if fields[i] == LINE then exp = tonumber(fields[i + 1]) else id, text = fields[i], fields[i + 1] end
+  end
+  if not id then return nil end
+  local token, ttl, hold, at, fin, owner, joined = string.match(text, '^([%d-]+)\n(%d+)\n(%d+)\n(%d+)\n(%d+)\n([^\n]*)\n(.*)$')
+  at = tonumber(at)
+  local g = { id = id, token = token, ttl = tonumber(ttl), hold = tonumber(hold), at = at > 0 and at or string.match(token, '^%d+') * 1000,
+    fin = tonumber(fin), owner = owner, joined = joined, lined = exp ~= nil,
+    exp = exp or time() + redis.call('PTTL', h) * 1000 }
+  if g.exp > now then return g end
+  return nil, g
+end
+
+-- grant reads a grant by its id; nil: it has ended, or never was, and then what its keys were, if that is not forgotten.
 local function grant(id)
-  local v = redis.call('HGET', S .. ':held', id)
-  if not v then return nil end
-  local exp, token, ttl, hold, at, fin, owner, joined =
-    string.match(v, '^(%d+)\n(%d+)\n(%d+)\n(%d+)\n(%d+)\n(%d+)\n([^\n]*)\n(.*)$')
-  return { exp = tonumber(exp), token = tonumber(token), ttl = tonumber(ttl), hold = tonumber(hold), at = tonumber(at),
-    fin = tonumber(fin), owner = owner, joined = joined }
+  local joined = redis.call('HGET', S .. ':held', id)
+  if not joined then return nil end
+  local first
+  for _, k in ipairs(split(joined)) do
+    local g = peek(k)
+    if not g or g.id ~= id then return nil, joined end
+    if not first or g.exp < first.exp then first = g end
+  end
+  return first, joined
 end
 
--- put writes a grant, and keeps what tells who has its keys until a minute after its end.
-local function put(id, g)
-  redis.call('HSET', S .. ':held', id, table.concat(
-    { int(g.exp), int(g.token), int(g.ttl), int(g.hold), int(g.at), int(g.fin), g.owner, g.joined }, '\n'))
-  local ms = int(math.ceil((g.exp - now) / 1000) + KEEP)
-  for _, k in ipairs(split(g.joined)) do redis.call('SET', S .. ':h:' .. k, id, 'PX', ms) end
+-- keep makes a key's hash last as long as its lease, and longer where somebody is in line. The server expires hashes by
+-- whole milliseconds, which must not be too early.
+local function keep(k, exp)
+  local h, ms = S .. ':h:' .. k, math.ceil(math.max(exp - now, 0) / 1000) + 1
+  if redis.call('EXISTS', S .. ':q:' .. k) == 1 then
+    redis.call('HSET', h, LINE, int(exp))
+    ms = ms + KEEP
+  else
+    redis.call('HDEL', h, LINE)
+  end
+  redis.call('PEXPIRE', h, ms)
 end
 
--- lease makes a grant end in us microseconds.
-local function lease(id, g, us)
+-- lease writes a grant that ends in us microseconds, and returns what is answered to whom it was given.
+local function lease(g, us)
   g.exp = now + us
-  put(id, g)
+  local text = table.concat({ g.token, int(g.ttl), int(g.hold), int(g.at), int(g.fin), g.owner, g.joined }, '\n')
+  redis.call('HSET', S .. ':held', g.id, g.joined)
+  for _, k in ipairs(split(g.joined)) do
+    redis.call('HSET', S .. ':h:' .. k, g.id, text)
+    keep(k, g.exp)
+  end
+  return { 1, g.token, g.exp, g.ttl, g.owner, g.joined, 0, 0, '', {} }
 end
 
--- give grants keys that are free. The token is the next one, or the time where that is greater: what was forgotten at a
--- restart or a failover was a smaller number.
-local function give(id, owner, joined, ttl, hold, us)
-  local token, fin = math.max((redis.call('GET', S .. ':token') or 0) + 1, now), 0
-  redis.call('SET', S .. ':token', int(token))
-  if hold > 0 then fin = now + hold end
-  put(id, { exp = now + us, token = token, ttl = ttl, hold = hold, at = now, fin = fin, owner = owner, joined = joined })
-  forget(S, token, now)
-  return token
+-- begin is when a grant is in the hands of whom it is for.
+local function begin(g, us)
+  g.at, g.fin = now, 0
+  if g.hold > 0 then g.fin = now + g.hold end
+  return lease(g, us)
 end
+
+-- take makes a full lease of a grant.
+local function take(g) return begin(g, shorter(g.ttl, g.hold)) end
 
 local work, done, woken, expired, proc = {}, 0, {}, 0, ''
 
+-- give grants keys that are free, for us microseconds.
+local function give(id, owner, joined, ttl, hold, us)
+  return begin({ id = id, token = token(S), ttl = ttl, hold = hold, owner = owner, joined = joined }, us)
+end
+
 -- drop ends a grant; what it held is settled later.
-local function drop(id)
-  local g = grant(id)
-  if not g then return end
-  for _, k in ipairs(split(g.joined)) do
-    if redis.call('GET', S .. ':h:' .. k) == id then redis.call('DEL', S .. ':h:' .. k) end
+local function drop(id, joined)
+  for _, k in ipairs(split(joined)) do
+    redis.call('HDEL', S .. ':h:' .. k, id)
     work[#work + 1] = k
   end
   redis.call('HDEL', S .. ':held', id)
 end
 
--- peek tells who holds a key: id, owner and end of lease.
-local function peek(k)
-  local id = redis.call('GET', S .. ':h:' .. k)
-  if not id then return nil end
-  local g = grant(id)
-  if g and g.exp > now then return id, g.owner, g.exp end
-  return nil, id
-end
-
 -- holder is peek that ends what has expired.
 local function holder(k)
-  local id, owner, exp = peek(k)
-  if id then return id, owner, exp end
-  if owner then
+  local g, over = peek(k)
+  if over then
     expired = expired + 1
-    drop(owner)
-    redis.call('DEL', S .. ':h:' .. k)
+    drop(over.id, over.joined)
   end
-  return nil
+  return g
 end
 
 -- waiting reads a request that is in line and alive.
@@ -129,6 +161,7 @@ local function head(k)
     if w then return w end
     redis.call('ZREM', S .. ':q:' .. k, id)
     redis.call('ZREM', S .. ':waiters', id)
+    work[#work + 1] = k
     if dead then
       unqueue(id, dead[1], dead[2])
       if not dead[8] then redis.call('DEL', S .. ':w:' .. id) end
@@ -139,16 +172,6 @@ end
 -- tell wakes a request. It is a hint: where publishing is refused, looking finds the grant.
 local function tell(id, p)
   if p == proc then woken[#woken + 1] = id else redis.pcall('PUBLISH', S .. ':wake:' .. p, id) end
-end
-
--- take makes a full lease of a grant that lasts still; nil: it does not, or never was.
-local function take(id)
-  local g = grant(id)
-  if not g or g.exp <= now then return nil end
-  g.at, g.fin = now, 0
-  if g.hold > 0 then g.fin = now + g.hold end
-  lease(id, g, shorter(g.ttl, g.hold))
-  return { 1, g.token, g.exp, g.ttl, g.owner, g.joined }
 end
 
 -- reaches tells whether one owner waits for another, directly or through others, by what is held, and by the places in
@@ -163,8 +186,8 @@ local function reaches(from, to, lines)
         steps = steps + 1
         if steps > 5000 then return true end
         local next = {}
-        local held, owner = peek(k)
-        if held then next[1] = owner end
+        local g = peek(k)
+        if g then next[1] = g.owner end
         if lines then
           local before = redis.call('ZREVRANGEBYSCORE', S .. ':q:' .. k, '(' .. int(w.ticket), '-inf', 'LIMIT', 0, 1)[1]
           local b = before and waiting(before)
@@ -186,20 +209,24 @@ end
 -- circular tells whether a request waits for its own owner.
 local function circular(owner, keys)
   for _, k in ipairs(keys) do
-    local held, other = peek(k)
-    if held and other ~= owner and reaches(other, owner, false) then return true end
+    local g = peek(k)
+    if g and g.owner ~= owner and reaches(g.owner, owner, false) then return true end
   end
   return false
 end
 
 -- settle passes on the keys that have become free, each to the first in line if all that it wants is free and nobody is
--- before it.
+-- before it. Keys that nobody is in line for any more are marked so.
 local function settle()
   while work[done + 1] do
     done = done + 1
     local k = work[done]
-    local w = head(k)
-    if w and not holder(k) then
+    local w, g = head(k), holder(k)
+    if not w and not g then
+      redis.call('DEL', S .. ':h:' .. k)
+    elseif not w and g.lined then
+      keep(k, g.exp)
+    elseif w and not g then
       local ready = true
       for _, o in ipairs(w.keys) do
         if o ~= k then

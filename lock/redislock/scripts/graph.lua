@@ -7,10 +7,10 @@ for _, id in ipairs(redis.call('ZRANGE', S .. ':waiters', 0, -1)) do
     for _, k in ipairs(w.keys) do
       if not seen[k] then
         seen[k] = true
-        local holds, owner = peek(k)
-        if holds then
+        local g = peek(k)
+        if g then
           held[#held + 1] = k
-          held[#held + 1] = owner
+          held[#held + 1] = g.owner
         end
       end
     end
@@ -21,7 +21,7 @@ if limit > 0 then
   local ids = redis.call('HRANDFIELD', S .. ':held', limit)
   for _, id in ipairs(ids) do
     local g = grant(id)
-    if g.exp > now then holders[#holders + 1] = { id, g.owner, g.joined, int(g.token), int(g.at), int(g.exp) } end
+    if g then holders[#holders + 1] = { id, g.owner, g.joined, g.token, int(g.at), int(g.exp) } end
   end
 end
 return { waiters, held, holders }

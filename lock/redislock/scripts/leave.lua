@@ -1,11 +1,9 @@
 -- ARGV: id, process, whether to take what was granted at this very moment. Takes a request out of the line.
 proc = ARGV[2]
 local id = ARGV[1]
-if ARGV[3] == '1' then
-  local mine = take(id)
-  if mine then return answer(mine) end
-end
-drop(id)
+local g, joined = grant(id)
+if g and ARGV[3] == '1' then return answer(take(g)) end
+if joined then drop(id, joined) end
 local w, dead = waiting(id)
 local was = w and { w.owner, w.joined } or dead
 if was then

@@ -27,11 +27,12 @@ for _, w in ipairs(mine) do
     if not seen[k] then
       seen[k] = true
       redis.call('PEXPIRE', S .. ':q:' .. k, KEEP)
-      local held, _, exp = holder(k)
-      if not held then
+      local g = holder(k)
+      keep(k, g and g.exp or 0)
+      if not g then
         work[#work + 1] = k
-      elseif expiry < 0 or exp - now < expiry then
-        expiry = exp - now
+      elseif expiry < 0 or g.exp - now < expiry then
+        expiry = g.exp - now
       end
     end
   end

@@ -1,0 +1,194 @@
+package redislock
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/lock"
+)
+
+// pair opens two backends, as two processes would, on a server of their own, and lets the second wait for a lock of the first.
+func pair(t *testing.T, ttl time.Duration) (holder, other *Backend, seen *counts, held lock.Grant, granted chan lock.Grant) {
+	t.Helper()
+	port := freePort(t)
+	start(t, port)
+	seen = new(counts)
+	holder, _ = open(t, connect(t, single(), port), Options{Observer: seen})
+	other, _ = open(t, connect(t, single(), port), Options{Observer: seen})
+	held, err := holder.Acquire(t.Context(), request(ttl, 0, "k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted = make(chan lock.Grant, 1)
+	go func() {
+		g, err := other.Acquire(t.Context(), request(10*time.Second, lock.Forever, "k"))
+		if err != nil {
+			t.Error(err)
+		}
+		granted <- g
+	}()
+	return holder, other, seen, held, granted
+}
+
+// hears waits until the second of a pair waits and is told of grants.
+func hears(t *testing.T, holder, other *Backend) {
+	t.Helper()
+	eventually(t, "the other waits and hears", func() bool {
+		s, err := holder.Snapshot(t.Context())
+		return err == nil && len(s.Waiters) == 1 && other.Hearing()
+	})
+}
+
+// nothing fails unless there is nothing left but what is counted.
+func nothing(t *testing.T, b *Backend) {
+	t.Helper()
+	left, err := b.client.Do(t.Context(), b.client.B().Keys().Pattern("*").Build()).AsStrSlice()
+	left = slices.DeleteFunc(left, func(s string) bool { return s == b.state[0] || s == b.state[0]+":tokens" })
+	if err != nil || len(left) > 0 {
+		t.Errorf("left are %q, %v", left, err)
+	}
+}
+
+// Who releases a grant that somebody came into line for hands it on, though it was held by nobody for a moment.
+func TestReleasedGrantsAreHandedOn(t *testing.T) {
+	t.Parallel()
+	slow := 0
+	const n = 10
+	for range n {
+		holder, other, seen, held, granted := pair(t, time.Minute)
+		hears(t, holder, other)
+		began := time.Now()
+		if err := holder.ReleaseGrant(t.Context(), held); err != nil {
+			t.Fatal(err)
+		}
+		g := <-granted
+		if time.Since(began) > 50*time.Millisecond {
+			slow++
+		}
+		if !g.Waited || g.Tokens["k"] <= held.Tokens["k"] || seen.handedOver.Load() != 1 || seen.expired.Load() != 0 {
+			t.Errorf("granted %+v; %d handed over, %d expired", g, seen.handedOver.Load(), seen.expired.Load())
+		}
+		if err := holder.ReleaseGrant(t.Context(), held); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("released again: %v", err)
+		}
+		if err := other.ReleaseGrant(t.Context(), g); err != nil {
+			t.Error(err)
+		}
+		nothing(t, holder)
+	}
+	if slow > n/4 {
+		t.Errorf("%d of %d hand-overs took more than 50ms", slow, n)
+	}
+}
+
+// Where a process dies between letting go of a key and handing it on, who is in line finds the key free.
+func TestDyingBeforeHandingOn(t *testing.T) {
+	t.Parallel()
+	holder, other, _, held, granted := pair(t, time.Hour)
+	hears(t, holder, other)
+	began := time.Now()
+	if released, end, err := holder.drop(t.Context(), held.ID, "k"); !released || end == "" || err != nil {
+		t.Fatalf("let go: %t, %q, %v", released, end, err)
+	}
+	if _, err := holder.Acquire(t.Context(), request(time.Second, 0, "k")); !errors.Is(err, lock.ErrHeld) {
+		t.Errorf("who came later got %v, want ErrHeld", err)
+	}
+	if g := <-granted; !g.Waited || time.Since(began) > 5*time.Second {
+		t.Errorf("granted %+v after %v", g, time.Since(began))
+	}
+}
+
+// A lease that is over is lost, whether somebody was in line, or took the key, or not.
+func TestReleasingAnExpiredGrant(t *testing.T) {
+	t.Parallel()
+	t.Run("that nobody wanted", func(t *testing.T) {
+		t.Parallel()
+		port := freePort(t)
+		start(t, port)
+		var seen counts
+		b, _ := open(t, connect(t, single(), port), Options{Observer: &seen})
+		g, err := b.Acquire(t.Context(), request(lock.MinTTL, 0, "k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pause(t, 2*lock.MinTTL)
+		if err := b.ReleaseGrant(t.Context(), g); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("released: %v, want ErrLost", err)
+		}
+		if n := seen.expired.Load(); n != 1 {
+			t.Errorf("%d leases were said to have expired, want 1", n)
+		}
+		nothing(t, b)
+	})
+	t.Run("that somebody else has", func(t *testing.T) {
+		t.Parallel()
+		holder, other, _, held, granted := pair(t, lock.MinTTL)
+		g := <-granted
+		if err := holder.ReleaseGrant(t.Context(), held); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("released: %v, want ErrLost", err)
+		}
+		if h, ok, err := other.Find(t.Context(), "k"); err != nil || !ok || h.ID != g.ID {
+			t.Errorf("then %+v, %t, %v holds it, want %s", h, ok, err, g.ID)
+		}
+	})
+	t.Run("that a dead process is in line for", func(t *testing.T) {
+		t.Parallel()
+		port := freePort(t)
+		start(t, port)
+		var seen counts
+		holder, _ := open(t, connect(t, single(), port), Options{Observer: &seen})
+		client := connect(t, single(), port)
+		doomed, _ := open(t, client, Options{})
+		held, err := holder.Acquire(t.Context(), request(400*time.Millisecond, 0, "k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			_, err := doomed.Acquire(t.Context(), request(time.Minute, lock.Forever, "k"))
+			ended <- err
+		}()
+		eventually(t, "the doomed one waits", func() bool { s, err := holder.Snapshot(t.Context()); return err == nil && len(s.Waiters) == 1 })
+		client.Close()
+		doomed.Close()
+		if err := <-ended; err == nil {
+			t.Fatal("the doomed one was granted the lock")
+		}
+		pause(t, 500*time.Millisecond)
+		if err := holder.ReleaseGrant(t.Context(), held); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("released: %v, want ErrLost", err)
+		}
+		if n := seen.expired.Load(); n != 1 {
+			t.Errorf("%d leases were said to have expired, want 1", n)
+		}
+		// The dead are passed over as soon as they are not said to be alive.
+		g, err := holder.Acquire(t.Context(), request(time.Second, 10*time.Second, "k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := holder.ReleaseGrant(t.Context(), g); err != nil {
+			t.Error(err)
+		}
+		nothing(t, holder)
+	})
+}
+
+// A release whose answer is lost is told as such, and hands on all the same.
+func TestReleaseOfUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	holder, other, _, held, granted := pair(t, time.Hour)
+	hears(t, holder, other)
+	lost := errors.New("the answer was lost")
+	if _, _, err := holder.drop(t.Context(), held.ID, "k"); err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.release(t.Context(), lost, held.ID, holder.process, "k"); !errors.Is(err, lost) {
+		t.Errorf("released: %v, want %v", err, lost)
+	}
+	if h, ok, err := holder.Find(t.Context(), "k"); err != nil || !ok || h.ID == held.ID {
+		t.Errorf("then %+v, %t, %v holds it; want the next in line", h, ok, err)
+	}
+	<-granted
+}
