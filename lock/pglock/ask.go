@@ -277,7 +277,7 @@ func (t *tables) giveBy(ctx context.Context, tx pgx.Tx, s *scene, r request, lea
 		} else {
 			mustAffect(b.Queue(t.st.dropWaiter, r.id), 1)
 		}
-		b.Queue(t.st.dropQueue, r.id, r.keys)
+		b.Queue(t.st.dropPlaces, r.ticket, r.keys)
 	}
 	b.Queue(t.st.insertGrant, r.id, r.owner, r.keys, tokens, r.ttl, r.hold, r.fingerprint, lease, later).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&g.ExpiresAt, nil)

@@ -249,7 +249,7 @@ func (t *tables) arbitrate(ctx context.Context, tx pgx.Tx) (victims []uuid.UUID,
 		i := slices.IndexFunc(w.waiters, func(x lock.Waiting) bool { return x.ID == d.Victim })
 		var b pgx.Batch
 		mustAffect(b.Queue(t.st.markVictim, id, d.Cycle), 1) // It may just have been granted, or have left.
-		b.Queue(t.st.dropQueue, id, w.waiters[i].Keys)
+		b.Queue(t.st.dropPlaces, w.waiters[i].Ticket, w.waiters[i].Keys)
 		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 			return nil, nil, err
 		}

@@ -6,6 +6,7 @@ type statements struct {
 	dropExpired, readHolders, readLine, readLineOf  string
 	readHeadOf, readLineFor, mustDropWaiter         string
 	insertGrant, takeKeys, dropWaiter, dropQueue    string
+	dropPlaces                                      string
 	insertWaiter, dropDead                          string
 	take, renew, endGrant                           string
 	readCycle, withdraw, dropGrant                  string
@@ -44,7 +45,8 @@ func newStatements(s Schema) *statements {
 		readHolders: `SELECT k.key, g.id, g.owner, g.request FROM @lock_keys k JOIN @lock_grants g ON g.id = k.holder WHERE k.key = ANY ($1)`,
 		readLine:    lineOf + `ANY ($1)) ORDER BY ticket`,
 		// Of several keys the whole lines matter; of one, only who is first, however long the line is.
-		readLineOf: lineOf + `ANY ((SELECT keys FROM @lock_grants WHERE id = $1 AND cardinality(keys) > 1)::text[])) ORDER BY ticket`,
+		readLineOf: lineOf + `ANY ((SELECT keys FROM @lock_grants WHERE id = $1 AND cardinality(keys) > 1)::text[]))
+			AND (SELECT cardinality(keys) > 1 FROM @lock_grants WHERE id = $1) ORDER BY ticket`, // The planner looks at that first, and at most at that.
 		readHeadOf: `SELECT ` + waiterCols + inQueue + `(SELECT keys[1] FROM @lock_grants WHERE id = $1 AND cardinality(keys) = 1)
 			AND ` + alive + ` ORDER BY q.ticket LIMIT 1`,
 		// Behind a holder nobody in line for the one key can be granted, so that only the request itself is looked for, and
@@ -62,6 +64,8 @@ func newStatements(s Schema) *statements {
 		// once. Division by zero is the one failure that plain SQL can choose to have.
 		mustDropWaiter: `WITH gone AS (DELETE FROM @lock_waiters WHERE id = $1 AND cycle IS NULL RETURNING id) SELECT 1 / count(*) FROM gone`,
 		dropQueue:      `DELETE FROM @lock_queue WHERE waiter = $1 AND key = ANY ($2)`,
+		// Where the ticket is known, the index leads to the one row, past the places of all who were in line before.
+		dropPlaces: `DELETE FROM @lock_queue WHERE ticket = $1 AND key = ANY ($2)`,
 		insertWaiter: `WITH w AS (
 				INSERT INTO @lock_waiters (id, owner, keys, ttl_us, hold_us, request, since, alive_until)
 				VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp(), clock_timestamp() + $7::bigint` + usec + `) RETURNING ticket, keys
@@ -123,7 +127,7 @@ func (st *statements) all() []*string {
 	return []*string{
 		&st.insertKeys, &st.lockKeys, &st.lockKeysOf, &st.dropExpired, &st.readHolders, &st.readLine, &st.readLineOf, &st.insertGrant,
 		&st.readHeadOf, &st.readLineFor, &st.mustDropWaiter,
-		&st.takeKeys, &st.dropWaiter, &st.dropQueue, &st.insertWaiter, &st.dropDead, &st.take, &st.renew, &st.endGrant,
+		&st.takeKeys, &st.dropWaiter, &st.dropQueue, &st.dropPlaces, &st.insertWaiter, &st.dropDead, &st.take, &st.renew, &st.endGrant,
 		&st.readCycle, &st.withdraw, &st.dropGrant, &st.readGraph, &st.ownersHold, &st.lockArbiter, &st.markVictim, &st.keepAlive,
 		&st.freeKeys, &st.nextExpiry, &st.waitedFor, &st.readGrants, &st.findGrant, &st.sweepWaiters, &st.sweepQueue, &st.expiredLines, &st.notify,
 	}
