@@ -43,7 +43,7 @@ func TestBound(t *testing.T) {
 						t.Error("the values are gone")
 					}
 					child, stop := context.WithCancel(ctx)
-					time.Sleep(300 * time.Millisecond)
+					time.Sleep(300 * time.Millisecond) // By the bubble's clock, as all times here.
 					if ctx.Err() != nil || child.Err() != nil {
 						t.Fatalf("ended early: %v, %v", ctx.Err(), child.Err())
 					}

@@ -3,8 +3,8 @@
 //
 // # Protocol
 //
-// Everything that is decided is decided by a Lua script, which Redis runs as one step: one to acquire all keys or join
-// their lines, one to renew, one to release and hand on. Grants, requests that wait and the line for each key are kept
+// What is decided is decided by a Lua script, which Redis runs as one step: one to acquire all keys or join their lines, one
+// to renew, one to release and hand on. Grants, requests that wait and the line for each key are kept
 // under names that begin with the namespace in braces, so that a cluster has all of them in one slot; the scripts' texts
 // are in the folder scripts, the names in common.lua. The server's clock alone decides expiry; how far the process's is from
 // it makes no difference. A server that has forgotten the scripts, as after a restart or SCRIPT FLUSH, is sent them again.

@@ -113,20 +113,24 @@ func TestRestartWithoutPersistence(t *testing.T) {
 	}
 }
 
+// setToken makes a token the last one.
+func setToken(t *testing.T, b *Backend, ms, n int64) {
+	t.Helper()
+	c, id := b.client, fmt.Sprintf("%d-%d", ms, n)
+	if err := c.Do(t.Context(), c.B().Xadd().Key(b.state[0]+":tokens").Id(id).FieldValue().FieldValue("", "").Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Where the server's clock has been set back, the last token keeps tokens growing, one by one, and past the end of its
 // millisecond.
 func TestTokensGrowWhenTheClockIsBehind(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
 	start(t, port)
-	c := connect(t, single(), port)
-	b, _ := open(t, c, Options{})
+	b, _ := open(t, connect(t, single(), port), Options{})
 	future := time.Now().Add(24 * time.Hour).Truncate(time.Millisecond).Add(996 * time.Microsecond).UnixMicro()
-	last := fmt.Sprintf("%d-%d", future/1000, future%1000)
-	err := c.Do(t.Context(), c.B().Xadd().Key(b.state[0]+":tokens").Id(last).FieldValue().FieldValue("", "").Build()).Error()
-	if err != nil {
-		t.Fatal(err)
-	}
+	setToken(t, b, future/1000, future%1000)
 	for i := range int64(8) {
 		keys := []string{"other", fmt.Sprint("k", i)}[:1+i%2] // of one key, or of several
 		g, err := b.Acquire(t.Context(), request(time.Second, 0, keys...))
@@ -148,13 +152,9 @@ func TestTokensGrowWhenTheClockCatchesUp(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
 	start(t, port)
-	c := connect(t, single(), port)
-	b, _ := open(t, c, Options{})
+	b, _ := open(t, connect(t, single(), port), Options{})
 	future := time.Now().Add(300 * time.Millisecond).UnixMilli()
-	err := c.Do(t.Context(), c.B().Xadd().Key(b.state[0]+":tokens").Id(fmt.Sprintf("%d-990", future)).FieldValue().FieldValue("", "").Build()).Error()
-	if err != nil {
-		t.Fatal(err)
-	}
+	setToken(t, b, future, 990)
 	ahead := 0
 	for last := int64(0); time.Now().UnixMilli() < future+200; {
 		g, err := b.Acquire(t.Context(), request(time.Second, 0, "k"))
