@@ -26,6 +26,7 @@ type request struct {
 	ttl, hold   int64  // microseconds
 	fingerprint []byte // names the request to other processes that are asked the same; nil: nobody is
 	ticket      int64
+	process     string // where it waits, if it may be told of its grant through memory; "": it may not
 }
 
 // lease is how long a grant of the request lasts at first, in microseconds.
@@ -197,7 +198,7 @@ func (t *tables) decideOn(ctx context.Context, tx pgx.Tx, r request, wait bool, 
 		}
 	}
 	if _, mine := s.grants[r.id]; mine { // This transaction had committed, and is run again.
-		a.grant, err = t.taken(ctx, tx, r.id, h)
+		a.grant, err = t.taken(ctx, tx, r, h)
 		return a, err
 	}
 	if r.fingerprint != nil && s.rivals(r) {
@@ -299,7 +300,7 @@ func (t *tables) enqueue(ctx context.Context, tx pgx.Tx, r request) (ticket int6
 	}
 	// A place in line that a crash takes away is asked for again, unless it stands for what others are asked, too.
 	later := r.fingerprint == nil
-	b.Queue(t.st.insertWaiter, r.id, r.owner, r.keys, r.ttl, r.hold, r.fingerprint, aliveFor.Microseconds(), later).QueryRow(func(row pgx.Row) error {
+	b.Queue(t.st.insertWaiter, r.id, r.owner, r.keys, r.ttl, r.hold, r.fingerprint, aliveFor.Microseconds(), later, r.process).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&ticket, nil)
 	})
 	return ticket, last(ctx, tx, &b)

@@ -97,9 +97,13 @@ type Backend struct {
 	run        Run
 	logger     *slog.Logger
 	maxWaiters int
+	process    string // names this backend in the rows of its requests
 
 	mu       sync.Mutex
 	waiters  map[uuid.UUID]*waiter
+	asking   map[string][]*joining // the keys that are being asked for, and who waits to ask
+	cohorts  map[uuid.UUID]*cohort // by who has the lock, and by their bases
+	runs     map[string]*cohort    // by key
 	closed   bool
 	renewals *pgxpool.Pool // made when first needed
 
@@ -120,6 +124,8 @@ var (
 	_ lock.Backend   = (*Backend)(nil)
 	_ lock.Inspector = (*Backend)(nil)
 	_ lock.Finder    = (*Backend)(nil)
+
+	_ lock.GrantReleaser = (*Backend)(nil)
 )
 
 // New returns a backend on the pool's database, which has the tables. It takes connections from the pool for short
@@ -134,7 +140,7 @@ func New(pool *pgxpool.Pool, o Options) *Backend {
 	}
 	b := &Backend{
 		tables: tables{st: newStatements(o.Schema), observer: o.Observer}, pool: pool, run: o.Run, logger: o.Logger, maxWaiters: o.MaxWaiters,
-		waiters: map[uuid.UUID]*waiter{}, closing: make(chan struct{}), inspect: make(chan struct{}, 1),
+		process: uuid.NewString(), asking: map[string][]*joining{}, cohorts: map[uuid.UUID]*cohort{}, runs: map[string]*cohort{}, waiters: map[uuid.UUID]*waiter{}, closing: make(chan struct{}), inspect: make(chan struct{}, 1),
 		joined: make(chan struct{}, 1), hints: make(chan uuid.UUID, maxHints),
 	}
 	if b.run == nil {
@@ -178,10 +184,13 @@ func (b *Backend) AcquireWith(ctx context.Context, r lock.Request, h Hooks) (loc
 		return lock.Grant{}, fmt.Errorf("pglock: %w: the id must be a UUID", lock.ErrInvalid)
 	}
 	w := &waiter{
-		backend: b, hooks: h, signal: make(chan struct{}, 1), wait: r.Wait, deadline: time.Now().Add(r.Wait),
+		backend: b, hooks: h, signal: make(chan struct{}, 1), granted: make(chan *lock.Grant, 1), wait: r.Wait, deadline: time.Now().Add(r.Wait),
 		request: request{
 			id: id, keys: r.Keys, owner: r.Owner, newOwner: r.NewOwner, ttl: r.TTL.Microseconds(), hold: r.MaxHold.Microseconds(), fingerprint: h.Request,
 		},
+	}
+	if w.simple() {
+		w.request.process = b.process
 	}
 	return w.acquire(ctx)
 }
@@ -196,6 +205,9 @@ func (b *Backend) Renew(ctx context.Context, id string, ttl time.Duration) (lock
 	u, err := uuid.Parse(id)
 	if err != nil {
 		return lock.Grant{}, lock.ErrLost
+	}
+	if err := b.told(ctx, pool, u); err != nil {
+		return lock.Grant{}, fmt.Errorf("pglock: renew: %w", err)
 	}
 	g, err := scanGrant(pool.QueryRow(ctx, b.st.renew, u, ttl.Microseconds()))
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -234,26 +246,6 @@ func (b *Backend) RenewIn(ctx context.Context, tx pgx.Tx, id uuid.UUID, ttl time
 		return lock.Grant{}, lock.ErrLost
 	}
 	return g.Grant, err
-}
-
-// Release implements [lock.Backend].
-func (b *Backend) Release(ctx context.Context, id string) error {
-	u, err := uuid.Parse(id)
-	if err != nil {
-		return lock.ErrLost
-	}
-	var done Released
-	if err := b.transact(ctx, "lock release", func(ctx context.Context, tx pgx.Tx) (err error) {
-		done, err = b.releaseIn(ctx, tx, u, true)
-		return err
-	}); err != nil {
-		return fmt.Errorf("pglock: release: %w", err)
-	}
-	b.Wake(ctx, done)
-	if !done.Held {
-		return lock.ErrLost
-	}
-	return nil
 }
 
 // Released is what a release did.

@@ -28,9 +28,12 @@ func skewed(ctx context.Context, url string, by time.Duration) error {
 	defer func() { _ = conn.Close(ctx) }()
 	_, err = conn.Exec(ctx, fmt.Sprintf(`CREATE SCHEMA skew;
 		CREATE FUNCTION skew.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
-			AS $$ SELECT pg_catalog.clock_timestamp() + interval '%f seconds' $$;
+			AS $$ SELECT pg_catalog.clock_timestamp() + interval '%[1]f seconds' $$;
+		ALTER FUNCTION %[2]s.lock_ask SET search_path = skew, %[2]s, pg_catalog;
+		ALTER FUNCTION %[2]s.lock_release SET search_path = skew, %[2]s, pg_catalog;
+		ALTER FUNCTION %[2]s.lock_settle SET search_path = skew, %[2]s, pg_catalog;
 		DO $$ BEGIN EXECUTE format('ALTER DATABASE %%I SET search_path = skew, public, pg_catalog', current_database()); END $$`,
-		by.Seconds()), pgx.QueryExecModeSimpleProtocol)
+		by.Seconds(), pgx.Identifier{string(testSchema)}.Sanitize()), pgx.QueryExecModeSimpleProtocol)
 	return err
 }
 

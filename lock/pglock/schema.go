@@ -13,10 +13,13 @@ import (
 )
 
 //go:embed schema.sql
-var schemaSQL string
+var tablesSQL string
 
-// SchemaSQL is the definition of the tables, in the schema that is first in the search path.
-func SchemaSQL() string { return schemaSQL }
+//go:embed functions.sql
+var functionsSQL string
+
+// SchemaSQL is the definition of the tables and functions, in the schema that is first in the search path.
+func SchemaSQL() string { return tablesSQL + "\n" + functionsSQL }
 
 // Schema names the database schema that has the tables. The empty one is the first of the search path.
 type Schema string
@@ -58,12 +61,19 @@ func (s Schema) install(ctx context.Context, tx pgx.Tx) error {
 			return err
 		}
 	}
-	var there bool
-	if err := tx.QueryRow(ctx, `SELECT to_regclass('lock_fences') IS NOT NULL`).Scan(&there); err != nil || there {
+	var tables, functions bool
+	if err := tx.QueryRow(ctx, `SELECT to_regclass('lock_fences') IS NOT NULL, to_regproc('lock_settle') IS NOT NULL`).Scan(&tables, &functions); err != nil {
 		return err
 	}
+	missing := SchemaSQL()
+	switch {
+	case functions:
+		return nil
+	case tables: // of an older version
+		missing = functionsSQL
+	}
 	// Several statements in one text need the simple protocol.
-	_, err := tx.Exec(ctx, schemaSQL, pgx.QueryExecModeSimpleProtocol)
+	_, err := tx.Exec(ctx, missing, pgx.QueryExecModeSimpleProtocol)
 	return err
 }
 

@@ -113,8 +113,8 @@ func (t *tables) release(ctx context.Context, tx pgx.Tx, id uuid.UUID, later boo
 }
 
 // taken makes a full lease of a grant that was handed over; nil when it has expired, or never was.
-func (t *tables) taken(ctx context.Context, tx pgx.Tx, id uuid.UUID, h Hooks) (*lock.Grant, error) {
-	g, err := scanGrant(tx.QueryRow(ctx, t.st.take, id))
+func (t *tables) taken(ctx context.Context, tx pgx.Tx, r request, h Hooks) (*lock.Grant, error) {
+	g, err := scanGrant(tx.QueryRow(ctx, t.st.take, r.id, r.owner))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -171,7 +171,7 @@ func (t *tables) leave(ctx context.Context, tx pgx.Tx, r request, take bool, h H
 			return out, nil // What stands for it was committed along, and gives it to whoever asks again.
 		}
 		if take {
-			out.grant, err = t.taken(ctx, tx, r.id, h)
+			out.grant, err = t.taken(ctx, tx, r, h)
 			return out, err
 		}
 		if _, err := tx.Exec(ctx, t.st.dropGrant, r.id); err != nil {

@@ -14,6 +14,8 @@ type statements struct {
 	keepAlive, freeKeys, nextExpiry, waitedFor      string
 	readGrants, findGrant, sweepWaiters, sweepQueue string
 	expiredLines, notify                            string
+	ask, release, settle                            string
+	dropServed, dropServedPlaces                    string
 }
 
 // Parts that several statements have.
@@ -67,13 +69,13 @@ func newStatements(s Schema) *statements {
 		// Where the ticket is known, the index leads to the one row, past the places of all who were in line before.
 		dropPlaces: `DELETE FROM @lock_queue WHERE ticket = $1 AND key = ANY ($2)`,
 		insertWaiter: `WITH w AS (
-				INSERT INTO @lock_waiters (id, owner, keys, ttl_us, hold_us, request, since, alive_until)
-				VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp(), clock_timestamp() + $7::bigint` + usec + `) RETURNING ticket, keys
+				INSERT INTO @lock_waiters (id, owner, keys, ttl_us, hold_us, request, since, alive_until, process)
+				VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp(), clock_timestamp() + $7::bigint` + usec + `, nullif($9::text, '')::uuid) RETURNING ticket, keys
 			), q AS (
 				INSERT INTO @lock_queue (key, ticket, waiter) SELECT u.key, w.ticket, $1 FROM w, unnest(w.keys) AS u (key)
 			) SELECT ticket, CASE WHEN $8::boolean THEN ` + commitLater + ` END FROM w`,
 		dropDead: `DELETE FROM @lock_waiters WHERE request = $1 AND alive_until <= clock_timestamp()`,
-		take: `UPDATE @lock_grants SET granted_at = clock_timestamp(), request = NULL,
+		take: `UPDATE @lock_grants SET owner = $2, granted_at = clock_timestamp(), request = NULL,
 			expires_at = clock_timestamp() + CASE WHEN hold_us > 0 THEN least(ttl_us, hold_us) ELSE ttl_us END` + usec + `
 			WHERE id = $1 AND expires_at > clock_timestamp() RETURNING ` + grantCols,
 		renew: `UPDATE @lock_grants SET ttl_us = CASE WHEN $2::bigint > 0 THEN $2::bigint ELSE ttl_us END,
@@ -114,7 +116,12 @@ func newStatements(s Schema) *statements {
 		sweepQueue:   `DELETE FROM @lock_queue q WHERE NOT EXISTS (SELECT FROM @lock_waiters w WHERE w.id = q.waiter)`,
 		// NOTIFY makes the commits that have it take turns, so this one waits for no disk. It is one statement, and so one round
 		// trip.
-		notify: `SELECT pg_notify($1, $2) FROM (SELECT set_config('synchronous_commit', 'off', true)) AS s (v) WHERE s.v = 'off'`,
+		notify:           `SELECT pg_notify($1, $2) FROM (SELECT set_config('synchronous_commit', 'off', true)) AS s (v) WHERE s.v = 'off'`,
+		ask:              `SELECT outcome, new_token, lease_end, tickets FROM @lock_ask($1, $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::boolean[], $7, $8::bigint)`,
+		release:          `SELECT outcome, heirs, heir_tickets, ours, new_token, lease_end FROM @lock_release($1, $2, $3::text[], $4::bigint[], $5, $6::bigint, $7::bigint, $8, $9)`,
+		settle:           `SELECT @lock_settle($1, $2, $3::text[], $4::bigint[], $5, $6, $7::bigint, $8::bigint)`,
+		dropServed:       `DELETE FROM @lock_waiters WHERE id = ` + someIDs,
+		dropServedPlaces: `DELETE FROM @lock_queue WHERE key = $1 AND ticket = ANY ($2::bigint[])`,
 	}
 	for _, text := range st.all() {
 		*text = s.in(*text)
@@ -130,5 +137,6 @@ func (st *statements) all() []*string {
 		&st.takeKeys, &st.dropWaiter, &st.dropQueue, &st.dropPlaces, &st.insertWaiter, &st.dropDead, &st.take, &st.renew, &st.endGrant,
 		&st.readCycle, &st.withdraw, &st.dropGrant, &st.readGraph, &st.ownersHold, &st.lockArbiter, &st.markVictim, &st.keepAlive,
 		&st.freeKeys, &st.nextExpiry, &st.waitedFor, &st.readGrants, &st.findGrant, &st.sweepWaiters, &st.sweepQueue, &st.expiredLines, &st.notify,
+		&st.ask, &st.release, &st.settle, &st.dropServed, &st.dropServedPlaces,
 	}
 }

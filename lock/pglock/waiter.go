@@ -18,8 +18,9 @@ type waiter struct {
 	hooks    Hooks
 	wait     time.Duration
 	deadline time.Time
-	signal   chan struct{} // has a value when its rows are worth a look
-	contends bool          // it had to wait, in line or for another process's answer
+	signal   chan struct{}    // has a value when its rows are worth a look
+	granted  chan *lock.Grant // has the grant, where another request of this process has handed the lock over
+	contends bool             // it had to wait, in line or for another process's answer
 }
 
 // errWaiting is returned by a look that found nothing new.
@@ -49,7 +50,7 @@ func (w *waiter) once(ctx context.Context) (lock.Grant, error) {
 	}
 	defer b.unregister(w)
 	for {
-		a, start, err := w.ask(ctx)
+		a, err := w.ask(ctx)
 		switch {
 		case err != nil:
 			if !errors.Is(err, ErrAnswered) {
@@ -57,7 +58,6 @@ func (w *waiter) once(ctx context.Context) (lock.Grant, error) {
 			}
 			return lock.Grant{}, err
 		case a.grant != nil:
-			a.grant.Start = start
 			return *a.grant, nil
 		case a.rival:
 			w.contends = true
@@ -73,18 +73,26 @@ func (w *waiter) once(ctx context.Context) (lock.Grant, error) {
 	}
 }
 
-func (w *waiter) ask(ctx context.Context) (a asked, start time.Time, err error) {
+func (w *waiter) ask(ctx context.Context) (a asked, err error) {
 	b := w.backend
-	wait := w.wait != 0 && (w.wait < 0 || time.Now().Before(w.deadline))
+	if w.simple() {
+		if a, ok := b.askTogether(ctx, w); ok {
+			return a, nil
+		}
+	}
+	wait := w.patient()
 	err = b.transact(ctx, "lock acquire", func(ctx context.Context, tx pgx.Tx) (err error) {
-		start = time.Now()
+		start := time.Now()
 		a, err = b.decideOn(ctx, tx, w.request, wait, w.hooks)
+		if a.grant != nil {
+			a.grant.Start = start
+		}
 		return err
 	})
 	if err == nil {
 		b.wake(a.woken)
 	}
-	return a, start, err
+	return a, err
 }
 
 // pause waits a moment, unless the request has to end.
@@ -113,6 +121,8 @@ func (w *waiter) inLine(ctx context.Context) (lock.Grant, error) {
 	}
 	for {
 		select {
+		case g := <-w.granted:
+			return *g, nil
 		case <-w.signal:
 			g, err := w.check(ctx)
 			switch {
@@ -151,7 +161,7 @@ func (w *waiter) check(ctx context.Context) (lock.Grant, error) {
 	if w.hooks.Granted == nil {
 		start = time.Now()
 		// Nothing is to be committed along, so that one statement does; its failure is one of the transaction below.
-		if h, err := scanGrant(b.pool.QueryRow(ctx, b.st.take, w.request.id)); err == nil {
+		if h, err := scanGrant(b.pool.QueryRow(ctx, b.st.take, w.request.id, w.request.owner)); err == nil {
 			h.Start = start
 			return h.Grant, nil
 		}
@@ -159,7 +169,7 @@ func (w *waiter) check(ctx context.Context) (lock.Grant, error) {
 	err := b.transact(ctx, "lock take", func(ctx context.Context, tx pgx.Tx) (err error) {
 		cycle, gone = nil, false
 		start = time.Now()
-		if g, err = b.taken(ctx, tx, w.request.id, w.hooks); err != nil || g != nil {
+		if g, err = b.taken(ctx, tx, w.request, w.hooks); err != nil || g != nil {
 			return err
 		}
 		err = tx.QueryRow(ctx, b.st.readCycle, w.request.id).Scan(&cycle)
@@ -191,6 +201,15 @@ func (w *waiter) leave(ctx context.Context, take bool, reason error) (lock.Grant
 	b := w.backend
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
+	if g := b.retire(w); g != nil {
+		if take {
+			return *g, nil
+		}
+		if err := b.end(ctx, tenure{id: w.request.id, key: w.request.keys[0], since: time.Now()}); err != nil {
+			b.logger.DebugContext(ctx, "releasing a lock that came too late failed", "id", w.request.id, "error", err)
+		}
+		return lock.Grant{}, reason
+	}
 	var out left
 	var start time.Time
 	err := b.transact(ctx, "lock leave", func(ctx context.Context, tx pgx.Tx) (err error) {

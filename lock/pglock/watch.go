@@ -52,6 +52,17 @@ func (b *Backend) unregister(w *waiter) {
 	delete(b.waiters, w.request.id)
 }
 
+// retire makes a request unknown to those who wake it and hand over to it, and returns its grant if it has just got one.
+func (b *Backend) retire(w *waiter) *lock.Grant {
+	b.unregister(w)
+	select {
+	case g := <-w.granted:
+		return g
+	default:
+		return nil
+	}
+}
+
 // attend looks after a request that has just joined the line.
 func (b *Backend) attend(w *waiter) {
 	b.mu.Lock()

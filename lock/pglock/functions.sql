@@ -1,0 +1,162 @@
+-- What requests for one key do most often, each in one round trip: a key that many want is locked for a
+-- short time only. What they find out of the ordinary they leave to the program, which decides it in a transaction of
+-- several statements by the same rules and under the same row locks; then outcome is 'undecided', and nothing was done that
+-- has to be undone.
+--
+-- Rows that came and went are what the tables mostly consist of, so that only their indexes lead anywhere quickly. Where
+-- the planner believes a table to be small it would read all of it; a bitmap of its index would lead to all that is dead.
+
+-- Which process waits, if it is to be told of the grant through its memory.
+ALTER TABLE lock_waiters ADD COLUMN IF NOT EXISTS process uuid;
+
+-- Requests of one process for one key, in order. If the key is free the first is granted it ('granted'). The others that
+-- will wait get in line; each has a ticket then, which is else 0.
+CREATE OR REPLACE FUNCTION lock_ask(
+    the_key text, ids text[], owners text[], ttls bigint[], holds bigint[], patient boolean[], the_process text, alive_us bigint,
+    OUT outcome text, OUT new_token bigint, OUT lease_end timestamptz, OUT tickets bigint[]
+) LANGUAGE plpgsql
+SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off
+AS $$
+DECLARE
+    k lock_keys;
+    i integer := 1;
+    t bigint;
+BEGIN
+    outcome := 'undecided';
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RETURN; -- What was committed while we waited for the key would not be seen.
+    END IF;
+    SELECT * INTO k FROM lock_keys WHERE key = the_key FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        INSERT INTO lock_keys (key, token) VALUES (the_key, 0) ON CONFLICT DO NOTHING;
+        SELECT * INTO k FROM lock_keys WHERE key = the_key FOR NO KEY UPDATE;
+    END IF;
+    SELECT expires_at INTO lease_end FROM lock_grants WHERE id = k.holder;
+    IF FOUND AND (lease_end <= clock_timestamp() OR k.holder::text = ANY (ids)) THEN
+        RETURN; -- A lease is over, or a request is made again that has been granted.
+    END IF;
+    IF FOUND THEN
+        outcome := 'held';
+        -- A place in line that a crash takes away is asked for again.
+        PERFORM set_config('synchronous_commit', 'off', true);
+    ELSE
+        PERFORM FROM lock_queue WHERE key = the_key;
+        IF FOUND THEN
+            RETURN;
+        END IF;
+        outcome := 'granted';
+        new_token := k.token + 1;
+        lease_end := clock_timestamp() + CASE WHEN holds[1] > 0 THEN least(ttls[1], holds[1]) ELSE ttls[1] END * interval '1 microsecond';
+        INSERT INTO lock_grants (id, owner, keys, tokens, ttl_us, hold_us, granted_at, expires_at)
+            VALUES (ids[1]::uuid, owners[1], ARRAY[the_key], ARRAY[new_token], ttls[1], holds[1], clock_timestamp(), lease_end);
+        UPDATE lock_keys SET token = new_token, holder = ids[1]::uuid WHERE key = the_key;
+        tickets := ARRAY[0];
+        i := 2;
+    END IF;
+    WHILE i <= cardinality(ids) LOOP
+        t := 0;
+        IF patient[i] THEN
+            INSERT INTO lock_waiters (id, owner, keys, ttl_us, hold_us, since, alive_until, process)
+                VALUES (ids[i]::uuid, owners[i], ARRAY[the_key], ttls[i], holds[i], clock_timestamp(),
+                    clock_timestamp() + alive_us * interval '1 microsecond', the_process::uuid)
+                RETURNING ticket INTO t;
+            INSERT INTO lock_queue (key, ticket, waiter) VALUES (the_key, t, ids[i]::uuid);
+        END IF;
+        tickets := tickets || t;
+        i := i + 1;
+    END LOOP;
+END $$;
+
+-- Ends the lock of one key: base names its row. Those of the process that it was passed on to since (see cohort.go) leave
+-- the line. Next in line is granted the key, and with it up to depth requests that stand behind one another, where all are
+-- the process's own and their owners hold nothing else: heirs are they, and new_token is the first one's. Their grant is
+-- then in the name of the cohort, whom nobody waits as. If next in line is another process's, that is notified and has the time of hand_over_us to
+-- take the lock. The outcome is 'released'; 'expired' when the lease was over; 'lost' when the lock was no longer there.
+CREATE OR REPLACE FUNCTION lock_release(
+    the_key text, base text, served text[], served_tickets bigint[], the_process text, depth bigint, hand_over_us bigint, cohort text, channel text,
+    OUT outcome text, OUT heirs uuid[], OUT heir_tickets bigint[], OUT ours boolean, OUT new_token bigint, OUT lease_end timestamptz
+) LANGUAGE plpgsql
+SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off
+AS $$
+DECLARE
+    old_token bigint;
+    head record;
+    w record;
+    held boolean;
+BEGIN
+    outcome := 'undecided';
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RETURN;
+    END IF;
+    SELECT token INTO old_token FROM lock_keys WHERE key = the_key FOR NO KEY UPDATE;
+    IF cardinality(served) > 0 THEN
+        DELETE FROM lock_waiters WHERE id = ANY (served::uuid[]);
+        DELETE FROM lock_queue WHERE key = the_key AND ticket = ANY (served_tickets);
+    END IF;
+    FOR w IN
+        SELECT l.id, l.ticket, l.owner, l.keys, l.ttl_us, l.hold_us, l.request, l.process
+        FROM lock_queue q JOIN lock_waiters l ON l.id = q.waiter
+        WHERE q.key = the_key AND l.cycle IS NULL AND l.alive_until > clock_timestamp()
+        ORDER BY q.ticket LIMIT depth
+    LOOP
+        IF heirs IS NULL THEN
+            IF cardinality(w.keys) > 1 THEN
+                RETURN;
+            END IF;
+            head := w;
+            ours := coalesce(w.process = the_process::uuid, false);
+            heirs := ARRAY[w.id];
+            heir_tickets := ARRAY[w.ticket];
+            EXIT WHEN NOT ours OR w.owner <> w.id::text OR w.hold_us > 0;
+        ELSE
+            EXIT WHEN w.process IS DISTINCT FROM the_process::uuid OR w.owner <> w.id::text OR w.hold_us > 0 OR w.ttl_us <> head.ttl_us;
+            heirs := heirs || w.id;
+            heir_tickets := heir_tickets || w.ticket;
+        END IF;
+    END LOOP;
+    DELETE FROM lock_grants WHERE id = base::uuid RETURNING expires_at > clock_timestamp() INTO held;
+    IF NOT FOUND THEN
+        outcome := 'lost';
+        heirs := NULL;
+        RETURN;
+    END IF;
+    outcome := CASE WHEN held THEN 'released' ELSE 'expired' END;
+    IF heirs IS NULL THEN
+        RETURN;
+    END IF;
+    DELETE FROM lock_waiters WHERE id = head.id AND cycle IS NULL;
+    IF NOT FOUND THEN
+        RAISE serialization_failure USING MESSAGE = 'next in line has just been made the victim of a deadlock';
+    END IF;
+    DELETE FROM lock_queue WHERE key = the_key AND ticket = head.ticket;
+    new_token := old_token + 1;
+    lease_end := clock_timestamp() + least(head.ttl_us, CASE WHEN head.hold_us > 0 THEN head.hold_us END, CASE WHEN NOT ours THEN hand_over_us END)
+        * interval '1 microsecond';
+    INSERT INTO lock_grants (id, owner, keys, tokens, ttl_us, hold_us, request, granted_at, expires_at)
+        VALUES (head.id, CASE WHEN cardinality(heirs) > 1 THEN cohort ELSE head.owner END, head.keys, ARRAY[new_token], head.ttl_us, head.hold_us,
+            head.request, clock_timestamp(), lease_end);
+    UPDATE lock_keys SET token = old_token + cardinality(heirs), holder = head.id WHERE key = the_key;
+    IF NOT ours THEN
+        -- Taking the lock is what makes it durable; should the database crash before that, it is still its last holder's.
+        -- NOTIFY makes the commits that have it take turns, which must not wait for the disk.
+        PERFORM set_config('synchronous_commit', 'off', true);
+        PERFORM pg_notify(channel, head.id::text);
+    END IF;
+END $$;
+
+-- Writes down who of a cohort has the lock, and for how long, once that one has it for long enough to be looked for.
+CREATE OR REPLACE FUNCTION lock_settle(
+    the_key text, base text, served text[], served_tickets bigint[], new_holder text, new_owner text, new_token bigint, held_us bigint
+) RETURNS void LANGUAGE plpgsql
+SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off
+AS $$
+BEGIN
+    PERFORM FROM lock_keys WHERE key = the_key FOR NO KEY UPDATE;
+    UPDATE lock_grants SET id = new_holder::uuid, owner = new_owner, tokens = ARRAY[new_token],
+        granted_at = clock_timestamp() - held_us * interval '1 microsecond' WHERE id = base::uuid AND expires_at > clock_timestamp();
+    IF FOUND THEN
+        UPDATE lock_keys SET holder = new_holder::uuid WHERE key = the_key;
+    END IF;
+    DELETE FROM lock_waiters WHERE id = ANY (served::uuid[]);
+    DELETE FROM lock_queue WHERE key = the_key AND ticket = ANY (served_tickets);
+END $$;

@@ -1,0 +1,146 @@
+package pglock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/lock"
+)
+
+// ReleaseGrant implements [lock.GrantReleaser]: knowing the key saves a look for it.
+func (b *Backend) ReleaseGrant(ctx context.Context, g lock.Grant) error {
+	id, err := uuid.Parse(g.ID)
+	if err != nil {
+		return lock.ErrLost
+	}
+	t := tenure{id: id, since: g.Start}
+	if len(g.Tokens) == 1 {
+		for key := range g.Tokens {
+			t.key = key
+		}
+	}
+	return b.end(ctx, t)
+}
+
+// Release implements [lock.Backend].
+func (b *Backend) Release(ctx context.Context, id string) error {
+	u, err := uuid.Parse(id)
+	if err != nil {
+		return lock.ErrLost
+	}
+	return b.end(ctx, tenure{id: u})
+}
+
+// tenure is a lock that is to end.
+type tenure struct {
+	id      uuid.UUID
+	key     string    // "": not known, or not one
+	since   time.Time // zero: not known
+	base    uuid.UUID // whose row it has
+	served  []string  // of its cohort
+	tickets []int64   // the served ones'
+}
+
+// end ends a lock: by passing it on within its cohort, or else in the tables.
+func (b *Backend) end(ctx context.Context, t tenure) error {
+	t.base = t.id
+	c, passed, err := b.pass(t.id)
+	if passed || err != nil {
+		return err
+	}
+	if c != nil {
+		select {
+		case c.writing <- struct{}{}:
+			defer func() { <-c.writing }()
+		case <-ctx.Done():
+			return fmt.Errorf("pglock: release: %w", context.Cause(ctx))
+		}
+		t.key, t.since = c.key, c.since
+		if b.forget(c, t.id) {
+			defer b.finish(c)
+			t.base = c.base.id
+			t.served, t.tickets = c.servedRows()
+		}
+	}
+	if t.key != "" {
+		switch outcome, err := b.endAtOnce(ctx, t); {
+		case err != nil || outcome == outcomeUndecided: // A transaction finds out.
+		case outcome == outcomeReleased:
+			return nil
+		default:
+			return lock.ErrLost
+		}
+	}
+	done, err := b.endByTransaction(ctx, t)
+	if err != nil {
+		return fmt.Errorf("pglock: release: %w", err)
+	}
+	b.Wake(ctx, done)
+	if !done.Held {
+		return lock.ErrLost
+	}
+	return nil
+}
+
+func (b *Backend) endByTransaction(ctx context.Context, t tenure) (done Released, err error) {
+	err = b.transact(ctx, "lock release", func(ctx context.Context, tx pgx.Tx) (err error) {
+		if len(t.served) > 0 {
+			var batch pgx.Batch
+			batch.Queue(b.st.dropServed, t.served)
+			batch.Queue(b.st.dropServedPlaces, t.key, t.tickets)
+			if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
+				return err
+			}
+		}
+		done, err = b.releaseIn(ctx, tx, t.base, true)
+		return err
+	})
+	return done, err
+}
+
+// endAtOnce ends a lock of one key in one round trip, and tells those whose it is then.
+func (b *Backend) endAtOnce(ctx context.Context, t tenure) (outcome string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, runTimeout)
+	defer cancel()
+	depth := 1
+	if !t.since.IsZero() && time.Since(t.since) <= shortHold {
+		depth = maxCohort
+	}
+	var (
+		heirs   []uuid.UUID
+		tickets []int64
+		ours    *bool
+		token   *int64
+		expires *time.Time
+	)
+	name := "cohort " + t.id.String()
+	start := time.Now()
+	err = b.pool.QueryRow(ctx, b.st.release, t.key, t.base.String(), t.served, t.tickets, b.process, depth, HandOver.Microseconds(), name, channel).
+		Scan(&outcome, &heirs, &tickets, &ours, &token, &expires)
+	if err != nil {
+		return "", err
+	}
+	if outcome == outcomeExpired && b.observer != nil {
+		b.observer.Expired(1)
+	}
+	if outcome == outcomeUndecided || len(heirs) == 0 {
+		return outcome, nil
+	}
+	if b.observer != nil {
+		b.observer.HandedOver()
+	}
+	if !*ours {
+		b.poke(heirs[0]) // It may be of this process all the same; others have been notified.
+		return outcome, nil
+	}
+	next := make([]heir, len(heirs))
+	for i, id := range heirs {
+		next[i] = heir{id: id, ticket: tickets[i], token: *token + int64(i)}
+	}
+	b.handOn(t.key, next, *expires, start) //nolint:contextcheck // What it starts outlives the release.
+	return outcome, nil
+}
