@@ -5,12 +5,17 @@
 // Everything is rows: keys with their last token, grants with their lease, waiting requests with their place in line. A
 // request locks the rows of its keys in the order of their bytes, looks at who holds them and who waits, and either is
 // granted or joins the lines, all in one transaction. Whoever releases grants to those next in line, in the transaction
-// of the release, and wakes them: through memory within the process, by NOTIFY between processes. The notification is a
-// hint, sent after the commit in a transaction of its own. Each process also looks after its waiting requests every
-// [PollInterval]: it says that they are alive, takes over what has expired, and looks for deadlocks.
+// of the release, and wakes them: through memory within the process, by NOTIFY between processes, which is a hint. Each
+// process also looks after its waiting requests every [PollInterval]: it says that they are alive, takes over what has
+// expired, and looks for deadlocks.
 //
-// A lock that was handed over is leased for [HandOver] until its waiter has taken it, which renews it to its full TTL; a
-// waiter that has died costs those behind it no more than that.
+// A lock that was handed over to another process is leased for [HandOver] until its waiter has taken it, which renews it to
+// its full TTL; a waiter that has died costs those behind it no more than that.
+//
+// What requests for one key do most often, functions of the database do in one round trip (functions.sql); the requests
+// of one process get in line together (together.go), and those that stand in it one behind the other may pass the lock on
+// without the database (cohort.go). What is not that simple is decided by transactions, under the same row locks (ask.go,
+// settle.go).
 //
 // The database's clock alone decides expiry. No decision is taken from a row that is not locked, except for finding
 // deadlocks: the graph is read in one statement, once without a lock, and again under the arbiter's lock if there is a
@@ -26,15 +31,17 @@
 //
 // # What it promises
 //
-// What package lock does, on one database, with these costs: an uncontended lock takes two transactions of a few rows,
-// a renewal one; waiting holds no connection and no transaction. It is safe behind a pooler that assigns connections by
-// transaction (PgBouncer needs 1.21 with max_prepared_statements, or default_query_exec_mode=exec in the URL): there
-// notifications do not arrive, which is noticed, and polling becomes faster, see [BlindPollInterval].
+// What package lock does, on one database, with these costs: an uncontended lock takes two transactions of a few rows and
+// a round trip each, a renewal one; waiting holds no connection and no transaction. It is safe behind a pooler that assigns
+// connections by transaction (PgBouncer needs 1.21 with max_prepared_statements, or default_query_exec_mode=exec in the
+// URL): there notifications do not arrive, which is noticed, and polling becomes faster, see [BlindPollInterval].
 //
 // # What it does not promise
 //
 //   - Tokens grow for ever only as long as the database forgets nothing: asynchronous replication may lose the newest at
 //     a failover, and a restored backup starts from its own. Synchronous replication keeps them.
 //   - Rows of keys are never deleted, since they are the memory of the tokens. A key takes some 100 bytes.
+//   - Who of a cohort has the lock is in the tables 50 ms after the cohort got it. Until then a snapshot shows a holder named
+//     after the cohort, and whoever ends that lock by its id is heeded when the cohort is over.
 //   - The order of asking is that of the database's sequence, taken under the keys' row locks.
 package pglock

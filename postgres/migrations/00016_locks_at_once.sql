@@ -9,7 +9,8 @@
 -- has to be undone.
 --
 -- Rows that came and went are what the tables mostly consist of, so that only their indexes lead anywhere quickly. Where
--- the planner believes a table to be small it would read all of it; a bitmap of its index would lead to all that is dead.
+-- the planner believes a table to be small it would read all of it; a bitmap of its index would lead to all that is dead;
+-- a join might begin at the wrong end. So each statement looks something up by one index.
 
 -- Which process waits, if it is to be told of the grant through its memory.
 ALTER TABLE lock_waiters ADD COLUMN IF NOT EXISTS process uuid;
@@ -85,8 +86,9 @@ SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = of
 AS $$
 DECLARE
     old_token bigint;
-    head record;
-    w record;
+    q record;
+    w lock_waiters;
+    head lock_waiters;
     held boolean;
 BEGIN
     outcome := 'undecided';
@@ -98,12 +100,9 @@ BEGIN
         DELETE FROM lock_waiters WHERE id = ANY (served::uuid[]);
         DELETE FROM lock_queue WHERE key = the_key AND ticket = ANY (served_tickets);
     END IF;
-    FOR w IN
-        SELECT l.id, l.ticket, l.owner, l.keys, l.ttl_us, l.hold_us, l.request, l.process
-        FROM lock_queue q JOIN lock_waiters l ON l.id = q.waiter
-        WHERE q.key = the_key AND l.cycle IS NULL AND l.alive_until > clock_timestamp()
-        ORDER BY q.ticket LIMIT depth
-    LOOP
+    FOR q IN SELECT ticket, waiter FROM lock_queue WHERE key = the_key ORDER BY ticket LOOP
+        SELECT * INTO w FROM lock_waiters WHERE id = q.waiter AND cycle IS NULL AND alive_until > clock_timestamp();
+        CONTINUE WHEN NOT FOUND;
         IF heirs IS NULL THEN
             IF cardinality(w.keys) > 1 THEN
                 RETURN;
@@ -118,6 +117,7 @@ BEGIN
             heirs := heirs || w.id;
             heir_tickets := heir_tickets || w.ticket;
         END IF;
+        EXIT WHEN cardinality(heirs) >= depth;
     END LOOP;
     DELETE FROM lock_grants WHERE id = base::uuid RETURNING expires_at > clock_timestamp() INTO held;
     IF NOT FOUND THEN
