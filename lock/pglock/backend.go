@@ -164,6 +164,7 @@ func (b *Backend) Close() {
 		return
 	}
 	close(b.closing)
+	b.settleAll()
 	b.stop()
 	b.tasks.Wait()
 	if renewals != nil {
@@ -191,6 +192,12 @@ func (b *Backend) AcquireWith(ctx context.Context, r lock.Request, h Hooks) (loc
 	}
 	if w.simple() {
 		w.request.process = b.process
+	}
+	// Who asks while holding the lock of a cohort is known to hold it first: others may wait for that.
+	if holder, err := uuid.Parse(r.Owner); err == nil && !r.NewOwner {
+		if err := b.told(ctx, b.pool, holder); err != nil {
+			b.logger.DebugContext(ctx, "telling who has a lock failed, and is tried again", "owner", r.Owner, "error", err)
+		}
 	}
 	return w.acquire(ctx)
 }

@@ -2,6 +2,9 @@ package pglock
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -78,7 +81,7 @@ func (b *Backend) pass(id uuid.UUID) (c *cohort, passed bool, err error) {
 	if c.holder.id != id {
 		return nil, false, lock.ErrLost
 	}
-	for now := time.Now(); len(c.heirs) > 0 && now.Before(c.until); {
+	for now := time.Now(); len(c.heirs) > 0 && now.Before(c.until) && !b.closed; {
 		next := c.heirs[0]
 		c.heirs = c.heirs[1:]
 		w := b.waiters[next.id]
@@ -109,26 +112,27 @@ func (w *waiter) deliver(g *lock.Grant) bool {
 	}
 }
 
-// forget ends a cohort that a request has the lock of, and reports whether it still did: else the tables have been told.
-func (b *Backend) forget(c *cohort, holder uuid.UUID) bool {
+// freeze makes a request that has the lock of a cohort keep it. It reports false if the tables have been told of it.
+func (b *Backend) freeze(c *cohort, holder uuid.UUID) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.cohorts[holder] != c {
 		return false
 	}
-	delete(b.cohorts, holder)
-	delete(b.cohorts, c.base.id)
-	c.settler.Stop()
+	c.until = time.Time{}
 	return true
 }
 
-// finish tells those who hold back for a forgotten cohort.
+// finish ends a cohort that was frozen, and tells those who hold back for it.
 func (b *Backend) finish(c *cohort) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	delete(b.cohorts, c.holder.id)
+	delete(b.cohorts, c.base.id)
 	if b.runs[c.key] == c {
 		delete(b.runs, c.key)
 	}
+	c.settler.Stop()
 	close(c.over)
 }
 
@@ -147,6 +151,9 @@ func (b *Backend) handOn(key string, heirs []heir, expires, start time.Time) {
 			until: start.Add(min(passFor, time.Duration(w.request.ttl)*time.Microsecond/4)), writing: make(chan struct{}, 1), over: make(chan struct{}),
 		}
 		b.runs[key] = c
+		if w.looking { // What it finds, it may write its name into.
+			c.until = time.Time{}
+		}
 		c.settler = time.AfterFunc(settleAfter, func() { b.settleLater(c) })
 		b.cohorts[first.id] = c
 	}
@@ -165,13 +172,14 @@ func (b *Backend) settleLater(c *cohort) {
 	defer b.tasks.Done()
 	ctx, cancel := context.WithTimeout(b.base, cleanupTimeout)
 	defer cancel()
-	if err := b.settleCohort(ctx, b.pool, c); err != nil {
+	if err := b.settleCohort(ctx, b.pool, c); err != nil && !errors.Is(err, lock.ErrLost) {
 		b.logger.DebugContext(ctx, "telling who has a lock failed, and is tried again", "key", c.key, "error", err)
 		c.settler.Reset(settleAfter)
 	}
 }
 
-// settleCohort ends a cohort by telling the tables who has the lock, who then holds it like any other.
+// settleCohort ends a cohort by telling the tables who has the lock, who then holds it like any other. It returns
+// [lock.ErrLost] when it was no longer there.
 func (b *Backend) settleCohort(ctx context.Context, pool *pgxpool.Pool, c *cohort) error {
 	select {
 	case c.writing <- struct{}{}:
@@ -181,20 +189,20 @@ func (b *Backend) settleCohort(ctx context.Context, pool *pgxpool.Pool, c *cohor
 	}
 	b.mu.Lock()
 	holder := c.holder
-	if b.cohorts[holder.id] != c {
-		b.mu.Unlock()
+	b.mu.Unlock()
+	if !b.freeze(c, holder.id) {
 		return nil
 	}
-	c.until = time.Time{} // So that the holder stays the same.
 	served, tickets := c.servedRows()
-	held := time.Since(c.since)
-	b.mu.Unlock()
 	id := holder.id.String() // Which is its owner's name, too.
-	if _, err := pool.Exec(ctx, b.st.settle, c.key, c.base.id.String(), served, tickets, id, id, holder.token, held.Microseconds()); err != nil {
+	var there bool
+	if err := pool.QueryRow(ctx, b.st.settle, c.key, c.base.id.String(), served, tickets, id, id, holder.token, time.Since(c.since).Microseconds()).
+		Scan(&there); err != nil {
 		return err
 	}
-	if b.forget(c, holder.id) {
-		b.finish(c)
+	b.finish(c)
+	if !there {
+		return lock.ErrLost
 	}
 	return nil
 }
@@ -224,5 +232,19 @@ func (c *cohort) wait(ctx context.Context) {
 	case <-c.over:
 	case <-t.C:
 	case <-ctx.Done():
+	}
+}
+
+// settleAll tells the tables of all cohorts, at the end.
+func (b *Backend) settleAll() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.base), notifyTimeout)
+	defer cancel()
+	b.mu.Lock()
+	all := slices.Collect(maps.Values(b.cohorts)) // Some twice, which does no harm.
+	b.mu.Unlock()
+	for _, c := range all {
+		if err := b.settleCohort(ctx, b.pool, c); err != nil {
+			b.logger.DebugContext(ctx, "telling who has a lock failed", "key", c.key, "error", err)
+		}
 	}
 }

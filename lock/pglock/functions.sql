@@ -32,6 +32,10 @@ BEGIN
         INSERT INTO lock_keys (key, token) VALUES (the_key, 0) ON CONFLICT DO NOTHING;
         SELECT * INTO k FROM lock_keys WHERE key = the_key FOR NO KEY UPDATE;
     END IF;
+    PERFORM FROM lock_waiters WHERE id = ANY (ids::uuid[]);
+    IF FOUND THEN
+        RETURN; -- One of them is in line, or its caller has gone: this comes late.
+    END IF;
     SELECT expires_at INTO lease_end FROM lock_grants WHERE id = k.holder;
     IF FOUND AND (lease_end <= clock_timestamp() OR k.holder::text = ANY (ids)) THEN
         RETURN; -- A lease is over, or a request is made again that has been granted.
@@ -69,12 +73,13 @@ BEGIN
 END $$;
 
 -- Ends the lock of one key: base names its row. Those of the process that it was passed on to since (see cohort.go) leave
--- the line. Next in line is granted the key, and with it up to depth requests that stand behind one another, where all are
+-- the line; the last of them is the holder, after whom the row may have been named already, and its token tells the row
+-- from one that it was granted since by somebody who did not know. Next in line is granted the key, and with it up to depth requests that stand behind one another, where all are
 -- the process's own and their owners hold nothing else: heirs are they, and new_token is the first one's. Their grant is
 -- then in the name of the cohort, whom nobody waits as. If next in line is another process's, that is notified and has the time of hand_over_us to
 -- take the lock. The outcome is 'released'; 'expired' when the lease was over; 'lost' when the lock was no longer there.
 CREATE OR REPLACE FUNCTION lock_release(
-    the_key text, base text, served text[], served_tickets bigint[], the_process text, depth bigint, hand_over_us bigint, cohort text, channel text,
+    the_key text, base text, holder text, holder_token bigint, served text[], served_tickets bigint[], the_process text, depth bigint, hand_over_us bigint, cohort text, channel text,
     OUT outcome text, OUT heirs uuid[], OUT heir_tickets bigint[], OUT ours boolean, OUT new_token bigint, OUT lease_end timestamptz
 ) LANGUAGE plpgsql
 SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off
@@ -114,7 +119,8 @@ BEGIN
         END IF;
         EXIT WHEN cardinality(heirs) >= depth;
     END LOOP;
-    DELETE FROM lock_grants WHERE id = base::uuid RETURNING expires_at > clock_timestamp() INTO held;
+    DELETE FROM lock_grants WHERE id IN (base::uuid, holder::uuid)
+        RETURNING expires_at > clock_timestamp() AND tokens[1] <= coalesce(holder_token, tokens[1]) INTO held;
     IF NOT FOUND THEN
         outcome := 'lost';
         heirs := NULL;
@@ -144,19 +150,30 @@ BEGIN
     END IF;
 END $$;
 
--- Writes down who of a cohort has the lock, and for how long, once that one has it for long enough to be looked for.
+-- Writes down who of a cohort has the lock, and for how long, once that one has it for long enough to be looked for. It
+-- returns false if the lock is no longer there.
 CREATE OR REPLACE FUNCTION lock_settle(
     the_key text, base text, served text[], served_tickets bigint[], new_holder text, new_owner text, new_token bigint, held_us bigint
-) RETURNS void LANGUAGE plpgsql
+) RETURNS boolean LANGUAGE plpgsql
 SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
+DECLARE
+    there boolean;
 BEGIN
     PERFORM FROM lock_keys WHERE key = the_key FOR NO KEY UPDATE;
     UPDATE lock_grants SET id = new_holder::uuid, owner = new_owner, tokens = ARRAY[new_token],
         granted_at = clock_timestamp() - held_us * interval '1 microsecond' WHERE id = base::uuid AND expires_at > clock_timestamp();
     IF FOUND THEN
         UPDATE lock_keys SET holder = new_holder::uuid WHERE key = the_key;
+        there := true;
+    ELSE
+        -- It may have been written down before. Else the lock has ended, and what its holder was granted for its place in
+        -- line is nobody's.
+        DELETE FROM lock_grants WHERE id = new_holder::uuid AND tokens <> ARRAY[new_token];
+        PERFORM FROM lock_grants WHERE id = new_holder::uuid;
+        there := FOUND;
     END IF;
     DELETE FROM lock_waiters WHERE id = ANY (served::uuid[]);
     DELETE FROM lock_queue WHERE key = the_key AND ticket = ANY (served_tickets);
+    RETURN there;
 END $$;

@@ -2,6 +2,7 @@ package pglock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -41,12 +42,13 @@ type tenure struct {
 	key     string    // "": not known, or not one
 	since   time.Time // zero: not known
 	base    uuid.UUID // whose row it has
+	token   *int64    // nil: any
 	served  []string  // of its cohort
 	tickets []int64   // the served ones'
 }
 
 // end ends a lock: by passing it on within its cohort, or else in the tables.
-func (b *Backend) end(ctx context.Context, t tenure) error {
+func (b *Backend) end(ctx context.Context, t tenure) (err error) {
 	t.base = t.id
 	c, passed, err := b.pass(t.id)
 	if passed || err != nil {
@@ -60,10 +62,14 @@ func (b *Backend) end(ctx context.Context, t tenure) error {
 			return fmt.Errorf("pglock: release: %w", context.Cause(ctx))
 		}
 		t.key, t.since = c.key, c.since
-		if b.forget(c, t.id) {
-			defer b.finish(c)
-			t.base = c.base.id
+		if b.freeze(c, t.id) {
+			t.base, t.token = c.base.id, &c.holder.token
 			t.served, t.tickets = c.servedRows()
+			defer func() {
+				if err == nil || errors.Is(err, lock.ErrLost) {
+					b.finish(c)
+				}
+			}()
 		}
 	}
 	if t.key != "" {
@@ -97,6 +103,9 @@ func (b *Backend) endByTransaction(ctx context.Context, t tenure) (done Released
 			}
 		}
 		done, err = b.releaseIn(ctx, tx, t.base, true)
+		if err == nil && !done.Held && t.base != t.id {
+			done, err = b.releaseIn(ctx, tx, t.id, true)
+		}
 		return err
 	})
 	return done, err
@@ -119,7 +128,7 @@ func (b *Backend) endAtOnce(ctx context.Context, t tenure) (outcome string, err 
 	)
 	name := "cohort " + t.id.String()
 	start := time.Now()
-	err = b.pool.QueryRow(ctx, b.st.release, t.key, t.base.String(), t.served, t.tickets, b.process, depth, HandOver.Microseconds(), name, channel).
+	err = b.pool.QueryRow(ctx, b.st.release, t.key, t.base.String(), t.id.String(), t.token, t.served, t.tickets, b.process, depth, HandOver.Microseconds(), name, channel).
 		Scan(&outcome, &heirs, &tickets, &ours, &token, &expires)
 	if err != nil {
 		return "", err

@@ -15,7 +15,7 @@ type statements struct {
 	readGrants, findGrant, sweepWaiters, sweepQueue string
 	expiredLines, notify                            string
 	ask, release, settle                            string
-	dropServed, dropServedPlaces                    string
+	dropServed, dropServedPlaces, bury              string
 }
 
 // Parts that several statements have.
@@ -116,11 +116,14 @@ func newStatements(s Schema) *statements {
 		sweepQueue:   `DELETE FROM @lock_queue q WHERE NOT EXISTS (SELECT FROM @lock_waiters w WHERE w.id = q.waiter)`,
 		// NOTIFY makes the commits that have it take turns, so this one waits for no disk. It is one statement, and so one round
 		// trip.
-		notify:           `SELECT pg_notify($1, $2) FROM (SELECT set_config('synchronous_commit', 'off', true)) AS s (v) WHERE s.v = 'off'`,
-		ask:              `SELECT outcome, new_token, lease_end, tickets FROM @lock_ask($1, $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::boolean[], $7, $8::bigint)`,
-		release:          `SELECT outcome, heirs, heir_tickets, ours, new_token, lease_end FROM @lock_release($1, $2, $3::text[], $4::bigint[], $5, $6::bigint, $7::bigint, $8, $9)`,
-		settle:           `SELECT @lock_settle($1, $2, $3::text[], $4::bigint[], $5, $6, $7::bigint, $8::bigint)`,
-		dropServed:       `DELETE FROM @lock_waiters WHERE id = ` + someIDs,
+		notify:     `SELECT pg_notify($1, $2) FROM (SELECT set_config('synchronous_commit', 'off', true)) AS s (v) WHERE s.v = 'off'`,
+		ask:        `SELECT outcome, new_token, lease_end, tickets FROM @lock_ask($1, $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::boolean[], $7, $8::bigint)`,
+		release:    `SELECT outcome, heirs, heir_tickets, ours, new_token, lease_end FROM @lock_release($1, $2, $3, $4::bigint, $5::text[], $6::bigint[], $7, $8::bigint, $9::bigint, $10, $11)`,
+		settle:     `SELECT @lock_settle($1, $2, $3::text[], $4::bigint[], $5, $6, $7::bigint, $8::bigint)`,
+		dropServed: `DELETE FROM @lock_waiters WHERE id = ` + someIDs,
+		// A request whose caller has gone, or which was made in another way, while it may still be on its way.
+		bury: `INSERT INTO @lock_waiters (id, owner, keys, ttl_us, hold_us, since, alive_until, cycle)
+			VALUES ($1, $2, $3, 1, 0, clock_timestamp(), clock_timestamp(), '{}') ON CONFLICT DO NOTHING`,
 		dropServedPlaces: `DELETE FROM @lock_queue WHERE key = $1 AND ticket = ANY ($2::bigint[])`,
 	}
 	for _, text := range st.all() {
@@ -137,6 +140,6 @@ func (st *statements) all() []*string {
 		&st.takeKeys, &st.dropWaiter, &st.dropQueue, &st.dropPlaces, &st.insertWaiter, &st.dropDead, &st.take, &st.renew, &st.endGrant,
 		&st.readCycle, &st.withdraw, &st.dropGrant, &st.readGraph, &st.ownersHold, &st.lockArbiter, &st.markVictim, &st.keepAlive,
 		&st.freeKeys, &st.nextExpiry, &st.waitedFor, &st.readGrants, &st.findGrant, &st.sweepWaiters, &st.sweepQueue, &st.expiredLines, &st.notify,
-		&st.ask, &st.release, &st.settle, &st.dropServed, &st.dropServedPlaces,
+		&st.ask, &st.release, &st.settle, &st.dropServed, &st.dropServedPlaces, &st.bury,
 	}
 }

@@ -11,8 +11,9 @@ import (
 const (
 	// maxTogether bounds the requests of one transaction.
 	maxTogether = 256
-	// leadFor is how long a request whose context has ended still goes on asking for others.
-	leadFor = time.Second
+	// decideFor is how long a request whose context has ended waits for what becomes of it. The database decides and
+	// commits in one step, so that to go earlier would be to leave behind what may come about a moment later.
+	decideFor = time.Second
 )
 
 // Outcomes of the functions in functions.sql.
@@ -31,18 +32,30 @@ const (
 type joining struct {
 	w    *waiter
 	turn chan []*joining // gets those to be asked for, by this one, itself among them; none: another has asked for it
+	lead bool            // it is to ask; the backend's mutex guards that
 	out  asked
-	ok   bool
+	end  decision
 }
+
+// decision is how asking has ended.
+type decision int
+
+const (
+	decided   decision = iota
+	undecided          // nothing was done
+	unknown            // it may be done, or be done yet
+)
 
 // simple reports whether a request can be decided by a function of the database.
 func (w *waiter) simple() bool {
 	return len(w.request.keys) == 1 && w.request.fingerprint == nil && w.hooks.Known == nil && w.hooks.Granted == nil
 }
 
-// askTogether makes a simple request. It reports whether that was decided; if not, and after any failure, a transaction is
-// to decide it.
-func (b *Backend) askTogether(ctx context.Context, w *waiter) (asked, bool) {
+// askTogether makes a simple request. If that was not decided, a transaction is to decide it.
+func (b *Backend) askTogether(ctx context.Context, w *waiter) (asked, decision) {
+	if ctx.Err() != nil {
+		return asked{}, undecided
+	}
 	key := w.request.keys[0]
 	j := &joining{w: w, turn: make(chan []*joining, 1)}
 	batch := []*joining{j}
@@ -56,17 +69,13 @@ func (b *Backend) askTogether(ctx context.Context, w *waiter) (asked, bool) {
 	run := b.runs[key]
 	b.mu.Unlock()
 	if busy {
-		select {
-		case batch = <-j.turn:
-		case <-ctx.Done():
-			if b.stayBehind(key, j) {
-				return asked{}, false
-			}
-			batch = <-j.turn // It is on its way, for a time that is bounded.
+		var end decision
+		if batch, end = b.awaitTurn(ctx, key, j); end != decided {
+			return asked{}, end
 		}
 	}
 	if batch == nil {
-		return j.out, j.ok
+		return j.out, j.end
 	}
 	if run != nil && !busy && w.patient() {
 		run.wait(ctx)
@@ -81,7 +90,33 @@ func (b *Backend) askTogether(ctx context.Context, w *waiter) (asked, bool) {
 			other.turn <- nil
 		}
 	}
-	return j.out, j.ok
+	return j.out, j.end
+}
+
+// awaitTurn waits until another request has asked for this one, or lets it ask: then it returns with whom.
+func (b *Backend) awaitTurn(ctx context.Context, key string, j *joining) ([]*joining, decision) {
+	select {
+	case batch := <-j.turn:
+		return batch, decided
+	case <-ctx.Done():
+	}
+	if b.stayBehind(key, j) {
+		return nil, undecided
+	}
+	t := time.NewTimer(decideFor)
+	defer t.Stop()
+	select {
+	case batch := <-j.turn:
+		return batch, decided
+	case <-t.C:
+	}
+	b.mu.Lock()
+	lead := j.lead
+	b.mu.Unlock()
+	if lead {
+		return <-j.turn, decided // Others count on it.
+	}
+	return nil, unknown
 }
 
 // nextTurn lets those ask who have come meanwhile.
@@ -90,6 +125,8 @@ func (b *Backend) nextTurn(key string) {
 	next := b.others(key, maxTogether)
 	if len(next) == 0 {
 		delete(b.asking, key)
+	} else {
+		next[0].lead = true
 	}
 	b.mu.Unlock()
 	if len(next) > 0 {
@@ -117,18 +154,12 @@ func (b *Backend) stayBehind(key string, j *joining) bool {
 	return true
 }
 
-// askAll asks for all of the batch. The end of the first one's context ends it, but not at once where others are affected.
+// askAll asks for all of the batch. The end of the first one's context does not end it at once: see decideFor.
 func (b *Backend) askAll(ctx context.Context, key string, batch []*joining) {
-	first := ctx
-	if len(batch) > 1 {
-		ctx = context.WithoutCancel(ctx)
-	}
-	ctx, cancel := context.WithTimeout(ctx, runTimeout)
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), runTimeout)
 	defer cancel()
-	if len(batch) > 1 {
-		stop := context.AfterFunc(first, func() { time.AfterFunc(leadFor, cancel) })
-		defer stop()
-	}
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(decideFor, cancel) })
+	defer stop()
 	var (
 		ids, owners = make([]string, len(batch)), make([]string, len(batch))
 		ttls, holds = make([]int64, len(batch)), make([]int64, len(batch))
@@ -144,15 +175,19 @@ func (b *Backend) askAll(ctx context.Context, key string, batch []*joining) {
 		ids[i], owners[i], ttls[i], holds[i], patient[i] = r.id.String(), r.owner, r.ttl, r.hold, j.w.patient()
 	}
 	start := time.Now()
-	err := b.pool.QueryRow(ctx, b.st.ask, key, ids, owners, ttls, holds, patient, b.process, aliveFor.Microseconds()).
+	err := b.pool.QueryRow(asking, b.st.ask, key, ids, owners, ttls, holds, patient, b.process, aliveFor.Microseconds()).
 		Scan(&outcome, &token, &expires, &tickets)
-	if err != nil || outcome == outcomeUndecided || len(tickets) != len(batch) {
-		return
-	}
 	for i, j := range batch {
-		j.out, j.ok = asked{ticket: tickets[i]}, true
+		switch {
+		case err != nil:
+			j.end = unknown
+		case outcome == outcomeUndecided:
+			j.end = undecided
+		default:
+			j.out = asked{ticket: tickets[i]}
+		}
 	}
-	if outcome == outcomeGranted {
+	if err == nil && outcome == outcomeGranted {
 		batch[0].out.grant = batch[0].w.grant(*token, *expires, start)
 	}
 }

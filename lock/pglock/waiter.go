@@ -20,6 +20,9 @@ type waiter struct {
 	deadline time.Time
 	signal   chan struct{}    // has a value when its rows are worth a look
 	granted  chan *lock.Grant // has the grant, where another request of this process has handed the lock over
+	looking  bool             // it looks whether it was granted; the backend's mutex guards that
+	unsure   bool             // that it is in line, or granted, may yet come about
+	again    bool             // it is made again
 	contends bool             // it had to wait, in line or for another process's answer
 }
 
@@ -45,9 +48,17 @@ func (w *waiter) acquire(ctx context.Context) (lock.Grant, error) {
 // once asks, and waits if it must. It returns errWaiting when the request has to be made again.
 func (w *waiter) once(ctx context.Context) (lock.Grant, error) {
 	b := w.backend
+	select {
+	case <-w.granted: // Its row is gone, and so is the lock.
+	default:
+	}
 	if err := b.register(w); err != nil {
+		if w.again {
+			w.abandon(ctx)
+		}
 		return lock.Grant{}, err
 	}
+	w.again = true
 	defer b.unregister(w)
 	for {
 		a, err := w.ask(ctx)
@@ -57,6 +68,8 @@ func (w *waiter) once(ctx context.Context) (lock.Grant, error) {
 				w.abandon(ctx)
 			}
 			return lock.Grant{}, err
+		case a.grant != nil && ctx.Err() != nil && w.simple():
+			return w.tooLate(ctx, context.Cause(ctx))
 		case a.grant != nil:
 			return *a.grant, nil
 		case a.rival:
@@ -76,9 +89,11 @@ func (w *waiter) once(ctx context.Context) (lock.Grant, error) {
 func (w *waiter) ask(ctx context.Context) (a asked, err error) {
 	b := w.backend
 	if w.simple() {
-		if a, ok := b.askTogether(ctx, w); ok {
+		a, end := b.askTogether(ctx, w)
+		if end == decided {
 			return a, nil
 		}
+		w.unsure = w.unsure || end == unknown
 	}
 	wait := w.patient()
 	err = b.transact(ctx, "lock acquire", func(ctx context.Context, tx pgx.Tx) (err error) {
@@ -86,6 +101,9 @@ func (w *waiter) ask(ctx context.Context) (a asked, err error) {
 		a, err = b.decideOn(ctx, tx, w.request, wait, w.hooks)
 		if a.grant != nil {
 			a.grant.Start = start
+		}
+		if err == nil && a.grant != nil && w.unsure {
+			_, err = tx.Exec(ctx, b.st.bury, w.request.id, w.request.owner, w.request.keys)
 		}
 		return err
 	})
@@ -112,7 +130,9 @@ func (w *waiter) pause(ctx context.Context, d time.Duration) error {
 // inLine waits until the request is granted or has to end.
 func (w *waiter) inLine(ctx context.Context) (lock.Grant, error) {
 	b := w.backend
-	b.attend(w)
+	if b.attend(w) {
+		defer b.tasks.Done()
+	}
 	var timeout <-chan time.Time
 	if w.wait > 0 {
 		t := time.NewTimer(time.Until(w.deadline))
@@ -158,6 +178,15 @@ func (w *waiter) check(ctx context.Context) (lock.Grant, error) {
 		start time.Time
 		gone  bool
 	)
+	if !b.look(w) { // It is a cohort's first, and has been told, or its turn is over.
+		select {
+		case g := <-w.granted:
+			return *g, nil
+		default:
+			return lock.Grant{}, errWaiting
+		}
+	}
+	defer b.looked(w)
 	if w.hooks.Granted == nil {
 		start = time.Now()
 		// Nothing is to be committed along, so that one statement does; its failure is one of the transaction below.
@@ -205,21 +234,22 @@ func (w *waiter) leave(ctx context.Context, take bool, reason error) (lock.Grant
 		if take {
 			return *g, nil
 		}
-		if err := b.end(ctx, tenure{id: w.request.id, key: w.request.keys[0], since: time.Now()}); err != nil {
-			b.logger.DebugContext(ctx, "releasing a lock that came too late failed", "id", w.request.id, "error", err)
-		}
-		return lock.Grant{}, reason
+		return w.tooLate(ctx, reason)
 	}
 	var out left
 	var start time.Time
 	err := b.transact(ctx, "lock leave", func(ctx context.Context, tx pgx.Tx) (err error) {
 		start = time.Now()
 		out, err = b.leave(ctx, tx, w.request, take, w.hooks)
+		if err == nil && w.unsure && out.grant == nil {
+			_, err = tx.Exec(ctx, b.st.bury, w.request.id, w.request.owner, w.request.keys)
+		}
 		return err
 	})
 	if err != nil {
-		// The row is passed over as soon as it is not said to be alive.
-		b.logger.DebugContext(ctx, "leaving the line failed", "id", w.request.id, "error", err)
+		// The row is passed over as soon as it is not said to be alive; but it may have been granted.
+		b.logger.DebugContext(ctx, "leaving the line failed, and is tried again", "id", w.request.id, "error", err)
+		b.leaveLater(w) //nolint:contextcheck // It goes on after the caller.
 		return lock.Grant{}, reason
 	}
 	b.follow(ctx, out.settled)
@@ -236,4 +266,55 @@ func (w *waiter) leave(ctx context.Context, take bool, reason error) (lock.Grant
 // abandon undoes what a transaction of unknown outcome may have done.
 func (w *waiter) abandon(ctx context.Context) {
 	_, _ = w.leave(ctx, false, nil) // There is nobody to tell: what can't be undone expires.
+}
+
+// tooLate ends a lock that was granted when the caller had gone.
+func (w *waiter) tooLate(ctx context.Context, reason error) (lock.Grant, error) {
+	b := w.backend
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	if err := b.end(ctx, tenure{id: w.request.id, key: w.request.keys[0], since: time.Now()}); err != nil {
+		b.logger.DebugContext(ctx, "releasing a lock that came too late failed, and is tried again", "id", w.request.id, "error", err)
+		b.leaveLater(w) //nolint:contextcheck // It goes on after the caller.
+	}
+	return lock.Grant{}, reason
+}
+
+// Leaving that fails is tried again, so often and at such intervals.
+const (
+	leaveAttempts = 10
+	leaveInterval = time.Second
+)
+
+// leaveLater goes on trying to leave the line while nobody waits for it any more.
+func (b *Backend) leaveLater(w *waiter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return
+	}
+	b.tasks.Go(func() {
+		for range leaveAttempts {
+			t := time.NewTimer(leaveInterval)
+			select {
+			case <-t.C:
+			case <-b.base.Done():
+				t.Stop()
+				return
+			}
+			ctx, cancel := context.WithTimeout(b.base, cleanupTimeout)
+			var out left
+			err := b.transact(ctx, "lock leave", func(ctx context.Context, tx pgx.Tx) (err error) {
+				out, err = b.leave(ctx, tx, w.request, false, w.hooks)
+				return err
+			})
+			if err == nil {
+				b.follow(ctx, out.settled)
+			}
+			cancel()
+			if err == nil {
+				return
+			}
+		}
+	})
 }

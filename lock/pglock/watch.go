@@ -63,18 +63,35 @@ func (b *Backend) retire(w *waiter) *lock.Grant {
 	}
 }
 
-// attend looks after a request that has just joined the line.
-func (b *Backend) attend(w *waiter) {
+// look says that a request looks whether it was granted. It reports false if it was, together with others.
+func (b *Backend) look(w *waiter) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w.looking = b.cohorts[w.request.id] == nil
+	return w.looking
+}
+
+func (b *Backend) looked(w *waiter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w.looking = false
+}
+
+// attend looks after a request that has just joined the line. If it reports true, Close waits until that has left, and
+// b.tasks is to be told.
+func (b *Backend) attend(w *waiter) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		return
+		return false
 	}
+	b.tasks.Add(1)
 	b.start()
 	if !w.request.newOwner { // It may have closed a cycle.
 		b.fresh = append(b.fresh, w.request.id)
 		poke(b.joined)
 	}
+	return true
 }
 
 // poke puts a value into a channel of one unless it has one.

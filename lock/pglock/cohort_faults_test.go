@@ -1,0 +1,197 @@
+package pglock
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/lock"
+)
+
+// free waits until nobody has a key.
+func free(t *testing.T, b *Backend, k string) {
+	t.Helper()
+	waitFor(t, k+" is free", func() bool {
+		_, held, err := b.Find(t.Context(), k)
+		return err == nil && !held
+	})
+}
+
+// TestSettlingWithoutAnswer: the tables were told who of a cohort has the lock, but the process did not learn that. It
+// releases all the same, and renews.
+func TestSettlingWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	direct := pool(t, url)
+	for _, renewed := range []bool{false, true} {
+		b, _ := open(t, url, Options{})
+		k, three, _ := running(t, b, 3, time.Minute)
+		h := three[2]
+		b.mu.Lock()
+		c := b.cohorts[uuid.MustParse(h.ID())]
+		if c == nil {
+			b.mu.Unlock()
+			t.Skip("this machine is too slow: the tables have been told already")
+		}
+		c.settler.Stop()
+		served, tickets := c.servedRows()
+		base, token := c.base.id.String(), c.holder.token
+		b.mu.Unlock()
+		if _, err := direct.Exec(t.Context(), b.st.settle, k, base, served, tickets, h.ID(), h.ID(), token, 1000); err != nil {
+			t.Fatal(err)
+		}
+		if renewed {
+			if _, err := b.Renew(t.Context(), h.ID(), 0); err != nil {
+				t.Error(err)
+			}
+		}
+		let(t, h)
+		free(t, b, k)
+	}
+}
+
+// TestOperatorEndsACohort: whoever ends the lock of a cohort by what the tables have is heeded by a renewal, also where the
+// tables have granted the lock again to who still has it.
+func TestOperatorEndsACohort(t *testing.T) {
+	t.Parallel()
+	b, _ := open(t, database(t), Options{})
+	k, three, _ := running(t, b, 3, time.Minute)
+	held, _, err := b.Find(t.Context(), k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.transact(t.Context(), "operator", func(ctx context.Context, tx pgx.Tx) error {
+		_, err := b.ReleaseIn(ctx, tx, uuid.MustParse(held.ID))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Renew(t.Context(), three[2].ID(), 0); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("renewed: %v", err)
+	}
+	free(t, b, k)
+}
+
+// TestFailedReleaseOfACohortIsRepeated: what the tables could not be told is told by the next try.
+func TestFailedReleaseOfACohortIsRepeated(t *testing.T) {
+	t.Parallel()
+	b, _ := open(t, database(t), Options{})
+	k, three, _ := running(t, b, 3, time.Minute)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := b.Release(ctx, three[2].ID()); err == nil {
+		t.Error("released under a context that has ended")
+	}
+	if err := b.Release(t.Context(), three[2].ID()); err != nil {
+		t.Error(err)
+	}
+	free(t, b, k)
+}
+
+// TestCloseTellsWhoHasTheLock: the locks that a closed backend leaves are in the tables as they are.
+func TestCloseTellsWhoHasTheLock(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	b, stop := open(t, url, Options{})
+	other, _ := open(t, url, Options{})
+	_, three, _ := running(t, b, 3, time.Minute)
+	stop()
+	if _, err := other.Renew(t.Context(), three[2].ID(), 0); err != nil {
+		t.Error(err)
+	}
+	let(t, three[2])
+}
+
+// TestCancelledRequestsLeaveNothing: requests are called off at any moment, and no lock stays with nobody.
+func TestCancelledRequestsLeaveNothing(t *testing.T) {
+	t.Parallel()
+	b, _ := open(t, database(t), Options{})
+	l := lock.New(b, lock.LockerOptions{})
+	var granted, refused atomic.Int64
+	var all sync.WaitGroup
+	end := time.Now().Add(2 * time.Second)
+	if torture() {
+		end = time.Now().Add(time.Minute)
+	}
+	keys := []string{"k0", "k1", "k2", "k3"}
+	for range 8 {
+		all.Go(func() {
+			for time.Now().Before(end) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.Int64N(int64(10*time.Millisecond))))
+				h, err := l.Acquire(ctx, []string{keys[rand.IntN(len(keys))]}, lock.Options{Wait: lock.Forever, TTL: time.Hour})
+				if err == nil {
+					granted.Add(1)
+					err = h.Release(context.WithoutCancel(ctx))
+				} else {
+					refused.Add(1)
+				}
+				cancel()
+				if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for _, k := range keys {
+		free(t, b, k)
+	}
+	t.Logf("%d were granted, %d called off", granted.Load(), refused.Load())
+	if refused.Load() == 0 || granted.Load() == 0 {
+		t.Error("nothing was tried")
+	}
+}
+
+// TestLateRequestIsRefused: what is carried out after its caller has gone grants nothing.
+func TestLateRequestIsRefused(t *testing.T) {
+	t.Parallel()
+	b, _ := open(t, database(t), Options{})
+	w := &waiter{
+		backend: b, unsure: true, granted: make(chan *lock.Grant, 1), wait: lock.Forever,
+		request: request{id: uuid.New(), keys: []string{"k"}, owner: "gone", ttl: time.Hour.Microseconds()},
+	}
+	w.abandon(t.Context())
+	if _, end := b.askTogether(t.Context(), w); end != undecided {
+		t.Errorf("the late request was decided: %v", end)
+	}
+	free(t, b, "k")
+	if ids := waitersOn(t, b, "k"); len(ids) > 0 {
+		t.Errorf("%v wait", ids)
+	}
+}
+
+// TestLeavingIsTriedAgain: a waiter that could not leave the line is granted the lock, which does not stay with it.
+func TestLeavingIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	var b *Backend
+	var fail atomic.Bool
+	b, _ = open(t, database(t), Options{Run: func(ctx context.Context, name string, fn func(context.Context, pgx.Tx) error) error {
+		if name == "lock leave" && fail.Swap(false) {
+			return errors.New("this once")
+		}
+		return b.runHere(ctx, name, fn)
+	}})
+	l := lock.New(b, lock.LockerOptions{})
+	h := acquire(t, l, "k", lock.Options{TTL: time.Hour})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := l.Acquire(ctx, []string{"k"}, lock.Options{TTL: time.Hour, Wait: lock.Forever})
+		done <- err
+	}()
+	waitFor(t, "the request is in line", func() bool { return len(waitersOn(t, b, "k")) == 1 })
+	fail.Store(true)
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	let(t, h)
+	free(t, b, "k")
+}
