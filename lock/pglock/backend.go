@@ -24,7 +24,7 @@ const (
 	PollInterval = 400 * time.Millisecond
 	// BlindPollInterval is how often it does while notifications do not arrive.
 	BlindPollInterval = 50 * time.Millisecond
-	// HandOver is how long a lock that was handed over waits for its waiter to take it.
+	// HandOver is how long a lock that was handed over to another process waits for its waiter to take it.
 	HandOver = time.Second
 	// aliveFor is how long a waiting request counts as alive after its process last said so.
 	aliveFor = 1200 * time.Millisecond

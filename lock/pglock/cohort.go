@@ -32,12 +32,12 @@ const (
 // cohort is a run of requests of this process that stand in a key's line one behind the other, and to which the database
 // has granted the key together: the tables have the first one's lease, and tokens for all. They pass the lock on among
 // themselves, in the order of the line, without the database, which is told of all of them by the release of the last.
-// Their lease is the first one's; nobody gets the lock so later than [passFor] after its start. (Dice, Marathe, Shavit:
+// Their lease is the first one's, and nobody is passed the lock later than [passFor] after its start. (Dice, Marathe, Shavit:
 // Lock Cohorting, PPoPP 2012; there the cohort shares a processor's cache, here a round trip and a commit.)
 //
-// Until then the tables have the others in line, who so keep their places if this process dies, and a holder by a name of
-// the cohort's own, for whom nobody waits elsewhere: no deadlock is seen that there is none of. One that there is is seen
-// [settleAfter] the start.
+// Until then the others' rows stay in line, so that they keep their places if this process dies. The holder has a name of
+// the cohort's own, which asks for nothing: so the graph has no cycle that there is not, and one that there is comes to be
+// seen when the tables are told, [settleAfter] the start.
 //
 // The backend's mutex guards it.
 type cohort struct {
