@@ -111,8 +111,26 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 			s.notFoundPath(rec, r)
 			return
 		}
+		if s.tooLate(r) {
+			s.writeProblem(rec, r, &refusal{kind: shuttingDown, detail: "the server is shutting down"})
+			return
+		}
 		next.ServeHTTP(rec, r)
 	})
+}
+
+// tooLate reports whether a request may change something and comes when the server drains. A connection that has been idle
+// is closed then, maybe at the moment at which its next request is read, so that nobody would hear what that has done.
+func (s *Server) tooLate(r *http.Request) bool {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return false
+	}
+	select {
+	case <-s.draining:
+		return true
+	default:
+		return false
+	}
 }
 
 func (s *Server) finish(r *http.Request, rec *recorder, i *info, took time.Duration) {

@@ -178,6 +178,13 @@ func TestDraining(t *testing.T) {
 		status, text := probe()
 		return status == http.StatusServiceUnavailable && text == "draining"
 	})
+	// What comes by a connection that is just being closed must not be carried out unheard.
+	late := httptest.NewRecorder()
+	body := strings.NewReader(`{"account":"alice","amount":1}`)
+	e.server.Handler().ServeHTTP(late, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/deposits", body))
+	if late.Code != http.StatusServiceUnavailable || !strings.Contains(late.Body.String(), `"shutting_down"`) {
+		t.Errorf("a late command was answered %d %s", late.Code, late.Body)
+	}
 	eventually(t, 5*time.Second, "no connection is taken", func() bool {
 		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(e.url, "http://"))
 		if err == nil {
