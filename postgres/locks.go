@@ -43,7 +43,7 @@ func NewLocks(db *DB, observer LockObserver) *Locks {
 
 // Close answers those who wait with [lock.ErrClosed]. Locks stay as they are.
 func (l *Locks) Close(context.Context) error {
-	l.backend.Close() //nolint:contextcheck // It has bounds of its own.
+	l.backend.Close()
 	return nil
 }
 

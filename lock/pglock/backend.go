@@ -164,7 +164,7 @@ func (b *Backend) Close() {
 		return
 	}
 	close(b.closing)
-	b.settleAll()
+	b.tasks.Go(b.settleAll)
 	b.stop()
 	b.tasks.Wait()
 	if renewals != nil {
