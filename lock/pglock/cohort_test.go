@@ -300,7 +300,7 @@ func TestManyInOneProcess(t *testing.T) {
 					if before := last.Swap(h.Token("k")); before >= h.Token("k") {
 						t.Errorf("token %d after %d", h.Token("k"), before)
 					}
-					if (i+round)%11 == 0 {
+					if (i+round)%11 == 0 { // This one keeps the lock for some time: there is nothing to wait for.
 						time.Sleep(time.Duration(i) * 9 * time.Millisecond)
 					}
 					inside.Add(-1)

@@ -103,7 +103,7 @@ func (b *Backend) endByTransaction(ctx context.Context, t tenure) (done Released
 			}
 		}
 		done, err = b.releaseIn(ctx, tx, t.base, true)
-		if err == nil && !done.Held && t.base != t.id {
+		if err == nil && done.Owner == "" && t.base != t.id { // No row has that name any more: the tables were told.
 			done, err = b.releaseIn(ctx, tx, t.id, true)
 		}
 		return err

@@ -19,10 +19,8 @@ const (
 // Outcomes of the functions in functions.sql.
 const (
 	outcomeGranted   = "granted"
-	outcomeHeld      = "held"
 	outcomeReleased  = "released"
 	outcomeExpired   = "expired"
-	outcomeLost      = "lost"
 	outcomeUndecided = "undecided"
 )
 

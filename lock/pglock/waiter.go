@@ -102,8 +102,8 @@ func (w *waiter) ask(ctx context.Context) (a asked, err error) {
 		if a.grant != nil {
 			a.grant.Start = start
 		}
-		if err == nil && a.grant != nil && w.unsure {
-			_, err = tx.Exec(ctx, b.st.bury, w.request.id, w.request.owner, w.request.keys)
+		if err == nil && a.grant != nil {
+			err = w.bury(ctx, tx)
 		}
 		return err
 	})
@@ -236,16 +236,7 @@ func (w *waiter) leave(ctx context.Context, take bool, reason error) (lock.Grant
 		}
 		return w.tooLate(ctx, reason)
 	}
-	var out left
-	var start time.Time
-	err := b.transact(ctx, "lock leave", func(ctx context.Context, tx pgx.Tx) (err error) {
-		start = time.Now()
-		out, err = b.leave(ctx, tx, w.request, take, w.hooks)
-		if err == nil && w.unsure && out.grant == nil {
-			_, err = tx.Exec(ctx, b.st.bury, w.request.id, w.request.owner, w.request.keys)
-		}
-		return err
-	})
+	out, start, err := w.leaveOnce(ctx, take)
 	if err != nil {
 		// The row is passed over as soon as it is not said to be alive; but it may have been granted.
 		b.logger.DebugContext(ctx, "leaving the line failed, and is tried again", "id", w.request.id, "error", err)
@@ -261,6 +252,28 @@ func (w *waiter) leave(ctx context.Context, take bool, reason error) (lock.Grant
 		return lock.Grant{}, &lock.DeadlockError{Cycle: out.cycle}
 	}
 	return lock.Grant{}, reason
+}
+
+// leaveOnce takes the request out of the line, and tells since when it has the lock if it was granted after all.
+func (w *waiter) leaveOnce(ctx context.Context, take bool) (out left, start time.Time, err error) {
+	b := w.backend
+	err = b.transact(ctx, "lock leave", func(ctx context.Context, tx pgx.Tx) (err error) {
+		start = time.Now()
+		if out, err = b.leave(ctx, tx, w.request, take, w.hooks); err != nil {
+			return err
+		}
+		return w.bury(ctx, tx)
+	})
+	return out, start, err
+}
+
+// bury leaves a row that refuses the request, if it may yet come about that it is carried out a first time.
+func (w *waiter) bury(ctx context.Context, tx pgx.Tx) error {
+	if !w.unsure {
+		return nil
+	}
+	_, err := tx.Exec(ctx, w.backend.st.bury, w.request.id, w.request.owner, w.request.keys)
+	return err
 }
 
 // abandon undoes what a transaction of unknown outcome may have done.
@@ -303,11 +316,7 @@ func (b *Backend) leaveLater(w *waiter) {
 				return
 			}
 			ctx, cancel := context.WithTimeout(b.base, cleanupTimeout)
-			var out left
-			err := b.transact(ctx, "lock leave", func(ctx context.Context, tx pgx.Tx) (err error) {
-				out, err = b.leave(ctx, tx, w.request, false, w.hooks)
-				return err
-			})
+			out, _, err := w.leaveOnce(ctx, false)
 			if err == nil {
 				b.follow(ctx, out.settled)
 			}
