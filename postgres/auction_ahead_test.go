@@ -62,7 +62,8 @@ func TestBidsSentAhead(t *testing.T) {
 		}
 	}
 	offered := make([]int, len(accounts)) // by each account: a storm of bids goes on where the one before has ended, lest all be too low
-	storm := func(disturb func()) {
+	storm := func(disturb func(), enough func() bool) {
+		t.Helper()
 		var bidders sync.WaitGroup
 		stop := make(chan struct{})
 		for n, account := range accounts {
@@ -78,10 +79,14 @@ func TestBidsSentAhead(t *testing.T) {
 				}
 			})
 		}
-		for range 5 {
+		for began, n := time.Now(), 0; n < 5 || !enough(); n++ {
 			timer := time.NewTimer(60 * time.Millisecond)
 			<-timer.C
 			disturb()
+			if time.Since(began) > 30*time.Second {
+				t.Error("bids are not disturbed by what should")
+				break
+			}
 		}
 		close(stop)
 		bidders.Wait()
@@ -104,9 +109,16 @@ func TestBidsSentAhead(t *testing.T) {
 		}
 	}
 
-	storm(func() {})
-	if reasons, _, _ := here.retries.seen(); len(reasons) > 0 {
-		t.Errorf("undisturbed bids were run again for %v", reasons)
+	met := func(reason string) bool {
+		reasons, _, _ := here.retries.seen()
+		return slices.Contains(reasons, reason)
+	}
+
+	// The first bids find nothing remembered, read under the lock, and may overtake one that is sent ahead by then. A machine
+	// that is so slow that the database's clock has to be asked again lets others do so, too. But such bids are few.
+	storm(func() {}, func() bool { return true })
+	if reasons, outcomes, _ := here.retries.seen(); len(reasons) > len(outcomes)/20 {
+		t.Errorf("of %d undisturbed transactions some were run again for %v", len(outcomes), reasons)
 	}
 	compare()
 	place(here, accounts[1], 800_000) // What was compared was taken.
@@ -114,14 +126,17 @@ func TestBidsSentAhead(t *testing.T) {
 	storm(func() {
 		cut += exec(t, there.db, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE datname = current_database() AND query LIKE '%INSERT INTO auction_bids%' AND pid <> pg_backend_pid()`)
-	})
+	}, func() bool { return met("commit_unknown") })
 	compare()
 	place(here, accounts[2], 810_000)
-	storm(func() { place(there, accounts[rand.IntN(len(accounts))], 900_000+rand.Int64N(1000)) })
+	before, _, _ := here.retries.seen()
+	storm(func() { place(there, accounts[rand.IntN(len(accounts))], 900_000+rand.Int64N(1000)) }, func() bool {
+		reasons, _, _ := here.retries.seen()
+		return slices.Contains(reasons[len(before):], "stale")
+	})
 	compare()
-	reasons, _, _ := here.retries.seen()
-	if cut == 0 || !slices.Contains(reasons, "stale") || !slices.Contains(reasons, "commit_unknown") {
-		t.Errorf("%d connections were cut, and bids run again for %v", cut, reasons)
+	if cut == 0 {
+		t.Error("no connection was cut")
 	}
 
 	mu.Lock()
