@@ -39,13 +39,8 @@ func (g *Group) Bound(ctx context.Context) (_ context.Context, cancel context.Ca
 	if ctx.Done() == nil {
 		return &bounded{Context: end, values: ctx}, func() {}
 	}
-	// Only one channel can say that a context has ended: that of a context of its own.
-	either, abort := context.WithCancel(ctx)
-	stop := context.AfterFunc(end, abort)
-	return &dated{Context: either, caller: ctx, deadline: deadline}, func() {
-		stop()
-		abort()
-	}
+	d := &dated{caller: ctx, shared: end, deadline: deadline}
+	return d, d.cancel
 }
 
 // end returns the context that those who begin now end with.
@@ -74,24 +69,83 @@ func (b *bounded) Value(key any) any { return b.values.Value(key) }
 // AfterFunc lets package context do without a goroutine for contexts made from this one.
 func (b *bounded) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(b.Context, f) }
 
-// dated is a context that ends with its caller's, or at its deadline.
+// dated is a context that ends with its caller's, at its deadline, or when it is cancelled. Only one channel can say so, and
+// making one takes longer than all the rest; as most calls look at the deadline only, it is made for who asks for it.
 type dated struct {
-	context.Context
+	caller, shared context.Context //nolint:containedctx // It is one itself.
+	deadline       time.Time
 
-	caller   context.Context //nolint:containedctx // It is one itself.
-	deadline time.Time
+	mu     sync.Mutex
+	either context.Context //nolint:containedctx // Ends with both; nil until somebody asks for it.
+	abort  func()          // ends either
+	err    error           // of the end, if there was one before somebody asked for either
 }
 
 // Deadline implements [context.Context].
 func (d *dated) Deadline() (time.Time, bool) { return d.deadline, true }
 
+// Done implements [context.Context].
+func (d *dated) Done() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.either == nil {
+		either, abort := context.WithCancel(d.caller)
+		stop := context.AfterFunc(d.shared, abort)
+		d.either, d.abort = either, func() {
+			stop()
+			abort()
+		}
+		if d.err != nil {
+			d.abort()
+		}
+	}
+	return d.either.Done()
+}
+
 // Err implements [context.Context].
 func (d *dated) Err() error {
-	if d.Context.Err() == nil {
-		return nil
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err == nil {
+		d.err = d.why()
 	}
-	if err := d.caller.Err(); err != nil || time.Now().Before(d.deadline) {
-		return d.Context.Err()
+	return d.err
+}
+
+// why tells what has ended it, which may have been nothing yet.
+func (d *dated) why() error {
+	if err := d.caller.Err(); err != nil {
+		return err
+	}
+	if d.either == nil {
+		return d.shared.Err()
+	}
+	if err := d.either.Err(); err == nil || time.Now().Before(d.deadline) {
+		return err
 	}
 	return context.DeadlineExceeded
+}
+
+// Value implements [context.Context]. Package context asks it for what contexts that are made from this one end with.
+func (d *dated) Value(key any) any {
+	d.mu.Lock()
+	from := d.either
+	d.mu.Unlock()
+	if from == nil {
+		from = d.caller
+	}
+	return from.Value(key)
+}
+
+func (d *dated) cancel() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err == nil {
+		if d.err = d.why(); d.err == nil {
+			d.err = context.Canceled
+		}
+	}
+	if d.either != nil {
+		d.abort()
+	}
 }

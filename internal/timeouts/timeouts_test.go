@@ -119,10 +119,27 @@ func TestCancel(t *testing.T) {
 		g := NewGroup(8 * time.Second)
 		from, end := context.WithCancel(t.Context())
 		defer end()
-		ctx, cancel := g.Bound(from)
-		cancel()
-		if !errors.Is(ctx.Err(), context.Canceled) || from.Err() != nil {
-			t.Errorf("over: %v; the caller's: %v", ctx.Err(), from.Err())
+		for _, early := range []bool{false, true} { // asks for the channel before the end
+			ctx, cancel := g.Bound(from)
+			if early {
+				select {
+				case <-ctx.Done():
+					t.Error("ended early")
+				default:
+				}
+			}
+			cancel()
+			<-ctx.Done()
+			child, stop := context.WithCancel(ctx)
+			<-child.Done()
+			stop()
+			if !errors.Is(ctx.Err(), context.Canceled) || from.Err() != nil {
+				t.Errorf("over: %v; the caller's: %v", ctx.Err(), from.Err())
+			}
+			time.Sleep(10 * time.Second) // The reason stays.
+			if !errors.Is(ctx.Err(), context.Canceled) {
+				t.Errorf("over, later: %v", ctx.Err())
+			}
 		}
 	})
 }
