@@ -6,6 +6,9 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-dev/fairlead/internal/telemetry"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -38,8 +41,11 @@ func open(ctx context.Context, o *options) (*side, error) {
 // class labels the metrics of all of Fairlead's locks here.
 const class = "bench"
 
+// newMetrics are what the product counts and measures of its locks.
+func newMetrics() *telemetry.Locks { return telemetry.NewLocks(prometheus.NewRegistry(), class) }
+
 // fairlead is the side of a backend, used as programs do: with renewal, metrics and a log.
-func fairlead(b lock.Backend, m *metrics, closeAll func()) *side {
+func fairlead(b lock.Backend, m *telemetry.Locks, closeAll func()) *side {
 	l := lock.New(b, lock.LockerOptions{Logger: slog.Default(), Observer: m})
 	return &side{
 		worker: func(_ context.Context, key string) (acquire, error) {

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +17,15 @@ type Locks struct {
 	contended, lost                *prometheus.CounterVec
 	victims, expired, handedOver   prometheus.Counter
 	held, waiting, oldest, longest prometheus.Gauge
+
+	classes sync.Map // what is counted of each, as finding it by its labels takes longer than counting
+}
+
+// lockClass is what is counted of the locks of one class.
+type lockClass struct {
+	requests        map[lock.Outcome]prometheus.Counter
+	wait, hold      prometheus.Observer
+	contended, lost prometheus.Counter
 }
 
 var (
@@ -57,32 +67,45 @@ func NewLocks(r prometheus.Registerer, classes ...string) *Locks {
 		longest:    gauge("_longest_wait_seconds", "How long the first in line had waited at the last sample."),
 	}
 	for _, class := range classes {
-		for _, o := range lock.Outcomes() {
-			l.requests.WithLabelValues(class, string(o))
-		}
-		l.contended.WithLabelValues(class)
-		l.lost.WithLabelValues(class)
-		l.wait.WithLabelValues(class)
-		l.hold.WithLabelValues(class)
+		l.class(class)
 	}
 	r.MustRegister(l.requests, l.wait, l.hold, l.contended, l.lost, l.victims, l.expired, l.handedOver, l.held, l.waiting, l.oldest, l.longest)
 	return l
 }
 
+// class finds what is counted of a class, all of which is there once one of it is.
+func (l *Locks) class(name string) *lockClass {
+	known, _ := l.classes.Load(name)
+	if c, ok := known.(*lockClass); ok {
+		return c
+	}
+	c := &lockClass{
+		requests: map[lock.Outcome]prometheus.Counter{}, wait: l.wait.WithLabelValues(name), hold: l.hold.WithLabelValues(name),
+		contended: l.contended.WithLabelValues(name), lost: l.lost.WithLabelValues(name),
+	}
+	for _, o := range lock.Outcomes() {
+		c.requests[o] = l.requests.WithLabelValues(name, string(o))
+	}
+	l.classes.Store(name, c)
+	return c
+}
+
 // Asked implements [lock.Observer].
 func (l *Locks) Asked(class string, outcome lock.Outcome, waited time.Duration, contended bool) {
-	l.requests.WithLabelValues(class, string(outcome)).Inc()
-	l.wait.WithLabelValues(class).Observe(waited.Seconds())
+	c := l.class(class)
+	c.requests[outcome].Inc()
+	c.wait.Observe(waited.Seconds())
 	if contended {
-		l.contended.WithLabelValues(class).Inc()
+		c.contended.Inc()
 	}
 }
 
 // Ended implements [lock.Observer].
 func (l *Locks) Ended(class string, held time.Duration, lost error) {
-	l.hold.WithLabelValues(class).Observe(held.Seconds())
+	c := l.class(class)
+	c.hold.Observe(held.Seconds())
 	if lost != nil {
-		l.lost.WithLabelValues(class).Inc()
+		c.lost.Inc()
 	}
 }
 
