@@ -41,8 +41,9 @@ func (k *keeper) start() {
 	k.turn <- struct{}{}
 	defer func() { <-k.turn }()
 	k.trusted, k.next = k.grant.Start.Add(k.ttl-Margin(k.ttl)), k.grant.Start.Add(k.ttl/renewals)
-	k.lost(k.trusted) // This process was stopped, perhaps, before it could see the grant.
-	k.timer = time.AfterFunc(k.pause(), k.look)
+	now := time.Now()
+	k.lost(now, k.trusted) // This process was stopped, perhaps, before it could see the grant.
+	k.timer = time.AfterFunc(k.pause(now), k.look)
 }
 
 // stop ends the looks, after the context has ended, and waits for a renewal that is under way.
@@ -53,7 +54,7 @@ func (k *keeper) stop() {
 }
 
 // pause is the time until something is to be done.
-func (k *keeper) pause() time.Duration {
+func (k *keeper) pause(now time.Time) time.Duration {
 	wake := k.trusted
 	if k.renew && k.next.Before(wake) {
 		wake = k.next
@@ -61,7 +62,7 @@ func (k *keeper) pause() time.Duration {
 	if !k.limit.IsZero() && k.limit.Before(wake) {
 		wake = k.limit
 	}
-	return time.Until(wake)
+	return wake.Sub(now)
 }
 
 // look is the last one when the lock is lost or released, or the context has ended under which it was acquired: then the
@@ -69,24 +70,24 @@ func (k *keeper) pause() time.Duration {
 func (k *keeper) look() {
 	k.turn <- struct{}{}
 	defer func() { <-k.turn }()
-	if k.lost(k.trusted) {
+	now := time.Now()
+	if k.lost(now, k.trusted) {
 		return
 	}
-	if k.renew && !time.Now().Before(k.next) {
+	if k.renew && !now.Before(k.next) {
 		k.trusted, k.next = k.renewOnce(k.trusted)
-		if k.lost(k.trusted) {
+		if now = time.Now(); k.lost(now, k.trusted) {
 			return
 		}
 	}
-	k.timer.Reset(k.pause())
+	k.timer.Reset(k.pause(now))
 }
 
 // lost ends the context when the lease is no longer to be trusted, and reports whether the context has ended.
-func (k *keeper) lost(trusted time.Time) bool {
+func (k *keeper) lost(now, trusted time.Time) bool {
 	if k.ctx.Err() != nil {
 		return true
 	}
-	now := time.Now()
 	switch {
 	case !k.limit.IsZero() && !now.Before(k.limit):
 		k.lose(ErrHeldTooLong)
@@ -127,7 +128,7 @@ func (k *keeper) renewOnce(trusted time.Time) (time.Time, time.Time) {
 	ctx, cancel = context.WithTimeout(ctx, max(timeout, minAttempt))
 	defer cancel()
 	// A backend that does not heed its context must not keep the holder from knowing.
-	guard := time.AfterFunc(time.Until(end), func() { k.lost(trusted) })
+	guard := time.AfterFunc(time.Until(end), func() { k.lost(time.Now(), trusted) })
 	defer guard.Stop()
 	start := time.Now()
 	_, err := k.locker.backend.Renew(ctx, k.grant.ID, k.ttl)

@@ -169,8 +169,14 @@ func CleanKeys(keys []string) ([]string, error) {
 // ValidName reports whether s can be a key or an owner: 1 to [MaxNameLength] characters of valid UTF-8 without control
 // characters.
 func ValidName(s string) bool {
-	n := utf8.RuneCountInString(s)
-	return n >= 1 && n <= MaxNameLength && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
+	plain := true // as most names are
+	for i := range len(s) {
+		plain = plain && ' ' <= s[i] && s[i] <= '~'
+	}
+	if plain {
+		return len(s) >= 1 && len(s) <= MaxNameLength
+	}
+	return utf8.RuneCountInString(s) <= MaxNameLength && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
 // ValidTTL reports whether a lease may live that long.

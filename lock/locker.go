@@ -153,7 +153,7 @@ type Held struct {
 	since  time.Time
 	ctx    context.Context //nolint:containedctx // Its end is what the holder has to know.
 	end    context.CancelCauseFunc
-	keeper *keeper
+	keeper keeper
 
 	once    sync.Once
 	outcome error // of the release
@@ -162,12 +162,11 @@ type Held struct {
 func (l *Locker) hold(ctx context.Context, g Grant, o Options) *Held {
 	h := &Held{locker: l, grant: g, class: o.Class, since: g.Start}
 	h.ctx, h.end = context.WithCancelCause(context.WithValue(ctx, ownerKey{}, g.Owner))
-	k := &keeper{Held: h, ttl: o.TTL, renew: !o.NoRenewal, turn: make(chan struct{}, 1)}
-	h.keeper = k
+	h.keeper = keeper{Held: h, ttl: o.TTL, renew: !o.NoRenewal, turn: make(chan struct{}, 1)}
 	if o.MaxHold > 0 {
-		k.limit = g.Start.Add(o.MaxHold - Margin(min(o.MaxHold, o.TTL)))
+		h.keeper.limit = g.Start.Add(o.MaxHold - Margin(min(o.MaxHold, o.TTL)))
 	}
-	k.start()
+	h.keeper.start()
 	return h
 }
 
