@@ -46,7 +46,7 @@ const maxHolders = 10_000
 
 // Observer is told what happens on the server. Its methods must not block and may be called concurrently.
 type Observer interface {
-	// Expired is called when leases are found expired.
+	// Expired is called when leases are found expired that somebody was in line for.
 	Expired(n int)
 	// Victim is called when a request is chosen to break a deadlock.
 	Victim()
@@ -69,7 +69,8 @@ type Options struct {
 type Backend struct {
 	client     rueidis.Client
 	scripts    *scripts
-	state      []string        // the one key that the scripts are told
+	space      string          // what all names begin with
+	state      []string        // the one key that the scripts are told: the stream of tokens
 	process    string          // names this backend to the others
 	answers    *timeouts.Group // bounds each of them
 	logger     *slog.Logger
@@ -87,7 +88,6 @@ type Backend struct {
 	tasks   sync.WaitGroup
 	inspect chan struct{} // has a value when the waiters are to be looked after at once
 	hearing atomic.Bool   // notifications arrive
-	grants  atomic.Uint64 // how many there were
 }
 
 var (
@@ -109,7 +109,7 @@ func New(client rueidis.Client, o Options) (*Backend, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	b := &Backend{
-		client: client, scripts: newScripts(source), state: []string{"{" + o.Namespace + "}"}, process: uuid.NewString(), logger: o.Logger,
+		client: client, scripts: newScripts(source), space: "{" + o.Namespace + "}", state: []string{"{" + o.Namespace + "}:tokens"}, process: uuid.NewString(), logger: o.Logger,
 		observer: o.Observer, maxWaiters: cmp.Or(o.MaxWaiters, DefaultMaxWaiters), waiters: map[string]*waiter{},
 		closing: make(chan struct{}), inspect: make(chan struct{}, 1), answers: timeouts.NewGroup(answerWithin),
 	}
@@ -134,13 +134,13 @@ func (b *Backend) Close() {
 	b.tasks.Wait()
 }
 
-// Acquire implements [lock.Backend].
+// Acquire implements [lock.Backend]. The request's ID must not have a slash. The grant's ID is made of it and of the first key.
 func (b *Backend) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	keys, err := lock.CleanKeys(r.Keys)
 	if err != nil {
 		return lock.Grant{}, fmt.Errorf("redislock: acquire: %w", err)
 	}
-	if r.ID == "" || !lock.ValidName(r.Owner) || !lock.ValidTTL(r.TTL) || r.MaxHold < 0 {
+	if r.ID == "" || strings.Contains(r.ID, "/") || !lock.ValidName(r.Owner) || !lock.ValidTTL(r.TTL) || r.MaxHold < 0 {
 		return lock.Grant{}, fmt.Errorf("redislock: acquire: %w", lock.ErrInvalid)
 	}
 	r.Keys = keys
@@ -150,9 +150,13 @@ func (b *Backend) Acquire(ctx context.Context, r lock.Request) (lock.Grant, erro
 
 // Renew implements [lock.Backend].
 func (b *Backend) Renew(ctx context.Context, id string, ttl time.Duration) (lock.Grant, error) {
+	request, key, ok := place(id)
+	if !ok {
+		return lock.Grant{}, lock.ErrLost
+	}
 	var a answer
 	if err := persist(ctx, func(bool) (err error) {
-		a, err = b.ask(ctx, b.scripts.renew, id, id, strconv.FormatInt(ttl.Microseconds(), 10))
+		a, err = b.ask(ctx, b.scripts.renew, id, request, key, strconv.FormatInt(ttl.Microseconds(), 10))
 		return err
 	}); err != nil {
 		return lock.Grant{}, fmt.Errorf("redislock: renew: %w", err)
@@ -163,14 +167,20 @@ func (b *Backend) Renew(ctx context.Context, id string, ttl time.Duration) (lock
 	return a.grant, nil
 }
 
-// Snapshot implements [lock.Inspector]. It shows 10,000 holders at most.
+// Snapshot implements [lock.Inspector]. It shows 10,000 holders at most, and goes through the names of all that is on the
+// server for them, a thousand at a time. Who waits for whom is shown at one instant; the holders are read before that, so that
+// one who came or went meanwhile may be shown or not.
 func (b *Backend) Snapshot(ctx context.Context) (lock.Snapshot, error) {
-	w, err := b.look(ctx, maxHolders)
+	holders, err := b.holders(ctx)
 	if err != nil {
 		return lock.Snapshot{}, fmt.Errorf("redislock: snapshot: %w", err)
 	}
-	slices.SortStableFunc(w.holders, func(x, y lock.Holder) int { return x.GrantedAt.Compare(y.GrantedAt) })
-	return lock.Snapshot{Holders: w.holders, Waiters: w.waiters, Edges: w.build().Edges()}, nil
+	w, err := b.look(ctx)
+	if err != nil {
+		return lock.Snapshot{}, fmt.Errorf("redislock: snapshot: %w", err)
+	}
+	slices.SortStableFunc(holders, func(x, y lock.Holder) int { return x.GrantedAt.Compare(y.GrantedAt) })
+	return lock.Snapshot{Holders: holders, Waiters: w.waiters, Edges: w.build().Edges()}, nil
 }
 
 // Find implements [lock.Finder].
@@ -192,7 +202,7 @@ func (b *Backend) Find(ctx context.Context, key string) (lock.Holder, bool, erro
 // resolve breaks the deadlocks that there are. The script that marks a victim looks again whether it still waits for
 // itself, so that several processes which find one cycle make one victim.
 func (b *Backend) resolve(ctx context.Context) error {
-	w, err := b.look(ctx, 0)
+	w, err := b.look(ctx)
 	if err != nil {
 		return err
 	}
@@ -210,7 +220,7 @@ func (b *Backend) resolve(ctx context.Context) error {
 
 // overtakes tells which requests a request may be granted before, if there are any: those that wait for its owner.
 func (b *Backend) overtakes(ctx context.Context, r lock.Request) ([]string, error) {
-	w, err := b.look(ctx, 0)
+	w, err := b.look(ctx)
 	if err != nil {
 		return nil, err
 	}

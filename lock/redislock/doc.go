@@ -1,5 +1,5 @@
 // Package redislock keeps the locks of package lock in Redis, or in one slot of a Redis cluster. It is tried on Redis 7.0,
-// and needs 6.2 or newer (HRANDFIELD).
+// and needs 6.0 or newer.
 //
 // # Protocol
 //
@@ -12,8 +12,9 @@
 // The usual case is made short. A key has a hash, which is there while somebody holds the key or is in line for it, with a
 // field for the one and a field for the other. One key whose hash is not there is granted at the top of a script, in
 // acquire_free.lua, before anything else is set up. A key that nobody is in line for is released by HDEL of its holder's
-// field: that takes nothing from another holder, and with the last field the hash is gone. Somebody who came into line
-// meanwhile has left a field, which tells who released that there is something to hand on.
+// field: that takes nothing from another holder, and with its last field the hash is gone. While somebody is in line the
+// holder's field has another name, so that this does nothing, and a script releases the key and hands it on. A grant's id
+// has its first key at the end, by which it is found.
 //
 //	asking ──► granted
 //	  └──► in line ──► handed over ──► granted | expired
@@ -50,8 +51,10 @@
 //
 // What package lock does, as long as Redis keeps its memory. An uncontended lock takes one round trip to acquire and one
 // to release; one that somebody comes into line for takes a second one to release. Waiting holds no connection. Nothing
-// but the last token and ticket remains of locks that were released. Those that were left to expire go by themselves, but
-// for an entry among the grants, which one of the later grants removes, and counts.
+// but the last token and ticket remains of locks that were released, or left to expire. A lease that ended while nobody wanted
+// the key is counted by its holder alone, not by [Observer].
+//
+// A client made by [NewClient] stays awake for answers that come at once, which is faster for one caller near its server.
 //
 // # What it does not promise
 //

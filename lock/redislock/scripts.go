@@ -4,7 +4,6 @@ import (
 	"context"
 	"embed"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -20,7 +19,7 @@ var sources embed.FS
 
 // scripts are all that is ever run on the server, besides listening.
 type scripts struct {
-	acquire, check, leave, renew, release, handOn, poll, forget, graph, find, mark *rueidis.Lua
+	acquire, check, leave, renew, release, poll, graph, holders, find, mark *rueidis.Lua
 }
 
 // source is the text of a script, or of a part of one.
@@ -43,11 +42,11 @@ func newScripts(read func(name string) string) *scripts {
 		return rueidis.NewLuaScript(text.String())
 	}
 	return &scripts{
-		acquire: script("tokens", "acquire_free", "common", "acquire"),
-		release: script("tokens", "common", "release"), handOn: script("tokens", "common", "handon"),
-		check: script("tokens", "common", "check"), leave: script("tokens", "common", "leave"), renew: script("tokens", "common", "renew"),
-		poll: script("tokens", "common", "poll"), graph: script("tokens", "common", "graph"), find: script("tokens", "common", "find"),
-		mark: script("tokens", "common", "mark"), forget: script("tokens", "common", "forget"),
+		acquire: script("acquire_free", "tokens", "common", "acquire"),
+		release: script("tokens", "common", "release"),
+		check:   script("tokens", "common", "check"), leave: script("tokens", "common", "leave"), renew: script("tokens", "common", "renew"),
+		poll: script("tokens", "common", "poll"), graph: script("tokens", "common", "graph"), mark: script("tokens", "common", "mark"),
+		holders: script("tokens", "common", "holders"), find: script("tokens", "common", "find"),
 	}
 }
 
@@ -89,7 +88,16 @@ func (b *Backend) soon(ctx context.Context) (context.Context, context.CancelFunc
 	return b.answers.Bound(ctx)
 }
 
-// ask runs a script that may grant, once, and tells those that it woke.
+// A grant is called by the id of its request and by its first key, which tells where it is kept.
+func name(id, key string) string { return id + "/" + key }
+
+// place is what a grant's name is made of; ok is false for what never was one.
+func place(name string) (id, key string, ok bool) { return strings.Cut(name, "/") }
+
+// hash is what a key's hash is called.
+func (b *Backend) hash(key string) string { return b.space + ":h:" + key }
+
+// ask runs a script that may grant what is called so, once, and tells those that it woke.
 func (b *Backend) ask(ctx context.Context, s *rueidis.Lua, id string, args ...string) (a answer, err error) {
 	ctx, cancel := b.soon(ctx)
 	defer cancel()
@@ -232,7 +240,6 @@ func passing(err error) bool {
 type waits struct {
 	waiters []lock.Waiting
 	owners  map[string]string // of the keys that somebody waits for
-	holders []lock.Holder
 }
 
 func (w *waits) build() *lock.Graph {
@@ -243,13 +250,13 @@ func (w *waits) build() *lock.Graph {
 	return lock.NewGraph(w.owners, waiters)
 }
 
-// look reads the graph, and up to limit holders.
-func (b *Backend) look(ctx context.Context, limit int) (*waits, error) {
-	parts, err := b.scripts.graph.Exec(ctx, b.client, b.state, []string{fmt.Sprint(limit)}).ToArray()
+// look reads the graph.
+func (b *Backend) look(ctx context.Context) (*waits, error) {
+	parts, err := b.scripts.graph.Exec(ctx, b.client, b.state, nil).ToArray()
 	if err != nil {
 		return nil, err
 	}
-	if len(parts) != 3 {
+	if len(parts) != 2 {
 		return nil, errAnswer
 	}
 	w := &waits{}
@@ -266,17 +273,54 @@ func (b *Backend) look(ctx context.Context, limit int) (*waits, error) {
 		})
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	w.holders, err = readHolders(parts[2])
 	return w, err
+}
+
+// holders lists who holds, maxHolders of them at most. As it looks for them among all names on the server, a part at a time,
+// one who came or went meanwhile may be listed or not.
+func (b *Backend) holders(ctx context.Context) ([]lock.Holder, error) {
+	var all []lock.Holder
+	seen := map[string]bool{} // The server may list a name twice.
+	pattern := literally(b.hash("")) + "*"
+	for cursor := "0"; ; {
+		parts, err := b.scripts.holders.Exec(ctx, b.client, b.state, []string{cursor, pattern}).ToArray()
+		if err != nil {
+			return nil, err
+		}
+		if len(parts) != 2 {
+			return nil, errAnswer
+		}
+		if cursor, err = parts[0].ToString(); err != nil {
+			return nil, err
+		}
+		some, err := readHolders(parts[1])
+		if err != nil {
+			return nil, err
+		}
+		for _, h := range some {
+			if !seen[h.ID] {
+				seen[h.ID] = true
+				all = append(all, h)
+			}
+		}
+		if cursor == "0" || len(all) >= maxHolders {
+			return all[:min(len(all), maxHolders)], nil
+		}
+	}
+}
+
+// literally makes a pattern of a text that may have characters with a meaning in patterns.
+func literally(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
 }
 
 // readHolders reads a list of grants.
 func readHolders(list rueidis.RedisMessage) (holders []lock.Holder, err error) {
 	err = rows(list, 6, func(text []string) error {
 		token, err := readToken(text[3])
+		if text[2] == "" {
+			err = errAnswer
+		}
 		if err != nil {
 			return err
 		}
@@ -284,11 +328,12 @@ func readHolders(list rueidis.RedisMessage) (holders []lock.Holder, err error) {
 		if err != nil {
 			return err
 		}
+		keys := lines(text[2])
 		h := lock.Holder{
-			ID: text[0], Owner: text[1], Tokens: map[string]int64{},
+			ID: name(text[0], keys[0]), Owner: text[1], Tokens: map[string]int64{},
 			GrantedAt: time.UnixMicro(n[0]).UTC(), ExpiresAt: time.UnixMicro(n[1]).UTC(),
 		}
-		for _, k := range lines(text[2]) {
+		for _, k := range keys {
 			h.Tokens[k] = token
 		}
 		holders = append(holders, h)

@@ -171,7 +171,7 @@ func TestLostNotification(t *testing.T) {
 			return err == nil && len(s.Waiters) == 1 && other.Hearing()
 		})
 		// Who releases is told of another process, and so nobody hears of the grant.
-		deaf := admin.B().Hset().Key(b.state[0]+":w:"+r.ID).FieldValue().FieldValue("proc", "nobody").Build()
+		deaf := admin.B().Hset().Key(b.space+":w:"+r.ID).FieldValue().FieldValue("proc", "nobody").Build()
 		if err := admin.Do(t.Context(), deaf).Error(); err != nil {
 			t.Fatal(err)
 		}
@@ -306,7 +306,7 @@ func TestReplicaTakesOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the replica knows of the lock", func() bool {
-		n, err := replica.Do(t.Context(), replica.B().Exists().Key(b.state[0]+":h:known").Build()).AsInt64()
+		n, err := replica.Do(t.Context(), replica.B().Exists().Key(b.space+":h:known").Build()).AsInt64()
 		return err == nil && n == 1
 	})
 	// From now on it hears nothing more.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/lock"
@@ -72,20 +71,17 @@ func (w *waiter) once(ctx context.Context) (lock.Grant, error) {
 func (w *waiter) ask(ctx context.Context, known bool, over []string) (a answer, err error) {
 	b, r := w.backend, w.request
 	wait := r.Wait != 0 && (r.Wait < 0 || time.Now().Before(w.deadline))
-	args := append([]string{
-		r.ID, r.Owner, strings.Join(r.Keys, "\n"), strconv.FormatInt(r.TTL.Microseconds(), 10),
-		strconv.FormatInt(r.MaxHold.Microseconds(), 10), b.process, flag(wait), flag(known),
-	}, over...)
+	args := append([]string{r.ID, w.text(), "", "", flag(wait) + flag(known) + b.process}, over...)
+	if len(r.Keys) == 1 && r.MaxHold == 0 && !known {
+		args[2], args[3] = b.hash(r.Keys[0]), strconv.FormatInt(lifetime(r.TTL), 10)
+	}
 	err = persist(ctx, func(again bool) (err error) {
 		if again {
-			args[7] = flag(true)
+			args[2], args[4] = "", flag(wait)+flag(true)+b.process
 		}
-		a, err = b.ask(ctx, b.scripts.acquire, r.ID, args...)
+		a, err = b.ask(ctx, b.scripts.acquire, name(r.ID, r.Keys[0]), args...)
 		return err
 	})
-	if err == nil && a.status == statusGranted {
-		b.forget(ctx)
-	}
 	if err == nil && a.brief {
 		a.grant.Owner, a.grant.TTL, a.grant.Tokens = r.Owner, r.TTL, make(map[string]int64, len(r.Keys))
 		a.grant.ExpiresAt = time.UnixMicro(a.token).Truncate(time.Millisecond).Add(r.TTL).UTC() // A token is the time of its grant.
@@ -94,6 +90,26 @@ func (w *waiter) ask(ctx context.Context, known bool, over []string) (a answer, 
 		}
 	}
 	return a, err
+}
+
+// text is what is written down of a grant after its token, before its time has begun.
+func (w *waiter) text() string {
+	r := &w.request
+	text := strconv.AppendInt([]byte("\n"), r.TTL.Microseconds(), 10)
+	text = append(text, '\n')
+	text = strconv.AppendInt(text, r.MaxHold.Microseconds(), 10)
+	text = append(text, "\n0\n0\n"...)
+	text = append(text, r.Owner...)
+	for _, k := range r.Keys {
+		text = append(append(text, '\n'), k...)
+	}
+	return string(text)
+}
+
+// lifetime is how long a hash lives that is there for a lease, in milliseconds: the server expires by whole ones, which must
+// not be too early.
+func lifetime(lease time.Duration) int64 {
+	return int64((lease+time.Millisecond-1)/time.Millisecond) + 1
 }
 
 func flag(b bool) string {
@@ -163,7 +179,7 @@ func (w *waiter) inLine(ctx context.Context) (lock.Grant, error) {
 func (w *waiter) check(ctx context.Context) (a answer, err error) {
 	b := w.backend
 	err = persist(ctx, func(bool) (err error) {
-		a, err = b.ask(ctx, b.scripts.check, w.request.ID, w.request.ID, b.process)
+		a, err = b.ask(ctx, b.scripts.check, name(w.request.ID, w.request.Keys[0]), w.request.ID, w.request.Keys[0], b.process)
 		return err
 	})
 	if err == nil && a.status == statusInLine {
@@ -177,7 +193,7 @@ func (w *waiter) leave(ctx context.Context, take bool, reason error) (lock.Grant
 	b := w.backend
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	a, err := b.ask(ctx, b.scripts.leave, w.request.ID, w.request.ID, b.process, flag(take))
+	a, err := b.ask(ctx, b.scripts.leave, name(w.request.ID, w.request.Keys[0]), w.request.ID, w.request.Keys[0], b.process, flag(take))
 	switch {
 	case err != nil:
 		// It is passed over as soon as it is not said to be alive.

@@ -88,23 +88,6 @@ func (b *Backend) pollSome(ctx context.Context, ids []string) (expiry time.Durat
 	return microseconds(n[0]), n[2] == 1, nil
 }
 
-// forgetEvery is after how many grants those are looked for that were left to expire. A look finds 128 of them at most, so
-// that there can't be more of them than of others for long.
-const forgetEvery = 64
-
-// forget forgets now and then what was left to expire while nobody wanted it. It does so on the goroutine of a request, as
-// requests that are never concurrent are what the client is fastest with.
-func (b *Backend) forget(ctx context.Context) {
-	if b.grants.Add(1)%forgetEvery != 0 {
-		return
-	}
-	ctx, cancel := b.soon(ctx)
-	defer cancel()
-	n, err := b.scripts.forget.Exec(ctx, b.client, b.state, nil).AsInt64()
-	b.note(ctx, "forgetting expired locks", err)
-	b.expired(n)
-}
-
 // listen hears what other processes have granted to requests of this one, until the backend is closed.
 func (b *Backend) listen() {
 	pause := firstPause
@@ -140,7 +123,7 @@ func (b *Backend) hear() error {
 			poke(b.inspect) // What was told before is found by looking.
 		}
 	})
-	channel := b.state[0] + ":wake:" + b.process
+	channel := b.space + ":wake:" + b.process
 	return conn.Receive(ctx, conn.B().Subscribe().Channel(channel).Build(), func(m rueidis.PubSubMessage) {
 		b.wake([]string{m.Message})
 	})

@@ -1,22 +1,24 @@
--- ARGV: id, owner, keys, TTL, maximum hold, process, whether to wait, whether it may have been asked before, and the ids
--- that may be overtaken.
-local id, owner, joined, ttl, hold = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+-- ARGV: id; what follows the token in a grant; the hash and its time to live where the usual way was open; whether to wait,
+-- whether it may have been asked before (1 or 0 each) and the process, in one; and the ids that may be overtaken.
+local id = ARGV[1]
+local ttl, hold, owner, joined = string.match(ARGV[2], '^\n(%d+)\n(%d+)\n0\n0\n([^\n]*)\n(.*)$')
+local wait, known = string.sub(ARGV[5], 1, 1) == '1', string.sub(ARGV[5], 2, 2) == '1'
 local keys, ticket = split(joined), nil
-proc = ARGV[6]
-if ARGV[8] == '1' then
-  local mine = grant(id)
+ttl, hold, proc = tonumber(ttl), tonumber(hold), string.sub(ARGV[5], 3)
+if known then
+  local mine = grant(id, keys[1])
   if mine then return answer(take(mine)) end
   local w = waiting(id)
-  if w and #ARGV == 8 then return answer { 2, look = look(w) } end
+  if w and #ARGV == 5 then return answer { 2, look = look(w) } end
   if w then ticket = w.ticket end
 end
 local over = {}
-for i = 9, #ARGV do over[ARGV[i]] = true end
+for i = 6, #ARGV do over[ARGV[i]] = true end
 local vacant, behind = true, nil
 for _, k in ipairs(keys) do
   if holder(k) then vacant = false end
   local first = head(k)
-  if first and #ARGV > 8 then
+  if first and #ARGV > 5 then
     local to = ticket and '(' .. int(ticket) or '+inf'
     for _, other in ipairs(redis.call('ZRANGEBYSCORE', S .. ':q:' .. k, '-inf', to)) do
       local w = not over[other] and waiting(other)
@@ -33,7 +35,7 @@ if vacant and not behind then
   end
   return answer(give(id, owner, joined, ttl, hold, shorter(ttl, hold)))
 end
-if ARGV[7] ~= '1' then
+if not wait then
   local hint = 0
   if vacant and behind ~= owner and reaches(behind, owner, true) then hint = 2 end
   return answer { 0, look = hint }
@@ -46,8 +48,7 @@ if not ticket then
   for _, k in ipairs(keys) do
     redis.call('ZADD', S .. ':q:' .. k, ticket, id)
     redis.call('PEXPIRE', S .. ':q:' .. k, KEEP)
-    local g = peek(k)
-    keep(k, g and g.exp or 0)
+    keep(k, (peek(k)))
   end
   redis.call('ZADD', S .. ':waiters', ticket, id)
   redis.call('PEXPIRE', S .. ':waiters', KEEP)

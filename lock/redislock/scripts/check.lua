@@ -1,7 +1,7 @@
--- ARGV: id, process. Takes the lock if the request was granted, and tells what became of it else.
-proc = ARGV[2]
+-- ARGV: id, key, process. Takes the lock if the request was granted, and tells what became of it else.
+proc = ARGV[3]
 local id = ARGV[1]
-local mine = grant(id)
+local mine = grant(id, ARGV[2])
 if mine then return answer(take(mine)) end
 local w, dead = waiting(id)
 if w then return answer { 2, look = look(w) } end

@@ -1,11 +1,11 @@
--- What all scripts share. KEYS[1] names one namespace, and is a hash with the last ticket; every other name begins with
--- it, and so lies in the same slot:
---   :tokens      a stream without entries, whose last id is the last token
+-- What all scripts share. All names begin with the namespace in braces, and so lie in the same slot, S for short:
+--                a hash with the last ticket
+--   :tokens      a stream without entries, whose last id is the last token: KEYS[1]
 --   :h:<key>     a hash, which is there while somebody holds the key or is in line for it:
 --                <id>     the grant that holds it: token, ttl, hold, at, fin, owner and keys, a line each
+--                /<id>    the same while somebody is in line
 --                (empty)  there while somebody is in line: when the last lease ends, or ended
 --                While nobody is in line, the lease ends when the hash expires.
---   :held        the keys of grants by id, a line each
 --   :q:<key>     the line for the key: ids by ticket
 --   :w:<id>      a request that waits: owner, keys, ttl, hold, ticket, since, alive, proc; cycle once it is a victim
 --   :o:<owner>   the ids of the owner's waiting requests
@@ -15,8 +15,9 @@
 -- when its maximum hold is over (0: never). Keys and owners have no control characters, so that a line feed separates them.
 --
 -- Acquiring where nobody is in the way comes first, in acquire_free.lua, and is done before this is read. Releasing a key
--- that nobody is in line for needs no script: without the grant's field the hash is gone.
-local S = KEYS[1]
+-- that nobody is in line for needs no script: without its one field the hash is gone. Where somebody is in line, the field
+-- has another name, so that it can't be removed without handing the key on.
+local S = string.match(KEYS[1], '^(.*):tokens$')
 local LINE = ''
 local HANDOVER, ALIVE, KEEP = 1000000, 1200000, 60000 -- microseconds twice, and milliseconds
 
@@ -48,39 +49,47 @@ local function peek(k)
   local h = S .. ':h:' .. k
   local fields, id, text, exp = redis.call('HGETALL', h), nil, nil, nil
   for i = 1, #fields, 2 do
-    if fields[i] == LINE then exp = tonumber(fields[i + 1]) else id, text = fields[i], fields[i + 1] end
+    if fields[i] == LINE then exp = tonumber(fields[i + 1]) else id, text = string.match(fields[i], '[^/]+'), fields[i + 1] end
   end
   if not id then return nil end
   local token, ttl, hold, at, fin, owner, joined = string.match(text, '^([%d-]+)\n(%d+)\n(%d+)\n(%d+)\n(%d+)\n([^\n]*)\n(.*)$')
   at = tonumber(at)
   local g = { id = id, token = token, ttl = tonumber(ttl), hold = tonumber(hold), at = at > 0 and at or string.match(token, '^%d+') * 1000,
-    fin = tonumber(fin), owner = owner, joined = joined, lined = exp ~= nil,
+    fin = tonumber(fin), owner = owner, joined = joined, text = text, lined = exp ~= nil,
     exp = exp or time() + redis.call('PTTL', h) * 1000 }
   if g.exp > now then return g end
   return nil, g
 end
 
--- grant reads a grant by its id; nil: it has ended, or never was, and then what its keys were, if that is not forgotten.
-local function grant(id)
-  local joined = redis.call('HGET', S .. ':held', id)
-  if not joined then return nil end
+-- grant reads a grant by its id and one of its keys; nil: it has ended, or never was.
+local function grant(id, key)
   local first
-  for _, k in ipairs(split(joined)) do
-    local g = peek(k)
-    if not g or g.id ~= id then return nil, joined end
+  local g = peek(key)
+  for _, k in ipairs(g and g.id == id and split(g.joined) or {}) do
+    if k ~= key then g = peek(k) end
+    if not g or g.id ~= id then return nil end
     if not first or g.exp < first.exp then first = g end
   end
-  return first, joined
+  return first
 end
 
--- keep makes a key's hash last as long as its lease, and longer where somebody is in line. The server expires hashes by
--- whole milliseconds, which must not be too early.
-local function keep(k, exp)
-  local h, ms = S .. ':h:' .. k, math.ceil(math.max(exp - now, 0) / 1000) + 1
+-- keep writes down who holds a key, if anybody does, and whether somebody is in line, and makes its hash last as long as the
+-- lease, and longer where somebody is in line. The server expires hashes by whole milliseconds, which must not be too early.
+local function keep(k, g)
+  local h, exp = S .. ':h:' .. k, g and g.exp or 0
+  local ms = math.ceil(math.max(exp - now, 0) / 1000) + 1
   if redis.call('EXISTS', S .. ':q:' .. k) == 1 then
     redis.call('HSET', h, LINE, int(exp))
+    if g then
+      redis.call('HSET', h, '/' .. g.id, g.text)
+      redis.call('HDEL', h, g.id)
+    end
     ms = ms + KEEP
   else
+    if g then
+      redis.call('HSET', h, g.id, g.text)
+      redis.call('HDEL', h, '/' .. g.id)
+    end
     redis.call('HDEL', h, LINE)
   end
   redis.call('PEXPIRE', h, ms)
@@ -89,12 +98,8 @@ end
 -- lease writes a grant that ends in us microseconds, and returns what is answered to whom it was given.
 local function lease(g, us)
   g.exp = now + us
-  local text = table.concat({ g.token, int(g.ttl), int(g.hold), int(g.at), int(g.fin), g.owner, g.joined }, '\n')
-  redis.call('HSET', S .. ':held', g.id, g.joined)
-  for _, k in ipairs(split(g.joined)) do
-    redis.call('HSET', S .. ':h:' .. k, g.id, text)
-    keep(k, g.exp)
-  end
+  g.text = table.concat({ g.token, int(g.ttl), int(g.hold), int(g.at), int(g.fin), g.owner, g.joined }, '\n')
+  for _, k in ipairs(split(g.joined)) do keep(k, g) end
   return { 1, g.token, g.exp, g.ttl, g.owner, g.joined, 0, 0, '', {} }
 end
 
@@ -112,16 +117,15 @@ local work, done, woken, expired, proc = {}, 0, {}, 0, ''
 
 -- give grants keys that are free, for us microseconds.
 local function give(id, owner, joined, ttl, hold, us)
-  return begin({ id = id, token = token(S), ttl = ttl, hold = hold, owner = owner, joined = joined }, us)
+  return begin({ id = id, token = token(), ttl = ttl, hold = hold, owner = owner, joined = joined }, us)
 end
 
 -- drop ends a grant; what it held is settled later.
 local function drop(id, joined)
   for _, k in ipairs(split(joined)) do
-    redis.call('HDEL', S .. ':h:' .. k, id)
+    redis.call('HDEL', S .. ':h:' .. k, id, '/' .. id)
     work[#work + 1] = k
   end
-  redis.call('HDEL', S .. ':held', id)
 end
 
 -- holder is peek that ends what has expired.
@@ -225,7 +229,7 @@ local function settle()
     if not w and not g then
       redis.call('DEL', S .. ':h:' .. k)
     elseif not w and g.lined then
-      keep(k, g.exp)
+      keep(k, g)
     elseif w and not g then
       local ready = true
       for _, o in ipairs(w.keys) do

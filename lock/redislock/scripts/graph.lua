@@ -1,5 +1,5 @@
--- ARGV: how many holders to list. Returns the requests that wait, the owners of what they want, and the holders.
-local waiters, held, holders, seen = {}, {}, {}, {}
+-- Returns the requests that wait, and the owners of what they want.
+local waiters, held, seen = {}, {}, {}
 for _, id in ipairs(redis.call('ZRANGE', S .. ':waiters', 0, -1)) do
   local w = waiting(id)
   if w then
@@ -16,12 +16,4 @@ for _, id in ipairs(redis.call('ZRANGE', S .. ':waiters', 0, -1)) do
     end
   end
 end
-local limit = tonumber(ARGV[1])
-if limit > 0 then
-  local ids = redis.call('HRANDFIELD', S .. ':held', limit)
-  for _, id in ipairs(ids) do
-    local g = grant(id)
-    if g then holders[#holders + 1] = { id, g.owner, g.joined, g.token, int(g.at), int(g.exp) } end
-  end
-end
-return { waiters, held, holders }
+return { waiters, held }

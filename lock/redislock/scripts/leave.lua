@@ -1,9 +1,9 @@
--- ARGV: id, process, whether to take what was granted at this very moment. Takes a request out of the line.
-proc = ARGV[2]
+-- ARGV: id, key, process, whether to take what was granted at this very moment. Takes a request out of the line.
+proc = ARGV[3]
 local id = ARGV[1]
-local g, joined = grant(id)
-if g and ARGV[3] == '1' then return answer(take(g)) end
-if joined then drop(id, joined) end
+local g = grant(id, ARGV[2])
+if g and ARGV[4] == '1' then return answer(take(g)) end
+if g then drop(id, g.joined) end
 local w, dead = waiting(id)
 local was = w and { w.owner, w.joined } or dead
 if was then

@@ -28,7 +28,7 @@ for _, w in ipairs(mine) do
       seen[k] = true
       redis.call('PEXPIRE', S .. ':q:' .. k, KEEP)
       local g = holder(k)
-      keep(k, g and g.exp or 0)
+      keep(k, g)
       if not g then
         work[#work + 1] = k
       elseif expiry < 0 or g.exp - now < expiry then

@@ -1,8 +1,9 @@
--- ARGV: id, process, and a key whose line is to be looked at though the grant be forgotten, if there is one.
-proc = ARGV[2]
-work[1] = ARGV[3]
-local g, joined = grant(ARGV[1])
-if joined then drop(ARGV[1], joined) end
-if g then return answer { 0 } end
-if joined then expired = expired + 1 end
+-- ARGV: id, key, process.
+proc = ARGV[3]
+local g = grant(ARGV[1], ARGV[2])
+if g then
+  drop(g.id, g.joined)
+  return answer { 0 }
+end
+holder(ARGV[2]) -- Its lease is over, perhaps, and nobody has noticed.
 return answer { 3 }

@@ -1,6 +1,6 @@
--- ARGV: id, TTL or 0.
-local ttl = tonumber(ARGV[2])
-local g = grant(ARGV[1])
+-- ARGV: id, key, TTL or 0.
+local ttl = tonumber(ARGV[3])
+local g = grant(ARGV[1], ARGV[2])
 if not g then return { 3 } end
 if ttl > 0 then g.ttl = ttl end
 local us = g.ttl
