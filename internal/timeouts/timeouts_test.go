@@ -129,7 +129,11 @@ func TestCancel(t *testing.T) {
 				}
 			}
 			cancel()
-			<-ctx.Done()
+			select {
+			case <-ctx.Done():
+			default:
+				t.Error("it is over, and nobody is told")
+			}
 			child, stop := context.WithCancel(ctx)
 			<-child.Done()
 			stop()
