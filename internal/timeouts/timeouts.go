@@ -89,11 +89,11 @@ func (d *dated) Done() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.either == nil {
-		either, abort := context.WithCancel(d.caller)
-		stop := context.AfterFunc(d.shared, abort)
+		either, abort := context.WithCancelCause(d.caller)
+		stop := context.AfterFunc(d.shared, func() { abort(context.DeadlineExceeded) })
 		d.either, d.abort = either, func() {
 			stop()
-			abort()
+			abort(nil)
 		}
 		if d.err != nil {
 			d.abort()

@@ -49,7 +49,8 @@ func TestBound(t *testing.T) {
 					}
 					go func() {
 						<-child.Done()
-						if !time.Now().Equal(deadline) || !errors.Is(ctx.Err(), context.DeadlineExceeded) || from.Err() != nil {
+						ended := errors.Is(ctx.Err(), context.DeadlineExceeded) && errors.Is(context.Cause(child), context.DeadlineExceeded)
+						if !time.Now().Equal(deadline) || !ended || from.Err() != nil {
 							t.Errorf("after %v: %v; the caller's: %v", time.Since(began), ctx.Err(), from.Err())
 						}
 						stop()

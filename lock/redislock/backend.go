@@ -211,7 +211,7 @@ func (b *Backend) resolve(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if a.status == statusGranted && b.observer != nil {
+		if a.status == statusVictim && b.observer != nil {
 			b.observer.Victim()
 		}
 	}

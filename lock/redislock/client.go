@@ -36,6 +36,12 @@ func NewClient(o rueidis.ClientOption) (rueidis.Client, error) {
 		if err != nil {
 			return nil, err
 		}
+		if plain, ok := c.(*net.TCPConn); ok && o.DisableTCPNoDelay { // The client can't see through the wrapping.
+			if err := plain.SetNoDelay(false); err != nil {
+				_ = c.Close()
+				return nil, err
+			}
+		}
 		return busypoll.Wrap(c), nil
 	}
 	return rueidis.NewClient(o)

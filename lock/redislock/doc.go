@@ -54,6 +54,9 @@
 // but the last token and ticket remains of locks that were released, or left to expire. A lease that ended while nobody wanted
 // the key is counted by its holder alone, not by [Observer].
 //
+// A request whose context ends while it is asked is heard out, which takes 3 s at most, and undone: a client has several
+// connections, and what undoes it must not be executed before it.
+//
 // A client made by [NewClient] stays awake for answers that come at once, which is faster for one caller near its server.
 //
 // # What it does not promise

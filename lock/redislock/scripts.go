@@ -92,7 +92,10 @@ func (b *Backend) soon(ctx context.Context) (context.Context, context.CancelFunc
 func name(id, key string) string { return id + "/" + key }
 
 // place is what a grant's name is made of; ok is false for what never was one.
-func place(name string) (id, key string, ok bool) { return strings.Cut(name, "/") }
+func place(name string) (id, key string, ok bool) {
+	id, key, _ = strings.Cut(name, "/")
+	return id, key, id != "" && key != ""
+}
 
 // hash is what a key's hash is called.
 func (b *Backend) hash(key string) string { return b.space + ":h:" + key }

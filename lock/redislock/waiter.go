@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/lock"
@@ -46,6 +47,7 @@ func (w *waiter) acquire(ctx context.Context) (lock.Grant, error) {
 // once asks, and waits if it must. It returns errGone when the request has to be made again.
 func (w *waiter) once(ctx context.Context) (lock.Grant, error) {
 	a, err := w.ask(ctx, w.contends, nil)
+	lined := err == nil && a.status == statusInLine
 	if err == nil && a.status != statusGranted {
 		a, err = w.consider(ctx, a)
 	}
@@ -58,6 +60,8 @@ func (w *waiter) once(ctx context.Context) (lock.Grant, error) {
 		return lock.Grant{}, err
 	case a.status == statusGranted:
 		return a.grant, nil
+	case a.status == statusRefused && lined: // The wait limit was over meanwhile.
+		return w.leave(ctx, true, lock.ErrHeld)
 	case a.status == statusRefused:
 		return lock.Grant{}, lock.ErrHeld
 	}
@@ -67,9 +71,13 @@ func (w *waiter) once(ctx context.Context) (lock.Grant, error) {
 }
 
 // ask asks for the lock, before others if over names them. A run whose answer was lost is recognised by the request's id;
-// its lease is then begun anew.
+// its lease is then begun anew. It hears the answer out though ctx ends meanwhile: a client has several connections, and what
+// were sent after the request, to undo it, might be executed before it.
 func (w *waiter) ask(ctx context.Context, known bool, over []string) (a answer, err error) {
 	b, r := w.backend, w.request
+	if ctx.Err() != nil {
+		return a, context.Cause(ctx)
+	}
 	wait := r.Wait != 0 && (r.Wait < 0 || time.Now().Before(w.deadline))
 	args := append([]string{r.ID, w.text(), "", "", flag(wait) + flag(known) + b.process}, over...)
 	if len(r.Keys) == 1 && r.MaxHold == 0 && !known {
@@ -79,7 +87,7 @@ func (w *waiter) ask(ctx context.Context, known bool, over []string) (a answer, 
 		if again {
 			args[2], args[4] = "", flag(wait)+flag(true)+b.process
 		}
-		a, err = b.ask(ctx, b.scripts.acquire, name(r.ID, r.Keys[0]), args...)
+		a, err = b.ask(context.WithoutCancel(ctx), b.scripts.acquire, name(r.ID, r.Keys[0]), args...)
 		return err
 	})
 	if err == nil && a.brief {
@@ -98,7 +106,7 @@ func (w *waiter) text() string {
 	text := strconv.AppendInt([]byte("\n"), r.TTL.Microseconds(), 10)
 	text = append(text, '\n')
 	text = strconv.AppendInt(text, r.MaxHold.Microseconds(), 10)
-	text = append(text, "\n0\n0\n"...)
+	text = append(text, "\n0\n0\n0\n"...)
 	text = append(text, r.Owner...)
 	for _, k := range r.Keys {
 		text = append(append(text, '\n'), k...)
@@ -193,7 +201,12 @@ func (w *waiter) leave(ctx context.Context, take bool, reason error) (lock.Grant
 	b := w.backend
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	a, err := b.ask(ctx, b.scripts.leave, name(w.request.ID, w.request.Keys[0]), w.request.ID, w.request.Keys[0], b.process, flag(take))
+	keys := w.request.Keys
+	var a answer
+	err := persist(ctx, func(bool) (err error) {
+		a, err = b.ask(ctx, b.scripts.leave, name(w.request.ID, keys[0]), w.request.ID, strings.Join(keys, "\n"), b.process, flag(take))
+		return err
+	})
 	switch {
 	case err != nil:
 		// It is passed over as soon as it is not said to be alive.

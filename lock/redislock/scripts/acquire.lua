@@ -1,7 +1,7 @@
 -- ARGV: id; what follows the token in a grant; the hash and its time to live where the usual way was open; whether to wait,
 -- whether it may have been asked before (1 or 0 each) and the process, in one; and the ids that may be overtaken.
 local id = ARGV[1]
-local ttl, hold, owner, joined = string.match(ARGV[2], '^\n(%d+)\n(%d+)\n0\n0\n([^\n]*)\n(.*)$')
+local ttl, hold, owner, joined = string.match(ARGV[2], '^\n(%d+)\n(%d+)\n0\n0\n0\n([^\n]*)\n(.*)$')
 local wait, known = string.sub(ARGV[5], 1, 1) == '1', string.sub(ARGV[5], 2, 2) == '1'
 local keys, ticket = split(joined), nil
 ttl, hold, proc = tonumber(ttl), tonumber(hold), string.sub(ARGV[5], 3)

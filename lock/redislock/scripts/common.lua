@@ -2,7 +2,7 @@
 --                a hash with the last ticket
 --   :tokens      a stream without entries, whose last id is the last token: KEYS[1]
 --   :h:<key>     a hash, which is there while somebody holds the key or is in line for it:
---                <id>     the grant that holds it: token, ttl, hold, at, fin, owner and keys, a line each
+--                <id>     the grant that holds it: token, ttl, hold, at, fin, exp, owner and keys, a line each
 --                /<id>    the same while somebody is in line
 --                (empty)  there while somebody is in line: when the last lease ends, or ended
 --                While nobody is in line, the lease ends when the hash expires.
@@ -11,8 +11,8 @@
 --   :o:<owner>   the ids of the owner's waiting requests
 --   :waiters     ids by ticket
 --   :wake:<proc> the channel of a process
--- Times are in microseconds by this server's clock; of a grant, at is when it was granted (0: its token tells), and fin
--- when its maximum hold is over (0: never). Keys and owners have no control characters, so that a line feed separates them.
+-- Times are in microseconds by this server's clock; of a grant, at is when it was granted (0: its token tells), fin when its
+-- maximum hold is over (0: never), and exp the end of its lease (0: ttl after at, at most). Keys and owners have no control characters, so that a line feed separates them.
 --
 -- Acquiring where nobody is in the way comes first, in acquire_free.lua, and is done before this is read. Releasing a key
 -- that nobody is in line for needs no script: without its one field the hash is gone. Where somebody is in line, the field
@@ -52,11 +52,14 @@ local function peek(k)
     if fields[i] == LINE then exp = tonumber(fields[i + 1]) else id, text = string.match(fields[i], '[^/]+'), fields[i + 1] end
   end
   if not id then return nil end
-  local token, ttl, hold, at, fin, owner, joined = string.match(text, '^([%d-]+)\n(%d+)\n(%d+)\n(%d+)\n(%d+)\n([^\n]*)\n(.*)$')
-  at = tonumber(at)
-  local g = { id = id, token = token, ttl = tonumber(ttl), hold = tonumber(hold), at = at > 0 and at or string.match(token, '^%d+') * 1000,
-    fin = tonumber(fin), owner = owner, joined = joined, text = text, lined = exp ~= nil,
-    exp = exp or time() + redis.call('PTTL', h) * 1000 }
+  local token, ttl, hold, at, fin, over, owner, joined =
+    string.match(text, '^([%d-]+)\n(%d+)\n(%d+)\n(%d+)\n(%d+)\n(%d+)\n([^\n]*)\n(.*)$')
+  ttl, at, over = tonumber(ttl), tonumber(at), tonumber(over)
+  if at == 0 then at = string.match(token, '^%d+') * 1000 end
+  -- Hashes last up to two milliseconds longer than leases, which must not add up where requests come into line and leave.
+  if over == 0 then over = at + 1000 + ttl end
+  local g = { id = id, token = token, ttl = ttl, hold = tonumber(hold), at = at, fin = tonumber(fin), owner = owner, joined = joined,
+    text = text, lined = exp ~= nil, exp = exp or math.min(over, time() + redis.call('PTTL', h) * 1000) }
   if g.exp > now then return g end
   return nil, g
 end
@@ -98,7 +101,7 @@ end
 -- lease writes a grant that ends in us microseconds, and returns what is answered to whom it was given.
 local function lease(g, us)
   g.exp = now + us
-  g.text = table.concat({ g.token, int(g.ttl), int(g.hold), int(g.at), int(g.fin), g.owner, g.joined }, '\n')
+  g.text = table.concat({ g.token, int(g.ttl), int(g.hold), int(g.at), int(g.fin), int(g.exp), g.owner, g.joined }, '\n')
   for _, k in ipairs(split(g.joined)) do keep(k, g) end
   return { 1, g.token, g.exp, g.ttl, g.owner, g.joined, 0, 0, '', {} }
 end

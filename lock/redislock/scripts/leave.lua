@@ -1,9 +1,9 @@
--- ARGV: id, key, process, whether to take what was granted at this very moment. Takes a request out of the line.
+-- ARGV: id, keys, process, whether to take what was granted at this very moment. Takes a request out of the line.
 proc = ARGV[3]
 local id = ARGV[1]
-local g = grant(id, ARGV[2])
+local g = grant(id, split(ARGV[2])[1])
 if g and ARGV[4] == '1' then return answer(take(g)) end
-if g then drop(id, g.joined) end
+drop(id, ARGV[2])
 local w, dead = waiting(id)
 local was = w and { w.owner, w.joined } or dead
 if was then

@@ -5,4 +5,4 @@ if not w or not circular(w.owner, w.keys) then return answer { 0 } end
 unqueue(w.id, w.owner, w.joined)
 redis.call('HSET', S .. ':w:' .. w.id, 'cycle', ARGV[3])
 tell(w.id, w.proc)
-return answer { 1 }
+return answer { 4 }

@@ -22,6 +22,10 @@ for i = 2, #ARGV do
   end
 end
 if #mine > 0 then redis.call('PEXPIRE', S .. ':waiters', KEEP) end
+-- Where all in line for a key have died, nobody else notices.
+for _, id in ipairs(redis.call('ZRANGE', S .. ':waiters', 0, 7)) do
+  if redis.call('EXISTS', S .. ':w:' .. id) == 0 then redis.call('ZREM', S .. ':waiters', id) end
+end
 for _, w in ipairs(mine) do
   for _, k in ipairs(w.keys) do
     if not seen[k] then
