@@ -296,6 +296,52 @@ func TestRefusedWhileItLooks(t *testing.T) {
 	nothing(t, other)
 }
 
+// Of processes that died in line nothing remains for long, though others wait. What is kept for a minute is kept for a second
+// here.
+func TestDeadWaitersAreForgotten(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	start(t, port)
+	brief := func(client rueidis.Client) *Backend {
+		b, _ := open(t, client, Options{})
+		b.scripts = newScripts(func(name string) string { return strings.Replace(source(name), "60000 --", "1000 --", 1) })
+		return b
+	}
+	b := brief(connect(t, single(), port))
+	client := connect(t, single(), port)
+	doomed := brief(client)
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for i := range 6 {
+		k := fmt.Sprint("k", i)
+		if _, err := b.Acquire(t.Context(), request(time.Hour, 0, k)); err != nil {
+			t.Fatal(err)
+		}
+		waits := doomed
+		if i == 0 {
+			waits = b
+		}
+		all.Go(func() { _, _ = waits.Acquire(ctx, request(time.Minute, lock.Forever, k)) })
+	}
+	listed := func() int64 {
+		n, err := b.client.Do(t.Context(), b.client.B().Zcard().Key(b.space+":waiters").Build()).AsInt64()
+		if err != nil {
+			t.Error(err)
+		}
+		return n
+	}
+	eventually(t, "all wait", func() bool { return listed() == 6 })
+	client.Close()
+	doomed.Close()
+	eventually(t, "the dead are forgotten", func() bool { return listed() == 1 })
+	pause(t, time.Second)
+	if n := listed(); n != 1 {
+		t.Errorf("%d are listed, want the one that is alive", n)
+	}
+	cancel()
+	all.Wait()
+}
+
 // What is no grant's id is nothing's.
 func TestStrangeIDs(t *testing.T) {
 	t.Parallel()
