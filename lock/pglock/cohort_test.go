@@ -28,7 +28,7 @@ func (h *handOvers) HandedOver() { h.n.Add(1) }
 func line(t *testing.T, b *Backend, k string, n int, ttl time.Duration) []<-chan *lock.Held {
 	t.Helper()
 	l := lock.New(b, lock.LockerOptions{})
-	before := waitersOn(t, b, k)
+	seen := waitersOn(t, b, k) // Some of them may have the lock, and go while we look.
 	all := make([]<-chan *lock.Held, n)
 	for i := range all {
 		c := make(chan *lock.Held, 1)
@@ -40,7 +40,14 @@ func line(t *testing.T, b *Backend, k string, n int, ttl time.Duration) []<-chan
 			}
 			c <- h
 		}()
-		waitFor(t, "the request is in line", func() bool { return len(waitersOn(t, b, k)) == len(before)+i+1 })
+		waitFor(t, "the request is in line", func() bool {
+			now := waitersOn(t, b, k)
+			added := slices.IndexFunc(now, func(id string) bool { return !slices.Contains(seen, id) })
+			if added >= 0 {
+				seen = append(seen, now[added])
+			}
+			return added >= 0
+		})
 	}
 	return all
 }
