@@ -29,8 +29,15 @@ const (
 // SetDeadline. A client that is used by one caller at a time sets one for each call; one that is used by many waits without,
 // and its waiting is not changed. A connection that can't be looked at, as one with TLS, is returned as it is.
 func Wrap(c net.Conn) net.Conn {
+	if runtime.NumCPU() == 1 { // The only processor is the server's meanwhile.
+		return c
+	}
+	return wrap(c)
+}
+
+func wrap(c net.Conn) net.Conn {
 	of, ok := c.(syscall.Conn)
-	if !ok || runtime.NumCPU() == 1 { // The only processor is the server's meanwhile.
+	if !ok {
 		return c
 	}
 	raw, err := of.SyscallConn()

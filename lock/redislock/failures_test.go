@@ -422,17 +422,17 @@ func TestInvalidRequests(t *testing.T) {
 	}
 }
 
-// A key that is free, but for which somebody is in line who waits for another one, too, is not given to who comes later.
-func TestFreeKeysAreKeptForThoseInLine(t *testing.T) {
-	t.Parallel()
+// kept lets one hold x, and another be in line for x and y, so that y is free and kept.
+func kept(t *testing.T) (b *Backend, g lock.Grant, both chan lock.Grant) {
+	t.Helper()
 	port := freePort(t)
 	start(t, port)
-	b, _ := open(t, connect(t, single(), port), Options{})
+	b, _ = open(t, connect(t, single(), port), Options{})
 	g, err := b.Acquire(t.Context(), request(time.Minute, 0, "x"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	both := make(chan lock.Grant, 1)
+	both = make(chan lock.Grant, 1)
 	go func() {
 		g, err := b.Acquire(t.Context(), request(time.Minute, lock.Forever, "x", "y"))
 		if err != nil {
@@ -441,6 +441,13 @@ func TestFreeKeysAreKeptForThoseInLine(t *testing.T) {
 		both <- g
 	}()
 	eventually(t, "one waits", func() bool { s, err := b.Snapshot(t.Context()); return err == nil && len(s.Waiters) == 1 })
+	return b, g, both
+}
+
+// A key that is free, but for which somebody is in line who waits for another one, too, is not given to who comes later.
+func TestFreeKeysAreKeptForThoseInLine(t *testing.T) {
+	t.Parallel()
+	b, g, both := kept(t)
 	if _, err := b.Acquire(t.Context(), request(time.Minute, 0, "y")); !errors.Is(err, lock.ErrHeld) {
 		t.Errorf("who came later got %v, want ErrHeld", err)
 	}

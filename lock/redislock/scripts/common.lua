@@ -12,7 +12,8 @@
 --   :waiters     ids by ticket
 --   :wake:<proc> the channel of a process
 -- Times are in microseconds by this server's clock; of a grant, at is when it was granted (0: its token tells), fin when its
--- maximum hold is over (0: never), and exp the end of its lease (0: ttl after at, at most). Keys and owners have no control characters, so that a line feed separates them.
+-- maximum hold is over (0: never), and exp the end of its lease (0: ttl after at, at most). Keys and owners have no control
+-- characters, so that a line feed separates them.
 --
 -- Acquiring where nobody is in the way comes first, in acquire_free.lua, and is done before this is read. Releasing a key
 -- that nobody is in line for needs no script: without its one field the hash is gone. Where somebody is in line, the field
