@@ -108,28 +108,19 @@ func (s *Subscriber) Connections() (accepted, dropped int) {
 }
 
 // Await waits for the first event that matches, past ones included. It returns an error when the subscription or ctx
-// ended before.
-func (s *Subscriber) Await(ctx context.Context, what string, match func(replay.Event) bool) (replay.Event, error) {
-	for seen := 0; ; {
-		s.mu.Lock()
-		events, changed, err := s.events, s.changed, s.err
-		s.mu.Unlock()
-		for ; seen < len(events); seen++ {
-			if match(events[seen]) {
-				return events[seen], nil
+// ended before. It calls match under the lock: match must not ask the subscriber anything.
+func (s *Subscriber) Await(ctx context.Context, what string, match func(replay.Event) bool) (found replay.Event, err error) {
+	seen := 0
+	err = s.await(ctx, what, func() bool {
+		for ; seen < len(s.events); seen++ {
+			if match(s.events[seen]) {
+				found = s.events[seen]
+				return true
 			}
 		}
-		if err != nil {
-			return replay.Event{}, err
-		}
-		select {
-		case <-changed:
-		case <-s.done:
-			return replay.Event{}, fmt.Errorf("%s: the subscription was closed", what)
-		case <-ctx.Done():
-			return replay.Event{}, fmt.Errorf("%s: %w after %d events, the last has number %d", what, context.Cause(ctx), seen, s.lastSeq())
-		}
-	}
+		return false
+	})
+	return found, err
 }
 
 // AwaitConnection waits until n subscriptions were accepted.
@@ -142,21 +133,25 @@ func (s *Subscriber) AwaitTicks(ctx context.Context, n int) error {
 	return s.await(ctx, fmt.Sprintf("countdown %d", n), func() bool { return len(s.ticks) >= n })
 }
 
-// await waits until reached, which is asked under the lock.
+// await waits until reached, which is asked under the lock, and asked once more after the end: what came last and the
+// end of the subscription are often noticed at once.
 func (s *Subscriber) await(ctx context.Context, what string, reached func() bool) error {
-	for {
+	for ended := false; ; {
 		s.mu.Lock()
-		ok, changed, err := reached(), s.changed, s.err
+		ok, changed, err, events, last := reached(), s.changed, s.err, len(s.events), s.last
 		s.mu.Unlock()
-		if ok || err != nil {
+		switch {
+		case ok || err != nil:
 			return err
+		case ended:
+			return fmt.Errorf("%s of %s: the subscription was closed", what, s.topic)
 		}
 		select {
 		case <-changed:
 		case <-s.done:
-			return fmt.Errorf("%s of %s: the subscription was closed", what, s.topic)
+			ended = true
 		case <-ctx.Done():
-			return fmt.Errorf("%s of %s: %w", what, s.topic, context.Cause(ctx))
+			return fmt.Errorf("%s of %s: %w after %d events, the last has number %d", what, s.topic, context.Cause(ctx), events, last)
 		}
 	}
 }
