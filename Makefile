@@ -7,7 +7,7 @@ SHELL := /bin/sh
 export PATH := $(CURDIR)/.tools/go/bin:$(PATH)
 
 FUZZTIME ?= 10s
-TESTTIMEOUT ?= 15m
+TESTTIMEOUT ?= 30m
 # The package that takes longest begins first, lest it end alone.
 PACKAGES ?= ./internal/sim ./...
 ARGS ?=

@@ -33,7 +33,7 @@ import (
 // interrupted.
 func openPage(t *testing.T, server string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithCancel(context.Background())
 	cmd := program(ctx, "auctionpage", append([]string{"-listen", "127.0.0.1:0"}, args...)...)
 	cmd.Env = append(cmd.Env, "FAIRLEAD_URL="+server)
 	var complaints strings.Builder
@@ -47,6 +47,7 @@ func openPage(t *testing.T, server string, args ...string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		defer time.AfterFunc(patience, cancel).Stop()
 		defer cancel()
 		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 			t.Error(err)
@@ -205,7 +206,7 @@ func (o *outage) end() { o.away.Store(false) }
 func TestAuctionPageInABrowser(t *testing.T) {
 	t.Parallel()
 	way := newOutage(t)
-	page := openPage(t, way.URL, "-bots", "2")
+	page := openPage(t, way.URL, "-bots", "2", "-round", "1h")
 	tab := openTab(t)
 	visitor := "visitor-" + uuid.NewString()[:8]
 	steps := []struct {

@@ -2,8 +2,6 @@ package storetest
 
 import (
 	"context"
-	"net"
-	"os"
 	"os/exec"
 	"strconv"
 	"sync"
@@ -11,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 )
 
 // Redis is a server that a test has to itself. Its methods are for one goroutine at a time.
@@ -28,39 +28,15 @@ type Redis struct {
 // skipped where redis-server is not installed, but fails under CI=true.
 func StartRedis(tb testing.TB, args ...string) *Redis {
 	tb.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		if os.Getenv("CI") == "true" {
-			tb.Fatal(err)
-		}
-		tb.Skip("redis-server is not installed")
-	}
-	r := &Redis{tb: tb, dir: tb.TempDir(), args: args}
-	// Another process may take the port between our look and the server's start.
-	for try := 0; ; try++ {
-		r.port = freePort(tb)
-		if r.start() {
-			break
-		}
-		if try == 5 {
-			tb.Fatal("redis-server does not start")
-		}
-	}
+	_ = pgtest.Program(tb, "redis-server") // It is installed.
+	r := &Redis{tb: tb, port: pgtest.Port(tb), dir: tb.TempDir(), args: args}
 	tb.Cleanup(r.Kill)
+	r.Start()
 	return r
 }
 
-func freePort(tb testing.TB) int {
-	tb.Helper()
-	l, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port //nolint:errcheck,forcetypeassert // A TCP listener's.
-}
-
-// start reports whether the server answers.
-func (r *Redis) start() bool {
+// Start starts the server, and again after Kill, at the same address. What it remembers is what its arguments made it write.
+func (r *Redis) Start() {
 	r.tb.Helper()
 	args := append([]string{
 		"--port", strconv.Itoa(r.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", r.dir, "--loglevel", "warning",
@@ -81,13 +57,12 @@ func (r *Redis) start() bool {
 			c.Close()
 		}
 		if err == nil {
-			return true
+			return
 		}
 		timer := time.NewTimer(10 * time.Millisecond)
 		<-timer.C
 	}
-	r.Kill()
-	return false
+	r.tb.Fatal("redis-server does not start")
 }
 
 // Addr is the server's address.
@@ -102,14 +77,6 @@ func (r *Redis) Kill() {
 	if cmd != nil {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-	}
-}
-
-// Start starts the server again after Kill, at the same address. What it remembers is what its arguments made it write.
-func (r *Redis) Start() {
-	r.tb.Helper()
-	if !r.start() {
-		r.tb.Fatal("redis-server does not start again")
 	}
 }
 

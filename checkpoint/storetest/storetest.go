@@ -206,8 +206,8 @@ func testExpiry(t *testing.T, h Harness) {
 	k := key("e")
 	s := save(1, 1, "a", "one")
 	s.TTL, s.Ended = 300*time.Millisecond, true
-	must(t, h.Store.Save(t.Context(), k, s))
 	began := time.Now()
+	must(t, h.Store.Save(t.Context(), k, s))
 	for deadline := began.Add(patience); ; {
 		body, err := h.Store.Load(t.Context(), k)
 		must(t, err)

@@ -163,7 +163,7 @@ func (s *scene) buy2(campaign string) {
 // rescuesMultidraw resumes an operation whose server has stopped in the middle.
 func (s *scene) rescuesMultidraw(b *browser) {
 	s.t.Helper()
-	const count = 3_000_000
+	const count = 300_000
 	var id string
 	s.eventually("one that is not done before it is interrupted", func() bool {
 		s.made++

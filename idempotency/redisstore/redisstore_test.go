@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"net"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -21,16 +20,6 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const patience = 30 * time.Second
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port //nolint:errcheck,forcetypeassert // A TCP listener's.
-}
 
 // start starts a server that keeps what it acknowledges, to be killed by the test or at its end.
 func start(t *testing.T, port int, dir string, args ...string) (kill func()) {
@@ -75,7 +64,7 @@ func connect(t *testing.T, port int) rueidis.Client {
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	shared := sync.OnceValue(func() int {
-		port := freePort(t)
+		port := pgtest.Port(t)
 		start(t, port, t.TempDir())
 		return port
 	})
@@ -84,7 +73,7 @@ func TestConformance(t *testing.T) {
 		if !restarts {
 			return storetest.Harness{Open: func() idempotency.Store { return New(connect(t, shared()), Options{Prefix: t.Name() + ":"}) }}
 		}
-		port, dir := freePort(t), t.TempDir()
+		port, dir := pgtest.Port(t), t.TempDir()
 		kill := start(t, port, dir)
 		return storetest.Harness{
 			Open: func() idempotency.Store { return New(connect(t, port), Options{}) },
@@ -100,7 +89,7 @@ func TestConformance(t *testing.T) {
 // TestExpiry: Redis forgets answers by itself, and parked keys never.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
+	port := pgtest.Port(t)
 	start(t, port, t.TempDir())
 	c := connect(t, port)
 	s := New(c, Options{})
@@ -154,7 +143,7 @@ func TestExpiry(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	safe, unsafe := freePort(t), freePort(t)
+	safe, unsafe := pgtest.Port(t), pgtest.Port(t)
 	start(t, safe, t.TempDir())
 	start(t, unsafe, t.TempDir(), "--appendonly", "no", "--appendfsync", "everysec", "--maxmemory-policy", "allkeys-lru")
 	if warnings, err := New(connect(t, safe), Options{}).Check(t.Context()); err != nil || len(warnings) != 0 {

@@ -249,7 +249,8 @@ func (s *suite) parked() {
 
 func (s *suite) retention() {
 	store := s.h.Open()
-	brief := idempotency.Terms{Lease: short, Retention: short}
+	// Complete alone sets the end: Redis forgets a key that is not completed within its lease and retention.
+	brief := idempotency.Terms{Lease: long, Retention: short}
 	var ids []idempotency.ID
 	for range 3 {
 		r := request()
@@ -277,7 +278,7 @@ func (s *suite) retention() {
 	if _, err := store.Complete(s.ctx(), g, text(200, "kept")); err != nil {
 		s.Fatal(err)
 	}
-	brief.OnCrash = idempotency.ParkAsUnknown
+	brief.Lease, brief.OnCrash = short, idempotency.ParkAsUnknown
 	s.begin(store, unresolved, brief, idempotency.Started)
 	s.eventually("it is unknown", func() bool {
 		e, err := store.Look(s.ctx(), unresolved.ID)

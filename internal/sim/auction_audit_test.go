@@ -23,7 +23,7 @@ func TestAuctionChecksNoticeTampering(t *testing.T) {
 	h := openHouse(t, 1, append(accounts, "gallery"), 1000)
 	b := h.launch(t, "tamper", accounts, replay.Rules{
 		Seller: "gallery", UniqueAmounts: true, Window: time.Hour, Extension: time.Millisecond, MaxExtensions: 2,
-		Rounds: []replay.RoundRule{{Winners: 1, Duration: 700 * time.Millisecond}, {Winners: 1, Duration: time.Hour}},
+		Rounds: []replay.RoundRule{{Winners: 1, Duration: 4 * time.Second}, {Winners: 1, Duration: time.Hour}},
 	})
 	bid := func(account string, amount int64) {
 		op := sim.NewBid(fmt.Sprintf("tamper-%s-%d", account, amount), b.id, account, amount)

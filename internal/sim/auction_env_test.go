@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// closeLimit is how late a round may close, and closeLimitAfterDeath how late when its leader just died.
+	// closeLimit is how late a round may close, and closeLimitAfterDeath how late when its leader just died. Both are promised.
 	closeLimit           = time.Second
 	closeLimitAfterDeath = 7 * time.Second
 )

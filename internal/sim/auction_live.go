@@ -35,6 +35,7 @@ var ErrStream = errors.New("live stream breaks the contract")
 // Tick is a countdown as it arrived.
 type Tick struct {
 	replay.Countdown
+	At         time.Time // by the clock of the database, as the server knows it
 	Arrived    time.Time
 	Connection int // from 1; ticks of one connection came without a break
 }
@@ -271,7 +272,7 @@ func (s *Subscriber) take(message []byte) error {
 	case e.Topic != s.topic:
 		return fmt.Errorf("%w: an event of another topic: %.300s", ErrStream, message)
 	case e.Countdown != nil:
-		s.update(func() { s.ticks = append(s.ticks, Tick{*e.Countdown, arrived, s.connections}) })
+		s.update(func() { s.ticks = append(s.ticks, Tick{*e.Countdown, e.At, arrived, s.connections}) })
 		return nil
 	}
 	switch last := s.lastSeq(); {

@@ -145,9 +145,10 @@ func (h *auctionHouse) watchHeld(t *testing.T, stop <-chan struct{}) (snapshots,
 
 // TestWinnerBidsAnew wins the first round and bids again in the second, where a carried-over bid beats it.
 func TestWinnerBidsAnew(t *testing.T) {
+	const enough = 4 * time.Second // for four bids, of which each may wait for a slow disk
 	h := openHouse(t, 1, []string{"ann", "bob", "gallery"}, 1000)
 	rules := replay.Rules{Seller: "gallery", UniqueAmounts: true, Rounds: []replay.RoundRule{
-		{Winners: 1, Duration: 500 * time.Millisecond}, {Winners: 1, Duration: 500 * time.Millisecond},
+		{Winners: 1, Duration: enough}, {Winners: 1, Duration: enough},
 	}}
 	b := h.launch(t, "anew", []string{"ann", "bob"}, rules)
 	bid := func(key, account string, amount int64) sim.Answer {

@@ -33,7 +33,7 @@ func TestAuctionStorms(t *testing.T) {
 		for _, n := range []int{100, most} {
 			stormOfAccounts(t, h, name(fmt.Sprint("accounts-", n)), accounts[:n])
 		}
-		stormOfOneAccount(t, h, name("cooldown"), accounts[0], time.Second)
+		stormOfOneAccount(t, h, name("cooldown"), accounts[0], time.Hour)
 		stormOfOneAccount(t, h, name("no-cooldown"), accounts[0], 0)
 		stormOnOneKey(t, h, name("one-key"), accounts[0])
 		stormOnOneAmount(t, h, name("one-amount"), accounts[:10])

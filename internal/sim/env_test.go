@@ -37,6 +37,13 @@ func scale(few, many int) int {
 	return few
 }
 
+// promised is a limit of time that Fairlead promises. Under FAIRLEAD_TORTURE, where a test has the machine for itself, it
+// is held to the letter. Every other run shares processors and a disk with other tests, so that anything may stand still
+// for seconds: there a limit finds only what hangs.
+func promised(limit time.Duration) time.Duration {
+	return limit + time.Duration(scale(20, 0))*time.Second
+}
+
 // sessions runs a test on fresh databases: once, or many times when FAIRLEAD_TORTURE is set. A session is as long as its
 // books stay quick to audit; the many faults are spread over many sessions.
 func sessions(t *testing.T, many int, session func(*testing.T)) {

@@ -310,7 +310,7 @@ func databaseFreezes(t *testing.T) {
 	began := time.Now()
 	ops := c.commands("frozen", scale(4, 32))
 	asked := c.send(t, ops)
-	noticed := awaitReadiness(t, c.server, http.StatusServiceUnavailable, noticeLimit)
+	noticed := awaitReadiness(t, c.server, http.StatusServiceUnavailable, promised(noticeLimit))
 	checkUnavailable(t, asked.answers())
 	checkOvertaken(t, overtaken.answers())
 	if longer := time.Duration(scale(0, 20)) * time.Second; longer > 0 {
@@ -363,7 +363,7 @@ func signalledWhileFrozen(t *testing.T, wake bool) {
 	ops := c.commands("signalled", 32)
 	asked := c.send(t, ops)
 	// The server's own word that it waits for the database, by when it has read what was sent before.
-	awaitReadiness(t, c.server, http.StatusServiceUnavailable, noticeLimit)
+	awaitReadiness(t, c.server, http.StatusServiceUnavailable, promised(noticeLimit))
 	began := time.Now()
 	if err := c.server.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)

@@ -252,7 +252,8 @@ func TestPublisherDiesAtEveryCrashPoint(t *testing.T) {
 				if len(versions) == 0 || versions[len(versions)-1] != p.Version {
 					t.Errorf("%s: came with versions %v, published as %d", point, versions, p.Version)
 				}
-				if point == "publish.claimed" && len(versions) != 1 {
+				// Whoever stands still for a second loses its claim as if it had died.
+				if point == "publish.claimed" && len(versions) > scale(2, 1) {
 					t.Errorf("%s: came with versions %v", point, versions)
 				}
 			}
@@ -355,8 +356,7 @@ func running(t *testing.T, server *sim.Server) int {
 
 // TestAllDueAtOnce has several servers publish what becomes due in one moment: each publication once, and none late.
 func TestAllDueAtOnce(t *testing.T) {
-	// What a machine of its own is held to; another one may be busy with anything.
-	latest := time.Duration(scale(20, 2)) * time.Second
+	latest := promised(2 * time.Second)
 	database := newDatabase(t)
 	servers := make([]*sim.Server, scale(3, 5))
 	for i := range servers {

@@ -239,7 +239,7 @@ func TestOpposedTransfers(t *testing.T) {
 	if err := connect(t, database).QueryRow(t.Context(), question).Scan(&deadlocks); err != nil || deadlocks != 0 {
 		t.Errorf("%d deadlocks: %v", deadlocks, err)
 	}
-	if snapshots < 10 || integrities < 3 {
+	if snapshots < scale(2, 10) || integrities < scale(1, 3) {
 		t.Errorf("too few looks at the total: %d snapshots, %d integrity checks", snapshots, integrities)
 	}
 	t.Logf("%d snapshots, %d integrity checks", snapshots, integrities)
