@@ -159,6 +159,9 @@ func (p *press) work(sender publish.Sender, change func(*publish.WorkerOptions))
 	return w, stop
 }
 
+// tooLate is how late a claim may be, in seconds: workers look every second, the rest is a stalled machine's share.
+const tooLate = 10
+
 func TestNothingIsClaimedBeforeItIsDue(t *testing.T) {
 	t.Parallel()
 	p := newPress(t)
@@ -180,7 +183,7 @@ func TestNothingIsClaimedBeforeItIsDue(t *testing.T) {
 	if early := ask[int](t, p.db, `SELECT count(*)::int FROM publication_attempts a JOIN publications p ON p.id = a.publication WHERE a.started_at < p.publish_at`); early != 0 {
 		t.Errorf("%d attempts before their time", early)
 	}
-	if late := ask[float64](t, p.db, `SELECT extract(epoch FROM published_at - publish_at)::float8 FROM publications WHERE id = $1`, sooner); late > 2 {
+	if late := ask[float64](t, p.db, `SELECT extract(epoch FROM published_at - publish_at)::float8 FROM publications WHERE id = $1`, sooner); late > tooLate {
 		t.Errorf("%v s late", late)
 	}
 }
@@ -249,6 +252,7 @@ func TestWorkersShareTheWork(t *testing.T) {
 	for range 5 {
 		p.work(&sender, nil)
 	}
+	began := ask[time.Time](t, p.db, `SELECT clock_timestamp()`)
 	eventually(t, "all are published", func() bool {
 		return ask[int](t, p.db, `SELECT count(*)::int FROM publications WHERE status = 'published'`) == n
 	})
@@ -257,8 +261,9 @@ func TestWorkersShareTheWork(t *testing.T) {
 			t.Errorf("sent with versions %v", v)
 		}
 	}
-	late := ask[float64](t, p.db, `SELECT max(extract(epoch FROM started_at) - extract(epoch FROM $1::timestamptz))::float8 FROM publication_attempts`, at)
-	if late > 2 {
+	// Making them all may have taken longer than until they were due.
+	late := ask[float64](t, p.db, `SELECT extract(epoch FROM max(started_at) - greatest($1::timestamptz, $2))::float8 FROM publication_attempts`, at, began)
+	if late > tooLate {
 		t.Errorf("claimed up to %v s late", late)
 	}
 	t.Logf("claimed up to %.3f s late", late)
@@ -367,7 +372,8 @@ func TestStoppedWorkerIsRefused(t *testing.T) {
 	// Its heartbeats come every minute, so within this test it gives no sign of life. It has no room for a second attempt.
 	_, stop := p.work(&first, func(o *publish.WorkerOptions) { o.PerTarget = 1 })
 	<-asleep
-	p.work(&second, func(o *publish.WorkerOptions) { o.StaleAfter, o.SweepEvery = time.Second, time.Second })
+	// A claim lives long enough for the attempt to begin on a machine that stalls: under one that may have died it would not.
+	p.work(&second, func(o *publish.WorkerOptions) { o.StaleAfter, o.SweepEvery = 4*time.Second, time.Second })
 	eventually(t, "the other worker has it", func() bool { return p.status(id) == "published 2" })
 	close(wake)
 	stop()
@@ -379,24 +385,32 @@ func TestStoppedWorkerIsRefused(t *testing.T) {
 	}
 }
 
-// TestHeartbeatKeepsAClaim has an attempt that takes several times as long as a claim lives.
+// TestHeartbeatKeepsAClaim has an attempt that ends after six heartbeats: a claim dies when the fourth has not come.
 func TestHeartbeatKeepsAClaim(t *testing.T) {
 	t.Parallel()
 	p := newPress(t)
 	p.target("t")
 	var slow scripted
+	end := make(chan struct{})
 	slow.then = func(ctx context.Context, _ *publish.Delivery, _ int) publish.Result {
-		timer := time.NewTimer(3 * time.Second)
-		defer timer.Stop()
 		select {
-		case <-timer.C:
+		case <-end:
 			return publish.Result{Class: publish.Delivered, StatusCode: 200}
 		case <-ctx.Done():
 			return publish.Result{Class: publish.Transient, Error: "cut"}
 		}
 	}
 	id := p.add("t", 0)
-	p.work(&slow, func(o *publish.WorkerOptions) { o.StaleAfter, o.SweepEvery = time.Second, 100*time.Millisecond })
+	p.work(&slow, func(o *publish.WorkerOptions) { o.StaleAfter, o.SweepEvery = 4*time.Second, 100*time.Millisecond })
+	eventually(t, "it is claimed", func() bool { return p.status(id) == "publishing 1" })
+	lockedAt := func() time.Time {
+		return ask[time.Time](t, p.db, `SELECT execution_locked_at FROM publications WHERE id = $1`, id)
+	}
+	for range 6 {
+		last := lockedAt()
+		eventually(t, "a heartbeat renews the claim", func() bool { return lockedAt().After(last) })
+	}
+	close(end)
 	eventually(t, "it ends", func() bool { return p.results(id) != "" && p.results(id) != "running" })
 	if p.results(id) != "published" {
 		t.Error(p.results(id))
@@ -414,7 +428,8 @@ func TestShutdown(t *testing.T) {
 		var sender scripted
 		sender.then = func(ctx context.Context, _ *publish.Delivery, _ int) publish.Result {
 			close(running)
-			timer := time.NewTimer(500 * time.Millisecond)
+			// The one without patience is cut long before.
+			timer := time.NewTimer(map[bool]time.Duration{true: 500 * time.Millisecond, false: patience}[patient])
 			defer timer.Stop()
 			select {
 			case <-timer.C:
@@ -453,6 +468,13 @@ func TestAClaimWhoseCommitIsLost(t *testing.T) {
 			p.target("t")
 			id := p.add("t", 0)
 			db, proxy, seen := behindProxy(t, p.db.pool.Config().ConnConfig, fate)
+			// The rerun passes over what is locked, so the cut connection's backend must have ended what it has begun.
+			pid := ask[int](t, db, `SELECT pg_backend_pid()`)
+			seen.onRetry = func(string) {
+				eventually(t, "the outcome is settled", func() bool {
+					return ask[int](t, p.db, `SELECT count(*) FROM pg_stat_activity WHERE pid = $1`, pid) == 0
+				})
+			}
 			proxy.Arm(true)
 			work, err := NewPublications(db).ClaimDue(t.Context(), p.slots())
 			if err != nil {

@@ -50,7 +50,7 @@ func (db *DB) run(ctx context.Context, name string, fn func(context.Context, pgx
 	var (
 		start     = time.Now()
 		deadline  = start.Add(retryFor)
-		wait      = backoff.ExponentialBackOff{InitialInterval: firstBackoff, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: maxBackoff}
+		wait      = waits()
 		unknown   = false // a COMMIT was sent and its answer lost
 		surprises = 0
 	)
@@ -81,6 +81,11 @@ func (db *DB) run(ctx context.Context, name string, fn func(context.Context, pgx
 			return db.giveUp(ctx, name, attempt, start, unknown, verdict, ctx.Err())
 		}
 	}
+}
+
+// waits are the pauses between runs: each twice as long as the one before, up to a bound, but for half of it by chance.
+func waits() backoff.ExponentialBackOff {
+	return backoff.ExponentialBackOff{InitialInterval: firstBackoff, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: maxBackoff}
 }
 
 // attempt runs fn once. The first result says whether the error came from COMMIT.

@@ -33,6 +33,12 @@ type liveEnv struct {
 // newLiveEnv has a hub that follows the database by polling alone; adjust may be nil.
 func newLiveEnv(t *testing.T, e *env, o live.Options, adjust func(*liveEdge)) *liveEnv {
 	t.Helper()
+	return newHastyLiveEnv(t, e, o, adjust, livePatience)
+}
+
+// newHastyLiveEnv has a listener that gives requests so long to be read, and again to be answered, as any server does.
+func newHastyLiveEnv(t *testing.T, e *env, o live.Options, adjust func(*liveEdge), limit time.Duration) *liveEnv {
+	t.Helper()
 	db, err := postgres.Open(t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 4})
 	must(t, err)
 	o.Log = postgres.NewEvents(db, postgres.EventViews{Purchase: PurchaseMade, Draw: DrawCompleted})
@@ -49,7 +55,7 @@ func newLiveEnv(t *testing.T, e *env, o live.Options, adjust func(*liveEdge)) *l
 		}
 		handler.ServeHTTP(w, r)
 	}))
-	listener.Config.ReadTimeout = 200 * time.Millisecond // As any server has one: a stream must outlive it.
+	listener.Config.ReadTimeout, listener.Config.WriteTimeout = limit, limit
 	listener.Start()
 	l.url = listener.URL
 	transport := &http.Transport{}

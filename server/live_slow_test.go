@@ -1,6 +1,9 @@
 package server
 
 import (
+	"context"
+	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,7 +18,7 @@ import (
 func TestAStalledClientCostsNobodyAnything(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
-	l := newLiveEnv(t, e, live.Options{Buffer: 500}, func(e *liveEdge) { e.times.write, e.times.linger = 300*time.Millisecond, livePatience })
+	l := newLiveEnv(t, e, live.Options{Buffer: 500}, func(e *liveEdge) { e.times.write, e.times.linger = 8*time.Second, livePatience })
 	id := e.auctioned(oneRound, "")
 	topic := "auction:" + id
 	stalled, quick := l.connect(), l.connect()
@@ -28,7 +31,7 @@ func TestAStalledClientCostsNobodyAnything(t *testing.T) {
 		for seq := range int64(each) {
 			quick.event(int64(i*each)+seq+1, "test")
 		}
-		if took := time.Since(start); took > 5*time.Second {
+		if took := time.Since(start); took > 5*time.Second { // Less than the stalled one is given.
 			t.Fatalf("others waited for %s", took)
 		}
 	}
@@ -68,15 +71,23 @@ func TestAClientThatIsGoneIsNoticed(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	l := newLiveEnv(t, e, live.Options{}, func(e *liveEdge) {
-		e.times.recheck, e.times.ping, e.times.pong = 20*time.Millisecond, 40*time.Millisecond, 400*time.Millisecond
+		e.times.recheck, e.times.ping, e.times.pong = 20*time.Millisecond, 40*time.Millisecond, 3*time.Second
 	})
-	quiet, gone := l.connect(), l.connect()
-	ctx := quiet.ws.CloseRead(t.Context()) // It reads, and so answers.
+	var pings atomic.Int64
+	quiet, _, err := websocket.Dial(t.Context(), l.url+livePath, &websocket.DialOptions{
+		HTTPClient: l.http, HTTPHeader: http.Header{"Authorization": {"Bearer " + l.as}},
+		OnPingReceived: func(context.Context, []byte) bool { pings.Add(1); return true },
+	})
+	must(t, err)
+	defer func() { _ = quiet.CloseNow() }()
+	ctx := quiet.CloseRead(t.Context()) // It reads, and so answers.
+	gone := l.connect()
 	if n := len(l.clientsOf()); n != 2 {
 		t.Fatalf("%d clients", n)
 	}
 	eventually(t, livePatience, "one is given up", func() bool { return len(l.clientsOf()) == 1 })
-	time.Sleep(time.Second) // Some more pings.
+	before := pings.Load()
+	eventually(t, livePatience, "the other one is asked again", func() bool { return pings.Load() > before+20 })
 	if ctx.Err() != nil || len(l.clientsOf()) != 1 {
 		t.Error("the other one was given up, too")
 	}

@@ -43,7 +43,8 @@ func block(t *testing.T, r *bufio.Reader) []string {
 func TestServerSentEvents(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
-	l := newLiveEnv(t, e, live.Options{}, func(e *liveEdge) { e.times.keepAlive = 300 * time.Millisecond })
+	const limit = 2 * time.Second // A stream must outlive what requests are given.
+	l := newHastyLiveEnv(t, e, live.Options{}, func(e *liveEdge) { e.times.write, e.times.keepAlive = limit, limit+time.Second }, limit)
 	e.account("ann", "EUR", 1000)
 	id := e.started(oneRound, `"cooldown":"0s"`)
 	path := "/v1/events?topic=auction:" + id
@@ -83,7 +84,7 @@ func TestServerSentEvents(t *testing.T) {
 	for _, r := range []*bufio.Reader{all, rest} {
 		expect(r, "2", "round.started")
 	}
-	// Longer than the server reads a request for.
+	// Longer than the limit.
 	if got := block(t, fresh); len(got) != 1 || got[0] != ":" {
 		t.Fatalf("got %q", got)
 	}

@@ -20,6 +20,10 @@ import (
 	"github.com/fairlead-dev/fairlead/postgres"
 )
 
+// atOnce is for what happens at once, or at a time that has come, also on a machine that stalls for seconds. Who is overlooked
+// waits for half a minute.
+const atOnce = 5 * time.Second
+
 // beside starts another server process' worth of the lock service on the same database.
 func (e *env) beside() *env {
 	e.t.Helper()
@@ -194,7 +198,7 @@ func TestLockWaitsInLine(t *testing.T) {
 	first := e.lock("first", "1m", "", "k").want(http.StatusCreated)
 	began := time.Now()
 	e.lock("late", "1m", "300ms", "k").problem(http.StatusConflict, "lock_held")
-	if took := time.Since(began); took < 300*time.Millisecond || took > 5*time.Second {
+	if took := time.Since(began); took < 300*time.Millisecond || took > atOnce {
 		t.Errorf("refused after %s", took)
 	}
 	var lines []<-chan lockReply
@@ -215,7 +219,7 @@ func TestLockWaitsInLine(t *testing.T) {
 		if r.err != nil || r.status != http.StatusCreated || r.body.Tokens["k"] <= token {
 			t.Fatalf("waiter %d: %d %s, %v", i, r.status, r.raw, r.err)
 		}
-		if took := r.at.Sub(released); took > 2*time.Second {
+		if took := r.at.Sub(released); took > atOnce {
 			t.Errorf("handed over after %s", took)
 		}
 		id, token = r.body.ID, r.body.Tokens["k"]
@@ -248,7 +252,7 @@ func TestLockRingsAcrossServers(t *testing.T) {
 		if r.err != nil || r.status != http.StatusConflict || r.body.Code != "deadlock" {
 			t.Fatalf("ring of %d: %d %s, %v", n, r.status, r.raw, r.err)
 		}
-		if took := r.at.Sub(closed); took > time.Second {
+		if took := r.at.Sub(closed); took > atOnce {
 			t.Errorf("ring of %d: broken after %s", n, took)
 		}
 		if want := slices.Concat(owners[r.who:], owners[:r.who]); r.who != n-1 || !slices.Equal(r.body.Cycle, want) {
@@ -353,7 +357,7 @@ func TestLockExpires(t *testing.T) {
 	dead := e.lock("dead", "400ms", "", "k").want(http.StatusCreated)
 	began := time.Now()
 	next := e.lock("next", "1m", "30s", "k").want(http.StatusCreated)
-	if took := time.Since(began); took > 2400*time.Millisecond {
+	if took := time.Since(began); took > atOnce {
 		t.Errorf("replaced after %s", took)
 	}
 	if next.num("tokens.k") <= dead.num("tokens.k") {
@@ -385,7 +389,7 @@ func TestShutdownAnswersWhoWaitsForALock(t *testing.T) {
 	began := time.Now()
 	stop()
 	r := <-waiting
-	if took := time.Since(began); r.status != http.StatusServiceUnavailable || r.body.Code != "shutting_down" || took > 5*time.Second {
+	if took := time.Since(began); r.status != http.StatusServiceUnavailable || r.body.Code != "shutting_down" || took > atOnce {
 		t.Errorf("%d %s, %v after %s", r.status, r.raw, r.err, took)
 	}
 	serving.Wait()

@@ -374,7 +374,7 @@ func (e *env) useEverything() {
 	e.buy(id, "alice").want(http.StatusCreated)
 	place := e.get("/v1/campaigns/" + id + "/positions").str("items.0.id")
 	key := e.get("/v1/keys").str("items.1.id")
-	lot := e.started(`[{"winners":1,"duration":"1h"},{"winners":1,"duration":"1h"}]`, ``)
+	lot := e.started(`[{"winners":1,"duration":"1h"},{"winners":1,"duration":"1h"}]`, `"cooldown":"1h"`)
 	e.bid(lot, "alice", 5).want(http.StatusCreated)
 	e.bid(lot, "alice", 6).problem(http.StatusTooManyRequests, "cooldown")
 	e.closeRound(lot, 1)

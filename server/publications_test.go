@@ -384,15 +384,19 @@ func TestASlowTargetGetsMoreAtOnce(t *testing.T) {
 		now++
 		most = max(most, now)
 		mu.Unlock()
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(250 * time.Millisecond)
 		mu.Lock()
 		now--
 		mu.Unlock()
 	})
 	e.target("t", r.URL)
+	// All are there when the first is sent, however long it takes to make them.
+	path := "/v1/targets/" + e.get("/v1/targets").str("items.0.id")
+	e.post(path+"/pause", ``).want(http.StatusOK)
 	for range 150 {
 		e.publication("t", `,"payload":1`+longAgo)
 	}
+	e.post(path+"/resume", ``).want(http.StatusOK)
 	eventually(t, 30*time.Second, "all are delivered", func() bool { return len(r.deliveries()) == 150 })
 	mu.Lock()
 	defer mu.Unlock()

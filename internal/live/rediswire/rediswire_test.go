@@ -3,7 +3,6 @@ package rediswire
 import (
 	"context"
 	"encoding/json"
-	"net"
 	"os/exec"
 	"strconv"
 	"sync"
@@ -39,16 +38,6 @@ func stop(cmd *exec.Cmd) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port //nolint:errcheck,forcetypeassert // A TCP listener's.
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {
@@ -116,7 +105,7 @@ func (e *ear) last() (live.Hint, bool) {
 
 func TestHintsReachOtherProcessesAndComeBackAfterARestart(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
+	port := pgtest.Port(t)
 	server := redis(t, port)
 	a, b := New(connect(t, port), "", nil), New(connect(t, port), "", nil)
 	ear := listen(t, b)
@@ -141,7 +130,7 @@ func TestHintsReachOtherProcessesAndComeBackAfterARestart(t *testing.T) {
 
 func TestWhatIsNotOursIsPassedOver(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
+	port := pgtest.Port(t)
 	redis(t, port)
 	client := connect(t, port)
 	w := New(client, "", nil)
