@@ -50,7 +50,15 @@ func TestKeep(t *testing.T) {
 	}
 	e.want(1, "publishing", 1, true)
 	// Another takes it all the same, as after a pause that nobody noticed.
-	e.exec(`UPDATE app."Posts" SET locked = locked - interval '1 hour'`)
+	if err := pgx.BeginFunc(t.Context(), e.pool, func(tx pgx.Tx) error { // So that no heartbeat comes between the two.
+		if _, err := tx.Exec(t.Context(), `UPDATE app."Posts" SET locked = locked - interval '1 hour'`); err != nil {
+			return err
+		}
+		_, err := e.claims.ReleaseStale(t.Context(), tx, staleAfter, 1)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
 	select {
 	case <-working.Done():
 	case <-time.After(patience):

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/fairlead-dev/fairlead/lock"
 )
@@ -24,21 +24,23 @@ func TestReleaseOfALossThatIsKnown(t *testing.T) {
 	}{"a renewal was refused": {lost: true}, "nobody has renewed": {noRenewal: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := newMemory()
-			l := lock.New(cutBackend{m}, lock.LockerOptions{})
-			h, err := l.Acquire(t.Context(), []string{"k"}, lock.Options{TTL: 300 * time.Millisecond, NoRenewal: c.noRenewal})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if c.lost {
-				if err := m.Release(t.Context(), h.ID()); err != nil { // As somebody who ends the lock for it.
+			synctest.Test(t, func(t *testing.T) {
+				m := newMemory()
+				l := lock.New(cutBackend{m}, lock.LockerOptions{})
+				h, err := l.Acquire(t.Context(), []string{"k"}, lock.Options{NoRenewal: c.noRenewal})
+				if err != nil {
 					t.Fatal(err)
 				}
-			}
-			<-h.Context().Done()
-			if err := h.Release(t.Context()); !errors.Is(err, errCut) || errors.Is(err, lock.ErrLost) != c.lost {
-				t.Errorf("released: %v", err)
-			}
+				if c.lost {
+					if err := m.Release(t.Context(), h.ID()); err != nil { // As somebody who ends the lock for it.
+						t.Fatal(err)
+					}
+				}
+				<-h.Context().Done()
+				if err := h.Release(t.Context()); !errors.Is(err, errCut) || errors.Is(err, lock.ErrLost) != c.lost {
+					t.Errorf("released: %v", err)
+				}
+			})
 		})
 	}
 }

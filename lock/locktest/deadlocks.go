@@ -89,7 +89,8 @@ func (s *suite) ring(lockers []*lock.Locker, n, round int) (took time.Duration) 
 
 // knot: cycles that share owners, by requests for several keys, are broken too, and nobody is told of one without need.
 func (s *suite) knot() {
-	l := s.locker()
+	backend, _ := s.open()
+	l := lock.New(backend, lock.LockerOptions{})
 	a, b, c := key("a"), key("b"), key("c")
 	hold := map[string]*lock.Held{}
 	for owner, k := range map[string]string{"A": a, "B": b, "C": c} {
@@ -98,7 +99,7 @@ func (s *suite) knot() {
 	// B and C wait for A; then A asks for both: two cycles, one request that closes them.
 	b1 := s.async(s.ctx(), l, lock.Options{Owner: "B", Wait: patience}, a)
 	c1 := s.async(s.ctx(), l, lock.Options{Owner: "C", Wait: patience}, a)
-	s.pause(s.Context(), 50*time.Millisecond)
+	s.eventually("both are in line", func() bool { return s.waiting(backend, a) == 2 })
 	r := s.await(s.async(s.ctx(), l, lock.Options{Owner: "A", Wait: patience}, b, c))
 	if d, ok := errors.AsType[*lock.DeadlockError](r.err); !ok || len(d.Cycle) != 2 || d.Cycle[0] != "A" {
 		s.Fatalf("A got %v", r.err)

@@ -35,6 +35,7 @@ type input struct {
 type output struct {
 	token   int64 // of grants
 	refused bool  // held by another, or a token too old
+	lost    bool  // granted, and over before anybody learned the token
 }
 
 // state is what the sequential lock knows of a key.
@@ -57,6 +58,9 @@ func step(from state, in input, out output) (bool, state) {
 	case opAcquire, opSeize:
 		if out.refused {
 			return from.holds != nobody || in.crowded, from
+		}
+		if out.lost {
+			return in.op == opSeize && from.holds != firmly, state{last: from.last, holds: loosely, fence: from.fence}
 		}
 		to := state{last: out.token, holds: firmly, fence: from.fence}
 		if in.op == opSeize {
@@ -192,14 +196,17 @@ func (c *historian) tenure(k string, seize, wait bool) {
 	var h *lock.Held
 	c.rec.do(c.client, input{op: op, key: k, waits: wait}, func() output {
 		var err error
+		began := time.Now()
 		h, err = c.locker.Acquire(c.ctx, []string{k}, o)
-		if err != nil {
-			if !errors.Is(err, lock.ErrHeld) {
-				c.Error(err)
-			}
-			return output{refused: true}
+		switch {
+		case err == nil:
+			return output{token: h.Token(k)}
+		case seize && errors.Is(err, lock.ErrLost) && time.Since(began) >= o.TTL: // The grant was on its way for too long.
+			return output{lost: true}
+		case !errors.Is(err, lock.ErrHeld):
+			c.Error(err)
 		}
-		return output{token: h.Token(k)}
+		return output{refused: true}
 	})
 	if h == nil {
 		return

@@ -80,19 +80,36 @@ func (s *suite) openSilent() (lock.Backend, func()) {
 	return s.h.OpenDoomed(s.T)
 }
 
+// inTime tries what a machine spoils that stalls for most of a lease, as holders rightly give up then; a try tells whether
+// it was in time. Three that were not are the holder's fault.
+func (s *suite) inTime(try func() bool) {
+	s.Helper()
+	for range 3 {
+		if try() {
+			return
+		}
+		s.Log("the machine was too slow for the lease")
+	}
+	s.Fatal("not in time in any of three tries")
+}
+
 func (s *suite) renewed() {
 	l, other := s.locker(), s.locker()
-	k := key("k")
-	h := s.acquire(l, lock.Options{TTL: time.Second}, k)
-	s.pause(h.Context(), 2500*time.Millisecond)
-	if err := h.Context().Err(); err != nil {
-		s.Fatalf("lost: %v", context.Cause(h.Context()))
-	}
-	s.refused(other, k)
-	s.release(h)
-	if cause := context.Cause(h.Context()); !errors.Is(cause, lock.ErrReleased) {
-		s.Errorf("cause after the release: %v", cause)
-	}
+	s.inTime(func() bool {
+		k := key("k")
+		h := s.acquire(l, lock.Options{TTL: time.Second}, k)
+		s.pause(h.Context(), 2500*time.Millisecond)
+		_, err := other.Acquire(s.ctx(), []string{k}, lock.Options{})
+		released := h.Release(s.ctx())
+		cause := context.Cause(h.Context())
+		if errors.Is(cause, lock.ErrUnrenewed) {
+			return false
+		}
+		if !errors.Is(cause, lock.ErrReleased) || released != nil || !errors.Is(err, lock.ErrHeld) {
+			s.Errorf("it ended by %v, and its release with %v; another got %v", cause, released, err)
+		}
+		return true
+	})
 }
 
 // cutoff is a backend whose renewals can be made to fail.
@@ -122,25 +139,27 @@ func (s *suite) lostRenewals() {
 	const ttl = 1200 * time.Millisecond
 	for range count(2, 50) {
 		k := key("k")
-		h := s.acquire(l, lock.Options{TTL: ttl}, k)
-		c.cut.Store(true)
-		failed := c.failed.Load()
-		s.eventually("two renewals fail", func() bool { return c.failed.Load() >= failed+2 || h.Context().Err() != nil })
-		c.cut.Store(false)
-		if h.Context().Err() != nil {
-			s.Log("the machine was too slow to renew twice in a TTL")
+		var h *lock.Held
+		s.inTime(func() bool {
+			h = s.acquire(l, lock.Options{TTL: ttl, Wait: patience}, k)
+			c.cut.Store(true)
+			failed := c.failed.Load()
+			s.eventually("two renewals fail", func() bool { return c.failed.Load() >= failed+2 || h.Context().Err() != nil })
+			c.cut.Store(false)
+			s.pause(h.Context(), ttl)
+			switch cause := context.Cause(h.Context()); {
+			case cause == nil:
+				return true
+			case !errors.Is(cause, lock.ErrUnrenewed):
+				s.Fatalf("lost although renewals succeed again: %v", cause)
+			}
 			_ = h.Release(s.ctx()) // Lost or not: it may just not have expired.
-			continue
-		}
-		s.pause(h.Context(), ttl)
-		if h.Context().Err() != nil {
-			s.Fatalf("lost although renewals succeed again: %v", context.Cause(h.Context()))
-		}
+			return false
+		})
 
 		c.cut.Store(true)
 		next := s.async(s.ctx(), other, lock.Options{Wait: patience}, k)
-		<-h.Context().Done()
-		knew := time.Now()
+		knew := told(h.Context(), patience)
 		if cause := context.Cause(h.Context()); !errors.Is(cause, lock.ErrUnrenewed) || !errors.Is(cause, lock.ErrLost) {
 			s.Errorf("cause %v", cause)
 		}
@@ -157,6 +176,25 @@ func (s *suite) lostRenewals() {
 		}
 		c.cut.Store(false)
 	}
+}
+
+// told waits for the end of a lock's context, or for a limit, and returns when its holder knew. What the machine was late
+// by meanwhile in waking who asked for it, at worst, is taken off: of a process that does not run nothing is promised.
+func told(ctx context.Context, limit time.Duration) time.Time {
+	const nap = 2 * time.Millisecond
+	timer := time.NewTimer(nap)
+	defer timer.Stop()
+	late, now := time.Duration(0), time.Now()
+	for end := now.Add(limit); ctx.Err() == nil && now.Before(end); timer.Reset(nap) {
+		began := now
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		now = time.Now()
+		late = max(late, now.Sub(began)-nap)
+	}
+	return now.Add(-late)
 }
 
 // noRevival: a renewal that comes too late does not make a lock again, taken over or not.
@@ -228,18 +266,25 @@ func (s *suite) cancelledRelease() {
 
 func (s *suite) maxHold() {
 	l, other := s.locker(), s.locker()
-	k := key("k")
-	began := time.Now()
-	h := s.acquire(l, lock.Options{TTL: 600 * time.Millisecond, MaxHold: time.Second}, k)
-	next := s.async(s.ctx(), other, lock.Options{Wait: patience, MaxHold: time.Minute}, k)
-	<-h.Context().Done()
-	if cause := context.Cause(h.Context()); !errors.Is(cause, lock.ErrHeldTooLong) {
-		s.Errorf("cause %v", cause)
-	}
-	if held := time.Since(began); held < 800*time.Millisecond || held > time.Duration(count(10000, 1100))*time.Millisecond {
-		s.Errorf("held for %s", held)
-	}
-	s.release(s.granted(next))
+	s.inTime(func() bool {
+		k := key("k")
+		began := time.Now()
+		h := s.acquire(l, lock.Options{TTL: 600 * time.Millisecond, MaxHold: time.Second}, k)
+		next := s.async(s.ctx(), other, lock.Options{Wait: patience, MaxHold: time.Minute}, k)
+		<-h.Context().Done()
+		held, cause := time.Since(began), context.Cause(h.Context())
+		s.release(s.granted(next))
+		if errors.Is(cause, lock.ErrUnrenewed) {
+			return false
+		}
+		if !errors.Is(cause, lock.ErrHeldTooLong) {
+			s.Errorf("cause %v", cause)
+		}
+		if held < 800*time.Millisecond || held > time.Duration(count(10000, 1100))*time.Millisecond {
+			s.Errorf("held for %s", held)
+		}
+		return true
+	})
 }
 
 func (s *suite) fenced() {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -31,7 +32,7 @@ const (
 	// its session, the session that notifies, and who waits.
 	hops = 4
 	// patientStall is what is asked of a machine that does other things, too.
-	patientStall = 5 * time.Second
+	patientStall = patience
 )
 
 // tenure is one tenure, as the process that had it saw it. All processes are on one machine, and read one clock.
@@ -127,6 +128,7 @@ func contender(ctx context.Context, child string, env []string, begin func()) (g
 	if err := cmd.Start(); err != nil {
 		return nil, 0, err
 	}
+	var complaints strings.Builder
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		var x tenure
@@ -139,10 +141,12 @@ func contender(ctx context.Context, child string, env []string, begin func()) (g
 		case scanned(line, "tenure %d %d %d", &x.token, &x.from, &x.to):
 			got = append(got, x)
 		case scanned(line, "late %d", &late):
+		default:
+			complaints.WriteString(line + "\n")
 		}
 	}
 	if err := cmd.Wait(); err != nil {
-		return nil, 0, fmt.Errorf("a contender: %w", err)
+		return nil, 0, fmt.Errorf("a contender: %w\n%s", err, complaints.String())
 	}
 	return got, late, nil
 }

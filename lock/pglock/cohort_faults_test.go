@@ -66,16 +66,20 @@ func TestOperatorEndsACohort(t *testing.T) {
 	t.Parallel()
 	b, _ := open(t, database(t), Options{})
 	k, three, _ := running(t, b, 3, time.Minute)
-	held, _, err := b.Find(t.Context(), k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.transact(t.Context(), "operator", func(ctx context.Context, tx pgx.Tx) error {
-		_, err := b.ReleaseIn(ctx, tx, uuid.MustParse(held.ID))
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	waitFor(t, "the lock is ended", func() bool { // It may get another name after the look.
+		held, _, err := b.Find(t.Context(), k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var done Released
+		if err := b.transact(t.Context(), "operator", func(ctx context.Context, tx pgx.Tx) (err error) {
+			done, err = b.ReleaseIn(ctx, tx, uuid.MustParse(held.ID))
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return done.Held
+	})
 	if _, err := b.Renew(t.Context(), three[2].ID(), 0); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("renewed: %v", err)
 	}

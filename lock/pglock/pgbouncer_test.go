@@ -3,7 +3,6 @@ package pglock
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/locktest"
 )
@@ -35,12 +35,7 @@ func bouncer(t *testing.T, database string) func(database string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port                      //nolint:errcheck,forcetypeassert // A TCP listener's.
-	_ = l.Close()                                             // Its port is wanted.
+	port := pgtest.Port(t)
 	directory, err := os.MkdirTemp("", "fairlead-pgbouncer-") //nolint:usetesting // Another user must be able to get to it.
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -19,7 +20,7 @@ func BenchmarkLock(b *testing.B) {
 		own     bool
 	}{{1, false}, {64, true}, {64, false}} {
 		b.Run(fmt.Sprintf("%d/own=%t", shape.workers, shape.own), func(b *testing.B) {
-			port := freePort(b)
+			port := pgtest.Port(b)
 			start(b, port)
 			admin := connect(b, single(), port)
 			lockers := make([]*lock.Locker, 2)

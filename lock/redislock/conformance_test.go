@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"context"
-	"net"
 	"os/exec"
 	"strconv"
 	"sync"
@@ -17,16 +16,6 @@ import (
 )
 
 const patience = 20 * time.Second
-
-func freePort(tb testing.TB) int {
-	tb.Helper()
-	l, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port //nolint:errcheck,forcetypeassert // A TCP listener's.
-}
 
 // start starts a server, to be stopped by the test or at its end.
 func start(tb testing.TB, port int, args ...string) (stop func()) {
@@ -137,7 +126,7 @@ func harness(t *testing.T, port int, client rueidis.ClientOption) locktest.Harne
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
+	port := pgtest.Port(t)
 	start(t, port)
 	t.Run("suite", func(t *testing.T) {
 		t.Parallel()

@@ -6,13 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
 // pair opens two backends, as two processes would, on a server of their own, and lets the second wait for a lock of the first.
 func pair(t *testing.T, ttl time.Duration) (holder, other *Backend, seen *counts, held lock.Grant, granted chan lock.Grant) {
 	t.Helper()
-	port := freePort(t)
+	port := pgtest.Port(t)
 	start(t, port)
 	seen = new(counts)
 	holder, _ = open(t, connect(t, single(), port), Options{Observer: seen})
@@ -111,7 +112,7 @@ func TestNothingIsLetGoOf(t *testing.T) {
 // Who came into line and left it again is in nobody's way.
 func TestReleasingWhatNobodyWaitsForAnyMore(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
+	port := pgtest.Port(t)
 	start(t, port)
 	b, _ := open(t, connect(t, single(), port), Options{})
 	held, err := b.Acquire(t.Context(), request(time.Minute, 0, "k"))
@@ -135,7 +136,7 @@ func TestReleasingAnExpiredGrant(t *testing.T) {
 	t.Parallel()
 	t.Run("that nobody wanted", func(t *testing.T) {
 		t.Parallel()
-		port := freePort(t)
+		port := pgtest.Port(t)
 		start(t, port)
 		b, _ := open(t, connect(t, single(), port), Options{})
 		g, err := b.Acquire(t.Context(), request(lock.MinTTL, 0, "k"))
@@ -161,7 +162,7 @@ func TestReleasingAnExpiredGrant(t *testing.T) {
 	})
 	t.Run("that a dead process is in line for", func(t *testing.T) {
 		t.Parallel()
-		port := freePort(t)
+		port := pgtest.Port(t)
 		start(t, port)
 		var seen counts
 		holder, _ := open(t, connect(t, single(), port), Options{Observer: &seen})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/locktest"
 )
@@ -36,7 +37,7 @@ func TestContender(t *testing.T) {
 }
 
 func TestNoLostWakeUp(t *testing.T) {
-	port := freePort(t)
+	port := pgtest.Port(t)
 	start(t, port)
 	locktest.WakeUps(t, "TestContender", fmt.Sprint(contendPort, "=", port))
 }
@@ -53,7 +54,7 @@ func TestConformanceWithAWrongClock(t *testing.T) {
 	for name, by := range map[string]string{"ahead": " + 86400000", "behind": " - 86400000"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			port := freePort(t)
+			port := pgtest.Port(t)
 			start(t, port)
 			locktest.Run(t, func(t *testing.T) locktest.Harness {
 				t.Helper()
@@ -96,7 +97,7 @@ func skewed(open func(testing.TB) (lock.Backend, func()), by string) func(testin
 // Scripts that the server has forgotten are sent again, whoever is waiting meanwhile.
 func TestScriptFlush(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
+	port := pgtest.Port(t)
 	start(t, port)
 	admin := connect(t, single(), port)
 	a, _ := open(t, connect(t, single(), port), Options{})
@@ -146,7 +147,7 @@ func TestScriptFlush(t *testing.T) {
 // A wake-up that nobody hears costs as long as a look: the waiting request is found granted by the next one.
 func TestLostNotification(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
+	port := pgtest.Port(t)
 	start(t, port)
 	admin := connect(t, single(), port)
 	b, _ := open(t, connect(t, single(), port), Options{})
@@ -195,7 +196,7 @@ func TestLostNotification(t *testing.T) {
 // Where nothing can be subscribed to, locks are handed over all the same, by looking more often.
 func TestSubscriptionRefused(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
+	port := pgtest.Port(t)
 	start(t, port)
 	admin := connect(t, single(), port)
 	if err := admin.Do(t.Context(), admin.B().Arbitrary("ACL", "SETUSER", "default", "resetchannels").Build()).Error(); err != nil {
@@ -292,7 +293,7 @@ func (s *switchboard) port() int { return s.Addr().(*net.TCPAddr).Port } //nolin
 // holds what it does not know of is told, and refused by a fence.
 func TestReplicaTakesOver(t *testing.T) {
 	t.Parallel()
-	first, second := freePort(t), freePort(t)
+	first, second := pgtest.Port(t), pgtest.Port(t)
 	stop := start(t, first)
 	start(t, second, "--replicaof", "127.0.0.1 "+strconv.Itoa(first))
 	replica := connect(t, single(), second)
@@ -357,7 +358,7 @@ func TestReplicaTakesOver(t *testing.T) {
 
 func TestFind(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
+	port := pgtest.Port(t)
 	start(t, port)
 	b, _ := open(t, connect(t, rueidis.ClientOption{ForceSingleClient: true}, port), Options{})
 	if _, ok, err := b.Find(t.Context(), "k"); ok || err != nil {

@@ -245,7 +245,10 @@ func TestParkedBranch(t *testing.T) {
 	if _, err := h.parts[0].Branch("here", effect).Prepare(t.Context(), saga.Call{Saga: id, Step: "here"}, gid); err != nil {
 		t.Fatal(err)
 	}
-	p := newProcess(t, h.pools[0], h.options(nil))
+	o := h.options(nil)
+	o.Coordinator = coordinator
+	p := saga.NewService(log, o) // Nobody tends it: who settles a branch that another one is settling is refused.
+	t.Cleanup(func() { _ = p.Close(context.Background()) })
 	if err := p.Resolve(t.Context()); err != nil || len(h.inDoubt(t)) != 1 {
 		t.Errorf("a run's branch was settled by another: %v", err)
 	}

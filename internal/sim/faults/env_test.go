@@ -22,6 +22,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/localpg"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 )
 
@@ -95,7 +96,7 @@ func newServer(t *testing.T, database string, args ...string) *server {
 	if err := os.Chmod(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
-	address := freeAddress(t)
+	address := fmt.Sprintf("127.0.0.1:%d", pgtest.Port(t))
 	s := &server{address: address, Server: sim.NewServer(sim.ServerOptions{
 		Binary: binary, DataDir: dir, DatabaseURL: database, Args: append([]string{"--listen", address, "--database-connections", "6"}, args...),
 	})}

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 )
 
 // faster is by how much the rules' time is shortened.
@@ -104,7 +105,7 @@ func startPrometheus(t *testing.T, targets ...string) *prometheus {
 		t.Skip(err)
 	}
 	dir := t.TempDir()
-	address := freeAddress(t)
+	address := fmt.Sprintf("127.0.0.1:%d", pgtest.Port(t))
 	for name, content := range map[string]string{
 		"alerts.yaml": shorten(rules(t)),
 		"prometheus.yaml": fmt.Sprintf("global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 500ms}\n"+
@@ -210,17 +211,4 @@ func (p *prometheus) await(t *testing.T, what string, holds func(context.Context
 		}
 	}
 	return time.Since(began)
-}
-
-// freeAddress is a port of loopback that was free a moment ago.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return l.Addr().String()
 }
