@@ -131,6 +131,9 @@ var (
 // New returns a backend on the pool's database, which has the tables. It takes connections from the pool for short
 // transactions, and makes up to two of its own: one for notifications when somebody waits, one for renewals, so that a
 // pool in which everything is taken loses no lock. The caller closes it, and then the pool.
+//
+// The pool's MinConns should be what is needed under load: who finds all connections taken in a pool that is not full waits
+// for a new one, though others are free again long before that, and a release that waits keeps everybody waiting.
 func New(pool *pgxpool.Pool, o Options) *Backend {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

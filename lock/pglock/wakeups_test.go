@@ -14,7 +14,17 @@ const contendURL = "FAIRLEAD_TEST_CONTEND_URL"
 func TestContender(t *testing.T) {
 	locktest.Contend(t, func(t *testing.T) lock.Backend {
 		t.Helper()
-		b, _ := open(t, os.Getenv(contendURL), Options{})
+		p := pool(t, os.Getenv(contendURL))
+		// All at once, so that none has to be made later: who asks for one then waits for it, though others are free again.
+		for range p.Config().MaxConns {
+			c, err := p.Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Release()
+		}
+		b := New(p, Options{Schema: testSchema})
+		t.Cleanup(b.Close)
 		return b
 	})
 }
