@@ -82,7 +82,7 @@ func slotArgs(s publish.Slots) []any {
 // ClaimDue implements [publish.Queue].
 func (s *Publications) ClaimDue(ctx context.Context, slots publish.Slots) (work []*publish.Work, err error) {
 	// The lock id outlives a transaction that has to be run again: if an earlier run was committed after all, the rows that it
-	// claimed are found by it, and are not left to go stale.
+	// claimed are found by it. Only those of a run that is committed after the next one has looked are left to go stale.
 	lock := newID()
 	first := true
 	err = s.db.run(ctx, "publish.claim", func(ctx context.Context, tx pgx.Tx) error {
