@@ -12,6 +12,9 @@
 // With FAIRLEAD_TEST_DATABASE_URL set, databases are made on that server
 // instead; its role must be allowed to create databases.
 //
+// Tests that start servers of other kinds find their programs by [Program], and
+// what port to give them by [Port].
+//
 // # Promises
 //
 //   - Databases share nothing: tests may run in parallel.
