@@ -49,6 +49,17 @@ func (s *State) bidders(accounts []string, places int) []string {
 	return accounts
 }
 
+// atHand returns an error when an account whose money op can move is not there for this transaction. A settlement is done
+// as a whole or not at all.
+func (s *State) atHand(op Op) error {
+	for _, account := range Settling(s, []Op{op}) {
+		if _, err := s.Book.Account(account); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func decideClose(s *State, op CloseRound) (any, error) {
 	a := s.Auction
 	if op.Term < a.LeaderTerm {
@@ -57,6 +68,9 @@ func decideClose(s *State, op CloseRound) (any, error) {
 	now, r := s.now(), a.Open()
 	if r == nil || r.Number != op.Round || now.Before(*r.EndsAt) {
 		return (*Auction)(nil), nil
+	}
+	if err := s.atHand(op); err != nil {
+		return (*Auction)(nil), err
 	}
 	winners := make([]Bid, 0, min(r.Winners, s.Standing.Len()))
 	for rank, bid := range s.Standing.All() {

@@ -76,7 +76,7 @@ func decideBid(s *State, op PlaceBid) (any, error) {
 	bid := Bid{Account: op.Account, Amount: op.Amount, Round: round.Number, At: now}
 	least, previous := a.MinBid, int64(0)
 	if n := s.Standing.find(op.Account); n != nil {
-		if wait := a.Cooldown - now.Sub(n.bid.At); wait > 0 {
+		if wait := a.Cooldown - now.Sub(n.bid.At) + s.Uncertain; a.Cooldown > 0 && wait > 0 {
 			return nil, &CooldownError{RetryAfter: wait}
 		}
 		previous, bid.Hold = n.bid.Amount, n.bid.Hold
@@ -127,15 +127,19 @@ func (s *State) setAside(op PlaceBid, standing uuid.UUID) (uuid.UUID, error) {
 // extend moves the end of the open round, if a bid at now has come close to it.
 func (s *State) extend(now time.Time) {
 	a, r := s.Auction, s.Auction.Open()
-	snipe := a.AntiSnipe
-	if snipe.Window <= 0 || snipe.Extension <= 0 || r.Extensions >= snipe.MaxExtensions || r.EndsAt.Sub(now) > snipe.Window {
+	if !a.extends(r) || r.EndsAt.Sub(now) > a.AntiSnipe.Window {
 		return
 	}
 	r = s.round(r.Number)
-	end := r.EndsAt.Add(snipe.Extension)
+	end := r.EndsAt.Add(a.AntiSnipe.Extension)
 	r.EndsAt = &end
 	r.Extensions++
 	s.emit(EventRoundExtended, now, RoundExtendedData{Round: r.Number, EndsAt: Instant(end), Extensions: r.Extensions})
+}
+
+// extends reports whether a bid close to the end of a round would extend it.
+func (a *Auction) extends(r *Round) bool {
+	return a.AntiSnipe.Window > 0 && a.AntiSnipe.Extension > 0 && r.Extensions < a.AntiSnipe.MaxExtensions
 }
 
 func decideStart(s *State) (any, error) {
@@ -157,6 +161,9 @@ func decideCancel(s *State) (any, error) {
 	a := s.Auction
 	if a.Status != StatusPending && a.Status != StatusActive {
 		return nil, ErrBadTransition
+	}
+	if err := s.atHand(Cancel{}); err != nil {
+		return nil, err
 	}
 	now := s.now()
 	s.change(now)

@@ -3,6 +3,7 @@ package auction
 import (
 	"errors"
 
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/ledger"
 )
 
@@ -91,6 +92,9 @@ func outcomeOf(err error) Outcome {
 type tally [outcomes]int
 
 func (t *tally) count(op Op, err error) {
+	if _, blocked := err.(*command.BlockedError); blocked { //nolint:errorlint // As in outcomeOf.
+		return // It is not decided yet.
+	}
 	if _, ok := op.(PlaceBid); ok {
 		t[outcomeOf(err)]++
 	}

@@ -72,7 +72,7 @@ func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.An
 	if _, ok := c.Op.(Create); !ok {
 		return command.Answer{}, fmt.Errorf("auction: %T does not create an auction", c.Op)
 	}
-	return s.group.Do(ctx, creations, c)
+	return command.Execute(ctx, func() (command.Answer, error) { return s.group.Do(ctx, creations, c) })
 }
 
 // Execute decides one command on an auction, commits it together with its neighbours, and returns its answer. It returns
@@ -85,7 +85,10 @@ func (s *Service) Execute(ctx context.Context, auction uuid.UUID, c command.Comm
 	if auction == creations {
 		return refuseAll([]command.Command[Op]{c}, &NotFoundError{ID: auction})[0], nil
 	}
-	return s.group.Do(ctx, auction, c)
+	if _, ok := c.Op.(CloseRound); ok { // The leader tries again by itself, and has other rounds to close.
+		return s.group.Do(ctx, auction, c)
+	}
+	return command.Execute(ctx, func() (command.Answer, error) { return s.group.Do(ctx, auction, c) })
 }
 
 // Close stops taking commands and waits until those already taken are answered.
@@ -107,12 +110,17 @@ func (s *Service) flush(ctx context.Context, auction uuid.UUID, batch []command.
 		s.order.decided(auction, &place)
 		done = tally{} // This may be another run of the same batch.
 		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
+			if u.Blocked != nil {
+				return nil, u.Blocked
+			}
 			result, err := Decide(u.State, c.Op)
 			done.count(c.Op, err)
 			note(u, c, err)
 			return result, err
 		})
-		events = u.State.Events
+		if events = nil; u.Blocked == nil {
+			events = u.State.Events
+		}
 	})
 	if notFound, ok := errors.AsType[*NotFoundError](err); ok {
 		return refuseAll(batch, notFound), nil

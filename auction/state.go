@@ -21,6 +21,9 @@ type State struct {
 	Auction  *Auction
 	Standing *Standing
 	Book     *ledger.Book
+	// Uncertain is by how much the present time may be earlier than the book's, which is the latest that it may be. Where it
+	// matters, a decision takes the bound that refuses.
+	Uncertain time.Duration
 
 	// What the transaction has to write beside the auction, its rounds, the standing bids and the book's changes. Each
 	// transaction has slices of its own, which may be kept.
@@ -139,6 +142,19 @@ func (s *State) ChangedRounds() []Round {
 // When the auction ends, its losers' bids are not listed as removed: they stay, but are active no more.
 func (s *State) StandingChanges() (added []Bid, raised []Raise, removed []string) {
 	return s.Standing.changes()
+}
+
+// Horizon is the instant from which on a bid would be decided otherwise than now: it would extend the open round, or be too
+// late for it. Without an open round it is the zero time.
+func (s *State) Horizon() time.Time {
+	r := s.Auction.Open()
+	switch {
+	case r == nil:
+		return time.Time{}
+	case s.Auction.extends(r):
+		return r.EndsAt.Add(-s.Auction.AntiSnipe.Window)
+	}
+	return *r.EndsAt
 }
 
 // ended reports whether the auction is over, so that no bid holds money.

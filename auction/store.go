@@ -15,7 +15,9 @@ type Unit struct {
 	State    *State
 	Creation *Creation
 	Keys     *idempotency.Batch
-	Audit    []command.Audit
+	// Blocked is why the auction can't be worked on now. Every command that its key does not answer is refused with it.
+	Blocked error
+	Audit   []command.Audit
 }
 
 // Want says what a transaction on an auction needs beside the auction itself.

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"errors"
 	"iter"
 	"slices"
 	"time"
@@ -16,6 +17,7 @@ type Book struct {
 	newID func() uuid.UUID
 
 	accounts map[string]*bookAccount
+	aside    map[string]error // why accounts that are there are not in the book
 	holds    map[uuid.UUID]*bookHold
 
 	touched   []*bookAccount // in the order of the first change
@@ -81,13 +83,34 @@ func (b *Book) LoadAccount(a Account) { b.accounts[a.ID] = &bookAccount{Account:
 // LoadHold adds a hold whose account the transaction has locked.
 func (b *Book) LoadHold(h Hold) { b.holds[h.ID] = &bookHold{Hold: h} }
 
-// Account returns the account as it stands in this transaction, or [AccountNotFoundError].
+// SetAside says that an account exists, and that this transaction can't work on it. Every operation that needs it is refused
+// with reason.
+func (b *Book) SetAside(id string, reason error) {
+	if b.aside == nil {
+		b.aside = map[string]error{}
+	}
+	b.aside[id] = reason
+}
+
+// Account returns the account as it stands in this transaction, or [AccountNotFoundError], or the reason for which it was
+// set aside.
 func (b *Book) Account(id string) (Account, error) {
-	a, ok := b.accounts[id]
-	if !ok {
-		return Account{}, &AccountNotFoundError{ID: id}
+	a, err := b.account(id)
+	if err != nil {
+		return Account{}, err
 	}
 	return a.Account, nil
+}
+
+// account is where every operation finds its accounts.
+func (b *Book) account(id string) (*bookAccount, error) {
+	if a, ok := b.accounts[id]; ok {
+		return a, nil
+	}
+	if reason, ok := b.aside[id]; ok {
+		return nil, reason
+	}
+	return nil, &AccountNotFoundError{ID: id}
 }
 
 // Accounts yields every account of the book as it stands now, in no order.
@@ -114,7 +137,7 @@ func (b *Book) Unchanged() iter.Seq[Account] {
 
 // Open creates an account with nothing on it. It returns [ErrAccountExists] when the id is taken.
 func (b *Book) Open(id, currency string) (Account, error) {
-	if _, ok := b.accounts[id]; ok {
+	if _, err := b.account(id); !isAbsent(err) {
 		return Account{}, ErrAccountExists
 	}
 	a := &bookAccount{
@@ -133,13 +156,13 @@ func (b *Book) Move(kind Kind, from, to string, amount int64, memo string) (Tran
 	if from == to {
 		return Transfer{}, ErrSameAccount
 	}
-	src, ok := b.accounts[from]
-	if !ok {
-		return Transfer{}, &AccountNotFoundError{ID: from}
+	src, err := b.account(from)
+	if err != nil {
+		return Transfer{}, err
 	}
-	dst, ok := b.accounts[to]
-	if !ok {
-		return Transfer{}, &AccountNotFoundError{ID: to}
+	dst, err := b.account(to)
+	if err != nil {
+		return Transfer{}, err
 	}
 	switch {
 	case src.Currency != dst.Currency:
@@ -160,9 +183,9 @@ func (b *Book) Move(kind Kind, from, to string, amount int64, memo string) (Tran
 // Deposit brings amount in from the outside. It returns [AccountNotFoundError] or [ErrBalanceOverflow].
 func (b *Book) Deposit(account string, amount int64, memo string) (Transfer, error) {
 	mustBePositive(amount)
-	a, ok := b.accounts[account]
-	if !ok {
-		return Transfer{}, &AccountNotFoundError{ID: account}
+	a, err := b.account(account)
+	if err != nil {
+		return Transfer{}, err
 	}
 	if overflows(a.Account, amount) {
 		return Transfer{}, ErrBalanceOverflow
@@ -177,9 +200,9 @@ func (b *Book) Deposit(account string, amount int64, memo string) (Transfer, err
 // Withdraw takes amount to the outside. It returns [AccountNotFoundError] or [InsufficientFundsError].
 func (b *Book) Withdraw(account string, amount int64, memo string) (Transfer, error) {
 	mustBePositive(amount)
-	a, ok := b.accounts[account]
-	if !ok {
-		return Transfer{}, &AccountNotFoundError{ID: account}
+	a, err := b.account(account)
+	if err != nil {
+		return Transfer{}, err
 	}
 	if a.Available < amount {
 		return Transfer{}, &InsufficientFundsError{Account: account}
@@ -271,6 +294,11 @@ func (b *Book) CanReceive(account string, amount int64) error {
 }
 
 func overflows(a Account, amount int64) bool { return a.Available+a.Held > maxTotal-amount }
+
+func isAbsent(err error) bool {
+	_, absent := errors.AsType[*AccountNotFoundError](err)
+	return absent
+}
 
 func mustBePositive(amount int64) {
 	// MaxAmount is a limit of the contract. Our own movements, such as a campaign's payout, may be larger.

@@ -19,9 +19,9 @@ func (b *Book) Hold(id uuid.UUID) (Hold, error) {
 // [AccountNotFoundError] or [InsufficientFundsError].
 func (b *Book) PlaceHold(account string, amount int64, expiresIn *time.Duration) (Hold, error) {
 	mustBePositive(amount)
-	a, ok := b.accounts[account]
-	if !ok {
-		return Hold{}, &AccountNotFoundError{ID: account}
+	a, err := b.account(account)
+	if err != nil {
+		return Hold{}, err
 	}
 	if a.Available < amount {
 		return Hold{}, &InsufficientFundsError{Account: account}
@@ -114,7 +114,11 @@ func (b *Book) Expire(id uuid.UUID) bool {
 	if !ok || !h.expired(b.now) {
 		return false
 	}
-	b.unhold(b.accounts[h.Account], h.Amount)
+	a, err := b.account(h.Account)
+	if err != nil {
+		return false
+	}
+	b.unhold(a, h.Amount)
 	b.closeHold(h, HoldExpired)
 	return true
 }
@@ -129,11 +133,11 @@ func (b *Book) openHold(id uuid.UUID) (*bookHold, *bookAccount, error) {
 	if h.Status != HoldOpen {
 		return nil, nil, ErrHoldClosed
 	}
-	a, ok := b.accounts[h.Account]
-	if !ok {
+	a, err := b.account(h.Account)
+	if isAbsent(err) {
 		panic("ledger: a hold was loaded without its account")
 	}
-	return h, a, nil
+	return h, a, err
 }
 
 // unhold moves amount from held to available; a negative amount is set aside.

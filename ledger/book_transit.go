@@ -9,9 +9,9 @@ func Transit(ledger string) string { return "transit/" + ledger }
 // [InsufficientFundsError], and then has changed nothing.
 func (b *Book) SendAway(account, ledger string, amount int64, currency, memo string) (Transfer, error) {
 	mustBePositive(amount)
-	a, ok := b.accounts[account]
-	if !ok {
-		return Transfer{}, &AccountNotFoundError{ID: account}
+	a, err := b.account(account)
+	if err != nil {
+		return Transfer{}, err
 	}
 	if a.Currency != currency {
 		return Transfer{}, ErrCurrencyMismatch
@@ -30,9 +30,9 @@ func (b *Book) SendAway(account, ledger string, amount int64, currency, memo str
 // or [ErrBalanceOverflow], and then has changed nothing.
 func (b *Book) TakeIn(account, ledger string, amount int64, currency, memo string) (Transfer, error) {
 	mustBePositive(amount)
-	a, ok := b.accounts[account]
-	if !ok {
-		return Transfer{}, &AccountNotFoundError{ID: account}
+	a, err := b.account(account)
+	if err != nil {
+		return Transfer{}, err
 	}
 	if a.Currency != currency {
 		return Transfer{}, ErrCurrencyMismatch

@@ -193,6 +193,9 @@ func decideCancel(s *State) (any, error) {
 		return nil, ErrBadTransition
 	}
 	// Whether every buyer can take the money back is checked before the first refund, since a refusal must change nothing.
+	if _, err := s.Book.Account(c.Escrow); err != nil {
+		return nil, err
+	}
 	due := map[string]int64{}
 	for ordinal, owner := range s.Inventory.Owners() {
 		if owner != "" {

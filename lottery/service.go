@@ -90,7 +90,7 @@ func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.An
 		op.Chain = &s.o.Beacon.Chain
 	}
 	c.Op = op
-	return s.group.Do(ctx, creations, c)
+	return command.Execute(ctx, func() (command.Answer, error) { return s.group.Do(ctx, creations, c) })
 }
 
 // Execute decides one command on a campaign, commits it together with its neighbours, and returns its answer. It
@@ -103,7 +103,7 @@ func (s *Service) Execute(ctx context.Context, campaign uuid.UUID, c command.Com
 	if _, ok := c.Op.(AskDraw); ok {
 		c.Op = AskDraw{Round: s.roundOf(ctx, campaign)}
 	}
-	return s.group.Do(ctx, campaign, c)
+	return command.Execute(ctx, func() (command.Answer, error) { return s.group.Do(ctx, campaign, c) })
 }
 
 // Close stops taking commands and waits until those already taken are answered.
@@ -154,6 +154,11 @@ func (s *Service) flush(ctx context.Context, campaign uuid.UUID, batch []command
 	}
 	plan := func(c *Campaign, inv *Inventory) Need { return Plan(c, inv, ops) }
 	err := s.store.Commit(ctx, campaign, command.Keys(batch), plan, func(u *Unit) {
+		if u.Blocked != nil {
+			answers = command.Decide(batch, u.Keys, func(command.Command[Op]) (any, error) { return nil, u.Blocked })
+			from, to, drawn, sealed, last = "", "", nil, nil, 0
+			return
+		}
 		from = u.State.Campaign.Status
 		if s.o.Beacon != nil {
 			u.State.Lead = s.o.Beacon.Lead

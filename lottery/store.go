@@ -11,12 +11,14 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/command"
 )
 
-// Unit is what one transaction works on. Exactly one of State and Creation is set.
+// Unit is what one transaction works on. Exactly one of State, Creation and Blocked is set.
 type Unit struct {
 	State    *State
 	Creation *Creation
-	Keys     *idempotency.Batch
-	Audit    []command.Audit
+	// Blocked is why the campaign can't be worked on now. Every command that its key does not answer is refused with it.
+	Blocked error
+	Keys    *idempotency.Batch
+	Audit   []command.Audit
 }
 
 // Store is what the service needs of a database. Both methods run one transaction, call decide with what it locked and

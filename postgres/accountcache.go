@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -11,76 +12,188 @@ import (
 const (
 	// maxCachedAccounts bounds the memory to some tens of megabytes.
 	maxCachedAccounts = 200_000
-	// clockTrust is how long the database's clock is carried on by the local one. In this time the two drift apart by
-	// less than the microseconds that timestamps are kept to would show.
-	clockTrust = time.Second
-	// clockPatience bounds what asking for the time may add to the answers of a batch that is committed.
-	clockPatience = 50 * time.Millisecond
-	// waryFor is how many transactions read under locks after one found what it remembered to be stale: where several
-	// processes write the same accounts, remembering does not pay.
-	waryFor = 32
+	// backoffTransactions is how many transactions read under locks after one found what it remembered to be stale: where
+	// several processes write the same accounts, remembering does not pay.
+	backoffTransactions = 32
+	// maxAccountWait bounds how long a transaction waits for others of this process that work on its accounts. After that
+	// it goes the way by locks, where the database arbitrates.
+	maxAccountWait = 250 * time.Millisecond
 )
 
-// accountCache remembers accounts as they were when this process last committed or read them. What it says is never
-// believed: a transaction that uses it writes only where the version is still the one remembered, for every account
-// that its decisions looked at.
+// accountCache remembers accounts as they were when this process last committed or read them, and which of its own
+// transactions work on them. What it remembers is never believed: a transaction that uses it writes only where the version
+// is still the one remembered, for every account that its decisions looked at.
+//
+// Speculative transactions of one connection may rest on each other, because the database executes them in order. Those of
+// two connections may not, nor may a speculative transaction rest on one that holds locks. So an account is worked on by one
+// connection's speculative transactions at a time, or by transactions with locks. This only saves failures that the
+// database's checks would bring about; it protects nothing.
 type accountCache struct {
 	mu       sync.Mutex
-	accounts map[string]ledger.Account
-	wary     int
-
-	database time.Time // the database's clock …
-	local    time.Time // … when the local one showed this, which includes the monotonic reading
+	accounts map[string]*cachedAccount
+	backoff  int
 }
 
-func newAccountCache() *accountCache {
-	return &accountCache{accounts: map[string]ledger.Account{}}
+// cachedAccount is guarded by the cache's mutex.
+type cachedAccount struct {
+	account ledger.Account
+	known   bool
+
+	pipeline    *pipeline     // whose transactions those are:
+	speculative int           // under way
+	locked      int           // transactions under way that lock the account, or are about to
+	released    chan struct{} // closed when either count falls to zero; nil while nobody waits
 }
 
-// now is the database's clock as far as it can be told without asking; ok is false when it was not asked recently.
-func (c *accountCache) now() (time.Time, bool) {
+func newAccountCache() *accountCache { return &accountCache{accounts: map[string]*cachedAccount{}} }
+
+// entry returns the account's entry, which it makes where there is none. The caller holds the mutex.
+func (c *accountCache) entry(id string) *cachedAccount {
+	e := c.accounts[id]
+	if e == nil {
+		c.evict()
+		e = &cachedAccount{}
+		c.accounts[id] = e
+	}
+	return e
+}
+
+// evict makes room for one account. The caller holds the mutex.
+func (c *accountCache) evict() {
+	if len(c.accounts) < maxCachedAccounts {
+		return
+	}
+	for id, e := range c.accounts {
+		if e.speculative == 0 && e.locked == 0 {
+			delete(c.accounts, id) // Any one: it is read again when it is needed.
+			return
+		}
+	}
+}
+
+// enter says that a speculative transaction of p is going to work on the accounts, until leave. It waits while others of
+// this process do, and reports false where that takes too long.
+func (c *accountCache) enter(ctx context.Context, p *pipeline, ids []string) bool {
+	return awaitAccounts(ctx, func() <-chan struct{} {
+		for _, id := range ids {
+			if e := c.accounts[id]; e != nil && (e.locked > 0 || (e.speculative > 0 && e.pipeline != p)) {
+				return e.wait()
+			}
+		}
+		for _, id := range ids {
+			e := c.entry(id)
+			e.pipeline = p
+			e.speculative++
+		}
+		return nil
+	}, &c.mu)
+}
+
+// leave ends what enter began.
+func (c *accountCache) leave(ids []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	passed := time.Since(c.local)
-	return c.database.Add(passed).Truncate(time.Microsecond), !c.database.IsZero() && passed < clockTrust
+	for _, id := range ids {
+		e := c.accounts[id]
+		e.speculative--
+		if e.speculative == 0 {
+			e.signal()
+		}
+	}
 }
 
-// clockDue reports whether the database's clock was asked so long ago that it should be asked again soon.
-func (c *accountCache) clockDue() bool {
+// lock says that a transaction is going to lock the accounts, until unlock. What is remembered of them is forgotten. It
+// waits for the speculative transactions that are under way, and goes on without where that takes too long.
+func (c *accountCache) lock(ctx context.Context, ids []string) {
+	c.mu.Lock()
+	for _, id := range ids {
+		e := c.entry(id)
+		e.locked++
+		e.known = false
+	}
+	c.mu.Unlock()
+	awaitAccounts(ctx, func() <-chan struct{} {
+		for _, id := range ids {
+			if e := c.accounts[id]; e.speculative > 0 {
+				return e.wait()
+			}
+		}
+		return nil
+	}, &c.mu)
+}
+
+// unlock ends what lock began.
+func (c *accountCache) unlock(ids []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return time.Since(c.local) > clockTrust/2
+	for _, id := range ids {
+		e := c.accounts[id]
+		e.locked--
+		if e.locked == 0 {
+			e.signal()
+		}
+	}
+}
+
+// awaitAccounts calls busy, under the mutex, until it returns nil, and each time waits for the channel that it returned.
+func awaitAccounts(ctx context.Context, busy func() <-chan struct{}, mu sync.Locker) bool {
+	var timeout *time.Timer
+	for {
+		mu.Lock()
+		wait := busy()
+		mu.Unlock()
+		if wait == nil {
+			return true
+		}
+		if timeout == nil {
+			timeout = time.NewTimer(maxAccountWait)
+			defer timeout.Stop()
+		}
+		select {
+		case <-wait:
+		case <-timeout.C:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func (e *cachedAccount) wait() <-chan struct{} {
+	if e.released == nil {
+		e.released = make(chan struct{})
+	}
+	return e.released
+}
+
+func (e *cachedAccount) signal() {
+	if e.released != nil {
+		close(e.released)
+		e.released = nil
+	}
 }
 
 // trusted reports whether the next transaction may use the cache.
 func (c *accountCache) trusted() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.wary > 0 {
-		c.wary--
+	if c.backoff > 0 {
+		c.backoff--
 		return false
 	}
 	return true
 }
 
-// load puts the remembered accounts into a book and returns the ids of the others.
-func (c *accountCache) load(ids []string, into *ledger.Book) (missing []string) {
+// loadAll puts accounts into a book: as they are remembered, or else as they were read just before. It returns the ids of
+// those that do not exist; ok is false when one was forgotten meanwhile.
+func (c *accountCache) loadAll(ids []string, read map[string]*ledger.Account, into *ledger.Book) (absent []string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, id := range ids {
-		if a, ok := c.accounts[id]; ok {
-			into.LoadAccount(a)
-		} else {
-			missing = append(missing, id)
+		if e := c.accounts[id]; e != nil && e.known {
+			into.LoadAccount(e.account)
+			continue
 		}
-	}
-	return missing
-}
-
-// loadAll is load for accounts of which the unknown ones were read just before. It returns the ids of those that do not
-// exist; ok is false when one was forgotten meanwhile: somebody else writes it.
-func (c *accountCache) loadAll(ids []string, read map[string]*ledger.Account, into *ledger.Book) (absent []string, ok bool) {
-	for _, id := range c.load(ids, into) {
 		a, ok := read[id]
 		switch {
 		case !ok:
@@ -99,7 +212,7 @@ func (c *accountCache) unknown(ids []string) (unknown []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, id := range ids {
-		if _, ok := c.accounts[id]; !ok {
+		if e := c.accounts[id]; e == nil || !e.known {
 			unknown = append(unknown, id)
 		}
 	}
@@ -112,38 +225,26 @@ func (c *accountCache) keep(b *ledger.Book) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for a := range b.Accounts() {
-		if known, ok := c.accounts[a.ID]; ok && known.Version > a.Version {
-			continue
+		if e := c.entry(a.ID); !e.known || e.account.Version <= a.Version {
+			e.account, e.known = a, true
 		}
-		for other := range c.accounts {
-			if len(c.accounts) < maxCachedAccounts {
-				break
-			}
-			delete(c.accounts, other) // Any one: it is read again when it is needed.
-		}
-		c.accounts[a.ID] = a
 	}
 }
 
-// asked remembers what the database's clock showed at a local time.
-func (c *accountCache) asked(database, local time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.database, c.local = database, local
-}
-
-// forget drops accounts that another writer of this process changes, or whose transaction failed.
+// forget drops accounts whose transaction failed.
 func (c *accountCache) forget(ids []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, id := range ids {
-		delete(c.accounts, id)
+		if e := c.accounts[id]; e != nil {
+			e.known = false
+		}
 	}
 }
 
-// beWary makes the next transactions read under locks.
-func (c *accountCache) beWary() {
+// backOff makes the next transactions read under locks.
+func (c *accountCache) backOff() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.wary = waryFor
+	c.backoff = backoffTransactions
 }

@@ -68,8 +68,8 @@ func TestRememberedAccounts(t *testing.T) {
 		t.Errorf("ann has %d, ben %d", a, b)
 	}
 
-	// Another process fills ann: what is remembered here would refuse it. waryFor batches go by, so that it is trusted again.
-	for range waryFor + 1 {
+	// Another process fills ann: what is remembered here would refuse it. backoffTransactions batches go by, so that it is trusted again.
+	for range backoffTransactions + 1 {
 		if err := d.transfer(t, here, "ben", "ann", 1); err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +85,7 @@ func TestRememberedAccounts(t *testing.T) {
 	}
 
 	// A balance changed under the same version, as a failover that loses commits could bring about.
-	for range waryFor + 1 {
+	for range backoffTransactions + 1 {
 		if err := d.transfer(t, here, "ben", "ann", 1); err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,9 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/auction"
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
 	"github.com/fairlead-dev/fairlead/ledger"
 )
@@ -59,11 +62,18 @@ func (s *Auctions) Commit(ctx context.Context, id uuid.UUID, want auction.Want, 
 	want.Bidders = slices.Compact(want.Bidders)
 	t := s.memory.seat(id)
 	defer s.memory.leave(id, t)
+	if reason := s.db.blocked.find(auctionRowKind, id.String()); reason != nil {
+		return s.refuseBlocked(ctx, reason, want.Keys, decide)
+	}
+	aside := setAside{rows: s.db.blocked}
 	ahead, err := s.db.runAhead(auctionTransaction, func() error {
-		return s.commitAhead(ctx, id, t, want, decide)
+		return aside.met(s.commitAhead(ctx, id, t, want, decide))
 	}, func() error {
-		return s.runLocked(ctx, id, t, want, decide)
+		return s.runLocked(ctx, id, t, want, &aside, decide)
 	})
+	if reason, ok := errors.AsType[*command.BlockedError](err); ok {
+		return s.refuseBlocked(ctx, reason, want.Keys, decide)
+	}
 	if err != nil {
 		return err
 	}
@@ -74,61 +84,75 @@ func (s *Auctions) Commit(ctx context.Context, id uuid.UUID, want auction.Want, 
 	return nil
 }
 
+// refuseBlocked has commands on a locked auction decided by their keys alone.
+func (s *Auctions) refuseBlocked(ctx context.Context, reason *command.BlockedError, keys []idempotency.ID, decide func(*auction.Unit)) error {
+	known, err := s.db.readKeys(ctx, keys)
+	if err == nil {
+		decide(&auction.Unit{Blocked: reason, Keys: idempotency.NewBatch(known)})
+	}
+	return err
+}
+
 // auctionTransaction is the name of the transactions on an auction in logs and metrics.
 const auctionTransaction = "auction"
 
 // runLocked locks, reads, decides and writes. One such run at a time works on an auction in this process, so that each
 // begins with what the one before has left.
-func (s *Auctions) runLocked(ctx context.Context, id uuid.UUID, t *seat, want auction.Want, decide func(*auction.Unit)) error {
+func (s *Auctions) runLocked(ctx context.Context, id uuid.UUID, t *seat, want auction.Want, aside *setAside,
+	decide func(*auction.Unit),
+) error {
 	t.turn.Lock()
 	defer t.turn.Unlock()
 	// What is remembered leaves the memory for as long as it is worked on: should the outcome be unknown, nothing that was
 	// changed in vain can come back.
 	var (
-		known    = s.memory.take(t)
-		first    = true
-		used     *ledger.Book
-		accounts = want.Bidders
+		known = s.memory.take(t)
+		first = true
+		used  *ledger.Book
+		nonce = newNonce()
 	)
 	err := s.db.run(ctx, auctionTransaction, func(ctx context.Context, tx pgx.Tx) (err error) {
-		s.db.accounts.forget(accounts)
 		if !first && known != nil {
 			known.Undo()
 		}
 		first = false
-		used, known, accounts, err = s.commitLocked(ctx, tx, id, known, want, decide)
-		return err
+		used, known, err = s.commitLocked(ctx, tx, id, known, want, aside, nonce, decide)
+		return aside.met(err)
 	})
 	if err != nil {
-		s.db.accounts.forget(accounts)
 		return err
 	}
 	s.db.accounts.keep(used)
 	if known.Auction.Status == auction.StatusActive { // Nothing is bid before the start or after the end.
-		known.settle()
+		known.settle(nonce)
 		s.memory.put(t, known)
 	}
 	return nil
 }
 
 // commitLocked locks the auction, brings what is remembered of it up to date, locks the accounts, decides and writes. It
-// also returns what is to be remembered, and the accounts that were locked.
-func (s *Auctions) commitLocked(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *knownAuction, want auction.Want, decide func(*auction.Unit),
-) (*ledger.Book, *knownAuction, []string, error) {
+// also returns what is to be remembered. Where somebody else has locked the auction it returns a [command.BlockedError].
+func (s *Auctions) commitLocked(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *knownAuction, want auction.Want, aside *setAside,
+	nonce int64, decide func(*auction.Unit),
+) (*ledger.Book, *knownAuction, error) {
 	known, err := lockAuction(ctx, tx, id, known)
+	if isLockTimeout(err) {
+		return nil, known, s.db.blocked.add(auctionRowKind, id.String())
+	}
 	if err != nil {
-		return nil, known, want.Bidders, err
+		return nil, known, err
 	}
 	accounts := slices.Clone(want.Bidders)
 	if want.Settling != nil {
 		accounts = append(accounts, want.Settling(known.State)...)
 	}
-	book, keys, err := lockBook(ctx, tx, accounts, nil, want.Keys)
+	asked := time.Now()
+	book, keys, err := lockBookAside(ctx, tx, aside, accounts, nil, want.Keys)
 	if err != nil {
-		return nil, known, accounts, err
+		return nil, known, err
 	}
-	s.db.accounts.asked(book.Now(), time.Now())
-	was, revision := known.Auction.Version, newID()
+	s.db.clock.learned(book.Now(), asked, time.Now())
+	was, revision, end := known.Auction.Version, newID(), known.end()
 	known.Begin(book)
 	known.LoadHolds(accounts)
 	u := &auction.Unit{State: known.State, Keys: idempotency.NewBatch(keys)}
@@ -138,29 +162,36 @@ func (s *Auctions) commitLocked(ctx context.Context, tx pgx.Tx, id uuid.UUID, kn
 	saveBook(&b, book.Changes(), countedWrites)
 	if want.Settling != nil {
 		if err := send(ctx, tx, &b); err != nil {
-			return nil, known, accounts, err
+			return nil, known, err
 		}
 		b = pgx.Batch{}
 		crashpoint.Hit(crashpoint.AuctionSettle)
 	}
+	if len(known.Placed) > 0 {
+		// This process may have been stopped since it read the clock. Where a round was opened meanwhile, that one counts.
+		expectRows(b.Queue(beforeEnd, cmp.Or(end, known.end())), 1, errStale)
+	}
 	if known.Changed() {
 		saveAuction(&b, known, was, revision)
 	}
-	saveBids(&b, known.State, countedWrites)
+	saveBids(&b, known.State, nonce, countedWrites)
 	saveOutcome(&b, known.State)
 	saveAudit(&b, u.Audit, book.Now())
 	saveKeys(&b, u.Keys.Fresh(), book.Now(), countedWrites)
 	s.db.recent.note(u.Keys.Fresh())
 	if err := send(ctx, tx, &b); err != nil {
-		return nil, known, accounts, err
+		return nil, known, err
 	}
 	crashpoint.Hit(crashpoint.AuctionBeforeCommit)
 	if known.Changed() {
 		// Should the transaction not commit after all, the revision is one that nobody ever sees, and everything is read again.
 		known.revision = revision
 	}
-	return book, known, accounts, nil
+	return book, known, nil
 }
+
+// beforeEnd has a row as long as the database's clock does not show the given time.
+const beforeEnd = `SELECT 1 WHERE clock_timestamp() < $1::timestamptz`
 
 const (
 	auctionFields = `id, number, title, status, currency, seller, current_round, min_bid, min_increment, snipe_window,
@@ -169,7 +200,9 @@ const (
 	selectRounds   = `SELECT round, winners, duration, status, extensions, started_at, ends_at, ended_at
 		FROM auction_rounds WHERE auction = $1 ORDER BY round`
 	selectStanding = `SELECT account, amount, round, seq, at, hold FROM auction_standing WHERE auction = $1 AND active`
-	selectNewBids  = `SELECT account, amount, round, seq, at, hold FROM auction_bids
+	selectLastBid  = `SELECT account, amount, round, seq, at, hold, coalesce(nonce, 0) FROM auction_bids
+		WHERE auction = $1 ORDER BY seq DESC LIMIT 1`
+	selectNewBids = `SELECT account, amount, round, seq, at, hold, coalesce(nonce, 0) FROM auction_bids
 		WHERE auction = $1 AND (seq = $2 OR seq > $3) ORDER BY seq`
 )
 
@@ -181,6 +214,7 @@ func lockAuction(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *knownAucti
 		found []auctionRow
 		row   auctionRow
 	)
+	b.Queue(waitBriefly)
 	b.Queue(lockAuctionRow, id).Query(collect(&found, scanAuction))
 	b.Queue(selectRounds, id).Query(collect(&row.Rounds, scanRound))
 	if err := send(ctx, tx, &b); err != nil {
@@ -201,19 +235,19 @@ func lockAuction(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *knownAucti
 			return known, err
 		}
 	}
-	rows, err := tx.Query(ctx, selectStanding, id)
-	if err != nil {
-		return known, err
-	}
-	bids, err := pgx.CollectRows(rows, scanStanding)
-	if err != nil {
+	var (
+		bids []auction.Bid
+		last []lastBid
+	)
+	b = pgx.Batch{}
+	b.Queue(selectStanding, id).Query(collect(&bids, scanStanding))
+	b.Queue(selectLastBid, id).Query(collect(&last, scanLastBid))
+	if err := send(ctx, tx, &b); err != nil {
 		return known, err
 	}
 	known = &knownAuction{State: auction.NewState(&row.Auction, bids), revision: row.revision, settled: true}
-	for _, b := range bids {
-		if b.Seq > known.last.Seq {
-			known.last = b
-		}
+	if len(last) > 0 {
+		known.last = last[0]
 	}
 	return known, nil
 }
@@ -230,15 +264,19 @@ func catchUp(ctx context.Context, tx pgx.Tx, known *knownAuction, row *auctionRo
 	if err != nil {
 		return false, err
 	}
-	bids, err := pgx.CollectRows(rows, scanStanding)
+	placed, err := pgx.CollectRows(rows, scanLastBid)
 	if err != nil {
 		return false, err
 	}
-	if len(bids) == 0 || bids[0].Seq != last.Seq || bids[0].Hold != last.Hold || bids[0].Amount != last.Amount {
+	if len(placed) == 0 || !placed[0].is(&last) {
 		return false, nil
 	}
-	known.CatchUp(&row.Auction, bids[1:])
-	known.revision, known.last = row.revision, bids[len(bids)-1]
+	bids := make([]auction.Bid, len(placed)-1)
+	for i := range bids {
+		bids[i] = placed[i+1].Bid
+	}
+	known.CatchUp(&row.Auction, bids)
+	known.revision, known.last = row.revision, placed[len(placed)-1]
 	return true, nil
 }
 
@@ -268,6 +306,12 @@ func scanRound(row pgx.CollectableRow) (r auction.Round, err error) {
 
 func scanStanding(row pgx.CollectableRow) (b auction.Bid, err error) {
 	err = row.Scan(&b.Account, &b.Amount, &b.Round, &b.Seq, &b.At, &b.Hold)
+	b.At = b.At.UTC()
+	return b, err
+}
+
+func scanLastBid(row pgx.CollectableRow) (b lastBid, err error) {
+	err = row.Scan(&b.Account, &b.Amount, &b.Round, &b.Seq, &b.At, &b.Hold, &b.nonce)
 	b.At = b.At.UTC()
 	return b, err
 }

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,19 +17,12 @@ import (
 // far longer than the carried-on clock can be wrong.
 const closingMargin = 250 * time.Millisecond
 
-// raiseAuction is updateAuction for what bids change.
+// raiseAuction is updateAuction for what bids change. The database's own clock has the last word on whether they are in
+// time: what was decided holds until the instant $8.
 const raiseAuction = `WITH written AS (
 		UPDATE auctions SET total_bids = $4, seq = $5, version = $6, revision = $7
-		WHERE id = $1 AND version = $2 AND revision = $3 AND status = 'active' AND seq <= $5 RETURNING 1
+		WHERE id = $1 AND version = $2 AND revision = $3 AND status = 'active' AND seq <= $5 AND clock_timestamp() < $8 RETURNING 1
 	) SELECT 1 / (count(*) = 1)::integer FROM written`
-
-// bidStatements are those of commitAhead.
-func bidStatements() []string {
-	return []string{
-		joinInOrder, raiseAuction, guardAuction, guardAbsentAccounts, guardSameAccounts, guardAbsentKeys,
-		guardedUpdateAccounts, insertHolds, guardedRaiseStanding, guardedRaiseUnique, insertStanding, insertBids, insertKeys,
-	}
-}
 
 // commitAhead decides on what is remembered and sends the writes as one transaction, which the next call may rest on
 // before this one has ended: see [Ledger.commitAhead]. It sends nothing where the auction's row must be locked first: near
@@ -38,50 +30,39 @@ func bidStatements() []string {
 // repeats another, as far as is known.
 //
 // Everything that a decision can rest on is checked by the statements: the auction with its rounds and standing bids by
-// its version and revision; accounts that change by their version and balance; those that were only looked at, or were not
-// there, by a look at them; the keys whose answers leave no record by a look at those.
+// its version and revision; the time by the database's clock; accounts that change by their version and balance; those that
+// were only looked at, or were not there, by a look at them; the keys whose answers leave no record by a look at those.
 func (s *Auctions) commitAhead(ctx context.Context, id uuid.UUID, t *seat, want auction.Want, decide func(*auction.Unit)) error {
-	if want.Settling != nil || s.db.recent.any(want.Keys) || !s.db.accounts.trusted() {
-		return errNotSent
-	}
-	read, err := s.db.readUnknown(ctx, want.Bidders)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errNotSent, err)
+	if want.Settling != nil {
+		return notSent(fallbackCommand, nil)
 	}
 	var known *knownAuction // once the transaction is sent
-	err = s.db.bids(id).commit(ctx, crashpoint.AuctionBeforeCommit, func(b *pgx.Batch) bool {
-		k := s.memory.takeAhead(t)
-		if k == nil {
-			return false
-		}
-		if !s.bidAhead(b, k, want, read, decide) {
-			s.memory.put(t, k)
-			return false
-		}
-		known = k
-		s.memory.sent(t, k)
-		return true
-	})
+	err := s.db.speculate(ctx, s.db.bids(id), crashpoint.AuctionBeforeCommit, want.Bidders, want.Keys,
+		func(b *pgx.Batch, book *ledger.Book, uncertain time.Duration, absent []string) error {
+			k, err := s.memory.takeAhead(t)
+			if err != nil {
+				return err
+			}
+			k.Uncertain = uncertain
+			if err := s.bidAhead(b, k, want, book, absent, decide); err != nil {
+				s.memory.put(t, k)
+				return err
+			}
+			known = k
+			s.memory.sent(t, k)
+			return nil
+		})
 	if known != nil {
-		s.memory.ended(t, known, err == nil, isGuard(err))
-	}
-	if isGuard(err) {
-		return fmt.Errorf("%w: %w", errStale, err)
+		s.memory.ended(t, known, err == nil, err != nil && fallbackReason(err) == fallbackStale)
 	}
 	return err
 }
 
-// bidAhead decides on what is remembered and queues the writes. It reports false, and has changed nothing, where that
-// cannot be.
-func (s *Auctions) bidAhead(b *pgx.Batch, known *knownAuction, want auction.Want, read map[string]*ledger.Account, decide func(*auction.Unit)) bool {
-	now, ok := s.db.accounts.now()
-	if round := known.Auction.Open(); !ok || round == nil || !now.Before(round.EndsAt.Add(-closingMargin)) {
-		return false
-	}
-	book := ledger.NewBook(now.UTC(), newID)
-	absent, ok := s.db.accounts.loadAll(want.Bidders, read, book)
-	if !ok {
-		return false
+// bidAhead decides on what is remembered and queues the writes. After an error it has changed nothing.
+func (s *Auctions) bidAhead(b *pgx.Batch, known *knownAuction, want auction.Want, book *ledger.Book, absent []string, decide func(*auction.Unit)) error {
+	round := known.Auction.Open()
+	if round == nil || !book.Now().Before(round.EndsAt.Add(-closingMargin)) {
+		return notSent(fallbackClosing, nil)
 	}
 	was, revision := known.Auction.Version, newID()
 	known.Begin(book)
@@ -91,13 +72,13 @@ func (s *Auctions) bidAhead(b *pgx.Batch, known *knownAuction, want auction.Want
 	decide(u)
 	if len(known.ChangedRounds()) > 0 {
 		known.Undo()
-		return false
+		return notSent(fallbackExtension, nil)
 	}
 
 	a := known.Auction
 	b.Queue(joinInOrder)
 	if known.Changed() {
-		b.Queue(raiseAuction, a.ID, was, known.revision, a.TotalBids, a.Seq, a.Version, revision)
+		b.Queue(raiseAuction, a.ID, was, known.revision, a.TotalBids, a.Seq, a.Version, revision, known.Horizon())
 		known.revision = revision
 	} else {
 		b.Queue(guardAuction, a.ID, was, known.revision)
@@ -105,11 +86,10 @@ func (s *Auctions) bidAhead(b *pgx.Batch, known *knownAuction, want auction.Want
 	guardUnchanged(b, book, absent)
 	guardMisses(b, u.Keys.Misses())
 	saveBook(b, book.Changes(), guardedWrites)
-	saveBids(b, known.State, guardedWrites)
+	nonce := newNonce()
+	saveBids(b, known.State, nonce, guardedWrites)
 	saveKeys(b, u.Keys.Fresh(), book.Now(), guardedWrites)
 	s.db.recent.note(u.Keys.Fresh())
-	// What the next call decides on. Should this transaction fail, the checks of those that rest on it do so, too.
-	s.db.accounts.keep(book)
-	known.settle()
-	return true
+	known.settle(nonce)
+	return nil
 }

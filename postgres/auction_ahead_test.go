@@ -178,6 +178,7 @@ func TestBidsThatRestOnAFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	knowTheTime(t, here.db)
+	waitLong(here.db)
 	// The second bid is decided on the first one's amount.
 	ended := make(chan error, 2)
 	p := here.db.bids(id)
@@ -210,7 +211,7 @@ func TestBidsThatRestOnAFailure(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if reasons, _, _ := here.retries.seen(); !slices.Equal(reasons, []string{"stale", "stale"}) {
+	if reasons, _, _ := here.retries.seen(); !slices.Equal(slices.Sorted(slices.Values(reasons)), []string{"behind", "stale"}) {
 		t.Errorf("run again for %v", reasons)
 	}
 	if n := ask[int](t, here.db, `SELECT count(*) FROM auction_bids`); n != 5 {
@@ -257,7 +258,7 @@ func TestAuctionMemory(t *testing.T) {
 	state := func() *knownAuction { return &knownAuction{State: auction.NewState(&auction.Auction{}, nil)} }
 	k := state()
 	m.put(t0, k)
-	if got := m.takeAhead(t0); got != k {
+	if got, err := m.takeAhead(t0); got != k || err != nil {
 		t.Fatal("what was put is not there")
 	}
 	if m.take(t0) != nil {
@@ -275,7 +276,7 @@ func TestAuctionMemory(t *testing.T) {
 
 	// One that fails while the next is made from it spoils that.
 	m.sent(t0, k)
-	if m.takeAhead(t0) != k {
+	if got, err := m.takeAhead(t0); got != k || err != nil {
 		t.Fatal("it is gone")
 	}
 	m.ended(t0, k, false, true)
@@ -284,27 +285,27 @@ func TestAuctionMemory(t *testing.T) {
 		t.Error("what rests on a failure is still there")
 	}
 	m.ended(t0, k, false, true)
-	if t0.wary != waryFor {
-		t.Errorf("wary for %d", t0.wary)
+	if t0.backoff != backoffTransactions {
+		t.Errorf("backs off for %d", t0.backoff)
 	}
-	// Failures without rest make it warier, up to a bound; a while without brings that back.
-	for _, want := range []int{2 * waryFor, 4 * waryFor, mostWary, mostWary} {
-		for want == mostWary && t0.stint < mostWary/2 {
-			t0.stint *= 2
+	// Failures without rest make it back off longer, up to a bound; a while without brings that back.
+	for _, want := range []int{2 * backoffTransactions, 4 * backoffTransactions, maxBackoffTransactions, maxBackoffTransactions} {
+		for want == maxBackoffTransactions && t0.length < maxBackoffTransactions/2 {
+			t0.length *= 2
 		}
-		t0.wary = 0
+		t0.backoff = 0
 		k = state()
 		m.sent(t0, k)
 		m.ended(t0, k, false, true)
-		if t0.wary != want {
-			t.Errorf("wary for %d, want %d", t0.wary, want)
+		if t0.backoff != want {
+			t.Errorf("backs off for %d, want %d", t0.backoff, want)
 		}
 	}
-	t0.wary, t0.streak = 0, waryFor
+	t0.backoff, t0.streak = 0, backoffTransactions
 	m.sent(t0, k)
 	m.ended(t0, k, false, true)
-	if t0.wary != waryFor {
-		t.Errorf("wary for %d after a while without surprises", t0.wary)
+	if t0.backoff != backoffTransactions {
+		t.Errorf("backs off for %d after a while without surprises", t0.backoff)
 	}
 
 	// Seats that nobody has are given up beyond the bound, and no others.

@@ -1,7 +1,9 @@
 package postgres
 
 import (
+	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -11,10 +13,10 @@ import (
 const (
 	// maxAuctionStates is how many auctions a process remembers. One with ten thousand bidders takes some 3 MB.
 	maxAuctionStates = 64
-	// mostWary bounds how many transactions read under the lock after one found that another process works on the
-	// auction. It is waryFor at first and doubles as long as that goes on, since each such find costs a reading of all
+	// maxBackoffTransactions bounds how many transactions read under the lock after one found that another process works on the
+	// auction. It is backoffTransactions at first and doubles as long as that goes on, since each such find costs a reading of all
 	// standing bids.
-	mostWary = 1024
+	maxBackoffTransactions = 1024
 )
 
 // auctionMemory is what a process remembers of auctions.
@@ -28,11 +30,11 @@ type seat struct {
 	turn sync.Mutex // held by a run that locks the auction
 
 	// What follows is guarded by the memory's mutex.
-	users  int           // calls that have the seat
-	known  *knownAuction // nil while it is in hand, and where nothing is remembered
-	wary   int           // how many more transactions read under the lock, because another process works on the auction
-	stint  int           // how many did so after the last surprise
-	streak int           // how many were sent ahead since, and committed
+	users   int           // calls that have the seat
+	known   *knownAuction // nil while it is in hand, and where nothing is remembered
+	backoff int           // how many more transactions read under the lock, because another process works on the auction
+	length  int           // of the last backoff
+	streak  int           // how many were sent ahead since, and committed
 }
 
 // knownAuction is an auction as this process has left or read it. The revision tells whether it still is.
@@ -40,13 +42,31 @@ type knownAuction struct {
 	*auction.State
 
 	revision uuid.UUID
-	last     auction.Bid // the latest that is remembered: with it, a process tells whether the database still has it
+	last     lastBid
 
 	// What follows is guarded by the memory's mutex while it is not in hand.
 	ahead   int  // transactions that it rests on and that are under way
 	spoilt  bool // one of them has failed
 	settled bool // there were none when a locked run took it in hand
 }
+
+// lastBid is the latest bid that a process remembers. It tells whether the database still has it: after a failover that lost
+// it, a bid that was placed anew may have the same number, account, hold and amount, but not the same nonce.
+type lastBid struct {
+	auction.Bid
+
+	nonce int64 // of the batch that placed it; 0 for those of before there were nonces
+}
+
+// is reports whether both are the very same bid.
+func (b *lastBid) is(other *lastBid) bool {
+	x, y := b.Bid, other.Bid
+	x.At, y.At = time.Time{}, time.Time{}
+	return x == y && b.At.Equal(other.At) && b.nonce == other.nonce
+}
+
+// newNonce returns a number that no other batch has.
+func newNonce() int64 { return rand.Int64() } //nolint:gosec // Nobody gains by guessing it.
 
 // seat returns the seat of an auction, which the caller leaves.
 func (m *auctionMemory) seat(id uuid.UUID) *seat {
@@ -92,16 +112,19 @@ func (m *auctionMemory) take(t *seat) *knownAuction {
 }
 
 // takeAhead is take for a transaction that is to be sent ahead.
-func (m *auctionMemory) takeAhead(t *seat) *knownAuction {
+func (m *auctionMemory) takeAhead(t *seat) (*knownAuction, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if t.wary > 0 {
-		t.wary--
-		return nil
+	if t.backoff > 0 {
+		t.backoff--
+		return nil, notSent(fallbackBackoff, nil)
 	}
 	known := t.known
+	if known == nil {
+		return nil, notSent(fallbackAbsent, nil)
+	}
 	t.known = nil
-	return known
+	return known, nil
 }
 
 // put takes back what take has handed out.
@@ -137,21 +160,29 @@ func (m *auctionMemory) ended(t *seat, known *knownAuction, committed, surprised
 	if t.known == known {
 		t.known = nil
 	}
-	if !surprised || t.wary > 0 {
+	if !surprised || t.backoff > 0 {
 		return
 	}
-	if t.streak >= waryFor {
-		t.stint = 0
+	if t.streak >= backoffTransactions {
+		t.length = 0
 	}
-	t.stint = min(max(2*t.stint, waryFor), mostWary)
-	t.wary, t.streak = t.stint, 0
+	t.length = min(max(2*t.length, backoffTransactions), maxBackoffTransactions)
+	t.backoff, t.streak = t.length, 0
 }
 
-// settle makes the outcome of a transaction what the next one begins with.
-func (k *knownAuction) settle() {
+// end is when the open round ends; the zero time where there is none.
+func (k *knownAuction) end() (at time.Time) {
+	if r := k.Auction.Open(); r != nil {
+		at = *r.EndsAt
+	}
+	return at
+}
+
+// settle makes the outcome of a transaction what the next one begins with. nonce is that of its batch.
+func (k *knownAuction) settle(nonce int64) {
 	if n := len(k.Placed); n > 0 {
 		p := &k.Placed[n-1]
-		k.last = auction.Bid{Account: p.Account, Amount: p.Amount, Round: p.Round, Seq: p.Seq, At: p.At, Hold: p.Hold}
+		k.last = lastBid{auction.Bid{Account: p.Account, Amount: p.Amount, Round: p.Round, Seq: p.Seq, At: p.At, Hold: p.Hold}, nonce}
 	}
 	k.Keep()
 }

@@ -56,8 +56,8 @@ const (
 	deleteStanding = `DELETE FROM auction_standing WHERE auction = $1 AND account = ANY($2) AND active`
 	retireStanding = `UPDATE auction_standing SET active = false, unique_amount = NULL WHERE auction = $1 AND active`
 
-	insertBids = `INSERT INTO auction_bids (auction, seq, account, amount, previous_amount, round, rank, at, hold)
-		SELECT $1, * FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::integer[], $7::integer[], $8::timestamptz[], $9::uuid[])`
+	insertBids = `INSERT INTO auction_bids (auction, seq, account, amount, previous_amount, round, rank, at, hold, nonce)
+		SELECT $1, *, $10 FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::integer[], $7::integer[], $8::timestamptz[], $9::uuid[])`
 	insertEvents = `INSERT INTO auction_events (auction, seq, type, at, data)
 		SELECT $1, * FROM unnest($2::bigint[], $3::text[], $4::timestamptz[], $5::text[])`
 	insertWinners = `INSERT INTO auction_winners (auction, round, rank, account, amount, transfer)
@@ -115,7 +115,7 @@ func saveRounds(b *pgx.Batch, id uuid.UUID, changed []auction.Round) {
 
 // saveBids writes the standing bids that changed, the history, and the events other than bids. Winners leave before raises
 // are written, and raises are written before new bids: each may take an amount that the one before gave up.
-func saveBids(b *pgx.Batch, st *auction.State, how writes) {
+func saveBids(b *pgx.Batch, st *auction.State, nonce int64, how writes) {
 	a := st.Auction
 	added, raised, removed := st.StandingChanges()
 	if n := len(removed); n > 0 {
@@ -143,7 +143,7 @@ func saveBids(b *pgx.Batch, st *auction.State, how writes) {
 			seqs[i], accounts[i], amounts[i], previous[i] = p.Seq, p.Account, p.Amount, p.PreviousAmount
 			rounds[i], ranks[i], at[i], holds[i] = p.Round, p.Rank, p.At, p.Hold
 		}
-		expectRows(b.Queue(insertBids, a.ID, seqs, accounts, amounts, previous, rounds, ranks, at, holds), n, errLostRow)
+		expectRows(b.Queue(insertBids, a.ID, seqs, accounts, amounts, previous, rounds, ranks, at, holds, nonce), n, errLostRow)
 	}
 	saveEvents(b, st)
 }
@@ -219,9 +219,5 @@ func guardMisses(b *pgx.Batch, misses []idempotency.ID) {
 	if len(misses) == 0 {
 		return
 	}
-	raw := make([][]byte, len(misses))
-	for i := range misses {
-		raw[i] = misses[i][:]
-	}
-	b.Queue(guardAbsentKeys, raw)
+	b.Queue(guardAbsentKeys, rawKeys(misses))
 }

@@ -179,8 +179,9 @@ func TestRememberedAuction(t *testing.T) {
 	if got := retried(); len(got) != 1 || got[0] != "stale" {
 		t.Errorf("the bid on what was remembered was run again because of %v", got)
 	}
-	// Wariness passes.
-	for i := range int64(waryFor + 4) {
+	knowTheTime(t, here.db)
+	// The backoff passes.
+	for i := range int64(backoffTransactions + 4) {
 		place(here, "ann", 13+i)
 	}
 	before := len(retried())

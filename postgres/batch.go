@@ -44,6 +44,12 @@ func isGuard(err error) bool {
 	return ok && (pgErr.Code == "22012" || pgErr.Code == "23505") // division by zero, unique violation
 }
 
+// isKeyKnown reports whether an idempotency key was stored that has a record already: a client has sent a request again.
+func isKeyKnown(err error) bool {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pgErr.Code == "23505" && pgErr.TableName == "idempotency_keys"
+}
+
 // send runs the queued statements in one round trip and gives each its callback; the first error ends it.
 func send(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {
 	if b.Len() == 0 {

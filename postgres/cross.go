@@ -87,7 +87,6 @@ func (l *CrossLedger) Execute(ctx context.Context, leg *cross.Leg) (out saga.Out
 		out, err = executeLeg(ctx, tx, leg)
 		return err
 	})
-	l.db.accounts.forget(leg.Accounts())
 	return out, err
 }
 
@@ -181,7 +180,6 @@ func (l *CrossLedger) Command(ctx context.Context, c command.Command[*cross.Leg]
 		saveKeys(&b, keys.Fresh(), book.Now(), countedWrites)
 		return send(ctx, tx, &b)
 	})
-	l.db.accounts.forget(leg.Accounts())
 	return answer, err
 }
 
@@ -201,7 +199,7 @@ func (l *CrossLedger) Prepare(ctx context.Context, leg *cross.Leg, gid string) (
 		}
 		return err
 	})
-	l.db.accounts.forget(leg.Accounts())
+	l.db.accounts.forget(leg.Accounts()) // The transaction is the participant's, and tells nobody what it locks.
 	if errors.Is(err, errLegRefused) {
 		return out, nil
 	}

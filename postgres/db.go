@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"runtime"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,7 +19,7 @@ import (
 // Limits of a session. They bound how long a stopped or forgotten process can stand in the way of the others.
 const (
 	defaultMaxConns  = 16
-	maxBidding       = 4     // connections on which bids are sent ahead: one for two processors, up to this
+	maxPipelines     = 4     // connections on which transactions are sent ahead: one for two processors, up to this
 	statementTimeout = "60s" // a refund of the largest campaign takes a few seconds
 	lockTimeout      = "10s"
 	idleInTxTimeout  = "5s" // a process that was stopped in mid-transaction loses its locks after this
@@ -37,8 +38,12 @@ type Options struct {
 type Observer interface {
 	// Transaction is called at the end of each; attempts counts its runs, outcome is "committed", "failed" or "unknown".
 	Transaction(name string, attempts int, took time.Duration, outcome string)
-	// Retry is called before each rerun; reason is a SQLSTATE, "stale", "connection" or "commit_unknown".
+	// Retry is called before each rerun; reason is a SQLSTATE, "stale", "behind", "key_known", "blocked", "connection" or
+	// "commit_unknown".
 	Retry(name, reason string)
+	// Fallback is called for each transaction that could have been sent ahead of its locks and was not, or failed when it
+	// was. What reasons there are is in docs/operations/metrics.md.
+	Fallback(name, reason string)
 }
 
 // DB is a pool of connections to one database. It is safe for concurrent use.
@@ -47,10 +52,11 @@ type DB struct {
 	logger   *slog.Logger
 	observer Observer
 	accounts *accountCache
+	clock    clock
 	recent   *recentKeys
+	blocked  *blockedRows
 	keys     keySweep
-	ahead    *pipeline   // of the ledger's transactions
-	bidding  []*pipeline // of bids; those on one auction always go by the same
+	ahead    []*pipeline // those on one auction always go by the same, and all of the ledger's by the first
 }
 
 // replicationWarning is the connection's custom-data key under which a notice of a commit that may not have been
@@ -93,9 +99,11 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		return nil, fmt.Errorf("postgres: connect: %w", err)
 	}
 	db := &DB{pool: pool, logger: o.Logger, observer: o.Observer, accounts: newAccountCache(), recent: newRecentKeys()}
-	db.ahead = &pipeline{config: cfg.ConnConfig.Copy(), statements: aheadStatements()}
-	for range min(max(runtime.GOMAXPROCS(0)/2, 1), maxBidding) {
-		db.bidding = append(db.bidding, &pipeline{config: cfg.ConnConfig.Copy(), statements: bidStatements()})
+	db.blocked = newBlockedRows(db)
+	ahead := cfg.ConnConfig.Copy()
+	ahead.RuntimeParams["lock_timeout"] = strconv.FormatInt(blockedAfter.Milliseconds(), 10)
+	for range min(max(runtime.GOMAXPROCS(0)/2, 1), maxPipelines) {
+		db.ahead = append(db.ahead, &pipeline{config: ahead, statements: aheadStatements()})
 	}
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
@@ -106,15 +114,15 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 
 // Close closes all connections, waiting for those in use.
 func (db *DB) Close() {
+	db.blocked.close()
 	db.pool.Close()
-	db.ahead.close()
-	for _, p := range db.bidding {
+	for _, p := range db.ahead {
 		p.close()
 	}
 }
 
 // bids is the pipeline of an auction.
-func (db *DB) bids(id uuid.UUID) *pipeline { return db.bidding[int(id[len(id)-1])%len(db.bidding)] }
+func (db *DB) bids(id uuid.UUID) *pipeline { return db.ahead[int(id[len(id)-1])%len(db.ahead)] }
 
 // Shutdown is Close that waits no longer than ctx lives: a connection to a database that has stopped answering may never
 // come back.

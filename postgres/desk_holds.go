@@ -19,7 +19,6 @@ func (d *Desk) ReleaseHold(ctx context.Context, c command.Command[ledger.Op]) (a
 	if !ok {
 		panic("postgres: an operator releases holds, and does nothing else to them here")
 	}
-	var accounts []string
 	batch := []command.Command[ledger.Op]{c}
 	err = d.db.run(ctx, "desk release", func(ctx context.Context, tx pgx.Tx) error {
 		holds := []uuid.UUID{release.Hold}
@@ -27,7 +26,6 @@ func (d *Desk) ReleaseHold(ctx context.Context, c command.Command[ledger.Op]) (a
 		if err != nil {
 			return err
 		}
-		accounts = owners
 		book, known, err := lockBook(ctx, tx, owners, holds, command.Keys(batch))
 		if err != nil {
 			return err
@@ -49,7 +47,5 @@ func (d *Desk) ReleaseHold(ctx context.Context, c command.Command[ledger.Op]) (a
 		saveKeys(&b, keys.Fresh(), book.Now(), countedWrites)
 		return send(ctx, tx, &b)
 	})
-	// What this process remembers of the account is not true any more, or not known to be.
-	d.db.accounts.forget(accounts)
 	return answer, err
 }

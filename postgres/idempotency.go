@@ -1,10 +1,10 @@
 package postgres
 
 import (
+	"context"
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
@@ -18,25 +18,33 @@ func loadKeys(b *pgx.Batch, ids []idempotency.ID, into *[]idempotency.Record) {
 	if len(ids) == 0 {
 		return
 	}
+	b.Queue(selectKeys, rawKeys(ids)).Query(collect(into, scanRecord))
+}
+
+// readKeys reads the records of the given keys outside of a transaction.
+func (db *DB) readKeys(ctx context.Context, ids []idempotency.ID) ([]idempotency.Record, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	return query(ctx, db, scanRecord, selectKeys, rawKeys(ids))
+}
+
+func rawKeys(ids []idempotency.ID) [][]byte {
 	raw := make([][]byte, len(ids))
 	for i := range ids {
 		raw[i] = ids[i][:]
 	}
-	b.Queue(selectKeys, raw).Query(func(rows pgx.Rows) error {
-		var id, fingerprint, body []byte
-		var execution uuid.UUID
-		var status int16
-		_, err := pgx.ForEachRow(rows, []any{&id, &fingerprint, &execution, &status, &body}, func() error {
-			*into = append(*into, idempotency.Record{
-				Request: idempotency.Request{
-					ID: idempotency.ID(id), Fingerprint: idempotency.Fingerprint(fingerprint), Execution: execution,
-				},
-				Status: int(status), Body: slices.Clone(body),
-			})
-			return nil
-		})
-		return err
-	})
+	return raw
+}
+
+func scanRecord(row pgx.CollectableRow) (r idempotency.Record, err error) {
+	var id, fingerprint []byte
+	var status int16
+	err = row.Scan(&id, &fingerprint, &r.Execution, &status, &r.Body)
+	if err == nil {
+		r.ID, r.Fingerprint, r.Status = idempotency.ID(id), idempotency.Fingerprint(fingerprint), int(status)
+	}
+	return r, err
 }
 
 const insertKeys = `INSERT INTO idempotency_keys (id, fingerprint, execution, status, body, created_at)

@@ -15,10 +15,21 @@ type lazyTx struct {
 	pgx.Tx
 
 	conn       *pgxpool.Conn
+	accounts   *accountCache
+	locked     []string // accounts, as the cache was told
 	begun      bool
 	ended      bool
 	committing bool // COMMIT may have been sent
 }
+
+// lock tells the rest of the process that this transaction is about to lock accounts, each of them once.
+func (t *lazyTx) lock(ctx context.Context, ids []string) {
+	t.accounts.lock(ctx, ids)
+	t.locked = append(t.locked, ids...)
+}
+
+// unlock ends what lock began. The transaction has ended.
+func (t *lazyTx) unlock() { t.accounts.unlock(t.locked) }
 
 // sendAndCommit runs the queued statements and COMMIT in one round trip. The statements must fail by themselves where
 // the transaction must not commit, since nobody looks at their results in between: see guarded.

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -10,20 +9,18 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
 	"github.com/fairlead-dev/fairlead/ledger"
 )
 
 // Ledger is the ledger's store.
-type Ledger struct {
-	db    *DB
-	cache *accountCache // the database's: other stores write accounts too
-}
+type Ledger struct{ db *DB }
 
 var _ ledger.Store = (*Ledger)(nil)
 
 // NewLedger returns the ledger's store on db.
-func NewLedger(db *DB) *Ledger { return &Ledger{db: db, cache: db.accounts} }
+func NewLedger(db *DB) *Ledger { return &Ledger{db: db} }
 
 // Commit implements [ledger.Store].
 //
@@ -34,24 +31,23 @@ func (l *Ledger) Commit(ctx context.Context, want ledger.Want, decide func(*ledg
 	slices.Sort(want.Accounts)
 	want.Accounts = slices.Compact(want.Accounts)
 	var used *ledger.Book
+	aside := setAside{rows: l.db.blocked}
 	ahead, err := l.db.runAhead(ledgerTransaction, func() error {
-		return l.commitAhead(ctx, want, decide)
+		return aside.met(l.commitAhead(ctx, want, decide))
 	}, func() error {
 		return l.db.run(ctx, ledgerTransaction, func(ctx context.Context, tx pgx.Tx) (err error) {
-			l.cache.forget(want.Accounts)
-			used, err = l.commitLocked(ctx, tx, want, decide)
-			return err
+			used, err = l.commitLocked(ctx, tx, want, &aside, decide)
+			return aside.met(err)
 		})
 	})
 	if err != nil {
-		l.cache.forget(want.Accounts)
 		return err
 	}
 	crashpoint.Hit(crashpoint.LedgerAfterCommit)
 	if ahead {
 		l.db.askTime(ctx)
 	} else {
-		l.cache.keep(used)
+		l.db.accounts.keep(used)
 	}
 	return nil
 }
@@ -60,7 +56,7 @@ func (l *Ledger) Commit(ctx context.Context, want ledger.Want, decide func(*ledg
 const ledgerTransaction = "ledger"
 
 // commitLocked locks, reads, decides and writes.
-func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, decide func(*ledger.Unit)) (*ledger.Book, error) {
+func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, aside *setAside, decide func(*ledger.Unit)) (*ledger.Book, error) {
 	accounts := want.Accounts
 	if len(want.Holds) > 0 {
 		owners, err := holdOwners(ctx, tx, want.Holds)
@@ -69,13 +65,12 @@ func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, 
 		}
 		accounts = slices.Concat(accounts, owners)
 	}
-	book, known, err := lockBook(ctx, tx, accounts, want.Holds, want.Keys)
+	asked := time.Now()
+	book, known, err := lockBookAside(ctx, tx, aside, accounts, want.Holds, want.Keys)
 	if err != nil {
 		return nil, err
 	}
-	// Taken after the wait for the locks: carried on from here, the database's clock lags by the answer's way, and never
-	// runs ahead.
-	l.cache.asked(book.Now(), time.Now())
+	l.db.clock.learned(book.Now(), asked, time.Now())
 	unit := &ledger.Unit{Book: book, Keys: idempotency.NewBatch(known)}
 	decide(unit)
 
@@ -90,61 +85,44 @@ func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, 
 	return book, nil
 }
 
-// aheadStatements are those of commitAhead.
+// aheadStatements are those of transactions that are sent ahead.
 func aheadStatements() []string {
-	return []string{joinInOrder, guardedInsertAccounts, guardedUpdateAccounts, insertTransfers, insertKeys}
+	return []string{
+		joinInOrder, guardedInsertAccounts, guardedUpdateAccounts, insertTransfers, insertHolds, insertKeys, raiseAuction, guardAuction,
+		guardAbsentAccounts, guardSameAccounts, guardAbsentKeys, guardedRaiseStanding, guardedRaiseUnique, insertStanding, insertBids,
+	}
 }
 
 // commitAhead decides on what this process remembers, without a word to the database, and sends writes that check it, as
 // one transaction; the next call may do so before that one has ended, and then decides on what it will have left. It
 // returns nil once the transaction is committed, and any error of [pipeline.commit].
 //
-// [errNotSent] is what it returns, too, where the outcome must rest on what is read under locks: a refusal, whose reason
-// may be gone by now; an account that was looked at and not changed, which no check would cover; a hold, whose expiry is
-// the database's clock's to set; a command that leaves no record; and one that repeats another, as far as is known.
+// Nothing is sent where the outcome must rest on what is read under locks: a refusal, whose reason may be gone by now; an
+// account that was looked at and not changed, which no check would cover; a hold, whose expiry is the database's clock's to
+// set; a command that leaves no record; and one that repeats another, as far as is known.
 func (l *Ledger) commitAhead(ctx context.Context, want ledger.Want, decide func(*ledger.Unit)) error {
-	if len(want.Holds) > 0 || l.db.recent.any(want.Keys) || !l.cache.trusted() {
-		return errNotSent
+	if len(want.Holds) > 0 {
+		return notSent(fallbackCommand, nil)
 	}
-	read, err := l.db.readUnknown(ctx, want.Accounts)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errNotSent, err)
-	}
-	sent := false
-	err = l.db.ahead.commit(ctx, crashpoint.LedgerBeforeCommit, func(b *pgx.Batch) bool {
-		now, ok := l.cache.now()
-		if !ok {
-			return false
-		}
-		book := ledger.NewBook(now.UTC(), newID)
-		if _, ok := l.cache.loadAll(want.Accounts, read, book); !ok {
-			return false
-		}
-		unit := &ledger.Unit{Book: book, Keys: idempotency.NewBatch(nil)}
-		book.Grow(len(want.Keys))
-		unit.Keys.Grow(len(want.Keys))
-		decide(unit)
-		c := book.Changes()
-		if unit.Refused || unit.Keys.Undecided() || len(c.CreatedHolds) > 0 || len(c.UpdatedAccounts)+len(c.CreatedAccounts) != len(want.Accounts) {
-			return false
-		}
-		b.Queue(joinInOrder)
-		saveBook(b, c, guardedWrites)
-		saveKeys(b, unit.Keys.Fresh(), book.Now(), guardedWrites)
-		l.db.recent.note(unit.Keys.Fresh())
-		// What the next call decides on. Should this transaction fail, the checks of those that rest on it do so, too.
-		l.cache.keep(book)
-		sent = true
-		return true
-	})
-	if err != nil && sent {
-		l.cache.forget(want.Accounts)
-	}
-	if isGuard(err) {
-		l.cache.beWary()
-		return fmt.Errorf("%w: %w", errStale, err)
-	}
-	return err
+	return l.db.speculate(ctx, l.db.ahead[0], crashpoint.LedgerBeforeCommit, want.Accounts, want.Keys,
+		func(b *pgx.Batch, book *ledger.Book, _ time.Duration, _ []string) error {
+			unit := &ledger.Unit{Book: book, Keys: idempotency.NewBatch(nil)}
+			book.Grow(len(want.Keys))
+			unit.Keys.Grow(len(want.Keys))
+			decide(unit)
+			c := book.Changes()
+			switch {
+			case unit.Refused || unit.Keys.Undecided():
+				return notSent(fallbackRefusal, nil)
+			case len(c.CreatedHolds) > 0 || len(c.UpdatedAccounts)+len(c.CreatedAccounts) != len(want.Accounts):
+				return notSent(fallbackCommand, nil)
+			}
+			b.Queue(joinInOrder)
+			saveBook(b, c, guardedWrites)
+			saveKeys(b, unit.Keys.Fresh(), book.Now(), guardedWrites)
+			l.db.recent.note(unit.Keys.Fresh())
+			return nil
+		})
 }
 
 // joinInOrder makes an UPDATE that joins an ordered array take its locks in the array's order, for the transaction: the
@@ -183,19 +161,66 @@ const selectAccounts = `SELECT id, currency, available, held, version, created_a
 const selectHolds = `SELECT id, account, amount, captured, status, expires_at, created_at, closed_at, transfer, owner
 	FROM holds WHERE id = ANY($1)`
 
-// lockBook locks the accounts, then reads their holds, the records of the keys and the time: all of it as it stands
-// now that nobody else can change it.
+// The rows that nobody has locked, and all that are there: the difference is what somebody has locked.
+const (
+	lockFreeAccounts = lockAccounts + ` SKIP LOCKED`
+	selectPresent    = `SELECT id FROM accounts WHERE id = ANY($1)`
+)
+
+// setAside is how a transaction treats accounts that somebody else has locked: it tries to wait for them, briefly, and
+// works without them after that.
+type setAside struct {
+	rows *blockedRows
+	skip bool // a lock was not had in time: the next run takes what is free
+}
+
+// met looks at what a run ended with.
+func (a *setAside) met(err error) error {
+	a.skip = a.skip || isLockTimeout(err)
+	return err
+}
+
+// lockBook locks the accounts, then reads their holds, the records of the keys and the time: all of it as it stands now
+// that nobody else can change it. Its waits for locks, and all later ones of the transaction, end after [blockedAfter] with
+// 55P03, so that it does not keep what it has locked from others for longer.
 func lockBook(ctx context.Context, tx pgx.Tx, accounts []string, holds []uuid.UUID, keys []idempotency.ID) (*ledger.Book, []idempotency.Record, error) {
+	return lockBookAside(ctx, tx, nil, accounts, holds, keys)
+}
+
+// lockBookAside is lockBook that does without accounts which somebody else has locked: those that are known to be, and,
+// in a run after one that waited in vain, those that turn out to be.
+func lockBookAside(ctx context.Context, tx pgx.Tx, aside *setAside, accounts []string, holds []uuid.UUID, keys []idempotency.ID,
+) (*ledger.Book, []idempotency.Record, error) {
 	var (
-		b     pgx.Batch
-		known []idempotency.Record
-		now   time.Time
-		acc   []ledger.Account
-		held  []ledger.Hold
+		b       pgx.Batch
+		known   []idempotency.Record
+		now     time.Time
+		acc     []ledger.Account
+		held    []ledger.Hold
+		present []string
+		blocked = map[string]*command.BlockedError{}
 	)
 	if len(accounts) > 0 {
 		slices.Sort(accounts)
-		b.Queue(lockAccounts, slices.Compact(accounts)).Query(collect(&acc, scanAccount))
+		accounts = slices.Compact(accounts)
+		if aside != nil {
+			accounts = slices.DeleteFunc(slices.Clone(accounts), func(id string) bool {
+				if reason := aside.rows.find(accountRow, id); reason != nil {
+					blocked[id] = reason
+				}
+				return blocked[id] != nil
+			})
+		}
+		if lazy, ok := tx.(*lazyTx); ok {
+			lazy.lock(ctx, accounts)
+		}
+		b.Queue(waitBriefly)
+		lock := lockAccounts
+		if aside != nil && aside.skip {
+			lock = lockFreeAccounts
+			b.Queue(selectPresent, accounts).Query(collect(&present, pgx.RowTo[string]))
+		}
+		b.Queue(lock, accounts).Query(collect(&acc, scanAccount))
 	}
 	if len(holds) > 0 {
 		b.Queue(selectHolds, holds).Query(collect(&held, scanHold))
@@ -208,6 +233,14 @@ func lockBook(ctx context.Context, tx pgx.Tx, accounts []string, holds []uuid.UU
 	book := ledger.NewBook(now.UTC(), newID)
 	for _, a := range acc {
 		book.LoadAccount(a)
+	}
+	for _, id := range present {
+		if _, err := book.Account(id); err != nil {
+			blocked[id] = aside.rows.add(accountRow, id)
+		}
+	}
+	for id, reason := range blocked {
+		book.SetAside(id, reason)
 	}
 	for _, h := range held {
 		book.LoadHold(h)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
 	"github.com/fairlead-dev/fairlead/lottery"
 )
@@ -73,12 +74,25 @@ func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.I
 	if err != nil {
 		return err
 	}
+	refuse := func(reason *command.BlockedError) error {
+		known, err := l.db.readKeys(ctx, keys)
+		if err == nil {
+			decide(&lottery.Unit{Blocked: reason, Keys: idempotency.NewBatch(known)})
+		}
+		return err
+	}
+	if reason := l.db.blocked.find(campaignRow, id.String()); reason != nil {
+		return refuse(reason)
+	}
 	var (
-		inv  *lottery.Inventory
-		need lottery.Need
+		inv   *lottery.Inventory
+		aside = setAside{rows: l.db.blocked}
 	)
 	err = l.db.run(ctx, "lottery", func(ctx context.Context, tx pgx.Tx) error {
 		campaign, err := l.lockCampaign(ctx, tx, id)
+		if isLockTimeout(err) {
+			return l.db.blocked.add(campaignRow, id.String())
+		}
 		if err != nil {
 			return err
 		}
@@ -90,7 +104,8 @@ func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.I
 		if inv, err = bringUpToDate(ctx, tx, campaign, l.takeInventory(id)); err != nil {
 			return err
 		}
-		if need = plan(campaign, inv); need.Reread {
+		need := plan(campaign, inv)
+		if need.Reread {
 			if inv, err = bringUpToDate(ctx, tx, campaign, nil); err != nil {
 				return err
 			}
@@ -102,15 +117,17 @@ func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.I
 				return err
 			}
 		}
-		book, known, err := lockBook(ctx, tx, need.Accounts, nil, keys)
+		book, known, err := lockBookAside(ctx, tx, &aside, need.Accounts, nil, keys)
 		if err != nil {
-			return err
+			return aside.met(err)
 		}
 		u.State.Book, u.Keys = book, idempotency.NewBatch(known)
 		decide(u)
-		return save(ctx, tx, u)
+		return aside.met(save(ctx, tx, u))
 	})
-	l.db.accounts.forget(need.Accounts)
+	if reason, ok := errors.AsType[*command.BlockedError](err); ok {
+		return refuse(reason)
+	}
 	if err != nil {
 		return err
 	}
@@ -178,6 +195,7 @@ func (l *Lottery) lockCampaign(ctx context.Context, tx pgx.Tx, id uuid.UUID) (*l
 		c     lottery.Campaign
 		start = time.Now()
 	)
+	b.Queue(waitBriefly)
 	b.Queue(gateCampaign, campaignLockClass, id.String())
 	b.Queue(lockCampaignRow, id).Query(collect(&found, scanCampaign))
 	b.Queue(selectLayers, id).Query(func(rows pgx.Rows) error { return readLayers(rows, &c) })

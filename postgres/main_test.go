@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"sync"
 	"testing"
@@ -89,6 +90,7 @@ type recorder struct {
 	onRetry func(reason string)
 
 	mu       sync.Mutex
+	fell     map[string]int
 	reasons  []string
 	outcomes []string
 	attempts []int
@@ -98,6 +100,22 @@ func (r *recorder) Transaction(_ string, attempts int, _ time.Duration, outcome 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.outcomes, r.attempts = append(r.outcomes, outcome), append(r.attempts, attempts)
+}
+
+func (r *recorder) Fallback(_, reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fell == nil {
+		r.fell = map[string]int{}
+	}
+	r.fell[reason]++
+}
+
+// fallbacks returns how often each reason kept a transaction from the fast path.
+func (r *recorder) fallbacks() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.fell)
 }
 
 func (r *recorder) Retry(_, reason string) {

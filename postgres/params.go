@@ -12,8 +12,9 @@ import (
 
 // params encodes the parameters of statements in PostgreSQL's binary format, into memory that it uses again. It knows
 // the types that the hot statements have, most of them arrays of one dimension (src/backend/utils/adt/arrayfuncs.c,
-// array_recv), and costs a third of what the driver's encoding of any type does.
+// array_recv), and costs a third of what the driver's encoding of any type does, which takes all others.
 type params struct {
+	types  *pgtype.Map // made when it is first needed
 	buf    []byte
 	ends   []int    // of each parameter in buf
 	values [][]byte // as next returns them
@@ -38,10 +39,10 @@ func (p *params) next(n int) [][]byte {
 	return p.values[first:]
 }
 
-// append encodes one parameter. It returns an error for a type that it doesn't know.
-func (p *params) append(arg any) error {
+// append encodes one parameter of a type. It returns an error where the driver can't encode it either.
+func (p *params) append(oid uint32, arg any) error {
 	switch v := arg.(type) {
-	case int:
+	case int: // Counts, which the statements take as bigint.
 		p.buf = binary.BigEndian.AppendUint64(p.buf, uint64(v)) //nolint:gosec // The bits count.
 	case int64:
 		p.buf = binary.BigEndian.AppendUint64(p.buf, uint64(v)) //nolint:gosec // The bits count.
@@ -98,27 +99,32 @@ func (p *params) append(arg any) error {
 			p.time(t)
 		}
 	case []*time.Time:
-		p.array(pgtype.TimestamptzOID, len(v))
-		for _, t := range v {
-			if t == nil {
-				p.null()
-				continue
-			}
+		nullable(p, pgtype.TimestamptzOID, v, func(t time.Time) {
 			p.length(8)
-			p.time(*t)
-		}
+			p.time(t)
+		})
 	case []*[16]byte:
-		p.array(pgtype.UUIDOID, len(v))
-		for _, id := range v {
-			if id == nil {
-				p.null()
-				continue
-			}
+		nullable(p, pgtype.UUIDOID, v, func(id [16]byte) {
 			p.length(len(id))
 			p.buf = append(p.buf, id[:]...)
-		}
+		})
+	case []*int64:
+		nullable(p, pgtype.Int8OID, v, func(n int64) {
+			p.length(8)
+			p.buf = binary.BigEndian.AppendUint64(p.buf, uint64(n)) //nolint:gosec // The bits count.
+		})
 	default:
-		return fmt.Errorf("a parameter of type %T", arg)
+		if p.types == nil {
+			p.types = pgtype.NewMap()
+		}
+		buf, err := p.types.Encode(oid, pgtype.BinaryFormatCode, arg, p.buf)
+		if err != nil {
+			return fmt.Errorf("a parameter of type %T: %w", arg, err)
+		}
+		if buf == nil {
+			return fmt.Errorf("a parameter that is NULL, of type %T", arg)
+		}
+		p.buf = buf
 	}
 	p.ends = append(p.ends, len(p.buf))
 	return nil
@@ -134,7 +140,17 @@ func (p *params) array(element uint32, n int) {
 	p.length(1)
 }
 
-func (p *params) null() { p.buf = binary.BigEndian.AppendUint32(p.buf, math.MaxUint32) }
+// nullable appends an array in which nil is NULL.
+func nullable[T any](p *params, element uint32, values []*T, put func(T)) {
+	p.array(element, len(values))
+	for _, v := range values {
+		if v == nil {
+			p.buf = binary.BigEndian.AppendUint32(p.buf, math.MaxUint32)
+			continue
+		}
+		put(*v)
+	}
+}
 
 func (p *params) length(n int) {
 	p.buf = binary.BigEndian.AppendUint32(p.buf, uint32(n)) //nolint:gosec // A request has a megabyte at most.

@@ -40,18 +40,43 @@ type pipeline struct {
 const reconnectPause = time.Second
 
 var (
-	// errNotSent is returned when nothing of a transaction has reached the database.
-	errNotSent = errors.New("the transaction was not sent")
 	// errLinkLost is returned when nobody knows whether a transaction was committed.
 	errLinkLost = errors.New("the connection was lost before the transaction's end was known")
+	// errBehind is returned, with PostgreSQL's error, for a transaction that failed after one that it was sent behind.
+	errBehind = errors.New("sent behind a transaction that failed")
 )
 
+// notSentError is returned when nothing of a transaction has reached the database.
+type notSentError struct {
+	reason string // a word for the metrics
+	cause  error  // may be nil
+}
+
+func (e *notSentError) Error() string {
+	if e.cause == nil {
+		return "the transaction was not sent: " + e.reason
+	}
+	return "the transaction was not sent: " + e.reason + ": " + e.cause.Error()
+}
+
+func (e *notSentError) Unwrap() error { return e.cause }
+
+// notSent reports that a transaction was not sent.
+func notSent(reason string, cause error) error { return &notSentError{reason: reason, cause: cause} }
+
+// isNotSent reports whether nothing of a transaction has reached the database.
+func isNotSent(err error) bool {
+	_, ok := errors.AsType[*notSentError](err)
+	return ok
+}
+
 // commit calls fill, sends what it has queued as one transaction, and waits for its end. The next caller's fill is called
-// once this one's transaction is sent. Where fill returns false, nothing is sent. place is a crash point.
+// once this one's transaction is sent. Where fill returns an error, nothing is sent, and the error is returned. place is a
+// crash point.
 //
-// It returns [errNotSent], [errLinkLost], [errNotReplicated], or PostgreSQL's own error, after which nothing of the
+// Its own errors are a [notSentError], [errLinkLost], [errNotReplicated], and PostgreSQL's, after which nothing of the
 // transaction is there. Once it is sent, ctx no longer counts: giving up would only make the outcome unknown.
-func (p *pipeline) commit(ctx context.Context, place string, fill func(*pgx.Batch) bool) error {
+func (p *pipeline) commit(ctx context.Context, place string, fill func(*pgx.Batch) error) error {
 	done, l, err := p.send(ctx, place, fill)
 	if err != nil {
 		return err
@@ -67,15 +92,15 @@ func (p *pipeline) commit(ctx context.Context, place string, fill func(*pgx.Batc
 	}
 }
 
-func (p *pipeline) send(ctx context.Context, place string, fill func(*pgx.Batch) bool) (<-chan error, *link, error) {
+func (p *pipeline) send(ctx context.Context, place string, fill func(*pgx.Batch) error) (<-chan error, *link, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.connected(ctx); err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", errNotSent, err)
+		return nil, nil, notSent("connection", err)
 	}
 	var b pgx.Batch
-	if !fill(&b) {
-		return nil, nil, errNotSent
+	if err := fill(&b); err != nil {
+		return nil, nil, err
 	}
 	done, err := p.link.send(&b, place)
 	return done, p.link, err
@@ -108,13 +133,13 @@ func (p *pipeline) connect(ctx context.Context) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{statements: make(map[string]string, len(p.statements))}
+	l := &link{statements: make(map[string]*pgconn.StatementDescription, len(p.statements))}
 	for i, sql := range p.statements {
-		name := "fairlead_pipeline_" + strconv.Itoa(i)
-		if _, err := conn.Prepare(ctx, name, sql, nil); err != nil {
+		statement, err := conn.Prepare(ctx, "fairlead_pipeline_"+strconv.Itoa(i), sql, nil)
+		if err != nil {
 			return nil, errors.Join(err, conn.Close(ctx))
 		}
-		l.statements[sql] = name
+		l.statements[sql] = statement
 	}
 	raw, err := conn.Hijack()
 	if err != nil {
@@ -138,37 +163,44 @@ func (p *pipeline) close() {
 // link is one connection of a pipeline. It has one writer, who holds the pipeline's mutex, and one reader.
 type link struct {
 	conn       net.Conn
-	frontend   *pgproto3.Frontend // of the reader
-	statements map[string]string  // names by text
-	params     params             // of the writer
-	out        []byte             // likewise: what is to be written
+	frontend   *pgproto3.Frontend                      // of the reader
+	statements map[string]*pgconn.StatementDescription // by text
+	params     params                                  // of the writer
+	out        []byte                                  // likewise: what is to be written
 
 	mu     sync.Mutex
-	sent   []chan<- error // for the end of each transaction under way, in order; each has room for it
+	sent   []underWay // in order
 	broken error
+}
+
+// underWay is a transaction whose end is not known yet.
+type underWay struct {
+	done   chan<- error // has room for the end
+	behind bool         // one that was under way when this one was sent has failed
 }
 
 // send writes a transaction to the connection. After an error nothing of it has been sent.
 func (l *link) send(b *pgx.Batch, place string) (<-chan error, error) {
 	l.params.reset()
 	for _, q := range b.QueuedQueries {
-		if l.statements[q.SQL] == "" {
-			return nil, fmt.Errorf("%w: a statement that is not prepared", errNotSent)
+		statement := l.statements[q.SQL]
+		if statement == nil || len(statement.ParamOIDs) != len(q.Arguments) {
+			return nil, notSent("encode", errors.New("a statement that is not prepared, or has other parameters"))
 		}
-		for _, arg := range q.Arguments {
-			if err := l.params.append(arg); err != nil {
-				return nil, fmt.Errorf("%w: %w", errNotSent, err)
+		for i, arg := range q.Arguments {
+			if err := l.params.append(statement.ParamOIDs[i], arg); err != nil {
+				return nil, notSent("encode", err)
 			}
 		}
 	}
 	done := make(chan error, 1)
 	if err := l.expect(done); err != nil {
-		return nil, fmt.Errorf("%w: %w", errNotSent, err)
+		return nil, notSent("connection", err)
 	}
 	binary := []int16{pgx.BinaryFormatCode}
 	for _, q := range b.QueuedQueries {
 		l.append(&pgproto3.Bind{
-			PreparedStatement: l.statements[q.SQL], ParameterFormatCodes: binary, Parameters: l.params.next(len(q.Arguments)),
+			PreparedStatement: l.statements[q.SQL].Name, ParameterFormatCodes: binary, Parameters: l.params.next(len(q.Arguments)),
 			ResultFormatCodes: binary,
 		})
 		l.append(&pgproto3.Execute{})
@@ -210,7 +242,7 @@ func (l *link) expect(done chan<- error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.broken == nil {
-		l.sent = append(l.sent, done)
+		l.sent = append(l.sent, underWay{done: done})
 	}
 	return l.broken
 }
@@ -241,10 +273,20 @@ func (l *link) receive() {
 func (l *link) answer(outcome error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.sent) > 0 {
-		l.sent[0] <- outcome
-		l.sent = l.sent[1:]
+	if len(l.sent) == 0 {
+		return
 	}
+	first := l.sent[0]
+	l.sent = l.sent[1:]
+	if outcome != nil {
+		for i := range l.sent {
+			l.sent[i].behind = true
+		}
+		if first.behind {
+			outcome = fmt.Errorf("%w: %w", errBehind, outcome)
+		}
+	}
+	first.done <- outcome
 }
 
 func (l *link) failure() error {
@@ -262,8 +304,8 @@ func (l *link) fail(reason error) {
 	}
 	l.broken = reason
 	_ = l.conn.Close()
-	for _, done := range l.sent {
-		done <- fmt.Errorf("%w: %w", errLinkLost, reason)
+	for _, t := range l.sent {
+		t.done <- fmt.Errorf("%w: %w", errLinkLost, reason)
 	}
 	l.sent = nil
 }

@@ -98,7 +98,8 @@ func (db *DB) attempt(ctx context.Context, fn func(context.Context, pgx.Tx) erro
 	}
 	// The pool destroys a connection that comes back within a transaction, or broken.
 	defer conn.Release()
-	tx := &lazyTx{conn: conn}
+	tx := &lazyTx{conn: conn, accounts: db.accounts}
+	defer tx.unlock()
 	// Once COMMIT was sent this does nothing. It must not depend on ctx, or a cancelled caller would cost the pool a
 	// connection.
 	defer func() {
@@ -143,6 +144,12 @@ func (db *DB) giveUp(ctx context.Context, name string, attempt int, start time.T
 func (db *DB) observe(name string, attempts int, start time.Time, outcome string) {
 	if db.observer != nil {
 		db.observer.Transaction(name, attempts, time.Since(start), outcome)
+	}
+}
+
+func (db *DB) fallback(name, reason string) {
+	if db.observer != nil {
+		db.observer.Fallback(name, reason)
 	}
 }
 

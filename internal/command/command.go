@@ -7,8 +7,10 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 )
@@ -20,6 +22,42 @@ var ErrUnavailable = errors.New("the database is unavailable")
 // ErrUnknownOutcome is returned when a COMMIT was sent and its answer never came, and the database could not be asked
 // again in time. The effect happened once or not at all; the same key settles it.
 var ErrUnknownOutcome = errors.New("the outcome is not known yet")
+
+// BlockedFor is how long a command waits, in all, for rows that somebody else has locked.
+const BlockedFor = 5 * time.Second
+
+// BlockedError is the [Answer]'s error for a command that was not decided, because somebody else has locked a row that it
+// needs. Its key was looked up, and nothing was applied.
+type BlockedError struct {
+	Row string // such as "account alice"; not for users
+	// Wait returns nil when the row is free, and an error when ctx ends before or too many wait already.
+	Wait func(ctx context.Context) error
+}
+
+func (e *BlockedError) Error() string { return e.Row + " is locked by another session" }
+
+// Execute runs a command by do, and again each time a row that it needed was locked by somebody else and has become free.
+// After [BlockedFor] it gives up with [ErrUnavailable] and the [BlockedError]; nothing was applied then.
+func Execute(ctx context.Context, do func() (Answer, error)) (Answer, error) {
+	a, err := do()
+	blocked, ok := errors.AsType[*BlockedError](a.Err)
+	if err != nil || !ok {
+		return a, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, BlockedFor)
+	defer cancel()
+	for {
+		if err := blocked.Wait(ctx); err != nil {
+			return Answer{}, Unavailable(errors.Join(blocked, err))
+		}
+		if a, err = do(); err != nil {
+			return a, err
+		}
+		if blocked, ok = errors.AsType[*BlockedError](a.Err); !ok {
+			return a, nil
+		}
+	}
+}
 
 // Rendered is an outcome as an edge speaks it.
 type Rendered struct {
@@ -52,7 +90,7 @@ type Command[Op any] struct {
 // Answer is what one caller is told.
 type Answer struct {
 	idempotency.Answer
-	// Result and Err are set for commands without a Render.
+	// Result and Err are set for commands without a Render. Err is a [BlockedError] for those that were not decided.
 	Result any
 	Err    error
 }
@@ -103,7 +141,7 @@ func decideOne[Op any](c Command[Op], keys *idempotency.Batch, decide func(Comma
 		}
 	}
 	result, err := decide(c)
-	if c.Render == nil {
+	if _, blocked := errors.AsType[*BlockedError](err); blocked || c.Render == nil {
 		return Answer{Result: result, Err: err}
 	}
 	r := c.Render(result, err)

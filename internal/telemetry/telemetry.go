@@ -106,6 +106,7 @@ type Transactions struct {
 	duration *prometheus.HistogramVec
 	outcomes *prometheus.CounterVec
 	retries  *prometheus.CounterVec
+	fell     *prometheus.CounterVec
 	known    sync.Map // of the names whose outcomes are all there
 }
 
@@ -123,8 +124,11 @@ func NewTransactions(r prometheus.Registerer) *Transactions {
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_transaction_retries_total", Help: "Reruns of transactions by SQLSTATE or reason.",
 		}, []string{"transaction", "reason"}),
+		fell: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_transaction_fallbacks_total", Help: "Transactions that were not committed on the fast path, by reason.",
+		}, []string{"transaction", "reason"}),
 	}
-	r.MustRegister(t.duration, t.outcomes, t.retries)
+	r.MustRegister(t.duration, t.outcomes, t.retries, t.fell)
 	return t
 }
 
@@ -139,6 +143,9 @@ func (t *Transactions) Transaction(name string, _ int, took time.Duration, outco
 	}
 	t.outcomes.WithLabelValues(name, outcome).Inc()
 }
+
+// Fallback implements [postgres.Observer].
+func (t *Transactions) Fallback(name, reason string) { t.fell.WithLabelValues(name, reason).Inc() }
 
 // Retry implements [postgres.Observer].
 func (t *Transactions) Retry(name, reason string) { t.retries.WithLabelValues(name, reason).Inc() }

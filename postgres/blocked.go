@@ -1,0 +1,216 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fairlead-dev/fairlead/internal/command"
+)
+
+const (
+	// blockedAfter is how long a batch waits for a row that somebody else has locked. Transactions of other servers end far
+	// sooner; longer waits are those for a forgotten session, or a prepared transaction whose coordinator is gone. Two such
+	// waits, one on the speculative path and one under locks, stay below the 250 ms that strangers may cost.
+	blockedAfter = 100 * time.Millisecond
+	// probeEvery is how often blocked rows are looked at, and probeTimeout bounds one look.
+	probeEvery   = 50 * time.Millisecond
+	probeTimeout = time.Second
+	// maxBlockedCommands bounds the commands that wait for blocked rows; one more is refused at once.
+	maxBlockedCommands = 8192
+)
+
+// waitBriefly bounds every wait for a lock in the rest of the transaction.
+var waitBriefly = fmt.Sprintf(`SELECT set_config('lock_timeout', '%d', true)`, blockedAfter.Milliseconds()) //nolint:gochecknoglobals // A constant, but for the number.
+
+// rowKind says in which table a blocked row is.
+type rowKind int
+
+const (
+	accountRow rowKind = iota
+	auctionRowKind
+	campaignRow
+)
+
+// probes lock the rows that are free, for as long as the statement runs, and return them.
+var probes = map[rowKind]string{ //nolint:gochecknoglobals // A constant, but for the type.
+	accountRow:     `SELECT id FROM accounts WHERE id = ANY($1) FOR NO KEY UPDATE SKIP LOCKED`,
+	auctionRowKind: `SELECT id::text FROM auctions WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED`,
+	campaignRow:    `SELECT id::text FROM campaigns WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED`,
+}
+
+type blockedRow struct {
+	kind rowKind
+	id   string
+}
+
+func (r blockedRow) String() string {
+	return [...]string{accountRow: "account", auctionRowKind: "auction", campaignRow: "campaign"}[r.kind] + " " + r.id
+}
+
+// blockedRows are the rows that a batch found locked by somebody else. Commands that need one leave their batch and wait by
+// themselves, and later ones do not try. One goroutine looks, on one connection, which rows have become free; it runs while
+// there are any. All of it is safe for concurrent use.
+type blockedRows struct {
+	db *DB
+
+	mu      sync.Mutex
+	rows    map[blockedRow]chan struct{} // closed when the row is free
+	waiting int                          // commands
+	probing bool
+	ctx     context.Context // ends when the database is closed
+	stop    context.CancelFunc
+	probers sync.WaitGroup
+}
+
+func newBlockedRows(db *DB) *blockedRows {
+	b := &blockedRows{db: db, rows: map[blockedRow]chan struct{}{}}
+	b.ctx, b.stop = context.WithCancel(context.Background())
+	return b
+}
+
+// find returns why one of the rows can't be had, nil where none is known to be blocked.
+func (b *blockedRows) find(kind rowKind, ids ...string) *command.BlockedError {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.rows) == 0 {
+		return nil
+	}
+	for _, id := range ids {
+		row := blockedRow{kind, id}
+		if free := b.rows[row]; free != nil {
+			return b.reason(row, free)
+		}
+	}
+	return nil
+}
+
+// add notes a row that was found locked, and has it looked at until it is free.
+func (b *blockedRows) add(kind rowKind, id string) *command.BlockedError {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	row := blockedRow{kind, id}
+	free := b.rows[row]
+	if free == nil {
+		free = make(chan struct{})
+		b.rows[row] = free
+		if !b.probing && b.ctx.Err() == nil {
+			b.probing = true
+			b.probers.Go(b.probe)
+		}
+	}
+	return b.reason(row, free)
+}
+
+func (b *blockedRows) reason(row blockedRow, free <-chan struct{}) *command.BlockedError {
+	return &command.BlockedError{Row: row.String(), Wait: func(ctx context.Context) error { return b.wait(ctx, free) }}
+}
+
+func (b *blockedRows) wait(ctx context.Context, free <-chan struct{}) error {
+	b.mu.Lock()
+	full := b.waiting >= maxBlockedCommands
+	if !full {
+		b.waiting++
+	}
+	b.mu.Unlock()
+	if full {
+		return errors.New("too many commands wait for locked rows")
+	}
+	defer func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.waiting--
+	}()
+	select {
+	case <-free:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// count is how many rows are blocked, and how many commands wait for them.
+func (b *blockedRows) count() (rows, commands int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.rows), b.waiting
+}
+
+// probe looks at the rows until none is left.
+func (b *blockedRows) probe() {
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-b.ctx.Done():
+			return
+		}
+		for kind := range probes {
+			b.release(kind, b.free(kind))
+		}
+		b.mu.Lock()
+		done := len(b.rows) == 0
+		b.probing = !done
+		b.mu.Unlock()
+		if done {
+			return
+		}
+	}
+}
+
+// free asks which rows of a kind nobody has locked.
+func (b *blockedRows) free(kind rowKind) []string {
+	b.mu.Lock()
+	var ids []string
+	for row := range b.rows {
+		if row.kind == kind {
+			ids = append(ids, row.id)
+		}
+	}
+	b.mu.Unlock()
+	if len(ids) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(b.ctx, probeTimeout)
+	defer cancel()
+	rows, err := b.db.pool.Query(ctx, probes[kind], ids)
+	if err != nil {
+		return nil // The commands have deadlines of their own.
+	}
+	free, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil
+	}
+	return free
+}
+
+func (b *blockedRows) release(kind rowKind, ids []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, id := range ids {
+		row := blockedRow{kind, id}
+		close(b.rows[row])
+		delete(b.rows, row)
+	}
+}
+
+// close stops looking. What still waits does so until its deadline.
+func (b *blockedRows) close() {
+	b.stop()
+	b.mu.Lock()
+	b.probing = true // No further one begins.
+	b.mu.Unlock()
+	b.probers.Wait()
+}
+
+// isLockTimeout reports whether a lock was not had in time.
+func isLockTimeout(err error) bool {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pgErr.Code == "55P03"
+}
