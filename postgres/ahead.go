@@ -142,8 +142,6 @@ func (db *DB) speculate(ctx context.Context, p *pipeline, place string, accounts
 		return notSent(fallbackRepeat, nil)
 	case db.blocked.find(accountRow, accounts...) != nil:
 		return notSent(fallbackBlocked, nil)
-	case !db.accounts.trusted():
-		return notSent(fallbackBackoff, nil)
 	case !db.accounts.enter(ctx, p, accounts):
 		return notSent(fallbackBusy, nil)
 	}
@@ -171,12 +169,8 @@ func (db *DB) speculate(ctx context.Context, p *pipeline, place string, accounts
 		sent = true
 		return nil
 	})
-	if err == nil || !sent {
-		return err
-	}
-	db.accounts.forget(accounts)
-	if fallbackReason(err) == fallbackStale {
-		db.accounts.backOff()
+	if err != nil && sent {
+		db.accounts.forget(accounts)
 	}
 	return err
 }

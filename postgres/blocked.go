@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -25,8 +24,8 @@ const (
 	maxBlockedCommands = 8192
 )
 
-// waitBriefly bounds every wait for a lock in the rest of the transaction.
-var waitBriefly = fmt.Sprintf(`SELECT set_config('lock_timeout', '%d', true)`, blockedAfter.Milliseconds()) //nolint:gochecknoglobals // A constant, but for the number.
+// waitBriefly bounds every wait for a lock in the rest of the transaction by blockedAfter.
+const waitBriefly = `SELECT set_config('lock_timeout', '100ms', true)`
 
 // rowKind says in which table a blocked row is.
 type rowKind int

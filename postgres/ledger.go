@@ -101,10 +101,13 @@ func aheadStatements() []string {
 // account that was looked at and not changed, which no check would cover; a hold, whose expiry is the database's clock's to
 // set; a command that leaves no record; and one that repeats another, as far as is known.
 func (l *Ledger) commitAhead(ctx context.Context, want ledger.Want, decide func(*ledger.Unit)) error {
-	if len(want.Holds) > 0 {
+	switch {
+	case len(want.Holds) > 0:
 		return notSent(fallbackCommand, nil)
+	case !l.db.accounts.trusted():
+		return notSent(fallbackBackoff, nil)
 	}
-	return l.db.speculate(ctx, l.db.ahead[0], crashpoint.LedgerBeforeCommit, want.Accounts, want.Keys,
+	err := l.db.speculate(ctx, l.db.ahead[0], crashpoint.LedgerBeforeCommit, want.Accounts, want.Keys,
 		func(b *pgx.Batch, book *ledger.Book, _ time.Duration, _ []string) error {
 			unit := &ledger.Unit{Book: book, Keys: idempotency.NewBatch(nil)}
 			book.Grow(len(want.Keys))
@@ -123,6 +126,10 @@ func (l *Ledger) commitAhead(ctx context.Context, want ledger.Want, decide func(
 			l.db.recent.note(unit.Keys.Fresh())
 			return nil
 		})
+	if err != nil && fallbackReason(err) == fallbackStale {
+		l.db.accounts.backOff()
+	}
+	return err
 }
 
 // joinInOrder makes an UPDATE that joins an ordered array take its locks in the array's order, for the transaction: the
