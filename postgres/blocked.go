@@ -98,6 +98,7 @@ func (b *blockedRows) add(kind rowKind, id string) *command.BlockedError {
 	if free == nil {
 		free = make(chan struct{})
 		b.rows[row] = free
+		b.report()
 		if !b.probing && b.ctx.Err() == nil {
 			b.probing = true
 			b.probers.Go(b.probe)
@@ -115,6 +116,7 @@ func (b *blockedRows) wait(ctx context.Context, free <-chan struct{}) error {
 	full := b.waiting >= maxBlockedCommands
 	if !full {
 		b.waiting++
+		b.report()
 	}
 	b.mu.Unlock()
 	if full {
@@ -124,6 +126,7 @@ func (b *blockedRows) wait(ctx context.Context, free <-chan struct{}) error {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.waiting--
+		b.report()
 	}()
 	select {
 	case <-free:
@@ -196,6 +199,14 @@ func (b *blockedRows) release(kind rowKind, ids []string) {
 		row := blockedRow{kind, id}
 		close(b.rows[row])
 		delete(b.rows, row)
+	}
+	b.report()
+}
+
+// report tells the observer. The caller holds the mutex.
+func (b *blockedRows) report() {
+	if b.db.observer != nil {
+		b.db.observer.Blocked(len(b.rows), b.waiting)
 	}
 }
 

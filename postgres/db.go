@@ -42,8 +42,10 @@ type Observer interface {
 	// "commit_unknown".
 	Retry(name, reason string)
 	// Fallback is called for each transaction that could have been sent ahead of its locks and was not, or failed when it
-	// was. What reasons there are is in docs/operations/metrics.md.
+	// was. What reasons there are is in docs/operations/runbook.md.
 	Fallback(name, reason string)
+	// Blocked is called when the number of rows that others have locked changes, or that of the commands that wait for them.
+	Blocked(rows, commands int)
 }
 
 // DB is a pool of connections to one database. It is safe for concurrent use.

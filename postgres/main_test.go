@@ -111,6 +111,8 @@ func (r *recorder) Fallback(_, reason string) {
 	r.fell[reason]++
 }
 
+func (r *recorder) Blocked(int, int) {}
+
 // fallbacks returns how often each reason kept a transaction from the fast path.
 func (r *recorder) fallbacks() map[string]int {
 	r.mu.Lock()

@@ -107,6 +107,8 @@ type Transactions struct {
 	outcomes *prometheus.CounterVec
 	retries  *prometheus.CounterVec
 	fell     *prometheus.CounterVec
+	rows     prometheus.Gauge
+	waiting  prometheus.Gauge
 	known    sync.Map // of the names whose outcomes are all there
 }
 
@@ -128,7 +130,13 @@ func NewTransactions(r prometheus.Registerer) *Transactions {
 			Name: "fairlead_transaction_fallbacks_total", Help: "Transactions that were not committed on the fast path, by reason.",
 		}, []string{"transaction", "reason"}),
 	}
-	r.MustRegister(t.duration, t.outcomes, t.retries, t.fell)
+	t.rows = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "fairlead_blocked_rows", Help: "Accounts, auctions and campaigns that commands need and somebody else has locked.",
+	})
+	t.waiting = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "fairlead_blocked_commands", Help: "Commands that wait for such rows, each by itself.",
+	})
+	r.MustRegister(t.duration, t.outcomes, t.retries, t.fell, t.rows, t.waiting)
 	return t
 }
 
@@ -146,6 +154,12 @@ func (t *Transactions) Transaction(name string, _ int, took time.Duration, outco
 
 // Fallback implements [postgres.Observer].
 func (t *Transactions) Fallback(name, reason string) { t.fell.WithLabelValues(name, reason).Inc() }
+
+// Blocked implements [postgres.Observer].
+func (t *Transactions) Blocked(rows, commands int) {
+	t.rows.Set(float64(rows))
+	t.waiting.Set(float64(commands))
+}
 
 // Retry implements [postgres.Observer].
 func (t *Transactions) Retry(name, reason string) { t.retries.WithLabelValues(name, reason).Inc() }

@@ -110,12 +110,17 @@ func TestTransactions(t *testing.T) {
 	tx.Retry("ledger", "40P01")
 	tx.Retry("ledger", "40P01")
 	tx.Retry("ledger", "commit_unknown")
+	tx.Fallback("auction", "stale")
+	tx.Blocked(2, 30)
 	tx.Transaction("ledger", 3, 2*time.Second, "committed")
 	tx.Transaction("lottery", 1, time.Second, "failed")
 	expect(t, r, map[string]sample{
 		`fairlead_transaction_retries_total{reason="40P01",transaction="ledger"}`:          {value: 2},
 		`fairlead_transaction_retries_total{reason="commit_unknown",transaction="ledger"}`: {value: 1},
 		`fairlead_transactions_total{outcome="committed",transaction="ledger"}`:            {value: 1},
+		`fairlead_transaction_fallbacks_total{reason="stale",transaction="auction"}`:       {value: 1},
+		`fairlead_blocked_rows`:     {value: 2},
+		`fairlead_blocked_commands`: {value: 30},
 		// What nobody has seen yet is there with 0, so that its first time is an increase.
 		`fairlead_transactions_total{outcome="failed",transaction="ledger"}`:     {},
 		`fairlead_transactions_total{outcome="unknown",transaction="ledger"}`:    {},

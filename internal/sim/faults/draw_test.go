@@ -187,9 +187,11 @@ func TestRetries(t *testing.T) {
 	})
 	s.fires("FairleadDrawRetries")
 	s.fires("FairleadTransactionRetries")
+	s.fires("FairleadFallbacks")
 	dropTriggers(t, s, "FairleadDrawRetries")
 	s.ends("FairleadDrawRetries", "the foreign trigger was found and dropped")
 	s.ends("FairleadTransactionRetries", "likewise")
+	s.ends("FairleadFallbacks", "likewise")
 	stop()
 }
 

@@ -59,7 +59,7 @@ func unblocks(t *testing.T, s *stage) {
 	})
 }
 
-// TestQueueFull sends more commands on one account than may wait, while somebody else has locked its row.
+// TestQueueFull sends more commands than may wait, while somebody else has locked the table of accounts.
 func TestQueueFull(t *testing.T) {
 	torture(t)
 	t.Parallel()
@@ -67,7 +67,7 @@ func TestQueueFull(t *testing.T) {
 	server := newServer(t, database)
 	server.accounts(t, "hot")
 	s := newStage(t, database, server)
-	blocks(t, database, `SELECT FROM accounts WHERE id = 'hot' FOR UPDATE`)
+	blocks(t, database, `LOCK TABLE accounts IN EXCLUSIVE MODE`)
 	s.breaks()
 	stop := load(t, 9500, func(ctx context.Context) {
 		status, _ := server.tries(ctx, http.MethodPost, "/v1/deposits", `{"account":"hot","amount":1}`)
@@ -84,7 +84,35 @@ func TestQueueFull(t *testing.T) {
 	stop()
 }
 
-// TestCommitSlow has somebody else's job lock a row for two seconds, again and again.
+// TestRowsBlocked has somebody else lock an account and forget about it.
+func TestRowsBlocked(t *testing.T) {
+	torture(t)
+	t.Parallel()
+	database := newDatabase(t)
+	server := newServer(t, database)
+	server.accounts(t, "locked", "free")
+	s := newStage(t, database, server)
+	blocks(t, database, `SELECT FROM accounts WHERE id = 'locked' FOR UPDATE`)
+	s.breaks()
+	stop := load(t, 2, func(ctx context.Context) {
+		_, _ = server.tries(ctx, http.MethodPost, "/v1/deposits", `{"account":"locked","amount":1}`)
+	})
+	s.fires("FairleadRowsBlocked")
+	if status, answer := server.tries(t.Context(), http.MethodPost, "/v1/deposits", `{"account":"free","amount":1}`); status != http.StatusCreated {
+		t.Errorf("a deposit on another account: %d %s", status, answer)
+	}
+	section := sectionOf(t, "FairleadRowsBlocked")
+	out := s.operator.runs(t, section, `psql "$FAIRLEAD_DATABASE_URL" -c "SELECT pid`)
+	m := regexp.MustCompile(`(?m)^ *(\d+) \|.*somebody`).FindStringSubmatch(out)
+	if m == nil {
+		t.Fatalf("the runbook does not find the session: %s", out)
+	}
+	s.operator.runs(t, section, `psql "$FAIRLEAD_DATABASE_URL" -c "SELECT pg_terminate_backend`, "PID", m[1])
+	s.ends("FairleadRowsBlocked", "pg_terminate_backend of the session")
+	stop()
+}
+
+// TestCommitSlow has somebody else's job lock the table of accounts for two seconds, again and again.
 func TestCommitSlow(t *testing.T) {
 	torture(t)
 	t.Parallel()
@@ -100,7 +128,7 @@ func TestCommitSlow(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		_, err := job.Exec(t.Context(), `DO $$ BEGIN LOOP
-			PERFORM 1 FROM accounts WHERE id = 'slow' FOR UPDATE; PERFORM pg_sleep(2); COMMIT; PERFORM pg_sleep(.01); END LOOP; END $$`)
+			LOCK TABLE accounts IN EXCLUSIVE MODE; PERFORM pg_sleep(2); COMMIT; PERFORM pg_sleep(.01); END LOOP; END $$`)
 		done <- err
 	}()
 	stop := load(t, 4, func(ctx context.Context) {
