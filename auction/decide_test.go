@@ -313,3 +313,59 @@ func TestSellerOverflow(t *testing.T) {
 	w.closed(t, 1, 1)
 	w.wantMoney(t, "shop", math.MaxInt64, 0)
 }
+
+// TestUncertainTime: where the present time is known to an interval only, the bound that refuses decides.
+func TestUncertainTime(t *testing.T) {
+	t.Parallel()
+	w := started(t, standard(), "ann", "ben")
+	w.place(t, "ann", 10)
+	w.now = w.now.Add(time.Second + 4*time.Millisecond)
+	w.uncertain = 5 * time.Millisecond
+	if e := refusedWith[*auction.CooldownError](t, w.do(t, bid("ann", 20))); e.RetryAfter != time.Millisecond {
+		t.Errorf("retry after %s, want 1ms", e.RetryAfter)
+	}
+	w.now = w.now.Add(time.Millisecond)
+	w.place(t, "ann", 20)
+
+	// Without a cooldown an uncertain time refuses nothing.
+	create := standard()
+	create.Cooldown = 0
+	w = started(t, create, "ann")
+	w.uncertain = time.Minute
+	w.place(t, "ann", 10)
+	w.place(t, "ann", 20)
+}
+
+// TestHorizon: a bid right before the horizon is decided as one now, and one at the horizon is not.
+func TestHorizon(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, standard(), "ann", "ben")
+	if at := w.state.Horizon(); !at.IsZero() {
+		t.Errorf("before the start it is %v", at)
+	}
+	w = started(t, standard(), "ann", "ben")
+	end := epoch().Add(time.Minute)
+	for n, account := range []string{"ann", "ben"} { // Each of them extends the round.
+		at := w.state.Horizon()
+		if want := end.Add(-standard().AntiSnipe.Window); !at.Equal(want) {
+			t.Fatalf("horizon %d: %v, want %v", n, at, want)
+		}
+		w.now = at.Add(-time.Microsecond)
+		w.place(t, account, int64(10+100*n))
+		if got := w.state.Horizon(); !got.Equal(at) {
+			t.Errorf("a bid right before the horizon has moved it from %v to %v", at, got)
+		}
+		w.now = at.Add(2 * time.Second)
+		w.place(t, account, int64(50+100*n))
+		end = end.Add(standard().AntiSnipe.Extension)
+	}
+	if at := w.state.Horizon(); !at.Equal(end) {
+		t.Errorf("when nothing extends the round any more: %v, want %v", at, end)
+	}
+	w.now = end.Add(-time.Microsecond)
+	w.place(t, "ann", 300)
+	w.now = end
+	if o := w.do(t, bid("ben", 400)); !errors.Is(o.err, auction.ErrNotActive) {
+		t.Errorf("at the horizon: %v", o.err)
+	}
+}

@@ -19,10 +19,11 @@ func epoch() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 // world is what a database would hold: accounts, holds, an auction's rows and its history, and a state that is kept from
 // one transaction to the next. It applies what the core asks to be written, and nothing else.
 type world struct {
-	now      time.Time
-	ids      uint64
-	accounts map[string]ledger.Account
-	holds    map[uuid.UUID]ledger.Hold
+	now       time.Time
+	uncertain time.Duration
+	ids       uint64
+	accounts  map[string]ledger.Account
+	holds     map[uuid.UUID]ledger.Hold
 
 	row      auction.Auction
 	standing map[string]auction.Bid
@@ -140,6 +141,7 @@ func (w *world) decide(tb testing.TB, ops ...auction.Op) []outcome {
 		}
 	}
 	w.state.Begin(w.book(accounts))
+	w.state.Uncertain = w.uncertain
 	w.state.LoadHolds(accounts)
 	outcomes := make([]outcome, 0, len(ops))
 	for _, op := range ops {

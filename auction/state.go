@@ -22,7 +22,7 @@ type State struct {
 	Standing *Standing
 	Book     *ledger.Book
 	// Uncertain is by how much the present time may be earlier than the book's, which is the latest that it may be. Where it
-	// matters, a decision takes the bound that refuses.
+	// matters, a decision takes the bound that refuses. It is set after [State.Begin], which takes the book's time for exact.
 	Uncertain time.Duration
 
 	// What the transaction has to write beside the auction, its rounds, the standing bids and the book's changes. Each
@@ -58,7 +58,7 @@ func (s *State) Begin(book *ledger.Book) {
 	s.Placed = make([]Placed, 0, min(len(s.Placed)+len(s.Placed)/4, maxEventsAhead))
 	s.Events = make([]Event, 0, ahead)
 	s.Winners = nil
-	s.Book = book
+	s.Book, s.Uncertain = book, 0
 	s.Standing.begin()
 	s.remember()
 }

@@ -43,8 +43,7 @@ func (s *Auctions) commitAhead(ctx context.Context, id uuid.UUID, t *seat, want 
 			if err != nil {
 				return err
 			}
-			k.Uncertain = uncertain
-			if err := s.bidAhead(b, k, want, book, absent, decide); err != nil {
+			if err := s.bidAhead(b, k, want, book, uncertain, absent, decide); err != nil {
 				s.memory.put(t, k)
 				return err
 			}
@@ -59,13 +58,16 @@ func (s *Auctions) commitAhead(ctx context.Context, id uuid.UUID, t *seat, want 
 }
 
 // bidAhead decides on what is remembered and queues the writes. After an error it has changed nothing.
-func (s *Auctions) bidAhead(b *pgx.Batch, known *knownAuction, want auction.Want, book *ledger.Book, absent []string, decide func(*auction.Unit)) error {
+func (s *Auctions) bidAhead(b *pgx.Batch, known *knownAuction, want auction.Want, book *ledger.Book, uncertain time.Duration,
+	absent []string, decide func(*auction.Unit),
+) error {
 	round := known.Auction.Open()
 	if round == nil || !book.Now().Before(round.EndsAt.Add(-closingMargin)) {
 		return notSent(fallbackClosing, nil)
 	}
 	was, revision := known.Auction.Version, newID()
 	known.Begin(book)
+	known.Uncertain = uncertain
 	known.LoadHolds(want.Bidders)
 	u := &auction.Unit{State: known.State, Keys: idempotency.NewBatch(nil)}
 	u.Keys.Grow(len(want.Keys))

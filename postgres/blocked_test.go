@@ -481,7 +481,7 @@ func everyWrite(t *testing.T, unique bool) []*pgx.QueuedQuery {
 	var b pgx.Batch
 	s := NewAuctions(&DB{recent: newRecentKeys()})
 	want := auction.Want{Bidders: []string{"ann", "ben", "cid"}}
-	if err := s.bidAhead(&b, known, want, book, []string{"absent"}, func(u *auction.Unit) {
+	if err := s.bidAhead(&b, known, want, book, 0, []string{"absent"}, func(u *auction.Unit) {
 		for _, key := range []string{"missed", "stored"} {
 			if _, _, err := u.Keys.Lookup(*keyed[ledger.Op](nil, key, "").Key); err != nil {
 				t.Error(err)
