@@ -13,10 +13,12 @@ import (
 )
 
 const (
-	// blockedAfter is how long a batch waits for a row that somebody else has locked. Transactions of other servers end far
-	// sooner; longer waits are those for a forgotten session, or a prepared transaction whose coordinator is gone. Two such
-	// waits, one on the speculative path and one under locks, stay below the 250 ms that strangers may cost.
-	blockedAfter = 100 * time.Millisecond
+	// blockedAfter is how long a transaction waits for a row that somebody else has locked. Transactions of other servers
+	// end far sooner; longer waits are those for a forgotten session, or a prepared transaction whose coordinator is gone.
+	// Speculative transactions wait half as long, because what is sent behind them on the connection waits, too, and may
+	// meet further locked rows. All of it stays below the 250 ms that strangers may cost.
+	blockedAfter            = 100 * time.Millisecond
+	speculativeBlockedAfter = blockedAfter / 2
 	// probeEvery is how often blocked rows are looked at, and probeTimeout bounds one look.
 	probeEvery   = 50 * time.Millisecond
 	probeTimeout = time.Second

@@ -103,7 +103,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	db := &DB{pool: pool, logger: o.Logger, observer: o.Observer, accounts: newAccountCache(), recent: newRecentKeys()}
 	db.blocked = newBlockedRows(db)
 	ahead := cfg.ConnConfig.Copy()
-	ahead.RuntimeParams["lock_timeout"] = strconv.FormatInt(blockedAfter.Milliseconds(), 10)
+	ahead.RuntimeParams["lock_timeout"] = strconv.FormatInt(speculativeBlockedAfter.Milliseconds(), 10)
 	for range min(max(runtime.GOMAXPROCS(0)/2, 1), maxPipelines) {
 		db.ahead = append(db.ahead, &pipeline{config: ahead, statements: aheadStatements()})
 	}
