@@ -152,12 +152,20 @@ func (l *link) forwardStartup(in *bufio.Reader) error {
 // forwardAnswers reads what PostgreSQL sends until an end is closed, or until the answer that is to be lost has come.
 func (l *link) forwardAnswers() {
 	in, out := bufio.NewReaderSize(l.backend, 64<<10), bufio.NewWriterSize(l.client, 64<<10)
+	first := true // message of an answer
 	for {
 		kind, body, err := readMessage(in)
 		if err != nil {
 			return
 		}
 		const readyForQuery = 'Z'
+		if first {
+			if out.Flush() != nil {
+				return
+			}
+			l.proxy.hold()
+		}
+		first = kind == readyForQuery
 		if kind == readyForQuery && len(body) == 1 {
 			l.inBlock.Store(int32(body[0]))
 			if l.doomed.Load() {
