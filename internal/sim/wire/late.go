@@ -27,17 +27,13 @@ func (p *Proxy) Refuse(on bool) {
 	}
 }
 
-// hold waits for as long as the next answer is to be held back.
-func (p *Proxy) hold() {
+// delay draws for how long the next answer is to be held back.
+func (p *Proxy) delay() time.Duration {
 	p.mu.Lock()
-	late := p.late
-	var d time.Duration
-	if late.oneIn > 0 && p.rng.IntN(late.oneIn) == 0 {
-		d = late.least + time.Duration(p.rng.Int64N(int64(late.most-late.least)+1))
-		p.stats.Delayed++
+	defer p.mu.Unlock()
+	if p.late.oneIn == 0 || p.rng.IntN(p.late.oneIn) > 0 {
+		return 0
 	}
-	p.mu.Unlock()
-	if d > 0 {
-		<-time.After(d)
-	}
+	p.stats.Delayed++
+	return p.late.least + time.Duration(p.rng.Int64N(int64(p.late.most-p.late.least)+1))
 }

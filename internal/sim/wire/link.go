@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Request codes of the untyped first message of a connection.
@@ -159,11 +160,8 @@ func (l *link) forwardAnswers() {
 			return
 		}
 		const readyForQuery = 'Z'
-		if first {
-			if out.Flush() != nil {
-				return
-			}
-			l.proxy.hold()
+		if first && !l.hold(out) {
+			return
 		}
 		first = kind == readyForQuery
 		if kind == readyForQuery && len(body) == 1 {
@@ -184,6 +182,19 @@ func (l *link) forwardAnswers() {
 			return
 		}
 	}
+}
+
+// hold waits for as long as the next answer is to be held back, once those before it are on their way.
+func (l *link) hold(out *bufio.Writer) bool {
+	d := l.proxy.delay()
+	if d == 0 {
+		return true
+	}
+	if out.Flush() != nil {
+		return false
+	}
+	<-time.After(d)
+	return true
 }
 
 // commits follows the client's messages and says whether this one commits a transaction.
