@@ -117,7 +117,7 @@ func (w *world) replay(a *modelAuction) {
 	}
 	funds := map[string]int64{}
 	for n := range w.named {
-		funds[fmt.Sprintf("a%03d", n)] = replay.MaxAmount
+		funds[fmt.Sprintf("a%03d", n+1)] = replay.MaxAmount
 	}
 	var events []replay.Event
 	log := NewEvents(w.around, EventViews{})

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
 	"slices"
 	"sync"
 	"testing"
@@ -40,8 +39,8 @@ type world struct {
 	ops      []*modelOp
 	named    int // names given to accounts
 
-	copied   string // the database that a failover goes back to; empty when there is none
-	copiedAt int    // how many commands there were
+	copied   bool // there is a state that a failover can go back to
+	copiedAt int  // how many commands there were
 }
 
 // modelServer is one server: what it remembers outlives every failure of the database.
@@ -167,8 +166,10 @@ func (f *fallbacks) String() string {
 func newWorld(t *testing.T, seed uint64) *world {
 	t.Helper()
 	w := &world{T: t, rng: rand.New(rand.NewPCG(seed, 1)), url: witnessed(t), auctions: map[uuid.UUID]*modelAuction{}}
-	t.Cleanup(func() { w.drop(w.copied) })
 	w.around = open(t, Options{URL: w.url, MaxConns: 4})
+	if _, err := w.around.pool.Exec(t.Context(), pastTables, pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatal(err)
+	}
 	for n := range w.servers {
 		through, proxy := proxied(t, w.url, wire.Options{Seed: seed + uint64(n), LoseOneIn: 5, Blackout: 30 * time.Millisecond})
 		s := &modelServer{n: n, proxy: proxy, seen: &fallbacks{of: map[string]int{}}}
@@ -198,11 +199,16 @@ func (w *world) bid(a *modelAuction, account string, amount int64) *modelOp {
 	return o
 }
 
+// name makes a name that no account has ever had.
+func (w *world) name() string {
+	w.named++
+	return fmt.Sprintf("a%03d", w.named)
+}
+
 // fund opens accounts that can bid.
 func (w *world) fund(n int) (ids []string) {
 	for range n {
-		id := fmt.Sprintf("a%03d", w.named)
-		w.named++
+		id := w.name()
 		s := w.servers[w.rng.IntN(2)]
 		w.settle(s, w.op(ledger.CreateAccount{ID: id, Currency: "EUR"}))
 		w.settle(s, w.op(ledger.Deposit{Account: id, Amount: 1_000_000}))
@@ -299,66 +305,65 @@ func (w *world) timed(s *modelServer, o *modelOp) (*idempotency.Answer, span) {
 	return got, of
 }
 
-// admin runs statements that need a connection to another database.
-func (w *world) admin(statements ...string) {
-	w.Helper()
-	u, err := url.Parse(w.url)
-	if err != nil {
-		w.Fatal(err)
-	}
-	u.Path = "/postgres"
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, u.String())
-	if err != nil {
-		w.Fatal(err)
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	for _, sql := range statements {
-		if _, err := conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
-			w.Fatalf("%s: %v", sql, err)
-		}
-	}
-}
-
-func (w *world) drop(name string) {
-	if name != "" {
-		w.admin("DROP DATABASE IF EXISTS " + name + " WITH (FORCE)")
-	}
-}
-
-// dark runs statements while nobody is connected to the database. The servers see their connections end.
-func (w *world) dark(statements ...string) {
-	w.Helper()
-	for _, s := range w.servers {
-		s.proxy.Refuse(true)
-	}
-	w.around.pool.Reset()
-	w.admin(slices.Concat([]string{
-		"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '" + w.database() + "'",
-	}, statements)...)
-	for _, s := range w.servers {
-		s.proxy.Refuse(false)
-	}
-}
-
-func (w *world) database() string { return w.around.pool.Config().ConnConfig.Database }
+// pastTables make room for an older state: model.copy keeps all rows of all tables, model.go_back puts them in the place of
+// those that are there.
+const pastTables = `
+	CREATE SCHEMA past;
+	CREATE TABLE model.tables AS
+		SELECT c.oid::regclass::text AS name, format('past.%I', n.nspname || ' ' || c.relname) AS past, (
+			SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute
+			WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND attgenerated = '') AS columns
+		FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+		WHERE n.nspname IN ('public', 'model') AND c.relkind = 'r' AND c.relname NOT IN ('faults', 'goose_db_version');
+	DO $$ DECLARE t record; BEGIN
+		FOR t IN SELECT * FROM model.tables LOOP
+			EXECUTE format('CREATE TABLE %s AS SELECT %s FROM %s WHERE false', t.past, t.columns, t.name);
+		END LOOP;
+	END $$;
+	CREATE FUNCTION model.copy() RETURNS void LANGUAGE plpgsql AS $$ DECLARE t record; BEGIN
+		FOR t IN SELECT * FROM model.tables LOOP
+			EXECUTE format('DELETE FROM %s', t.past);
+			EXECUTE format('INSERT INTO %s SELECT %s FROM %s', t.past, t.columns, t.name);
+		END LOOP;
+	END $$;
+	CREATE FUNCTION model.go_back() RETURNS void LANGUAGE plpgsql SET session_replication_role = replica AS $$ DECLARE t record; BEGIN
+		FOR t IN SELECT * FROM model.tables LOOP
+			EXECUTE format('DELETE FROM %s', t.name);
+			EXECUTE format('INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT * FROM %s', t.name, t.columns, t.past);
+		END LOOP;
+	END $$;`
 
 // copy makes the state as it is now the one that the next failover goes back to. Nothing may be under way.
 func (w *world) copy() {
 	w.Helper()
-	w.drop(w.copied)
-	w.copied, w.copiedAt = w.database()+"_copy", len(w.ops)
-	w.dark("CREATE DATABASE " + w.copied + " TEMPLATE " + w.database())
+	exec(w.T, w.around, `SELECT model.copy()`)
+	w.copied, w.copiedAt = true, len(w.ops)
 }
 
-// failOver puts the copy in the database's place. Commands may be under way.
+// failOver has the database go back to the copy, in one transaction and while no server is connected. The servers see
+// their connections end, and keep what they remember. Commands may be under way.
 func (w *world) failOver() {
 	w.Helper()
-	old := w.database() + "_old"
-	w.dark("ALTER DATABASE "+w.database()+" RENAME TO "+old, "ALTER DATABASE "+w.copied+" RENAME TO "+w.database())
-	w.drop(old)
-	w.copied = ""
+	for _, s := range w.servers {
+		s.proxy.Refuse(true)
+	}
+	// What their sessions had under way ends before, one way or the other.
+	exec(w.T, w.around, `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+		WHERE datname = current_database() AND pid <> ALL ($1)`, w.ownSessions())
+	exec(w.T, w.around, `SELECT model.go_back()`)
+	for _, s := range w.servers {
+		s.proxy.Refuse(false)
+	}
+	w.copied = false
+}
+
+// ownSessions are those of the test itself.
+func (w *world) ownSessions() (pids []int32) {
+	for _, c := range w.around.pool.AcquireAllIdle(w.Context()) {
+		pids = append(pids, int32(c.Conn().PgConn().PID())) //nolint:gosec // A process id is that small.
+		c.Release()
+	}
+	return pids
 }
 
 // forget brings the clients' record to what a failover has left. Answers from before the copy must be there; with quiet
