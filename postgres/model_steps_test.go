@@ -69,13 +69,14 @@ func (w *world) steps() map[string]struct {
 		"a burst around which COMMIT is cut": {2, w.cutCommits},
 		"a burst of which commits fail":      {2, w.failCommits},
 		"a burst with late answers":          {1, w.beLate},
+		"a round ends in a late answer":      {1, w.endInLateAnswer},
 		"a burst with a locked row":          {1, w.lockRow},
 		"repeats":                            {2, w.repeat},
 		"a foreign writer":                   {3, w.writeRaw},
 		"rounds close":                       {4, w.closeRounds},
 		"an auction is cancelled":            {1, w.cancel},
 		"an older state is kept":             {1, w.copy},
-		"failover":                           {2, w.failOverInQuiet},
+		"failover":                           {4, w.failOverInQuiet},
 		"failover under load":                {1, w.failOverUnderLoad},
 		"first bids in quiet":                {1, w.firstBidsInQuiet},
 		"a bid repeated elsewhere":           {1, w.bidRepeatedElsewhere},
@@ -201,6 +202,23 @@ func (w *world) beLate() {
 		w.alone(w.server(), w.someBid(w.anyAuction()))
 	}
 	for _, s := range w.servers {
+		s.proxy.Delay(0, 0, 0)
+	}
+}
+
+// endInLateAnswer lets a round end while one of the answers that a command waits for is on its way, and goes on bidding.
+func (w *world) endInLateAnswer() {
+	const round = 450 * time.Millisecond
+	s, ann := w.server(), w.fund(1)[0]
+	for _, others := range w.rng.Perm(3) {
+		a := w.launch(s, auction.Create{Rounds: []auction.NewRound{{Winners: 1, Duration: round}}})
+		first := w.bid(a, ann, 1)
+		w.alone(s, first)
+		s.proxy.DelayNext(others, round+time.Duration(w.rng.IntN(150))*time.Millisecond)
+		w.settle(s, first) // It is decided under the lock.
+		for n := range int64(3) {
+			w.alone(s, w.bid(a, ann, 2+n))
+		}
 		s.proxy.Delay(0, 0, 0)
 	}
 }
@@ -337,14 +355,29 @@ func (w *world) failOverInQuiet() {
 		}
 		w.alone(there, n)
 	}
-	for range 8 {
-		if w.rng.IntN(3) == 0 && len(w.ops) > 0 {
-			if o := pick(w, w.ops...); stored(o.answer) {
+	for n := range 8 {
+		// A repeat is decided under the lock, any other bid perhaps on what is remembered.
+		if n == 0 && w.rng.IntN(3) > 0 || w.rng.IntN(4) == 0 {
+			if o := w.answered(a); o != nil {
 				w.settle(here, o)
 			}
 		}
 		w.alone(here, w.someBid(a))
 	}
+}
+
+// answered draws a bid on an auction that has its answer.
+func (w *world) answered(a *modelAuction) *modelOp {
+	var some []*modelOp
+	for _, o := range w.ops {
+		if o.auction == a.id && stored(o.answer) {
+			some = append(some, o)
+		}
+	}
+	if len(some) == 0 {
+		return nil
+	}
+	return pick(w, some...)
 }
 
 // longest finds an active auction without an end in sight.

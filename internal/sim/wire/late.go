@@ -6,6 +6,9 @@ import "time"
 type lateness struct {
 	oneIn       int // 0 holds none back
 	least, most time.Duration
+
+	next   int // answers until one that is held back for the time of nextBy; 0 holds none back
+	nextBy time.Duration
 }
 
 // Delay makes the proxy hold back one answer in oneIn, on average, for a time from least to most; 0 stops that. An answer is
@@ -14,7 +17,14 @@ type lateness struct {
 func (p *Proxy) Delay(oneIn int, least, most time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.late = lateness{oneIn, least, max(least, most)}
+	p.late = lateness{oneIn: oneIn, least: least, most: max(least, most)}
+}
+
+// DelayNext makes the proxy hold back one answer after so many others.
+func (p *Proxy) DelayNext(others int, by time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.late = lateness{next: others + 1, nextBy: by}
 }
 
 // Refuse cuts all connections and refuses new ones, until it is called with false.
@@ -31,6 +41,14 @@ func (p *Proxy) Refuse(on bool) {
 func (p *Proxy) delay() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.late.next > 0 {
+		p.late.next--
+		if p.late.next > 0 {
+			return 0
+		}
+		p.stats.Delayed++
+		return p.late.nextBy
+	}
 	if p.late.oneIn == 0 || p.rng.IntN(p.late.oneIn) > 0 {
 		return 0
 	}

@@ -240,6 +240,15 @@ func TestDelayedAnswers(t *testing.T) {
 	if s := proxy.Stats(); s.Delayed != 1 {
 		t.Errorf("%d answers were held back", s.Delayed)
 	}
+	proxy.DelayNext(1, delay)
+	for n, want := range []int{1, 2, 2} {
+		if err := conn.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if s := proxy.Stats(); s.Delayed != want {
+			t.Errorf("after %d: %d answers were held back", n, s.Delayed)
+		}
+	}
 }
 
 // TestRefusingProxy cuts what is there, lets nobody in, and then everybody.
