@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Request codes of the untyped first message of a connection.
@@ -152,12 +153,17 @@ func (l *link) forwardStartup(in *bufio.Reader) error {
 // forwardAnswers reads what PostgreSQL sends until an end is closed, or until the answer that is to be lost has come.
 func (l *link) forwardAnswers() {
 	in, out := bufio.NewReaderSize(l.backend, 64<<10), bufio.NewWriterSize(l.client, 64<<10)
+	first := true // message of an answer
 	for {
 		kind, body, err := readMessage(in)
 		if err != nil {
 			return
 		}
 		const readyForQuery = 'Z'
+		if first && !l.hold(out) {
+			return
+		}
+		first = kind == readyForQuery
 		if kind == readyForQuery && len(body) == 1 {
 			l.inBlock.Store(int32(body[0]))
 			if l.doomed.Load() {
@@ -176,6 +182,19 @@ func (l *link) forwardAnswers() {
 			return
 		}
 	}
+}
+
+// hold waits for as long as the next answer is to be held back, once those before it are on their way.
+func (l *link) hold(out *bufio.Writer) bool {
+	d := l.proxy.delay()
+	if d == 0 {
+		return true
+	}
+	if out.Flush() != nil {
+		return false
+	}
+	<-time.After(d)
+	return true
 }
 
 // commits follows the client's messages and says whether this one commits a transaction.

@@ -39,6 +39,8 @@ type Stats struct {
 	Delivered, AnswerLost, OutcomeOpen, CommitLost int
 	// Blackouts is how often all connections were cut and refused.
 	Blackouts int
+	// Delayed is how many answers were held back.
+	Delayed int
 }
 
 // Lost is how many commits the client got no answer to.
@@ -55,6 +57,8 @@ type Proxy struct {
 	armed     bool
 	closed    bool
 	darkUntil time.Time
+	refusing  bool
+	late      lateness
 	stats     Stats
 	links     map[*link]struct{}
 }
@@ -145,7 +149,7 @@ func (p *Proxy) serve(client net.Conn) {
 func (p *Proxy) add(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || time.Now().Before(p.darkUntil) {
+	if p.closed || p.refusing || time.Now().Before(p.darkUntil) {
 		return false
 	}
 	p.links[l] = struct{}{}

@@ -209,3 +209,62 @@ func TestBlackoutRefusesConnections(t *testing.T) {
 		t.Error("nobody was refused")
 	}
 }
+
+// TestDelayedAnswers holds back every answer.
+func TestDelayedAnswers(t *testing.T) {
+	const delay = 300 * time.Millisecond
+	proxy, through, around := start(t, wire.Options{Seed: 5})
+	direct, conn := connect(t, around), connect(t, through)
+	if _, err := direct.Exec(t.Context(), `CREATE TABLE marks (n int)`); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Delay(1, delay, delay)
+	began := time.Now()
+	if _, err := conn.Exec(t.Context(), `INSERT INTO marks VALUES (1)`, pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took < delay {
+		t.Errorf("answered after %v", took)
+	}
+	if s := proxy.Stats(); s.Delayed != 1 {
+		t.Errorf("%d answers were held back", s.Delayed)
+	}
+	var rows int
+	if err := direct.QueryRow(t.Context(), `SELECT count(*) FROM marks`).Scan(&rows); err != nil || rows != 1 {
+		t.Errorf("%d rows, %v", rows, err)
+	}
+	proxy.Delay(0, 0, 0)
+	if err := conn.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if s := proxy.Stats(); s.Delayed != 1 {
+		t.Errorf("%d answers were held back", s.Delayed)
+	}
+	proxy.DelayNext(1, delay)
+	for n, want := range []int{1, 2, 2} {
+		if err := conn.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if s := proxy.Stats(); s.Delayed != want {
+			t.Errorf("after %d: %d answers were held back", n, s.Delayed)
+		}
+	}
+}
+
+// TestRefusingProxy cuts what is there, lets nobody in, and then everybody.
+func TestRefusingProxy(t *testing.T) {
+	proxy, through, _ := start(t, wire.Options{})
+	conn := connect(t, through)
+	proxy.Refuse(true)
+	if conn.Ping(t.Context()) == nil {
+		t.Error("a connection was not cut")
+	}
+	if other, err := pgx.Connect(t.Context(), through); err == nil {
+		_ = other.Close(t.Context())
+		t.Error("a connection was let in")
+	}
+	proxy.Refuse(false)
+	if err := connect(t, through).Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
