@@ -151,6 +151,9 @@ func (f *fallbacks) Retry(name, reason string) { f.count(name + " run again: " +
 // Fallback counts what was not sent ahead.
 func (f *fallbacks) Fallback(name, reason string) { f.count(name + " not sent ahead: " + reason) }
 
+// Blocked says nothing of the fast path.
+func (f *fallbacks) Blocked(int, int) {}
+
 func (f *fallbacks) count(what string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
