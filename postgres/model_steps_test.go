@@ -63,25 +63,25 @@ func (w *world) steps() map[string]struct {
 		times int
 		run   func()
 	}{
-		"bids one after the other":           {6, w.bidAlone},
+		"bids one after the other":           {8, w.bidAlone},
 		"money moves one after the other":    {3, w.moveAlone},
 		"a burst":                            {2, func() { w.burst(nil) }},
 		"a burst around which COMMIT is cut": {2, w.cutCommits},
 		"a burst of which commits fail":      {2, w.failCommits},
 		"a burst with late answers":          {1, w.beLate},
-		"a round ends in a late answer":      {1, w.endInLateAnswer},
+		"a round ends in a late answer":      {2, w.endInLateAnswer},
 		"a burst with a locked row":          {1, w.lockRow},
-		"repeats":                            {2, w.repeat},
-		"a foreign writer":                   {3, w.writeRaw},
+		"repeats":                            {3, w.repeat},
+		"a foreign writer":                   {5, w.writeRaw},
 		"rounds close":                       {4, w.closeRounds},
 		"an auction is cancelled":            {1, w.cancel},
 		"an older state is kept":             {1, w.copy},
-		"failover":                           {4, w.failOverInQuiet},
-		"failover under load":                {1, w.failOverUnderLoad},
+		"failover":                           {6, w.failOverInQuiet},
+		"failover under load":                {2, w.failOverUnderLoad},
 		"first bids in quiet":                {1, w.firstBidsInQuiet},
 		"a bid repeated elsewhere":           {1, w.bidRepeatedElsewhere},
 		"a deposit repeated elsewhere":       {1, w.depositRepeatedElsewhere},
-		"audit":                              {1, w.check},
+		"audit":                              {2, w.check},
 	}
 }
 
@@ -90,8 +90,9 @@ func (w *world) open() {
 	w.Helper()
 	long, short := 0, 0
 	for id, a := range w.auctions {
-		switch status := ask[string](w.T, w.around, `SELECT status FROM auctions WHERE id = $1`, id); {
-		case status != "active":
+		a.over = ask[string](w.T, w.around, `SELECT status FROM auctions WHERE id = $1`, id) != "active"
+		switch {
+		case a.over:
 		case a.rules.Rounds[0].Duration == time.Hour:
 			long++
 		default:
@@ -208,8 +209,11 @@ func (w *world) beLate() {
 
 // endInLateAnswer lets a round end while one of the answers that a command waits for is on its way, and goes on bidding.
 func (w *world) endInLateAnswer() {
-	const round = 450 * time.Millisecond
+	const round = 600 * time.Millisecond
 	s, ann := w.server(), w.fund(1)[0]
+	quiet := w.launch(s, auction.Create{Rounds: []auction.NewRound{{Winners: 1, Duration: 2 * time.Hour}}})
+	eventually(w.T, "commands go by the fast path", func() bool { return w.place(s, quiet, ann) })
+	w.end(quiet)
 	for _, others := range w.rng.Perm(3) {
 		a := w.launch(s, auction.Create{Rounds: []auction.NewRound{{Winners: 1, Duration: round}}})
 		first := w.bid(a, ann, 1)
@@ -300,16 +304,15 @@ func (w *world) closeRounds() {
 }
 
 func (w *world) cancel() {
-	w.mustExecute(w.anyActive().id, auction.Cancel{})
+	w.end(w.anyAuction())
 	w.open()
 }
 
-func (w *world) anyActive() *modelAuction {
-	for {
-		if a := w.anyAuction(); ask[string](w.T, w.around, `SELECT status FROM auctions WHERE id = $1`, a.id) == "active" {
-			return a
-		}
-	}
+// end cancels an auction.
+func (w *world) end(a *modelAuction) {
+	w.Helper()
+	w.mustExecute(a.id, auction.Cancel{})
+	a.over = true
 }
 
 func (w *world) mustExecute(id uuid.UUID, op auction.Op) {
@@ -330,7 +333,7 @@ func (w *world) failOverInQuiet() {
 	}
 	a := w.longest()
 	if a != nil {
-		for range 3 + w.rng.IntN(5) {
+		for range 3 + w.rng.IntN(4) {
 			account := pick(w, w.accounts...)
 			w.alone(here, w.bid(a, account, a.offered[account]+1+w.rng.Int64N(50)))
 		}
@@ -355,7 +358,7 @@ func (w *world) failOverInQuiet() {
 		}
 		w.alone(there, n)
 	}
-	for n := range 8 {
+	for n := range 6 {
 		// A repeat is decided under the lock, any other bid perhaps on what is remembered.
 		if n == 0 && w.rng.IntN(3) > 0 || w.rng.IntN(4) == 0 {
 			if o := w.answered(a); o != nil {
@@ -383,7 +386,7 @@ func (w *world) answered(a *modelAuction) *modelOp {
 // longest finds an active auction without an end in sight.
 func (w *world) longest() *modelAuction {
 	for range 20 {
-		if a := w.anyActive(); a.rules.Rounds[0].Duration == time.Hour {
+		if a := w.anyAuction(); a.rules.Rounds[0].Duration == time.Hour {
 			return a
 		}
 	}
@@ -455,6 +458,7 @@ func (w *world) firstBidsInQuiet() {
 		first := w.place(s, a, newcomer)
 		after := w.place(s, a, ann)
 		if before && first {
+			w.end(a)
 			return
 		}
 		if before && after {
@@ -500,6 +504,7 @@ func (w *world) bidRepeatedElsewhere() {
 	o := w.bid(a, stranger, 10)
 	w.alone(there, o)
 	w.repeatedElsewhere(here, o, func() bool { return w.place(here, a, ann) })
+	w.end(a)
 }
 
 func (w *world) depositRepeatedElsewhere() {

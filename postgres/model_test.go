@@ -26,7 +26,7 @@ func TestMemoryAgainstModel(t *testing.T) {
 	w.open()
 	steps := w.steps()
 	took := map[string]time.Duration{}
-	for range torture(2, 60) {
+	for range torture(1, 60) {
 		var deck []string
 		for _, name := range slices.Sorted(maps.Keys(steps)) {
 			deck = append(deck, slices.Repeat([]string{name}, steps[name].times)...)

@@ -57,6 +57,7 @@ type modelServer struct {
 type modelAuction struct {
 	id      uuid.UUID
 	rules   auction.Create
+	over    bool             // it takes no more bids, as far as the clients know
 	offered map[string]int64 // the last amount that was accepted, by account; perhaps of a time that a failover has lost
 }
 
