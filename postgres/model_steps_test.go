@@ -206,7 +206,7 @@ func (w *world) beLate() {
 
 // endInLateAnswer lets a round end while one of the answers that a command waits for is on its way, and goes on bidding.
 func (w *world) endInLateAnswer() {
-	const round = 600 * time.Millisecond
+	const round = 900 * time.Millisecond
 	s, ann := w.server(), w.fund(1)[0]
 	quiet := w.launch(s, auction.Create{Rounds: []auction.NewRound{{Winners: 1, Duration: 2 * time.Hour}}})
 	eventually(w.T, "commands go by the fast path", func() bool { return w.place(s, quiet, ann) })

@@ -26,6 +26,11 @@ func TestMemoryAgainstModel(t *testing.T) {
 	w.open()
 	steps := w.steps()
 	took := map[string]time.Duration{}
+	defer func() {
+		for _, complaint := range w.complaints {
+			t.Error(complaint)
+		}
+	}()
 	for range torture(1, 60) {
 		var deck []string
 		for _, name := range slices.Sorted(maps.Keys(steps)) {

@@ -39,6 +39,8 @@ type world struct {
 	ops      []*modelOp
 	named    int // names given to accounts
 
+	complaints []string // of what left the fast path
+
 	copied   bool // there is a state that a failover can go back to
 	copiedAt int  // how many commands there were
 }
