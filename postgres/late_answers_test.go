@@ -55,7 +55,7 @@ func TestLateAnswersLetNoBidIn(t *testing.T) {
 		left    atomic.Int64
 		servers sync.WaitGroup
 	)
-	left.Store(int64(torture(32, 1000)))
+	left.Store(int64(torture(24, 1000)))
 	for n := range lateServers {
 		s := &lateServer{direct: at, rng: rand.New(rand.NewPCG(seed, uint64(n))), name: fmt.Sprintf("s%d", n), sent: &sent}
 		through, proxy := proxied(t, at, wire.Options{Seed: seed + uint64(n)})

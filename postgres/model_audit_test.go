@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -251,11 +250,14 @@ func (w *world) alone(s *modelServer, o *modelOp) {
 	}
 }
 
-// anyAuction draws one of the auctions.
+// anyAuction draws one of the auctions that are not over.
 func (w *world) anyAuction() *modelAuction {
-	ids := slices.SortedFunc(maps.Keys(w.auctions), func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
-	if len(ids) == 0 {
-		return nil
+	var ids []uuid.UUID
+	for id, a := range w.auctions {
+		if !a.over {
+			ids = append(ids, id)
+		}
 	}
-	return w.auctions[ids[w.rng.IntN(len(ids))]]
+	slices.SortFunc(ids, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+	return w.auctions[pick(w, ids...)]
 }

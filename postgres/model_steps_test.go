@@ -1,8 +1,6 @@
 package postgres
 
 import (
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,7 +8,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/auction"
-	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/ledger"
 )
 
@@ -63,25 +60,25 @@ func (w *world) steps() map[string]struct {
 		times int
 		run   func()
 	}{
-		"bids one after the other":           {6, w.bidAlone},
+		"bids one after the other":           {8, w.bidAlone},
 		"money moves one after the other":    {3, w.moveAlone},
 		"a burst":                            {2, func() { w.burst(nil) }},
 		"a burst around which COMMIT is cut": {2, w.cutCommits},
 		"a burst of which commits fail":      {2, w.failCommits},
 		"a burst with late answers":          {1, w.beLate},
-		"a round ends in a late answer":      {1, w.endInLateAnswer},
+		"a round ends in a late answer":      {2, w.endInLateAnswer},
 		"a burst with a locked row":          {1, w.lockRow},
-		"repeats":                            {2, w.repeat},
-		"a foreign writer":                   {3, w.writeRaw},
+		"repeats":                            {3, w.repeat},
+		"a foreign writer":                   {5, w.writeRaw},
 		"rounds close":                       {4, w.closeRounds},
 		"an auction is cancelled":            {1, w.cancel},
 		"an older state is kept":             {1, w.copy},
-		"failover":                           {4, w.failOverInQuiet},
-		"failover under load":                {1, w.failOverUnderLoad},
+		"failover":                           {6, w.failOverInQuiet},
+		"failover under load":                {2, w.failOverUnderLoad},
 		"first bids in quiet":                {1, w.firstBidsInQuiet},
 		"a bid repeated elsewhere":           {1, w.bidRepeatedElsewhere},
 		"a deposit repeated elsewhere":       {1, w.depositRepeatedElsewhere},
-		"audit":                              {1, w.check},
+		"audit":                              {2, w.check},
 	}
 }
 
@@ -90,8 +87,9 @@ func (w *world) open() {
 	w.Helper()
 	long, short := 0, 0
 	for id, a := range w.auctions {
-		switch status := ask[string](w.T, w.around, `SELECT status FROM auctions WHERE id = $1`, id); {
-		case status != "active":
+		a.over = ask[string](w.T, w.around, `SELECT status FROM auctions WHERE id = $1`, id) != "active"
+		switch {
+		case a.over:
 		case a.rules.Rounds[0].Duration == time.Hour:
 			long++
 		default:
@@ -208,8 +206,11 @@ func (w *world) beLate() {
 
 // endInLateAnswer lets a round end while one of the answers that a command waits for is on its way, and goes on bidding.
 func (w *world) endInLateAnswer() {
-	const round = 450 * time.Millisecond
+	const round = 900 * time.Millisecond
 	s, ann := w.server(), w.fund(1)[0]
+	quiet := w.launch(s, auction.Create{Rounds: []auction.NewRound{{Winners: 1, Duration: 2 * time.Hour}}})
+	eventually(w.T, "commands go by the fast path", func() bool { return w.place(s, quiet, ann) })
+	w.end(quiet)
 	for _, others := range w.rng.Perm(3) {
 		a := w.launch(s, auction.Create{Rounds: []auction.NewRound{{Winners: 1, Duration: round}}})
 		first := w.bid(a, ann, 1)
@@ -300,16 +301,15 @@ func (w *world) closeRounds() {
 }
 
 func (w *world) cancel() {
-	w.mustExecute(w.anyActive().id, auction.Cancel{})
+	w.end(w.anyAuction())
 	w.open()
 }
 
-func (w *world) anyActive() *modelAuction {
-	for {
-		if a := w.anyAuction(); ask[string](w.T, w.around, `SELECT status FROM auctions WHERE id = $1`, a.id) == "active" {
-			return a
-		}
-	}
+// end cancels an auction.
+func (w *world) end(a *modelAuction) {
+	w.Helper()
+	w.mustExecute(a.id, auction.Cancel{})
+	a.over = true
 }
 
 func (w *world) mustExecute(id uuid.UUID, op auction.Op) {
@@ -330,7 +330,7 @@ func (w *world) failOverInQuiet() {
 	}
 	a := w.longest()
 	if a != nil {
-		for range 3 + w.rng.IntN(5) {
+		for range 3 + w.rng.IntN(4) {
 			account := pick(w, w.accounts...)
 			w.alone(here, w.bid(a, account, a.offered[account]+1+w.rng.Int64N(50)))
 		}
@@ -355,7 +355,7 @@ func (w *world) failOverInQuiet() {
 		}
 		w.alone(there, n)
 	}
-	for n := range 8 {
+	for n := range 6 {
 		// A repeat is decided under the lock, any other bid perhaps on what is remembered.
 		if n == 0 && w.rng.IntN(3) > 0 || w.rng.IntN(4) == 0 {
 			if o := w.answered(a); o != nil {
@@ -383,7 +383,7 @@ func (w *world) answered(a *modelAuction) *modelOp {
 // longest finds an active auction without an end in sight.
 func (w *world) longest() *modelAuction {
 	for range 20 {
-		if a := w.anyActive(); a.rules.Rounds[0].Duration == time.Hour {
+		if a := w.anyAuction(); a.rules.Rounds[0].Duration == time.Hour {
 			return a
 		}
 	}
@@ -412,107 +412,4 @@ func (w *world) failOverUnderLoad() {
 	<-done
 	w.forget(false)
 	w.open()
-}
-
-// route tells whether a bid or a transfer came by the fast path.
-func (w *world) route(a *idempotency.Answer) bool {
-	w.Helper()
-	if o := told(a); o.Auction != "" {
-		return ask[bool](w.T, w.around, `SELECT ahead FROM model.bids WHERE auction = $1 AND seq = $2`, uuid.MustParse(o.Auction), o.Seq)
-	}
-	return ask[bool](w.T, w.around, `SELECT ahead FROM model.transfers WHERE id = $1`, uuid.MustParse(told(a).ID))
-}
-
-// place bids and reports whether that went by the fast path.
-func (w *world) place(s *modelServer, a *modelAuction, account string) bool {
-	w.Helper()
-	o := w.bid(a, account, 1+slices.Max(append([]int64{0}, values(a.offered)...)))
-	w.alone(s, o)
-	if o.answer == nil || o.answer.Status != 201 {
-		w.Fatalf("%v: %+v", o, told(o.answer))
-	}
-	return w.route(o.answer)
-}
-
-func values(m map[string]int64) (out []int64) {
-	for _, v := range m {
-		out = append(out, v)
-	}
-	return out
-}
-
-// firstBidsInQuiet wants first bids to go by the fast path, where raises right before and after them do.
-func (w *world) firstBidsInQuiet() {
-	const enough = 4
-	s := w.server()
-	a := w.launch(s, auction.Create{UniqueAmounts: w.rng.IntN(2) == 0, Rounds: []auction.NewRound{{Winners: 1, Duration: 2 * time.Hour}}})
-	ann := w.fund(1)[0]
-	w.place(s, a, ann)
-	comparable, deadline := 0, time.Now().Add(2*patience)
-	for comparable < enough {
-		newcomer := w.fund(1)[0]
-		before := w.place(s, a, ann)
-		first := w.place(s, a, newcomer)
-		after := w.place(s, a, ann)
-		if before && first {
-			return
-		}
-		if before && after {
-			comparable++
-		}
-		if time.Now().After(deadline) {
-			w.Fatalf("server %d: raises never go by the fast path: %v", s.n, s.seen)
-		}
-	}
-	w.Errorf("server %d: none of %d first bids went by the fast path, though the raises before and after them did: %v", s.n, enough, s.seen)
-}
-
-// repeatedElsewhere wants commands to go by the fast path soon after a client has repeated a command here that it had sent
-// elsewhere: that is no other server's write.
-func (w *world) repeatedElsewhere(s *modelServer, repeated *modelOp, goesAhead func() bool) {
-	w.Helper()
-	const soon = 8
-	eventually(w.T, "commands go by the fast path", goesAhead)
-	w.settle(s, repeated)
-	for range soon {
-		if goesAhead() {
-			return
-		}
-	}
-	w.Errorf("server %d: a client's repeat has cost the next %d commands the fast path: %v", s.n, soon, s.seen)
-}
-
-// stranger opens an account that one server alone remembers.
-func (w *world) stranger(s *modelServer) string {
-	id := w.name()
-	w.alone(s, w.op(ledger.CreateAccount{ID: id, Currency: "EUR"}))
-	w.alone(s, w.op(ledger.Deposit{Account: id, Amount: 1000}))
-	w.accounts = append(w.accounts, id)
-	return id
-}
-
-func (w *world) bidRepeatedElsewhere() {
-	here := w.server()
-	a := w.launch(w.servers[1-here.n], auction.Create{Rounds: []auction.NewRound{{Winners: 1, Duration: 2 * time.Hour}}})
-	there, ann := w.servers[1-here.n], w.fund(1)[0]
-	// Nothing here remembers the account, so that its repeat meets the key's record and nothing else.
-	stranger := w.stranger(there)
-	o := w.bid(a, stranger, 10)
-	w.alone(there, o)
-	w.repeatedElsewhere(here, o, func() bool { return w.place(here, a, ann) })
-}
-
-func (w *world) depositRepeatedElsewhere() {
-	here := w.server()
-	there, accounts := w.servers[1-here.n], w.fund(2)
-	o := w.op(ledger.Deposit{Account: w.stranger(there), Amount: 10})
-	w.alone(there, o)
-	w.repeatedElsewhere(here, o, func() bool {
-		m := w.op(ledger.MakeTransfer{From: accounts[0], To: accounts[1], Amount: 1})
-		w.alone(here, m)
-		if m.answer.Status != 201 || !strings.HasPrefix(told(m.answer).Said, "completed") {
-			w.Fatalf("%v: %+v", m, told(m.answer))
-		}
-		return w.route(m.answer)
-	})
 }

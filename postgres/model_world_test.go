@@ -39,6 +39,8 @@ type world struct {
 	ops      []*modelOp
 	named    int // names given to accounts
 
+	complaints []string // of what left the fast path
+
 	copied   bool // there is a state that a failover can go back to
 	copiedAt int  // how many commands there were
 }
@@ -57,6 +59,7 @@ type modelServer struct {
 type modelAuction struct {
 	id      uuid.UUID
 	rules   auction.Create
+	over    bool             // it takes no more bids, as far as the clients know
 	offered map[string]int64 // the last amount that was accepted, by account; perhaps of a time that a failover has lost
 }
 
