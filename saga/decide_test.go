@@ -69,7 +69,7 @@ func TestInDoubt(t *testing.T) {
 		term int64
 		want Verdict
 	}{
-		{"no log", nil, 1, RollbackBranch},
+		{"no log", nil, 1, Undecided},
 		{"its run is at work", &Saga{Status: Pending, Term: 2, LeaseExpiresAt: leased}, 2, Leave},
 		{"its run is late", &Saga{Status: Pending, Term: 2, LeaseExpiresAt: time.Unix(1, 0)}, 2, Leave},
 		{"its run has given up", &Saga{Status: Pending, Term: 2, LeaseExpiresAt: time.Unix(0, 0)}, 2, RollbackBranch},

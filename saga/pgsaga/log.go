@@ -69,21 +69,6 @@ func NewLog(pool *pgxpool.Pool, o LogOptions) *Log {
 	return l
 }
 
-// Coordinator begins the identifiers of the transactions that this log prepares. It is made of what PostgreSQL says of the
-// database, and of the schema, so that it is the same in each process, survives a failover, and is another in a cluster that
-// was restored. Any role may ask.
-func (l *Log) Coordinator(ctx context.Context) (string, error) {
-	const identity = `SELECT md5(c.system_identifier || '/' || d.oid || '/' || coalesce(nullif($1, ''), current_schema(), ''))
-		FROM pg_control_system() AS c, pg_database AS d WHERE d.datname = current_database()`
-	const length = 16
-	var sum string
-	err := l.read(ctx, func(ctx context.Context) error { return l.pool.QueryRow(ctx, identity, string(l.schema)).Scan(&sum) })
-	if err != nil {
-		return "", fmt.Errorf("pgsaga: identify the database: %w", err)
-	}
-	return "saga:" + sum[:length], nil
-}
-
 // noAnswers is for logs whose sagas have ids, and requests no keys.
 type noAnswers struct{}
 
