@@ -303,7 +303,25 @@ func TestTwoPhaseRefused(t *testing.T) {
 	if err != nil || a.Status != 409 || !strings.Contains(string(a.Body), "max_prepared_transactions") {
 		t.Errorf("%d %s, %v", a.Status, a.Body, err)
 	}
+	// The database was restarted after it had been asked: the first attempt is the last.
+	late := cross.NewService(NewSagas(db), map[string]cross.Ledger{cross.Local: hopeful{NewCrossLedger(db)}, "eu": hopeful{NewCrossLedger(db)}}, saga.Options{Coordinator: "fairlead:x"})
+	defer closing(t, late.Close)
+	a, err = late.Create(t.Context(), command.Command[cross.Request]{Render: render, Key: &idempotency.Request{ID: idempotency.NewID("me", "POST", "/", "late"), Execution: uuid.New()}, Op: cross.Request{
+		From: cross.End{Ledger: cross.Local, Account: "alice"}, To: cross.End{Ledger: "eu", Account: "bob"}, Amount: 1, Mode: cross.ModeTwoPhase,
+	}})
+	if err != nil || a.Status != 409 || !strings.Contains(string(a.Body), "max_prepared_transactions") {
+		t.Errorf("%d %s, %v", a.Status, a.Body, err)
+	}
+	ended, err := late.Transfers(t.Context(), false, 0, 10)
+	if err != nil || len(ended) != 1 || ended[0].Status != saga.Failed || ended[0].Reason != saga.ReasonTwoPhaseUnavailable || ended[0].Term != 1 || ended[0].LastError == "" {
+		t.Errorf("%+v, %v", ended, err)
+	}
 }
+
+// hopeful believes that its database can prepare.
+type hopeful struct{ *CrossLedger }
+
+func (hopeful) CanPrepare(context.Context) error { return nil }
 
 // TestIdentity asks as a role that is not a superuser.
 func TestIdentity(t *testing.T) {

@@ -59,7 +59,7 @@ func (h *twoDatabases) restored(t *testing.T) (production, restored *pgxpool.Poo
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, _ = h.halfCommitted(t, production, coordinator)
+	id = h.halfCommitted(t, production, coordinator)
 	tokens := [2]uuid.UUID{h.fence(t, 0, coordinator).Token, h.fence(t, 1, coordinator).Token}
 	s := h.untended(t, production, func(o *saga.Options) {
 		o.Participants = map[string]saga.Participant{"here": fenceOnly{h.parts[0]}, "there": fenceOnly{h.parts[1]}}
@@ -372,4 +372,73 @@ func TestCopyByContents(t *testing.T) {
 		return err == nil
 	})
 	eventually(t, "the rollback", func() bool { return s.Resolve(t.Context()) == nil && len(h.inDoubt(t)) == 0 })
+}
+
+// TestUnknownCluster asks as a role that may not know the cluster's identifier.
+func TestUnknownCluster(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t)
+	role := fmt.Sprintf("plain_%d", time.Now().UnixNano())
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(`CREATE ROLE ` + role)
+	exec(`GRANT ALL ON SCHEMA "some sagas" TO ` + role)
+	exec(`GRANT ALL ON ALL TABLES IN SCHEMA "some sagas" TO ` + role)
+	exec(`REVOKE EXECUTE ON FUNCTION pg_control_system() FROM public`)
+	c := pool.Config()
+	c.ConnConfig.RuntimeParams["role"] = role
+	plain, err := pgxpool.NewWithConfig(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := pgsaga.NewLog(plain, pgsaga.LogOptions{Schema: testSchema})
+	id, err := log.Coordinator(t.Context())
+	if err != nil || !strings.HasPrefix(id, "saga:") {
+		t.Errorf("%q, %v", id, err)
+	}
+	first, err := log.Incarnation(t.Context())
+	if err != nil || first.Copied {
+		t.Errorf("%+v, %v", first, err)
+	}
+	if again, err := log.Incarnation(t.Context()); err != nil || again != first {
+		t.Errorf("%+v, %v; want %+v", again, err, first)
+	}
+	// The same database, by who knows more of it.
+	if other, err := pgsaga.NewLog(pool, pgsaga.LogOptions{Schema: testSchema}).Incarnation(t.Context()); err != nil || other.Copied {
+		t.Errorf("%+v, %v", other, err)
+	}
+	if same, err := pgsaga.NewLog(pool, pgsaga.LogOptions{Schema: testSchema}).Coordinator(t.Context()); err != nil || same != id {
+		t.Errorf("%q, %v", same, err)
+	}
+	plain.Close()
+	exec(`DROP OWNED BY ` + role)
+	exec(`DROP ROLE ` + role)
+}
+
+// TestFormerCoordinator keeps the name that an earlier version gave a log, if it has used it, and no other's.
+func TestFormerCoordinator(t *testing.T) {
+	t.Parallel()
+	for _, used := range []bool{false, true} {
+		pool := newPool(t)
+		log := pgsaga.NewLog(pool, pgsaga.LogOptions{Schema: testSchema})
+		former := "saga:0123456789abcdef"
+		s := &saga.Saga{
+			ID: uuid.New(), Name: "x", Protocol: saga.TwoPhase, Input: []byte("null"), Status: saga.Pending, Owner: uuid.New(), Term: 1, Version: 1, Coordinator: former,
+		}
+		if !used {
+			s.Coordinator = "saga:of another"
+		}
+		if err := log.Create(t.Context(), s.ID, nil, func(u *saga.Unit) { u.Made = s }); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if id, err := log.CoordinatorAfter(t.Context(), "saga:", former); err != nil || (id == former) != used {
+				t.Errorf("used: %v; %q, %v", used, id, err)
+			}
+		}
+	}
 }

@@ -2,6 +2,7 @@ package pgsaga_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -16,8 +17,8 @@ import (
 )
 
 // halfCommitted leaves a transaction of two branches, of which the first was committed and the second is prepared, and a
-// log that has lost what it knew of that, as a row of lost would say.
-func (h *twoDatabases) halfCommitted(t *testing.T, log *pgxpool.Pool, coordinator string) (uuid.UUID, *saga.Saga) {
+// log that knows of no decision.
+func (h *twoDatabases) halfCommitted(t *testing.T, log *pgxpool.Pool, coordinator string) uuid.UUID {
 	t.Helper()
 	id := uuid.New()
 	s := &saga.Saga{
@@ -40,18 +41,32 @@ func (h *twoDatabases) halfCommitted(t *testing.T, log *pgxpool.Pool, coordinato
 	if err := h.parts[0].CommitPrepared(t.Context(), saga.GID(coordinator, id, 1, 0)); err != nil {
 		t.Fatal(err)
 	}
-	return id, s
+	return id
 }
 
-// TestLostDecision has a log that was restored to before the decision: the branch that was committed proves it.
+// TestLostDecision has a log that was restored to before the decision: the branch that was committed proves it, also to an
+// operator who has cancelled the transaction since.
 func TestLostDecision(t *testing.T) {
 	t.Parallel()
+	for _, cancelled := range []bool{false, true} {
+		t.Run(fmt.Sprintf("cancelled %v", cancelled), func(t *testing.T) {
+			t.Parallel()
+			lostDecision(t, cancelled)
+		})
+	}
+}
+
+func lostDecision(t *testing.T, cancelled bool) {
+	t.Helper()
 	h := openTwo(t)
 	coordinator, err := pgsaga.NewLog(h.pools[0], pgsaga.LogOptions{Schema: testSchema}).Coordinator(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, _ := h.halfCommitted(t, h.pools[0], coordinator)
+	id := h.halfCommitted(t, h.pools[0], coordinator)
+	if _, err := h.pools[0].Exec(t.Context(), `UPDATE "some sagas".sagas SET cancelled = $1`, cancelled); err != nil {
+		t.Fatal(err)
+	}
 	p := newProcess(t, h.pools[0], h.options(func(*saga.Saga) []saga.Branch {
 		return []saga.Branch{h.parts[0].Branch("here", effect), h.parts[1].Branch("there", effect)}
 	}))
@@ -74,7 +89,7 @@ func TestLostIntent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	half, _ := h.halfCommitted(t, h.pools[0], coordinator)
+	half := h.halfCommitted(t, h.pools[0], coordinator)
 	none := uuid.New()
 	if _, err := h.parts[1].Branch("there", effect).Prepare(t.Context(), saga.Call{Saga: none, Step: "there"}, saga.GID(coordinator, none, 1, 1)); err != nil {
 		t.Fatal(err)
