@@ -164,6 +164,12 @@ func (s *Service) prove(ctx context.Context, name string, f Fencer) (standing, e
 	const tries = 3
 	for range tries {
 		life, err := s.incarnation(ctx)
+		if err == nil && life.Copied && s.alone() {
+			// No other database can have anything of the original's.
+			if err = s.lineage.Adopt(ctx, nil, nil, func(u *Unit) { u.Changed = true }); err == nil {
+				life, err = s.incarnation(ctx)
+			}
+		}
 		if err != nil {
 			return standing{}, err
 		}
@@ -200,6 +206,12 @@ func (s *Service) prove(ctx context.Context, name string, f Fencer) (standing, e
 		}
 	}
 	return standing{}, errContended
+}
+
+// alone reports whether the log's own database is the only participant.
+func (s *Service) alone() bool {
+	_, home := s.o.Participants[s.o.Home]
+	return home && len(s.o.Participants) == 1
 }
 
 // incarnation asks the log for its own, and remembers it for the runs that begin.

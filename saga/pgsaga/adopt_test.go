@@ -357,6 +357,9 @@ func TestCopyByContents(t *testing.T) {
 	}
 	twin := poolOf(t, strings.Replace(pg.URL(), "/"+own+"?", "/twin?", 1))
 	s := h.untended(t, twin, nil)
+	if _, err := s.Prune(t.Context(), time.Hour); !errors.Is(err, saga.ErrDisowned) {
+		t.Errorf("pruned production's marks: %v", err)
+	}
 	coordinator, err := pgsaga.NewLog(twin, pgsaga.LogOptions{Schema: testSchema}).Coordinator(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -440,5 +443,32 @@ func TestFormerCoordinator(t *testing.T) {
 				t.Errorf("used: %v; %q, %v", used, id, err)
 			}
 		}
+	}
+}
+
+// TestMovedAlone moves the database of a log that has no other participant, by its contents: there is nobody to disown it.
+func TestMovedAlone(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t)
+	h := &twoDatabases{parts: [2]*pgsaga.Database{pgsaga.NewDatabase(pool, pgsaga.Options{Schema: testSchema})}}
+	alone := func(o *saga.Options) { o.Home, o.Participants = "here", map[string]saga.Participant{"here": h.parts[0]} }
+	first := h.untended(t, pool, alone)
+	if err := first.Resolve(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	coordinator, err := pgsaga.NewLog(pool, pgsaga.LogOptions{Schema: testSchema}).Coordinator(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := h.fence(t, 0, coordinator).Incarnation
+	if _, err := pool.Exec(t.Context(), `UPDATE "some sagas".saga_coordinator SET instance = '1/2/00000001/3'`); err != nil {
+		t.Fatal(err)
+	}
+	moved := h.untended(t, pool, alone)
+	if _, err := moved.Prune(t.Context(), time.Hour); err != nil {
+		t.Error(err)
+	}
+	if h.fence(t, 0, coordinator).Incarnation == before {
+		t.Error("it goes on in the life of the original")
 	}
 }
