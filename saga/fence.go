@@ -141,9 +141,12 @@ func (s *Service) stand(ctx context.Context, name string, p Participant) (standi
 	if fresh {
 		return held, nil
 	}
-	// One that was disowned leaves tokens nowhere: whoever has taken its place there is to get all participants.
-	err, elsewhere := error(ErrDisowned), s.disowned(own)
-	if !elsewhere {
+	var err error
+	elsewhere := s.disowned(own)
+	if elsewhere {
+		// It leaves tokens nowhere: the incarnation that has taken its place there is to get all participants.
+		held, err = standing{}, ErrDisowned
+	} else {
 		held, err = s.prove(ctx, name, f)
 	}
 	if err != nil {

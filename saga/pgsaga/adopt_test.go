@@ -451,7 +451,9 @@ func TestMovedAlone(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t)
 	h := &twoDatabases{parts: [2]*pgsaga.Database{pgsaga.NewDatabase(pool, pgsaga.Options{Schema: testSchema})}}
-	alone := func(o *saga.Options) { o.Home, o.Participants = "here", map[string]saga.Participant{"here": h.parts[0]} }
+	alone := func(o *saga.Options) {
+		o.Home, o.Participants = "here", map[string]saga.Participant{"here": h.parts[0]}
+	}
 	first := h.untended(t, pool, alone)
 	if err := first.Resolve(t.Context()); err != nil {
 		t.Fatal(err)

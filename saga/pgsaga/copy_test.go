@@ -2,10 +2,15 @@ package pgsaga_test
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -87,6 +92,58 @@ func TestCopyBesideProduction(t *testing.T) {
 	}
 	if own, other := effects(t, log, "saga = $1", s.ID), effects(t, there, "saga = $1", s.ID); len(own) != 1 || len(other) != 1 {
 		t.Errorf("effects: %v here, %v there", own, other)
+	}
+}
+
+// TestRunFromBeforeARestart has a run decide, and go on when the log's database was started anew in between: what it knows
+// may have been lost with a failover, so it ends nothing, and is read again.
+func TestRunFromBeforeARestart(t *testing.T) {
+	t.Parallel()
+	h := openTwo(t)
+	pg, log := logServer(t)
+	decided, goOn := make(chan struct{}), make(chan struct{})
+	var fenced atomic.Int64
+	o := h.options(func(*saga.Saga) []saga.Branch {
+		return []saga.Branch{h.parts[0].Branch("here", effect), h.parts[1].Branch("there", effect)}
+	})
+	o.FenceEvery, o.LeaseTTL = 50*time.Millisecond, 2*patience // The lease does not end the run, which is what this is not about.
+	second := o
+	first := sync.OnceFunc(func() {
+		close(decided)
+		<-goOn
+	})
+	o.Hit = func(at saga.Place, _ int) {
+		if at == saga.AfterDecision {
+			first()
+		}
+	}
+	o.Trace = func(ctx context.Context, p saga.Phase, _ saga.Call) (context.Context, func(saga.Outcome, error)) {
+		return ctx, func(_ saga.Outcome, err error) {
+			if p == saga.PhaseCommit && errors.Is(err, saga.ErrFenced) {
+				fenced.Add(1)
+			}
+		}
+	}
+	p := newProcess(t, log, o)
+	newProcess(t, log, second)
+	s, err := p.Start(within(t), saga.New{Name: "both", Protocol: saga.TwoPhase})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-decided
+	before := [2]uuid.UUID{h.fence(t, 0, s.Coordinator).Incarnation, h.fence(t, 1, s.Coordinator).Incarnation}
+	restart(t, pg)
+	eventually(t, "another incarnation has both fences", func() bool {
+		return h.fence(t, 0, s.Coordinator).Incarnation != before[0] && h.fence(t, 1, s.Coordinator).Incarnation != before[1]
+	})
+	close(goOn)
+	s, err = p.Wait(within(t), s.ID)
+	if err != nil || s.Status != saga.Completed {
+		t.Errorf("%+v, %v", s, err)
+	}
+	eventually(t, "the run was told so", func() bool { return fenced.Load() > 0 })
+	if here, there := effects(t, h.pools[0], "saga = $1", s.ID), effects(t, h.pools[1], "saga = $1", s.ID); len(here) != 1 || len(there) != 1 {
+		t.Errorf("effects: %v here, %v there", here, there)
 	}
 }
 

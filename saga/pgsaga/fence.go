@@ -40,7 +40,7 @@ func (d *Database) Fence(ctx context.Context, coordinator string) (*saga.Fence, 
 		return d.upkeep.QueryRow(ctx, d.schema.in(selectFence), coordinator).Scan(&f.Token, &f.Incarnation, &f.Since, &us)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil //nolint:nilnil // As the interface has it.
+		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("pgsaga: read the fence of %s: %w", coordinator, err)
@@ -69,7 +69,7 @@ func (d *Database) MoveFence(ctx context.Context, coordinator string, from, toke
 		return tx.QueryRow(ctx, d.schema.in(moveFence), coordinator, token, incarnation, from).Scan(&f.Since)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil //nolint:nilnil // As the interface has it.
+		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("pgsaga: move the fence of %s: %w", coordinator, err)

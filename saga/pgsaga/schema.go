@@ -9,12 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-var (
-	//go:embed schema.sql
-	schemaSQL string
-	//go:embed fence.sql
-	fenceSQL string
-)
+//go:embed schema.sql
+var schemaSQL string
+
+//go:embed fence.sql
+var fenceSQL string
 
 // SchemaSQL is the definition of the tables, in the schema that is first in the search path.
 func SchemaSQL() string { return schemaSQL + "\n" + fenceSQL }
