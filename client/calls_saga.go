@@ -13,6 +13,8 @@ type (
 	Saga = api.Saga
 	// Doubts are the prepared transactions that are not ended yet.
 	Doubts = api.Doubts
+	// Adoption says of which coordinator, in which ledgers, a log has taken the place.
+	Adoption = api.Adoption
 	// CrossLegRequest is a ledger's leg of another server's transfer.
 	CrossLegRequest = api.CrossLegRequest
 	// CrossLeg is what became of a leg.
@@ -64,6 +66,12 @@ func (c *Client) CompensateSaga(ctx context.Context, id string, opts ...CallOpti
 // asked.
 func (c *Client) InDoubt(ctx context.Context, opts ...CallOption) (*Doubts, error) {
 	return ok(c.api.GetInDoubtWithResponse(ctx, opts...))
+}
+
+// Adopt lets the server's log, which is a copy or was restored to an earlier point, end its coordinator's prepared
+// transactions from now on. Code coordinator_active: another incarnation of it is at work; stop that first.
+func (c *Client) Adopt(ctx context.Context, opts ...CallOption) (*Adoption, error) {
+	return ok(c.api.PostInDoubtAdoptWithResponse(ctx, nil, api.NoFields{}, opts...))
 }
 
 // ExecuteCrossLeg executes the server's leg of another's transfer, once; [Client.Ledger] does so for a whole transfer. Code

@@ -95,8 +95,8 @@ const (
 	insertLeg = `INSERT INTO saga_legs (saga, step, outcome, reason, transfer, at, gid) VALUES ($1, $2, $3, $4, $5, $6, nullif($7, ''))`
 	doneLeg   = `SELECT count(*) FROM saga_legs l JOIN transfers t ON t.id = l.transfer
 		WHERE l.saga = $1 AND l.step = $2 AND l.outcome = 'done' AND t.amount = $3 AND t.currency = $4`
-	deleteLegs   = `DELETE FROM saga_legs WHERE saga = ANY ($1)`
-	committedLeg = `SELECT count(*) FROM saga_legs WHERE saga = $1 AND outcome = 'done' AND coalesce(gid, $2) = $2`
+	deleteLegs    = `DELETE FROM saga_legs WHERE saga = ANY ($1)`
+	committedLegs = `SELECT coalesce(gid, '') FROM saga_legs WHERE saga = $1 AND outcome = 'done'`
 )
 
 // executeLeg locks, looks for the mark, decides and writes. Where it is a command, its answer is part of that.
@@ -215,12 +215,14 @@ func (l *CrossLedger) Forget(ctx context.Context, ids []uuid.UUID) error {
 	})
 }
 
-// committed tells whether a branch was committed, which its mark says.
-func (db *DB) committed(ctx context.Context, gid string) (bool, error) {
-	id, ok := saga.IDOfGID(gid)
-	if !ok {
-		return false, nil
-	}
-	n, err := queryOne(ctx, db, errEmpty, pgx.RowTo[int], committedLeg, id, gid)
-	return n > 0, err
+// committed reads the marks of the branches of a saga that were committed. Old ones have no identifier.
+func (db *DB) committed(ctx context.Context, id uuid.UUID) (gids []string, err error) {
+	err = reading(ctx, readTimeout, func(ctx context.Context) error {
+		rows, err := db.pool.Query(ctx, committedLegs, id)
+		if err == nil {
+			gids, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		}
+		return err
+	})
+	return gids, err
 }

@@ -99,9 +99,10 @@ func newCross(t *testing.T, own, other *DB) (*saga.Service, *Sagas, string, map[
 		t.Fatal(err)
 	}
 	ledgers := map[string]*CrossLedger{cross.Local: NewCrossLedger(own), "eu": NewCrossLedger(other)}
-	s := saga.NewService(log, saga.Options{Coordinator: coordinator, Participants: map[string]saga.Participant{
-		cross.Local: ledgers[cross.Local], "eu": ledgers["eu"],
-	}})
+	s := saga.NewService(log, saga.Options{
+		Coordinator: coordinator, Home: cross.Local, DoubtAge: time.Microsecond,
+		Participants: map[string]saga.Participant{cross.Local: ledgers[cross.Local], "eu": ledgers["eu"]},
+	})
 	t.Cleanup(func() { closing(t, s.Close) })
 	return s, log, coordinator, ledgers
 }
@@ -124,6 +125,7 @@ func pendingSagaRow(t *testing.T, log *Sagas, coordinator string) *saga.Saga {
 func TestResolver(t *testing.T) {
 	t.Parallel()
 	own, other := open(t, Options{URL: database(t)}), open(t, Options{URL: database(t)})
+	fund(t, newLedgerService(t, own), 100, "alice")
 	fund(t, newLedgerService(t, other), 100, "alice")
 	s, log, coordinator, ledgers := newCross(t, own, other)
 	prepare := func(id uuid.UUID, term int64, account string) {
@@ -143,9 +145,22 @@ func TestResolver(t *testing.T) {
 			t.Fatalf("in doubt: %v, %v; want %d", gids, err, left)
 		}
 	}
-	// Nothing in the log: presumed aborted.
+	// Nothing in the log, and no sibling that was committed: presumed aborted.
 	prepare(uuid.New(), 1, "alice")
 	resolve(0)
+	// Nothing in the log, which has lost it: a sibling was committed.
+	lost := uuid.New()
+	if _, err := ledgers[cross.Local].Prepare(t.Context(), debitLeg(lost, "alice", 5), saga.GID(coordinator, lost, 1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := ledgers[cross.Local].CommitPrepared(t.Context(), saga.GID(coordinator, lost, 1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	prepare(lost, 1, "alice")
+	resolve(0)
+	if got := available(t, other, "alice"); got != 90 {
+		t.Errorf("alice has %d", got)
+	}
 	// Its run may be at work.
 	undecided := pendingSagaRow(t, log, coordinator)
 	prepare(undecided.ID, 1, "alice")
@@ -161,7 +176,7 @@ func TestResolver(t *testing.T) {
 	if !ok || fenced.Term != 2 {
 		t.Errorf("a run in an older term has decided: %v", fenced)
 	}
-	if got := available(t, other, "alice"); got != 100 {
+	if got := available(t, other, "alice"); got != 90 {
 		t.Errorf("alice has %d", got)
 	}
 	// Decided: committed, and only the branch of that term.
@@ -172,7 +187,7 @@ func TestResolver(t *testing.T) {
 		t.Fatal(err)
 	}
 	resolve(0)
-	if got := available(t, other, "alice"); got != 90 {
+	if got := available(t, other, "alice"); got != 80 {
 		t.Errorf("alice has %d", got)
 	}
 	gid := saga.GID(coordinator, decided.ID, 2, 0)
@@ -288,7 +303,25 @@ func TestTwoPhaseRefused(t *testing.T) {
 	if err != nil || a.Status != 409 || !strings.Contains(string(a.Body), "max_prepared_transactions") {
 		t.Errorf("%d %s, %v", a.Status, a.Body, err)
 	}
+	// The database was restarted after it had been asked: the first attempt is the last.
+	late := cross.NewService(NewSagas(db), map[string]cross.Ledger{cross.Local: hopeful{NewCrossLedger(db)}, "eu": hopeful{NewCrossLedger(db)}}, saga.Options{Coordinator: "fairlead:x"})
+	defer closing(t, late.Close)
+	a, err = late.Create(t.Context(), command.Command[cross.Request]{Render: render, Key: &idempotency.Request{ID: idempotency.NewID("me", "POST", "/", "late"), Execution: uuid.New()}, Op: cross.Request{
+		From: cross.End{Ledger: cross.Local, Account: "alice"}, To: cross.End{Ledger: "eu", Account: "bob"}, Amount: 1, Mode: cross.ModeTwoPhase,
+	}})
+	if err != nil || a.Status != 409 || !strings.Contains(string(a.Body), "max_prepared_transactions") {
+		t.Errorf("%d %s, %v", a.Status, a.Body, err)
+	}
+	ended, err := late.Transfers(t.Context(), false, 0, 10)
+	if err != nil || len(ended) != 1 || ended[0].Status != saga.Failed || ended[0].Reason != saga.ReasonTwoPhaseUnavailable || ended[0].Term != 1 || ended[0].LastError == "" {
+		t.Errorf("%+v, %v", ended, err)
+	}
 }
+
+// hopeful believes that its database can prepare.
+type hopeful struct{ *CrossLedger }
+
+func (hopeful) CanPrepare(context.Context) error { return nil }
 
 // TestIdentity asks as a role that is not a superuser.
 func TestIdentity(t *testing.T) {

@@ -63,15 +63,15 @@ func (a sagaAnswers) Known(ctx context.Context, keys []idempotency.ID) (*idempot
 	return idempotency.NewBatch(known), err
 }
 
-// Coordinator begins the identifiers of the transactions that this log prepares. It is made of what PostgreSQL says of the
-// database, so that it is the same in each process, survives a failover, and is another in a restored copy.
+// Coordinator begins the identifiers of the transactions that this log prepares, see [pgsaga.Log.Coordinator].
 func (g *Sagas) Coordinator(ctx context.Context) (string, error) {
 	id, err := g.db.Identity(ctx)
 	if err != nil {
 		return "", err
 	}
+	// What earlier versions made of it.
 	sum := sha256.Sum256([]byte("fairlead coordinator " + id))
-	return "fairlead:" + hex.EncodeToString(sum[:8]), nil
+	return g.CoordinatorAfter(ctx, "fairlead:", "fairlead:"+hex.EncodeToString(sum[:8]))
 }
 
 // Identity tells this database from all others, by the identifier of its cluster and its own within.

@@ -78,22 +78,77 @@ const (
 	Leave Verdict = iota // its coordinator is at work
 	CommitBranch
 	RollbackBranch
+	Undecided // nobody may end it yet, see [Doubt.Reason]
+)
+
+// The reasons of verdicts that need one.
+const (
+	// ReasonDisowned: a participant has told that the log is a copy, or was restored.
+	ReasonDisowned = "log_disowned"
+	// ReasonUnproven: the log has not proven yet that it is the one that prepared the branch, or couldn't ask.
+	ReasonUnproven = "log_unproven"
+	// ReasonYoung: the log knows nothing of the branch, which is younger than [DoubtAge].
+	ReasonYoung = "too_young"
+	// ReasonNotAsked: the log may not know all about the branch, and a participant could not be asked for its siblings.
+	ReasonNotAsked = "participant_unreachable"
+	// ReasonSibling: the log knows nothing of a decision, and a branch that was committed proves it.
+	ReasonSibling = "sibling_committed"
 )
 
 // DecideInDoubt decides on a branch that was prepared in a term, by what the log says of its saga; s is nil where it says
 // nothing. The branch of a pending saga is left to the run in its term, even when that run's lease has expired: it might
 // yet decide to commit. Whoever takes the lease begins another term, which settles that. A run that has given its lease up
-// decides nothing any more.
+// decides nothing any more. What the log doesn't know, it can't decide.
 func DecideInDoubt(s *Saga, term int64) Verdict {
 	switch {
 	case s == nil:
-		return RollbackBranch
+		return Undecided
 	case s.Decided == term:
 		return CommitBranch
 	case s.Decided == 0 && s.Status == Pending && s.Term == term && !s.Parked():
 		return Leave
 	}
 	return RollbackBranch
+}
+
+// testimony is what the participants say of the siblings of a branch.
+type testimony struct {
+	all       bool // were asked
+	committed bool // one of them in the branch's term
+}
+
+// decideUnknown decides on a branch about which the log may have lost something. known says that the log knows its saga.
+func decideUnknown(known bool, age, least time.Duration, t testimony) (Verdict, string) {
+	switch {
+	case !known && age < least:
+		return Undecided, ReasonYoung
+	case !t.all:
+		return Undecided, ReasonNotAsked
+	case t.committed:
+		return CommitBranch, ReasonSibling
+	}
+	return RollbackBranch, ""
+}
+
+// decideFence decides whether a log moves the fence that it has seen at a participant, which is nil where there is none.
+// known says that the log has lately left the fence's token; every, how often it does. The home participant is the log's own
+// database: there can't be one without the other.
+func decideFence(life Incarnation, seen *Fence, known, home bool, every time.Duration) (move bool, err error) {
+	switch {
+	case life.Copied:
+		return false, ErrDisowned
+	case seen == nil:
+		return true, nil
+	case home:
+		return seen.Incarnation != life.ID, nil
+	case !known:
+		return false, ErrDisowned
+	case seen.Incarnation == life.ID:
+		return seen.Age >= every/2, nil // Else another process has just done so.
+	case seen.Age < fencePatience*every:
+		return false, ErrUnproven
+	}
+	return true, nil
 }
 
 // String names a verdict as operators see it.
@@ -103,9 +158,27 @@ func (v Verdict) String() string {
 		return "commit"
 	case RollbackBranch:
 		return "rollback"
+	case Undecided:
+		return "in_doubt"
 	case Leave:
 	}
 	return "running"
+}
+
+// lastError is what the log keeps when a saga gets on: nothing, but for one that has come to nothing, which says why.
+func lastError(s *Saga) string {
+	if s.Status != Failed && s.Status != WasCompensated {
+		return ""
+	}
+	if s.LastError != "" {
+		return s.LastError
+	}
+	for i := range s.Steps {
+		if step := &s.Steps[i]; step.Status == StepRefused {
+			return "saga: step " + step.Name + " was refused: " + step.Reason
+		}
+	}
+	return "saga: " + s.Reason
 }
 
 // stop says why the way forward of a saga has ended, or nothing.

@@ -69,7 +69,7 @@ func TestInDoubt(t *testing.T) {
 		term int64
 		want Verdict
 	}{
-		{"no log", nil, 1, RollbackBranch},
+		{"no log", nil, 1, Undecided},
 		{"its run is at work", &Saga{Status: Pending, Term: 2, LeaseExpiresAt: leased}, 2, Leave},
 		{"its run is late", &Saga{Status: Pending, Term: 2, LeaseExpiresAt: time.Unix(1, 0)}, 2, Leave},
 		{"its run has given up", &Saga{Status: Pending, Term: 2, LeaseExpiresAt: time.Unix(0, 0)}, 2, RollbackBranch},
@@ -83,6 +83,80 @@ func TestInDoubt(t *testing.T) {
 	} {
 		if got := DecideInDoubt(c.s, c.term); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestUnknown(t *testing.T) {
+	t.Parallel()
+	none, some, part := testimony{all: true}, testimony{all: true, committed: true}, testimony{committed: true}
+	for _, c := range []struct {
+		name   string
+		known  bool
+		age    time.Duration
+		t      testimony
+		want   Verdict
+		reason string
+	}{
+		{"young", false, DoubtAge - 1, some, Undecided, ReasonYoung},
+		{"one is away", false, DoubtAge, part, Undecided, ReasonNotAsked},
+		{"a sibling was committed", false, DoubtAge, some, CommitBranch, ReasonSibling},
+		{"no sibling was", false, time.Hour, none, RollbackBranch, ""},
+		{"known, one is away", true, time.Hour, part, Undecided, ReasonNotAsked},
+		{"known, a sibling was committed", true, 0, some, CommitBranch, ReasonSibling},
+		{"known, no sibling was", true, 0, none, RollbackBranch, ""},
+	} {
+		if got, reason := decideUnknown(c.known, c.age, DoubtAge, c.t); got != c.want || reason != c.reason {
+			t.Errorf("%s: %v, %q; want %v, %q", c.name, got, reason, c.want, c.reason)
+		}
+	}
+}
+
+func TestFences(t *testing.T) {
+	t.Parallel()
+	own, other := uuid.New(), uuid.New()
+	life := Incarnation{ID: own}
+	for _, c := range []struct {
+		name        string
+		life        Incarnation
+		seen        *Fence
+		known, home bool
+		move        bool
+		err         error
+	}{
+		{"none yet", life, nil, false, false, true, nil},
+		{"its own", life, &Fence{Incarnation: own, Age: FenceEvery}, true, false, true, nil},
+		{"another process was here", life, &Fence{Incarnation: own, Age: 1}, true, false, false, nil},
+		{"a foreign token", life, &Fence{Incarnation: other, Age: time.Hour}, false, false, false, ErrDisowned},
+		{"a foreign token under its own incarnation", life, &Fence{Incarnation: own, Age: time.Hour}, false, false, false, ErrDisowned},
+		{"its earlier life, silent", life, &Fence{Incarnation: other, Age: fencePatience * FenceEvery}, true, false, true, nil},
+		{"its earlier life, or the one it was copied from", life, &Fence{Incarnation: other, Age: fencePatience*FenceEvery - 1}, true, false, false, ErrUnproven},
+		{"its own database", life, &Fence{Incarnation: own, Age: time.Hour}, true, true, false, nil},
+		{"its own database, started anew", life, &Fence{Incarnation: other}, true, true, true, nil},
+		{"copied by contents", Incarnation{Copied: true}, nil, false, true, false, ErrDisowned},
+	} {
+		if move, err := decideFence(c.life, c.seen, c.known, c.home, FenceEvery); move != c.move || !errors.Is(err, c.err) {
+			t.Errorf("%s: %v, %v; want %v, %v", c.name, move, err, c.move, c.err)
+		}
+	}
+}
+
+func TestLastError(t *testing.T) {
+	t.Parallel()
+	refused := []StepState{{Name: "a", Status: StepCompensated}, {Name: "b", Status: StepRefused, Reason: "no money"}}
+	for _, c := range []struct {
+		s    Saga
+		want string
+	}{
+		{Saga{Status: Pending, LastError: "it was away"}, ""},
+		{Saga{Status: Completed, LastError: "it was away"}, ""},
+		{Saga{Status: Failed, LastError: "it was away", Steps: refused}, "it was away"},
+		{Saga{Status: Failed, Steps: refused}, "saga: step b was refused: no money"},
+		{Saga{Status: WasCompensated, Steps: refused}, "saga: step b was refused: no money"},
+		{Saga{Status: Failed, Reason: ReasonDeadline}, "saga: " + ReasonDeadline},
+	} {
+		if got := lastError(&c.s); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.s, got, c.want)
 		}
 	}
 }

@@ -30,7 +30,12 @@
 //     another has finished the saga then finds the mark, and changes nothing. This is what makes a step happen once, not the
 //     lease.
 //   - A branch that was prepared in an older term can't be committed by a newer decision: the term is in its identifier.
-//     [Service.Tend] rolls such branches back, and those of which the log knows nothing.
+//     [Service.Tend] rolls such branches back.
+//   - A branch of which the log knows nothing is left alone until it is [DoubtAge] old and every participant has been asked
+//     for its siblings' marks: it is committed if one of them was, else rolled back. So is, at once, a branch that was prepared
+//     before the log's database was started anew or failed over, since the log may have lost the decision.
+//   - Of a log and its physical copies, one may end branches. A [Lineage] leaves random tokens with each [Fencer]; a log that
+//     doesn't know the token it finds there is disowned, and ends nothing until an operator calls [Service.Adopt].
 //   - A saga that fails to get on is tried for ever, with growing pauses up to [MaxPause]. After [StuckAfter] failures in a
 //     row it is shown as stuck. [Service.Retry] tries at once; [Service.Compensate] gives up what can still be given up. Both
 //     are safe at any time.
@@ -43,6 +48,9 @@
 // Programs start sagas with [Service.Start] or [Service.Run], under an id that makes a repeat find the first. Package pgsaga
 // has the log and, for steps and branches that are PostgreSQL transactions, the marks. [Service.Tend] must run in each process.
 //
-// What it does not promise: isolation between the steps of a compensated saga, whose first effects are seen before its last;
+// A saga that has failed, or was compensated, says why in its LastError.
+//
+// What it does not promise: that a copy of the log leaves compensated sagas alone, whose steps know no coordinator (their
+// marks still let each step happen once); isolation between the steps of a compensated saga, whose first effects are seen before its last;
 // and an end while a participant is away for good. Such a saga is shown as stuck, and goes on when the participant is back.
 package saga

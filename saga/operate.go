@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -48,7 +47,7 @@ func (s *Service) Start(ctx context.Context, n New) (*Saga, error) {
 		result, made *Saga
 		refusal      error
 	)
-	asked := time.Now()
+	g := s.asking(ctx)
 	err := s.store.Create(ctx, n.ID, nil, func(u *Unit) {
 		result, made, refusal = u.Existing, nil, nil
 		switch {
@@ -68,7 +67,7 @@ func (s *Service) Start(ctx context.Context, n New) (*Saga, error) {
 	s.hit(AfterIntent, 0)
 	answer := *made // The run goes on changing its own.
 	answer.Steps = append([]StepState(nil), made.Steps...)
-	s.start(made, asked) //nolint:contextcheck // A run outlives the request that made it.
+	s.start(made, g) //nolint:contextcheck // A run outlives the request that made it.
 	return &answer, nil
 }
 

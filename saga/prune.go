@@ -55,6 +55,12 @@ func (s *Service) Prune(ctx context.Context, retention time.Duration) (deleted i
 	if !ok {
 		return 0, fmt.Errorf("saga: prune: %w", ErrNoPruning)
 	}
+	for _, name := range s.Participants() {
+		// The marks of a copy's sagas are production's.
+		if _, err := s.stand(ctx, name, s.o.Participants[name]); err != nil {
+			return 0, fmt.Errorf("saga: prune: %w", err)
+		}
+	}
 	doubts, failures := s.InDoubt(ctx)
 	for name, err := range failures {
 		return 0, fmt.Errorf("saga: prune: is anything in doubt in %s: %w", name, err)

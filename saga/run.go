@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"runtime/debug"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // firstPause is how long a saga that failed to get on waits before it is tried again; then twice as long, and so on up to
@@ -27,6 +29,7 @@ type run struct {
 	// began is when the lease was taken, by this process's clock, and lease when it was by the log's: together they tell the
 	// log's time without asking.
 	began, lease time.Time
+	life         uuid.UUID       // in whose name branches are ended, see [grant]
 	ctx          context.Context //nolint:containedctx // Ends with the lease, not with a call.
 	cancel       context.CancelCauseFunc
 
@@ -38,9 +41,12 @@ type run struct {
 // now is the log's time, give or take what its answer took to come here.
 func (r *run) now() time.Time { return r.lease.Add(time.Since(r.began)) }
 
-// start runs a saga whose lease this process has been given by a committed transaction, which was begun at asked.
-func (s *Service) start(saga *Saga, asked time.Time) {
-	r := &run{s: saga, done: make(chan struct{}), began: time.Now(), lease: saga.LeaseExpiresAt.Add(-s.o.LeaseTTL), until: asked.Add(s.o.LeaseTTL)}
+// start runs a saga whose lease this process has been given by a committed transaction, which was begun after g.
+func (s *Service) start(saga *Saga, g grant) {
+	r := &run{
+		s: saga, done: make(chan struct{}), began: time.Now(), lease: saga.LeaseExpiresAt.Add(-s.o.LeaseTTL),
+		life: g.life, until: g.asked.Add(s.o.LeaseTTL),
+	}
 	r.ctx, r.cancel = context.WithCancelCause(s.ctx)
 	s.mu.Lock()
 	if s.closed {
@@ -118,6 +124,11 @@ func (s *Service) park(saga *Saga, wait time.Duration) {
 // advance brings a saga to its end. Its errors say that it must be tried again.
 func (s *Service) advance(r *run) error {
 	plan, err := s.plan(r.s)
+	if errors.Is(err, ErrTwoPhaseUnavailable) && r.s.Protocol == TwoPhase && r.s.Decided == 0 {
+		// What an earlier term has prepared is left to the resolver.
+		r.s.LastError = err.Error()
+		return s.abort(r.ctx, r.s, 0, ReasonTwoPhaseUnavailable)
+	}
 	if err != nil {
 		return err
 	}
@@ -199,7 +210,7 @@ func (s *Service) execute(ctx context.Context, c Call, f func(context.Context, C
 }
 
 func (s *Service) save(ctx context.Context, saga *Saga) error {
-	saga.Attempts, saga.LastError = 0, ""
+	saga.Attempts, saga.LastError = 0, lastError(saga)
 	// What was sent is seen through: giving up in the middle would only make its outcome unknown.
 	return s.store.Save(context.WithoutCancel(ctx), saga, nil)
 }
@@ -207,14 +218,17 @@ func (s *Service) save(ctx context.Context, saga *Saga) error {
 // transact runs a two-phase transaction in the saga's term.
 func (s *Service) transact(r *run, branches []Branch) error {
 	saga := r.s
-	if saga.Decided != 0 {
-		return s.commit(r.ctx, saga, branches)
+	if err := s.standings(r, branches); err != nil {
+		return err
 	}
-	if saga.Term > 1 {
-		// What an earlier term has prepared would be in the way of its own next attempt.
-		if err := s.rollbackOlder(r.ctx, saga, branches); err != nil {
+	if saga.Decided == 0 && saga.Term > 1 {
+		// What an earlier term has decided, the log may have lost; what it has prepared would be in the way of the next attempt.
+		if err := s.settleOlder(r, branches); err != nil {
 			return err
 		}
+	}
+	if saga.Decided != 0 {
+		return s.commit(r, branches)
 	}
 	reason := stop(saga, r.now())
 	if reason == "" && saga.Attempts > 0 && r.now().Sub(saga.CreatedAt) > s.o.Deadline {
@@ -234,8 +248,12 @@ func (s *Service) transact(r *run, branches []Branch) error {
 			s.hit(AfterPrepare, i)
 			continue
 		}
+		if errors.Is(err, ErrTwoPhaseUnavailable) {
+			// It stays so until somebody restarts that database with other settings: no further attempt would help.
+			saga.LastError, out, err = fmt.Sprintf("saga: prepare %s: %v", b.Name, err), Refuse(ReasonTwoPhaseUnavailable), nil
+		}
 		// Nothing is decided, so nothing is committed. The one that failed may be prepared all the same.
-		if err = errors.Join(err, s.rollback(r.ctx, saga, branches[:i+1])); err != nil {
+		if err = errors.Join(err, s.rollback(r, branches[:i+1])); err != nil {
 			return fmt.Errorf("saga: prepare %s: %w", b.Name, err)
 		}
 		return s.abort(r.ctx, saga, i, out.Reason)
@@ -244,7 +262,7 @@ func (s *Service) transact(r *run, branches []Branch) error {
 	switch err := s.save(r.ctx, saga); {
 	case errors.Is(err, ErrCancelled):
 		saga.Decided = 0
-		if err := s.rollback(r.ctx, saga, branches); err != nil {
+		if err := s.rollback(r, branches); err != nil {
 			return err
 		}
 		return s.abort(r.ctx, saga, 0, ReasonCancelled)
@@ -252,22 +270,23 @@ func (s *Service) transact(r *run, branches []Branch) error {
 		return err // Decided or not: the next term reads it in the log.
 	}
 	s.hit(AfterDecision, 0)
-	return s.commit(r.ctx, saga, branches)
+	return s.commit(r, branches)
 }
 
 // commit commits what the log has decided to commit.
-func (s *Service) commit(ctx context.Context, saga *Saga, branches []Branch) error {
+func (s *Service) commit(r *run, branches []Branch) error {
+	saga := r.s
 	for i, b := range branches {
 		gid := GID(saga.Coordinator, saga.ID, saga.Decided, i)
 		call := Call{Saga: saga.ID, Step: b.Name, Term: saga.Term, GID: gid}
-		if err := s.traceCommit(ctx, call, b.Participant.CommitPrepared); err != nil {
+		if err := s.traceCommit(r.ctx, call, func(ctx context.Context, gid string) error { return s.end(ctx, b.Participant, gid, true, r.life) }); err != nil {
 			return fmt.Errorf("saga: commit %s: %w", b.Name, err)
 		}
 		saga.Steps[i].Status = StepDone
 		s.hit(AfterCommit, i)
 	}
 	settle(saga)
-	return s.save(ctx, saga)
+	return s.save(r.ctx, saga)
 }
 
 // abort ends a transaction of which nothing is committed.
@@ -285,26 +304,45 @@ func (s *Service) gid(saga *Saga, branch int) string {
 }
 
 // rollback leaves nothing prepared of this term. It does so under a cancelled context too.
-func (s *Service) rollback(ctx context.Context, saga *Saga, branches []Branch) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sweepTimeout)
+func (s *Service) rollback(r *run, branches []Branch) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), sweepTimeout)
 	defer cancel()
 	var failures []error
 	for i, b := range branches {
-		saga.Steps[i].Result = ""
-		failures = append(failures, b.Participant.RollbackPrepared(ctx, s.gid(saga, i)))
+		r.s.Steps[i].Result = ""
+		failures = append(failures, s.end(ctx, b.Participant, s.gid(r.s, i), false, r.life))
 	}
 	return errors.Join(failures...)
 }
 
-func (s *Service) rollbackOlder(ctx context.Context, saga *Saga, branches []Branch) error {
+// settleOlder rolls back what earlier terms have prepared and not decided. Where a branch of an earlier term is committed,
+// that term was decided, and a log that was restored has lost it: then it is decided again, and nothing is rolled back.
+func (s *Service) settleOlder(r *run, branches []Branch) error {
+	saga := r.s
 	for _, b := range branches {
-		found, err := b.Participant.InDoubt(ctx, saga.Coordinator+":"+saga.ID.String()+":")
+		f, fences := b.Participant.(Fencer)
+		if !fences {
+			continue
+		}
+		done, err := f.Committed(r.ctx, saga.ID)
+		if err != nil {
+			return err
+		}
+		for _, gid := range done {
+			if _, term, ok := ParseGID(saga.Coordinator, gid); ok && term < saga.Term {
+				saga.Decided = term
+				return s.save(r.ctx, saga)
+			}
+		}
+	}
+	for _, b := range branches {
+		found, err := b.Participant.InDoubt(r.ctx, saga.Coordinator+":"+saga.ID.String()+":")
 		if err != nil {
 			return err
 		}
 		for _, p := range found {
 			if _, term, ok := ParseGID(saga.Coordinator, p.GID); ok && term < saga.Term {
-				if err := b.Participant.RollbackPrepared(ctx, p.GID); err != nil {
+				if err := s.end(r.ctx, b.Participant, p.GID, false, r.life); err != nil {
 					return err
 				}
 			}

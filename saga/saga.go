@@ -43,10 +43,12 @@ const (
 const StuckAfter = 10
 
 // ReasonCancelled is the reason of a step that an operator has cancelled, ReasonDeadline that of a step, or of a two-phase
-// transaction, for which it had become too late.
+// transaction, for which it had become too late, ReasonTwoPhaseUnavailable that of a transaction one of whose databases takes
+// no prepared transactions.
 const (
-	ReasonCancelled = "cancelled"
-	ReasonDeadline  = "deadline_exceeded"
+	ReasonCancelled           = "cancelled"
+	ReasonDeadline            = "deadline_exceeded"
+	ReasonTwoPhaseUnavailable = "two_phase_unavailable"
 )
 
 // StepState is what the log knows of a step or a branch.
@@ -82,8 +84,8 @@ type Saga struct {
 	LeaseExpiresAt time.Time
 	Version        int64 // grows with each change of the run's
 	NextAt         time.Time
-	Attempts       int // that failed in a row
-	LastError      string
+	Attempts       int    // that failed in a row
+	LastError      string // of the last of them; one that has failed, or was compensated, always has one
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
 	EndedAt        *time.Time

@@ -30,6 +30,8 @@ const (
 	StepTimeout = time.Minute
 	// MaxPause is the longest that a saga which fails to get on waits before it is tried again.
 	MaxPause = 15 * time.Second
+	// DoubtAge is how old a prepared transaction must be of which the log knows nothing before it is ended.
+	DoubtAge = 10 * time.Minute
 	// pollEvery is how often the answer to a request is looked for that another process executes.
 	pollEvery = 100 * time.Millisecond
 	// releaseTimeout bounds what is done for a run that is being stopped.
@@ -62,6 +64,8 @@ type Options struct {
 	// Coordinator begins the identifiers of prepared transactions. It is unique to this log, and the same in each process
 	// that works on it.
 	Coordinator string
+	// Home names the participant that is the log's own database, if any.
+	Home        string
 	Observer    Observer
 	Logger      *slog.Logger
 	SyncWait    time.Duration // 0 means [SyncWait]
@@ -70,6 +74,8 @@ type Options struct {
 	Deadline    time.Duration // 0 means [TwoPhaseDeadline]
 	StepTimeout time.Duration // 0 means [StepTimeout]
 	MaxPause    time.Duration // 0 means [MaxPause]
+	DoubtAge    time.Duration // 0 means [DoubtAge]
+	FenceEvery  time.Duration // 0 means [FenceEvery]
 	// Trace is told of each execution of a step or a branch; nil: nobody is.
 	Trace Trace
 	// Hit is called at the places where a process may die, see [Place]; nil: nobody is.
@@ -110,6 +116,7 @@ type Service struct {
 	Reader
 
 	store       Store
+	lineage     Lineage // the store, or nil where it keeps no incarnations
 	o           Options
 	owner       uuid.UUID
 	definitions map[string]Definition
@@ -125,7 +132,9 @@ type Service struct {
 	mu     sync.Mutex
 	closed bool
 	runs   map[uuid.UUID]*run
-	next   *lookup // the one that has not begun to read, or nil
+	next   *lookup           // the one that has not begun to read, or nil
+	life   uuid.UUID         // the log's incarnation, as this process knows it
+	fences map[string]*fence // by participant
 }
 
 // NewService returns a service that keeps its log in store.
@@ -151,10 +160,18 @@ func NewService(store Store, o Options) *Service {
 	if o.MaxPause == 0 {
 		o.MaxPause = MaxPause
 	}
+	if o.DoubtAge == 0 {
+		o.DoubtAge = DoubtAge
+	}
+	if o.FenceEvery == 0 {
+		o.FenceEvery = FenceEvery
+	}
 	s := &Service{
 		Reader: store, store: store, o: o, owner: newID(), definitions: map[string]Definition{}, slots: make(chan struct{}, MaxRuns),
 		wake: make(chan struct{}, 1), reads: make(chan struct{}, 1), runs: map[uuid.UUID]*run{},
+		fences: map[string]*fence{},
 	}
+	s.lineage, _ = store.(Lineage)
 	for _, d := range o.Definitions {
 		s.definitions[d.Name] = d
 		s.names = append(s.names, d.Name)
@@ -178,13 +195,13 @@ func (s *Service) Create(ctx context.Context, c command.Command[New]) (command.A
 	if c.Key != nil {
 		key = &c.Key.ID
 	}
-	asked := time.Now()
+	g := s.asking(ctx)
 	if err := s.store.Create(ctx, cr.id, key, cr.decide); err != nil {
 		return command.Answer{}, err
 	}
 	if cr.made != nil {
 		s.hit(AfterIntent, 0)
-		s.start(cr.made, asked) //nolint:contextcheck // A run outlives the request that made it.
+		s.start(cr.made, g) //nolint:contextcheck // A run outlives the request that made it.
 	}
 	if cr.wait != nil {
 		return s.await(ctx, *cr.wait, c)

@@ -36,21 +36,27 @@ func (s *Service) Tend(ctx context.Context) {
 	}
 }
 
-// resolveEvery settles what is left in doubt. It runs beside the leases: a participant that does not answer must not cost
-// a saga its lease.
+// resolveEvery settles what is left in doubt. It runs beside the leases, and each participant has its own turn: one that
+// does not answer must not cost a saga its lease, nor the log its standing with the others.
 func (s *Service) resolveEvery(ctx context.Context) {
-	tick := time.NewTicker(s.o.TendEvery)
-	defer tick.Stop()
-	for {
-		if err := s.Resolve(ctx); err != nil && ctx.Err() == nil {
-			s.o.Logger.WarnContext(ctx, "prepared transactions were not looked at", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	var group sync.WaitGroup
+	for name, p := range s.o.Participants {
+		group.Go(func() {
+			tick := time.NewTicker(min(s.o.TendEvery, s.o.FenceEvery))
+			defer tick.Stop()
+			for {
+				if err := s.resolveIn(ctx, name, p); err != nil && ctx.Err() == nil {
+					s.o.Logger.WarnContext(ctx, "prepared transactions were not looked at", "error", err)
+				}
+				select {
+				case <-ctx.Done():
+					return
+				case <-tick.C:
+				}
+			}
+		})
 	}
+	group.Wait()
 }
 
 // look renews and claims once.
@@ -68,7 +74,7 @@ func (s *Service) look(ctx context.Context) error {
 		if closed || room <= 0 || len(s.names) == 0 {
 			return nil
 		}
-		limit, asked := min(room, claimBatch), time.Now()
+		limit, g := min(room, claimBatch), s.asking(ctx)
 		due, err := s.store.Claim(ctx, s.owner, s.names, s.o.LeaseTTL, limit)
 		if err != nil {
 			return fmt.Errorf("saga: look for sagas that are due: %w", err)
@@ -78,7 +84,7 @@ func (s *Service) look(ctx context.Context) error {
 				s.observe(func(o Observer) { o.Resumed(saga.Protocol) })
 				s.o.Logger.InfoContext(ctx, "saga resumed", "id", saga.ID, "term", saga.Term)
 			}
-			s.start(saga, asked) //nolint:contextcheck // A run outlives the look that found it.
+			s.start(saga, g) //nolint:contextcheck // A run outlives the look that found it.
 		}
 		if len(due) < limit {
 			return nil
@@ -118,6 +124,9 @@ type Doubt struct {
 	Saga    uuid.UUID
 	Term    int64
 	Verdict Verdict // [Leave]: its run is at work
+	Reason  string  // why it is [Undecided], or is committed without the log's word
+
+	life uuid.UUID // in whose name it is to be ended
 }
 
 // InDoubt lists the prepared transactions in every participant, oldest first, and names the participants that could not be
@@ -148,6 +157,7 @@ func (s *Service) InDoubt(ctx context.Context) ([]Doubt, map[string]error) {
 }
 
 func (s *Service) doubts(ctx context.Context, name string, p Participant) ([]Doubt, error) {
+	held, unproven := s.stand(ctx, name, p)
 	prepared, err := p.InDoubt(ctx, s.o.Coordinator+":")
 	if err != nil {
 		return nil, fmt.Errorf("saga: ask %s: %w", name, err)
@@ -155,7 +165,7 @@ func (s *Service) doubts(ctx context.Context, name string, p Participant) ([]Dou
 	found := make([]Doubt, 0, len(prepared))
 	ids := make([]uuid.UUID, 0, len(prepared))
 	for _, one := range prepared {
-		d := Doubt{Participant: name, Prepared: one}
+		d := Doubt{Participant: name, Prepared: one, life: held.incarnation}
 		var ok bool
 		if d.Saga, d.Term, ok = ParseGID(s.o.Coordinator, one.GID); ok { // Else it is none that we could have made.
 			found, ids = append(found, d), append(ids, d.Saga)
@@ -174,9 +184,54 @@ func (s *Service) doubts(ctx context.Context, name string, p Participant) ([]Dou
 		byID[saga.ID] = saga
 	}
 	for i := range found {
-		found[i].Verdict = DecideInDoubt(byID[found[i].Saga], found[i].Term)
+		s.judge(ctx, &found[i], byID[found[i].Saga], held, unproven)
 	}
 	return found, nil
+}
+
+// judge decides on a prepared transaction. The log's word counts where it can't have lost what it knew: of what was prepared
+// since its present incarnation began. Of what is older, and of what it doesn't know, the siblings are asked for first.
+func (s *Service) judge(ctx context.Context, d *Doubt, saga *Saga, held standing, unproven error) {
+	d.Verdict = DecideInDoubt(saga, d.Term)
+	switch {
+	case errors.Is(unproven, ErrDisowned) || s.disowned(nil):
+		d.Verdict, d.Reason = Undecided, ReasonDisowned
+		return
+	case unproven != nil:
+		d.Verdict, d.Reason = Undecided, ReasonUnproven
+		return
+	case d.Verdict == Leave, d.Verdict == CommitBranch, d.Verdict == RollbackBranch && !d.At.Before(held.since):
+		return
+	}
+	var t testimony
+	if saga != nil || d.Age >= s.o.DoubtAge {
+		t = s.hear(ctx, d)
+	}
+	d.Verdict, d.Reason = decideUnknown(saga != nil, d.Age, s.o.DoubtAge, t)
+	if s.disowned(nil) { // One of the others has just said so.
+		d.Verdict, d.Reason = Undecided, ReasonDisowned
+	}
+}
+
+// hear asks all participants for marks of a branch's siblings. Each must have let this log prove itself: what another
+// incarnation may still commit there is not known.
+func (s *Service) hear(ctx context.Context, d *Doubt) testimony {
+	t := testimony{all: true}
+	for _, name := range s.Participants() {
+		p := s.o.Participants[name]
+		f, fences := p.(Fencer)
+		if _, err := s.stand(ctx, name, p); err != nil || !fences {
+			t.all = false
+			continue
+		}
+		done, err := f.Committed(ctx, d.Saga)
+		t.all = t.all && err == nil
+		for _, gid := range done {
+			_, term, ok := ParseGID(s.o.Coordinator, gid)
+			t.committed = t.committed || gid == "" || ok && term == d.Term
+		}
+	}
+	return t
 }
 
 // Resolve settles once the prepared transactions that no run will settle, in every participant. It returns the errors of
@@ -207,7 +262,7 @@ func (s *Service) resolveIn(ctx context.Context, name string, p Participant) err
 
 func (s *Service) resolve(ctx context.Context, p Participant, d *Doubt) (err error) {
 	switch d.Verdict {
-	case Leave:
+	case Leave, Undecided:
 		return nil
 	case CommitBranch:
 		s.mu.Lock()
@@ -217,10 +272,9 @@ func (s *Service) resolve(ctx context.Context, p Participant, d *Doubt) (err err
 		if here {
 			return nil // Its run is about to do so.
 		}
-		err = p.CommitPrepared(ctx, d.GID)
 	case RollbackBranch:
-		err = p.RollbackPrepared(ctx, d.GID)
 	}
+	err = s.end(ctx, p, d.GID, d.Verdict == CommitBranch, d.life)
 	if err == nil {
 		s.observe(func(o Observer) { o.Resolved(d.Verdict == CommitBranch) })
 		s.o.Logger.InfoContext(ctx, "prepared transaction settled", "gid", d.GID, "verdict", d.Verdict.String())

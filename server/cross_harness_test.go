@@ -89,6 +89,7 @@ func (e *env) useCross(from, to string) {
 	}
 	e.get("/v1/sagas?limit=1").want(200)
 	e.get("/v1/in-doubt").want(200)
+	e.post("/v1/in-doubt/adopt", "").want(200)
 	e.post("/v1/cross-legs", legBody(newUUID(), "debit", from, 1, "")).want(200)
 }
 

@@ -89,6 +89,7 @@ var (
 	deadlocked        = kind{status: http.StatusConflict, code: "deadlock", title: "Waiting would not end: the owners wait for each other", retryable: true}
 	lockLost          = kind{status: http.StatusGone, code: "lock_lost", title: "The lock is no longer held"}
 	noTwoPhase        = kind{status: http.StatusUnprocessableEntity, code: "two_phase_unavailable", title: "A ledger's database takes no prepared transactions"}
+	coordinatorActive = kind{status: http.StatusConflict, code: "coordinator_active", title: "Another incarnation of the log is at work", retryable: true}
 	captureTooLarge   = kind{status: http.StatusUnprocessableEntity, code: "capture_too_large", title: "The amount exceeds the hold"}
 )
 
@@ -134,6 +135,8 @@ var sentinels = []struct {
 	{auction.ErrAmountTaken, amountTaken, false},
 	{cross.ErrTwoPhaseUnavailable, noTwoPhase, false},
 	{cross.ErrNotDone, badTransition, false},
+	{saga.ErrTwoPhaseUnavailable, noTwoPhase, false},
+	{saga.ErrCoordinatorActive, coordinatorActive, false},
 	{saga.ErrBadTransition, badTransition, false},
 	{saga.ErrTooManyRuns, overloaded, false},
 	{saga.ErrClosed, shuttingDown, true},

@@ -32,7 +32,7 @@ type sagaView struct {
 	Cancelled  bool           `json:"cancelled" doc:"whether an operator has given it up"`
 	Stuck      bool           `json:"stuck" doc:"whether it fails to get on; it is tried further"`
 	Attempts   int            `json:"attempts" doc:"how many in a row failed to get on"`
-	LastError  string         `json:"last_error" doc:"of the last of them, else empty"`
+	LastError  string         `json:"last_error" doc:"of the last of them; one that has failed, or was compensated, always has one; else empty"`
 	Term       int64          `json:"term" doc:"grows with each process that takes it over"`
 	NextAt     *timestamp     `json:"next_at" doc:"when it is tried next; null while it runs, and when it has ended"`
 	DeadlineAt *timestamp     `json:"deadline_at" doc:"when what is not done is given up"`
@@ -62,7 +62,13 @@ type doubtView struct {
 	Term       int64     `json:"term" doc:"of the saga, in which it was prepared"`
 	PreparedAt timestamp `json:"prepared_at"`
 	AgeMS      int64     `json:"age_ms" doc:"by the clock of its database"`
-	Verdict    string    `json:"verdict" enum:"running,commit,rollback" doc:"running: its saga is at work on it; else what the resolver is about to do"`
+	Verdict    string    `json:"verdict" enum:"running,commit,rollback,in_doubt" doc:"running: its saga is at work on it; in_doubt: nobody may end it yet, see reason; else what the resolver is about to do"`
+	Reason     string    `json:"reason" enum:",log_disowned,log_unproven,too_young,participant_unreachable,sibling_committed" doc:"why it is in doubt, or is committed without the log's word, else empty"`
+}
+
+type adoptionView struct {
+	Coordinator string   `json:"coordinator" doc:"what the identifiers of its prepared transactions begin with"`
+	Ledgers     []string `json:"ledgers" doc:"those that had disowned the log; empty where there was nothing to adopt"`
 }
 
 type doubtsView struct {
@@ -81,6 +87,17 @@ func (s *Server) sagaRoutes() []route {
 		s.sagaRoute("retry", "Let a pending operation be tried at once", saga.Retry),
 		s.sagaRoute("compensate", "Give a pending operation up: steps that are not done are cancelled, those that are done are undone", saga.Compensate),
 		get("/v1/in-doubt", accessStaff, doc[none, doubtsView]("List the prepared transactions of this coordinator's in every ledger's database"), s.getDoubts),
+		post("/v1/in-doubt/adopt", accessAdmin, http.StatusOK,
+			doc[noFields, adoptionView]("Let this log, which is a copy or was restored, end the coordinator's prepared transactions from now on"),
+			mutate(s, mutation[noFields, struct{}]{
+				status: http.StatusOK, view: of(func(a saga.Adoption) adoptionView {
+					return adoptionView{Coordinator: a.Coordinator, Ledgers: append([]string{}, a.Participants...)}
+				}),
+				op: func(*http.Request, *noFields) (o struct{}, err error) { return o, nil },
+				execute: func(ctx context.Context, c command.Command[struct{}]) (command.Answer, error) {
+					return s.cross.Sagas().Adopt(ctx, c)
+				},
+			})),
 	}
 }
 
@@ -163,7 +180,7 @@ func (s *Server) getDoubts(w http.ResponseWriter, r *http.Request) {
 	for i := range found {
 		d := &found[i]
 		v.Items[i] = doubtView{
-			Ledger: d.Participant, GID: d.GID, Saga: d.Saga, Term: d.Term, PreparedAt: timestamp(d.At), AgeMS: d.Age.Milliseconds(), Verdict: d.Verdict.String(),
+			Ledger: d.Participant, GID: d.GID, Saga: d.Saga, Term: d.Term, PreparedAt: timestamp(d.At), AgeMS: d.Age.Milliseconds(), Verdict: d.Verdict.String(), Reason: d.Reason,
 		}
 	}
 	answer(s, w, r, func(v doubtsView) doubtsView { return v })(v, nil)

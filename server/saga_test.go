@@ -224,6 +224,19 @@ func TestInDoubtRoute(t *testing.T) {
 	}
 	_, err = own.Exec(t.Context(), `DELETE FROM sagas WHERE id = $1`, id)
 	must(t, err)
+	// The log knows nothing of this one: it stays, and why.
+	unknown := coordinator + ":" + newUUID() + ":1:0"
+	for _, sql := range []string{"BEGIN", "SELECT pg_advisory_xact_lock(1)", "PREPARE TRANSACTION '" + unknown + "'"} {
+		_, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol)
+		must(t, err)
+	}
+	if r := e.get("/v1/in-doubt").want(200); len(r.items()) != 1 || !strings.Contains(string(r.body), `"in_doubt"`) || !strings.Contains(string(r.body), `"too_young"`) {
+		t.Errorf("%s", r.body)
+	}
+	_, err = conn.Exec(t.Context(), "ROLLBACK PREPARED '"+unknown+"'", pgx.QueryExecModeSimpleProtocol)
+	must(t, err)
+	e.post("/v1/in-doubt/adopt", "").want(200).equal(`{"coordinator":"` + coordinator + `","ledgers":[]}`)
+	e.by(e.user("alice")).post("/v1/in-doubt/adopt", "").problem(403, "forbidden")
 	e.get("/v1/sagas?stuck=perhaps").problem(400, "bad_request")
 	e.get("/v1/sagas?status=lost").problem(400, "bad_request")
 	e.get("/v1/sagas/"+newUUID()).problem(404, "not_found")

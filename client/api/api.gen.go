@@ -447,9 +447,40 @@ func (e CrossTransferRequestMode) Valid() bool {
 	}
 }
 
+// Defines values for DoubtReason.
+const (
+	DoubtReasonEmpty                  DoubtReason = ""
+	DoubtReasonLogDisowned            DoubtReason = "log_disowned"
+	DoubtReasonLogUnproven            DoubtReason = "log_unproven"
+	DoubtReasonParticipantUnreachable DoubtReason = "participant_unreachable"
+	DoubtReasonSiblingCommitted       DoubtReason = "sibling_committed"
+	DoubtReasonTooYoung               DoubtReason = "too_young"
+)
+
+// Valid indicates whether the value is a known member of the DoubtReason enum.
+func (e DoubtReason) Valid() bool {
+	switch e {
+	case DoubtReasonEmpty:
+		return true
+	case DoubtReasonLogDisowned:
+		return true
+	case DoubtReasonLogUnproven:
+		return true
+	case DoubtReasonParticipantUnreachable:
+		return true
+	case DoubtReasonSiblingCommitted:
+		return true
+	case DoubtReasonTooYoung:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for DoubtVerdict.
 const (
 	DoubtVerdictCommit   DoubtVerdict = "commit"
+	DoubtVerdictInDoubt  DoubtVerdict = "in_doubt"
 	DoubtVerdictRollback DoubtVerdict = "rollback"
 	DoubtVerdictRunning  DoubtVerdict = "running"
 )
@@ -458,6 +489,8 @@ const (
 func (e DoubtVerdict) Valid() bool {
 	switch e {
 	case DoubtVerdictCommit:
+		return true
+	case DoubtVerdictInDoubt:
 		return true
 	case DoubtVerdictRollback:
 		return true
@@ -902,6 +935,15 @@ type AccountList struct {
 
 	// Next cursor of the next page, null on the last
 	Next *string `json:"next"`
+}
+
+// Adoption defines model for Adoption.
+type Adoption struct {
+	// Coordinator what the identifiers of its prepared transactions begin with
+	Coordinator string `json:"coordinator"`
+
+	// Ledgers those that had disowned the log; empty where there was nothing to adopt
+	Ledgers []string `json:"ledgers"`
 }
 
 // AntiSnipe defines model for AntiSnipe.
@@ -1707,16 +1749,22 @@ type Doubt struct {
 
 	// PreparedAt RFC 3339, UTC, microseconds
 	PreparedAt time.Time `json:"prepared_at"`
-	Saga       string    `json:"saga"`
+
+	// Reason why it is in doubt, or is committed without the log's word, else empty
+	Reason DoubtReason `json:"reason"`
+	Saga   string      `json:"saga"`
 
 	// Term of the saga, in which it was prepared
 	Term int64 `json:"term"`
 
-	// Verdict running: its saga is at work on it; else what the resolver is about to do
+	// Verdict running: its saga is at work on it; in_doubt: nobody may end it yet, see reason; else what the resolver is about to do
 	Verdict DoubtVerdict `json:"verdict"`
 }
 
-// DoubtVerdict running: its saga is at work on it; else what the resolver is about to do
+// DoubtReason why it is in doubt, or is committed without the log's word, else empty
+type DoubtReason string
+
+// DoubtVerdict running: its saga is at work on it; in_doubt: nobody may end it yet, see reason; else what the resolver is about to do
 type DoubtVerdict string
 
 // Doubts defines model for Doubts.
@@ -2747,7 +2795,7 @@ type Saga struct {
 	// InDoubt whether it is decided to commit, and not yet known to be committed everywhere
 	InDoubt bool `json:"in_doubt"`
 
-	// LastError of the last of them, else empty
+	// LastError of the last of them; one that has failed, or was compensated, always has one; else empty
 	LastError string `json:"last_error"`
 
 	// Name of its definition
@@ -3326,6 +3374,12 @@ type PostHoldsIDReleaseParams struct {
 	IdempotencyKey string `json:"Idempotency-Key"`
 }
 
+// PostInDoubtAdoptParams defines parameters for PostInDoubtAdopt.
+type PostInDoubtAdoptParams struct {
+	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
+	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
 // GetKeysParams defines parameters for GetKeys.
 type GetKeysParams struct {
 	// Limit most items to return, 1 to 200, 50 when absent
@@ -3598,6 +3652,9 @@ type PostHoldsIDCaptureJSONRequestBody = CaptureRequest
 
 // PostHoldsIDReleaseJSONRequestBody defines body for PostHoldsIDRelease for application/json ContentType.
 type PostHoldsIDReleaseJSONRequestBody = NoFields
+
+// PostInDoubtAdoptJSONRequestBody defines body for PostInDoubtAdopt for application/json ContentType.
+type PostInDoubtAdoptJSONRequestBody = NoFields
 
 // PostKeysJSONRequestBody defines body for PostKeys for application/json ContentType.
 type PostKeysJSONRequestBody = CreateKeyRequest
@@ -4260,6 +4317,20 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/in-doubt (the `GetInDoubt` operationId).
 	GetInDoubt(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostInDoubtAdoptWithBody Let this log, which is a copy or was restored, end the coordinator's prepared transactions from now on
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/in-doubt/adopt (the `PostInDoubtAdopt` operationId).
+	PostInDoubtAdoptWithBody(ctx context.Context, params *PostInDoubtAdoptParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostInDoubtAdopt Let this log, which is a copy or was restored, end the coordinator's prepared transactions from now on
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/in-doubt/adopt (the `PostInDoubtAdopt` operationId).
+	PostInDoubtAdopt(ctx context.Context, params *PostInDoubtAdoptParams, body PostInDoubtAdoptJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetIntegrity Recompute all balances from the entries
 	//
@@ -6030,6 +6101,40 @@ func (c *Client) PostHoldsIDRelease(ctx context.Context, id string, params *Post
 // Corresponds with GET /v1/in-doubt (the `GetInDoubt` operationId).
 func (c *Client) GetInDoubt(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetInDoubtRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostInDoubtAdoptWithBody Let this log, which is a copy or was restored, end the coordinator's prepared transactions from now on
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/in-doubt/adopt (the `PostInDoubtAdopt` operationId).
+func (c *Client) PostInDoubtAdoptWithBody(ctx context.Context, params *PostInDoubtAdoptParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostInDoubtAdoptRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostInDoubtAdopt Let this log, which is a copy or was restored, end the coordinator's prepared transactions from now on
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/in-doubt/adopt (the `PostInDoubtAdopt` operationId).
+func (c *Client) PostInDoubtAdopt(ctx context.Context, params *PostInDoubtAdoptParams, body PostInDoubtAdoptJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostInDoubtAdoptRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -10591,6 +10696,59 @@ func NewGetInDoubtRequest(server string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewPostInDoubtAdoptRequest calls the generic PostInDoubtAdopt builder with application/json body
+func NewPostInDoubtAdoptRequest(server string, params *PostInDoubtAdoptParams, body PostInDoubtAdoptJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPostInDoubtAdoptRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewPostInDoubtAdoptRequestWithBody constructs an http.Request for the PostInDoubtAdopt method, with any body, and a specified content type
+func NewPostInDoubtAdoptRequestWithBody(server string, params *PostInDoubtAdoptParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/in-doubt/adopt")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
 // NewGetIntegrityRequest constructs an http.Request for the GetIntegrity method
 func NewGetIntegrityRequest(server string) (*http.Request, error) {
 	var err error
@@ -13304,6 +13462,20 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/in-doubt (the `GetInDoubt` operationId).
 	GetInDoubtWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetInDoubtResponse, error)
+
+	// PostInDoubtAdoptWithBodyWithResponse Let this log, which is a copy or was restored, end the coordinator's prepared transactions from now on
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/in-doubt/adopt (the `PostInDoubtAdopt` operationId).
+	PostInDoubtAdoptWithBodyWithResponse(ctx context.Context, params *PostInDoubtAdoptParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostInDoubtAdoptResponse, error)
+
+	// PostInDoubtAdoptWithResponse Let this log, which is a copy or was restored, end the coordinator's prepared transactions from now on
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/in-doubt/adopt (the `PostInDoubtAdopt` operationId).
+	PostInDoubtAdoptWithResponse(ctx context.Context, params *PostInDoubtAdoptParams, body PostInDoubtAdoptJSONRequestBody, reqEditors ...RequestEditorFn) (*PostInDoubtAdoptResponse, error)
 
 	// GetIntegrityWithResponse Recompute all balances from the entries
 	//
@@ -16859,6 +17031,54 @@ func (r GetInDoubtResponse) ContentType() string {
 	return ""
 }
 
+type PostInDoubtAdoptResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Adoption
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PostInDoubtAdoptResponse) GetJSON200() *Adoption {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PostInDoubtAdoptResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PostInDoubtAdoptResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostInDoubtAdoptResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostInDoubtAdoptResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostInDoubtAdoptResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetIntegrityResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -19820,6 +20040,32 @@ func (c *ClientWithResponses) GetInDoubtWithResponse(ctx context.Context, reqEdi
 	return ParseGetInDoubtResponse(rsp)
 }
 
+// PostInDoubtAdoptWithBodyWithResponse Let this log, which is a copy or was restored, end the coordinator's prepared transactions from now on
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/in-doubt/adopt (the `PostInDoubtAdopt` operationId).
+func (c *ClientWithResponses) PostInDoubtAdoptWithBodyWithResponse(ctx context.Context, params *PostInDoubtAdoptParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostInDoubtAdoptResponse, error) {
+	rsp, err := c.PostInDoubtAdoptWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostInDoubtAdoptResponse(rsp)
+}
+
+// PostInDoubtAdoptWithResponse Let this log, which is a copy or was restored, end the coordinator's prepared transactions from now on
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/in-doubt/adopt (the `PostInDoubtAdopt` operationId).
+func (c *ClientWithResponses) PostInDoubtAdoptWithResponse(ctx context.Context, params *PostInDoubtAdoptParams, body PostInDoubtAdoptJSONRequestBody, reqEditors ...RequestEditorFn) (*PostInDoubtAdoptResponse, error) {
+	rsp, err := c.PostInDoubtAdopt(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostInDoubtAdoptResponse(rsp)
+}
+
 // GetIntegrityWithResponse Recompute all balances from the entries
 //
 // Returns a wrapper object for the known response body format(s).
@@ -22723,6 +22969,39 @@ func ParseGetInDoubtResponse(rsp *http.Response) (*GetInDoubtResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Doubts
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePostInDoubtAdoptResponse parses an HTTP response from a PostInDoubtAdoptWithResponse call
+func ParsePostInDoubtAdoptResponse(rsp *http.Response) (*PostInDoubtAdoptResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostInDoubtAdoptResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Adoption
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

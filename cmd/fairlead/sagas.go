@@ -45,7 +45,7 @@ func newSagas() *cobra.Command {
 	f := cmd.PersistentFlags()
 	f.StringVar(&t.url, "url", "http://127.0.0.1:8080", "a running server; needs "+keyVariable)
 	f.BoolVar(&t.json, "json", false, "print one JSON document")
-	cmd.AddCommand(newSagasList(&t), newSagasInDoubt(&t))
+	cmd.AddCommand(newSagasList(&t), newSagasInDoubt(&t), newSagasAdopt(&t))
 	one := func(use, short, method, path string) {
 		cmd.AddCommand(&cobra.Command{
 			Use: use + " ID", Short: short, Args: cobra.ExactArgs(1),
@@ -148,7 +148,11 @@ func (s *sagaInfo) String() string {
 	for _, step := range s.Steps {
 		b.WriteString(strings.TrimRight(fmt.Sprintf("    %-10s %s %s", step.Name, step.Status, step.Reason), " ") + "\n")
 	}
-	if s.LastError != "" {
+	switch {
+	case s.LastError == "":
+	case s.Attempts == 0:
+		fmt.Fprintf(&b, "    last error: %s\n", s.LastError)
+	default:
 		fmt.Fprintf(&b, "    failed %d times in a row, last: %s\n", s.Attempts, s.LastError)
 	}
 	return b.String()
@@ -171,6 +175,7 @@ func newSagasInDoubt(t *target) *cobra.Command {
 					GID     string `json:"gid"`
 					AgeMS   int64  `json:"age_ms"`
 					Verdict string `json:"verdict"`
+					Reason  string `json:"reason"`
 				} `json:"items"`
 				Unreachable []string `json:"unreachable"`
 			}
@@ -179,7 +184,7 @@ func newSagasInDoubt(t *target) *cobra.Command {
 			}
 			out := cmd.OutOrStdout()
 			for _, d := range found.Items {
-				if _, err := fmt.Fprintf(out, "%s  %s  %-8s  %s\n", d.GID, d.Ledger, d.Verdict, time.Duration(d.AgeMS)*time.Millisecond); err != nil {
+				if _, err := fmt.Fprintf(out, "%s\n", strings.TrimRight(fmt.Sprintf("%s  %s  %-8s  %-9s  %s", d.GID, d.Ledger, d.Verdict, time.Duration(d.AgeMS)*time.Millisecond, d.Reason), " ")); err != nil {
 					return err
 				}
 			}
@@ -189,6 +194,37 @@ func newSagasInDoubt(t *target) *cobra.Command {
 				}
 			}
 			return nil
+		},
+	}
+}
+
+func newSagasAdopt(t *target) *cobra.Command {
+	return &cobra.Command{
+		Use: "adopt", Short: "Let the server's log, a copy or a restored one, end its prepared transactions from now on", Args: cobra.NoArgs,
+		Long: "Let the server's log, which is a copy of another or was restored to an earlier point, end its coordinator's prepared\n" +
+			"transactions in all ledgers from now on. Stop the servers of the other log first, for good: it is refused while they are at\n" +
+			"work, and they are disowned after it. What this log doesn't know is ended when it is 10 min old, as the other ledgers say.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			answer, err := t.call(cmd.Context(), http.MethodPost, "/v1/in-doubt/adopt", struct{}{})
+			if err != nil {
+				return err
+			}
+			if t.json {
+				return printRaw(cmd, answer)
+			}
+			var done struct {
+				Coordinator string   `json:"coordinator"`
+				Ledgers     []string `json:"ledgers"`
+			}
+			if err := json.Unmarshal(answer, &done); err != nil {
+				return err
+			}
+			if len(done.Ledgers) == 0 {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: nothing to adopt, no ledger has disowned this log\n", done.Coordinator)
+			} else {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: adopted in %s\n", done.Coordinator, strings.Join(done.Ledgers, ", "))
+			}
+			return err
 		},
 	}
 }

@@ -23,7 +23,10 @@ func TestSagas(t *testing.T) {
 		answer := stuck
 		switch r.URL.Path {
 		case "/v1/in-doubt":
-			answer = `{"items":[{"ledger":"eu","gid":"fairlead:x:` + id + `:1:0","saga":"` + id + `","term":1,"age_ms":1500,"verdict":"commit"}],"unreachable":["us"]}`
+			answer = `{"items":[{"ledger":"eu","gid":"fairlead:x:` + id + `:1:0","saga":"` + id + `","term":1,"age_ms":1500,"verdict":"commit"},` +
+				`{"ledger":"eu","gid":"fairlead:x:` + id + `:2:0","saga":"` + id + `","term":2,"age_ms":9000,"verdict":"in_doubt","reason":"too_young"}],"unreachable":["us"]}`
+		case "/v1/in-doubt/adopt":
+			answer = `{"coordinator":"fairlead:x","ledgers":["eu","us"]}`
 		case "/v1/sagas":
 			answer = `{"items":[` + stuck + `],"next":"abc"}`
 		}
@@ -42,7 +45,9 @@ func TestSagas(t *testing.T) {
 		{[]string{"show", id}, []string{"debit", "refused balance_overflow"}, "GET /v1/sagas/" + id},
 		{[]string{"retry", id}, []string{id}, "POST /v1/sagas/" + id + "/retry"},
 		{[]string{"compensate", id, "--json"}, []string{`"term": 3`}, "POST /v1/sagas/" + id + "/compensate"},
-		{[]string{"in-doubt"}, []string{"eu  commit", "1.5s", "us could not be asked"}, "GET /v1/in-doubt"},
+		{[]string{"in-doubt"}, []string{"eu  commit", "1.5s", "us could not be asked", "in_doubt", "9s", "too_young"}, "GET /v1/in-doubt"},
+		{[]string{"adopt"}, []string{"fairlead:x: adopted in eu, us"}, "POST /v1/in-doubt/adopt"},
+		{[]string{"adopt", "--json"}, []string{`"ledgers"`}, "POST /v1/in-doubt/adopt"},
 		{[]string{"in-doubt", "--json"}, []string{`"unreachable"`}, "GET /v1/in-doubt"},
 	} {
 		out, err := execute(t, append([]string{"sagas", "--url", house.URL}, c.args...)...)

@@ -24,7 +24,7 @@ type Service struct {
 func NewService(store saga.Store, ledgers map[string]Ledger, o saga.Options) *Service {
 	s := &Service{ledgers: ledgers}
 	o.Definitions = []saga.Definition{{Name: Definition, Plan: s.plan}}
-	o.Participants = map[string]saga.Participant{}
+	o.Participants, o.Home = map[string]saga.Participant{}, Local
 	for name, l := range ledgers {
 		if p, ok := l.(Preparer); ok {
 			o.Participants[name] = p
@@ -123,14 +123,19 @@ func (s *Service) Transfers(ctx context.Context, stuck bool, after int64, limit 
 	return s.sagas.Sagas(ctx, saga.Query{Name: Definition, Stuck: stuck, After: after, Limit: limit})
 }
 
-// render speaks of a transfer that failed for want of money as of any other such refusal.
+// render speaks of a transfer that failed for want of money, or of a database that prepares, as of any other such refusal.
 func render(r command.Render, account string) command.Render {
 	if r == nil {
 		return nil
 	}
 	return func(result any, err error) command.Rendered {
-		if made, ok := result.(*saga.Saga); ok && err == nil && made.Status == saga.Failed && made.Reason == ReasonInsufficientFunds {
-			return r(nil, &ledger.InsufficientFundsError{Account: account, Transfer: &made.ID})
+		if made, ok := result.(*saga.Saga); ok && err == nil && made.Status == saga.Failed {
+			switch made.Reason {
+			case ReasonInsufficientFunds:
+				return r(nil, &ledger.InsufficientFundsError{Account: account, Transfer: &made.ID})
+			case saga.ReasonTwoPhaseUnavailable:
+				return r(nil, ErrTwoPhaseUnavailable)
+			}
 		}
 		return r(result, err)
 	}
@@ -225,7 +230,7 @@ func (s *Service) branch(in *Input, step string) (saga.Branch, error) {
 	}
 	p, ok := on.(Preparer)
 	if !ok {
-		return saga.Branch{}, ErrTwoPhaseUnavailable
+		return saga.Branch{}, fmt.Errorf("ledger %s: %w", place, saga.ErrTwoPhaseUnavailable)
 	}
 	return saga.Branch{Name: step, Participant: p, Prepare: func(ctx context.Context, c saga.Call, gid string) (saga.Outcome, error) {
 		return p.Prepare(ctx, newLeg(in, c), gid)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -34,9 +36,9 @@ type Options struct {
 	// Upkeep has the connections on which prepared transactions are looked for and ended; nil: the database's pool. With a
 	// pool of its own, no load keeps a process from ending what is in doubt.
 	Upkeep *pgxpool.Pool
-	// Committed tells whether the branch of this identifier has been committed, for those who keep marks of their own; nil:
-	// the marks of this package do.
-	Committed func(ctx context.Context, gid string) (bool, error)
+	// Committed returns the identifiers of the branches of a saga that were committed here, for those who keep marks of their
+	// own, see [saga.Fencer]; nil: the marks of this package do.
+	Committed func(ctx context.Context, id uuid.UUID) (gids []string, err error)
 }
 
 // Database is one in which sagas have effects: it makes steps and branches, and is a [saga.Participant]. It is safe for
@@ -46,7 +48,8 @@ type Database struct {
 	upkeep    *pgxpool.Pool
 	run       runner
 	schema    Schema
-	committed func(ctx context.Context, gid string) (bool, error)
+	fencing   runner // on upkeep, which waits for a fence for a moment only
+	committed func(ctx context.Context, id uuid.UUID) ([]string, error)
 	foreign   bool // the marks are not those of this package
 }
 
@@ -61,6 +64,7 @@ func NewDatabase(pool *pgxpool.Pool, o Options) *Database {
 	if d.upkeep = o.Upkeep; d.upkeep == nil {
 		d.upkeep = pool
 	}
+	d.fencing = newRunner(d.upkeep, fenceTimeout)
 	if d.foreign = d.committed != nil; !d.foreign {
 		d.committed = d.marked
 	}
@@ -200,24 +204,12 @@ func checkGID(gid string) error {
 
 // CommitPrepared implements [saga.Participant].
 func (d *Database) CommitPrepared(ctx context.Context, gid string) error {
-	err := d.end(ctx, "COMMIT PREPARED", gid)
-	if codeOf(err) != undefinedObject {
-		return err
-	}
-	// It was committed before, which its mark must say.
-	done, err := d.committed(ctx, gid)
-	if err == nil && !done {
-		err = fmt.Errorf("pgsaga: commit %s: %w", gid, saga.ErrNotPrepared)
-	}
-	return err
+	return d.end(ctx, gid, true)
 }
 
 // RollbackPrepared implements [saga.Participant].
 func (d *Database) RollbackPrepared(ctx context.Context, gid string) error {
-	if err := d.end(ctx, "ROLLBACK PREPARED", gid); codeOf(err) != undefinedObject {
-		return err
-	}
-	return nil
+	return d.end(ctx, gid, false)
 }
 
 // undefinedObject is the SQLSTATE of a prepared transaction that isn't there.
@@ -230,17 +222,40 @@ func codeOf(err error) string {
 	return ""
 }
 
-func (d *Database) end(ctx context.Context, how, gid string) error {
+func (d *Database) end(ctx context.Context, gid string, commit bool) error {
 	if err := checkGID(gid); err != nil {
 		return err
 	}
 	conn, err := d.upkeep.Acquire(ctx)
 	if err != nil {
-		return fmt.Errorf("pgsaga: %s %s: %w", how, gid, err)
+		return fmt.Errorf("pgsaga: end %s: %w", gid, err)
 	}
 	defer conn.Release()
+	return d.endOn(ctx, conn, gid, commit)
+}
+
+func (d *Database) endOn(ctx context.Context, conn *pgxpool.Conn, gid string, commit bool) error {
+	how := "ROLLBACK PREPARED"
+	if commit {
+		how = "COMMIT PREPARED"
+	}
 	delete(conn.Conn().PgConn().CustomData(), ReplicationWarning)
-	_, err = finish(ctx, conn, how, gid)
+	_, err := finish(ctx, conn, how, gid)
+	if codeOf(err) != undefinedObject {
+		return err
+	}
+	if !commit {
+		return nil
+	}
+	// It was committed before, which its mark must say.
+	id, ok := saga.IDOfGID(gid)
+	if !ok {
+		return errBadGID
+	}
+	done, err := d.committed(ctx, id)
+	if err == nil && !slices.Contains(done, gid) && !slices.Contains(done, "") {
+		err = fmt.Errorf("pgsaga: commit %s: %w", gid, saga.ErrNotPrepared)
+	}
 	return err
 }
 
@@ -262,16 +277,4 @@ func (d *Database) InDoubt(ctx context.Context, prefix string) (found []saga.Pre
 		return err
 	})
 	return found, err
-}
-
-// marked looks for the mark that was committed with a branch.
-func (d *Database) marked(ctx context.Context, gid string) (done bool, err error) {
-	id, ok := saga.IDOfGID(gid)
-	if !ok {
-		return false, errBadGID
-	}
-	err = d.run.read(ctx, func(ctx context.Context) error {
-		return d.pool.QueryRow(ctx, d.schema.in(`SELECT EXISTS (SELECT FROM @saga_marks WHERE saga = $1 AND gid = $2)`), id, gid).Scan(&done)
-	})
-	return done, err
 }

@@ -19,13 +19,15 @@
 // used NOTIFY, temporary tables, or cursors that are held, which PostgreSQL refuses to prepare. While it is prepared, its
 // locks are held, over restarts too, until the log's decision is carried out: waits for locks are bounded by
 // [Options.LockTimeout], so that opposed transactions give way, and [saga.Service.Tend] settles what a dead coordinator has
-// left. Only the role that prepared a transaction, or a superuser, may end it, and only in its own database: give all
+// left. A coordinator's identifier is drawn at random and kept in its log; a log and its copies, which have the same, are
+// told apart by the fences that participants keep, see [Database.EndPrepared]. Only the role that prepared a transaction, or a superuser, may end it, and only in its own database: give all
 // processes of a coordinator the same role.
 //
 // # What it does not promise
 //
 //   - A database that loses acknowledged commits, by asynchronous replication or from a backup, loses marks and prepared
-//     transactions with them. The first makes a step happen twice, the second is [saga.ErrNotPrepared].
+//     transactions with them. The first makes a step happen twice, the second is [saga.ErrNotPrepared]. A log that loses them
+//     is disowned by its participants as soon as it lacks the last token that it left there, some seconds' worth.
 //   - Sagas that have ended, and their marks, are kept until [saga.Service.Prune] deletes them, which nobody calls but you. A
 //     database that takes part in the sagas of several logs has marks of all of them: each log's service deletes its own.
 package pgsaga

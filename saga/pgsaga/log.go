@@ -69,21 +69,6 @@ func NewLog(pool *pgxpool.Pool, o LogOptions) *Log {
 	return l
 }
 
-// Coordinator begins the identifiers of the transactions that this log prepares. It is made of what PostgreSQL says of the
-// database, and of the schema, so that it is the same in each process, survives a failover, and is another in a cluster that
-// was restored. Any role may ask.
-func (l *Log) Coordinator(ctx context.Context) (string, error) {
-	const identity = `SELECT md5(c.system_identifier || '/' || d.oid || '/' || coalesce(nullif($1, ''), current_schema(), ''))
-		FROM pg_control_system() AS c, pg_database AS d WHERE d.datname = current_database()`
-	const length = 16
-	var sum string
-	err := l.read(ctx, func(ctx context.Context) error { return l.pool.QueryRow(ctx, identity, string(l.schema)).Scan(&sum) })
-	if err != nil {
-		return "", fmt.Errorf("pgsaga: identify the database: %w", err)
-	}
-	return "saga:" + sum[:length], nil
-}
-
 // noAnswers is for logs whose sagas have ids, and requests no keys.
 type noAnswers struct{}
 
@@ -118,13 +103,15 @@ func newStatements(s Schema) statements {
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)`),
 		// What a run writes is not written here.
 		update: s.in(`UPDATE @sagas SET cancelled = $2, next_at = $3, attempts = $4, key = $5, fingerprint = $6, execution = $7 WHERE id = $1`),
-		// A run writes in its own term and version only, and decides to commit only what was not cancelled. A lease that is given
-		// up expires at the epoch, which is past whatever happens to the clock.
+		// A run writes in its own term and version only, and decides to commit only what was not cancelled; that an earlier term
+		// was decided is no decision but a fact. A lease that is given up expires at the epoch, which is past whatever happens
+		// to the clock.
 		save: s.in(`UPDATE @sagas SET status = $4, reason = $5, steps = $6, decided = $7, attempts = $8, last_error = $9, version = version + 1,
 				updated_at = clock_timestamp(), ended_at = CASE WHEN $4 <> 'pending' THEN clock_timestamp() END,
 				lease_expires_at = CASE WHEN $10::bigint IS NULL THEN lease_expires_at ELSE to_timestamp(0) END,
 				next_at = CASE WHEN $10::bigint IS NULL THEN next_at ELSE clock_timestamp() + $10::bigint * interval '1 microsecond' END
-			WHERE id = $1 AND term = $2 AND version = $3 AND status = 'pending' AND ($7::bigint = 0 OR decided = $7 OR NOT cancelled)
+			WHERE id = $1 AND term = $2 AND version = $3 AND status = 'pending'
+				AND ($7::bigint = 0 OR decided = $7 OR $7 < term OR NOT cancelled)
 			RETURNING cancelled`),
 		state: s.in(`SELECT term, version, cancelled FROM @sagas WHERE id = $1`),
 		due: s.in(`SELECT id FROM @sagas WHERE status = 'pending' AND next_at <= clock_timestamp() AND lease_expires_at <= clock_timestamp()

@@ -12,8 +12,11 @@ import (
 //go:embed schema.sql
 var schemaSQL string
 
+//go:embed fence.sql
+var fenceSQL string
+
 // SchemaSQL is the definition of the tables, in the schema that is first in the search path.
-func SchemaSQL() string { return schemaSQL }
+func SchemaSQL() string { return schemaSQL + "\n" + fenceSQL }
 
 // Schema names the database schema that has the tables. The empty one is the first of the search path.
 type Schema string
@@ -55,13 +58,21 @@ func (s Schema) install(ctx context.Context, tx pgx.Tx) error {
 			return err
 		}
 	}
-	var there bool
-	if err := tx.QueryRow(ctx, `SELECT to_regclass('saga_marks') IS NOT NULL`).Scan(&there); err != nil || there {
-		return err
+	// What an earlier version has installed lacks the later parts.
+	for _, part := range []struct{ last, sql string }{{"saga_marks", schemaSQL}, {"saga_fences", fenceSQL}} {
+		var there bool
+		if err := tx.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, part.last).Scan(&there); err != nil {
+			return err
+		}
+		if there {
+			continue
+		}
+		// Several statements in one text need the simple protocol.
+		if _, err := tx.Exec(ctx, part.sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return err
+		}
 	}
-	// Several statements in one text need the simple protocol.
-	_, err := tx.Exec(ctx, schemaSQL, pgx.QueryExecModeSimpleProtocol)
-	return err
+	return nil
 }
 
 // in puts the schema into an SQL text, in which table names begin with @.

@@ -160,8 +160,8 @@ func TestBothOrNeither(t *testing.T) {
 		ends[s.Status]++
 		want := map[saga.Status]int{saga.Completed: 1, saga.Failed: 0}[s.Status]
 		here, there := effects(t, h.pools[0], "saga = $1", id), effects(t, h.pools[1], "saga = $1", id)
-		if len(here) != want || len(there) != want || (s.Status == saga.Failed) != refusal || (s.Decided != 0) != (s.Status == saga.Completed) {
-			t.Errorf("%s, refused: %v, is %s, with %v here and %v there", id, refusal, s.Status, here, there)
+		if len(here) != want || len(there) != want || (s.Status == saga.Failed) != refusal || (s.Decided != 0) != (s.Status == saga.Completed) || (s.LastError != "") != (s.Status == saga.Failed) {
+			t.Errorf("%s, refused: %v, is %s, with %v here and %v there, last error %q", id, refusal, s.Status, here, there, s.LastError)
 		}
 	}
 	if t.Failed() {

@@ -29,10 +29,10 @@ export default async function sagas(ctx) {
           { name: "Ledger", lead: true, cell: (x) => x.ledger },
           { name: "Saga", cell: (x) => h("a", { href: `/console/sagas/${x.saga}` }, `…${x.saga.slice(-12)}`) },
           { name: "For", num: true, cell: (x) => span(x.age_ms / 1000) },
-          { name: "Then", cell: (x) => badge(x.verdict, { running: "live", commit: "good", rollback: "warn" }[x.verdict]) },
+          { name: "Then", cell: (x) => h("span", {}, badge(x.verdict, { running: "live", commit: "good", rollback: "warn", in_doubt: "bad" }[x.verdict]), x.reason && ` ${x.reason}`) },
           { name: "Name", cell: (x) => h("code", {}, x.gid) },
         ], d.items, { caption: "In doubt" }),
-        h("p", { class: "small soft" }, "Each is resolved by itself, by the decision in the log: committed where there is one, rolled back where there is none."));
+        h("p", { class: "small soft" }, "Each is resolved by itself, by the decision in the log: committed where there is one, rolled back where there is none. What the log does not know stays in doubt at first."));
     } catch (e) {
       if (e.name !== "AbortError") fill(doubts, problem(e));
     }

@@ -1,0 +1,106 @@
+package saga
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/command"
+)
+
+// Adoption is what came of [Service.Adopt].
+type Adoption struct {
+	Coordinator string
+	// Participants are those that had disowned the log, in order. It is empty where there was nothing to adopt.
+	Participants []string
+}
+
+// ErrNoLineage is returned by [Service.Adopt] where the log can prove nothing to participants.
+var ErrNoLineage = errors.New("the log keeps no incarnations")
+
+// Adopt lets an operator make this log, which is a copy or was restored, the one that ends the coordinator's prepared
+// transactions. What its log doesn't know is then ended as always: late, and as the siblings' marks say. It returns
+// [ErrCoordinatorActive] when the other incarnation has left a token somewhere a moment ago, and an error when a participant
+// could not be asked: nothing has changed then.
+//
+// It writes once, to the log; the fences follow it, also when the process dies in between, as those of a log that was
+// started anew do. Where the other incarnation comes back before they have, neither has all of them and nothing is ended:
+// adopt again. Result: [Adoption].
+func (s *Service) Adopt(ctx context.Context, c command.Command[struct{}]) (command.Answer, error) {
+	if s.lineage == nil {
+		return command.Answer{}, fmt.Errorf("saga: adopt: %w", ErrNoLineage)
+	}
+	seen, refusal, err := s.strangers(ctx)
+	if err != nil {
+		return command.Answer{}, fmt.Errorf("saga: adopt: %w", err)
+	}
+	var keys []idempotency.ID
+	if c.Key != nil {
+		keys = []idempotency.ID{c.Key.ID}
+	}
+	var answer command.Answer
+	err = s.lineage.Adopt(ctx, seen, keys, func(u *Unit) {
+		answer = command.Decide([]command.Command[struct{}]{c}, u.Keys, func(c command.Command[struct{}]) (any, error) {
+			if refusal != nil {
+				return nil, refusal
+			}
+			made := Adoption{Coordinator: s.o.Coordinator, Participants: slices.Sorted(maps.Keys(seen))}
+			if len(seen) > 0 {
+				u.Changed = true
+				u.Audit = append(u.Audit, command.Audited(c, "saga.adopt", s.o.Coordinator))
+			}
+			return made, nil
+		})[0]
+	})
+	if err != nil {
+		return command.Answer{}, err
+	}
+	s.mu.Lock()
+	clear(s.fences)
+	s.mu.Unlock()
+	s.nudge()
+	return answer, nil
+}
+
+// strangers finds the participants that have disowned the log, with the tokens that they have instead. The refusal says that
+// the log which left one is at work.
+func (s *Service) strangers(ctx context.Context) (seen map[string]uuid.UUID, refusal, err error) {
+	life, err := s.incarnation(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	seen = map[string]uuid.UUID{}
+	for _, name := range slices.Sorted(maps.Keys(s.o.Participants)) {
+		f, fences := s.o.Participants[name].(Fencer)
+		if !fences {
+			continue
+		}
+		found, err := f.Fence(ctx, s.o.Coordinator)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w: ask %s: %w", command.ErrUnavailable, name, err)
+		}
+		if found == nil {
+			if life.Copied {
+				seen[name] = uuid.Nil
+			}
+			continue
+		}
+		known, err := s.lineage.Knows(ctx, found.Token)
+		if err != nil {
+			return nil, nil, err
+		}
+		if known && !life.Copied {
+			continue
+		}
+		if name != s.o.Home && found.Age < fencePatience*s.o.FenceEvery {
+			refusal = fmt.Errorf("%w (it was seen by %s %v ago)", ErrCoordinatorActive, name, found.Age.Round(1e7))
+		}
+		seen[name] = found.Token
+	}
+	return seen, refusal, nil
+}

@@ -1,0 +1,181 @@
+package pgsaga_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairlead-dev/fairlead/internal/localpg"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/saga"
+	"github.com/fairlead-dev/fairlead/saga/pgsaga"
+)
+
+// logServer is a server of its own with a log.
+func logServer(t *testing.T) (*localpg.Instance, *pgxpool.Pool) {
+	t.Helper()
+	pg := pgtest.Server(t)
+	if err := install(t.Context(), pg.URL()); err != nil {
+		t.Fatal(err)
+	}
+	return pg, poolOf(t, pg.URL())
+}
+
+// TestCopyBesideProduction starts a physical copy of the log's server while production has prepared a branch: same system
+// identifier, same timeline, same coordinator. The copy asks the same participant, and must leave that branch alone.
+func TestCopyBesideProduction(t *testing.T) {
+	t.Parallel()
+	pg, log := logServer(t)
+	there := newPool(t)
+	part := pgsaga.NewDatabase(there, pgsaga.Options{Schema: testSchema})
+	options := func(pool *pgxpool.Pool, last pgsaga.Transaction) saga.Options {
+		here := pgsaga.NewDatabase(pool, pgsaga.Options{Schema: testSchema})
+		return saga.Options{
+			Home: "here", FenceEvery: patience / 4, // Nobody is so slow as to lose the fence to the copy.
+			Participants: map[string]saga.Participant{"here": here, "there": part},
+			Definitions: []saga.Definition{{Name: "both", Plan: func(*saga.Saga) (saga.Plan, error) {
+				return saga.Plan{Branches: []saga.Branch{part.Branch("there", effect), here.Branch("here", last)}}, nil
+			}}},
+		}
+	}
+	gate, entered := make(chan struct{}), make(chan struct{}, 8)
+	production := newProcess(t, log, options(log, func(ctx context.Context, tx pgx.Tx, c saga.Call) (saga.Outcome, error) {
+		entered <- struct{}{}
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return saga.Outcome{}, ctx.Err()
+		}
+		return effect(ctx, tx, c)
+	}))
+	s, err := production.Start(within(t), saga.New{Name: "both", Protocol: saga.TwoPhase})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-entered
+	copied := poolOf(t, pgtest.Copy(t, pg).URL())
+	impostor := newProcess(t, copied, options(copied, effect))
+	// In the copy, the lease runs out that production renews.
+	eventually(t, "the copy tries its hand at the saga", func() bool {
+		found, err := impostor.Saga(t.Context(), s.ID)
+		return err == nil && (found.Attempts > 0 || found.Status != saga.Pending)
+	})
+	eventually(t, "the copy is disowned", func() bool {
+		doubts, _ := impostor.InDoubt(t.Context())
+		for i := range doubts {
+			if doubts[i].Verdict != saga.Undecided {
+				t.Errorf("the copy would %s", doubts[i].Verdict)
+			}
+		}
+		return slices.ContainsFunc(doubts, func(d saga.Doubt) bool { return d.Participant == "there" && d.Reason == saga.ReasonDisowned })
+	})
+	found, err := impostor.Saga(t.Context(), s.ID)
+	if err != nil || found.Status != saga.Pending || found.LastError == "" {
+		t.Errorf("%+v, %v", found, err)
+	}
+	if prepared, err := part.InDoubt(t.Context(), s.Coordinator+":"); err != nil || len(prepared) != 1 {
+		t.Errorf("production's branch: %+v, %v", prepared, err)
+	}
+	close(gate)
+	s, err = production.Wait(within(t), s.ID)
+	if err != nil || s.Status != saga.Completed {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	if own, other := effects(t, log, "saga = $1", s.ID), effects(t, there, "saga = $1", s.ID); len(own) != 1 || len(other) != 1 {
+		t.Errorf("effects: %v here, %v there", own, other)
+	}
+}
+
+// TestRunFromBeforeARestart has a run decide, and go on when the log's database was started anew in between: what it knows
+// may have been lost with a failover, so it ends nothing, and is read again.
+func TestRunFromBeforeARestart(t *testing.T) {
+	t.Parallel()
+	h := openTwo(t)
+	pg, log := logServer(t)
+	decided, goOn := make(chan struct{}), make(chan struct{})
+	var fenced atomic.Int64
+	o := h.options(func(*saga.Saga) []saga.Branch {
+		return []saga.Branch{h.parts[0].Branch("here", effect), h.parts[1].Branch("there", effect)}
+	})
+	o.FenceEvery, o.LeaseTTL = 50*time.Millisecond, 2*patience // The lease does not end the run, which is what this is not about.
+	second := o
+	first := sync.OnceFunc(func() {
+		close(decided)
+		<-goOn
+	})
+	o.Hit = func(at saga.Place, _ int) {
+		if at == saga.AfterDecision {
+			first()
+		}
+	}
+	o.Trace = func(ctx context.Context, p saga.Phase, _ saga.Call) (context.Context, func(saga.Outcome, error)) {
+		return ctx, func(_ saga.Outcome, err error) {
+			if p == saga.PhaseCommit && errors.Is(err, saga.ErrFenced) {
+				fenced.Add(1)
+			}
+		}
+	}
+	p := newProcess(t, log, o)
+	newProcess(t, log, second)
+	s, err := p.Start(within(t), saga.New{Name: "both", Protocol: saga.TwoPhase})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-decided
+	before := [2]uuid.UUID{h.fence(t, 0, s.Coordinator).Incarnation, h.fence(t, 1, s.Coordinator).Incarnation}
+	restart(t, pg)
+	eventually(t, "another incarnation has both fences", func() bool {
+		return h.fence(t, 0, s.Coordinator).Incarnation != before[0] && h.fence(t, 1, s.Coordinator).Incarnation != before[1]
+	})
+	close(goOn)
+	s, err = p.Wait(within(t), s.ID)
+	if err != nil || s.Status != saga.Completed {
+		t.Errorf("%+v, %v", s, err)
+	}
+	eventually(t, "the run was told so", func() bool { return fenced.Load() > 0 })
+	if here, there := effects(t, h.pools[0], "saga = $1", s.ID), effects(t, h.pools[1], "saga = $1", s.ID); len(here) != 1 || len(there) != 1 {
+		t.Errorf("effects: %v here, %v there", here, there)
+	}
+}
+
+// restartWithoutTwoPhase makes a server take no prepared transactions any more.
+func restartWithoutTwoPhase(t *testing.T, pg *localpg.Instance) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), pg.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), `ALTER SYSTEM SET max_prepared_transactions = 0`); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close(t.Context())
+	restart(t, pg)
+}
+
+// restart kills a server, which is started again by itself.
+func restart(t *testing.T, pg *localpg.Instance) {
+	t.Helper()
+	restarts := pg.Restarts()
+	if err := syscall.Kill(pg.PID(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the restart", func() bool {
+		if pg.Restarts() == restarts {
+			return false
+		}
+		conn, err := pgx.Connect(t.Context(), pg.URL())
+		if err == nil {
+			_ = conn.Close(t.Context())
+		}
+		return err == nil
+	})
+}

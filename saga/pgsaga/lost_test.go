@@ -1,0 +1,165 @@
+package pgsaga_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/saga"
+	"github.com/fairlead-dev/fairlead/saga/pgsaga"
+)
+
+// halfCommitted leaves a transaction of two branches, of which the first was committed and the second is prepared, and a
+// log that knows of no decision.
+func (h *twoDatabases) halfCommitted(t *testing.T, log *pgxpool.Pool, coordinator string) uuid.UUID {
+	t.Helper()
+	id := uuid.New()
+	s := &saga.Saga{
+		ID: id, Name: "both", Protocol: saga.TwoPhase, Input: []byte("null"), Status: saga.Pending, Owner: uuid.New(), Term: 1, Version: 1,
+		Coordinator: coordinator, Steps: []saga.StepState{{Name: "here", Status: saga.StepPending}, {Name: "there", Status: saga.StepPending}},
+	}
+	err := pgsaga.NewLog(log, pgsaga.LogOptions{Schema: testSchema}).Create(t.Context(), id, nil, func(u *saga.Unit) {
+		s.LeaseExpiresAt, s.NextAt, s.CreatedAt, s.UpdatedAt = u.Now, u.Now, u.Now, u.Now
+		u.Made = s
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"here", "there"} {
+		gid := saga.GID(coordinator, id, 1, i)
+		if _, err := h.parts[i].Branch(name, effect).Prepare(t.Context(), saga.Call{Saga: id, Step: name}, gid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := h.parts[0].CommitPrepared(t.Context(), saga.GID(coordinator, id, 1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// TestLostDecision has a log that was restored to before the decision: the branch that was committed proves it, also to an
+// operator who has cancelled the transaction since.
+func TestLostDecision(t *testing.T) {
+	t.Parallel()
+	for _, cancelled := range []bool{false, true} {
+		t.Run(fmt.Sprintf("cancelled %v", cancelled), func(t *testing.T) {
+			t.Parallel()
+			lostDecision(t, cancelled)
+		})
+	}
+}
+
+func lostDecision(t *testing.T, cancelled bool) {
+	t.Helper()
+	h := openTwo(t)
+	coordinator, err := pgsaga.NewLog(h.pools[0], pgsaga.LogOptions{Schema: testSchema}).Coordinator(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := h.halfCommitted(t, h.pools[0], coordinator)
+	if _, err := h.pools[0].Exec(t.Context(), `UPDATE "some sagas".sagas SET cancelled = $1`, cancelled); err != nil {
+		t.Fatal(err)
+	}
+	p := newProcess(t, h.pools[0], h.options(func(*saga.Saga) []saga.Branch {
+		return []saga.Branch{h.parts[0].Branch("here", effect), h.parts[1].Branch("there", effect)}
+	}))
+	s, err := p.Wait(within(t), id)
+	if err != nil || s.Status != saga.Completed || s.Decided != 1 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if here, there := effects(t, h.pools[0], "saga = $1", id), effects(t, h.pools[1], "saga = $1", id); len(here) != 1 || len(there) != 1 {
+		t.Errorf("effects: %v here, %v there", here, there)
+	}
+}
+
+// TestLostIntent has a log that lost all it knew of transactions: their branches are not ended until they are old enough and
+// all participants have been asked, and then as their siblings were.
+func TestLostIntent(t *testing.T) {
+	t.Parallel()
+	h := openTwo(t)
+	log := pgsaga.NewLog(h.pools[0], pgsaga.LogOptions{Schema: testSchema})
+	coordinator, err := log.Coordinator(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	half := h.halfCommitted(t, h.pools[0], coordinator)
+	none := uuid.New()
+	if _, err := h.parts[1].Branch("there", effect).Prepare(t.Context(), saga.Call{Saga: none, Step: "there"}, saga.GID(coordinator, none, 1, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.pools[0].Exec(t.Context(), `DELETE FROM "some sagas".sagas`); err != nil {
+		t.Fatal(err)
+	}
+	away := poolOf(t, pgtest.NewDatabase(t, install))
+	away.Close()
+	look := func(age time.Duration, left int, reason string, more map[string]saga.Participant) {
+		t.Helper()
+		o := h.options(nil)
+		o.Coordinator, o.DoubtAge, o.Home = coordinator, age, "here"
+		maps.Copy(o.Participants, more)
+		s := saga.NewService(log, o)
+		defer func() { _ = s.Close(context.Background()) }()
+		if err := s.Resolve(t.Context()); (err != nil) != (more["away"] != nil) {
+			t.Error(err)
+		}
+		if got := h.inDoubt(t); len(got) != left {
+			t.Errorf("branches left, at an age of %v: %v; want %d", age, got, left)
+		}
+		doubts, _ := s.InDoubt(t.Context())
+		for i := range doubts {
+			if doubts[i].Verdict != saga.Undecided || doubts[i].Reason != reason {
+				t.Errorf("%s, reason %q; want %q", doubts[i].Verdict, doubts[i].Reason, reason)
+			}
+		}
+		if len(doubts) != left {
+			t.Errorf("listed: %+v", doubts)
+		}
+	}
+	look(0, 2, saga.ReasonYoung, nil)
+	look(time.Microsecond, 2, saga.ReasonNotAsked, map[string]saga.Participant{"away": pgsaga.NewDatabase(away, pgsaga.Options{Schema: testSchema})})
+	look(time.Microsecond, 2, saga.ReasonNotAsked, map[string]saga.Participant{"mute": mute{h.parts[0]}})
+	look(time.Microsecond, 0, "", nil)
+	if here, there := effects(t, h.pools[0], "saga = $1", half), effects(t, h.pools[1], "true"); len(here) != 1 || len(there) != 1 {
+		t.Errorf("effects: %v here, %v there", here, there)
+	}
+}
+
+// mute is a database that shows its prepared transactions, and not which it has committed.
+type mute struct{ *pgsaga.Database }
+
+func (mute) Committed(context.Context, uuid.UUID) ([]string, error) { return nil, errFlaky }
+
+// TestNoTwoPhase meets a database that takes no prepared transactions. It must not be asked for them again and again.
+func TestNoTwoPhase(t *testing.T) {
+	t.Parallel()
+	h := openTwo(t)
+	pg := pgtest.Server(t)
+	if err := install(t.Context(), pg.URL()); err != nil {
+		t.Fatal(err)
+	}
+	restartWithoutTwoPhase(t, pg)
+	none := pgsaga.NewDatabase(poolOf(t, pg.URL()), pgsaga.Options{Schema: testSchema})
+	o := h.options(func(*saga.Saga) []saga.Branch {
+		return []saga.Branch{h.parts[0].Branch("here", effect), none.Branch("there", effect)}
+	})
+	o.Participants["there"] = none
+	o.Deadline = 3 * time.Second
+	p := newProcess(t, h.pools[0], o)
+	s, err := p.Run(within(t), saga.New{Name: "both", Protocol: saga.TwoPhase})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Status != saga.Failed || s.Reason != "two_phase_unavailable" || !strings.Contains(s.LastError, "max_prepared_transactions") || s.Term != 1 {
+		t.Errorf("%s, reason %q, last error %q, term %d", s.Status, s.Reason, s.LastError, s.Term)
+	}
+	if left := h.inDoubt(t); len(left) != 0 || len(effects(t, h.pools[0], "true")) != 0 {
+		t.Errorf("left %v", left)
+	}
+}
