@@ -21,7 +21,7 @@ type keeper struct {
 	renew bool
 	limit time.Time // of the maximum hold; zero: none
 
-	told    atomic.Bool  // the context was ended for a loss
+	told    atomic.Bool  // a loss was logged
 	trusted atomic.Int64 // until when the lease is, in nanoseconds after the start of the grant; whoever asks the context reads it
 
 	turn    chan struct{} // has a value during a look and its renewal
@@ -116,10 +116,10 @@ func (k *keeper) lost(now time.Time) bool {
 }
 
 func (k *keeper) lose(cause error) {
-	if k.ctx.Err() != nil || k.told.Swap(true) {
+	k.end(cause) // At once, whoever else is about to: the caller must see the end.
+	if k.told.Swap(true) || context.Cause(k.ctx) != cause { //nolint:errorlint // The very same one.
 		return
 	}
-	k.end(cause)
 	keys := make([]string, 0, len(k.grant.Tokens))
 	for key := range k.grant.Tokens {
 		keys = append(keys, key)
