@@ -151,7 +151,9 @@ func (c *Claims[ID]) Finish(ctx context.Context, db DB, claim Claim[ID], changes
 
 // transaction reports whether what runs in db is committed together, later.
 func transaction(db DB) bool {
-	_, ok := db.(interface{ Commit(ctx context.Context) error })
+	_, ok := db.(interface {
+		Commit(ctx context.Context) error
+	})
 	return ok
 }
 

@@ -83,7 +83,9 @@ type keeping[ID comparable] struct {
 func (k *keeping[ID]) trust(asked time.Time) { k.until.Store(int64(asked.Sub(k.start) + k.life)) }
 
 // left is for how long the claim is trusted.
-func (k *keeping[ID]) left() time.Duration { return time.Duration(k.until.Load()) - time.Since(k.start) }
+func (k *keeping[ID]) left() time.Duration {
+	return time.Duration(k.until.Load()) - time.Since(k.start)
+}
 
 // compare ends the context when the claim is trusted no more by the clock.
 func (k *keeping[ID]) compare() {

@@ -116,7 +116,7 @@ func (k *keeper) lost(now time.Time) bool {
 }
 
 func (k *keeper) lose(cause error) {
-	k.end(cause) // At once, whoever else is about to: the caller must see the end.
+	k.end(cause)                                            // At once, whoever else is about to: the caller must see the end.
 	if k.told.Swap(true) || context.Cause(k.ctx) != cause { //nolint:errorlint // The very same one.
 		return
 	}
