@@ -174,6 +174,7 @@ func (m *Middleware) decide(w http.ResponseWriter, r *http.Request, next http.Ha
 			g := entry.Grant
 			err := m.persist(context.WithoutCancel(r.Context()), m.o.StoreTimeout, func(ctx context.Context) error { return m.o.Store.Release(ctx, g) })
 			if err == nil || errors.Is(err, ErrLost) {
+				m.strays.forget(g.Execution)
 				continue
 			}
 		}

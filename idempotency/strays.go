@@ -13,9 +13,6 @@ import (
 const (
 	maxStrays = 10_000
 	strayLife = 24 * time.Hour // for so long the store may be away
-	// recalls bounds the background's patience with a store that is away, in [Options.StoreTimeout]s. When the store answers a
-	// request it goes on.
-	recalls = 10
 )
 
 // strays are executions of this process that the store may have under their keys although nobody executes them: the answer to
@@ -96,12 +93,13 @@ func (m *Middleware) startRecall() {
 	}
 }
 
-// recall releases strays until there are none, or the store is away for long.
+// recall releases strays until there are none, or the store has been away for [Options.StoreTimeout]. When it answers a request,
+// the rest is recalled.
 func (m *Middleware) recall() {
 	ctx := context.Background()
 	answered := time.Now()
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		all := m.strays.list(time.Now(), time.Since(answered) < recalls*m.o.StoreTimeout)
+	for pause := firstPause; ; pause = min(2*pause, lastPause, m.o.StoreTimeout) {
+		all := m.strays.list(time.Now(), time.Since(answered) <= m.o.StoreTimeout)
 		if len(all) == 0 {
 			return
 		}
