@@ -38,12 +38,16 @@ type Options struct {
 	Observer Observer // may be nil
 }
 
-// Claim is the right to execute one row.
+// Claim is the right to execute one row. Its ID, LockID and Version say which; compare claims by them.
 type Claim[ID comparable] struct {
 	ID      ID
 	LockID  uuid.UUID // new with each claim; rows claimed by one call share it
 	Version int64     // grows by one with each claim of the row, from 1
 	At      time.Time // when it was claimed, by the database's clock
+
+	// since is when it was asked for, by this process's monotonic clock; zero where that is not known: of a claim that was made
+	// by hand, or read.
+	since time.Time
 }
 
 // Claims works on one table. It is safe for concurrent use.
@@ -83,6 +87,9 @@ func (c *Claims[ID]) ClaimSelected(ctx context.Context, db DB, lockID uuid.UUID,
 	if err != nil {
 		return nil, fmt.Errorf("claim: claim rows: %w", err)
 	}
+	for i := range got {
+		got[i].since = began
+	}
 	if c.observer != nil && len(got) > 0 {
 		c.observer.Claimed(len(got), time.Since(began))
 	}
@@ -117,16 +124,60 @@ func (c *Claims[ID]) Heartbeat(ctx context.Context, db DB, claims ...Claim[ID]) 
 
 // Finish ends a claim whose work is done, with [Table.OnFinish] and the changes. It returns [ErrLost], and has changed
 // nothing, when the row is not under the claim any more. The names of columns are quoted.
+//
+// A finish whose answer was lost may be repeated: it returns nil, and changes nothing, as long as nobody has claimed the row
+// again. In a transaction it returns [ErrFinished] instead, because a transaction that is run again would write a second time
+// whatever else the first run has committed.
 func (c *Claims[ID]) Finish(ctx context.Context, db DB, claim Claim[ID], changes Changes) error {
-	return c.end(ctx, db, c.sql.finish, claim, changes)
+	ended, err := c.end(ctx, db, c.sql.finish, claim, changes)
+	if err != nil {
+		return err
+	}
+	if !ended {
+		unknown, err := c.all(ctx, db, c.sql.finished, []Claim[ID]{claim})
+		if err != nil {
+			return fmt.Errorf("claim: look for a finished claim: %w", err)
+		}
+		switch {
+		case len(unknown) > 0:
+			return c.lost(ErrLost, claim)
+		case transaction(db):
+			return c.lost(ErrFinished, claim)
+		}
+	}
+	c.observe(1, 0)
+	return nil
 }
 
-// Fail ends a claim whose work failed, with [Table.OnFail] and the changes. It returns [ErrLost] as [Claims.Finish] does.
+// transaction reports whether what runs in db is committed together, later.
+func transaction(db DB) bool {
+	_, ok := db.(interface {
+		Commit(ctx context.Context) error
+	})
+	return ok
+}
+
+// Fail ends a claim whose work failed, with [Table.OnFail] and the changes. It returns [ErrLost], and has changed nothing, when
+// the row is not under the claim any more, and so, too, when it is repeated.
 func (c *Claims[ID]) Fail(ctx context.Context, db DB, claim Claim[ID], changes Changes) error {
-	return c.end(ctx, db, c.sql.fail, claim, changes)
+	ended, err := c.end(ctx, db, c.sql.fail, claim, changes)
+	if err != nil {
+		return err
+	}
+	if !ended {
+		return c.lost(ErrLost, claim)
+	}
+	c.observe(1, 0)
+	return nil
 }
 
-func (c *Claims[ID]) end(ctx context.Context, db DB, sql open, claim Claim[ID], changes Changes) error {
+func (c *Claims[ID]) lost(err error, claim Claim[ID]) error {
+	c.observe(0, 1)
+	return fmt.Errorf("%w: row %v, version %d", err, claim.ID, claim.Version)
+}
+
+// end ends a claim, and reports whether the row was under it.
+func (c *Claims[ID]) end(ctx context.Context, db DB, sql open, claim Claim[ID], changes Changes) (bool, error) {
 	args := []any{claim.ID, claim.LockID, claim.Version}
 	var set strings.Builder
 	for _, column := range slices.Sorted(maps.Keys(changes)) {
@@ -135,28 +186,28 @@ func (c *Claims[ID]) end(ctx context.Context, db DB, sql open, claim Claim[ID], 
 	}
 	tag, err := db.Exec(ctx, sql.with(set.String()), args...)
 	if err != nil {
-		return fmt.Errorf("claim: end a claim: %w", err)
+		return false, fmt.Errorf("claim: end a claim: %w", err)
 	}
-	if tag.RowsAffected() == 0 {
-		c.observe(0, 1)
-		return fmt.Errorf("%w: row %v, version %d", ErrLost, claim.ID, claim.Version)
-	}
-	c.observe(1, 0)
-	return nil
+	return tag.RowsAffected() > 0, nil
 }
 
-// FinishAll is [Claims.Finish] for many claims in one statement. It returns those that are lost, which it left alone.
+// FinishAll is [Claims.Finish] for many claims in one statement. It returns those that are lost, which it left alone; in a
+// transaction also those that were finished before.
 func (c *Claims[ID]) FinishAll(ctx context.Context, db DB, claims ...Claim[ID]) (lost []Claim[ID], err error) {
-	return c.endAll(ctx, db, c.sql.finishAll, claims)
+	lost, err = c.all(ctx, db, c.sql.finishAll, claims)
+	if err == nil && !transaction(db) {
+		lost, err = c.all(ctx, db, c.sql.finished, lost)
+	}
+	return c.endedAll(claims, lost, err)
 }
 
 // FailAll is [Claims.Fail] for many claims in one statement. It returns those that are lost, which it left alone.
 func (c *Claims[ID]) FailAll(ctx context.Context, db DB, claims ...Claim[ID]) (lost []Claim[ID], err error) {
-	return c.endAll(ctx, db, c.sql.failAll, claims)
+	lost, err = c.all(ctx, db, c.sql.failAll, claims)
+	return c.endedAll(claims, lost, err)
 }
 
-func (c *Claims[ID]) endAll(ctx context.Context, db DB, sql string, claims []Claim[ID]) ([]Claim[ID], error) {
-	lost, err := c.all(ctx, db, sql, claims)
+func (c *Claims[ID]) endedAll(claims, lost []Claim[ID], err error) ([]Claim[ID], error) {
 	if err != nil {
 		return nil, fmt.Errorf("claim: end claims: %w", err)
 	}
@@ -198,8 +249,12 @@ func (c *Claims[ID]) all(ctx context.Context, db DB, sql string, claims []Claim[
 }
 
 // ReleaseStale frees up to limit rows whose claim is older than age and had no heartbeat since, the oldest first, with
-// [Table.OnRelease]. It returns the claims that were released. Any number of sweepers may run at once.
+// [Table.OnRelease]. It returns the claims that were released. Any number of sweepers may run at once. An age that is not
+// positive is refused with [ErrBadAge].
 func (c *Claims[ID]) ReleaseStale(ctx context.Context, db DB, age time.Duration, limit int) ([]Claim[ID], error) {
+	if age < minAge {
+		return nil, fmt.Errorf("%w: %s", ErrBadAge, age)
+	}
 	rows, err := db.Query(ctx, c.sql.release, age, limit)
 	got, err := collect[ID](rows, err)
 	if err != nil {

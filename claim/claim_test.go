@@ -130,7 +130,7 @@ func TestDueByTheDatabasesClock(t *testing.T) {
 	if err != nil || len(got) != 1 || got[0].ID != 3 {
 		t.Fatalf("the one that is due for longest: %+v, %v", got, err)
 	}
-	if found, err := e.claims.Claimed(t.Context(), e.pool, got[0].LockID); err != nil || len(found) != 1 || found[0] != got[0] {
+	if found, err := e.claims.Claimed(t.Context(), e.pool, got[0].LockID); err != nil || len(found) != 1 || found[0].ID != got[0].ID || found[0].LockID != got[0].LockID || found[0].Version != got[0].Version || !found[0].At.Equal(got[0].At) {
 		t.Errorf("%+v, %v", found, err)
 	}
 	if got, err = e.claims.ClaimDue(t.Context(), e.pool, 10); err != nil || len(got) != 1 || got[0].ID != 2 {

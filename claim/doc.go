@@ -2,8 +2,8 @@
 // claim finish it.
 //
 // A claim is the right to execute one row: a lock id, new with each claim, and an execution version, which grows by one
-// with each claim of the row. Both are columns of your table, beside your own; [Table.DDL] adds them,
-// and [Table.Indexes] what makes claiming fast.
+// with each claim of the row. Both are columns of your table, beside your own, as are the time of the last sign of life and
+// the lock id of the claim that finished the row last; [Table.DDL] adds them, and [Table.Indexes] what makes claiming fast.
 //
 // # Protocol
 //
@@ -21,11 +21,12 @@
 // workers' machines decide nothing.
 //
 // Every method takes the connection, pool or transaction to run in. In a transaction of yours, a finish commits together
-// with whatever else the transaction writes, or not at all.
+// with whatever else the transaction writes, or not at all. A finish whose answer was lost may be repeated: outside of
+// transactions it succeeds then; in one it says [ErrFinished], so that what the transaction writes is not written twice.
 //
 // A claim whose worker has died goes stale, and is released by whoever sweeps: [Claims.ReleaseStale], or
 // [Claims.KeepReleasing] in the background. A worker that takes long keeps its claim by heartbeats ([Claims.Keep]), and its
-// context ends before the claim can have gone stale. Statements on many claims lock their rows in the order of their ids, so
+// context ends before the claim can have gone stale, counted from when the claim was asked for. Statements on many claims lock their rows in the order of their ids, so
 // that heartbeats and ends of the same claims don't deadlock; transactions of yours that end several claims one by one should
 // keep an order, too.
 //

@@ -67,7 +67,8 @@ func Example() {
 	// ALTER TABLE "emails"
 	// 	ADD COLUMN IF NOT EXISTS "execution_lock_id" uuid,
 	// 	ADD COLUMN IF NOT EXISTS "execution_locked_at" timestamptz,
-	// 	ADD COLUMN IF NOT EXISTS "execution_version" bigint NOT NULL DEFAULT 0
+	// 	ADD COLUMN IF NOT EXISTS "execution_version" bigint NOT NULL DEFAULT 0,
+	// 	ADD COLUMN IF NOT EXISTS "execution_finished_by" uuid
 	// CREATE INDEX IF NOT EXISTS "emails_claimable" ON "emails" ((send_at), "id") WHERE "execution_lock_id" IS NULL AND (status = 'queued')
 	// CREATE INDEX IF NOT EXISTS "emails_claimed" ON "emails" ("execution_locked_at") WHERE "execution_lock_id" IS NOT NULL
 }

@@ -3,15 +3,19 @@ package claim_test
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/claim"
+	"github.com/fairlead-dev/fairlead/internal/lapse/lapsetest"
 )
 
 const patience = 30 * time.Second
@@ -88,10 +92,11 @@ func (deaf) Query(context.Context, string, ...any) (pgx.Rows, error) {
 // TestKeepGivesUp: a worker that can't reach the database stops before its claim can be another's.
 func TestKeepGivesUp(t *testing.T) {
 	t.Parallel()
-	claims := claim.Must[int64](posts(), claim.Options{})
+	e := newEnv(t)
+	e.add(2)
 	const staleAfter = 500 * time.Millisecond
 	began := time.Now()
-	working, stop := claims.Keep(t.Context(), deaf{}, staleAfter, claim.Claim[int64]{ID: 1})
+	working, stop := e.claims.Keep(t.Context(), deaf{}, staleAfter, e.claim(1))
 	defer stop()
 	<-working.Done()
 	if cause := context.Cause(working); !errors.Is(cause, claim.ErrUnconfirmed) || !errors.Is(cause, claim.ErrLost) {
@@ -100,11 +105,91 @@ func TestKeepGivesUp(t *testing.T) {
 	if took := time.Since(began); took < staleAfter/2 {
 		t.Errorf("given up after %s", took)
 	}
-	working, stop = claims.Keep(t.Context(), deaf{}, time.Hour, claim.Claim[int64]{ID: 1})
+	working, stop = e.claims.Keep(t.Context(), deaf{}, time.Hour, e.claim(2))
 	stop()
 	if cause := context.Cause(working); !errors.Is(cause, context.Canceled) {
 		t.Errorf("stopped: %v", cause)
 	}
+}
+
+// TestKeepTrustsNoOldClaim: a claim counts from when it was asked for. One that is too old by then, or whose age this process
+// doesn't know, is confirmed by a heartbeat before any work is done under it.
+func TestKeepTrustsNoOldClaim(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.add(2)
+	old, kept := e.claim(1), e.claim(2)
+	const staleAfter = 300 * time.Millisecond
+	for deadline := time.Now().Add(patience); ; {
+		released, err := e.claims.ReleaseStale(t.Context(), e.pool, staleAfter, 1)
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("not released: %v", err)
+		}
+		if len(released) == 1 {
+			break
+		}
+	}
+	_ = e.claim(1) // Another's.
+	unknown := claim.Claim[int64]{ID: kept.ID, LockID: kept.LockID, Version: kept.Version}
+	strange := unknown
+	strange.LockID = uuid.New()
+	for what, c := range map[string]struct {
+		db    claim.DB
+		claim claim.Claim[int64]
+		cause error
+	}{
+		"another's":                  {e.pool, old, claim.ErrLost},
+		"another's, without answers": {deaf{}, old, claim.ErrUnconfirmed},
+		"old, without answers":       {deaf{}, kept, claim.ErrUnconfirmed},
+		"unknown, without answers":   {deaf{}, unknown, claim.ErrUnconfirmed},
+		"unknown and another's":      {e.pool, strange, claim.ErrLost},
+	} {
+		working, stop := e.claims.Keep(t.Context(), c.db, staleAfter, c.claim)
+		if cause := context.Cause(working); !errors.Is(cause, c.cause) {
+			t.Errorf("%s: %v, want %v", what, cause, c.cause)
+		}
+		stop()
+	}
+	for what, c := range map[string]claim.Claim[int64]{"old, and there": kept, "unknown, and there": unknown} {
+		for deadline := time.Now().Add(patience); ; {
+			working, stop := e.claims.Keep(t.Context(), e.pool, staleAfter, c)
+			cause := context.Cause(working)
+			stop()
+			if cause == nil {
+				break
+			}
+			if !errors.Is(cause, claim.ErrUnconfirmed) || time.Now().After(deadline) { // The machine may stall.
+				t.Fatalf("%s: %v", what, cause)
+			}
+		}
+	}
+}
+
+// stoppedURL tells the process that is stopped where its database is.
+const stoppedURL = "FAIRLEAD_TEST_STOPPED_URL"
+
+// TestStoppedWorkerIsTold: a worker that was stopped until its claim can be stale is never told that it has it.
+func TestStoppedWorkerIsTold(t *testing.T) {
+	if os.Getenv(stoppedURL) == "" {
+		e := newEnv(t)
+		e.add(100)
+		t.Setenv(stoppedURL, e.pool.Config().ConnString())
+	}
+	const staleAfter = 300 * time.Millisecond
+	lapsetest.Stopped(t, staleAfter, func(t *testing.T) (context.Context, time.Time) {
+		t.Helper()
+		pool, err := pgxpool.New(t.Context(), os.Getenv(stoppedURL))
+		if err != nil {
+			t.Fatal(err)
+		}
+		claims := claim.Must[int64](posts(), claim.Options{})
+		got, err := claims.ClaimDue(t.Context(), pool, 1)
+		if err != nil || len(got) != 1 {
+			t.Fatalf("%v, %v", got, err)
+		}
+		working, _ := claims.Keep(t.Context(), deaf{}, staleAfter, got[0])
+		return working, time.Now().Add(staleAfter)
+	})
 }
 
 // TestIndexes: the statements claim and sweep by the helper's indexes, on a table of some size.

@@ -10,10 +10,11 @@ import (
 
 // Defaults of [Table].
 const (
-	DefaultIDColumn       = "id"
-	DefaultLockIDColumn   = "execution_lock_id"
-	DefaultLockedAtColumn = "execution_locked_at"
-	DefaultVersionColumn  = "execution_version"
+	DefaultIDColumn         = "id"
+	DefaultLockIDColumn     = "execution_lock_id"
+	DefaultLockedAtColumn   = "execution_locked_at"
+	DefaultVersionColumn    = "execution_version"
+	DefaultFinishedByColumn = "execution_finished_by"
 )
 
 // Table describes the table whose rows are claimed. Only Name is required.
@@ -29,6 +30,9 @@ type Table struct {
 	IDType string
 	// LockID (uuid, null), LockedAt (timestamptz, null) and Version (bigint) are the claim's columns.
 	LockID, LockedAt, Version string
+	// FinishedBy (uuid, null) is the column for the lock id of the claim that finished the row last, by which a repeated Finish
+	// is recognised. Only Finish and FinishAll use it.
+	FinishedBy string
 	// Ready is the condition under which a free row may be claimed, such as "status = 'scheduled'"; empty: always.
 	Ready string
 	// Due is a column or expression of type timestamptz before which a row must not be claimed; empty: at any time. Due rows
@@ -45,6 +49,7 @@ func (t Table) withDefaults() Table {
 		is   string
 	}{
 		{&t.ID, DefaultIDColumn}, {&t.LockID, DefaultLockIDColumn}, {&t.LockedAt, DefaultLockedAtColumn}, {&t.Version, DefaultVersionColumn},
+		{&t.FinishedBy, DefaultFinishedByColumn},
 	} {
 		if *column.name == "" {
 			*column.name = column.is
@@ -62,7 +67,7 @@ func (t Table) check() error {
 		return fmt.Errorf("%w: the SQL type of %s is not known from its Go type, so IDType must name it", ErrBadTable, t.ID)
 	}
 	seen := map[string]bool{}
-	for _, name := range []string{t.ID, t.LockID, t.LockedAt, t.Version} {
+	for _, name := range []string{t.ID, t.LockID, t.LockedAt, t.Version, t.FinishedBy} {
 		if seen[name] {
 			return fmt.Errorf("%w: two of its columns are named %s", ErrBadTable, name)
 		}
@@ -77,7 +82,8 @@ func (t Table) DDL() string {
 	return fmt.Sprintf(`ALTER TABLE %s
 	ADD COLUMN IF NOT EXISTS %s uuid,
 	ADD COLUMN IF NOT EXISTS %s timestamptz,
-	ADD COLUMN IF NOT EXISTS %s bigint NOT NULL DEFAULT 0`, quoteTable(t.Name), quote(t.LockID), quote(t.LockedAt), quote(t.Version))
+	ADD COLUMN IF NOT EXISTS %s bigint NOT NULL DEFAULT 0,
+	ADD COLUMN IF NOT EXISTS %s uuid`, quoteTable(t.Name), quote(t.LockID), quote(t.LockedAt), quote(t.Version), quote(t.FinishedBy))
 }
 
 // Indexes are statements that create the indexes which claiming and sweeping want: on the due time of the rows that are
@@ -128,6 +134,7 @@ type statements struct {
 	heartbeat     string
 	finish, fail  open // one claim; further assignments
 	finishAll     string
+	finished      string // those of many claims that have finished their rows
 	failAll       string
 	release       string
 }
@@ -161,9 +168,10 @@ func build(t Table) statements {
 		order = t.Due + ", " + id
 	}
 	unlocked := fmt.Sprintf("%s = NULL, %s = NULL", lock, lockedAt)
-	single := func(on string) open {
+	finish := fmt.Sprintf("%s, %s = %s%s", unlocked, quote(t.FinishedBy), lock, list(t.OnFinish)) // Of what the row was before.
+	single := func(set string) open {
 		return open{
-			before: fmt.Sprintf("UPDATE %s SET %s%s", table, unlocked, list(on)),
+			before: fmt.Sprintf("UPDATE %s SET %s", table, set),
 			after:  fmt.Sprintf(" WHERE %s = $1 AND %s = $2 AND %s = $3", id, lock, number),
 		}
 	}
@@ -186,10 +194,13 @@ func build(t Table) statements {
 		oneSelection: fmt.Sprintf("SELECT %s FROM %s WHERE %s = $2 AND %s FOR UPDATE SKIP LOCKED", id, table, id, free),
 		recover:      fmt.Sprintf("SELECT %s FROM %s AS t WHERE %s = $1", returning, table, lock),
 		heartbeat:    fmt.Sprintf("UPDATE %s AS t SET %s = clock_timestamp() %s", table, lockedAt, mine),
-		finish:       single(t.OnFinish),
-		fail:         single(t.OnFail),
-		finishAll:    fmt.Sprintf("UPDATE %s AS t SET %s%s %s", table, unlocked, list(t.OnFinish), mine),
-		failAll:      fmt.Sprintf("UPDATE %s AS t SET %s%s %s", table, unlocked, list(t.OnFail), mine),
+		finish:       single(finish),
+		fail:         single(unlocked + list(t.OnFail)),
+		finishAll:    fmt.Sprintf("UPDATE %s AS t SET %s %s", table, finish, mine),
+		finished: fmt.Sprintf("SELECT h.%[1]s, h.%[2]s FROM %[3]s AS h "+
+			"JOIN unnest($1::%[4]s[], $2::uuid[], $3::bigint[]) AS mine (claimed_id, claimed_by, claimed_version) "+
+			"ON h.%[1]s = mine.claimed_id AND h.%[5]s = mine.claimed_by AND h.%[2]s = mine.claimed_version", id, number, table, t.IDType, quote(t.FinishedBy)),
+		failAll: fmt.Sprintf("UPDATE %s AS t SET %s%s %s", table, unlocked, list(t.OnFail), mine),
 		release: fmt.Sprintf("WITH stale AS MATERIALIZED (SELECT %[2]s AS stale_id, %[3]s AS stale_lock, %[4]s AS stale_version, %[5]s AS stale_at FROM %[1]s "+
 			"WHERE %[3]s IS NOT NULL AND %[5]s < clock_timestamp() - $1::interval ORDER BY %[5]s LIMIT $2 FOR UPDATE SKIP LOCKED) "+
 			"UPDATE %[1]s AS t SET %[6]s%[7]s FROM stale WHERE t.%[2]s = stale_id AND t.%[3]s = stale_lock AND t.%[4]s = stale_version "+

@@ -41,6 +41,9 @@ const longestWait = time.Minute
 // Acquire implements [lock.Backend]. A wait of more than a minute is made of several, each at the end of the line. The
 // maximum hold is unknown to the server: a [lock.Locker] watches it.
 func (b *LockBackend) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	if !lock.ValidMaxHold(r.MaxHold) {
+		return lock.Grant{}, fmt.Errorf("%w: the maximum hold must be 0 or at least %s", lock.ErrInvalid, lock.MinTTL)
+	}
 	ctx, stop := b.untilClosed(ctx)
 	defer stop()
 	began := time.Now()

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"time"
 )
 
 // ErrResponseTooLarge is returned by the handler's Write once an answer exceeds [Options.MaxResponse].
@@ -13,6 +15,7 @@ var ErrResponseTooLarge = errors.New("idempotency: the answer is too large to be
 // capture gathers a handler's answer. Nothing reaches the client before the answer is kept, so it offers neither
 // http.Flusher nor http.Hijacker.
 type capture struct {
+	real     http.ResponseWriter
 	header   http.Header
 	sent     http.Header // as it was when the status was written
 	status   int
@@ -23,7 +26,27 @@ type capture struct {
 
 var _ http.ResponseWriter = (*capture)(nil)
 
-func newCapture(limit int) *capture { return &capture{header: http.Header{}, limit: limit} }
+func newCapture(w http.ResponseWriter, limit int) *capture {
+	return &capture{real: w, header: http.Header{}, limit: limit}
+}
+
+// SetReadDeadline, SetWriteDeadline and EnableFullDuplex are what an [http.ResponseController] finds: they write nothing.
+// There is no Unwrap, which would let it flush and hijack.
+
+// SetReadDeadline sets the connection's own.
+func (c *capture) SetReadDeadline(t time.Time) error {
+	return http.NewResponseController(c.real).SetReadDeadline(t)
+}
+
+// SetWriteDeadline sets the connection's own.
+func (c *capture) SetWriteDeadline(t time.Time) error {
+	return http.NewResponseController(c.real).SetWriteDeadline(t)
+}
+
+// EnableFullDuplex enables the connection's own.
+func (c *capture) EnableFullDuplex() error {
+	return http.NewResponseController(c.real).EnableFullDuplex()
+}
 
 // Header implements [http.ResponseWriter].
 func (c *capture) Header() http.Header { return c.header }
@@ -83,12 +106,25 @@ func (c *capture) response(maxHeader int) (Response, bool) {
 	return Response{Status: c.status, Header: h, Body: c.body}, true
 }
 
+// addsUp reports whether the values of a header field that several handlers have set are to be sent together.
+func addsUp(name string) bool {
+	switch http.CanonicalHeaderKey(name) {
+	case "Link", "Proxy-Authenticate", "Server-Timing", "Set-Cookie", "Vary", "Via", "Warning", "Www-Authenticate":
+		return true
+	}
+	return false
+}
+
 // send answers with a response. Headers that were set before, by what is in front of the middleware, stay as they are
-// unless the response has others.
+// unless the response has others; where values add up, both stay.
 func send(w http.ResponseWriter, a Response, replayed bool) {
 	h := w.Header()
 	for name, values := range a.Header {
-		h[name] = append([]string(nil), values...)
+		var before []string
+		if addsUp(name) {
+			before = h[name]
+		}
+		h[name] = append(slices.Clip(before), values...)
 	}
 	if replayed {
 		h.Set(ReplayedHeader, "true")

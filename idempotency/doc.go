@@ -15,7 +15,7 @@
 //		   │                └─ Park, lease over ──► unknown ──Complete──┘                                 (ParkAsUnknown)
 //		   └──────────────────────Release─────────────┘
 //
-//	  - The key is bound to principal, method and path ([Scope]); a [Fingerprint] of method, path, query and body tells a retry
+//	  - The key is bound to principal, method, host and path ([Scope]); a [Fingerprint] of method, path, query and body tells a retry
 //	    from another request that reuses the key.
 //	  - 400 where a key is required and missing or malformed; 422 where it stands for another request; 409 while it is in
 //	    flight, or the answer after a wait ([Options.Wait]); 413 for a body over the cap.

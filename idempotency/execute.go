@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/lapse"
 )
 
 // Parts of a lease.
@@ -33,11 +36,11 @@ func (m *Middleware) execute(w http.ResponseWriter, r *http.Request, next http.H
 	ctx, still := m.keep(context.WithValue(base, grantKey{}, e.grant), e)
 	defer still()
 
-	c := newCapture(m.o.MaxResponse)
+	c := newCapture(w, m.o.MaxResponse)
 	returned := false
 	defer func() {
 		if !returned { // It panicked, or ended its goroutine. Either goes on from here.
-			m.crashed(base, e.grant)
+			m.crashed(r, e.grant)
 		}
 	}()
 	next.ServeHTTP(c, withBody(r, ctx, e.body))
@@ -46,23 +49,36 @@ func (m *Middleware) execute(w http.ResponseWriter, r *http.Request, next http.H
 	answer, ok := c.response(m.o.MaxHeader)
 	if !ok {
 		p := problem(CodeResponseTooLarge)
-		p.Type = "about:blank"
-		answer = p.response()
+		if c.status >= http.StatusBadRequest { // What the handler says of its effect was in the answer.
+			p.Outcome, p.Detail = unknown, "The request was refused or failed, and the answer exceeds what may be kept under a key."
+		}
+		answer = keptProblem(p)
 	}
-	if m.o.Decided(r, answer.Status) {
+	if m.o.Decided(r, c.status) {
 		m.complete(w, r, e.grant, answer)
 		return
 	}
 	m.release(w, r, e.grant, answer)
 }
 
-// complete keeps a decided answer, and sends the one that was kept.
-func (m *Middleware) complete(w http.ResponseWriter, r *http.Request, g Grant, answer Response) {
-	kept := answer
-	err := m.persist(context.WithoutCancel(r.Context()), m.o.Lease, func(ctx context.Context) (err error) {
+// keptProblem is a problem that becomes the answer of a key.
+func keptProblem(p Problem) Response {
+	p.Type = "about:blank"
+	return p.response()
+}
+
+// keepAnswer keeps a decided answer, and returns the one that was kept.
+func (m *Middleware) keepAnswer(r *http.Request, g Grant, answer Response) (kept Response, err error) {
+	err = m.persist(context.WithoutCancel(r.Context()), m.o.Lease, func(ctx context.Context) (err error) {
 		kept, err = m.o.Store.Complete(ctx, g, answer)
 		return err
 	})
+	return kept, err
+}
+
+// complete keeps a decided answer, and sends the one that was kept.
+func (m *Middleware) complete(w http.ResponseWriter, r *http.Request, g Grant, answer Response) {
+	kept, err := m.keepAnswer(r, g, answer)
 	switch {
 	case err == nil:
 		m.o.Observe(EventExecuted)
@@ -71,21 +87,35 @@ func (m *Middleware) complete(w http.ResponseWriter, r *http.Request, g Grant, a
 		m.o.Observe(EventLost)
 		m.other(w, r, g, nil)
 	default:
-		m.o.Observe(EventUnknown)
-		p := problem(CodeOutcomeUnknown)
-		p.Status = http.StatusServiceUnavailable
-		p.Detail = "The request was executed, but its answer could not be kept. Send the same request again to learn what came of it."
-		m.refuse(w, r, p)
+		m.refuseUnknown(w, r)
 	}
+}
+
+// refuseUnknown answers a request that was executed and of which no more can be told.
+func (m *Middleware) refuseUnknown(w http.ResponseWriter, r *http.Request) {
+	m.o.Observe(EventUnknown)
+	p := problem(CodeOutcomeUnknown)
+	p.Status = http.StatusServiceUnavailable
+	p.Detail = "The request was executed, but its answer could not be kept. Send the same request again to learn what came of it."
+	m.refuse(w, r, p)
+}
+
+// forget forgets an execution that has decided nothing.
+func (m *Middleware) forget(r *http.Request, g Grant) error {
+	err := m.persist(context.WithoutCancel(r.Context()), m.o.Lease, func(ctx context.Context) error { return m.o.Store.Release(ctx, g) })
+	if err != nil && !errors.Is(err, ErrLost) {
+		m.abandon(g.ID, g.Execution)
+	}
+	return err
 }
 
 // release forgets an execution that has decided nothing, and sends what it said.
 func (m *Middleware) release(w http.ResponseWriter, r *http.Request, g Grant, answer Response) {
-	err := m.persist(context.WithoutCancel(r.Context()), m.o.Lease, func(ctx context.Context) error { return m.o.Store.Release(ctx, g) })
+	err := m.forget(r, g)
 	switch {
 	case errors.Is(err, ErrLost): // The handler has completed its key itself, or has lost it.
 		m.other(w, r, g, &answer)
-	case err != nil: // The key goes as after a crash.
+	case err != nil:
 		m.o.Observe(EventUnavailable)
 		send(w, answer, false)
 	default:
@@ -106,39 +136,47 @@ func (m *Middleware) other(w http.ResponseWriter, r *http.Request, g Grant, unde
 		m.replay(w, entry, g.Execution)
 	case undecided != nil:
 		send(w, *undecided, false)
+	case err != nil:
+		m.refuseUnknown(w, r)
 	default:
 		m.refuse(w, r, problem(CodeInFlight))
 	}
 }
 
-// crashed gives up an execution whose handler did not return.
-func (m *Middleware) crashed(ctx context.Context, g Grant) {
+// crashed answers for a handler that did not return: with a 500 like any other, unless the handler has kept an answer itself.
+func (m *Middleware) crashed(r *http.Request, g Grant) {
 	m.o.Observe(EventCrashed)
-	// Where it fails, the lease does the same a little later.
-	_ = m.persist(ctx, m.o.StoreTimeout, func(ctx context.Context) error {
-		if m.o.OnCrash == ParkAsUnknown {
-			return m.o.Store.Park(ctx, g)
-		}
-		return m.o.Store.Release(ctx, g)
-	})
+	// Where it fails, the key goes as after the death of the process. The client is told nothing here.
+	if m.o.Decided(r, http.StatusInternalServerError) {
+		_, _ = m.keepAnswer(r, g, keptProblem(problem(CodeHandlerCrashed)))
+		return
+	}
+	_ = m.forget(r, g)
 }
 
 // keep extends a lease until it is told to stop. The returned context ends when the lease was lost, and before it can
 // have run out.
 func (m *Middleware) keep(ctx context.Context, e execution) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	var task sync.WaitGroup
+	var (
+		task    sync.WaitGroup
+		trusted atomic.Pointer[time.Time]
+		life    = m.o.Lease - m.o.Lease*marginPercent/100
+		until   = e.since.Add(life)
+	)
+	trusted.Store(&until)
 	task.Go(func() {
-		life := m.o.Lease - m.o.Lease*marginPercent/100
 		pause := m.o.Lease / extensionsPerLease
-		for until := e.since.Add(life); sleep(ctx, min(pause, time.Until(until))); {
+		for until := until; sleep(ctx, min(pause, time.Until(until))); {
 			asked := time.Now()
-			trusted, done := context.WithDeadline(ctx, until)
-			err := m.o.Store.Extend(trusted, e.grant, m.o.Lease)
+			bounded, done := context.WithDeadline(ctx, until)
+			err := m.o.Store.Extend(bounded, e.grant, m.o.Lease)
 			done()
 			switch {
 			case err == nil:
 				until, pause = asked.Add(life), m.o.Lease/extensionsPerLease
+				extended := until
+				trusted.Store(&extended)
 			case errors.Is(err, ErrLost):
 				cancel(ErrLost)
 			case time.Now().After(until):
@@ -148,10 +186,14 @@ func (m *Middleware) keep(ctx context.Context, e execution) (context.Context, fu
 			}
 		}
 	})
-	return ctx, func() {
-		cancel(nil)
-		task.Wait()
-	}
+	return lapse.Context(ctx, func() {
+			if !time.Now().Before(*trusted.Load()) {
+				cancel(errUnextended)
+			}
+		}), func() {
+			cancel(nil)
+			task.Wait()
+		}
 }
 
 // flights are the executions of this process, so that requests that wait for them need not look again and again.

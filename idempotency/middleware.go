@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -30,6 +31,7 @@ const (
 type Middleware struct {
 	o       Options
 	flights flights
+	strays  strays
 }
 
 // New returns a middleware. It returns an error that wraps [ErrBadOptions].
@@ -38,17 +40,21 @@ func New(o Options) (*Middleware, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Middleware{o: o, flights: flights{ends: map[ID]chan struct{}{}}}, nil
+	return &Middleware{o: o, flights: flights{ends: map[ID]chan struct{}{}}, strays: strays{all: map[uuid.UUID]stray{}}}, nil
 }
 
-// Wrap puts the middleware in front of a handler. It must see the path that clients send: put it outside of what strips
-// prefixes, and inside of authentication.
+// Wrap puts the middleware in front of a handler. It must see the host and path that clients send, and the body unread: put it
+// outside of what strips prefixes and parses forms, and inside of authentication. What decodes bodies in front of it must set the
+// request's ContentLength to -1 or to the new length.
 //
 // The handler runs to its end even when its client goes away, because the client will ask again: its request's context
 // ends only when the execution has lost its key, with a cause that wraps [ErrLost]. [FromContext] has its [Grant].
 //
 // What the handler writes is kept first and sent then. It can't stream: its writer is neither an http.Flusher nor an
-// http.Hijacker, informational statuses and trailers are not passed on, and answers have a limit.
+// http.Hijacker, informational statuses and trailers are not passed on, and answers have a limit. An [http.ResponseController]
+// sets the deadlines of the connection itself.
+//
+// A handler that panics has answered with a 500, which is kept as any other; the panic goes on to what is in front.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.serve(w, r, next) })
 }
@@ -84,12 +90,25 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		m.refuse(w, r, problem(CodeKeyRequired))
 		return
 	}
+	id := m.id(r, key)
 	body, content, code := m.read(w, r)
 	if code != "" {
-		m.refuse(w, r, problem(code))
+		m.refuseUnread(w, r, id, code)
 		return
 	}
-	m.decide(w, r, next, m.request(r, key, content), body)
+	m.decide(w, r, next, Request{ID: id, Fingerprint: fingerprint(r, content), Execution: uuid.New()}, body)
+}
+
+// refuseUnread refuses a request that has a key and can't be compared with what the key may stand for. It has had no effect if
+// nothing is known of the key; else, or where the store can't be asked, it may be one that was executed before.
+func (m *Middleware) refuseUnread(w http.ResponseWriter, r *http.Request, id ID, code string) {
+	p := problem(code)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), m.o.StoreTimeout)
+	defer cancel()
+	if entry, err := m.o.Store.Look(ctx, id); err != nil || entry.Phase != Absent {
+		p.Outcome = unknown
+	}
+	m.refuse(w, r, p)
 }
 
 // read reads the body, and what of the request is its fingerprint.
@@ -101,24 +120,39 @@ func (m *Middleware) read(w http.ResponseWriter, r *http.Request) (body, content
 		}
 		return nil, nil, CodeBadBody
 	}
+	// Of a length that was not told, only what was made of the body shows that there was one.
+	if int64(len(body)) < r.ContentLength || len(body) == 0 && (len(r.PostForm) > 0 || r.MultipartForm != nil) {
+		return nil, nil, CodeBodyConsumed
+	}
 	if content, err = m.o.Fingerprint(r, body); err != nil {
 		return nil, nil, CodeBadBody
 	}
 	return body, content, ""
 }
 
-// request binds a key to its scope, and method, path and content to their fingerprint.
-func (m *Middleware) request(r *http.Request, key string, content []byte) Request {
+// id binds a key to its scope.
+func (m *Middleware) id(r *http.Request, key string) ID {
 	method, path := r.Method, r.URL.EscapedPath()
-	route := strconv.Itoa(len(path)) + " " + method + " " + path + "\n"
 	if m.o.Scope == PerPrincipal {
 		method, path = "", ""
 	}
-	return Request{
-		ID:          NewID(m.o.Principal(r), method, path, key),
-		Fingerprint: NewFingerprint(append([]byte(route), content...)),
-		Execution:   uuid.New(),
+	return NewID(m.o.Principal(r), method, host(r)+path, key) // No host has a slash, and all paths begin with one.
+}
+
+// host is the request's host without its port: the replicas of one service may listen on several.
+func host(r *http.Request) string {
+	name := strings.ToLower(r.Host)
+	if i := strings.LastIndexByte(name, ':'); i >= 0 && !strings.HasSuffix(name, "]") { // An IPv6 address is in brackets.
+		name = name[:i]
 	}
+	return strings.TrimSuffix(name, ".")
+}
+
+// fingerprint binds method, path and content together.
+func fingerprint(r *http.Request, content []byte) Fingerprint {
+	path := r.URL.EscapedPath()
+	route := strconv.Itoa(len(path)) + " " + r.Method + " " + path + "\n"
+	return NewFingerprint(append([]byte(route), content...))
 }
 
 // decide executes the request, or answers it from what is known of its key.
@@ -132,10 +166,19 @@ func (m *Middleware) decide(w http.ResponseWriter, r *http.Request, next http.Ha
 			m.refuse(w, r, problem(CodeKeyReused))
 			return
 		case err != nil:
+			m.abandon(req.ID, req.Execution) // It may have begun.
 			m.o.Observe(EventUnavailable)
 			m.refuse(w, r, problem(CodeUnavailable))
 			return
+		case m.strays.has(entry):
+			g := entry.Grant
+			err := m.persist(context.WithoutCancel(r.Context()), m.o.StoreTimeout, func(ctx context.Context) error { return m.o.Store.Release(ctx, g) })
+			if err == nil || errors.Is(err, ErrLost) {
+				m.strays.forget(g.Execution)
+				continue
+			}
 		}
+		m.answered()
 		switch entry.Phase {
 		case Started:
 			m.execute(w, r, next, execution{grant: entry.Grant, since: since, body: body})
@@ -173,7 +216,7 @@ func (m *Middleware) begin(ctx context.Context, req Request, since *time.Time) (
 			return err
 		})
 		left := time.Until(deadline)
-		if err != nil || entry.Phase != InFlight || left <= 0 {
+		if err != nil || entry.Phase != InFlight || left <= 0 || m.strays.has(entry) {
 			return entry, err
 		}
 		timer := time.NewTimer(min(look, left))

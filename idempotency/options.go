@@ -37,10 +37,10 @@ type Scope uint8
 
 // The scopes of keys.
 const (
-	// PerRoute binds a key to principal, method and path: the same key elsewhere is another key.
+	// PerRoute binds a key to principal, method, host and path: the same key elsewhere is another key.
 	PerRoute Scope = iota
-	// PerPrincipal binds a key to the principal alone: the same key with another method or path is a reused key, as Stripe
-	// has it.
+	// PerPrincipal binds a key to principal and host: the same key with another method or path is a reused key, as Stripe has
+	// it.
 	PerPrincipal
 )
 
@@ -56,7 +56,7 @@ const (
 	EventReused      Event = "reused"      // the key stands for another request
 	EventUnknown     Event = "unknown"     // the key is parked, or what became of an answer is not known
 	EventLost        Event = "lost"        // another execution has taken the key over
-	EventCrashed     Event = "crashed"     // the handler panicked
+	EventCrashed     Event = "crashed"     // the handler panicked, and has answered with 500
 	EventUnavailable Event = "unavailable" // the store could not be used
 )
 
@@ -75,7 +75,7 @@ type Options struct {
 	// Wait is how long a request waits for the answer of another that is being executed under its key; 0: it is refused with
 	// 409 at once.
 	Wait time.Duration
-	// OnCrash says what becomes of a key whose handler panicked, or whose process died or was cut off for a lease.
+	// OnCrash says what becomes of a key whose process died or was cut off for a lease. (A panic is a 500.)
 	OnCrash CrashPolicy
 	// Lease is how long an execution outlives its last sign of life, [DefaultLease] by default. It is extended while the
 	// handler runs.

@@ -11,8 +11,10 @@ const (
 	CodeKeyReused        = "idempotency_key_reused"   // 422: the key stands for another request
 	CodeInFlight         = "in_flight"                // 409: a request with the key is being executed
 	CodeOutcomeUnknown   = "outcome_unknown"          // 409 or 503: nobody knows whether the request had its effect
-	CodeUnavailable      = "idempotency_unavailable"  // 503: the store can't be reached, and nothing was executed
+	CodeUnavailable      = "idempotency_unavailable"  // 503: the store can't be reached, and this request was not executed
 	CodeBadBody          = "bad_request"              // 400: the body could not be read
+	CodeBodyConsumed     = "body_consumed"            // 500: the body was read by something in front of the middleware
+	CodeHandlerCrashed   = "handler_crashed"          // 500: the handler panicked
 	CodePayloadTooLarge  = "payload_too_large"        // 413: the request's body exceeds Options.MaxBody
 	CodeResponseTooLarge = "response_too_large"       // 500: the answer exceeds what may be kept
 )
@@ -52,10 +54,16 @@ func problem(code string) Problem {
 		p.Status, p.Title, p.Retryable, p.Outcome = http.StatusConflict, "The outcome of the request is not known", true, unknown
 		p.Detail = "The request was begun, and its end is not known. It is not executed again; the same key gets the answer once it is."
 	case CodeUnavailable:
-		p.Status, p.Title, p.Retryable = http.StatusServiceUnavailable, "Idempotency keys can't be kept at present", true
-		p.Detail = "Nothing was executed. Send the same request again later."
+		p.Status, p.Title, p.Retryable, p.Outcome = http.StatusServiceUnavailable, "Idempotency keys can't be kept at present", true, unknown
+		p.Detail = "This request was not executed; whether one with its key was before can't be looked up. Send the same request again later."
 	case CodeBadBody:
 		p.Status, p.Title = http.StatusBadRequest, "The request's body could not be read"
+	case CodeBodyConsumed:
+		p.Status, p.Title = http.StatusInternalServerError, "The request's body was consumed before it could be compared"
+		p.Detail = "The service reads the body in front of what keeps its idempotency keys. The request was not executed."
+	case CodeHandlerCrashed:
+		p.Status, p.Title, p.Outcome = http.StatusInternalServerError, "The request's handler has failed", unknown
+		p.Detail = "The request was begun, and its effect is not known. It is not executed again under this key."
 	case CodePayloadTooLarge:
 		p.Status, p.Title = http.StatusRequestEntityTooLarge, "The request's body is too large"
 	case CodeResponseTooLarge:

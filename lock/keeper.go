@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,9 +21,11 @@ type keeper struct {
 	renew bool
 	limit time.Time // of the maximum hold; zero: none
 
+	told    atomic.Bool  // a loss was logged
+	trusted atomic.Int64 // until when the lease is, in nanoseconds after the start of the grant; whoever asks the context reads it
+
 	turn    chan struct{} // has a value during a look and its renewal
 	timer   *time.Timer
-	trusted time.Time // until when the lease is
 	next    time.Time // when to renew
 	failing bool      // the last renewal failed
 }
@@ -40,10 +43,25 @@ const (
 func (k *keeper) start() {
 	k.turn <- struct{}{}
 	defer func() { <-k.turn }()
-	k.trusted, k.next = k.grant.Start.Add(k.ttl-Margin(k.ttl)), k.grant.Start.Add(k.ttl/renewals)
+	k.trust(k.grant.Start)
 	now := time.Now()
-	k.lost(now, k.trusted) // This process was stopped, perhaps, before it could see the grant.
+	k.lost(now) // This process was stopped, perhaps, before it could see the grant.
 	k.timer = time.AfterFunc(k.pause(now), k.look)
+}
+
+// trust notes a lease that was asked for then.
+func (k *keeper) trust(asked time.Time) {
+	k.trusted.Store(int64(asked.Sub(k.grant.Start) + k.ttl - Margin(k.ttl)))
+	k.next = asked.Add(k.ttl / renewals)
+}
+
+// last is when the context ends at the latest unless the lock is renewed, and why.
+func (k *keeper) last() (time.Time, error) {
+	trusted := k.grant.Start.Add(time.Duration(k.trusted.Load()))
+	if !k.limit.IsZero() && k.limit.Before(trusted) {
+		return k.limit, ErrHeldTooLong
+	}
+	return trusted, ErrUnrenewed
 }
 
 // stop ends the looks, after the context has ended, and waits for a renewal that is under way.
@@ -55,12 +73,9 @@ func (k *keeper) stop() {
 
 // pause is the time until something is to be done.
 func (k *keeper) pause(now time.Time) time.Duration {
-	wake := k.trusted
+	wake, _ := k.last()
 	if k.renew && k.next.Before(wake) {
 		wake = k.next
-	}
-	if !k.limit.IsZero() && k.limit.Before(wake) {
-		wake = k.limit
 	}
 	return wake.Sub(now)
 }
@@ -71,39 +86,40 @@ func (k *keeper) look() {
 	k.turn <- struct{}{}
 	defer func() { <-k.turn }()
 	now := time.Now()
-	if k.lost(now, k.trusted) {
+	if k.lost(now) {
 		return
 	}
 	if k.renew && !now.Before(k.next) {
-		k.trusted, k.next = k.renewOnce(k.trusted)
-		if now = time.Now(); k.lost(now, k.trusted) {
+		k.renewOnce()
+		if now = time.Now(); k.lost(now) {
 			return
 		}
 	}
 	k.timer.Reset(k.pause(now))
 }
 
+// compare ends the context when the lease is over by the clock, though no timer has said so yet, as after the process was
+// stopped.
+func (k *keeper) compare() { k.lost(time.Now()) }
+
 // lost ends the context when the lease is no longer to be trusted, and reports whether the context has ended.
-func (k *keeper) lost(now, trusted time.Time) bool {
+func (k *keeper) lost(now time.Time) bool {
 	if k.ctx.Err() != nil {
 		return true
 	}
-	switch {
-	case !k.limit.IsZero() && !now.Before(k.limit):
-		k.lose(ErrHeldTooLong)
-	case !now.Before(trusted):
-		k.lose(ErrUnrenewed)
-	default:
+	last, cause := k.last()
+	if now.Before(last) {
 		return false
 	}
+	k.lose(cause)
 	return true
 }
 
 func (k *keeper) lose(cause error) {
-	if k.ctx.Err() != nil {
+	k.end(cause)                                            // At once, whoever else is about to: the caller must see the end.
+	if k.told.Swap(true) || context.Cause(k.ctx) != cause { //nolint:errorlint // The very same one.
 		return
 	}
-	k.end(cause)
 	keys := make([]string, 0, len(k.grant.Tokens))
 	for key := range k.grant.Tokens {
 		keys = append(keys, key)
@@ -112,12 +128,9 @@ func (k *keeper) lose(cause error) {
 	k.locker.logger.Warn("lock lost", "id", k.grant.ID, "owner", k.grant.Owner, "keys", keys, "cause", cause)
 }
 
-// renewOnce renews, and returns until when the lease is trusted then, and when to renew next.
-func (k *keeper) renewOnce(trusted time.Time) (time.Time, time.Time) {
-	end := trusted
-	if !k.limit.IsZero() && k.limit.Before(end) {
-		end = k.limit
-	}
+// renewOnce renews, and notes until when the lease is trusted then, and when to renew next.
+func (k *keeper) renewOnce() {
+	end, _ := k.last()
 	// A connection that has silently died is found out soon; a backend that is only slow gets more time after that.
 	timeout := k.ttl / renewals
 	if !k.failing {
@@ -128,19 +141,20 @@ func (k *keeper) renewOnce(trusted time.Time) (time.Time, time.Time) {
 	ctx, cancel = context.WithTimeout(ctx, max(timeout, minAttempt))
 	defer cancel()
 	// A backend that does not heed its context must not keep the holder from knowing.
-	guard := time.AfterFunc(time.Until(end), func() { k.lost(time.Now(), trusted) })
+	guard := time.AfterFunc(time.Until(end), k.compare)
 	defer guard.Stop()
 	start := time.Now()
 	_, err := k.locker.backend.Renew(ctx, k.grant.ID, k.ttl)
 	switch {
 	case err == nil:
 		k.failing = false
-		return start.Add(k.ttl - Margin(k.ttl)), start.Add(k.ttl / renewals)
+		k.trust(start)
+		return
 	case errors.Is(err, ErrLost):
 		k.lose(ErrLost)
-		return start, start
+		return
 	}
 	k.locker.logger.Debug("lock renewal failed, and is tried again", "id", k.grant.ID, "error", err)
 	k.failing = true
-	return trusted, start.Add(k.ttl / attempts) // A call that has used up its time is no reason to wait any longer.
+	k.next = start.Add(k.ttl / attempts) // A call that has used up its time is no reason to wait any longer.
 }

@@ -77,7 +77,7 @@ type Request struct {
 	TTL      time.Duration
 	// Wait is how long to wait at most: 0 not at all, [Forever] as long as the context lasts.
 	Wait time.Duration
-	// MaxHold is how long the lock may be held, renewals included; 0 means any time.
+	// MaxHold is how long the lock may be held, renewals included: [MinTTL] or more; 0 means any time.
 	MaxHold time.Duration
 }
 
@@ -181,6 +181,9 @@ func ValidName(s string) bool {
 
 // ValidTTL reports whether a lease may live that long.
 func ValidTTL(ttl time.Duration) bool { return ttl >= MinTTL && ttl <= MaxTTL }
+
+// ValidMaxHold reports whether a lock may be bounded so: not at all, or to a time in which it could be used.
+func ValidMaxHold(d time.Duration) bool { return d == 0 || d >= MinTTL }
 
 // Renewal asks for a longer lease of a lock that was granted; of its release only the ID matters.
 type Renewal struct {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/internal/lapse"
 	"github.com/fairlead-dev/fairlead/internal/timeouts"
 )
 
@@ -26,7 +27,7 @@ type Options struct {
 	// Owner names the line of work that asks, for the detection of deadlocks and for people. Where it is empty it is the
 	// owner of the lock under whose context the request is made, or else a new one.
 	Owner string
-	// MaxHold bounds how long the lock is held, renewals included; 0: it is not bounded.
+	// MaxHold bounds how long the lock is held, renewals included: [MinTTL] or more; 0: it is not bounded.
 	MaxHold time.Duration
 	// NoRenewal leaves the lease as it is, so that the lock is lost after TTL.
 	NoRenewal bool
@@ -126,8 +127,8 @@ func (l *Locker) Acquire(ctx context.Context, keys []string, o Options) (*Held, 
 		return nil, fmt.Errorf("lock: acquire: %w: the TTL must be from %s to %s", ErrInvalid, MinTTL, MaxTTL)
 	case !ValidName(o.Owner):
 		return nil, fmt.Errorf("lock: acquire: %w: the owner must have 1 to %d characters and no control characters", ErrInvalid, MaxNameLength)
-	case o.MaxHold < 0:
-		return nil, fmt.Errorf("lock: acquire: %w: the maximum hold must not be negative", ErrInvalid)
+	case !ValidMaxHold(o.MaxHold):
+		return nil, fmt.Errorf("lock: acquire: %w: the maximum hold must be 0 or at least %s", ErrInvalid, MinTTL)
 	}
 	began := time.Now()
 	g, err := l.backend.Acquire(ctx, Request{
@@ -153,6 +154,7 @@ type Held struct {
 	since  time.Time
 	ctx    context.Context //nolint:containedctx // Its end is what the holder has to know.
 	end    context.CancelCauseFunc
+	shown  context.Context //nolint:containedctx // The same, for the holder; it compares the clock when it is asked.
 	keeper keeper
 
 	once    sync.Once
@@ -166,6 +168,7 @@ func (l *Locker) hold(ctx context.Context, g Grant, o Options) *Held {
 	if o.MaxHold > 0 {
 		h.keeper.limit = g.Start.Add(o.MaxHold - Margin(min(o.MaxHold, o.TTL)))
 	}
+	h.shown = lapse.Context(h.ctx, h.keeper.compare)
 	h.keeper.start()
 	return h
 }
@@ -198,8 +201,10 @@ func (h *Held) Token(key string) int64 {
 }
 
 // Context ends before the lease can have expired. Its cause is an [ErrLost] or [ErrReleased], or that of the context
-// under which the lock was acquired; the lock is then renewed no more, and released as ever.
-func (h *Held) Context() context.Context { return h.ctx }
+// under which the lock was acquired; the lock is then renewed no more, and released as ever. It compares the clock whenever it
+// is asked, so that a process which was stopped past its lease is told at once. A context made from it may be told a moment
+// later: ask this one before a step that can't be undone.
+func (h *Held) Context() context.Context { return h.shown }
 
 // releaseTimeout bounds a release. What is not released by then expires.
 const releaseTimeout = 5 * time.Second

@@ -145,6 +145,8 @@ var (
 	ErrTargetExists = errors.New("a target of this name exists")
 	// ErrUnsupportedKind is what an attempt ends with when no sender for a target of that kind is there.
 	ErrUnsupportedKind = errors.New("this server has no sender for such a target")
+	// ErrRefusedURL is returned when nothing would be sent to a new target's URL; see [Options.CheckURL].
+	ErrRefusedURL = errors.New("the URL is not one that this server sends to")
 	// ErrWrongKind is returned when the operation means nothing for a target of that kind.
 	ErrWrongKind = errors.New("a target of this kind has nothing to replace")
 	// ErrAutomationExists is returned when an automation of that name exists.

@@ -60,6 +60,8 @@ const (
 type Options struct {
 	Lanes groupcommit.Options
 	Vault *Vault // seals the secrets of targets
+	// CheckURL returns why nothing would be sent to a new target's URL. It must be pure. May be nil.
+	CheckURL func(url string) error
 	// Scheduled is told, after the commit, that something is due within a time, by the database's clock; 0 or less: now. It
 	// must not block, and may be called concurrently.
 	Scheduled func(in time.Duration)

@@ -47,6 +47,11 @@ func (s *Service) makeTarget(u *Unit, op CreateTarget) (*MadeTarget, error) {
 	if u.Targets[op.Name] != nil {
 		return nil, ErrTargetExists
 	}
+	if s.o.CheckURL != nil {
+		if err := s.o.CheckURL(op.URL); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrRefusedURL, err)
+		}
+	}
 	t := &Target{ID: u.NewID(), Name: op.Name, Kind: op.Kind, URL: op.URL, Timeout: op.Timeout, CreatedAt: u.Now}
 	secret, shown := op.Secret, ""
 	if t.HasSigningSecret() {

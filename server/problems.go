@@ -150,6 +150,7 @@ var sentinels = []struct {
 	{publish.ErrTargetExists, targetExists, false},
 	{publish.ErrAutomationExists, automationExists, false},
 	{publish.ErrWrongKind, wrongKind, false},
+	{publish.ErrRefusedURL, badRequest, false},
 	{lock.ErrHeld, lockHeld, true},
 	{lock.ErrLost, lockLost, true},
 	{lock.ErrClosed, shuttingDown, true},

@@ -173,8 +173,13 @@ func (n *node) startPublishing(registry *prometheus.Registry, lanes *telemetry.L
 			Firer: store, Observer: observer, Logger: n.logger, Scheduled: func(in time.Duration) { n.publisher.Scheduled(in) },
 		}),
 	})
+	checkURL := outbound.CheckURL
+	if n.o.publish.allowPrivate {
+		checkURL = nil
+	}
 	n.publish = publish.NewService(store, publish.Options{
-		Lanes: groupcommit.Options{Observer: n.traces.Lanes("publish", lanes.For("publish"))}, Vault: vault, Scheduled: n.publisher.Scheduled, Logger: n.logger,
+		Lanes: groupcommit.Options{Observer: n.traces.Lanes("publish", lanes.For("publish"))}, Vault: vault, CheckURL: checkURL,
+		Scheduled: n.publisher.Scheduled, Logger: n.logger,
 	})
 	n.onClose(n.publish.Close)
 	return nil

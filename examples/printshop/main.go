@@ -81,7 +81,7 @@ func migrate(ctx context.Context, pool *pgxpool.Pool) error {
 			attempt  bigint NOT NULL,
 			printer  text NOT NULL)`,
 		`CREATE TABLE IF NOT EXISTS printshop.prices (item text PRIMARY KEY, cents bigint NOT NULL)`,
-		orders.DDL(), // The claim's three columns.
+		orders.DDL(), // The claim's columns.
 	}
 	for _, statement := range append(statements, orders.Indexes()...) {
 		if _, err := pool.Exec(ctx, statement); err != nil {

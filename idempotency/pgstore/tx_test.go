@@ -44,7 +44,7 @@ func effects(t *testing.T, pool *pgxpool.Pool, id idempotency.ID) (n int) {
 
 func request(key, content string) idempotency.Request {
 	return idempotency.Request{
-		ID: idempotency.NewID("", http.MethodPost, "/a", key), Fingerprint: idempotency.NewFingerprint([]byte(content)), Execution: uuid.New(),
+		ID: idempotency.NewID("", http.MethodPost, "example.com/a", key), Fingerprint: idempotency.NewFingerprint([]byte(content)), Execution: uuid.New(),
 	}
 }
 

@@ -12,10 +12,13 @@ local now = t[1] * 1000000 + t[2]
 local function num(n) return string.format('%.0f', n) end
 `
 
-// guard ends a script whose execution is not the one under its key any more.
+// guard ends a script whose execution is not the one under its key any more. What has begun must come to its end though the
+// server's memory is full: of a script that has written nothing yet the server refuses what may need memory (maxmemory with
+// noeviction), to the script's end. HDEL of a field that is never there is a first write that needs none and changes nothing.
 const guard = clock + `
 local k = redis.call('HMGET', KEYS[1], 'e', 'n', 's', 'u', 'r', 'p')
 if k[1] ~= ARGV[1] or k[2] ~= ARGV[2] then return {'lost'} end
+redis.call('HDEL', KEYS[1], '')
 `
 
 // expiry sets when Redis forgets the key; one whose outcome may be unknown stays.

@@ -51,7 +51,9 @@ func (w *world) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 }
 
 // idOf is the id of a key that is sent by POST to /a.
-func idOf(key string) idempotency.ID { return idempotency.NewID("", http.MethodPost, "/a", key) }
+func idOf(key string) idempotency.ID {
+	return idempotency.NewID("", http.MethodPost, "example.com/a", key)
+}
 
 // persist sends a request until it is decided, and returns the answer.
 func (s *suite) persist(h http.Handler, key string) *httptest.ResponseRecorder {

@@ -322,30 +322,40 @@ func (s *suite) clientGone() {
 	}
 }
 
+// panics: a handler that panics has answered as any other 500: nobody can say that it had no effect.
 func (s *suite) panics() {
 	for _, policy := range []idempotency.CrashPolicy{idempotency.FreeAfterLease, idempotency.ParkAsUnknown} {
-		var n int
-		h := s.guard(idempotency.Options{OnCrash: policy}).Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = io.WriteString(w, "half an ans")
-			if n++; n == 1 {
-				panic(http.ErrAbortHandler)
+		for _, kept := range []bool{true, false} {
+			n := 0
+			o := idempotency.Options{OnCrash: policy}
+			if !kept {
+				o.Decided = func(_ *http.Request, status int) bool { return status < 500 }
 			}
-		}))
-		key := uuid.NewString()
-		func() {
-			defer func() {
-				if p := recover(); p != http.ErrAbortHandler { //nolint:errorlint // As it was thrown.
-					s.Errorf("recovered %v", p)
+			h := s.guard(o).Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.WriteString(w, "half an ans")
+				if n++; n == 1 {
+					panic(http.ErrAbortHandler)
 				}
+			}))
+			key := uuid.NewString()
+			func() {
+				defer func() {
+					if p := recover(); p != http.ErrAbortHandler { //nolint:errorlint // As it was thrown.
+						s.Errorf("recovered %v", p)
+					}
+				}()
+				_ = ask(h, "POST", "/a", key, "x")
 			}()
-			_ = ask(h, "POST", "/a", key, "x")
-		}()
-		w := ask(h, "POST", "/a", key, "x")
-		if policy == idempotency.ParkAsUnknown {
-			s.problem("after a panic", w, 409, idempotency.CodeOutcomeUnknown, true)
-			continue
+			w := ask(h, "POST", "/a", key, "x")
+			if !kept {
+				s.want("after a panic", w, 200, "half an ans")
+				continue
+			}
+			s.want("after a panic", w, 500, `"outcome":"unknown"`)
+			if n != 1 || w.Header().Get(idempotency.ReplayedHeader) != "true" {
+				s.Errorf("executed %d times; %v", n, w.Header())
+			}
 		}
-		s.want("after a panic", w, 200, "half an ans")
 	}
 }
 

@@ -55,6 +55,12 @@ func Run(t *testing.T, harness func(t *testing.T, restarts bool) Harness) {
 		{"Panic", (*suite).panics, false},
 		{"NoStreaming", (*suite).noStreaming, false},
 		{"StoreIsAway", (*suite).away, false},
+		{"OutcomesAreTrue", (*suite).outcomes, false},
+		{"BeginWithoutAnAnswer", (*suite).lostBegin, false},
+		{"OuterHeaders", (*suite).outerHeaders, false},
+		{"ConsumedBody", (*suite).consumed, false},
+		{"Hosts", (*suite).hosts, false},
+		{"ResponseController", (*suite).controlled, false},
 
 		{"ConcurrentDuplicates", (*suite).duplicates, false},
 		{"CrashAtEachPointParked", (*suite).crashParked, false},

@@ -35,7 +35,7 @@ var errAgain = errors.New("to be tried again")
 // Acquire implements [lock.Backend].
 func (b *Backend) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	keys, err := lock.CleanKeys(r.Keys)
-	if err == nil && (r.ID == "" || !lock.ValidName(r.Owner) || !lock.ValidTTL(r.TTL) || r.MaxHold < 0) {
+	if err == nil && (r.ID == "" || !lock.ValidName(r.Owner) || !lock.ValidTTL(r.TTL) || !lock.ValidMaxHold(r.MaxHold)) {
 		err = lock.ErrInvalid
 	}
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -111,11 +113,21 @@ func (s *suite) cancelAt(l, other *lock.Locker, n int, held bool) bool {
 }
 
 // shortLeases: leases shorter than any interval at which somebody looks are kept or are known to be lost, and end in
-// time for those who wait. A lease too short to be of use is refused.
+// time for those who wait. A lease or maximum hold too short to be of use is refused.
 func (s *suite) shortLeases() {
 	l, other := s.locker(), s.locker()
 	if _, err := l.Acquire(s.ctx(), []string{key("k")}, lock.Options{TTL: lock.MinTTL - 1}); !errors.Is(err, lock.ErrInvalid) {
 		s.Errorf("a TTL below the minimum: %v", err)
+	}
+	b, _ := s.open()
+	for _, hold := range []time.Duration{-1, 1, time.Microsecond, lock.MinTTL - 1} {
+		if _, err := l.Acquire(s.ctx(), []string{key("k")}, lock.Options{MaxHold: hold}); !errors.Is(err, lock.ErrInvalid) {
+			s.Errorf("a maximum hold of %s: %v", hold, err)
+		}
+		r := lock.Request{ID: uuid.NewString(), Keys: []string{key("k")}, Owner: "o", TTL: time.Second, MaxHold: hold}
+		if _, err := b.Acquire(s.ctx(), r); !errors.Is(err, lock.ErrInvalid) {
+			s.Errorf("a maximum hold of %s, asked of the backend: %v", hold, err)
+		}
 	}
 	late, rounds := 0, count(6, 100)
 	for i := range rounds {

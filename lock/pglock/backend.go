@@ -187,6 +187,9 @@ func (b *Backend) AcquireWith(ctx context.Context, r lock.Request, h Hooks) (loc
 	if err != nil {
 		return lock.Grant{}, fmt.Errorf("pglock: %w: the id must be a UUID", lock.ErrInvalid)
 	}
+	if !lock.ValidMaxHold(r.MaxHold) {
+		return lock.Grant{}, fmt.Errorf("pglock: %w: the maximum hold must be 0 or at least %s", lock.ErrInvalid, lock.MinTTL)
+	}
 	w := &waiter{
 		backend: b, hooks: h, signal: make(chan struct{}, 1), granted: make(chan *lock.Grant, 1), wait: r.Wait, deadline: time.Now().Add(r.Wait),
 		request: request{

@@ -140,7 +140,7 @@ func (b *Backend) Acquire(ctx context.Context, r lock.Request) (lock.Grant, erro
 	if err != nil {
 		return lock.Grant{}, fmt.Errorf("redislock: acquire: %w", err)
 	}
-	if r.ID == "" || strings.Contains(r.ID, "/") || !lock.ValidName(r.Owner) || !lock.ValidTTL(r.TTL) || r.MaxHold < 0 {
+	if r.ID == "" || strings.Contains(r.ID, "/") || !lock.ValidName(r.Owner) || !lock.ValidTTL(r.TTL) || !lock.ValidMaxHold(r.MaxHold) {
 		return lock.Grant{}, fmt.Errorf("redislock: acquire: %w", lock.ErrInvalid)
 	}
 	r.Keys = keys

@@ -57,6 +57,10 @@
 // A request whose context ends while it is asked is heard out, which takes 3 s at most, and undone: a client has several
 // connections, and what undoes it must not be executed before it.
 //
+// On a server whose memory is full (maxmemory with the policy noeviction) nothing new is granted and nobody new comes into line:
+// Acquire returns the server's OOM error. What is held is renewed, released and handed on as ever, and those in line keep their
+// places.
+//
 // A client made by [NewClient] stays awake for answers that come at once, which is faster for one caller near its server.
 //
 // # What it does not promise

@@ -142,16 +142,25 @@ func drawn[R any](r *checkpoint.Result[R], order any) (*Drawn, error) {
 
 // DrawMultipleInRange draws count integers from low to high, both included, under the lock on lockKey, saved as it goes. With
 // an error it returns what is drawn and saved so far, if anything is; the operation can be gone on with. Errors are those of
-// [checkpoint.Runner.Run].
+// [checkpoint.Runner.Run]. More draws than a state can hold ([checkpoint.MaxBytes] with the parameters: 5 million of one digit,
+// half a million of any int64) are refused with a [*checkpoint.ParameterError] before anything is drawn.
 func (e *Engine) DrawMultipleInRange(ctx context.Context, lockKey string, low, high, count int64, o Order) (*Drawn, error) {
 	key := checkpoint.Key{LockKey: lockKey, ID: cmp.Or(o.ID, NewID(time.Now()))}
-	return finishRange(e.ranges.Run(ctx, key, rangeOrder{Count: count, Range: Range{Min: low, Max: high}}, e.call(o)))
+	order := rangeOrder{Count: count, Range: Range{Min: low, Max: high}}
+	if err := fits(order, count, Spec{Range: &order.Range}); err != nil {
+		return nil, fmt.Errorf("multidraw: %w", err)
+	}
+	return finishRange(e.ranges.Run(ctx, key, order, e.call(o)))
 }
 
 // DrawMultipleFromPrizes draws count prizes, as [Engine.DrawMultipleInRange] draws integers.
 func (e *Engine) DrawMultipleFromPrizes(ctx context.Context, lockKey string, prizes []Prize, count int64, o Order) (*Drawn, error) {
 	key := checkpoint.Key{LockKey: lockKey, ID: cmp.Or(o.ID, NewID(time.Now()))}
-	return finishPrizes(e.prizes.Run(ctx, key, prizeOrder{Count: count, Prizes: prizes}, e.call(o)))
+	order := prizeOrder{Count: count, Prizes: prizes}
+	if err := fits(order, count, Spec{Prizes: prizes}); err != nil {
+		return nil, fmt.Errorf("multidraw: %w", err)
+	}
+	return finishPrizes(e.prizes.Run(ctx, key, order, e.call(o)))
 }
 
 // Resume goes on with an operation that was interrupted, from what is saved of it. Errors are those of

@@ -4,8 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"strings"
 	"syscall"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
 )
 
 // ErrRefusedAddress is returned when a host is, or resolves to, an address that must not be dialled.
@@ -69,14 +73,47 @@ func (g *guard) control(network, address string, _ syscall.RawConn) error {
 	return g.check(to.Addr())
 }
 
-// checkHost refuses hosts that are addresses of no public machine, and numbers that some resolvers take for addresses.
+// CheckURL returns an error that wraps [ErrRefusedAddress] for a URL whose host can be told to be no public machine's without
+// looking it up. It is for the place where a URL is given, so that a mistake is told there; what a name resolves to is known
+// only when it is dialled, and is checked then.
+func CheckURL(raw string) error {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return fmt.Errorf("%w: the URL is malformed", ErrRefusedAddress)
+	}
+	return newGuard().checkHost(u.Hostname())
+}
+
+// notPublicNames are the domains that are set aside for a machine itself and for its own network, and what hosts files call a
+// machine itself.
+func notPublicNames() []string {
+	return []string{"localhost", "localdomain", "local", "internal", "home.arpa", "ip6-localhost", "ip6-loopback"}
+}
+
+// checkHost refuses hosts that are addresses of no public machine, numbers that some resolvers take for addresses, and names
+// that stand for this machine or its network.
 func (g *guard) checkHost(host string) error {
-	if a, err := netip.ParseAddr(host); err == nil {
+	name := host
+	if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) { // As the transport does before it dials.
+		var err error
+		if name, err = idna.Lookup.ToASCII(host); err != nil || !utf8.ValidString(host) {
+			return fmt.Errorf("%w: %q is no name", ErrRefusedAddress, host)
+		}
+	}
+	if strings.Contains(name, "%") {
+		return fmt.Errorf("%w: %s has a zone", ErrRefusedAddress, host)
+	}
+	if a, err := netip.ParseAddr(name); err == nil {
 		return g.check(a)
 	}
-	labels := strings.Split(strings.TrimSuffix(host, "."), ".")
-	if last := strings.ToLower(labels[len(labels)-1]); isNumber(last) {
-		return fmt.Errorf("%w: %s is a number", ErrRefusedAddress, host)
+	name = strings.ToLower(strings.TrimRight(name, "."))
+	if last := name[strings.LastIndexByte(name, '.')+1:]; isNumber(last) || strings.Contains(name, ":") {
+		return fmt.Errorf("%w: %s is a number in an unusual spelling", ErrRefusedAddress, host)
+	}
+	for _, local := range notPublicNames() {
+		if name == local || strings.HasSuffix(name, "."+local) {
+			return fmt.Errorf("%w: %s is a name of this machine or its network", ErrRefusedAddress, host)
+		}
 	}
 	return nil
 }

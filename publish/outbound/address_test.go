@@ -3,6 +3,7 @@ package outbound
 import (
 	"errors"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -34,14 +35,39 @@ func TestAddresses(t *testing.T) {
 	}
 	for _, host := range []string{
 		"127.0.0.1", "2130706433", "017700000001", "0x7f000001", "0x7f.1", "0177.0.0.1", "127.1", "127.0.0.1.", "0x", "10.0.0.010", "169.254.43518", "1.2.3.0X4", "::1",
+		"127.0.0.1..", "2130706433.", "::ffff:127.0.0.1", "::ffff:7f00:1", "0:0:0:0:0:ffff:10.0.0.1", "::127.0.0.1", "fe80::1%eth0", "2606:4700::1111%eth0", "::1%25lo", "::1.", "\xc40", "8.8.8.8%1",
+		"localhost", "localhost.", "localhost..", "LocalHost", "a.localhost", "A.LOCALHOST.", "localhost.localdomain", "ip6-localhost", "ip6-loopback.", "printer.local", "local", "metadata.google.internal.",
+		"router.home.arpa", ".", "..", "", "ｌｏｃａｌｈｏｓｔ", "localhost。", "１２７.0.0.1", "127。0。0。1", "①②⑦.0.0.1",
 	} {
 		if err := g.checkHost(host); !errors.Is(err, ErrRefusedAddress) {
 			t.Errorf("host %s is let through: %v", host, err)
 		}
 	}
-	for _, host := range []string{"example.com", "example.com.", "8.8.8.8", "1.example", "0x7f.example.com", "localhost"} {
-		if err := g.checkHost(host); err != nil { // localhost is found out when it is dialled.
+	for _, host := range []string{
+		"example.com", "example.com.", "EXAMPLE.com", "8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "1.example", "0x7f.example.com", "hooks", "localhost.example.com", "notlocalhost",
+		"my-localhost.example", "internal.example.com", "b\u00fccher.example",
+	} {
+		if err := g.checkHost(host); err != nil {
 			t.Errorf("%s: %v", host, err)
 		}
 	}
+}
+
+// FuzzCheckHost: the case and the dots at the end of a host make no difference, and no host is let through that is, in any
+// spelling that this machine's resolver knows without asking, an address that is not public.
+func FuzzCheckHost(f *testing.F) {
+	for _, host := range []string{"localhost", "example.com.", "127.0.0.1", "::ffff:127.0.0.1", "0x7f.1", "fe80::1%eth0", "１２７.0.0.1", "bücher.example", "a..b"} {
+		f.Add(host)
+	}
+	g := newGuard()
+	f.Fuzz(func(t *testing.T, host string) {
+		bare := strings.ToLower(strings.TrimRight(host, "."))
+		through := g.checkHost(host) == nil
+		if through && g.checkHost(bare) != nil {
+			t.Errorf("%q is let through, and %q is not", host, bare)
+		}
+		if a, err := netip.ParseAddr(bare); through && (err == nil && g.check(a) != nil || strings.HasSuffix(bare, "localhost") && strings.TrimSuffix(bare, "localhost") == "") {
+			t.Errorf("%q is let through", host)
+		}
+	})
 }

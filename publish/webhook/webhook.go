@@ -34,7 +34,8 @@ func New(o Options) *Sender { return &Sender{client: outbound.New(o)} }
 func (s *Sender) Close() { s.client.Close() }
 
 // CheckURL returns why a URL can't be a target's, or nil: it must be absolute, http or https, with a host, without user
-// information and fragment. Whether its host may be dialled is not looked at, because that is known only when it is.
+// information and fragment. Whether its host may be dialled is not looked at: [outbound.CheckURL] says what can be known of that
+// beforehand.
 func CheckURL(raw string) error {
 	u, err := url.Parse(raw)
 	switch {

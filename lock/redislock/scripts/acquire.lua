@@ -7,8 +7,9 @@ local keys, ticket = split(joined), nil
 ttl, hold, proc = tonumber(ttl), tonumber(hold), string.sub(ARGV[5], 3)
 if known then
   local mine = grant(id, keys[1])
-  if mine then return answer(take(mine)) end
   local w = waiting(id)
+  if mine or w then must() end
+  if mine then return answer(take(mine)) end
   if w and #ARGV == 5 then return answer { 2, look = look(w) } end
   if w then ticket = w.ticket end
 end

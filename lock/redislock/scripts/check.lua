@@ -1,4 +1,5 @@
 -- ARGV: id, key, process. Takes the lock if the request was granted, and tells what became of it else.
+must()
 proc = ARGV[3]
 local id = ARGV[1]
 local mine = grant(id, ARGV[2])

@@ -29,6 +29,11 @@ end
 
 local now = time()
 
+-- must is called first where what is held is kept, ended or handed on, which has to go on when the server's memory is full. Of a
+-- script that has written nothing yet the server refuses what may need memory (maxmemory with noeviction), to the script's end;
+-- this is a first write that needs none and changes nothing.
+local function must() redis.call('DEL', S .. ':none') end
+
 local function split(s)
   if not string.find(s, '\n', 1, true) then return { s } end
   local out = {}

@@ -1,4 +1,5 @@
 -- ARGV: id, keys, process, whether to take what was granted at this very moment. Takes a request out of the line.
+must()
 proc = ARGV[3]
 local id = ARGV[1]
 local g = grant(id, split(ARGV[2])[1])

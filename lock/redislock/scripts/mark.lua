@@ -1,4 +1,5 @@
 -- ARGV: process, id, cycle. Makes a request the victim of a deadlock, unless somebody has given way meanwhile.
+must()
 proc = ARGV[1]
 local w = waiting(ARGV[2])
 if not w or not circular(w.owner, w.keys) then return answer { 0 } end

@@ -1,6 +1,7 @@
 -- ARGV: process, ids. Says that requests are alive, and takes over what has expired. Returns in how many microseconds the
 -- next lease in their way ends (-1: none), how many were found expired, who was woken, whose rows are to be looked at, and
 -- whether somebody may wait for himself.
+must()
 proc = ARGV[1]
 local expiry, touch, circle, seen = -1, {}, 0, {}
 local mine = {}

@@ -1,4 +1,5 @@
 -- ARGV: id, key, process.
+must()
 proc = ARGV[3]
 local g = grant(ARGV[1], ARGV[2])
 if g then

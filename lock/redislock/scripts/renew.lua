@@ -1,4 +1,5 @@
 -- ARGV: id, key, TTL or 0.
+must()
 local ttl = tonumber(ARGV[3])
 local g = grant(ARGV[1], ARGV[2])
 if not g then return { 3 } end

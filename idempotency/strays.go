@@ -1,0 +1,134 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Limits of strays.
+const (
+	maxStrays = 10_000
+	strayLife = 24 * time.Hour // for so long the store may be away
+)
+
+// strays are executions of this process that the store may have under their keys although nobody executes them: the answer to
+// their Begin was lost, or what released them did not come through. Nobody knows their fences, but their ids are theirs alone.
+// They are released in the background, and at once when a request of this process meets one.
+type strays struct {
+	mu      sync.Mutex
+	all     map[uuid.UUID]stray
+	running bool
+}
+
+type stray struct {
+	id    ID
+	since time.Time
+}
+
+// has reports whether nobody executes that any more, though its key is in flight or parked.
+func (s *strays) has(e Entry) bool {
+	if e.Phase != InFlight && e.Phase != Unknown {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.all[e.Grant.Execution]
+	return ok
+}
+
+// list returns those that there are, without those that are too old; none if the background is not to go on.
+func (s *strays) list(now time.Time, goOn bool) map[uuid.UUID]stray {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make(map[uuid.UUID]stray, len(s.all))
+	for execution, one := range s.all {
+		if now.Sub(one.since) > strayLife {
+			delete(s.all, execution)
+			continue
+		}
+		out[execution] = one
+	}
+	if s.running = goOn && len(out) > 0; !s.running {
+		return nil
+	}
+	return out
+}
+
+func (s *strays) forget(execution uuid.UUID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, execution)
+}
+
+// abandon notes an execution that nobody executes, and sees to it that its key is released.
+func (m *Middleware) abandon(id ID, execution uuid.UUID) {
+	s := &m.strays
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.all) >= maxStrays {
+		return // Its key goes as after a crash.
+	}
+	s.all[execution] = stray{id: id, since: time.Now()}
+	m.startRecall()
+}
+
+// answered is told that the store answers.
+func (m *Middleware) answered() {
+	m.strays.mu.Lock()
+	defer m.strays.mu.Unlock()
+	if len(m.strays.all) > 0 {
+		m.startRecall()
+	}
+}
+
+// startRecall is called under the strays' mutex.
+func (m *Middleware) startRecall() {
+	if !m.strays.running {
+		m.strays.running = true
+		go m.recall()
+	}
+}
+
+// recall releases strays until there are none, or the store has been away for [Options.StoreTimeout]. When it answers a request,
+// the rest is recalled.
+func (m *Middleware) recall() {
+	ctx := context.Background()
+	answered := time.Now()
+	for pause := firstPause; ; pause = min(2*pause, lastPause, m.o.StoreTimeout) {
+		all := m.strays.list(time.Now(), time.Since(answered) <= m.o.StoreTimeout)
+		if len(all) == 0 {
+			return
+		}
+		for execution, one := range all {
+			// A call that was given up may still be on its way to the store, for as long as another one would take.
+			late := time.Since(one.since) > m.o.StoreTimeout
+			released, err := m.recallOne(ctx, one.id, execution)
+			if err != nil {
+				break // The store is away for the others, too.
+			}
+			if late || released {
+				m.strays.forget(execution)
+			}
+			answered, pause = time.Now(), firstPause
+		}
+		sleep(ctx, pause)
+	}
+}
+
+// recallOne releases an execution whose fence is not known, and reports whether it was under its key.
+func (m *Middleware) recallOne(ctx context.Context, id ID, execution uuid.UUID) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.o.StoreTimeout)
+	defer cancel()
+	entry, err := m.o.Store.Look(ctx, id)
+	if err != nil || entry.Grant.Execution != execution || entry.Phase != InFlight && entry.Phase != Unknown {
+		return false, err
+	}
+	if err := m.o.Store.Release(ctx, entry.Grant); err != nil && !errors.Is(err, ErrLost) {
+		return false, err
+	}
+	return true, nil
+}

@@ -1,0 +1,30 @@
+package lock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/lapse/lapsetest"
+	"github.com/fairlead-dev/fairlead/lock"
+)
+
+// TestStoppedHolderIsTold: a process that was stopped past its lease is never told that it holds the lock.
+func TestStoppedHolderIsTold(t *testing.T) {
+	const ttl = 300 * time.Millisecond
+	for name, o := range map[string]lock.Options{
+		"lease":        {TTL: ttl, NoRenewal: true},
+		"maximum hold": {TTL: time.Hour, MaxHold: ttl},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lapsetest.Stopped(t, ttl, func(t *testing.T) (context.Context, time.Time) {
+				t.Helper()
+				h, err := lock.New(newMemory(), lock.LockerOptions{}).Acquire(t.Context(), []string{"k"}, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return h.Context(), time.Now().Add(ttl)
+			})
+		})
+	}
+}
