@@ -102,12 +102,14 @@ func startNode(ctx context.Context, o *serveOptions, logger *slog.Logger, announ
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	reads := o.maxConns / readShare
 	n.db, err = postgres.Open(ctx, postgres.Options{
-		URL: n.url, MaxConns: o.maxConns, Logger: logger, Observer: telemetry.NewTransactions(registry),
+		URL: n.url, MaxConns: o.maxConns - reads, ReadConns: reads, Logger: logger, Observer: telemetry.NewTransactions(registry),
 	})
 	if err != nil {
 		return nil, err
 	}
+	telemetry.ObservePools(registry, n.db.Pools)
 	n.onClose(n.db.Shutdown)
 	if err := n.prepareDatabase(ctx); err != nil {
 		return nil, err
