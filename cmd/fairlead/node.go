@@ -205,9 +205,23 @@ func (n *node) startServices(registry *prometheus.Registry) (err error) {
 		Ledger: n.ledger, Lottery: n.lottery, Auction: n.auction, Multidraw: n.multidraw, Publish: n.publish, Cross: n.cross, Locks: n.locks, Keys: keys,
 		Desk: postgres.NewDesk(n.db), Sessions: postgres.NewDesk(n.db), PublicPages: n.o.publicPages, Auth: n.auth, Limiter: limiter, Ready: n.db.Ping,
 		Live:     server.LiveOptions{Hub: n.hub, AllowedOrigins: n.o.origins},
-		Registry: registry, Logger: n.logger, Version: version(), Trace: n.traces.Requests(),
+		Registry: registry, Logger: n.logger, Version: version(), Trace: n.traces.Requests(), Scratch: n.scratch(),
 	})
 	return err
+}
+
+// scratch is the data directory where it can be written to, as it is on a disk and not in memory; else the system's directory
+// of temporary files.
+func (n *node) scratch() string {
+	if os.MkdirAll(n.o.data, 0o700) != nil {
+		return ""
+	}
+	probe, err := os.CreateTemp(n.o.data, "fairlead-probe-*")
+	if err != nil {
+		return ""
+	}
+	_, _ = probe.Close(), os.Remove(probe.Name())
+	return n.o.data
 }
 
 func (n *node) listen(ctx context.Context) error {
