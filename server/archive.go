@@ -132,7 +132,7 @@ func (s *Server) serveDocument(w http.ResponseWriter, r *http.Request, kind stri
 	}
 	defer done()
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", d.contentLength())
+	w.Header().Set("Content-Length", strconv.FormatInt(d.size, 10))
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
 		_ = s.archive.send(r.Context(), w, d) // An error means that the client went away.

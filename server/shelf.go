@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
-	"strconv"
 	"sync"
 
 	"golang.org/x/sync/singleflight"
@@ -160,6 +159,3 @@ func (d *answerFile) close() {
 	}
 	_ = err // Nothing in it is needed again.
 }
-
-// contentLength is what the header says of the document's size.
-func (d *answerFile) contentLength() string { return strconv.FormatInt(d.size, 10) }
