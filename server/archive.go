@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-dev/fairlead/lottery"
 )
 
-// Limits of what is kept of campaigns that are sealed or drawn.
+// Limits of the archive.
 const (
 	// documentsKept and documentBytes bound the files. That of the proof of the largest campaign has some 150 MB.
 	documentsKept = 64
@@ -38,7 +38,7 @@ const (
 	sealedFresh = time.Second
 )
 
-// archive keeps what is made of campaigns whose positions, or whose draw, will never change. It is safe for concurrent use.
+// archive keeps the documents and trees of sealed and drawn campaigns, which never change. It is safe for concurrent use.
 type archive struct {
 	dir       string // for files
 	documents *shelf[*answerFile]
@@ -51,7 +51,7 @@ type archive struct {
 	sealed map[uuid.UUID]seenCampaign
 
 	building sync.WaitGroup
-	life     context.Context //nolint:containedctx // What is being made outlives the requests for it, but not the server.
+	life     context.Context // Builds outlive the requests for them, but not the server.
 	end      context.CancelFunc
 }
 
@@ -72,7 +72,7 @@ func newArchive(dir string, m *httpMetrics) *archive {
 	return a
 }
 
-// close gives up what is being made, and everything that is kept.
+// close cancels the builds under way and discards all documents and trees.
 func (a *archive) close() {
 	a.mu.Lock()
 	a.end()
@@ -82,7 +82,7 @@ func (a *archive) close() {
 	a.trees.clear()
 }
 
-// build makes something when it is its turn, whether or not the one who asked first still waits.
+// build runs made when it is its turn, whether or not the first caller still waits.
 func build[V any](a *archive, kind string, made func(context.Context) (V, error)) (v V, err error) {
 	a.mu.Lock()
 	if a.life.Err() != nil {

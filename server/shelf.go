@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 )
 
-// shelf keeps what takes long to make and never changes: what was used last, up to a number and a size. Each is made once for
-// all who ask meanwhile. It is safe for concurrent use.
+// shelf is a cache of values that take long to make and never change. It keeps the most recently used, up to a number and a
+// size, and makes each value once for all concurrent callers. It is safe for concurrent use.
 type shelf[V any] struct {
 	most    int
 	size    int64
@@ -41,7 +41,7 @@ func newShelf[V any](most int, size int64, discard func(V)) *shelf[V] {
 }
 
 // get returns what is kept under key, or has it made. It may be used until done is called. A caller that goes away leaves
-// what is being made to the others, so fill must not depend on ctx. A failure is that of all who waited, and is not kept.
+// the value to the others, so fill must not depend on ctx. All waiting callers get a failure, and it is not kept.
 func (s *shelf[V]) get(ctx context.Context, key string, fill func() (V, int64, error)) (value V, done func(), err error) {
 	for {
 		if value, done, ok := s.take(key); ok {
@@ -93,7 +93,7 @@ func (s *shelf[V]) keep(key string, value V, size int64) {
 	defer s.mu.Unlock()
 	s.kept[key] = s.byUse.PushFront(&shelved[V]{key: key, value: value, size: size})
 	s.filled += size
-	// What was made last stays, however large it is: somebody waits for it.
+	// The newest value stays, however large it is: somebody waits for it.
 	for s.byUse.Len() > 1 && (s.byUse.Len() > s.most || s.filled > s.size) {
 		s.remove(s.byUse.Back())
 	}
