@@ -30,11 +30,7 @@ func Root(campaign string, positions []Position) ([32]byte, error) {
 
 // rootOf is Root on positions that were checked.
 func rootOf(campaign string, positions []Position) [32]byte {
-	level := leafHashes(positions)
-	for len(level) > 1 {
-		level = foldLevel(level)
-	}
-	return sealTree(campaign, len(positions), level[0])
+	return sealTree(campaign, len(positions), top(leafHashes(positions)))
 }
 
 // leafHashes gives the lowest level of the tree.
@@ -122,7 +118,7 @@ type InclusionProof struct {
 
 // Include makes the inclusion proof of positions[index]. It returns an
 // [*InputError] when the positions break a rule or the index is outside them.
-// It takes as long as Root.
+// It takes as long as Root; a [Tree] proves one position after another.
 func Include(campaign string, positions []Position, index int) (*InclusionProof, error) {
 	if err := checkPositions(campaign, positions); err != nil {
 		return nil, err
@@ -130,24 +126,18 @@ func Include(campaign string, positions []Position, index int) (*InclusionProof,
 	if index < 0 || index >= len(positions) {
 		return nil, badInput("index", "%d is not 0 to %d", index, len(positions)-1)
 	}
-	siblings := []string{}
-	level := leafHashes(positions)
-	for i := index; len(level) > 1; i /= 2 {
-		if partner := i ^ 1; partner < len(level) {
-			siblings = append(siblings, hex.EncodeToString(level[partner][:]))
+	b := TreeBuilder{campaign: campaign}
+	for i := range positions {
+		if err := b.Add(positions[i]); err != nil {
+			return nil, err
 		}
-		level = foldLevel(level)
 	}
-	root := sealTree(campaign, len(positions), level[0])
-	return &InclusionProof{
-		Versions: currentVersions(),
-		Campaign: campaign,
-		Root:     hex.EncodeToString(root[:]),
-		Position: positions[index],
-		Index:    index,
-		Size:     len(positions),
-		Siblings: siblings,
-	}, nil
+	t, err := b.Tree()
+	if err != nil {
+		return nil, err
+	}
+	from, to := t.Tile(index)
+	return t.Include(index, positions[from:to])
 }
 
 // Verify recomputes the root from the position and the siblings and compares

@@ -259,13 +259,15 @@ type placeJSON struct {
 }
 
 // MarshalJSON writes {"prize","layer","position":{"id","layer","number"},"account"}.
-func (w Winner) MarshalJSON() ([]byte, error) {
-	return json.Marshal(winnerJSON{
+func (w Winner) MarshalJSON() ([]byte, error) { return json.Marshal(w.document()) }
+
+func (w Winner) document() winnerJSON {
+	return winnerJSON{
 		Prize:    w.Prize,
 		Layer:    w.Position.Layer,
 		Position: placeJSON{ID: w.Position.ID, Layer: w.Position.Layer, Number: w.Position.Number},
 		Account:  w.Position.Account,
-	})
+	}
 }
 
 // UnmarshalJSON reads what MarshalJSON writes, as strictly as [ParseProof].
@@ -273,7 +275,8 @@ func (w *Winner) UnmarshalJSON(data []byte) error {
 	return readDocument(data, func(r *reader) error { return readWinner(r, w) })
 }
 
-type proofJSON struct {
+// proofHead and proofTail are the fields before the positions and after them.
+type proofHead struct {
 	Versions   Versions    `json:"versions"`
 	Campaign   string      `json:"campaign"`
 	Commitment string      `json:"commitment"`
@@ -281,9 +284,19 @@ type proofJSON struct {
 	Root       string      `json:"root"`
 	DrawSeed   string      `json:"draw_seed"`
 	Beacon     *beaconJSON `json:"beacon,omitempty"`
-	Positions  []Position  `json:"positions"`
-	Prizes     []Prize     `json:"prizes"`
-	Winners    []Winner    `json:"winners"`
+}
+
+type proofTail struct {
+	Prizes  []Prize  `json:"prizes"`
+	Winners []Winner `json:"winners"`
+}
+
+type proofJSON struct {
+	proofHead
+
+	Positions []Position `json:"positions"`
+
+	proofTail
 }
 
 // beaconJSON has only the signature in documents of version 1, and everything
@@ -303,16 +316,22 @@ type beaconJSON struct {
 
 // MarshalJSON writes the document that ParseProof reads.
 func (p *Proof) MarshalJSON() ([]byte, error) {
-	doc := proofJSON{
+	// A list without entries is [], never null.
+	doc := proofJSON{proofHead: p.head(), Positions: p.Positions, proofTail: p.tail()}
+	if doc.Positions == nil {
+		doc.Positions = []Position{}
+	}
+	return json.Marshal(doc)
+}
+
+func (p *Proof) head() proofHead {
+	doc := proofHead{
 		Versions:   p.Versions,
 		Campaign:   p.Campaign,
 		Commitment: p.Commitment,
 		ServerSeed: p.ServerSeed,
 		Root:       p.Root,
 		DrawSeed:   p.DrawSeed,
-		Positions:  p.Positions,
-		Prizes:     p.Prizes,
-		Winners:    p.Winners,
 	}
 	if p.Beacon != "" || p.Source != nil {
 		doc.Beacon = &beaconJSON{Signature: p.Beacon}
@@ -324,17 +343,18 @@ func (p *Proof) MarshalJSON() ([]byte, error) {
 			Signature: p.Beacon, PreviousSignature: s.PreviousSignature,
 		}
 	}
-	// A list without entries is [], never null.
-	if doc.Positions == nil {
-		doc.Positions = []Position{}
-	}
+	return doc
+}
+
+func (p *Proof) tail() proofTail {
+	doc := proofTail{Prizes: p.Prizes, Winners: p.Winners}
 	if doc.Prizes == nil {
 		doc.Prizes = []Prize{}
 	}
 	if doc.Winners == nil {
 		doc.Winners = []Winner{}
 	}
-	return json.Marshal(doc)
+	return doc
 }
 
 // UnmarshalJSON is ParseProof.

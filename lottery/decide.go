@@ -353,10 +353,14 @@ func SealedPositions(c *Campaign, owners []string) []fairdraw.Position {
 		if owner == "" {
 			continue
 		}
-		p := c.Position(ordinal)
-		positions = append(positions, fairdraw.Position{ID: p.ID.String(), Layer: p.Layer, Number: p.Number, Account: owner})
+		positions = append(positions, c.sealedPosition(ordinal, owner))
 	}
 	return positions
+}
+
+func (c *Campaign) sealedPosition(ordinal int, owner string) fairdraw.Position {
+	p := c.Position(ordinal)
+	return fairdraw.Position{ID: p.ID.String(), Layer: p.Layer, Number: p.Number, Account: owner}
 }
 
 func commitmentOf(seed fairdraw.Seed) [32]byte { return sha256.Sum256(seed[:]) }

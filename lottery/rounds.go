@@ -147,7 +147,9 @@ func (s *Service) roundOf(ctx context.Context, campaign uuid.UUID) *fairdraw.Rou
 	if s.o.Beacon == nil {
 		return nil
 	}
-	c, err := s.Campaign(ctx, campaign)
+	reading, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	c, err := s.Campaign(reading, campaign)
 	if err != nil || c.Status != StatusDrawing || c.Beacon == nil || c.Beacon.Seal == nil || !c.Beacon.Due {
 		return nil
 	}

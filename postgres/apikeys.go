@@ -54,7 +54,7 @@ func inserted(tag pgconn.CommandTag, err error) error {
 
 // Keys implements [auth.KeyStore].
 func (k *APIKeys) Keys(ctx context.Context) ([]auth.Key, error) {
-	return query(ctx, k.db, scanKey, listKeys)
+	return query(ctx, k.db.reads, scanKey, listKeys)
 }
 
 // RevokeKey implements [auth.KeyStore].

@@ -16,7 +16,7 @@ const selectAuction = `SELECT ` + auctionFields + ` FROM auctions WHERE id = $1`
 // Auction implements [auction.Reader]. The statements share a snapshot, so the rounds fit the auction.
 func (s *Auctions) Auction(ctx context.Context, id uuid.UUID) (*auction.Auction, error) {
 	var a *auction.Auction
-	err := s.db.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) (err error) {
+	err := s.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) (err error) {
 		a, err = readAuction(ctx, tx, id)
 		return err
 	})
@@ -43,7 +43,7 @@ func readAuction(ctx context.Context, tx pgx.Tx, id uuid.UUID) (*auction.Auction
 
 // Auctions implements [auction.Reader].
 func (s *Auctions) Auctions(ctx context.Context, after int64, limit int) ([]auction.Auction, error) {
-	rows, err := query(ctx, s.db, scanAuction,
+	rows, err := query(ctx, s.db.reads, scanAuction,
 		`SELECT `+auctionFields+` FROM auctions WHERE number > $1 ORDER BY number LIMIT $2`, after, limit)
 	out := make([]auction.Auction, len(rows))
 	for i := range rows {
@@ -67,7 +67,7 @@ const (
 // Leaderboard implements [auction.Reader]. While a round is open, every standing bid is active, and the best of them are
 // winning; after the end the last round's winners come first, and behind them those that lost it.
 func (s *Auctions) Leaderboard(ctx context.Context, id uuid.UUID, after, limit int) (places []auction.Ranked, round int, err error) {
-	err = s.db.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		places = nil
 		a, err := readAuction(ctx, tx, id)
 		if err != nil {
@@ -116,7 +116,7 @@ func scanRanked(row pgx.CollectableRow) (r auction.Ranked, err error) {
 
 // Winners implements [auction.Reader].
 func (s *Auctions) Winners(ctx context.Context, id uuid.UUID, afterRound, afterRank, limit int) ([]auction.Winner, error) {
-	return query(ctx, s.db, func(row pgx.CollectableRow) (w auction.Winner, err error) {
+	return query(ctx, s.db.reads, func(row pgx.CollectableRow) (w auction.Winner, err error) {
 		err = row.Scan(&w.Round, &w.Rank, &w.Account, &w.Amount, &w.Transfer)
 		return w, err
 	}, `SELECT round, rank, account, amount, transfer FROM auction_winners
@@ -125,7 +125,7 @@ func (s *Auctions) Winners(ctx context.Context, id uuid.UUID, afterRound, afterR
 
 // Bids implements [auction.Reader].
 func (s *Auctions) Bids(ctx context.Context, id uuid.UUID, after int64, limit int) ([]auction.Placed, error) {
-	return query(ctx, s.db, func(row pgx.CollectableRow) (p auction.Placed, err error) {
+	return query(ctx, s.db.reads, func(row pgx.CollectableRow) (p auction.Placed, err error) {
 		err = row.Scan(&p.Auction, &p.Account, &p.Amount, &p.PreviousAmount, &p.Round, &p.Rank, &p.Seq, &p.At, &p.Hold)
 		p.At = p.At.UTC()
 		return p, err
@@ -135,7 +135,7 @@ func (s *Auctions) Bids(ctx context.Context, id uuid.UUID, after int64, limit in
 
 // Floor implements [auction.Reader].
 func (s *Auctions) Floor(ctx context.Context, id uuid.UUID) (floor int64, err error) {
-	err = s.db.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		a, err := readAuction(ctx, tx, id)
 		if err != nil {
 			return err

@@ -13,7 +13,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairlead-dev/fairlead/internal/command"
 )
 
 // Limits of a session. They bound how long a stopped or forgotten process can stand in the way of the others.
@@ -24,14 +27,23 @@ const (
 	lockTimeout      = "10s"
 	idleInTxTimeout  = "5s" // a process that was stopped in mid-transaction loses its locks after this
 	connectTimeout   = 5 * time.Second
+	// readShare is which part of MaxConns is added for reads where ReadConns does not say how many.
+	readShare = 4
+	// cancelPatience is how long a read that was called off may take to say that it has ended, before its connection is
+	// closed.
+	cancelPatience = 2 * time.Second
 )
 
 // Options configure [Open].
 type Options struct {
-	URL      string
-	MaxConns int32 // 0 means 16
-	Logger   *slog.Logger
-	Observer Observer // may be nil
+	URL string
+	// MaxConns is the most pooled connections for commands and background work; 0 means 16.
+	MaxConns int32
+	// ReadConns is the most connections for reads, beside MaxConns; 0 means a quarter as many, and at least one. Reads take
+	// no others, so however many of them hang, commands and the leader go on.
+	ReadConns int32
+	Logger    *slog.Logger
+	Observer  Observer // may be nil
 }
 
 // Observer is told what the transactions do. Its methods must not block and may be called concurrently.
@@ -48,9 +60,11 @@ type Observer interface {
 	Blocked(rows, commands int)
 }
 
-// DB is a pool of connections to one database. It is safe for concurrent use.
+// DB is the connections to one database: a pool for commands and for the work in the background, a pool for reads, and those
+// that transactions are sent ahead on. It is safe for concurrent use.
 type DB struct {
 	pool     *pgxpool.Pool
+	reads    reads
 	logger   *slog.Logger
 	observer Observer
 	accounts *accountCache
@@ -100,7 +114,12 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: connect: %w", err)
 	}
-	db := &DB{pool: pool, logger: o.Logger, observer: o.Observer, accounts: newAccountCache(), recent: newRecentKeys()}
+	readPool, err := pgxpool.NewWithConfig(ctx, readConfig(cfg, o.ReadConns))
+	if err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("postgres: connect: %w", err)
+	}
+	db := &DB{pool: pool, reads: reads{readPool}, logger: o.Logger, observer: o.Observer, accounts: newAccountCache(), recent: newRecentKeys()}
 	db.blocked = newBlockedRows(db)
 	ahead := cfg.ConnConfig.Copy()
 	ahead.RuntimeParams["lock_timeout"] = strconv.FormatInt(speculativeBlockedAfter.Milliseconds(), 10)
@@ -109,14 +128,55 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	}
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
+		readPool.Close()
 		return nil, fmt.Errorf("postgres: connect: %w", err)
 	}
 	return db, nil
 }
 
+// readConfig is the configuration of the pool for reads. A read that its caller gives up, or that takes too long, is ended
+// in PostgreSQL too: what nobody waits for must not go on taking processor time and connections.
+func readConfig(of *pgxpool.Config, conns int32) *pgxpool.Config {
+	cfg := of.Copy()
+	cfg.MaxConns = conns
+	if conns == 0 {
+		cfg.MaxConns = max(of.MaxConns/readShare, 1)
+	}
+	cfg.MinConns, cfg.MinIdleConns = 0, 0
+	cfg.ConnConfig.RuntimeParams["application_name"] = "fairlead reads"
+	cfg.ConnConfig.RuntimeParams["statement_timeout"] = strconv.FormatInt(readTimeout.Milliseconds(), 10)
+	cfg.ConnConfig.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: cancelPatience}
+	}
+	return cfg
+}
+
+// Pool is what a pool of connections is doing.
+type Pool struct {
+	Name       string // commands or reads
+	Max, InUse int
+	// Taken is how often a connection was taken since the start, Waits how often none was free, and Waited for how long all
+	// of those had to wait.
+	Taken, Waits int64
+	Waited       time.Duration
+}
+
+// Pools tells of both pools, for metrics.
+func (db *DB) Pools() []Pool {
+	of := func(name string, p *pgxpool.Pool) Pool {
+		s := p.Stat()
+		return Pool{
+			Name: name, Max: int(s.MaxConns()), InUse: int(s.AcquiredConns()),
+			Taken: s.AcquireCount(), Waits: s.EmptyAcquireCount(), Waited: s.EmptyAcquireWaitTime(),
+		}
+	}
+	return []Pool{of("commands", db.pool), of("reads", db.reads.pool)}
+}
+
 // Close closes all connections, waiting for those in use.
 func (db *DB) Close() {
 	db.blocked.close()
+	db.reads.pool.Close()
 	db.pool.Close()
 	for _, p := range db.ahead {
 		p.close()
@@ -159,11 +219,22 @@ const (
 	scanTimeout = 15 * time.Minute
 )
 
+// pooled is where a read gets its connection: a [DB] has those of commands, for what a command, the leader or the background
+// waits for; its reads have those of everybody else.
+type pooled interface{ connections() *pgxpool.Pool }
+
+func (db *DB) connections() *pgxpool.Pool { return db.pool }
+
+// reads are the connections of those who only look. However long they are kept, nothing else needs them.
+type reads struct{ pool *pgxpool.Pool }
+
+func (r reads) connections() *pgxpool.Pool { return r.pool }
+
 // query reads rows outside of a transaction, each statement being its own snapshot. Failures of the connection are
 // told apart, so that a reader is answered "unavailable" and not "internal error".
-func query[T any](ctx context.Context, db *DB, scan pgx.RowToFunc[T], sql string, args ...any) (out []T, err error) {
+func query[T any](ctx context.Context, from pooled, scan pgx.RowToFunc[T], sql string, args ...any) (out []T, err error) {
 	err = reading(ctx, readTimeout, func(ctx context.Context) error {
-		rows, err := db.pool.Query(ctx, sql, args...)
+		rows, err := from.connections().Query(ctx, sql, args...)
 		if err == nil {
 			out, err = pgx.CollectRows(rows, scan)
 		}
@@ -173,9 +244,9 @@ func query[T any](ctx context.Context, db *DB, scan pgx.RowToFunc[T], sql string
 }
 
 // queryOne is query for exactly one row; it returns absent where there is none.
-func queryOne[T any](ctx context.Context, db *DB, absent error, scan pgx.RowToFunc[T], sql string, args ...any) (out T, err error) {
+func queryOne[T any](ctx context.Context, from pooled, absent error, scan pgx.RowToFunc[T], sql string, args ...any) (out T, err error) {
 	err = reading(ctx, readTimeout, func(ctx context.Context) error {
-		rows, err := db.pool.Query(ctx, sql, args...)
+		rows, err := from.connections().Query(ctx, sql, args...)
 		if err == nil {
 			out, err = pgx.CollectExactlyOneRow(rows, scan)
 		}
@@ -188,14 +259,15 @@ func queryOne[T any](ctx context.Context, db *DB, absent error, scan pgx.RowToFu
 }
 
 // snapshot runs reads that must agree with each other, in one read-only transaction. read may run more than once.
-func (db *DB) snapshot(ctx context.Context, timeout time.Duration, read func(context.Context, pgx.Tx) error) error {
+func (r reads) snapshot(ctx context.Context, timeout time.Duration, read func(context.Context, pgx.Tx) error) error {
 	o := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	return reading(ctx, timeout, func(ctx context.Context) error {
-		return pgx.BeginTxFunc(ctx, db.pool, o, func(tx pgx.Tx) error { return read(ctx, tx) })
+		return pgx.BeginTxFunc(ctx, r.pool, o, func(tx pgx.Tx) error { return read(ctx, tx) })
 	})
 }
 
-// reading runs a read, again if the connection fails, and marks what is left of such failures as unavailability.
+// reading runs a read, again if the connection fails, and marks what is left of such failures as unavailability. A read that
+// something blocked for too long, or that took too long, is unavailable too: nothing is wrong with it.
 func reading(ctx context.Context, timeout time.Duration, read func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -204,7 +276,10 @@ func reading(ctx context.Context, timeout time.Duration, read func(context.Conte
 		if err == nil {
 			return nil
 		}
-		if v, _ := classify(err); v != connectionLost || try == readTries || !sleep(ctx, readPause) {
+		switch v, _ := classify(err); {
+		case v == surprised:
+			return command.Unavailable(err)
+		case v != connectionLost || try == readTries || !sleep(ctx, readPause):
 			return readError(err)
 		}
 	}

@@ -21,10 +21,10 @@ import (
 // prizes are not read.
 func (d *Desk) Campaigns(ctx context.Context, status lottery.Status, before int64, limit int) ([]lottery.Campaign, error) {
 	if status == "" {
-		return query(ctx, d.db, scanCampaign,
+		return query(ctx, d.db.reads, scanCampaign,
 			`SELECT `+campaignFields+` FROM campaigns WHERE number < $1 ORDER BY number DESC LIMIT $2`, before, limit)
 	}
-	return query(ctx, d.db, scanCampaign,
+	return query(ctx, d.db.reads, scanCampaign,
 		`SELECT `+campaignFields+` FROM campaigns WHERE status = $3 AND number < $1 ORDER BY number DESC LIMIT $2`, before, limit, status)
 }
 
@@ -35,10 +35,10 @@ func (d *Desk) Auctions(ctx context.Context, status auction.Status, before int64
 		err  error
 	)
 	if status == "" {
-		rows, err = query(ctx, d.db, scanAuction,
+		rows, err = query(ctx, d.db.reads, scanAuction,
 			`SELECT `+auctionFields+` FROM auctions WHERE number < $1 ORDER BY number DESC LIMIT $2`, before, limit)
 	} else {
-		rows, err = query(ctx, d.db, scanAuction,
+		rows, err = query(ctx, d.db.reads, scanAuction,
 			`SELECT `+auctionFields+` FROM auctions WHERE status = $3 AND number < $1 ORDER BY number DESC LIMIT $2`, before, limit, status)
 	}
 	out := make([]auction.Auction, len(rows))
@@ -53,13 +53,13 @@ const afterIDs = "~"
 
 // Accounts lists accounts whose id begins with prefix, by id, behind the id after.
 func (d *Desk) Accounts(ctx context.Context, prefix, after string, limit int) ([]ledger.Account, error) {
-	return query(ctx, d.db, scanAccount, `SELECT id, currency, available, held, version, created_at FROM accounts
+	return query(ctx, d.db.reads, scanAccount, `SELECT id, currency, available, held, version, created_at FROM accounts
 		WHERE id >= $1 AND id < $2 AND id > $3 ORDER BY id LIMIT $4`, prefix, prefix+afterIDs, after, limit)
 }
 
 // Entries lists an account's entries, newest first, below the version before.
 func (d *Desk) Entries(ctx context.Context, account string, before int64, limit int) ([]ledger.Entry, error) {
-	return query(ctx, d.db, scanEntry, `SELECT id, account, version, transfer, amount, currency, at, memo FROM entries
+	return query(ctx, d.db.reads, scanEntry, `SELECT id, account, version, transfer, amount, currency, at, memo FROM entries
 		WHERE account = $1 AND version < $2 ORDER BY version DESC LIMIT $3`, account, before, limit)
 }
 
@@ -72,7 +72,7 @@ func scanEntry(row pgx.CollectableRow) (e ledger.Entry, err error) {
 // OpenHolds lists an account's open holds, newest first, below the id before. The page is chosen among the rows, so that
 // amounts of standing bids are looked for only for what is on it.
 func (d *Desk) OpenHolds(ctx context.Context, account string, before uuid.UUID, limit int) ([]ledger.Hold, error) {
-	return query(ctx, d.db, scanHold, `SELECT id, account, amount, captured, status, expires_at, created_at, closed_at, transfer, owner
+	return query(ctx, d.db.reads, scanHold, `SELECT id, account, amount, captured, status, expires_at, created_at, closed_at, transfer, owner
 		FROM holds WHERE id IN (SELECT id FROM hold_rows WHERE account = $1 AND status = 'open' AND id < $2 ORDER BY id DESC LIMIT $3)
 		ORDER BY id DESC`, account, before, limit)
 }
@@ -84,16 +84,16 @@ func (d *Desk) Transfers(ctx context.Context, status ledger.TransferStatus, befo
 	// The rare ones are found by the index that has them alone, so the status is spelled out for its sake.
 	switch status {
 	case ledger.TransferPending:
-		return query(ctx, d.db, scanTransfer, `SELECT `+transferFields+` FROM transfers
+		return query(ctx, d.db.reads, scanTransfer, `SELECT `+transferFields+` FROM transfers
 			WHERE status = 'pending' AND id < $1 ORDER BY id DESC LIMIT $2`, before, limit)
 	case ledger.TransferFailed:
-		return query(ctx, d.db, scanTransfer, `SELECT `+transferFields+` FROM transfers
+		return query(ctx, d.db.reads, scanTransfer, `SELECT `+transferFields+` FROM transfers
 			WHERE status = 'failed' AND id < $1 ORDER BY id DESC LIMIT $2`, before, limit)
 	case ledger.TransferCompleted:
-		return query(ctx, d.db, scanTransfer, `SELECT `+transferFields+` FROM transfers
+		return query(ctx, d.db.reads, scanTransfer, `SELECT `+transferFields+` FROM transfers
 			WHERE status = 'completed' AND id < $1 ORDER BY id DESC LIMIT $2`, before, limit)
 	}
-	return query(ctx, d.db, scanTransfer, `SELECT `+transferFields+` FROM transfers WHERE id < $1 ORDER BY id DESC LIMIT $2`, before, limit)
+	return query(ctx, d.db.reads, scanTransfer, `SELECT `+transferFields+` FROM transfers WHERE id < $1 ORDER BY id DESC LIMIT $2`, before, limit)
 }
 
 func scanTransfer(row pgx.CollectableRow) (t ledger.Transfer, err error) {
@@ -108,16 +108,16 @@ const auditFields = `id, at, principal, action, object, request_id`
 func (d *Desk) Audit(ctx context.Context, f desk.AuditFilter, before uuid.UUID, limit int) ([]desk.AuditRow, error) {
 	switch {
 	case f.Object != "":
-		return query(ctx, d.db, scanAudit, `SELECT `+auditFields+` FROM audit_log WHERE object = $3 AND id < $1 ORDER BY id DESC LIMIT $2`,
+		return query(ctx, d.db.reads, scanAudit, `SELECT `+auditFields+` FROM audit_log WHERE object = $3 AND id < $1 ORDER BY id DESC LIMIT $2`,
 			before, limit, f.Object)
 	case f.Principal != "":
-		return query(ctx, d.db, scanAudit, `SELECT `+auditFields+` FROM audit_log WHERE principal = $3 AND id < $1 ORDER BY id DESC LIMIT $2`,
+		return query(ctx, d.db.reads, scanAudit, `SELECT `+auditFields+` FROM audit_log WHERE principal = $3 AND id < $1 ORDER BY id DESC LIMIT $2`,
 			before, limit, f.Principal)
 	case f.Action != "":
-		return query(ctx, d.db, scanAudit, `SELECT `+auditFields+` FROM audit_log WHERE action = $3 AND id < $1 ORDER BY id DESC LIMIT $2`,
+		return query(ctx, d.db.reads, scanAudit, `SELECT `+auditFields+` FROM audit_log WHERE action = $3 AND id < $1 ORDER BY id DESC LIMIT $2`,
 			before, limit, f.Action)
 	}
-	return query(ctx, d.db, scanAudit, `SELECT `+auditFields+` FROM audit_log WHERE id < $1 ORDER BY id DESC LIMIT $2`, before, limit)
+	return query(ctx, d.db.reads, scanAudit, `SELECT `+auditFields+` FROM audit_log WHERE id < $1 ORDER BY id DESC LIMIT $2`, before, limit)
 }
 
 func scanAudit(row pgx.CollectableRow) (a desk.AuditRow, err error) {
@@ -128,7 +128,7 @@ func scanAudit(row pgx.CollectableRow) (a desk.AuditRow, err error) {
 
 // KeyRecord reads what is kept under an idempotency key, or returns [desk.ErrNoKeyRecord].
 func (d *Desk) KeyRecord(ctx context.Context, id idempotency.ID) (desk.KeyRecord, error) {
-	return queryOne(ctx, d.db, desk.ErrNoKeyRecord, func(row pgx.CollectableRow) (k desk.KeyRecord, err error) {
+	return queryOne(ctx, d.db.reads, desk.ErrNoKeyRecord, func(row pgx.CollectableRow) (k desk.KeyRecord, err error) {
 		err = row.Scan(&k.Execution, &k.Status, &k.Body, &k.CreatedAt)
 		k.CreatedAt = k.CreatedAt.UTC()
 		return k, err
@@ -137,13 +137,13 @@ func (d *Desk) KeyRecord(ctx context.Context, id idempotency.ID) (desk.KeyRecord
 
 // SoldOrdinals lists the places of a campaign's sold positions in campaign order, from 0.
 func (d *Desk) SoldOrdinals(ctx context.Context, campaign uuid.UUID) ([]int, error) {
-	return query(ctx, d.db, pgx.RowTo[int], `SELECT ordinal FROM purchases WHERE campaign = $1`, campaign)
+	return query(ctx, d.db.reads, pgx.RowTo[int], `SELECT ordinal FROM purchases WHERE campaign = $1`, campaign)
 }
 
 // Bids reads up to limit bids of an auction, evenly spread over its sequence numbers: all of them where there are fewer. Each
 // is found by one look into the primary key, so that a million bids cost what a thousand do.
 func (d *Desk) Bids(ctx context.Context, id uuid.UUID, limit int) ([]desk.BidMark, error) {
-	return query(ctx, d.db, func(row pgx.CollectableRow) (b desk.BidMark, err error) {
+	return query(ctx, d.db.reads, func(row pgx.CollectableRow) (b desk.BidMark, err error) {
 		err = row.Scan(&b.Seq, &b.Amount, &b.Round, &b.At)
 		b.At = b.At.UTC()
 		return b, err
@@ -158,7 +158,7 @@ func (d *Desk) Bids(ctx context.Context, id uuid.UUID, limit int) ([]desk.BidMar
 
 // LatestBids reads the newest bids of an auction, newest first, below the sequence number before.
 func (d *Desk) LatestBids(ctx context.Context, id uuid.UUID, before int64, limit int) ([]auction.Placed, error) {
-	return query(ctx, d.db, func(row pgx.CollectableRow) (p auction.Placed, err error) {
+	return query(ctx, d.db.reads, func(row pgx.CollectableRow) (p auction.Placed, err error) {
 		err = row.Scan(&p.Account, &p.Amount, &p.PreviousAmount, &p.Round, &p.Seq, &p.At)
 		p.Auction, p.At = id, p.At.UTC()
 		return p, err
@@ -168,7 +168,7 @@ func (d *Desk) LatestBids(ctx context.Context, id uuid.UUID, before int64, limit
 
 // RoundMarks reads the newest starts, extensions and ends of an auction's rounds, oldest first.
 func (d *Desk) RoundMarks(ctx context.Context, id uuid.UUID, limit int) ([]desk.RoundMark, error) {
-	return query(ctx, d.db, func(row pgx.CollectableRow) (m desk.RoundMark, err error) {
+	return query(ctx, d.db.reads, func(row pgx.CollectableRow) (m desk.RoundMark, err error) {
 		var data string
 		err = row.Scan(&m.Seq, &m.Type, &m.At, &data)
 		m.At, m.Data = m.At.UTC(), []byte(data)
@@ -209,7 +209,7 @@ func (d *Desk) Backlog(ctx context.Context) (out desk.Backlog, err error) {
 		{&out.OldestDue, `SELECT min(p.due_at) FROM targets AS t, LATERAL (SELECT due_at FROM publications
 			WHERE target = t.id AND status = 'scheduled' AND due_at <= clock_timestamp() ORDER BY due_at LIMIT 1) AS p`},
 	}
-	err = d.db.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
+	err = d.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		var b pgx.Batch
 		for _, c := range counts {
 			b.Queue(c.sql, desk.BacklogLimit).QueryRow(func(row pgx.Row) error { return row.Scan(c.into) })

@@ -121,7 +121,7 @@ func byID(heads []head, err error) (map[uuid.UUID]int64, error) {
 }
 
 func (e *Events) auctionHeads(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]int64, error) {
-	return byID(query(ctx, e.db, pgx.RowToStructByPos[head], `SELECT id, seq FROM auctions WHERE id = ANY ($1)`, ids))
+	return byID(query(ctx, e.db.reads, pgx.RowToStructByPos[head], `SELECT id, seq FROM auctions WHERE id = ANY ($1)`, ids))
 }
 
 // selectEvents reads a page of an auction's events, merged from the two tables that have them. The auction's own row comes
@@ -151,7 +151,7 @@ type eventRow struct {
 }
 
 func (e *Events) auctionEvents(ctx context.Context, id uuid.UUID, after int64, limit int) ([]live.Event, error) {
-	rows, err := query(ctx, e.db, pgx.RowToStructByPos[eventRow], selectEvents, id, after, limit)
+	rows, err := query(ctx, e.db.reads, pgx.RowToStructByPos[eventRow], selectEvents, id, after, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +214,7 @@ func (e *Events) campaignHeads(ctx context.Context, ids []uuid.UUID) (map[uuid.U
 	const lastOfCampaigns = `SELECT c.id, coalesce((SELECT max(seq) FROM purchases WHERE campaign = c.id), 0)
 			+ (SELECT count(*) FROM draws WHERE campaign = c.id)
 		FROM campaigns AS c WHERE c.id = ANY ($1)`
-	return byID(query(ctx, e.db, pgx.RowToStructByPos[head], lastOfCampaigns, ids))
+	return byID(query(ctx, e.db.reads, pgx.RowToStructByPos[head], lastOfCampaigns, ids))
 }
 
 func (e *Events) campaignEvents(ctx context.Context, id uuid.UUID, after int64, limit int) ([]live.Event, error) {
@@ -229,7 +229,7 @@ func (e *Events) campaignEvents(ctx context.Context, id uuid.UUID, after int64, 
 		sales  []lottery.Purchase
 		draws  []lottery.Draw
 	)
-	err := e.db.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
+	err := e.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		totals, sales, draws = nil, nil, nil
 		var b pgx.Batch
 		b.Queue(campaignTotal, id).Query(collect(&totals, pgx.RowTo[int64]))

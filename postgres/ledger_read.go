@@ -15,13 +15,13 @@ import (
 
 // Account implements [ledger.Reader].
 func (l *Ledger) Account(ctx context.Context, id string) (ledger.Account, error) {
-	return queryOne(ctx, l.db, &ledger.AccountNotFoundError{ID: id}, scanAccount,
+	return queryOne(ctx, l.db.reads, &ledger.AccountNotFoundError{ID: id}, scanAccount,
 		`SELECT id, currency, available, held, version, created_at FROM accounts WHERE id = $1`, id)
 }
 
 // Entries implements [ledger.Reader].
 func (l *Ledger) Entries(ctx context.Context, account string, after int64, limit int) ([]ledger.Entry, error) {
-	return query(ctx, l.db, func(row pgx.CollectableRow) (e ledger.Entry, err error) {
+	return query(ctx, l.db.reads, func(row pgx.CollectableRow) (e ledger.Entry, err error) {
 		err = row.Scan(&e.ID, &e.Account, &e.Version, &e.Transfer, &e.Amount, &e.Currency, &e.At, &e.Memo)
 		e.At = e.At.UTC()
 		return e, err
@@ -31,7 +31,7 @@ func (l *Ledger) Entries(ctx context.Context, account string, after int64, limit
 
 // Transfer implements [ledger.Reader].
 func (l *Ledger) Transfer(ctx context.Context, id uuid.UUID) (ledger.Transfer, error) {
-	return queryOne(ctx, l.db, &ledger.TransferNotFoundError{ID: id}, func(row pgx.CollectableRow) (t ledger.Transfer, err error) {
+	return queryOne(ctx, l.db.reads, &ledger.TransferNotFoundError{ID: id}, func(row pgx.CollectableRow) (t ledger.Transfer, err error) {
 		err = row.Scan(&t.ID, &t.Kind, &t.From, &t.To, &t.Amount, &t.Currency, &t.Status, &t.Reason, &t.Memo, &t.CreatedAt)
 		t.CreatedAt = t.CreatedAt.UTC()
 		return t, err
@@ -40,7 +40,7 @@ func (l *Ledger) Transfer(ctx context.Context, id uuid.UUID) (ledger.Transfer, e
 
 // Hold implements [ledger.Reader].
 func (l *Ledger) Hold(ctx context.Context, id uuid.UUID) (ledger.Hold, error) {
-	return queryOne(ctx, l.db, &ledger.HoldNotFoundError{ID: id}, scanHold,
+	return queryOne(ctx, l.db.reads, &ledger.HoldNotFoundError{ID: id}, scanHold,
 		`SELECT id, account, amount, captured, status, expires_at, created_at, closed_at, transfer, owner FROM holds WHERE id = $1`, id)
 }
 
@@ -92,7 +92,7 @@ const countBadTransfers = `
 // Integrity implements [ledger.Reader].
 func (l *Ledger) Integrity(ctx context.Context) (ledger.Integrity, error) {
 	var out ledger.Integrity
-	err := l.db.snapshot(ctx, scanTimeout, func(ctx context.Context, tx pgx.Tx) error {
+	err := l.db.reads.snapshot(ctx, scanTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		out = ledger.Integrity{Currencies: []ledger.CurrencyIntegrity{}, Difference: new(big.Int)}
 		if _, err := tx.Exec(ctx, `SET LOCAL statement_timeout = '15min'`); err != nil {
 			return err

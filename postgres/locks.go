@@ -170,7 +170,7 @@ func (l *Locks) Snapshot(ctx context.Context) (lock.Snapshot, error) {
 // DatabaseWaits lists who waits for PostgreSQL's own locks in the database, longest first and 200 at most.
 func (l *Locks) DatabaseWaits(ctx context.Context) (out []pglock.DatabaseWait, err error) {
 	err = reading(ctx, readTimeout, func(ctx context.Context) (err error) {
-		out, err = pglock.DatabaseWaits(ctx, l.db.pool)
+		out, err = pglock.DatabaseWaits(ctx, l.db.reads.pool)
 		return err
 	})
 	return out, err

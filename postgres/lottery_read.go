@@ -17,7 +17,7 @@ func (l *Lottery) Campaign(ctx context.Context, id uuid.UUID) (*lottery.Campaign
 		found  []lottery.Campaign
 		layers lottery.Campaign
 	)
-	err := l.db.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
+	err := l.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		found, layers = nil, lottery.Campaign{}
 		var b pgx.Batch
 		b.Queue(`SELECT `+campaignFields+` FROM campaigns WHERE id = $1`, id).Query(collect(&found, scanCampaign))
@@ -40,7 +40,7 @@ func (l *Lottery) Campaign(ctx context.Context, id uuid.UUID) (*lottery.Campaign
 
 // Campaigns implements [lottery.Reader].
 func (l *Lottery) Campaigns(ctx context.Context, after int64, limit int) ([]lottery.Campaign, error) {
-	return query(ctx, l.db, scanCampaign,
+	return query(ctx, l.db.reads, scanCampaign,
 		`SELECT `+campaignFields+` FROM campaigns WHERE number > $1 ORDER BY number LIMIT $2`, after, limit)
 }
 
@@ -50,7 +50,7 @@ func (l *Lottery) Owners(ctx context.Context, campaign uuid.UUID, from, to int) 
 		Ordinal int
 		Account string
 	}
-	sales, err := query(ctx, l.db, pgx.RowToStructByPos[sale],
+	sales, err := query(ctx, l.db.reads, pgx.RowToStructByPos[sale],
 		`SELECT ordinal, account FROM purchases WHERE campaign = $1 AND ordinal >= $2 AND ordinal < $3`, campaign, from, to)
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (l *Lottery) Owners(ctx context.Context, campaign uuid.UUID, from, to int) 
 
 // Purchases implements [lottery.Reader].
 func (l *Lottery) Purchases(ctx context.Context, campaign uuid.UUID, after, limit int) ([]lottery.Purchase, error) {
-	return query(ctx, l.db, func(row pgx.CollectableRow) (p lottery.Purchase, err error) {
+	return query(ctx, l.db.reads, func(row pgx.CollectableRow) (p lottery.Purchase, err error) {
 		err = row.Scan(&p.ID, &p.Campaign, &p.Seq, &p.Account, &p.Position.Layer, &p.Position.Number, &p.Position.Ordinal,
 			&p.Price, &p.Transfer, &p.At)
 		p.At = p.At.UTC()
@@ -76,11 +76,11 @@ func (l *Lottery) Purchases(ctx context.Context, campaign uuid.UUID, after, limi
 // Result implements [lottery.Reader]. The join gives the seed away only together with the result.
 func (l *Lottery) Result(ctx context.Context, campaign uuid.UUID) (*lottery.Draw, fairdraw.Seed, error) {
 	var seed fairdraw.Seed
-	draw, err := queryOne(ctx, l.db, lottery.ErrNotDrawn, scanResult, selectResult, campaign)
+	draw, err := queryOne(ctx, l.db.reads, lottery.ErrNotDrawn, scanResult, selectResult, campaign)
 	if err != nil {
 		return nil, seed, err
 	}
-	raw, err := queryOne(ctx, l.db, errEmpty, pgx.RowTo[[]byte],
+	raw, err := queryOne(ctx, l.db.reads, errEmpty, pgx.RowTo[[]byte],
 		`SELECT seed FROM campaign_seeds JOIN draws USING (campaign) WHERE campaign = $1`, campaign)
 	if err != nil {
 		return nil, seed, err
@@ -94,7 +94,7 @@ func (l *Lottery) Statistics(ctx context.Context, campaign uuid.UUID) (lottery.S
 		WITH buyers AS (SELECT count(*) AS bought, sum(price) AS paid, min(at) AS first, max(at) AS last
 			FROM purchases WHERE campaign = $1 GROUP BY account)
 		SELECT count(*), coalesce(sum(paid), 0)::bigint, min(first), max(last), coalesce(max(bought), 0) FROM buyers`
-	return queryOne(ctx, l.db, errEmpty, func(row pgx.CollectableRow) (s lottery.Statistics, err error) {
+	return queryOne(ctx, l.db.reads, errEmpty, func(row pgx.CollectableRow) (s lottery.Statistics, err error) {
 		err = row.Scan(&s.Buyers, &s.Revenue, &s.FirstSaleAt, &s.LastSaleAt, &s.LargestSold)
 		s.FirstSaleAt, s.LastSaleAt = utc(s.FirstSaleAt), utc(s.LastSaleAt)
 		return s, err

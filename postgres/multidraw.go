@@ -275,7 +275,7 @@ func (m *Multidraws) Expire(ctx context.Context) (lost []uuid.UUID, err error) {
 
 // Operation implements [multidraw.Reader].
 func (m *Multidraws) Operation(ctx context.Context, id uuid.UUID) (*multidraw.Operation, error) {
-	o, err := queryOne(ctx, m.db, &multidraw.NotFoundError{ID: id}, scanMultidraw, selectMultidraw, id)
+	o, err := queryOne(ctx, m.db.reads, &multidraw.NotFoundError{ID: id}, scanMultidraw, selectMultidraw, id)
 	if err != nil {
 		return nil, err
 	}
@@ -284,7 +284,7 @@ func (m *Multidraws) Operation(ctx context.Context, id uuid.UUID) (*multidraw.Op
 
 // Operations implements [multidraw.Reader].
 func (m *Multidraws) Operations(ctx context.Context, after int64, limit int) ([]multidraw.Operation, error) {
-	return query(ctx, m.db, scanMultidraw, selectMultidraws, after, limit)
+	return query(ctx, m.db.reads, scanMultidraw, selectMultidraws, after, limit)
 }
 
 // Saved implements [multidraw.Reader]. Chunks are only ever added, so the operation and its draws need no common snapshot.
@@ -296,7 +296,7 @@ func (m *Multidraws) Saved(ctx context.Context, o *multidraw.Operation, from, to
 	}
 	every := int64(o.Every)
 	first, last := from/every, (to-1)/every
-	chunks, err := query(ctx, m.db, pgx.RowToStructByPos[chunkRow], selectChunks, o.ID, first+1, last+1)
+	chunks, err := query(ctx, m.db.reads, pgx.RowToStructByPos[chunkRow], selectChunks, o.ID, first+1, last+1)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ type progressData struct {
 }
 
 func (e *Events) multidrawHeads(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]int64, error) {
-	return byID(query(ctx, e.db, pgx.RowToStructByPos[head], `SELECT id, checkpoints FROM multidraws WHERE id = ANY ($1)`, ids))
+	return byID(query(ctx, e.db.reads, pgx.RowToStructByPos[head], `SELECT id, checkpoints FROM multidraws WHERE id = ANY ($1)`, ids))
 }
 
 // progressRow is a checkpoint with what its operation is. Seq and At are null where there is none.
@@ -38,7 +38,7 @@ func (e *Events) multidrawEvents(ctx context.Context, id uuid.UUID, after int64,
 			SELECT seq, at FROM multidraw_chunks WHERE multidraw = $1 AND seq > $2 ORDER BY seq LIMIT $3
 		) AS c ON true
 		WHERE m.id = $1 ORDER BY c.seq`
-	rows, err := query(ctx, e.db, pgx.RowToStructByPos[progressRow], selectProgress, id, after, limit)
+	rows, err := query(ctx, e.db.reads, pgx.RowToStructByPos[progressRow], selectProgress, id, after, limit)
 	if err != nil {
 		return nil, err
 	}

@@ -232,7 +232,7 @@ func scanPublication(row pgx.CollectableRow) (p publish.Publication, err error) 
 
 // Publication implements [publish.Reader].
 func (s *Publications) Publication(ctx context.Context, id uuid.UUID) (*publish.Publication, error) {
-	p, err := queryOne(ctx, s.db, &publish.NotFoundError{ID: id}, scanPublication,
+	p, err := queryOne(ctx, s.db.reads, &publish.NotFoundError{ID: id}, scanPublication,
 		`SELECT `+publicationFields+`, p.payload FROM publications AS p JOIN targets AS t ON t.id = p.target WHERE p.id = $1`, id)
 	return &p, err
 }
@@ -245,16 +245,16 @@ func (s *Publications) Publications(ctx context.Context, status publish.Status, 
 			WHERE p.number > $1 AND p.status = $3 ORDER BY p.number LIMIT $2`
 	)
 	if status == "" {
-		return query(ctx, s.db, scanPublication, ofAll, after, limit)
+		return query(ctx, s.db.reads, scanPublication, ofAll, after, limit)
 	}
-	return query(ctx, s.db, scanPublication, ofStatus, after, limit, status)
+	return query(ctx, s.db.reads, scanPublication, ofStatus, after, limit, status)
 }
 
 // Attempts implements [publish.Reader].
 func (s *Publications) Attempts(ctx context.Context, id uuid.UUID, after int64, limit int) (out []publish.Attempt, err error) {
 	const selectAttempts = `SELECT version, lock_id, started_at, ended_at, coalesce(result, ''), coalesce(status_code, 0), error
 		FROM publication_attempts WHERE publication = $1 AND version > $2 ORDER BY version LIMIT $3`
-	err = s.db.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		out = nil
 		var (
 			b     pgx.Batch
@@ -279,13 +279,13 @@ func (s *Publications) Attempts(ctx context.Context, id uuid.UUID, after int64, 
 
 // Target implements [publish.Reader].
 func (s *Publications) Target(ctx context.Context, id uuid.UUID) (*publish.Target, error) {
-	t, err := queryOne(ctx, s.db, &publish.TargetNotFoundError{ID: id}, scanTarget, `SELECT `+targetFields+` FROM targets AS t WHERE t.id = $1`, id)
+	t, err := queryOne(ctx, s.db.reads, &publish.TargetNotFoundError{ID: id}, scanTarget, `SELECT `+targetFields+` FROM targets AS t WHERE t.id = $1`, id)
 	return &t, err
 }
 
 // Targets implements [publish.Reader].
 func (s *Publications) Targets(ctx context.Context, after int64, limit int) ([]publish.Target, error) {
-	return query(ctx, s.db, scanTarget, `SELECT `+targetFields+` FROM targets AS t WHERE t.number > $1 ORDER BY t.number LIMIT $2`, after, limit)
+	return query(ctx, s.db.reads, scanTarget, `SELECT `+targetFields+` FROM targets AS t WHERE t.number > $1 ORDER BY t.number LIMIT $2`, after, limit)
 }
 
 // releasedError is what a publication shows whose worker did not come back.

@@ -223,20 +223,20 @@ func scanAutomation(row pgx.CollectableRow) (a publish.Automation, err error) {
 
 // Automation implements [publish.AutomationReader].
 func (s *Publications) Automation(ctx context.Context, id uuid.UUID) (*publish.Automation, error) {
-	a, err := queryOne(ctx, s.db, &publish.AutomationNotFoundError{ID: id}, scanAutomation, `SELECT `+automationFields+automationsAndTargets+` WHERE a.id = $1`, id)
+	a, err := queryOne(ctx, s.db.reads, &publish.AutomationNotFoundError{ID: id}, scanAutomation, `SELECT `+automationFields+automationsAndTargets+` WHERE a.id = $1`, id)
 	return &a, err
 }
 
 // Automations implements [publish.AutomationReader].
 func (s *Publications) Automations(ctx context.Context, after int64, limit int) ([]publish.Automation, error) {
-	return query(ctx, s.db, scanAutomation, `SELECT `+automationFields+automationsAndTargets+` WHERE a.number > $1 ORDER BY a.number LIMIT $2`, after, limit)
+	return query(ctx, s.db.reads, scanAutomation, `SELECT `+automationFields+automationsAndTargets+` WHERE a.number > $1 ORDER BY a.number LIMIT $2`, after, limit)
 }
 
 // Firings implements [publish.AutomationReader].
 func (s *Publications) Firings(ctx context.Context, id uuid.UUID, after int64, limit int) (out []publish.Firing, err error) {
 	const selectFirings = `SELECT automation, number, scheduled_for, fired_at, outcome, publication, skipped FROM automation_firings
 		WHERE automation = $1 AND number > $2 ORDER BY number LIMIT $3`
-	err = s.db.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		out = nil
 		var (
 			b     pgx.Batch

@@ -68,7 +68,7 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request) bool {
 	if s.limiter == nil {
 		return true
 	}
-	d := s.limiter.Allow(p)
+	d := s.limiter.AllowN(p, max(infoOf(r).weight, 1))
 	s.limiter.SetHeaders(w.Header(), d)
 	if !d.Allowed {
 		s.writeProblem(w, r, &refusal{kind: rateLimited, detail: "the rate limit of this credential is used up"})

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/base64"
 	"net/http"
 
@@ -55,7 +56,7 @@ func (s *Server) saleMap(r *http.Request, c *lottery.Campaign) (saleMapView, err
 	if c.TotalPositions > maxMapped {
 		return newSaleMap(c, nil), nil
 	}
-	ordinals, err := s.desk.SoldOrdinals(r.Context(), c.ID)
+	ordinals, err := bounded(r.Context(), s.scans, func(ctx context.Context) ([]int, error) { return s.desk.SoldOrdinals(ctx, c.ID) })
 	if err != nil {
 		return saleMapView{}, err
 	}
@@ -98,6 +99,11 @@ func (s *Server) bidChart(r *http.Request, a *auction.Auction) (bidChartView, er
 	if a.Seq == 0 {
 		return v, nil
 	}
+	leave, err := s.scans.enter(r.Context())
+	if err != nil {
+		return v, err
+	}
+	defer leave()
 	bids, err := s.desk.Bids(r.Context(), a.ID, maxBidMarks)
 	if err != nil {
 		return v, err

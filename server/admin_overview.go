@@ -76,7 +76,7 @@ type overviewView struct {
 }
 
 func (s *Server) getOverview(w http.ResponseWriter, r *http.Request) {
-	backlog, err := s.desk.Backlog(r.Context())
+	backlog, err := bounded(r.Context(), s.scans, s.desk.Backlog)
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return

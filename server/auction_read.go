@@ -49,6 +49,10 @@ func leaderboardDoc() operation {
 	return o
 }
 
+// nearPlaces is how far down a leaderboard's page may begin and still cost no more than another list's: the places above it
+// are counted.
+const nearPlaces = 1000
+
 func (s *Server) getLeaderboard(w http.ResponseWriter, r *http.Request) {
 	p, err := parsePage(r)
 	if err != nil {
@@ -60,7 +64,15 @@ func (s *Server) getLeaderboard(w http.ResponseWriter, r *http.Request) {
 		s.writeProblem(w, r, err)
 		return
 	}
+	leave := func() {}
+	if p.after > nearPlaces {
+		if leave, err = s.scans.enter(r.Context()); err != nil {
+			s.writeProblem(w, r, err)
+			return
+		}
+	}
 	places, round, err := s.auction.Leaderboard(r.Context(), id, int(min(p.after, math.MaxInt32)), p.limit+1)
+	leave()
 	answer(s, w, r, func(rows []auction.Ranked) leaderboardView {
 		l := newList(r, rows, p.limit, viewRank, func(row auction.Ranked) int64 { return int64(row.Rank) })
 		return leaderboardView{Items: l.Items, Round: round, Next: l.Next}

@@ -159,7 +159,9 @@ func (s *Server) getCrossTransfers(w http.ResponseWriter, r *http.Request) {
 		s.writeProblem(w, r, refuse("stuck must be true or false"))
 		return
 	}
-	found, err := s.cross.Transfers(r.Context(), stuck == "true", p.after, p.limit+1)
+	found, err := bounded(r.Context(), s.scans, func(ctx context.Context) ([]*saga.Saga, error) {
+		return s.cross.Transfers(ctx, stuck == "true", p.after, p.limit+1)
+	})
 	answer(s, w, r, func(rows []*saga.Saga) list[crossTransferView] {
 		return newList(r, rows, p.limit, viewCross, func(s *saga.Saga) int64 { return s.Number })
 	})(found, err)

@@ -83,6 +83,7 @@ func newEnvWith(t *testing.T, o setup) *env {
 		URL: e.dbURL, MaxConns: 8, Logger: logger, Observer: telemetry.NewTransactions(registry),
 	})
 	must(t, err)
+	telemetry.ObservePools(registry, db.Pools)
 	lanes, draws := telemetry.NewLaneMetrics(registry), telemetry.NewLottery(registry)
 	ledgerLanes, lotteryLanes, auctionLanes := o.lanes, o.lanes, o.lanes
 	ledgerLanes.Observer, lotteryLanes.Observer, auctionLanes.Observer = lanes.For("ledger"), lanes.For("lottery"), lanes.For("auction")

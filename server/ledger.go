@@ -319,7 +319,7 @@ const integrityTimeout = 30 * time.Second
 func (s *Server) getIntegrity(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), integrityTimeout)
 	defer cancel()
-	answer(s, w, r, viewIntegrity)(s.ledger.Integrity(ctx))
+	answer(s, w, r, viewIntegrity)(bounded(ctx, s.checks, s.ledger.Integrity))
 }
 
 // answer speaks the outcome of a read.

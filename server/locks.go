@@ -277,11 +277,11 @@ func (s *Server) deleteLock(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) getLocks(w http.ResponseWriter, r *http.Request) {
-	snapshot, err := s.locks.Snapshot(r.Context())
+	snapshot, err := bounded(r.Context(), s.scans, s.locks.Snapshot)
 	answer(s, w, r, viewLocks)(snapshot, err)
 }
 
 func (s *Server) getDatabaseWaits(w http.ResponseWriter, r *http.Request) {
-	waits, err := s.locks.DatabaseWaits(r.Context())
+	waits, err := bounded(r.Context(), s.scans, s.locks.DatabaseWaits)
 	answer(s, w, r, viewDatabaseWaits)(waits, err)
 }

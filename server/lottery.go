@@ -164,10 +164,10 @@ func (s *Server) lotteryRoutes() []route {
 				}))),
 		get("/v1/campaigns/{id}/positions", accessUser, paged[positionView]("List positions by layer and number"), s.getPositions),
 		get("/v1/campaigns/{id}/purchases", accessUser, paged[purchaseView]("List purchases in the order of sale"), s.getPurchases),
-		get("/v1/campaigns/{id}/draw", accessUser, doc[none, drawView]("Read the draw"), s.getDraw),
-		get("/v1/campaigns/{id}/proof", accessUser, doc[none, proofDocument]("Read the document that fairlead verify checks"), s.getProof),
-		get("/v1/campaigns/{id}/proof/positions/{position}", accessUser, doc[none, inclusionDocument]("Read the proof that a position was sealed"), s.getInclusion),
-		get("/v1/campaigns/{id}/statistics", accessUser, doc[none, statisticsView]("Read what the sales add up to"), s.getStatistics),
+		heavy(scanWeight, get("/v1/campaigns/{id}/draw", accessUser, doc[none, drawView]("Read the draw"), s.getDraw)),
+		heavy(proofWeight, get("/v1/campaigns/{id}/proof", accessUser, doc[none, proofDocument]("Read the document that fairlead verify checks"), s.getProof)),
+		heavy(scanWeight, get("/v1/campaigns/{id}/proof/positions/{position}", accessUser, doc[none, inclusionDocument]("Read the proof that a position was sealed"), s.getInclusion)),
+		heavy(scanWeight, get("/v1/campaigns/{id}/statistics", accessUser, doc[none, statisticsView]("Read what the sales add up to"), s.getStatistics)),
 	}
 }
 

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"context"
+	"io"
 	"net/http"
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
@@ -86,36 +88,29 @@ func (s *Server) campaignPage(r *http.Request) (*lottery.Campaign, page, error) 
 }
 
 func (s *Server) getDraw(w http.ResponseWriter, r *http.Request) {
-	c, err := s.campaignOf(r)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	draw, _, err := s.lottery.Result(r.Context(), c.ID)
-	answer(s, w, r, viewDraw)(draw, err)
+	s.serveDocument(w, r, "draw", func(ctx context.Context, c *lottery.Campaign, w io.Writer) error {
+		draw, _, err := s.lottery.Result(ctx, c.ID)
+		if err == nil {
+			_, err = w.Write(mustMarshal(viewDraw(draw)))
+		}
+		return err
+	})
 }
 
 func (s *Server) getProof(w http.ResponseWriter, r *http.Request) {
-	c, err := s.campaignOf(r)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	in, draw, err := s.drawInput(r, c)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	result := &fairdraw.Result{Root: draw.Root, Winners: draw.Winners}
-	if draw.Round != nil {
-		writeBody(w, http.StatusOK, mustMarshal(fairdraw.NewBeaconProof(in, result, c.Beacon.Chain, *draw.Round)))
-		return
-	}
-	writeBody(w, http.StatusOK, mustMarshal(fairdraw.NewProof(in, result)))
+	s.serveDocument(w, r, "proof", s.lottery.WriteProof)
 }
 
 func (s *Server) getInclusion(w http.ResponseWriter, r *http.Request) {
-	c, err := s.campaignOf(r)
+	s.serveInclusion(w, r, func(*lottery.Campaign) error { return nil })
+}
+
+// serveInclusion answers with the proof of the path's position, unless check refuses its campaign.
+func (s *Server) serveInclusion(w http.ResponseWriter, r *http.Request, check func(*lottery.Campaign) error) {
+	c, err := s.sealedCampaign(r)
+	if err == nil {
+		err = check(c)
+	}
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return
@@ -130,32 +125,8 @@ func (s *Server) getInclusion(w http.ResponseWriter, r *http.Request) {
 		s.writeProblem(w, r, &lottery.PositionNotFoundError{ID: id})
 		return
 	}
-	// In beacon mode the list is closed before the draw: every entrant can see then that they are in it.
-	if c.Status != lottery.StatusCompleted && (c.Beacon == nil || c.Beacon.Seal == nil) {
-		s.writeProblem(w, r, lottery.ErrNotDrawn)
-		return
-	}
-	owners, err := s.lottery.Owners(r.Context(), c.ID, 0, c.TotalPositions)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	// A sealed campaign is sold out, so a position's place among the sealed ones is its ordinal.
-	proof, err := fairdraw.Include(c.ID.String(), lottery.SealedPositions(c, owners), position.Ordinal)
+	proof, err := s.inclusion(r.Context(), c, position)
 	answer(s, w, r, func(p *fairdraw.InclusionProof) *fairdraw.InclusionProof { return p })(proof, err)
-}
-
-// drawInput reads everything that a campaign's draw was computed from. It is refused before the draw.
-func (s *Server) drawInput(r *http.Request, c *lottery.Campaign) (in fairdraw.Input, draw *lottery.Draw, err error) {
-	draw, seed, err := s.lottery.Result(r.Context(), c.ID)
-	if err != nil {
-		return in, nil, err
-	}
-	owners, err := s.lottery.Owners(r.Context(), c.ID, 0, c.TotalPositions)
-	if err != nil {
-		return in, nil, err
-	}
-	return lottery.NewDrawInput(c, seed, owners), draw, nil
 }
 
 func (s *Server) getStatistics(w http.ResponseWriter, r *http.Request) {
@@ -164,6 +135,6 @@ func (s *Server) getStatistics(w http.ResponseWriter, r *http.Request) {
 		s.writeProblem(w, r, err)
 		return
 	}
-	stats, err := s.lottery.Statistics(r.Context(), c.ID)
+	stats, err := bounded(r.Context(), s.scans, func(ctx context.Context) (lottery.Statistics, error) { return s.lottery.Statistics(ctx, c.ID) })
 	answer(s, w, r, func(st lottery.Statistics) statisticsView { return viewStatistics(c, st) })(stats, err)
 }

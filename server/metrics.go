@@ -12,6 +12,11 @@ import (
 type httpMetrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
+
+	documents    *prometheus.CounterVec
+	heavyRunning *prometheus.GaugeVec
+	heavyWaiting *prometheus.GaugeVec
+	heavyRefused *prometheus.CounterVec
 }
 
 func newHTTPMetrics(r prometheus.Registerer) *httpMetrics {
@@ -23,8 +28,20 @@ func newHTTPMetrics(r prometheus.Registerer) *httpMetrics {
 			Name: "fairlead_http_request_duration_seconds", Help: "Time from the request's header to the end of its answer.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"route"}),
+		documents: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_documents_built_total", Help: "Documents of drawn campaigns, and trees for inclusion proofs, that were made.",
+		}, []string{"document"}),
+		heavyRunning: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "fairlead_heavy_reads_running", Help: "Heavy reads under way: build, scan, or check.",
+		}, []string{"kind"}),
+		heavyWaiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "fairlead_heavy_reads_waiting", Help: "Heavy reads that wait for their turn.",
+		}, []string{"kind"}),
+		heavyRefused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_heavy_reads_refused_total", Help: "Heavy reads refused because too many waited, or for too long.",
+		}, []string{"kind"}),
 	}
-	r.MustRegister(m.requests, m.duration)
+	r.MustRegister(m.requests, m.duration, m.documents, m.heavyRunning, m.heavyWaiting, m.heavyRefused)
 	return m
 }
 

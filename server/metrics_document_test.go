@@ -55,6 +55,7 @@ func documentMetrics(t *testing.T) string {
 	telemetry.NewMultidraws(r)
 	telemetry.NewPublications(r)
 	telemetry.NewSagas(r)
+	telemetry.ObservePools(r, nil)
 	telemetry.ObserveLive(r, live.New(live.Options{}))
 	descriptions := make(chan *prometheus.Desc)
 	go func() {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net/http"
 	"strings"
 
@@ -49,7 +50,7 @@ func (s *Server) getMultidrawResults(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	end := min(p.after+int64(p.limit), o.Completed)
-	saved, err := s.multidraw.Saved(r.Context(), o, p.after, end)
+	saved, err := bounded(r.Context(), s.scans, func(ctx context.Context) ([]byte, error) { return s.multidraw.Saved(ctx, o, p.after, end) })
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return

@@ -20,8 +20,9 @@ const (
 	// publicFresh is the age up to which what a public page shows is shown again, so that ten thousand visitors cost the
 	// database what one does.
 	publicFresh = time.Second
-	// publicEntries bounds what is remembered.
+	// publicEntries and publicBytes bound what is remembered.
 	publicEntries = 1024
+	publicBytes   = 32 << 20
 	// publicPlaces is how much of a leaderboard is public.
 	publicPlaces = 100
 	// aliasDigits is the length of an alias: enough that a hundred bidders rarely share one.
@@ -51,6 +52,7 @@ type snapshots struct {
 	flights singleflight.Group
 	mu      sync.Mutex
 	kept    map[string]snapshotEntry
+	bytes   int
 }
 
 type snapshotEntry struct {
@@ -76,9 +78,11 @@ func (c *snapshots) get(name string, fill func() ([]byte, error)) ([]byte, error
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if len(c.kept) >= publicEntries {
+		if len(c.kept) >= publicEntries || c.bytes > publicBytes {
 			clear(c.kept)
+			c.bytes = 0
 		}
+		c.bytes += len(body) - len(c.kept[name].body)
 		c.kept[name] = snapshotEntry{body: body, at: at}
 		return body, nil
 	})
@@ -111,10 +115,17 @@ func (s *Server) serveSnapshot(w http.ResponseWriter, r *http.Request, fill func
 // publicCampaign reads the campaign of the path if the public may see it: not before it is published.
 func (s *Server) publicCampaign(r *http.Request) (*lottery.Campaign, error) {
 	c, err := s.campaignOf(r)
-	if err == nil && (!s.public || c.Status == lottery.StatusPending || c.PublishedAt == nil) {
-		err = &lottery.CampaignNotFoundError{ID: c.ID}
+	if err == nil {
+		err = s.publicSees(c)
 	}
 	return c, err
+}
+
+func (s *Server) publicSees(c *lottery.Campaign) error {
+	if !s.public || c.Status == lottery.StatusPending || c.PublishedAt == nil {
+		return &lottery.CampaignNotFoundError{ID: c.ID}
+	}
+	return nil
 }
 
 func (s *Server) getPublicCampaignPage(w http.ResponseWriter, r *http.Request) {
@@ -179,7 +190,10 @@ func (s *Server) getPublicCampaign(w http.ResponseWriter, r *http.Request) {
 		if c.Status != lottery.StatusCompleted {
 			return v, nil
 		}
-		draw, _, err := s.lottery.Result(r.Context(), c.ID)
+		draw, err := bounded(r.Context(), s.scans, func(ctx context.Context) (*lottery.Draw, error) {
+			draw, _, err := s.lottery.Result(ctx, c.ID)
+			return draw, err
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -195,9 +209,5 @@ func (s *Server) getPublicCampaign(w http.ResponseWriter, r *http.Request) {
 // getPublicInclusion serves the proof of one position. Its id is known to its buyer alone, from the answer to the purchase;
 // winners' ids become public with the draw, as their accounts do in the proof.
 func (s *Server) getPublicInclusion(w http.ResponseWriter, r *http.Request) {
-	if _, err := s.publicCampaign(r); err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	s.getInclusion(w, r)
+	s.serveInclusion(w, r, s.publicSees)
 }

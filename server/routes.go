@@ -15,6 +15,7 @@ type route struct {
 	doc     operation
 	handler http.HandlerFunc
 	hot     bool // whether its requests are served lean (internal/leanhttp)
+	weight  int  // how many requests one counts as in the rate limit; 0 means 1
 }
 
 // operation documents a route. The types are those that the handler really decodes and encodes.
@@ -69,6 +70,18 @@ func post(path string, a access, status int, o operation, h http.HandlerFunc) ro
 // hot marks a route that many ask at once, and that carries its command out whether or not the client waits for the answer.
 func hot(r route) route {
 	r.hot = true
+	return r
+}
+
+// Weights of routes in the rate limit, by what their answers cost beside a page of a list.
+const (
+	scanWeight  = 5
+	proofWeight = 25
+)
+
+// heavy marks a route that costs more than others.
+func heavy(weight int, r route) route {
+	r.weight = weight
 	return r
 }
 
@@ -130,7 +143,7 @@ func (s *Server) mux(routes []route) *http.ServeMux {
 	methods := map[string][]string{}
 	accesses := map[string]access{}
 	for _, rt := range routes {
-		mux.HandleFunc(rt.method+" "+rt.path, s.named(rt.path, s.guard(rt.access, rt.handler)))
+		mux.HandleFunc(rt.method+" "+rt.path, s.named(rt.path, weighed(rt.weight, s.guard(rt.access, rt.handler))))
 		methods[rt.path] = append(methods[rt.path], rt.method)
 		if rt.method == http.MethodGet {
 			methods[rt.path] = append(methods[rt.path], http.MethodHead)
@@ -149,6 +162,17 @@ func (s *Server) mux(routes []route) *http.ServeMux {
 	}
 	mux.HandleFunc("/", s.notFoundPath)
 	return mux
+}
+
+// weighed notes the route's weight.
+func weighed(weight int, next http.HandlerFunc) http.HandlerFunc {
+	if weight == 0 {
+		return next
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		infoOf(r).weight = weight
+		next(w, r)
+	}
 }
 
 // named notes the pattern that matched, so that metrics have one label value a route and not one an id.

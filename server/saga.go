@@ -139,7 +139,7 @@ func (s *Server) getSagas(w http.ResponseWriter, r *http.Request) {
 		s.writeProblem(w, r, err)
 		return
 	}
-	found, err := s.cross.Sagas().Sagas(r.Context(), q)
+	found, err := bounded(r.Context(), s.scans, func(ctx context.Context) ([]*saga.Saga, error) { return s.cross.Sagas().Sagas(ctx, q) })
 	answer(s, w, r, func(rows []*saga.Saga) list[sagaView] {
 		return newList(r, rows, p.limit, viewSaga, func(s *saga.Saga) int64 { return s.Number })
 	})(found, err)
@@ -169,7 +169,13 @@ func sagaFilter(r *http.Request, q *saga.Query) error {
 }
 
 func (s *Server) getDoubts(w http.ResponseWriter, r *http.Request) {
+	leave, err := s.checks.enter(r.Context())
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
 	found, failures := s.cross.Sagas().InDoubt(r.Context())
+	leave()
 	for ledger, err := range failures {
 		s.logger.WarnContext(r.Context(), "a ledger could not be asked for its prepared transactions", "ledger", ledger, "error", err)
 	}

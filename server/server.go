@@ -26,7 +26,7 @@ import (
 const (
 	readHeaderTimeout = 10 * time.Second
 	readTimeout       = 30 * time.Second
-	writeTimeout      = 120 * time.Second // the proof of the largest campaign is some 100 MB
+	writeTimeout      = 120 * time.Second // archive.go gives large documents more
 	idleTimeout       = 120 * time.Second
 	maxHeaderBytes    = 64 << 10
 	dismissPause      = 250 * time.Millisecond // nothing tells when the last answer was written to its socket
@@ -68,6 +68,9 @@ type Options struct {
 	Version  string
 	// Trace is told of each request; nil: nobody is.
 	Trace Trace
+	// Scratch is the directory for files that keep large answers while the server runs; empty: the system's for temporary
+	// files. They take up to 512 MB, and have no names.
+	Scratch string
 }
 
 // Server is the HTTP edge. Its handler is safe for concurrent use.
@@ -84,6 +87,9 @@ type Server struct {
 	sessions  Sessions
 	public    bool
 	snapshots *snapshots
+	archive   *archive
+	scans     *bound
+	checks    *bound
 	auth      *auth.Authenticator
 	limiter   *auth.Limiter
 	live      *liveEdge
@@ -117,6 +123,8 @@ func New(o Options) (*Server, error) {
 	}
 	s.multidraw, s.cross = o.Multidraw, o.Cross
 	s.desk, s.sessions, s.public, s.snapshots = o.Desk, o.Sessions, o.PublicPages, newSnapshots()
+	s.archive = newArchive(o.Scratch, s.metrics)
+	s.scans, s.checks = newBound("scan", scansAtOnce, scansQueued, s.metrics), newBound("check", checksAtOnce, checksQueued, s.metrics)
 	s.live = newLiveEdge(s, o.Live)
 	routes := s.routes()
 	var err error
@@ -156,6 +164,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog: slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),
 	}}
+	defer s.archive.close()
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(l) }() //nolint:contextcheck // The requests' contexts are made from base.
 	select {

@@ -102,12 +102,14 @@ func startNode(ctx context.Context, o *serveOptions, logger *slog.Logger, announ
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	reads := o.maxConns / readShare
 	n.db, err = postgres.Open(ctx, postgres.Options{
-		URL: n.url, MaxConns: o.maxConns, Logger: logger, Observer: telemetry.NewTransactions(registry),
+		URL: n.url, MaxConns: o.maxConns - reads, ReadConns: reads, Logger: logger, Observer: telemetry.NewTransactions(registry),
 	})
 	if err != nil {
 		return nil, err
 	}
+	telemetry.ObservePools(registry, n.db.Pools)
 	n.onClose(n.db.Shutdown)
 	if err := n.prepareDatabase(ctx); err != nil {
 		return nil, err
@@ -203,9 +205,23 @@ func (n *node) startServices(registry *prometheus.Registry) (err error) {
 		Ledger: n.ledger, Lottery: n.lottery, Auction: n.auction, Multidraw: n.multidraw, Publish: n.publish, Cross: n.cross, Locks: n.locks, Keys: keys,
 		Desk: postgres.NewDesk(n.db), Sessions: postgres.NewDesk(n.db), PublicPages: n.o.publicPages, Auth: n.auth, Limiter: limiter, Ready: n.db.Ping,
 		Live:     server.LiveOptions{Hub: n.hub, AllowedOrigins: n.o.origins},
-		Registry: registry, Logger: n.logger, Version: version(), Trace: n.traces.Requests(),
+		Registry: registry, Logger: n.logger, Version: version(), Trace: n.traces.Requests(), Scratch: n.scratch(),
 	})
 	return err
+}
+
+// scratch is the data directory where it can be written to, as it is on a disk and not in memory; else the system's directory
+// of temporary files.
+func (n *node) scratch() string {
+	if os.MkdirAll(n.o.data, 0o700) != nil {
+		return ""
+	}
+	probe, err := os.CreateTemp(n.o.data, "fairlead-probe-*")
+	if err != nil {
+		return ""
+	}
+	_, _ = probe.Close(), os.Remove(probe.Name())
+	return n.o.data
 }
 
 func (n *node) listen(ctx context.Context) error {

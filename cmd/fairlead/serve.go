@@ -55,7 +55,7 @@ func (o *serveOptions) bind(f *pflag.FlagSet) {
 	f.StringVar(&o.addrFile, "addr-file", "", "file to write the address to, once listening")
 	f.StringVar(&o.data, "data", defaultData, "data directory: the private PostgreSQL, and the admin key")
 	f.StringVar(&o.databaseURL, "database-url", "", "PostgreSQL to use instead of a private one")
-	f.Int32Var(&o.maxConns, "database-connections", 16, "most pooled connections to the database; a few more carry notifications and what is sent ahead")
+	f.Int32Var(&o.maxConns, "database-connections", 16, "most pooled connections to the database, a quarter of them for reads alone; a few more carry notifications and what is sent ahead")
 	f.StringVar(&o.jwtSecret, "jwt-secret", "", "secret that verifies users' tokens (HS256 and up, 32 bytes or more); better given in the environment")
 	f.StringVar(&o.jwtPublicKey, "jwt-public-key", "", "PEM file of the public keys that verify users' tokens")
 	f.StringVar(&o.jwksURL, "jwks-url", "", "where the issuer of users' tokens publishes its keys")
@@ -80,8 +80,11 @@ func (o *serveOptions) bind(f *pflag.FlagSet) {
 	f.StringVar(&o.pprofAddr, "pprof-addr", "", "address of a profiling listener (loopback only); off when empty")
 }
 
-// minConnections leaves one for reads beside those of the lanes.
-const minConnections = 4
+// readShare is which part of the connections serves reads, which take no others; minConnections leaves one for them.
+const (
+	readShare      = 4
+	minConnections = readShare
+)
 
 // defaultLeaderTTL is shorter than other elections': with the wait between two tries it keeps a fail-over well under five
 // seconds.

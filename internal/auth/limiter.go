@@ -75,8 +75,8 @@ type Decision struct {
 	Remaining int
 	// Reset is the time until the whole quota is there again.
 	Reset time.Duration
-	// RetryAfter is the time until the next request is allowed; zero when
-	// Remaining is not.
+	// RetryAfter is the time until the next request is allowed, or this one
+	// when it was not; zero when that is now.
 	RetryAfter time.Duration
 }
 
@@ -117,7 +117,11 @@ func NewLimiter(opts LimiterOptions) (*Limiter, error) {
 }
 
 // Allow counts one request of p, unless p has none left.
-func (l *Limiter) Allow(p Principal) Decision {
+func (l *Limiter) Allow(p Principal) Decision { return l.AllowN(p, 1) }
+
+// AllowN counts a request of p that costs as much as n, or as the whole quota
+// where that is less, unless p has not so many left.
+func (l *Limiter) AllowN(p Principal, n int) Decision {
 	if p.Role.KeyRole() && !l.limitKeys {
 		return Decision{Allowed: true}
 	}
@@ -125,7 +129,8 @@ func (l *Limiter) Allow(p Principal) Decision {
 	defer l.mu.Unlock()
 	now := l.now()
 	tokens := l.bucketOf(p.ID)
-	d := Decision{Limited: true, Allowed: tokens.AllowN(now, 1)}
+	n = min(n, l.quota)
+	d := Decision{Limited: true, Allowed: tokens.AllowN(now, n)}
 
 	// The bucket counts in floating point; the margin keeps a token that is
 	// there but for a rounding error.
@@ -133,7 +138,10 @@ func (l *Limiter) Allow(p Principal) Decision {
 	left := max(tokens.TokensAt(now), 0)
 	d.Remaining = min(int(math.Floor(left+rounding)), l.quota)
 	d.Reset = l.timeFor(float64(l.quota) - left)
-	if d.Remaining == 0 {
+	switch {
+	case !d.Allowed:
+		d.RetryAfter = l.timeFor(float64(n) - left)
+	case d.Remaining == 0:
 		d.RetryAfter = l.timeFor(1 - left)
 	}
 	return d

@@ -20,6 +20,27 @@ func newTestLimiter(tb testing.TB, opts LimiterOptions) *Limiter {
 	return l
 }
 
+// TestLimiterWeighs counts a request as several, and one that costs more than there is as the whole quota.
+func TestLimiterWeighs(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	l := newTestLimiter(t, LimiterOptions{Quota: 10, Window: 20 * time.Second, Now: c.Now})
+	if d := l.AllowN(ann(), 7); !d.Allowed || d.Remaining != 3 || d.RetryAfter != 0 {
+		t.Fatalf("7 of 10: %+v", d)
+	}
+	if d := l.AllowN(ann(), 5); d.Allowed || d.Remaining != 3 || d.RetryAfter != 4*time.Second {
+		t.Fatalf("5 of 3: %+v", d)
+	}
+	c.advance(4 * time.Second)
+	if d := l.AllowN(ann(), 5); !d.Allowed || d.Remaining != 0 || d.RetryAfter != 2*time.Second {
+		t.Fatalf("5 of 5: %+v", d)
+	}
+	c.advance(20 * time.Second)
+	if d := l.AllowN(ann(), 1000); !d.Allowed || d.Remaining != 0 {
+		t.Fatalf("1000 of 10: %+v", d)
+	}
+}
+
 func TestLimiter(t *testing.T) {
 	t.Parallel()
 	c := newClock()

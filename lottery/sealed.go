@@ -1,0 +1,126 @@
+package lottery
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/fairdraw"
+)
+
+// sealedPage is how many positions are read at a time to go through all of them: little memory, and no statement that takes
+// long.
+const sealedPage = 4096
+
+// maxRest bounds the pause after a page: one that was slow because something hung is not waited for again.
+const maxRest = 100 * time.Millisecond
+
+// Sealed reports whether a campaign's positions are sealed, and since when: those who bought them will be the same for ever.
+// In beacon mode that is so before the draw.
+func (c *Campaign) Sealed() (since time.Time, ok bool) {
+	switch {
+	case c.Beacon != nil && c.Beacon.Seal != nil:
+		return c.Beacon.Seal.SealedAt, true
+	case c.Status == StatusCompleted && c.CompletedAt != nil:
+		return *c.CompletedAt, true
+	}
+	return time.Time{}, false
+}
+
+// sealedPositions gives the positions of a sealed campaign in the draw's order, read page by page. It ends with the first
+// error.
+func (s *Service) sealedPositions(ctx context.Context, c *Campaign) iter.Seq2[fairdraw.Position, error] {
+	return func(yield func(fairdraw.Position, error) bool) {
+		var began time.Time
+		for from := 0; from < c.TotalPositions; from += sealedPage {
+			if from > 0 && !rest(ctx, time.Since(began)) {
+				yield(fairdraw.Position{}, ctx.Err())
+				return
+			}
+			began = time.Now()
+			page, err := s.sealed(ctx, c, from, min(from+sealedPage, c.TotalPositions))
+			if err != nil {
+				yield(fairdraw.Position{}, err)
+				return
+			}
+			for _, p := range page {
+				if !yield(p, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// rest waits as long as the work on a page has taken, so that half of the time is left to those who do not wait for whole
+// campaigns. It reports whether ctx is still alive.
+func rest(ctx context.Context, worked time.Duration) bool {
+	t := time.NewTimer(min(worked, maxRest))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// sealed reads the positions with ordinals in [from, to). A sealed campaign is sold out, so a position's place among the
+// sealed ones is its ordinal.
+func (s *Service) sealed(ctx context.Context, c *Campaign, from, to int) ([]fairdraw.Position, error) {
+	owners, err := s.Owners(ctx, c.ID, from, to)
+	if err != nil {
+		return nil, err
+	}
+	positions := make([]fairdraw.Position, len(owners))
+	for i, owner := range owners {
+		positions[i] = c.sealedPosition(from+i, owner)
+	}
+	return positions, nil
+}
+
+// SealedTree makes the tree of a sealed campaign's positions. It returns [ErrNotDrawn] for one that is not sealed.
+func (s *Service) SealedTree(ctx context.Context, c *Campaign) (*fairdraw.Tree, error) {
+	if _, ok := c.Sealed(); !ok {
+		return nil, ErrNotDrawn
+	}
+	b, err := fairdraw.NewTreeBuilder(c.ID.String())
+	if err != nil {
+		return nil, fmt.Errorf("lottery: the tree of %s: %w", c.ID, err)
+	}
+	for p, err := range s.sealedPositions(ctx, c) {
+		if err == nil {
+			err = b.Add(p)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("lottery: the tree of %s: %w", c.ID, err)
+		}
+	}
+	return b.Tree()
+}
+
+// Include proves that a position was sealed. The tree is that of the campaign; a few of the position's neighbours are read.
+func (s *Service) Include(ctx context.Context, c *Campaign, tree *fairdraw.Tree, p Position) (*fairdraw.InclusionProof, error) {
+	from, to := tree.Tile(p.Ordinal)
+	tile, err := s.sealed(ctx, c, from, to)
+	if err != nil {
+		return nil, err
+	}
+	return tree.Include(p.Ordinal, tile)
+}
+
+// WriteProof writes the document from which anyone recomputes a campaign's draw. It returns [ErrNotDrawn] before the draw.
+func (s *Service) WriteProof(ctx context.Context, c *Campaign, w io.Writer) error {
+	draw, seed, err := s.Result(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	in, result := NewDrawInput(c, seed, nil), &fairdraw.Result{Root: draw.Root, Winners: draw.Winners}
+	proof := fairdraw.NewProof(in, result)
+	if draw.Round != nil {
+		proof = fairdraw.NewBeaconProof(in, result, c.Beacon.Chain, *draw.Round)
+	}
+	return proof.WriteJSON(w, s.sealedPositions(ctx, c))
+}

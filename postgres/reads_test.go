@@ -1,0 +1,60 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/command"
+)
+
+// TestAReadThatIsGivenUpEnds keeps the one connection for reads waiting for a table, and gives the read up. PostgreSQL must end
+// it too, and the next read be served by the same connection: a client that comes and goes must not pile up sessions.
+func TestAReadThatIsGivenUpEnds(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	db := open(t, Options{URL: url, MaxConns: 2, ReadConns: 1})
+	const backend = `SELECT pg_backend_pid()`
+	before, err := queryOne(t.Context(), db.reads, nil, pgx.RowTo[int], backend)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close(context.Background()) }()
+	tx, err := other.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `LOCK TABLE draws IN ACCESS EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	waits := func() bool {
+		return ask[bool](t, db, `SELECT count(*) > 0 FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock'`, before)
+	}
+	for range 3 {
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		go func() {
+			_, _, err := NewLottery(db, nil).Result(ctx, newID())
+			failed <- err
+		}()
+		eventually(t, "the read waits for the table", waits)
+		cancel()
+		if err := <-failed; !errors.Is(err, command.ErrUnavailable) {
+			t.Fatalf("a read that was given up: %v", err)
+		}
+		eventually(t, "PostgreSQL ends the read", func() bool { return !waits() })
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	after, err := queryOne(t.Context(), db.reads, nil, pgx.RowTo[int], backend)
+	if err != nil || after != before {
+		t.Errorf("the read after them is served by session %d, %v; before it was %d", after, err, before)
+	}
+}

@@ -1,0 +1,80 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Reads that cost more than a page have bounds of their own, by how long they keep a processor and a connection, so that light
+// reads find both.
+const (
+	// buildsAtOnce documents of campaigns are made at a time. The largest takes seconds, for half of which it has a
+	// connection.
+	buildsAtOnce = 2
+	buildsQueued = 16
+	// scansAtOnce reads go over many rows, or over few of many, at a time.
+	scansAtOnce = 2
+	scansQueued = 128
+	// checksAtOnce is how many integrity checks run. One goes over the whole ledger.
+	checksAtOnce = 1
+	checksQueued = 4
+	// boundPatience is how long a request waits for its turn.
+	boundPatience = 10 * time.Second
+)
+
+// bound lets so many through at a time, and so many more wait. Others are refused at once. It is safe for concurrent use.
+type bound struct {
+	name    string
+	metrics *httpMetrics
+	places  chan struct{} // holds a value for each one that is through
+	queue   chan struct{} // holds a value for each one that is through or waits
+}
+
+func newBound(name string, atOnce, queued int, m *httpMetrics) *bound {
+	return &bound{name: name, metrics: m, places: make(chan struct{}, atOnce), queue: make(chan struct{}, atOnce+queued)}
+}
+
+// enter waits for its turn; leave, which may be called again, ends it. It is refused when too many wait, and when it has
+// waited for too long.
+func (b *bound) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case b.queue <- struct{}{}:
+	default:
+		return nil, b.refuse()
+	}
+	patience := time.NewTimer(boundPatience)
+	defer patience.Stop()
+	b.metrics.heavyWaiting.WithLabelValues(b.name).Inc()
+	defer b.metrics.heavyWaiting.WithLabelValues(b.name).Dec()
+	select {
+	case b.places <- struct{}{}:
+	case <-patience.C:
+		<-b.queue
+		return nil, b.refuse()
+	case <-ctx.Done():
+		<-b.queue
+		return nil, ctx.Err()
+	}
+	b.metrics.heavyRunning.WithLabelValues(b.name).Inc()
+	return sync.OnceFunc(func() {
+		b.metrics.heavyRunning.WithLabelValues(b.name).Dec()
+		<-b.places
+		<-b.queue
+	}), nil
+}
+
+func (b *bound) refuse() error {
+	b.metrics.heavyRefused.WithLabelValues(b.name).Inc()
+	return &refusal{kind: overloaded, detail: "too many requests of this kind are under way"}
+}
+
+// bounded reads when it is its turn.
+func bounded[R any](ctx context.Context, b *bound, read func(context.Context) (R, error)) (result R, err error) {
+	leave, err := b.enter(ctx)
+	if err != nil {
+		return result, err
+	}
+	defer leave()
+	return read(ctx)
+}
