@@ -170,7 +170,7 @@ const (
 		FROM auction_rounds WHERE auction = $1 ORDER BY round`
 	selectStanding = `SELECT account, amount, round, seq, at, hold FROM auction_standing WHERE auction = $1 AND active`
 	selectNewBids  = `SELECT account, amount, round, seq, at, hold FROM auction_bids
-		WHERE auction = $1 AND (seq = $2 OR seq > $3) ORDER BY seq`
+		WHERE auction = $1 AND seq >= $2 AND (seq = $2 OR seq > $3) ORDER BY seq`
 )
 
 // lockAuction waits for its turn and returns the auction as it then stands. Each statement of a round trip has its own

@@ -21,7 +21,7 @@ const closingMargin = 250 * time.Millisecond
 // raiseAuction is updateAuction for what bids change.
 const raiseAuction = `WITH written AS (
 		UPDATE auctions SET total_bids = $4, seq = $5, version = $6, revision = $7
-		WHERE id = $1 AND version = $2 AND revision = $3 AND status = 'active' AND seq <= $5 RETURNING 1
+		WHERE id = $1 AND version = $2 AND revision = $3 AND status || '' = 'active' AND seq <= $5 RETURNING 1
 	) SELECT 1 / (count(*) = 1)::integer FROM written`
 
 // bidStatements are those of commitAhead.

@@ -51,7 +51,7 @@ const insertHolds = `INSERT INTO hold_rows (id, account, amount, captured, statu
 
 const updateHolds = `UPDATE hold_rows AS h SET amount = n.amount, captured = n.captured, status = n.status, closed_at = n.closed_at, transfer = n.transfer
 	FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::timestamptz[], $6::uuid[]) AS n (id, amount, captured, status, closed_at, transfer)
-	WHERE h.id = n.id AND h.status = 'open' RETURNING 1`
+	WHERE h.id = n.id AND h.closed_at IS NULL RETURNING 1`
 
 const guardedUpdateHolds = `WITH written AS (` + updateHolds + `)
 	SELECT 1 / (count(*) = $7::bigint)::integer FROM written`

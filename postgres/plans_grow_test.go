@@ -12,10 +12,6 @@ func (s *scene) grow(n int) {
 			SELECT 'extra-' || n, 'EUR', 1000000, 2 * n, 1, now() FROM generate_series($1::bigint, $2::bigint) AS n`,
 		`INSERT INTO idempotency_keys (id, fingerprint, execution, status, body, created_at)
 			SELECT sha256(n::text::bytea), sha256('f'), gen_random_uuid(), 201, '{}', now() FROM generate_series($1::bigint, $2::bigint) AS n`,
-		`INSERT INTO transfers (id, kind, source, destination, amount, currency, status, created_at)
-			SELECT gen_random_uuid(), 'deposit', 'outside/EUR', 'extra-' || n, 1, 'EUR', 'completed', now() FROM generate_series($1::bigint, $2::bigint) AS n`,
-		`INSERT INTO entries (account, id, version, transfer, amount, currency, at)
-			SELECT 'extra-' || n, gen_random_uuid(), 1, gen_random_uuid(), 1, 'EUR', now() FROM generate_series($1::bigint, $2::bigint) AS n`,
 		`INSERT INTO hold_rows (id, account, amount, captured, status, expires_at, created_at)
 			SELECT gen_random_uuid(), 'extra-' || n, 1, 0, 'open', now() + interval '1 day', now() FROM generate_series($1::bigint, $2::bigint) AS n`,
 	} {

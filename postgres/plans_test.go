@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -144,6 +145,9 @@ func (n *planned) fault() string {
 			return "an index that no hot statement is known to use: " + n.Index
 		}
 		for _, column := range columns {
+			if n.Condition == boundHolds {
+				break
+			}
 			if !strings.Contains(n.Condition, "("+column+" ") {
 				return fmt.Sprintf("a scan of %s without a condition on %s: %s", n.Index, column, n.Condition)
 			}
@@ -208,7 +212,7 @@ func TestPlansDoNotDependOnStatistics(t *testing.T) {
 				}
 				s.grow(2_000)
 				step("some rows")
-				s.grow(98_000)
+				s.grow(manyRows() - 2_000)
 				step("grown")
 				s.run("ANALYZE")
 				step("analyzed")
@@ -218,11 +222,19 @@ func TestPlansDoNotDependOnStatistics(t *testing.T) {
 	}
 }
 
+// manyRows is how large the tables become: far more than a plan may read.
+func manyRows() int {
+	if os.Getenv("FAIRLEAD_TORTURE") != "" {
+		return 100_000
+	}
+	return 20_000
+}
+
 // pointIndexes are the indexes by which hot statements find rows, each with the columns that a condition must name, lest it
 // read all that belongs to an auction or a campaign, or all there is.
 func pointIndexes() map[string][]string {
 	return map[string][]string{
-		"accounts_pkey": {"id"}, "idempotency_keys_pkey": {"id"}, "hold_rows_pkey": {"id"}, "transfers_pkey": {"id"},
+		"accounts_pkey": {"id"}, "idempotency_keys_pkey": {"id"}, "holds_pkey": {"id"}, "transfers_pkey": {"id"},
 		"hold_rows_one_an_auction": {"auction", "account"}, "hold_rows_open_by_expiry": {"expires_at"}, "holds_open_by_expiry": {"expires_at"},
 		"auctions_pkey": {"id"}, "auction_rounds_pkey": {"auction"}, "auction_standing_unique_amount": {"auction", "unique_amount"},
 		"auction_standing_account": {"auction", "account"}, "auction_bids_pkey": {"auction", "seq"}, "auction_events_pkey": {"auction", "seq"},
@@ -231,10 +243,14 @@ func pointIndexes() map[string][]string {
 		"lock_keys_pkey": {"key"}, "lock_grants_pkey": {"id"}, "lock_grants_owner": {"owner"}, "lock_waiters_pkey": {"id"},
 		"lock_waiters_request_key": {"request"}, "lock_queue_pkey": {"key"}, "lock_fences_pkey": {"resource"},
 		"publications_pkey": {"id"}, "publications_due": {"target"}, "publications_claimed": {"execution_locked_at"},
-		"publication_attempts_pkey": {"publication", "version"}, "targets_pkey": {"id"},
+		"publication_attempts_pkey": {"publication", "version"}, "targets_pkey": {"id"}, "targets_name_key": {"name"}, "campaign_prizes_campaign_name_key": {"campaign"},
 		"items_pkey": {"id"}, "items_claimable": {"due"}, "items_claimed": {"execution_locked_at"},
 	}
 }
+
+// boundHolds is how the view of holds finds the amount of an auction's own hold (docs/adr/0019). Others have no auction, and
+// read nothing by it.
+const boundHolds = "(auction = h.auction)"
 
 // smallTables may be read as a whole: one row, or a list that somebody keeps by hand and all of which is asked for.
 func smallTables() []string { return []string{"lock_arbiter", "targets"} }

@@ -38,7 +38,7 @@ const (
 			SELECT t.id, CASE WHEN t.pace_interval > 0 OR t.refusals > 0 THEN 1 ELSE coalesce(s.slots, $5) END AS slots
 			FROM ` + openTargets + ` AND (t.next_send_at IS NULL OR t.next_send_at <= clock_timestamp()) ORDER BY random()
 		) AS open CROSS JOIN LATERAL (
-			SELECT d.id FROM publications AS d WHERE d.target = open.id AND d.status = 'scheduled' AND d.due_at <= clock_timestamp()
+			SELECT d.id FROM publications AS d WHERE d.target = open.id AND d.status = 'scheduled' AND d.due_at <= statement_timestamp()
 			ORDER BY d.due_at LIMIT open.slots FOR UPDATE SKIP LOCKED
 		) AS p WHERE $1::uuid IS NOT NULL LIMIT $6`
 	// workFields tells all about claims: work is the claims, with the number of their try.
@@ -174,13 +174,13 @@ const (
 				$10::integer[]) AS v (id, lock_id, version, status, delay, result, message, code, external_id, free)
 		), held AS MATERIALIZED (
 			SELECT p.id FROM publications AS p JOIN ended AS v ON p.id = v.id AND p.execution_lock_id = v.lock_id AND p.execution_version = v.version
-			WHERE p.status = 'publishing' ORDER BY p.id FOR NO KEY UPDATE OF p
+			ORDER BY p.id FOR NO KEY UPDATE OF p
 		), done AS (
 			UPDATE publications AS p SET status = v.status, execution_lock_id = NULL, execution_locked_at = NULL, last_error = v.message,
 				spent = p.spent + v.free, external_id = v.external_id,
 				due_at = CASE WHEN v.status = 'scheduled' THEN clock_timestamp() + v.delay * interval '1 microsecond' ELSE p.due_at END,
 				published_at = CASE WHEN v.status = 'published' THEN clock_timestamp() END
-			FROM ended AS v JOIN held ON held.id = v.id WHERE p.id = v.id AND p.execution_lock_id = v.lock_id AND p.execution_version = v.version AND p.status = 'publishing'
+			FROM ended AS v JOIN held ON held.id = v.id WHERE p.id = v.id AND p.execution_lock_id = v.lock_id AND p.execution_version = v.version
 			RETURNING p.id, p.execution_version
 		)
 		UPDATE publication_attempts AS a SET ended_at = coalesce(a.ended_at, clock_timestamp()), status_code = nullif(v.code, 0), error = v.message,
@@ -203,7 +203,7 @@ const (
 			WHERE p.target = t.id AND (t.resumed_at IS NULL OR t.resumed_at < a.started_at)
 		)`
 	saveProgress = `UPDATE publications SET progress = $4
-		WHERE id = $1 AND execution_lock_id = $2 AND execution_version = $3 AND status = 'publishing'`
+		WHERE id = $1 AND execution_lock_id = $2 AND execution_version = $3`
 )
 
 // SaveProgress implements [publish.Queue]. It is run again after a lost answer, which changes nothing.
