@@ -174,9 +174,9 @@ func build(t Table) statements {
 	// The rows are locked in the order of their ids first: a heartbeat and an end of the same claims may meet.
 	mine := fmt.Sprintf("FROM (SELECT h.%[1]s AS held_id, h.%[2]s AS held_by, h.%[3]s AS held_version FROM %[4]s AS h "+
 		"JOIN unnest($1::%[5]s[], $2::uuid[], $3::bigint[]) AS mine (claimed_id, claimed_by, claimed_version) "+
-		"ON h.%[1]s = mine.claimed_id AND h.%[2]s = mine.claimed_by AND h.%[3]s = mine.claimed_version "+
+		"ON h.%[1]s = ANY (ARRAY[mine.claimed_id]) AND h.%[2]s = mine.claimed_by AND h.%[3]s = mine.claimed_version "+
 		"ORDER BY h.%[1]s FOR NO KEY UPDATE OF h) AS held "+
-		"WHERE t.%[1]s = held_id AND t.%[2]s = held_by AND t.%[3]s = held_version RETURNING t.%[1]s, t.%[3]s", id, lock, number, table, t.IDType)
+		"WHERE t.%[1]s = ANY (ARRAY[held_id]) AND t.%[2]s = held_by AND t.%[3]s = held_version RETURNING t.%[1]s, t.%[3]s", id, lock, number, table, t.IDType)
 	return statements{
 		// The guard is repeated outside of the selection, which may be the caller's. As an array, the selection is evaluated
 		// once; a plan that goes into it again for each row would pass over what it has locked itself, and claim more than its
@@ -196,7 +196,7 @@ func build(t Table) statements {
 		failAll:      fmt.Sprintf("UPDATE %s AS t SET %s%s %s", table, unlocked, list(t.OnFail), mine),
 		release: fmt.Sprintf("WITH stale AS MATERIALIZED (SELECT %[2]s AS stale_id, %[3]s AS stale_lock, %[4]s AS stale_version, %[5]s AS stale_at FROM %[1]s "+
 			"WHERE %[3]s IS NOT NULL AND %[5]s < statement_timestamp() - $1::interval ORDER BY %[5]s LIMIT $2 FOR UPDATE SKIP LOCKED) "+
-			"UPDATE %[1]s AS t SET %[6]s%[7]s FROM stale WHERE t.%[2]s = stale_id AND t.%[3]s = stale_lock AND t.%[4]s = stale_version "+
+			"UPDATE %[1]s AS t SET %[6]s%[7]s FROM stale WHERE t.%[2]s = ANY (ARRAY[stale_id]) AND t.%[3]s = stale_lock AND t.%[4]s = stale_version "+
 			"RETURNING stale_id, stale_lock, stale_version, stale_at",
 			table, id, lock, number, lockedAt, unlocked, list(t.OnRelease)),
 	}

@@ -52,7 +52,7 @@ const (
 		WHERE s.ctid = found.place AND ` + raised
 	raiseUnique = `UPDATE auction_standing AS s SET amount = n.amount, unique_amount = n.amount, round = n.round, seq = n.seq, at = n.at,
 			hold = n.hold
-		` + raisedBids + ` WHERE s.auction = ANY (ARRAY[n.auction]) AND s.unique_amount = ANY (ARRAY[n.before]) AND ` + raised
+		` + raisedBids + ` WHERE s.auction = ANY (ARRAY[n.auction]) AND s.unique_amount = n.before AND ` + raised
 	guardedRaiseStanding = `WITH written AS (` + raiseStanding + `)
 		SELECT 1 / (count(*) = $9::bigint)::integer FROM written`
 	guardedRaiseUnique = `WITH written AS (` + raiseUnique + `)
