@@ -192,6 +192,13 @@ func (s *scene) bids(a *actors) {
 			}
 		})
 	}
+	// Refusals look at accounts and the auction without changing them.
+	for _, id := range []uuid.UUID{s.unique, s.open} {
+		c := keyed[auction.Op](auction.PlaceBid{Account: person(0), Amount: 1}, s.key(), "")
+		if answer, err := a.auctions.Execute(ctx, id, c); err != nil || answer.Status == 201 {
+			s.t.Errorf("a bid below the own one: %d, %v", answer.Status, err)
+		}
+	}
 	// New bidders.
 	base := s.amount
 	s.amount += 4 * planBatch
