@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"regexp"
 	"strconv"
 	"sync"
 	"time"
@@ -68,10 +69,17 @@ func (h *house) fresh(ctx context.Context, o *options, results *Results) error {
 	if o.productBinary == "" {
 		return nil
 	}
+	only, err := regexp.Compile(o.freshLoads)
+	if err != nil {
+		return fmt.Errorf("--fresh-loads: %w", err)
+	}
 	others := h.sides
 	defer func() { h.sides = append(others, h.sides...) }()
 	for pair := range o.freshPairs {
 		for _, what := range freshLoads() {
+			if !only.MatchString(what) {
+				continue
+			}
 			h.sides = nil
 			turn, err := h.freshTurn(ctx, o, what)
 			if err != nil {

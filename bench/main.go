@@ -58,6 +58,7 @@ type options struct {
 	freshWindow    time.Duration
 	freshLater     time.Duration
 	freshPairs     int
+	freshLoads     string
 	sagaPairs      int
 	sagaWarmup     time.Duration
 	sagaMeasure    time.Duration
@@ -122,6 +123,7 @@ func parseOptions(args []string) (*options, error) {
 	f.DurationVar(&o.mixWarmup, "mix-warmup", time.Second, "unmeasured beginning of each turn of a mix")
 	f.DurationVar(&o.mixMeasure, "mix-measure", 4*time.Second, "measured part of each turn of a mix")
 	f.IntVar(&o.freshPairs, "fresh-pairs", 1, "turns on fresh databases")
+	f.StringVar(&o.freshLoads, "fresh-loads", "", "only the loads on fresh databases whose names match this regular expression")
 	f.DurationVar(&o.freshWindow, "fresh-window", 10*time.Second, "measured beginning, and end, of a turn on a fresh database")
 	f.DurationVar(&o.freshLater, "fresh-later", time.Minute, "when the measured end of a turn on a fresh database begins")
 	f.IntVar(&o.sagaPairs, "saga-pairs", 3, "turns of sagas")
