@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -143,7 +144,8 @@ func (s *side) mixTurn(ctx context.Context, o *options, m mix) (*MixTurn, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.h.checkpoint(ctx); err != nil {
+	// What the planner knows of a new auction is measured on fresh databases, not here.
+	if err := errors.Join(s.analyze(ctx), s.h.checkpoint(ctx)); err != nil {
 		return nil, err
 	}
 	turn := 0
@@ -159,7 +161,7 @@ func (s *side) mixTurn(ctx context.Context, o *options, m mix) (*MixTurn, error)
 		return nil, err
 	}
 	if r.Answers == 0 {
-		return nil, fmt.Errorf("nothing was measured: more --accounts are needed, or less time")
+		return nil, errors.New("nothing was measured: more --accounts are needed, or less time")
 	}
 	if counts.refused*100 > r.Answers {
 		return nil, fmt.Errorf("too many refusals: %v", counts.others)
