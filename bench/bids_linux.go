@@ -26,12 +26,16 @@ const (
 // in each cycle, and every bid is one more than the one before: it is unique, higher than its account's last one, and
 // a new leader (or, where requests overtook one another, nearly). No account has two bids on their way at a time.
 type bidding struct {
-	path    string
-	order   []int // Of the accounts.
-	sent    int
-	total   int64            // Accepted bids since the start.
-	others  map[string]int64 // Answers that refused, by their code, in this turn.
-	refused int64
+	path   string
+	order  []int // Of the accounts.
+	raised int   // How far it has got in the order.
+	sent   int
+	// Every so-many-th bid is that of a newcomer, if there are to be any.
+	every     int
+	newcomers []int
+	total     int64            // Accepted bids since the start.
+	others    map[string]int64 // Answers that refused, by their code, in this turn.
+	refused   int64
 }
 
 // bids opens an auction at each side, has every account bid once, and then runs the turns. All measured bids are raises.
@@ -59,6 +63,22 @@ func (h *house) bids(ctx context.Context, o *options, results *Results) error {
 }
 
 func (s *side) openAuction(ctx context.Context, accounts int) error {
+	b, err := s.newBidding(ctx, rand.Perm(accounts)) //nolint:gosec // Load needs no secrecy.
+	if err != nil {
+		return err
+	}
+	s.bidding = b
+	if err := s.bidOnce(b); err != nil {
+		return err
+	}
+	if err := s.analyze(ctx); err != nil {
+		return err
+	}
+	return s.requireTotal(ctx)
+}
+
+// newBidding opens an auction in which nobody has bid.
+func (s *side) newBidding(ctx context.Context, order []int) (*bidding, error) {
 	in := map[string]any{
 		"title": "hot", "currency": currency, "seller": beneficiary,
 		"rounds":  []any{map[string]any{"winners": auctionWinners, "duration": auctionRound}},
@@ -69,13 +89,14 @@ func (s *side) openAuction(ctx context.Context, accounts int) error {
 		ID string `json:"id"`
 	}
 	if err := s.call(ctx, http.MethodPost, "/v1/auctions", in, http.StatusCreated, &auction); err != nil {
-		return err
+		return nil, err
 	}
-	b := &bidding{path: "/v1/auctions/" + auction.ID, order: rand.Perm(accounts)} //nolint:gosec // Load needs no secrecy.
-	s.bidding = b
-	if err := s.call(ctx, http.MethodPost, b.path+"/start", map[string]any{}, http.StatusOK, nil); err != nil {
-		return err
-	}
+	b := &bidding{path: "/v1/auctions/" + auction.ID, order: order}
+	return b, s.call(ctx, http.MethodPost, b.path+"/start", map[string]any{}, http.StatusOK, nil)
+}
+
+// bidOnce has every account bid once.
+func (s *side) bidOnce(b *bidding) error {
 	engine, err := load.Dial(s.addr, fillConnections)
 	if err != nil {
 		return err
@@ -83,7 +104,7 @@ func (s *side) openAuction(ctx context.Context, accounts int) error {
 	defer engine.Close()
 	source := b.source(s.key)
 	next := func() []byte {
-		if b.sent == accounts {
+		if b.sent == len(b.order) {
 			return nil
 		}
 		return source()
@@ -91,11 +112,23 @@ func (s *side) openAuction(ctx context.Context, accounts int) error {
 	if _, err := engine.Closed(load.Phases{Measure: time.Hour}, next, wantCreated); err != nil {
 		return err
 	}
-	b.total = int64(accounts)
-	if err := s.analyze(ctx); err != nil {
-		return err
+	b.total = int64(len(b.order))
+	return nil
+}
+
+// account is that of the next bid; there is none once the newcomers are used up.
+func (b *bidding) account() (int, bool) {
+	if b.every > 0 && b.sent%b.every == 0 {
+		if len(b.newcomers) == 0 {
+			return 0, false
+		}
+		account := b.newcomers[0]
+		b.newcomers = b.newcomers[1:]
+		return account, true
 	}
-	return s.requireTotal(ctx)
+	account := b.order[b.raised%len(b.order)]
+	b.raised++
+	return account, true
 }
 
 // source makes the bids that follow, each with a key of its own, until the accounts' money could run out.
@@ -107,11 +140,12 @@ func (b *bidding) source(key string) func() []byte {
 	amountAt := accountAt + digits + len(`","amount":`)
 	amountEnd := amountAt + len("10000000")
 	return func() []byte {
-		if b.sent == lastAmount-firstAmount {
+		account, ok := b.account()
+		if !ok || b.sent == lastAmount-firstAmount {
 			return nil
 		}
 		request := template.Next()
-		load.PutDecimal(request[accountAt:accountAt+digits], b.order[b.sent%len(b.order)])
+		load.PutDecimal(request[accountAt:accountAt+digits], account)
 		load.PutDecimal(request[amountAt:amountEnd], firstAmount+b.sent)
 		b.sent++
 		return request

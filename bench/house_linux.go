@@ -59,7 +59,8 @@ type house struct {
 	etcd     *etcdserver.Server
 	sides    []*side
 
-	serverURL string // of PostgreSQL
+	serverURL      string // of PostgreSQL
+	productOptions []string
 }
 
 func open(ctx context.Context, o *options) (h *house, err error) {
@@ -100,17 +101,16 @@ func open(ctx context.Context, o *options) (h *house, err error) {
 
 // startSides starts the servers, in the order in which they take their turns.
 func (h *house) startSides(ctx context.Context, o *options, serverURL, key string) error {
-	if o.only == onlyLocks || o.only == onlyClaims || o.only == onlySagas {
+	h.productOptions = strings.Fields(o.productOptions)
+	if o.only == onlyLocks || o.only == onlyClaims || o.only == onlySagas || o.only == onlyFresh {
 		return nil
 	}
 	if o.productBinary != "" {
-		arguments := append([]string{"--data=" + filepath.Join(h.dir, "product")}, strings.Fields(o.productOptions)...)
-		err := h.startOnPostgres(ctx, product, serverURL, key, o.productBinary, append([]string{"serve"}, arguments...)...)
-		if err != nil {
+		if err := h.startProduct(ctx, serverURL, key, o.productBinary); err != nil {
 			return err
 		}
 	}
-	if o.only == onlyDraws {
+	if o.only == onlyDraws || o.only == onlyMixes {
 		return nil
 	}
 	if o.wants(onlyBids) {
@@ -132,6 +132,12 @@ func (h *house) startSides(ctx context.Context, o *options, serverURL, key strin
 		return err
 	}
 	return h.startOnPostgres(ctx, peerPipelined, serverURL, key, o.peerBinary, append(pools, "--pipelined")...)
+}
+
+// startProduct starts the product on a new database.
+func (h *house) startProduct(ctx context.Context, serverURL, key, binary string) error {
+	arguments := append([]string{"serve", "--data=" + filepath.Join(h.dir, "product")}, h.productOptions...)
+	return h.startOnPostgres(ctx, product, serverURL, key, binary, arguments...)
 }
 
 // refuseMemory returns an error when a directory is kept in memory, where a durable commit costs nothing.

@@ -15,6 +15,8 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -50,6 +52,13 @@ type options struct {
 	drawPairs      int
 	drawCount      int
 	drawMeasure    time.Duration
+	mixPairs       int
+	mixWarmup      time.Duration
+	mixMeasure     time.Duration
+	freshWindow    time.Duration
+	freshLater     time.Duration
+	freshPairs     int
+	freshLoads     string
 	sagaPairs      int
 	sagaWarmup     time.Duration
 	sagaMeasure    time.Duration
@@ -110,10 +119,17 @@ func parseOptions(args []string) (*options, error) {
 	f.IntVar(&o.drawPairs, "draw-pairs", 3, "turns of draws on each side")
 	f.IntVar(&o.drawCount, "draw-count", 1_000_000, "draws of a saved multi-draw (up to 1,000,000)")
 	f.DurationVar(&o.drawMeasure, "draw-measure", time.Second, "length of each turn of draws")
+	f.IntVar(&o.mixPairs, "mix-pairs", 3, "turns of each mix")
+	f.DurationVar(&o.mixWarmup, "mix-warmup", time.Second, "unmeasured beginning of each turn of a mix")
+	f.DurationVar(&o.mixMeasure, "mix-measure", 4*time.Second, "measured part of each turn of a mix")
+	f.IntVar(&o.freshPairs, "fresh-pairs", 1, "turns on fresh databases")
+	f.StringVar(&o.freshLoads, "fresh-loads", "", "only the loads on fresh databases whose names match this regular expression")
+	f.DurationVar(&o.freshWindow, "fresh-window", 10*time.Second, "measured beginning, and end, of a turn on a fresh database")
+	f.DurationVar(&o.freshLater, "fresh-later", time.Minute, "when the measured end of a turn on a fresh database begins")
 	f.IntVar(&o.sagaPairs, "saga-pairs", 3, "turns of sagas")
 	f.DurationVar(&o.sagaWarmup, "saga-warmup", time.Second, "unmeasured beginning of each turn of sagas")
 	f.DurationVar(&o.sagaMeasure, "saga-measure", 4*time.Second, "measured part of each turn of sagas")
-	f.StringVar(&o.only, "only", "", "race, transfers, bids, locks, claims, draws or sagas: leave the others out")
+	f.StringVar(&o.only, "only", "", "race, transfers, bids, mixes, fresh, locks, claims, draws or sagas: leave the others out")
 	f.StringVar(&o.jsonFile, "json", "", "file that receives the results as JSON")
 	f.BoolVar(&o.check, "check", false, "exit 1 when a ratio is below its threshold")
 	f.BoolVar(&o.keepDir, "keep", false, "keep the working directory (database, logs)")
@@ -127,6 +143,8 @@ func parseOptions(args []string) (*options, error) {
 		o.lockPairs, o.lockWarmup, o.lockMeasure = 1, 300*time.Millisecond, time.Second
 		o.claimPairs, o.claimItems, o.claimWarmup, o.claimMeasure = 1, 5000, 300*time.Millisecond, time.Second
 		o.drawPairs, o.drawCount, o.drawMeasure = 1, 200_000, 200*time.Millisecond
+		o.mixPairs, o.mixWarmup, o.mixMeasure = 1, 500*time.Millisecond, 2*time.Second
+		o.freshWindow, o.freshLater = 3*time.Second, 8*time.Second
 		o.sagaPairs, o.sagaWarmup, o.sagaMeasure = 1, 300*time.Millisecond, time.Second
 	}
 	switch {
@@ -138,16 +156,18 @@ func parseOptions(args []string) (*options, error) {
 		return nil, errors.New("at least one pair of each is needed")
 	case o.drawPairs < 1 || o.drawCount < 1 || o.drawCount > 1_000_000:
 		return nil, errors.New("--draw-pairs and --draw-count must be positive, and the latter at most 1000000")
-	case o.sagaPairs < 1:
-		return nil, errors.New("--saga-pairs must be positive")
+	case o.sagaPairs < 1 || o.mixPairs < 1 || o.freshPairs < 1:
+		return nil, errors.New("--saga-pairs, --mix-pairs and --fresh-pairs must be positive")
+	case o.freshWindow < time.Second || o.freshLater < o.freshWindow:
+		return nil, errors.New("--fresh-window must be a second at least, and --fresh-later no shorter")
 	case o.lockProcesses < 1 || o.lockProcesses > contenders:
 		return nil, fmt.Errorf("--lock-processes must be from 1 to %d", contenders)
 	case o.only == onlyLocks && o.contendBinary == "":
 		return nil, errors.New("--only locks needs --contend")
 	case o.only == onlyClaims && o.queueBinary == "":
 		return nil, errors.New("--only claims needs --queue")
-	case o.only != "" && o.only != onlyRace && o.only != onlyTransfers && o.only != onlyBids && o.only != onlyLocks && o.only != onlyClaims && o.only != onlyDraws && o.only != onlySagas:
-		return nil, fmt.Errorf("--only takes %s, %s, %s, %s, %s, %s or %s", onlyRace, onlyTransfers, onlyBids, onlyLocks, onlyClaims, onlyDraws, onlySagas)
+	case o.only != "" && !slices.Contains(parts(), o.only):
+		return nil, fmt.Errorf("--only takes one of %s", strings.Join(parts(), ", "))
 	}
 	return o, nil
 }
@@ -161,7 +181,13 @@ const (
 	onlyClaims    = "claims"
 	onlyDraws     = "draws"
 	onlySagas     = "sagas"
+	onlyMixes     = "mixes"
+	onlyFresh     = "fresh"
 )
+
+func parts() []string {
+	return []string{onlyRace, onlyTransfers, onlyBids, onlyMixes, onlyFresh, onlyLocks, onlyClaims, onlyDraws, onlySagas}
+}
 
 // wants tells whether a part of the benchmarks is to be run.
 func (o *options) wants(part string) bool { return o.only == "" || o.only == part }
@@ -269,6 +295,18 @@ func (h *house) measure(ctx context.Context, o *options, results *Results, out *
 		}
 		results.printBids(out)
 	}
+	if o.wants(onlyMixes) {
+		if err := h.mixes(ctx, o, results); err != nil {
+			return err
+		}
+		results.printMixes(out)
+	}
+	if o.wants(onlyFresh) {
+		if err := h.fresh(ctx, o, results); err != nil {
+			return err
+		}
+		results.printFresh(out)
+	}
 	return nil
 }
 
@@ -282,6 +320,8 @@ func (o *options) describe() map[string]any {
 		"lock_warmup_s": o.lockWarmup.Seconds(), "lock_measure_s": o.lockMeasure.Seconds(),
 		"claim_pairs": o.claimPairs, "claim_items": o.claimItems, "claim_warmup_s": o.claimWarmup.Seconds(), "claim_measure_s": o.claimMeasure.Seconds(),
 		"draw_pairs": o.drawPairs, "draw_count": o.drawCount, "draw_measure_s": o.drawMeasure.Seconds(),
+		"mix_pairs": o.mixPairs, "mix_warmup_s": o.mixWarmup.Seconds(), "mix_measure_s": o.mixMeasure.Seconds(),
+		"fresh_pairs": o.freshPairs, "fresh_window_s": o.freshWindow.Seconds(), "fresh_later_s": o.freshLater.Seconds(),
 		"saga_pairs": o.sagaPairs, "saga_warmup_s": o.sagaWarmup.Seconds(), "saga_measure_s": o.sagaMeasure.Seconds(),
 	}
 }

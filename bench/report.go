@@ -39,6 +39,8 @@ type Results struct {
 	Transfers []TransferTurn `json:"transfers"`
 	Open      []TransferTurn `json:"transfers_open_loop"`
 	Bids      []BidTurn      `json:"bids"`
+	Mixes     []MixTurn      `json:"mixes"`
+	Fresh     []FreshTurn    `json:"fresh"`
 	Locks     []LockTurn     `json:"locks"`
 	Claims    []ClaimTurn    `json:"claims"`
 	Draws     []DrawTurn     `json:"draws"`
@@ -267,6 +269,8 @@ func (r *Results) judge(out *printer) bool {
 		}
 	}
 	r.judgeBids()
+	r.judgeMixes()
+	r.judgeFresh()
 	r.judgeLocks()
 	r.judgeClaims()
 	r.judgeDraws()

@@ -69,7 +69,10 @@ func (h *house) openTurn(ctx context.Context, o *options, s *side, rate float64,
 }
 
 // transferSource makes transfers between two different random accounts, each with a key of its own.
-func (s *side) transferSource(accounts int) func() []byte {
+func (s *side) transferSource(accounts int) func() []byte { return s.transferSourceAmong(0, accounts) }
+
+// transferSourceAmong is transferSource for the accounts from first on.
+func (s *side) transferSourceAmong(first, accounts int) func() []byte {
 	body := fmt.Sprintf(`{"from":%q,"to":%q,"amount":1}`, accountID(0), accountID(0))
 	template := load.NewTemplate("/v1/transfers", s.key, body)
 	start := template.BodyOffset(body)
@@ -82,8 +85,8 @@ func (s *side) transferSource(accounts int) func() []byte {
 		request := template.Next()
 		from := random.IntN(accounts)
 		to := (from + 1 + random.IntN(accounts-1)) % accounts
-		load.PutDecimal(request[fromAt:fromAt+digits], from)
-		load.PutDecimal(request[toAt:toAt+digits], to)
+		load.PutDecimal(request[fromAt:fromAt+digits], first+from)
+		load.PutDecimal(request[toAt:toAt+digits], first+to)
 		load.PutDecimal(request[amountAt:amountAt+1], 1+random.IntN(9))
 		return request
 	}

@@ -3,7 +3,9 @@
 //
 // A claim is the right to execute one row: a lock id, new with each claim, and an execution version, which grows by one
 // with each claim of the row. Both are columns of your table, beside your own, as are the time of the last sign of life and
-// the lock id of the claim that finished the row last; [Table.DDL] adds them, and [Table.Indexes] what makes claiming fast.
+// the lock id of the claim that finished the row last; [Table.DDL] adds them, and [Table.Indexes] what makes claiming fast. On
+// a table that is new, PostgreSQL may prefer to read all of it, and a session keeps such a plan until autovacuum has come by:
+// connect with enable_seqscan=off where that would be too slow.
 //
 // # Protocol
 //

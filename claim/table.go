@@ -158,29 +158,33 @@ func build(t Table) statements {
 		lock, lockedAt, number = quote(t.LockID), quote(t.LockedAt), quote(t.Version)
 		returning              = fmt.Sprintf("t.%s, t.%s, t.%s, t.%s", id, lock, number, lockedAt)
 		free                   = lock + " IS NULL"
+		due                    = ""
 		order                  = id
 	)
 	if t.Ready != "" {
 		free += " AND (" + t.Ready + ")"
 	}
 	if t.Due != "" {
-		free += " AND (" + t.Due + ") <= clock_timestamp()"
+		due = " AND (" + t.Due + ") <= statement_timestamp()"
 		order = t.Due + ", " + id
 	}
+	// Of one row that is named, or selected, the rest is a question to the row alone: CASE keeps the planner from finding it by
+	// an index of all that are claimable, or claimed.
+	is := func(condition string) string { return "CASE WHEN " + condition + " THEN true END" }
 	unlocked := fmt.Sprintf("%s = NULL, %s = NULL", lock, lockedAt)
 	finish := fmt.Sprintf("%s, %s = %s%s", unlocked, quote(t.FinishedBy), lock, list(t.OnFinish)) // Of what the row was before.
 	single := func(set string) open {
 		return open{
 			before: fmt.Sprintf("UPDATE %s SET %s", table, set),
-			after:  fmt.Sprintf(" WHERE %s = $1 AND %s = $2 AND %s = $3", id, lock, number),
+			after:  fmt.Sprintf(" WHERE %s = $1 AND %s", id, is(fmt.Sprintf("%s = $2 AND %s = $3", lock, number))),
 		}
 	}
 	// The rows are locked in the order of their ids first: a heartbeat and an end of the same claims may meet.
 	mine := fmt.Sprintf("FROM (SELECT h.%[1]s AS held_id, h.%[2]s AS held_by, h.%[3]s AS held_version FROM %[4]s AS h "+
 		"JOIN unnest($1::%[5]s[], $2::uuid[], $3::bigint[]) AS mine (claimed_id, claimed_by, claimed_version) "+
-		"ON h.%[1]s = mine.claimed_id AND h.%[2]s = mine.claimed_by AND h.%[3]s = mine.claimed_version "+
+		"ON h.%[1]s = ANY (ARRAY[mine.claimed_id]) AND h.%[2]s = mine.claimed_by AND h.%[3]s = mine.claimed_version "+
 		"ORDER BY h.%[1]s FOR NO KEY UPDATE OF h) AS held "+
-		"WHERE t.%[1]s = held_id AND t.%[2]s = held_by AND t.%[3]s = held_version RETURNING t.%[1]s, t.%[3]s", id, lock, number, table, t.IDType)
+		"WHERE t.%[1]s = ANY (ARRAY[held_id]) AND t.%[2]s = held_by AND t.%[3]s = held_version RETURNING t.%[1]s, t.%[3]s", id, lock, number, table, t.IDType)
 	return statements{
 		// The guard is repeated outside of the selection, which may be the caller's. As an array, the selection is evaluated
 		// once; a plan that goes into it again for each row would pass over what it has locked itself, and claim more than its
@@ -188,10 +192,10 @@ func build(t Table) statements {
 		claimSelected: open{
 			before: fmt.Sprintf("UPDATE %s AS t SET %s = $1, %s = clock_timestamp(), %s = t.%s + 1%s WHERE t.%s = ANY (ARRAY(",
 				table, lock, lockedAt, number, number, list(t.OnClaim), id),
-			after: fmt.Sprintf(")) AND %s RETURNING %s", free, returning),
+			after: fmt.Sprintf(")) AND %s RETURNING %s", is(free+due), returning),
 		},
-		dueSelection: fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT $2 FOR UPDATE SKIP LOCKED", id, table, free, order),
-		oneSelection: fmt.Sprintf("SELECT %s FROM %s WHERE %s = $2 AND %s FOR UPDATE SKIP LOCKED", id, table, id, free),
+		dueSelection: fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT $2 FOR UPDATE SKIP LOCKED", id, table, free+due, order),
+		oneSelection: fmt.Sprintf("SELECT %s FROM %s WHERE %s = $2 AND %s FOR UPDATE SKIP LOCKED", id, table, id, is(free+due)),
 		recover:      fmt.Sprintf("SELECT %s FROM %s AS t WHERE %s = $1", returning, table, lock),
 		heartbeat:    fmt.Sprintf("UPDATE %s AS t SET %s = clock_timestamp() %s", table, lockedAt, mine),
 		finish:       single(finish),
@@ -202,8 +206,8 @@ func build(t Table) statements {
 			"ON h.%[1]s = mine.claimed_id AND h.%[5]s = mine.claimed_by AND h.%[2]s = mine.claimed_version", id, number, table, t.IDType, quote(t.FinishedBy)),
 		failAll: fmt.Sprintf("UPDATE %s AS t SET %s%s %s", table, unlocked, list(t.OnFail), mine),
 		release: fmt.Sprintf("WITH stale AS MATERIALIZED (SELECT %[2]s AS stale_id, %[3]s AS stale_lock, %[4]s AS stale_version, %[5]s AS stale_at FROM %[1]s "+
-			"WHERE %[3]s IS NOT NULL AND %[5]s < clock_timestamp() - $1::interval ORDER BY %[5]s LIMIT $2 FOR UPDATE SKIP LOCKED) "+
-			"UPDATE %[1]s AS t SET %[6]s%[7]s FROM stale WHERE t.%[2]s = stale_id AND t.%[3]s = stale_lock AND t.%[4]s = stale_version "+
+			"WHERE %[3]s IS NOT NULL AND %[5]s < statement_timestamp() - $1::interval ORDER BY %[5]s LIMIT $2 FOR UPDATE SKIP LOCKED) "+
+			"UPDATE %[1]s AS t SET %[6]s%[7]s FROM stale WHERE t.%[2]s = ANY (ARRAY[stale_id]) AND t.%[3]s = stale_lock AND t.%[4]s = stale_version "+
 			"RETURNING stale_id, stale_lock, stale_version, stale_at",
 			table, id, lock, number, lockedAt, unlocked, list(t.OnRelease)),
 	}

@@ -52,7 +52,7 @@ type CaptureHold struct {
 // ReleaseHold gives a hold's money back. Result: [Hold].
 type ReleaseHold struct{ Hold uuid.UUID }
 
-// ExpireHold closes a hold whose time is over; the sweeper sends it. Result: bool, whether it was closed.
+// ExpireHold closes a hold whose time is over. Result: bool, whether it was closed.
 type ExpireHold struct{ Hold uuid.UUID }
 
 func (CreateAccount) ledgerOp() {}

@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/google/uuid"
+
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 )
 
-// sweepBatch is how many expired holds one sweep closes at most; the next sweep takes the rest.
-const sweepBatch = 500
+// sweepPage is how many expired holds one transaction closes at most. Whoever waits for one of their accounts waits for as
+// long as that takes.
+const sweepPage = 1000
 
 // lane is the key of the ledger's only lane. Transfers touch any two accounts, so accounts cannot each have a lane of
 // their own, and one writer that shares its commits is faster than several that wait for each other's rows.
@@ -49,23 +52,28 @@ func (s *Service) Execute(ctx context.Context, c command.Command[Op]) (command.A
 // Close stops taking commands and waits until those already taken are answered.
 func (s *Service) Close(ctx context.Context) error { return s.group.Close(ctx) }
 
-// Sweep closes holds whose time is over and returns how many it closed. Any number of processes may sweep at once.
+// Sweep closes holds whose time is over, a page of them in a transaction, and returns how many it closed. Any number of
+// processes may sweep at once: they share the pages. It goes by no lane, as a hold may be locked for long by somebody else.
 func (s *Service) Sweep(ctx context.Context) (int, error) {
-	due, err := s.DueHolds(ctx, sweepBatch)
-	if err != nil {
-		return 0, fmt.Errorf("ledger: find expired holds: %w", err)
-	}
 	closed := 0
-	for _, id := range due {
-		a, err := s.Execute(ctx, command.Command[Op]{Op: ExpireHold{Hold: id}})
+	for {
+		page := 0
+		found, err := s.store.ExpireHolds(ctx, sweepPage, func(book *Book, due []uuid.UUID) {
+			page = 0
+			for _, id := range due {
+				if book.Expire(id) {
+					page++
+				}
+			}
+		})
 		if err != nil {
-			return closed, fmt.Errorf("ledger: expire hold %s: %w", id, err)
+			return closed, fmt.Errorf("ledger: expire holds: %w", err)
 		}
-		if a.Result == true {
-			closed++
+		closed += page
+		if found < sweepPage || page == 0 {
+			return closed, nil
 		}
 	}
-	return closed, nil
 }
 
 func (s *Service) flush(ctx context.Context, _ lane, batch []command.Command[Op]) ([]command.Answer, error) {

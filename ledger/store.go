@@ -34,6 +34,11 @@ type Store interface {
 	// whenever the transaction has to be run again. Errors: command.ErrUnavailable, command.ErrUnknownOutcome, or
 	// what the database refused.
 	Commit(ctx context.Context, want Want, decide func(*Unit)) error
+	// ExpireHolds locks and loads up to limit open holds whose time is over by the database's clock, those first that have been
+	// due for longest, with their accounts, calls decide with their ids, and commits the book's changes in one transaction. It
+	// waits for nobody: a hold that somebody else has locked, or whose account, is left to a later call. It returns how many it
+	// found. decide is called again when the transaction has to be run again.
+	ExpireHolds(ctx context.Context, limit int, decide func(book *Book, due []uuid.UUID)) (int, error)
 }
 
 // Reader answers questions about the ledger, each from one snapshot.
@@ -46,8 +51,6 @@ type Reader interface {
 	Transfer(ctx context.Context, id uuid.UUID) (Transfer, error)
 	// Hold returns one hold, or [HoldNotFoundError].
 	Hold(ctx context.Context, id uuid.UUID) (Hold, error)
-	// DueHolds returns up to limit open holds whose time is over by the database's clock.
-	DueHolds(ctx context.Context, limit int) ([]uuid.UUID, error)
 	// Integrity recomputes every balance from the entries, in one snapshot.
 	Integrity(ctx context.Context) (Integrity, error)
 }

@@ -102,16 +102,20 @@ func (c *accountCache) leave(ids []string) {
 	}
 }
 
-// lock says that a transaction is going to lock the accounts, until unlock. What is remembered of them is forgotten. It
-// waits for the speculative transactions that are under way, and goes on without where that takes too long.
-func (c *accountCache) lock(ctx context.Context, ids []string) {
+// lock says that a transaction locks the accounts, or is going to, until unlock. What is remembered of them is forgotten.
+func (c *accountCache) lock(ids []string) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, id := range ids {
 		e := c.entry(id)
 		e.locked++
 		e.known = false
 	}
-	c.mu.Unlock()
+}
+
+// settle waits for the speculative transactions on accounts that lock was called for, and gives up where that takes too
+// long.
+func (c *accountCache) settle(ctx context.Context, ids []string) {
 	awaitAccounts(ctx, func() <-chan struct{} {
 		for _, id := range ids {
 			if e := c.accounts[id]; e.speculative > 0 {

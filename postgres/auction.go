@@ -203,7 +203,7 @@ const (
 	selectLastBid  = `SELECT account, amount, round, seq, at, hold, coalesce(nonce, 0) FROM auction_bids
 		WHERE auction = $1 ORDER BY seq DESC LIMIT 1`
 	selectNewBids = `SELECT account, amount, round, seq, at, hold, coalesce(nonce, 0) FROM auction_bids
-		WHERE auction = $1 AND (seq = $2 OR seq > $3) ORDER BY seq`
+		WHERE auction = $1 AND seq >= $2 AND (seq = $2 OR seq > $3) ORDER BY seq`
 )
 
 // lockAuction waits for its turn and returns the auction as it then stands. Each statement of a round trip has its own

@@ -21,7 +21,7 @@ const closingMargin = 250 * time.Millisecond
 // time: what was decided holds until the instant $8.
 const raiseAuction = `WITH written AS (
 		UPDATE auctions SET total_bids = $4, seq = $5, version = $6, revision = $7
-		WHERE id = $1 AND version = $2 AND revision = $3 AND status = 'active' AND seq <= $5 AND clock_timestamp() < $8 RETURNING 1
+		WHERE id = $1 AND version = $2 AND revision = $3 AND status || '' = 'active' AND seq <= $5 AND clock_timestamp() < $8 RETURNING 1
 	) SELECT 1 / (count(*) = 1)::integer FROM written`
 
 // commitAhead decides on what is remembered and sends the writes as one transaction, which the next call may rest on
@@ -78,7 +78,6 @@ func (s *Auctions) bidAhead(b *pgx.Batch, known *knownAuction, want auction.Want
 	}
 
 	a := known.Auction
-	b.Queue(joinInOrder)
 	if known.Changed() {
 		b.Queue(raiseAuction, a.ID, was, known.revision, a.TotalBids, a.Seq, a.Version, revision, known.Horizon())
 		known.revision = revision

@@ -22,11 +22,12 @@ const (
 		FROM unnest($2::integer[], $3::integer[], $4::bigint[]) AS r (round, winners, duration)`
 
 	// The guard repeats, in SQL, what the core has decided: the row is the very one that was read, its state only goes
-	// forward, and no leader of an older term writes after one of a newer.
+	// forward, and no leader of an older term writes after one of a newer. The concatenations keep the planner from reading
+	// the index of statuses, which leads to the auctions of that status, and not to the one.
 	updateAuction = `UPDATE auctions SET status = $4, current_round = $5, total_bids = $6, seq = $7, leader_term = $8, started_at = $9,
 			ended_at = $10, version = $11, revision = $12
 		WHERE id = $1 AND version = $2 AND revision = $3 AND leader_term <= $8 AND seq <= $7
-			AND status IN ('pending', 'active') AND ($4 <> 'pending' OR status = 'pending') RETURNING 1`
+			AND status || '' IN ('pending', 'active') AND ($4 <> 'pending' OR status || '' = 'pending') RETURNING 1`
 	guardAuction = `SELECT 1 / (count(*) = 1)::integer FROM auctions WHERE id = $1 AND version = $2 AND revision = $3`
 
 	// A round that was closed stays so.
@@ -38,14 +39,20 @@ const (
 
 	// A bid never falls; one with another hold is the new bid of an account that has won in the same transaction. Where
 	// amounts are unique, the one before is found by its amount, because there is no index by account to be kept then.
-	raised = `FROM unnest($2::text[], $3::bigint[], $4::integer[], $5::bigint[], $6::timestamptz[], $7::uuid[], $8::bigint[])
-			AS n (account, amount, round, seq, at, hold, before)
-		WHERE s.auction = $1 AND s.account = n.account AND s.amount = n.before AND s.active AND (s.amount < n.amount OR s.hold <> n.hold)`
+	//
+	// Each row is looked up by itself, whatever the planner believes: it must not go through all bids of the auction instead.
+	// Therefore the auction is a column of what is raised, which OFFSET 0 keeps, and equality is written in a form that an
+	// index knows and a join from the other side does not; where the index is partial, the look-up is a subquery.
+	raisedBids = `FROM (SELECT $1::uuid AS auction, * FROM unnest($2::text[], $3::bigint[], $4::integer[], $5::bigint[], $6::timestamptz[],
+			$7::uuid[], $8::bigint[]) AS v (account, amount, round, seq, at, hold, before) OFFSET 0) AS n`
+	raised        = `s.account = n.account AND s.amount = n.before AND s.active AND (s.amount < n.amount OR s.hold <> n.hold) RETURNING 1`
 	raiseStanding = `UPDATE auction_standing AS s SET amount = n.amount, round = n.round, seq = n.seq, at = n.at, hold = n.hold
-		` + raised + ` AND s.unique_amount IS NULL RETURNING 1`
+		` + raisedBids + ` CROSS JOIN LATERAL (
+			SELECT ctid AS place FROM auction_standing WHERE auction = n.auction AND account = n.account AND unique_amount IS NULL OFFSET 0) AS found
+		WHERE s.ctid = found.place AND ` + raised
 	raiseUnique = `UPDATE auction_standing AS s SET amount = n.amount, unique_amount = n.amount, round = n.round, seq = n.seq, at = n.at,
 			hold = n.hold
-		` + raised + ` AND s.unique_amount = n.before RETURNING 1`
+		` + raisedBids + ` WHERE s.auction = ANY (ARRAY[n.auction]) AND s.unique_amount = n.before AND ` + raised
 	guardedRaiseStanding = `WITH written AS (` + raiseStanding + `)
 		SELECT 1 / (count(*) = $9::bigint)::integer FROM written`
 	guardedRaiseUnique = `WITH written AS (` + raiseUnique + `)
@@ -65,7 +72,7 @@ const (
 
 	guardSameAccounts = `SELECT 1 / (count(*) = $5::bigint)::integer
 		FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) AS n (id, available, held, version)
-		JOIN accounts AS a ON a.id = n.id AND a.version = n.version AND a.available = n.available AND a.held = n.held`
+		JOIN accounts AS a ON a.id = ANY (ARRAY[n.id]) AND a.version = n.version AND a.available = n.available AND a.held = n.held`
 	guardAbsentAccounts = `SELECT 1 / (count(*) = 0)::integer FROM accounts WHERE id = ANY($1)`
 	guardAbsentKeys     = `SELECT 1 / (count(*) = 0)::integer FROM idempotency_keys WHERE id = ANY($1)`
 )

@@ -53,9 +53,10 @@ func (db *DB) Check(ctx context.Context) ([]Finding, error) {
 		add("standby", false, "this is a standby: commands will fail until it is promoted")
 	}
 	// A pooler tells clients a process id of its own. In transaction mode nothing here needs the session, but the
-	// session's timeouts that we ask for at connect may not be in force.
+	// session's timeouts and planner settings that we ask for at connect may not be in force.
 	if int(conn.Conn().PgConn().PID()) != backend {
-		add("pooler", false, "a connection pooler is in between: set statement_timeout, lock_timeout and idle_in_transaction_session_timeout on the database role")
+		add("pooler", false, "a connection pooler is in between: set statement_timeout, lock_timeout, idle_in_transaction_session_timeout and enable_seqscan, "+
+			"enable_bitmapscan, enable_hashjoin, enable_mergejoin and jit (all of them off) on the database role")
 	}
 	return findings, nil
 }

@@ -83,6 +83,21 @@ const replicationWarning = "fairlead.replication_warning"
 // language of the message; it warns there, and only there, when a commit is durable on this server alone.
 const replicationWait = "SyncRepWaitForLSN"
 
+// planning are the planner's settings of all connections. What the planner believes of a table is wrong while the table is
+// new, and a plan that it has made for an empty table stays in a session until autovacuum comes by. So it has no choice:
+// each row is looked up by an index, in nested loops that begin at what the statement is given. Only in a transaction that
+// goes over whole tables is it free to do otherwise: see scanFreely.
+func planning() map[string]string {
+	return map[string]string{
+		"enable_seqscan": "off", "enable_bitmapscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off",
+		"jit": "off", // It would compile whatever can't be done without these.
+	}
+}
+
+// scanFreely lets a transaction go over whole tables, in the time that this takes.
+const scanFreely = `SELECT set_config('statement_timeout', '15min', true), set_config('enable_seqscan', 'on', true),
+	set_config('enable_bitmapscan', 'on', true), set_config('enable_hashjoin', 'on', true), set_config('enable_mergejoin', 'on', true)`
+
 // Open connects to the database and makes sure that it answers. The caller closes it.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	cfg, err := pgxpool.ParseConfig(o.URL)
@@ -94,6 +109,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		cfg.MaxConns = defaultMaxConns
 	}
 	cfg.ConnConfig.ConnectTimeout = connectTimeout
+	maps.Copy(cfg.ConnConfig.RuntimeParams, planning())
 	maps.Copy(cfg.ConnConfig.RuntimeParams, map[string]string{
 		"application_name":                    "fairlead",
 		"timezone":                            "UTC",

@@ -22,9 +22,9 @@ type lazyTx struct {
 	committing bool // COMMIT may have been sent
 }
 
-// lock tells the rest of the process that this transaction is about to lock accounts, each of them once.
-func (t *lazyTx) lock(ctx context.Context, ids []string) {
-	t.accounts.lock(ctx, ids)
+// lock tells the rest of the process that this transaction locks accounts, each of them once.
+func (t *lazyTx) lock(ids []string) {
+	t.accounts.lock(ids)
 	t.locked = append(t.locked, ids...)
 }
 

@@ -88,7 +88,7 @@ func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, 
 // aheadStatements are those of transactions that are sent ahead.
 func aheadStatements() []string {
 	return []string{
-		joinInOrder, guardedInsertAccounts, guardedUpdateAccounts, insertTransfers, insertHolds, insertKeys, raiseAuction, guardAuction,
+		guardedInsertAccounts, guardedUpdateAccounts, insertTransfers, insertHolds, insertKeys, raiseAuction, guardAuction,
 		guardAbsentAccounts, guardSameAccounts, guardAbsentKeys, guardedRaiseStanding, guardedRaiseUnique, insertStanding, insertBids,
 	}
 }
@@ -120,7 +120,6 @@ func (l *Ledger) commitAhead(ctx context.Context, want ledger.Want, decide func(
 			case len(c.CreatedHolds) > 0 || len(c.UpdatedAccounts)+len(c.CreatedAccounts) != len(want.Accounts):
 				return notSent(fallbackCommand, nil)
 			}
-			b.Queue(joinInOrder)
 			saveBook(b, c, guardedWrites)
 			saveKeys(b, unit.Keys.Fresh(), book.Now(), guardedWrites)
 			l.db.recent.note(unit.Keys.Fresh())
@@ -131,11 +130,6 @@ func (l *Ledger) commitAhead(ctx context.Context, want ledger.Want, decide func(
 	}
 	return err
 }
-
-// joinInOrder makes an UPDATE that joins an ordered array take its locks in the array's order, for the transaction: the
-// accounts are then looked up by their index, once for each element, or read through it. Left to itself, the planner
-// joins a small table from a sequential scan, in the order of its rows, and two processes may lock each other out.
-const joinInOrder = `SELECT set_config('enable_seqscan', 'off', true)` // not SET, which can't be prepared
 
 // finish writes and commits in one round trip. A binary that is built to be killed takes two, so that it can be killed
 // in between.
@@ -219,7 +213,8 @@ func lockBookAside(ctx context.Context, tx pgx.Tx, aside *setAside, accounts []s
 			})
 		}
 		if lazy, ok := tx.(*lazyTx); ok {
-			lazy.lock(ctx, accounts)
+			lazy.lock(accounts)
+			lazy.accounts.settle(ctx, accounts)
 		}
 		b.Queue(waitBriefly)
 		lock := lockAccounts

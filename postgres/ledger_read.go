@@ -44,12 +44,6 @@ func (l *Ledger) Hold(ctx context.Context, id uuid.UUID) (ledger.Hold, error) {
 		`SELECT id, account, amount, captured, status, expires_at, created_at, closed_at, transfer, owner FROM holds WHERE id = $1`, id)
 }
 
-// DueHolds implements [ledger.Reader].
-func (l *Ledger) DueHolds(ctx context.Context, limit int) ([]uuid.UUID, error) {
-	return query(ctx, l.db, pgx.RowTo[uuid.UUID],
-		`SELECT id FROM hold_rows WHERE status = 'open' AND expires_at <= clock_timestamp() ORDER BY expires_at LIMIT $1`, limit)
-}
-
 // Deposits and withdrawals are read from the outside's entries, which are negative for what came in. What came from another
 // ledger, or went there, is to this ledger a deposit or withdrawal too. Sums are numeric, which does not overflow.
 const sumCurrencies = `
@@ -94,7 +88,7 @@ func (l *Ledger) Integrity(ctx context.Context) (ledger.Integrity, error) {
 	var out ledger.Integrity
 	err := l.db.reads.snapshot(ctx, scanTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		out = ledger.Integrity{Currencies: []ledger.CurrencyIntegrity{}, Difference: new(big.Int)}
-		if _, err := tx.Exec(ctx, `SET LOCAL statement_timeout = '15min'`); err != nil {
+		if _, err := tx.Exec(ctx, scanFreely); err != nil {
 			return err
 		}
 		rows, err := tx.Query(ctx, sumCurrencies)

@@ -150,9 +150,6 @@ func TestSweepExpiresHoldsOnce(t *testing.T) {
 	hour := time.Hour
 	do(t, services[0], ledger.PlaceHold{Account: "ann", Amount: 7, ExpiresIn: &hour})
 	do(t, services[0], ledger.PlaceHold{Account: "ann", Amount: 3})
-	if ids, err := services[0].DueHolds(t.Context(), 3); err != nil || len(ids) != 3 {
-		t.Errorf("due %v, %v", ids, err)
-	}
 	var (
 		group  sync.WaitGroup
 		mu     sync.Mutex

@@ -248,7 +248,7 @@ func TestPipelineRefusesWhatItCannotSend(t *testing.T) {
 	for name, fill := range map[string]func(*pgx.Batch) error{
 		"nothing to send":            func(*pgx.Batch) error { return notSent("nothing", nil) },
 		"an unknown statement":       func(b *pgx.Batch) error { b.Queue(`SELECT 1`); return nil },
-		"a parameter without a type": func(b *pgx.Batch) error { b.Queue(joinInOrder, struct{}{}); return nil },
+		"a parameter without a type": func(b *pgx.Batch) error { b.Queue(guardAbsentAccounts, struct{}{}); return nil },
 	} {
 		if err := l.db.ahead[0].commit(t.Context(), "", fill); !isNotSent(err) {
 			t.Errorf("%s: %v", name, err)

@@ -38,13 +38,13 @@ const (
 			SELECT t.id, CASE WHEN t.pace_interval > 0 OR t.refusals > 0 THEN 1 ELSE coalesce(s.slots, $5) END AS slots
 			FROM ` + openTargets + ` AND (t.next_send_at IS NULL OR t.next_send_at <= clock_timestamp()) ORDER BY random()
 		) AS open CROSS JOIN LATERAL (
-			SELECT d.id FROM publications AS d WHERE d.target = open.id AND d.status = 'scheduled' AND d.due_at <= clock_timestamp()
+			SELECT d.id FROM publications AS d WHERE d.target = open.id AND d.status = 'scheduled' AND d.due_at <= statement_timestamp()
 			ORDER BY d.due_at LIMIT open.slots FOR UPDATE SKIP LOCKED
 		) AS p WHERE $1::uuid IS NOT NULL LIMIT $6`
 	// workFields tells all about claims: work is the claims, with the number of their try.
 	workFields = `w.id, w.execution_lock_id, w.execution_version, p.payload, p.progress, w.try - p.spent,
 			(extract(epoch FROM w.execution_locked_at - p.due_at) * 1000000)::bigint, w.execution_locked_at, ` + targetFields + `
-		FROM work AS w JOIN publications AS p ON p.id = w.id JOIN targets AS t ON t.id = p.target`
+		FROM work AS w JOIN publications AS p ON p.id = ANY (ARRAY[w.id]) JOIN targets AS t ON t.id = p.target`
 	selectClaimed = `WITH work AS (
 			SELECT id, execution_lock_id, execution_version, execution_locked_at, attempts AS try FROM publications WHERE execution_lock_id = $1
 		) SELECT ` + workFields
@@ -54,9 +54,9 @@ const (
 			SELECT id, execution_version, execution_lock_id, execution_locked_at FROM claimed
 		), paced AS (
 			UPDATE targets SET next_send_at = clock_timestamp() + (pace_interval * (0.8 + 0.4 * random())) * interval '1 microsecond'
-			WHERE id IN (SELECT p.target FROM claimed AS c JOIN publications AS p ON p.id = c.id) AND pace_interval > 0
+			WHERE id IN (SELECT p.target FROM claimed AS c JOIN publications AS p ON p.id = ANY (ARRAY[c.id])) AND pace_interval > 0
 		), work AS (
-			SELECT c.*, p.attempts + 1 AS try FROM claimed AS c JOIN publications AS p ON p.id = c.id
+			SELECT c.*, p.attempts + 1 AS try FROM claimed AS c JOIN publications AS p ON p.id = ANY (ARRAY[c.id])
 		) SELECT ` + workFields
 	selectNextDue = `SELECT (extract(epoch FROM min(greatest(p.due_at, open.next_send_at)) - clock_timestamp()) * 1000000)::bigint FROM (
 			SELECT t.id, t.next_send_at FROM ` + openTargets + `
@@ -173,27 +173,27 @@ const (
 			SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::integer[], $9::text[],
 				$10::integer[]) AS v (id, lock_id, version, status, delay, result, message, code, external_id, free)
 		), held AS MATERIALIZED (
-			SELECT p.id FROM publications AS p JOIN ended AS v ON p.id = v.id AND p.execution_lock_id = v.lock_id AND p.execution_version = v.version
-			WHERE p.status = 'publishing' ORDER BY p.id FOR NO KEY UPDATE OF p
+			SELECT v.* FROM publications AS p JOIN ended AS v ON p.id = ANY (ARRAY[v.id]) AND p.execution_lock_id = v.lock_id AND p.execution_version = v.version
+			ORDER BY p.id FOR NO KEY UPDATE OF p
 		), done AS (
 			UPDATE publications AS p SET status = v.status, execution_lock_id = NULL, execution_locked_at = NULL, last_error = v.message,
 				spent = p.spent + v.free, external_id = v.external_id,
 				due_at = CASE WHEN v.status = 'scheduled' THEN clock_timestamp() + v.delay * interval '1 microsecond' ELSE p.due_at END,
 				published_at = CASE WHEN v.status = 'published' THEN clock_timestamp() END
-			FROM ended AS v JOIN held ON held.id = v.id WHERE p.id = v.id AND p.execution_lock_id = v.lock_id AND p.execution_version = v.version AND p.status = 'publishing'
-			RETURNING p.id, p.execution_version
+			FROM held AS v WHERE p.id = ANY (ARRAY[v.id]) AND p.execution_lock_id = v.lock_id AND p.execution_version = v.version
+			RETURNING v.id, v.version, v.lock_id, v.result, v.message, v.code
 		)
 		UPDATE publication_attempts AS a SET ended_at = coalesce(a.ended_at, clock_timestamp()), status_code = nullif(v.code, 0), error = v.message,
-			result = CASE WHEN done.id IS NULL THEN 'refused' ELSE v.result END
-		FROM ended AS v LEFT JOIN done ON done.id = v.id AND done.execution_version = v.version
-		WHERE a.publication = v.id AND a.version = v.version AND a.lock_id = v.lock_id AND (done.id IS NOT NULL OR a.result = 'lost')
+			result = CASE WHEN v.in_force THEN v.result ELSE 'refused' END
+		FROM (SELECT *, true AS in_force FROM done UNION ALL SELECT id, version, lock_id, result, message, code, false FROM ended) AS v
+		WHERE a.publication = ANY (ARRAY[v.id]) AND a.version = v.version AND a.lock_id = v.lock_id AND (v.in_force OR a.result = 'lost')
 		RETURNING a.publication, a.version, a.result`
 	lockTargets   = `SELECT ` + targetFields + ` FROM targets AS t WHERE t.id = ANY($1) ORDER BY t.id FOR NO KEY UPDATE`
 	updateTargets = `UPDATE targets AS t SET pace_interval = v.pace_interval, refusals = v.refusals, refused_last = v.refused_last,
 			next_send_at = v.next_send_at, open_until = v.open_until
 		FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::uuid[], $5::timestamptz[], $6::timestamptz[])
 			AS v (id, pace_interval, refusals, refused_last, next_send_at, open_until)
-		WHERE t.id = v.id`
+		WHERE t.id = ANY (ARRAY[v.id])`
 	// pauseTargets pauses the targets whose authorization has expired, unless it was given anew while the attempt ran.
 	pauseTargets = `UPDATE targets AS t SET paused_at = clock_timestamp(), paused_reason = 'auth_expired'
 		WHERE t.paused_at IS NULL AND t.id IN (
@@ -203,7 +203,7 @@ const (
 			WHERE p.target = t.id AND (t.resumed_at IS NULL OR t.resumed_at < a.started_at)
 		)`
 	saveProgress = `UPDATE publications SET progress = $4
-		WHERE id = $1 AND execution_lock_id = $2 AND execution_version = $3 AND status = 'publishing'`
+		WHERE id = $1 AND execution_lock_id IS NOT DISTINCT FROM $2 AND execution_version = $3`
 )
 
 // SaveProgress implements [publish.Queue]. It is run again after a lost answer, which changes nothing.
@@ -277,7 +277,7 @@ func conclude(ctx context.Context, tx pgx.Tx, batch []publish.Conclusion) (map[a
 
 const loseAttempts = `UPDATE publication_attempts AS a SET result = 'lost', ended_at = clock_timestamp(), error = $4
 	FROM unnest($1::uuid[], $2::uuid[], $3::bigint[]) AS v (id, lock_id, version)
-	WHERE a.publication = v.id AND a.lock_id = v.lock_id AND a.version = v.version AND a.result IS NULL`
+	WHERE a.publication = ANY (ARRAY[v.id]) AND a.lock_id = v.lock_id AND a.version = v.version AND a.result IS NULL`
 
 // ReleaseStale implements [publish.Queue].
 func (s *Publications) ReleaseStale(ctx context.Context, age time.Duration) (total int, err error) {

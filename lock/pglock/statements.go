@@ -18,15 +18,18 @@ type statements struct {
 	dropServed, dropServedPlaces, bury              string
 }
 
+// Each row is looked up by itself, whatever the planner believes of tables that it has no statistics of: a statement names the
+// rows by "= ANY" of an array, which an index knows, and from which no join can begin at the other side.
+//
 // Parts that several statements have.
 const (
 	usec = ` * interval '1 microsecond'`
 	// someIDs come as texts: without a prepared statement, as behind a pooler, the driver has no array of others to send.
 	someIDs    = `ANY ($1::text[]::uuid[])`
 	keysOf     = `ANY ((SELECT keys FROM @lock_grants WHERE id = $1)::text[])`
-	lineOf     = `SELECT id, ticket, owner, keys, ttl_us, hold_us, request FROM @lock_waiters WHERE cycle IS NULL AND alive_until > clock_timestamp() AND id IN (SELECT waiter FROM @lock_queue WHERE key = `
+	lineOf     = `SELECT id, ticket, owner, keys, ttl_us, hold_us, request FROM @lock_waiters WHERE cycle IS NULL AND alive_until > clock_timestamp() AND id = ANY (ARRAY(SELECT waiter FROM @lock_queue WHERE key = `
 	waiterCols = `w.id, w.ticket, w.owner, w.keys, w.ttl_us, w.hold_us, w.request`
-	inQueue    = ` FROM @lock_queue q JOIN @lock_waiters w ON w.id = q.waiter WHERE q.key = `
+	inQueue    = ` FROM @lock_queue q JOIN @lock_waiters w ON w.id = ANY (ARRAY[q.waiter]) WHERE q.key = `
 	alive      = `w.cycle IS NULL AND w.alive_until > clock_timestamp()`
 	// commitLater makes the transaction's commit wait for no disk. What commits after it, and does wait, waits for both.
 	commitLater = `set_config('synchronous_commit', 'off', true)`
@@ -38,24 +41,25 @@ func newStatements(s Schema) *statements {
 		// Rows of new keys are inserted in the order in which they are locked, so that two that make the same rows wait for
 		// each other in one direction only.
 		insertKeys: `INSERT INTO @lock_keys (key, token) SELECT k, 0 FROM unnest($1::text[]) AS u (k)
-			WHERE NOT EXISTS (SELECT FROM @lock_keys WHERE key = k) ORDER BY k COLLATE "C" ON CONFLICT DO NOTHING`,
+			WHERE NOT EXISTS (SELECT FROM @lock_keys WHERE key = ANY (ARRAY[k])) ORDER BY k COLLATE "C" ON CONFLICT DO NOTHING`,
 		lockKeys:   `SELECT key, token FROM @lock_keys WHERE key = ANY ($1) ORDER BY key FOR NO KEY UPDATE`,
 		lockKeysOf: `SELECT key, token FROM @lock_keys WHERE key = ` + keysOf + ` ORDER BY key FOR NO KEY UPDATE`,
 		// A renewal that is under way is waited for, and the expiry looked at again.
 		dropExpired: `DELETE FROM @lock_grants WHERE expires_at <= clock_timestamp()
-			AND id IN (SELECT holder FROM @lock_keys WHERE key = ANY ($1))`,
-		readHolders: `SELECT k.key, g.id, g.owner, g.request FROM @lock_keys k JOIN @lock_grants g ON g.id = k.holder WHERE k.key = ANY ($1)`,
-		readLine:    lineOf + `ANY ($1)) ORDER BY ticket`,
+			AND id = ANY (ARRAY(SELECT holder FROM @lock_keys WHERE key = ANY ($1)))`,
+		readHolders: `SELECT k.key, g.id, g.owner, g.request FROM @lock_keys k JOIN @lock_grants g ON g.id = ANY (ARRAY[k.holder]) WHERE k.key = ANY ($1)`,
+		readLine:    lineOf + `ANY ($1))) ORDER BY ticket`,
 		// Of several keys the whole lines matter; of one, only who is first, however long the line is.
-		readLineOf: lineOf + `ANY ((SELECT keys FROM @lock_grants WHERE id = $1 AND cardinality(keys) > 1)::text[]))
+		readLineOf: lineOf + `ANY ((SELECT keys FROM @lock_grants WHERE id = $1 AND cardinality(keys) > 1)::text[])))
 			AND (SELECT cardinality(keys) > 1 FROM @lock_grants WHERE id = $1) ORDER BY ticket`, // The planner looks at that first, and at most at that.
 		readHeadOf: `SELECT ` + waiterCols + inQueue + `(SELECT keys[1] FROM @lock_grants WHERE id = $1 AND cardinality(keys) = 1)
 			AND ` + alive + ` ORDER BY q.ticket LIMIT 1`,
 		// Behind a holder nobody in line for the one key can be granted, so that only the request itself is looked for, and
 		// others that stand for the same.
-		readLineFor: `SELECT ` + waiterCols + ` FROM @lock_waiters w WHERE (w.id = $2 OR w.request = $3) AND $1 = ANY (w.keys) AND ` + alive + ` UNION
+		readLineFor: `SELECT ` + waiterCols + ` FROM @lock_waiters w WHERE w.id = $2 AND $1 = ANY (w.keys) AND ` + alive + ` UNION
+			SELECT ` + waiterCols + ` FROM @lock_waiters w WHERE w.request = $3 AND $1 = ANY (w.keys) AND ` + alive + ` UNION
 			SELECT ` + waiterCols + inQueue + `$1 AND ` + alive + ` AND NOT EXISTS (
-				SELECT FROM @lock_keys k JOIN @lock_grants g ON g.id = k.holder WHERE k.key = $1 AND g.expires_at > clock_timestamp())
+				SELECT FROM @lock_keys k JOIN @lock_grants g ON g.id = ANY (ARRAY[k.holder]) WHERE k.key = $1 AND g.expires_at > clock_timestamp())
 			ORDER BY ticket`,
 		insertGrant: `INSERT INTO @lock_grants (id, owner, keys, tokens, ttl_us, hold_us, request, granted_at, expires_at)
 			SELECT $1, $2, $3, $4, $5, $6, $7, now, now + $8::bigint` + usec + ` FROM (SELECT clock_timestamp()) AS c (now)
@@ -90,22 +94,22 @@ func newStatements(s Schema) *statements {
 		// One statement, so that it is the truth of one instant.
 		readGraph: `SELECT w.id, w.ticket, w.owner, w.keys, w.since, h.keys, h.owners FROM @lock_waiters w LEFT JOIN LATERAL (
 				SELECT array_agg(k.key) AS keys, array_agg(g.owner) AS owners FROM unnest(w.keys) AS u (key)
-				JOIN @lock_keys k ON k.key = u.key JOIN @lock_grants g ON g.id = k.holder WHERE g.expires_at > clock_timestamp()
+				JOIN @lock_keys k ON k.key = ANY (ARRAY[u.key]) JOIN @lock_grants g ON g.id = ANY (ARRAY[k.holder]) WHERE g.expires_at > clock_timestamp()
 			) h ON true WHERE w.cycle IS NULL AND w.alive_until > clock_timestamp() ORDER BY w.ticket`,
 		ownersHold:  `SELECT EXISTS (SELECT FROM @lock_grants WHERE owner = ANY ($1) AND expires_at > clock_timestamp())`,
 		lockArbiter: `SELECT one FROM @lock_arbiter FOR UPDATE`,
 		markVictim:  `UPDATE @lock_waiters SET cycle = $2 WHERE id = $1 AND cycle IS NULL`,
 		// Rows that somebody else is just deciding on are passed over: waiting for them could be mutual.
-		keepAlive: `UPDATE @lock_waiters SET alive_until = clock_timestamp() + $2::bigint` + usec + ` WHERE id IN (
-			SELECT id FROM @lock_waiters WHERE id = ` + someIDs + ` AND cycle IS NULL FOR UPDATE SKIP LOCKED) RETURNING id`,
-		freeKeys: `SELECT DISTINCT u.key FROM @lock_waiters w, unnest(w.keys) AS u (key) LEFT JOIN @lock_keys k ON k.key = u.key
+		keepAlive: `UPDATE @lock_waiters SET alive_until = clock_timestamp() + $2::bigint` + usec + ` WHERE id = ANY (ARRAY(
+			SELECT id FROM @lock_waiters WHERE id = ` + someIDs + ` AND cycle IS NULL FOR UPDATE SKIP LOCKED)) RETURNING id`,
+		freeKeys: `SELECT DISTINCT u.key FROM @lock_waiters w, unnest(w.keys) AS u (key) LEFT JOIN @lock_keys k ON k.key = ANY (ARRAY[u.key])
 			WHERE w.id = ` + someIDs + ` AND w.cycle IS NULL
-			AND NOT EXISTS (SELECT FROM @lock_grants g WHERE g.id = k.holder AND g.expires_at > clock_timestamp())`,
+			AND NOT EXISTS (SELECT FROM @lock_grants g WHERE g.id = ANY (ARRAY[k.holder]) AND g.expires_at > clock_timestamp())`,
 		nextExpiry: `SELECT coalesce(extract(epoch FROM min(g.expires_at) - clock_timestamp()), 3600)::double precision
-			FROM @lock_waiters w, unnest(w.keys) AS u (key) JOIN @lock_keys k ON k.key = u.key JOIN @lock_grants g ON g.id = k.holder
+			FROM @lock_waiters w, unnest(w.keys) AS u (key) JOIN @lock_keys k ON k.key = ANY (ARRAY[u.key]) JOIN @lock_grants g ON g.id = ANY (ARRAY[k.holder])
 			WHERE w.id = ` + someIDs + ``,
 		// Whether somebody waits for what owners of these waiters hold: without that they are in no cycle.
-		waitedFor: `SELECT EXISTS (SELECT FROM @lock_waiters w JOIN @lock_grants g ON g.owner = w.owner JOIN @lock_queue q ON q.key = ANY (g.keys)
+		waitedFor: `SELECT EXISTS (SELECT FROM @lock_waiters w JOIN @lock_grants g ON g.owner = ANY (ARRAY[w.owner]) JOIN @lock_queue q ON q.key = ANY (g.keys)
 			WHERE w.id = ` + someIDs + ` AND w.cycle IS NULL AND q.waiter <> w.id AND g.expires_at > clock_timestamp())`,
 		// Ids begin with a time, so that of very many the first by id are the oldest, or nearly, and have an index.
 		readGrants: `SELECT ` + grantCols + ` FROM (SELECT * FROM @lock_grants WHERE expires_at > clock_timestamp() ORDER BY id LIMIT $1) AS g

@@ -76,9 +76,9 @@ func bidChecks() []check {
 			LEFT JOIN auction_rounds r ON r.auction = b.auction AND r.round = b.round
 			WHERE (b.at >= r.started_at AND b.at < r.ends_at AND b.at <= coalesce(r.ended_at, b.at) AND b.account <> a.seller) IS NOT TRUE`},
 		// A later extension says what the end was until then; without one it is the round's.
-		{guarantee: Auctions, promise: "a bid is written before its round's end by the database's own clock", sql: `
-			SELECT format('auction %s: bid %s of %s in round %s was written at %s, the round ended at %s', b.auction, b.seq, b.account, b.round,
-			              b.written_at, coalesce(x.ends_at, r.ends_at))
+		{guarantee: Auctions, promise: "a bid's transaction began before its round's end by the database's own clock", sql: `
+			SELECT format('auction %s: bid %s of %s in round %s was written by a transaction of %s, the round ended at %s', b.auction, b.seq, b.account, b.round,
+			              b.began_at, coalesce(x.ends_at, r.ends_at))
 			FROM auction_bids b
 			JOIN auctions a ON a.id = b.auction
 			JOIN auction_rounds r ON r.auction = b.auction AND r.round = b.round
@@ -86,7 +86,7 @@ func bidChecks() []check {
 				SELECT (data::jsonb ->> 'ends_at')::timestamptz - a.snipe_extension * interval '1 microsecond' AS ends_at FROM auction_events e
 				WHERE e.auction = b.auction AND e.type = 'round.extended' AND e.seq > b.seq AND (data::jsonb ->> 'round')::integer = b.round
 				ORDER BY e.seq LIMIT 1) x ON true
-			WHERE b.written_at >= coalesce(x.ends_at, r.ends_at)`},
+			WHERE b.began_at >= coalesce(x.ends_at, r.ends_at)`},
 		{guarantee: Auctions, promise: "an account's standing bid is its last one that has not won", sql: `
 			SELECT format('auction %s (%s): %s stands with %s of number %s, round %s, active %s; last bid is %s of number %s, round %s', a.id,
 			              a.status, coalesce(s.account, b.account), s.amount, s.seq, s.round, s.active, b.amount, b.seq, b.round)

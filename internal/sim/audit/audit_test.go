@@ -105,7 +105,7 @@ INSERT INTO auction_events (auction, seq, type, at, data)
 		(u(401), 8, 'bid.carried_over'), (u(401), 9, 'round.started'), (u(401), 12, 'round.completed'), (u(401), 13, 'auction.completed'),
 		(u(402), 1, 'auction.started'), (u(402), 2, 'round.started'), (u(403), 1, 'auction.started'), (u(403), 2, 'round.started'),
 		(u(403), 4, 'auction.cancelled')) AS e (auction, seq, type);
-UPDATE auction_bids SET written_at = at;
+UPDATE auction_bids SET began_at = at;
 UPDATE auction_events SET data = json_build_object('round', 1, 'ends_at', s(660), 'extensions', 1) WHERE type = 'round.extended';
 INSERT INTO auction_standing (auction, account, amount, unique_amount, round, seq, at, hold, active) VALUES
 	(u(401), 'by', 12, NULL, 2, 10, s(700), u(213), false), (u(402), 'bx', 30, 30, 1, 3, s(5), u(214), true),
@@ -272,8 +272,8 @@ func TestAuditNamesEveryViolation(t *testing.T) {
 		{"too hasty", `UPDATE auctions SET cooldown = 590000001 WHERE id = u(401)`, "cooldown"},
 		{"before the round", `UPDATE auction_bids SET at = s(659) WHERE auction = u(401) AND seq = 10`, "round is open"},
 		{"at the round's end", `UPDATE auction_bids SET at = s(1260) WHERE auction = u(401) AND seq = 11`, "round is open"},
-		{"written at the round's end", `UPDATE auction_bids SET written_at = s(1260) WHERE auction = u(401) AND seq = 11`, "by the database's own clock"},
-		{"written past the end that it moved", `UPDATE auction_bids SET written_at = s(601) WHERE auction = u(401) AND seq = 5`, "by the database's own clock"},
+		{"written at the round's end", `UPDATE auction_bids SET began_at = s(1260) WHERE auction = u(401) AND seq = 11`, "by the database's own clock"},
+		{"written past the end that it moved", `UPDATE auction_bids SET began_at = s(601) WHERE auction = u(401) AND seq = 5`, "by the database's own clock"},
 		{"after the cancellation", `UPDATE auction_bids SET at = s(10) WHERE auction = u(403)`, "round is open"},
 		{"in a round that there is not", `UPDATE auction_bids SET round = 3 WHERE auction = u(402)`, "round is open"},
 		{"seller's bid", `UPDATE auction_bids SET account = 'sel' WHERE auction = u(402) AND seq = 3`, "not by the seller"},

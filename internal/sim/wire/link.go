@@ -172,6 +172,10 @@ func (l *link) forwardAnswers() {
 				return
 			}
 		}
+		const noticeResponse = 'N'
+		if kind == noticeResponse && l.proxy.opts.Notice != nil {
+			l.proxy.opts.Notice(body)
+		}
 		if l.doomed.Load() || l.muted.Load() {
 			continue
 		}

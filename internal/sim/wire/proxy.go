@@ -31,6 +31,9 @@ type Options struct {
 	LoseOneIn int
 	// Blackout is how long, after one cut in four, every connection is refused; 0 never does.
 	Blackout time.Duration
+	// Notice, when set, is given the body of each NoticeResponse on its way to the client. It must not keep it, and may be
+	// called concurrently.
+	Notice func(body []byte)
 }
 
 // Stats counts what the proxy did while it was armed.
