@@ -57,6 +57,7 @@ type Proxy struct {
 	darkUntil time.Time
 	stats     Stats
 	links     map[*link]struct{}
+	outage    *outage // nil when the database is there to stay
 }
 
 // Listen starts a proxy on a free port of loopback. It loses nothing until it is armed.
@@ -145,7 +146,7 @@ func (p *Proxy) serve(client net.Conn) {
 func (p *Proxy) add(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || time.Now().Before(p.darkUntil) {
+	if p.closed || p.outage.refuses() || time.Now().Before(p.darkUntil) {
 		return false
 	}
 	p.links[l] = struct{}{}
@@ -158,7 +159,9 @@ func (p *Proxy) remove(l *link) {
 	delete(p.links, l)
 }
 
-func (p *Proxy) cutAll() {
+func (p *Proxy) cutAll() { p.cutAllBut(nil) }
+
+func (p *Proxy) cutAllBut(spared *link) {
 	p.mu.Lock()
 	links := make([]*link, 0, len(p.links))
 	for l := range p.links {
@@ -166,7 +169,9 @@ func (p *Proxy) cutAll() {
 	}
 	p.mu.Unlock()
 	for _, l := range links {
-		l.cut()
+		if l != spared {
+			l.cut()
+		}
 	}
 }
 
