@@ -13,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairlead-dev/fairlead/internal/command"
 )
 
 // Limits of a session. They bound how long a stopped or forgotten process can stand in the way of the others.
@@ -31,6 +33,9 @@ type Options struct {
 	MaxConns int32 // 0 means 16
 	Logger   *slog.Logger
 	Observer Observer // may be nil
+	// UnavailableAfter is how long the database may be silent before those who wait for it are told that it is unavailable;
+	// 0 means [UnavailableAfter].
+	UnavailableAfter time.Duration
 }
 
 // Observer is told what the transactions do. Its methods must not block and may be called concurrently.
@@ -46,6 +51,7 @@ type DB struct {
 	pool     *pgxpool.Pool
 	logger   *slog.Logger
 	observer Observer
+	presence *presence
 	accounts *accountCache
 	recent   *recentKeys
 	keys     keySweep
@@ -71,7 +77,11 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if cfg.MaxConns == 0 {
 		cfg.MaxConns = defaultMaxConns
 	}
-	cfg.ConnConfig.ConnectTimeout = connectTimeout
+	if o.UnavailableAfter <= 0 {
+		o.UnavailableAfter = UnavailableAfter
+	}
+	// Shorter than the database is waited for, so that there is time for another try.
+	cfg.ConnConfig.ConnectTimeout = min(connectTimeout, o.UnavailableAfter/2)
 	maps.Copy(cfg.ConnConfig.RuntimeParams, map[string]string{
 		"application_name":                    "fairlead",
 		"timezone":                            "UTC",
@@ -93,6 +103,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		return nil, fmt.Errorf("postgres: connect: %w", err)
 	}
 	db := &DB{pool: pool, logger: o.Logger, observer: o.Observer, accounts: newAccountCache(), recent: newRecentKeys()}
+	db.presence = newPresence(o.UnavailableAfter, cfg.ConnConfig.Copy())
 	db.ahead = &pipeline{config: cfg.ConnConfig.Copy(), statements: aheadStatements()}
 	for range min(max(runtime.GOMAXPROCS(0)/2, 1), maxBidding) {
 		db.bidding = append(db.bidding, &pipeline{config: cfg.ConnConfig.Copy(), statements: bidStatements()})
@@ -111,6 +122,7 @@ func (db *DB) Close() {
 	for _, p := range db.bidding {
 		p.close()
 	}
+	db.presence.close()
 }
 
 // bids is the pipeline of an auction.
@@ -152,7 +164,7 @@ const (
 // query reads rows outside of a transaction, each statement being its own snapshot. Failures of the connection are
 // told apart, so that a reader is answered "unavailable" and not "internal error".
 func query[T any](ctx context.Context, db *DB, scan pgx.RowToFunc[T], sql string, args ...any) (out []T, err error) {
-	err = reading(ctx, readTimeout, func(ctx context.Context) error {
+	err = db.reading(ctx, readTimeout, func(ctx context.Context) error {
 		rows, err := db.pool.Query(ctx, sql, args...)
 		if err == nil {
 			out, err = pgx.CollectRows(rows, scan)
@@ -164,7 +176,7 @@ func query[T any](ctx context.Context, db *DB, scan pgx.RowToFunc[T], sql string
 
 // queryOne is query for exactly one row; it returns absent where there is none.
 func queryOne[T any](ctx context.Context, db *DB, absent error, scan pgx.RowToFunc[T], sql string, args ...any) (out T, err error) {
-	err = reading(ctx, readTimeout, func(ctx context.Context) error {
+	err = db.reading(ctx, readTimeout, func(ctx context.Context) error {
 		rows, err := db.pool.Query(ctx, sql, args...)
 		if err == nil {
 			out, err = pgx.CollectExactlyOneRow(rows, scan)
@@ -180,19 +192,25 @@ func queryOne[T any](ctx context.Context, db *DB, absent error, scan pgx.RowToFu
 // snapshot runs reads that must agree with each other, in one read-only transaction. read may run more than once.
 func (db *DB) snapshot(ctx context.Context, timeout time.Duration, read func(context.Context, pgx.Tx) error) error {
 	o := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	return reading(ctx, timeout, func(ctx context.Context) error {
+	return db.reading(ctx, timeout, func(ctx context.Context) error {
 		return pgx.BeginTxFunc(ctx, db.pool, o, func(tx pgx.Tx) error { return read(ctx, tx) })
 	})
 }
 
-// reading runs a read, again if the connection fails, and marks what is left of such failures as unavailability.
-func reading(ctx context.Context, timeout time.Duration, read func(context.Context) error) error {
+// reading runs a read, again if the connection fails, and marks what is left of such failures as unavailability. A read
+// that takes its time is cut when the database is away.
+func (db *DB) reading(ctx context.Context, timeout time.Duration, read func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	ctx, stop := db.presence.watch(ctx)
+	defer stop()
 	for try := 1; ; try++ {
 		err := read(ctx)
 		if err == nil {
 			return nil
+		}
+		if errors.Is(context.Cause(ctx), errAway) {
+			return command.Unavailable(errAway)
 		}
 		if v, _ := classify(err); v != connectionLost || try == readTries || !sleep(ctx, readPause) {
 			return readError(err)

@@ -15,6 +15,7 @@ type lazyTx struct {
 	pgx.Tx
 
 	conn       *pgxpool.Conn
+	through    context.Context //nolint:containedctx // What COMMIT is sent under: it ends when the database is away.
 	begun      bool
 	ended      bool
 	committing bool // COMMIT may have been sent
@@ -22,15 +23,15 @@ type lazyTx struct {
 
 // sendAndCommit runs the queued statements and COMMIT in one round trip. The statements must fail by themselves where
 // the transaction must not commit, since nobody looks at their results in between: see guarded.
-func (t *lazyTx) sendAndCommit(ctx context.Context, b *pgx.Batch) error {
+func (t *lazyTx) sendAndCommit(_ context.Context, b *pgx.Batch) error {
 	b.Queue("commit").Exec(func(tag pgconn.CommandTag) error {
 		if tag.String() != "COMMIT" {
 			return pgx.ErrTxCommitRollback
 		}
 		return nil
 	})
-	// From here on the caller's ctx no longer counts: giving up would only make the outcome unknown.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), retryFor)
+	// The caller's context no longer counts: giving up would only make the outcome unknown.
+	ctx, cancel := context.WithTimeout(t.through, retryFor)
 	defer cancel()
 	t.committing = true
 	err := t.SendBatch(ctx, b).Close()

@@ -103,7 +103,7 @@ func startNode(ctx context.Context, o *serveOptions, logger *slog.Logger, announ
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	n.db, err = postgres.Open(ctx, postgres.Options{
-		URL: n.url, MaxConns: o.maxConns, Logger: logger, Observer: telemetry.NewTransactions(registry),
+		URL: n.url, MaxConns: o.maxConns, Logger: logger, Observer: telemetry.NewTransactions(registry), UnavailableAfter: o.unavailable,
 	})
 	if err != nil {
 		return nil, err
