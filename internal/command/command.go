@@ -13,13 +13,18 @@ import (
 	"github.com/fairlead-dev/fairlead/idempotency"
 )
 
-// ErrUnavailable is returned when the database cannot be reached, or did not answer in time, and nothing was applied.
-// The command may be sent again.
+// ErrUnavailable is returned when the database cannot be reached, or did not answer in time, and this command had no effect.
+// Whether an earlier one under the same key had is another question, which took the database to answer. The command may be
+// sent again.
 var ErrUnavailable = errors.New("the database is unavailable")
 
 // ErrUnknownOutcome is returned when a COMMIT was sent and its answer never came, and the database could not be asked
 // again in time. The effect happened once or not at all; the same key settles it.
 var ErrUnknownOutcome = errors.New("the outcome is not known yet")
+
+// ErrNotApplied is returned, together with the reason, when the command's key was read, nothing was recorded under it, and the
+// command certainly had no effect. Without it an error other than a decision says nothing of what was sent under the key before.
+var ErrNotApplied = errors.New("the command was not applied")
 
 // Rendered is an outcome as an edge speaks it.
 type Rendered struct {
@@ -120,6 +125,9 @@ func Undividable(err error) bool {
 
 // Unavailable wraps the reason for which the database could not be used.
 func Unavailable(reason error) error { return fmt.Errorf("%w: %w", ErrUnavailable, reason) }
+
+// NotApplied wraps the reason for which a command was given up whose key had been read.
+func NotApplied(reason error) error { return fmt.Errorf("%w: %w", ErrNotApplied, reason) }
 
 // UnknownOutcome wraps the reason for which the outcome of a COMMIT could not be learnt.
 func UnknownOutcome(reason error) error { return fmt.Errorf("%w: %w", ErrUnknownOutcome, reason) }
