@@ -70,6 +70,9 @@ func classify(err error) (k kind, detail string, ok bool) {
 	if dead, ok := errors.AsType[*lock.DeadlockError](err); ok {
 		return deadlocked, dead.Error(), true
 	}
+	if away, ok := errors.AsType[*cross.UnreachableError](err); ok {
+		return ledgerAway, away.Error(), true
+	}
 	for _, row := range sentinels {
 		if errors.Is(err, row.err) {
 			// Only the sentinel's own words go out; what wraps it is for the log.

@@ -51,6 +51,7 @@ var (
 	overloaded       = kind{status: http.StatusServiceUnavailable, code: "overloaded", title: "The queue is full", retryable: true}
 	shuttingDown     = kind{status: http.StatusServiceUnavailable, code: "shutting_down", title: "The server is shutting down", retryable: true}
 	unavailable      = kind{status: http.StatusServiceUnavailable, code: "unavailable", title: "The database is unavailable", retryable: true}
+	ledgerAway       = kind{status: http.StatusServiceUnavailable, code: "ledger_unreachable", title: "A ledger cannot be reached", retryable: true}
 	unknownOutcome   = kind{status: http.StatusServiceUnavailable, code: "outcome_unknown", title: "The outcome is not known yet; the same key will tell", retryable: true, outcome: outcomeUnknown}
 	// What went wrong is not known, so neither is whether it was before or after a commit.
 	internalError = kind{status: http.StatusInternalServerError, code: "internal_error", title: "Something went wrong on our side", outcome: outcomeUnknown}
