@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,6 +105,24 @@ func (db *DB) run(ctx context.Context, name string, fn func(context.Context, pgx
 		}
 		if !sleep(ctx, pause) {
 			return db.giveUp(ctx, name, attempt, start, unknown, verdict, ctx.Err())
+		}
+	}
+}
+
+// persist is run for work in the background that nobody waits for: an absent database is waited for as long as other
+// transactions are, which is longer than a crash recovery of a private PostgreSQL takes.
+func (db *DB) persist(ctx context.Context, name string, fn func(context.Context, pgx.Tx) error) error {
+	start := time.Now()
+	var lost error // a COMMIT whose answer never came
+	for {
+		err := db.run(ctx, name, fn)
+		if errors.Is(err, command.ErrUnknownOutcome) {
+			lost = err
+		} else if !errors.Is(err, command.ErrUnavailable) {
+			return err
+		}
+		if errors.Is(err, errNotReplicated) || time.Since(start) > retryFor || !sleep(ctx, maxBackoff) {
+			return cmp.Or(lost, err)
 		}
 	}
 }

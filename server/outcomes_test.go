@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -130,6 +131,21 @@ func kindsOfRequests() []kindOfRequest {
 	}
 }
 
+// newEnvForKinds has what requests of all kinds need, behind a proxy that can take the database away.
+func newEnvForKinds(t *testing.T, unavailableAfter time.Duration) *env {
+	t.Helper()
+	e := newEnvWith(t, setup{proxied: true, unavailableAfter: unavailableAfter})
+	e.account("alice", "EUR", 1_000_000)
+	e.account("bob", "EUR", 0)
+	e.account("house", "EUR", 0)
+	e.target("shop", "https://example.com")
+	tending, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	var tended sync.WaitGroup
+	tended.Go(func() { e.multidraw.Tend(tending) })
+	t.Cleanup(func() { stop(); tended.Wait() })
+	return e
+}
+
 // TestOutcomesTellTheTruth takes the database away at the steps of each kind of request, compares what the server then says
 // with what has happened, and lets the same key settle it. It does so for requests that are new, and for ones that were
 // carried out before. With FAIRLEAD_TORTURE set it meets every step in every manner, else a part of them.
@@ -143,7 +159,7 @@ func TestOutcomesTellTheTruth(t *testing.T) {
 	work := make(chan takenAway, 1000)
 	for _, kind := range kindsOfRequests() {
 		if os.Getenv("FAIRLEAD_TORTURE") == "" {
-			const stride = 2
+			const stride = 3
 			work <- takenAway{kind: kind, manner: manners[rng.IntN(len(manners))], first: rng.IntN(stride), stride: stride}
 			continue
 		}
@@ -156,11 +172,7 @@ func TestOutcomesTellTheTruth(t *testing.T) {
 	defer group.Wait()
 	for n := range servers {
 		serve := func(t *testing.T) { //nolint:thelper // It is the test.
-			e := newEnvWith(t, setup{proxied: true, unavailableAfter: outage})
-			e.account("alice", "EUR", 1_000_000)
-			e.account("bob", "EUR", 0)
-			e.account("house", "EUR", 0)
-			e.target("shop", "https://example.com")
+			e := newEnvForKinds(t, outage)
 			for w := range work {
 				e.takeAway(w)
 			}
@@ -179,8 +191,8 @@ type takenAway struct {
 // outage is how long servers of these tests wait for their database: long enough for a slow machine to make a connection.
 const outage = 2 * time.Second
 
-// mostSteps is more than any request has.
-const mostSteps = 100
+// mostSteps is more than most requests have. Those that wait for a run take steps for as long as they wait.
+const mostSteps = 20
 
 func (e *env) takeAway(w takenAway) {
 	e.t.Helper()

@@ -22,11 +22,7 @@ func TestEveryRouteSaysInTimeThatTheDatabaseIsAway(t *testing.T) {
 	for name, manner := range map[string]wire.Manner{"refusing": wire.Unsent, "silent": wire.Silent} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := newEnvWith(t, setup{proxied: true})
-			e.account("alice", "EUR", 1_000_000)
-			e.account("bob", "EUR", 0)
-			e.account("house", "EUR", 0)
-			e.target("shop", "https://example.com")
+			e := newEnvForKinds(t, 0)
 			var requests []send
 			for _, kind := range kindsOfRequests() {
 				s := kind.make(e)
