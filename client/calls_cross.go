@@ -21,7 +21,7 @@ type (
 
 // CrossTransfer moves money between accounts of different ledgers, and waits for the end. It may come back failed or
 // compensated, with a reason, or pending: then [Client.GetCrossTransfer] tells. Codes insufficient_funds,
-// currency_mismatch, same_account, two_phase_unavailable, not_found.
+// currency_mismatch, same_account, two_phase_unavailable, not_found; and ledger_unreachable, which is retryable.
 func (c *Client) CrossTransfer(ctx context.Context, q CrossTransferRequest, opts ...CallOption) (*CrossTransfer, error) {
 	return created(c.api.PostCrossTransfersWithResponse(ctx, nil, q, opts...))
 }

@@ -207,7 +207,7 @@ func refuse(status int, code, retryAfter string) func(http.ResponseWriter, *http
 			w.Header().Set("Retry-After", retryAfter)
 		}
 		w.WriteHeader(status)
-		_, _ = fmt.Fprintf(w, `{"status":%d,"code":%q,"retryable":true,"outcome":"not_applied"}`, status, code)
+		_, _ = fmt.Fprintf(w, `{"status":%d,"code":%q,"retryable":true,"outcome":"unknown"}`, status, code)
 	}
 }
 
@@ -292,6 +292,30 @@ func TestUnanswered(t *testing.T) {
 	m, err := c.Deposit(t.Context(), client.MovementRequest{Account: account, Amount: 40}, client.Key(lost.Key), client.Into(&a))
 	if err != nil || m.Available != 40 || !a.Replayed {
 		t.Errorf("%+v, %+v, %v", m, a, err)
+	}
+}
+
+// TestAnUnknownOutcomeIsSettledByItsKey loses the answer to what was done, and has every later attempt turned away before its
+// key is read.
+func TestAnUnknownOutcomeIsSettledByItsKey(t *testing.T) {
+	for _, code := range []string{"unavailable", "overloaded", "shutting_down", "outcome_unknown"} {
+		t.Run(code, func(t *testing.T) {
+			account := open(t, newClient(), 0, 1)[0]
+			tr := &trouble{plan: []func(http.ResponseWriter, *http.Request){loseAnswer, refuse(http.StatusServiceUnavailable, code, "")}}
+			// A connection of its own for each attempt, or net/http might send the first one again by itself.
+			c := through(t, tr, client.WithRetry(client.Retry{Attempts: 2}), client.WithHTTPClient(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}))
+			q := client.MovementRequest{Account: account, Amount: 40}
+			_, err := c.Deposit(t.Context(), q)
+			var p *client.Problem
+			if !errors.As(err, &p) || p.Code != code || p.Outcome != client.Unknown || !p.Retryable || p.Key == "" {
+				t.Fatalf("%v, %+v", err, p)
+			}
+			var a client.Answer
+			m, err := c.Deposit(t.Context(), q, client.Key(p.Key), client.Into(&a))
+			if err != nil || m.Available != 40 || !a.Replayed {
+				t.Errorf("%+v, %+v, %v", m, a, err)
+			}
+		})
 	}
 }
 

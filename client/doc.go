@@ -19,7 +19,9 @@
 // A call ends in one of three ways:
 //
 //   - nil: it was done, once, and is durable.
-//   - *[Problem]: the server answered that it was not; Outcome says whether even that is certain.
+//   - *[Problem]: the server did not answer with a success; Outcome says whether it is certain that nothing was done. Where it
+//     is Unknown, call again with the problem's Key: an attempt whose answer was lost may have been carried out, and a server
+//     that is overloaded, or has lost its database, can't look.
 //   - *[UnansweredError]: no answer came at all. It was done once or not at all. Call again with the error's Key, now
 //     or after a restart of the program, to learn which.
 //

@@ -10,11 +10,13 @@ import (
 
 // Outcomes of a call that ended in a [Problem].
 const (
-	// NotApplied means that the call had no effect, and has none later.
+	// NotApplied means that the server has seen that nothing was done under the call's key, and did nothing now.
 	NotApplied = "not_applied"
 	// Applied means that the effect is there although the answer is a problem.
 	Applied = "applied"
-	// Unknown means that the server can't tell yet. The same key gets the true answer later.
+	// Unknown means that the server can't tell yet: it may have done it, now or for an earlier attempt with the same key. With
+	// a code other than outcome_unknown and internal_error the last attempt did nothing, but that says nothing of those before.
+	// A call with the [Problem]'s Key gets the true answer later.
 	Unknown = "unknown"
 )
 

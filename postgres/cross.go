@@ -217,7 +217,7 @@ func (l *CrossLedger) Forget(ctx context.Context, ids []uuid.UUID) error {
 
 // committed reads the marks of the branches of a saga that were committed. Old ones have no identifier.
 func (db *DB) committed(ctx context.Context, id uuid.UUID) (gids []string, err error) {
-	err = reading(ctx, readTimeout, func(ctx context.Context) error {
+	err = reading(ctx, db.presence, readTimeout, func(ctx context.Context) error {
 		rows, err := db.pool.Query(ctx, committedLegs, id)
 		if err == nil {
 			gids, err = pgx.CollectRows(rows, pgx.RowTo[string])

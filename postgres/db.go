@@ -44,6 +44,9 @@ type Options struct {
 	ReadConns int32
 	Logger    *slog.Logger
 	Observer  Observer // may be nil
+	// UnavailableAfter is how long the database may be silent before those who wait for it are told that it is unavailable;
+	// 0 means [UnavailableAfter].
+	UnavailableAfter time.Duration
 }
 
 // Observer is told what the transactions do. Its methods must not block and may be called concurrently.
@@ -67,6 +70,7 @@ type DB struct {
 	reads    reads
 	logger   *slog.Logger
 	observer Observer
+	presence *presence
 	accounts *accountCache
 	clock    clock
 	recent   *recentKeys
@@ -108,7 +112,11 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if cfg.MaxConns == 0 {
 		cfg.MaxConns = defaultMaxConns
 	}
-	cfg.ConnConfig.ConnectTimeout = connectTimeout
+	if o.UnavailableAfter <= 0 {
+		o.UnavailableAfter = UnavailableAfter
+	}
+	// Shorter than the database is waited for, so that there is time for another try.
+	cfg.ConnConfig.ConnectTimeout = min(connectTimeout, o.UnavailableAfter/2)
 	maps.Copy(cfg.ConnConfig.RuntimeParams, planning())
 	maps.Copy(cfg.ConnConfig.RuntimeParams, map[string]string{
 		"application_name":                    "fairlead",
@@ -135,12 +143,14 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		pool.Close()
 		return nil, fmt.Errorf("postgres: connect: %w", err)
 	}
-	db := &DB{pool: pool, reads: reads{readPool}, logger: o.Logger, observer: o.Observer, accounts: newAccountCache(), recent: newRecentKeys()}
+	db := &DB{pool: pool, logger: o.Logger, observer: o.Observer, accounts: newAccountCache(), recent: newRecentKeys()}
+	db.presence = newPresence(o.UnavailableAfter, cfg.ConnConfig.Copy())
+	db.reads = reads{readPool, db.presence}
 	db.blocked = newBlockedRows(db)
 	ahead := cfg.ConnConfig.Copy()
 	ahead.RuntimeParams["lock_timeout"] = strconv.FormatInt(speculativeBlockedAfter.Milliseconds(), 10)
 	for range min(max(runtime.GOMAXPROCS(0)/2, 1), maxPipelines) {
-		db.ahead = append(db.ahead, &pipeline{config: ahead, statements: aheadStatements()})
+		db.ahead = append(db.ahead, &pipeline{config: ahead, presence: db.presence, statements: aheadStatements()})
 	}
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
@@ -197,6 +207,7 @@ func (db *DB) Close() {
 	for _, p := range db.ahead {
 		p.close()
 	}
+	db.presence.close()
 }
 
 // bids is the pipeline of an auction.
@@ -237,20 +248,26 @@ const (
 
 // pooled is where a read gets its connection: a [DB] has those of commands, for what a command, the leader or the background
 // waits for; its reads have those of everybody else.
-type pooled interface{ connections() *pgxpool.Pool }
+type pooled interface {
+	connections() (*pgxpool.Pool, *presence)
+}
 
-func (db *DB) connections() *pgxpool.Pool { return db.pool }
+func (db *DB) connections() (*pgxpool.Pool, *presence) { return db.pool, db.presence }
 
 // reads are the connections of those who only look. However long they are kept, nothing else needs them.
-type reads struct{ pool *pgxpool.Pool }
+type reads struct {
+	pool     *pgxpool.Pool
+	presence *presence
+}
 
-func (r reads) connections() *pgxpool.Pool { return r.pool }
+func (r reads) connections() (*pgxpool.Pool, *presence) { return r.pool, r.presence }
 
 // query reads rows outside of a transaction, each statement being its own snapshot. Failures of the connection are
 // told apart, so that a reader is answered "unavailable" and not "internal error".
 func query[T any](ctx context.Context, from pooled, scan pgx.RowToFunc[T], sql string, args ...any) (out []T, err error) {
-	err = reading(ctx, readTimeout, func(ctx context.Context) error {
-		rows, err := from.connections().Query(ctx, sql, args...)
+	pool, presence := from.connections()
+	err = reading(ctx, presence, readTimeout, func(ctx context.Context) error {
+		rows, err := pool.Query(ctx, sql, args...)
 		if err == nil {
 			out, err = pgx.CollectRows(rows, scan)
 		}
@@ -261,8 +278,9 @@ func query[T any](ctx context.Context, from pooled, scan pgx.RowToFunc[T], sql s
 
 // queryOne is query for exactly one row; it returns absent where there is none.
 func queryOne[T any](ctx context.Context, from pooled, absent error, scan pgx.RowToFunc[T], sql string, args ...any) (out T, err error) {
-	err = reading(ctx, readTimeout, func(ctx context.Context) error {
-		rows, err := from.connections().Query(ctx, sql, args...)
+	pool, presence := from.connections()
+	err = reading(ctx, presence, readTimeout, func(ctx context.Context) error {
+		rows, err := pool.Query(ctx, sql, args...)
 		if err == nil {
 			out, err = pgx.CollectExactlyOneRow(rows, scan)
 		}
@@ -277,20 +295,26 @@ func queryOne[T any](ctx context.Context, from pooled, absent error, scan pgx.Ro
 // snapshot runs reads that must agree with each other, in one read-only transaction. read may run more than once.
 func (r reads) snapshot(ctx context.Context, timeout time.Duration, read func(context.Context, pgx.Tx) error) error {
 	o := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	return reading(ctx, timeout, func(ctx context.Context) error {
+	return reading(ctx, r.presence, timeout, func(ctx context.Context) error {
 		return pgx.BeginTxFunc(ctx, r.pool, o, func(tx pgx.Tx) error { return read(ctx, tx) })
 	})
 }
 
 // reading runs a read, again if the connection fails, and marks what is left of such failures as unavailability. A read that
-// something blocked for too long, or that took too long, is unavailable too: nothing is wrong with it.
-func reading(ctx context.Context, timeout time.Duration, read func(context.Context) error) error {
+// something blocked for too long, or that took too long, is unavailable too: nothing is wrong with it. One that takes its
+// time is cut when the database is away.
+func reading(ctx context.Context, presence *presence, timeout time.Duration, read func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	ctx, stop := presence.watch(ctx)
+	defer stop()
 	for try := 1; ; try++ {
 		err := read(ctx)
 		if err == nil {
 			return nil
+		}
+		if errors.Is(context.Cause(ctx), errAway) {
+			return command.Unavailable(errAway)
 		}
 		switch v, _ := classify(err); {
 		case v == surprised:

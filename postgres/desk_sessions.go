@@ -97,10 +97,10 @@ func (d *Desk) Session(ctx context.Context, hash desk.Hash) (desk.Session, error
 
 // End signs a session out. There may be none.
 func (d *Desk) End(ctx context.Context, hash desk.Hash) error {
-	if _, err := d.db.pool.Exec(ctx, deleteSession, hash[:]); err != nil {
-		return readError(err)
-	}
-	return nil
+	return d.db.run(ctx, "sign out", func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, deleteSession, hash[:])
+		return err
+	})
 }
 
 // MakeLink makes a link that signs in with the rights of the oldest admin key in force. With first it does so only where

@@ -16,7 +16,8 @@ type lazyTx struct {
 
 	conn       *pgxpool.Conn
 	accounts   *accountCache
-	locked     []string // accounts, as the cache was told
+	locked     []string        // accounts, as the cache was told
+	through    context.Context //nolint:containedctx // What COMMIT is sent under: it ends when the database is away.
 	begun      bool
 	ended      bool
 	committing bool // COMMIT may have been sent
@@ -33,15 +34,15 @@ func (t *lazyTx) unlock() { t.accounts.unlock(t.locked) }
 
 // sendAndCommit runs the queued statements and COMMIT in one round trip. The statements must fail by themselves where
 // the transaction must not commit, since nobody looks at their results in between: see guarded.
-func (t *lazyTx) sendAndCommit(ctx context.Context, b *pgx.Batch) error {
+func (t *lazyTx) sendAndCommit(_ context.Context, b *pgx.Batch) error {
 	b.Queue("commit").Exec(func(tag pgconn.CommandTag) error {
 		if tag.String() != "COMMIT" {
 			return pgx.ErrTxCommitRollback
 		}
 		return nil
 	})
-	// From here on the caller's ctx no longer counts: giving up would only make the outcome unknown.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), retryFor)
+	// The caller's context no longer counts: giving up would only make the outcome unknown.
+	ctx, cancel := context.WithTimeout(t.through, retryFor)
 	defer cancel()
 	t.committing = true
 	err := t.SendBatch(ctx, b).Close()

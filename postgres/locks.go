@@ -160,7 +160,7 @@ func (l *Locks) Release(ctx context.Context, c command.Command[lock.Renewal]) (a
 // Snapshot tells who holds, who waits, and for whom.
 func (l *Locks) Snapshot(ctx context.Context) (lock.Snapshot, error) {
 	var out lock.Snapshot
-	err := reading(ctx, readTimeout, func(ctx context.Context) (err error) {
+	err := reading(ctx, l.db.presence, readTimeout, func(ctx context.Context) (err error) {
 		out, err = l.backend.Snapshot(ctx)
 		return err
 	})
@@ -169,7 +169,7 @@ func (l *Locks) Snapshot(ctx context.Context) (lock.Snapshot, error) {
 
 // DatabaseWaits lists who waits for PostgreSQL's own locks in the database, longest first and 200 at most.
 func (l *Locks) DatabaseWaits(ctx context.Context) (out []pglock.DatabaseWait, err error) {
-	err = reading(ctx, readTimeout, func(ctx context.Context) (err error) {
+	err = reading(ctx, l.db.presence, readTimeout, func(ctx context.Context) (err error) {
 		out, err = pglock.DatabaseWaits(ctx, l.db.reads.pool)
 		return err
 	})

@@ -208,7 +208,7 @@ const saveCheckpoint = `WITH moved AS (
 // Checkpoint implements [multidraw.Store].
 func (m *Multidraws) Checkpoint(ctx context.Context, c *multidraw.Checkpoint) error {
 	next := &c.Chunk.Next
-	err := m.db.run(ctx, "multidraw.checkpoint", func(ctx context.Context, tx pgx.Tx) error {
+	err := m.db.persist(ctx, "multidraw.checkpoint", func(ctx context.Context, tx pgx.Tx) error {
 		var b pgx.Batch
 		var wrote int64
 		b.Queue(saveCheckpoint, c.ID, c.Term, c.From, next.Completed, next.Checkpoints(), next.Digest[:], c.TTL.Microseconds(), c.Chunk.Saved).

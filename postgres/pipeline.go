@@ -27,6 +27,7 @@ import (
 // It connects when it is first used, and again after a failure. It is safe for concurrent use.
 type pipeline struct {
 	config     *pgx.ConnConfig
+	presence   *presence
 	statements []string // all that can be sent
 
 	mu      sync.Mutex // held while a transaction is made and sent, which keeps their order
@@ -81,13 +82,14 @@ func (p *pipeline) commit(ctx context.Context, place string, fill func(*pgx.Batc
 	if err != nil {
 		return err
 	}
-	timeout := time.NewTimer(retryFor)
-	defer timeout.Stop()
+	// A transaction that waits, or takes its time, is not cut; one of a database that is away is.
+	there, stop := p.presence.watch(context.WithoutCancel(ctx))
+	defer stop()
 	select {
 	case err := <-done:
 		return err
-	case <-timeout.C:
-		l.fail(errors.New("no answer in time"))
+	case <-there.Done():
+		l.fail(context.Cause(there))
 		return <-done
 	}
 }

@@ -28,7 +28,9 @@ func NewSagas(db *DB) *Sagas { return NewTendedSagas(db, db) }
 
 // NewTendedSagas is NewSagas with connections for the upkeep that nothing else can take: another DB of the same database.
 func NewTendedSagas(db, upkeep *DB) *Sagas {
-	read := func(ctx context.Context, fn func(context.Context) error) error { return reading(ctx, readTimeout, fn) }
+	read := func(ctx context.Context, fn func(context.Context) error) error {
+		return reading(ctx, db.presence, readTimeout, fn)
+	}
 	o := pgsaga.LogOptions{Run: db.run, Read: read, Upkeep: upkeep.run, Answers: sagaAnswers{db}}
 	return &Sagas{Log: pgsaga.NewLog(db.pool, o), db: db}
 }
@@ -54,7 +56,7 @@ func (a sagaAnswers) Queue(b *pgx.Batch, u *saga.Unit) {
 // Known implements [pgsaga.Answers].
 func (a sagaAnswers) Known(ctx context.Context, keys []idempotency.ID) (*idempotency.Batch, error) {
 	var known []idempotency.Record
-	err := reading(ctx, readTimeout, func(ctx context.Context) error {
+	err := reading(ctx, a.db.presence, readTimeout, func(ctx context.Context) error {
 		var b pgx.Batch
 		known = nil
 		loadKeys(&b, keys, &known)

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,14 +14,15 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
 )
 
 // The retry loop's limits.
 const (
-	// retryFor bounds how long a transaction is run again. It is longer than a crash recovery of a private PostgreSQL
-	// takes, and shorter than most clients' patience.
+	// retryFor bounds how long a transaction is run again that meets others, and how long the answer to its COMMIT is waited
+	// for. How long a database that is away is waited for is an option.
 	retryFor = 20 * time.Second
 	// attemptTimeout bounds one run, up to COMMIT: a database that has stopped answering must not hold a lane for ever. The
 	// refunds of the largest campaign take a few seconds.
@@ -44,29 +46,53 @@ var errStale = errors.New("another process was faster")
 // connection. When the connection fails while COMMIT is under way, nobody knows whether it committed; running fn again
 // settles that only if fn recognises its own earlier effect, which every caller does by its keys or by guards.
 //
+// A database that is away is waited for until [Options].UnavailableAfter; one that answers, and takes its time, is not
+// hurried.
+//
 // Errors: command.ErrUnavailable when the database could not be used and nothing was applied;
 // command.ErrUnknownOutcome when a COMMIT's answer was lost and could not be had; else what fn or the database said.
 func (db *DB) run(ctx context.Context, name string, fn func(context.Context, pgx.Tx) error) error {
 	var (
 		start     = time.Now()
-		deadline  = start.Add(retryFor)
+		lost      time.Time // since when the database is missed; zero while it is there
 		wait      = waits()
 		unknown   = false // a COMMIT was sent and its answer lost
 		surprises = 0
 	)
+	// What is under way is cut only when the database is away, whatever becomes of the caller.
+	through, stop := db.presence.watch(context.WithoutCancel(ctx))
+	defer stop()
 	for attempt := 1; ; attempt++ {
-		committing, err := db.attempt(ctx, fn)
+		committing, missed, err := db.attempt(ctx, through, fn)
 		if err == nil {
+			db.presence.heard()
 			db.observe(name, attempt, start, "committed")
 			return nil
 		}
 		verdict, reason := classify(err)
+		if through.Err() != nil {
+			verdict = connectionLost // It was cut, however that looks from inside.
+		}
 		unknown = unknown || (committing && verdict == connectionLost)
 		if verdict == surprised {
 			surprises++
 		}
-		if verdict == final || surprises > maxSurprises || time.Now().After(deadline) || ctx.Err() != nil {
+		if verdict == final || surprises > maxSurprises || ctx.Err() != nil || through.Err() != nil {
 			return db.giveUp(ctx, name, attempt, start, unknown, verdict, err)
+		}
+		pause := wait.NextBackOff()
+		if verdict != connectionLost {
+			lost = time.Time{}
+			if time.Since(start) > retryFor {
+				return db.giveUp(ctx, name, attempt, start, unknown, verdict, err)
+			}
+		} else {
+			if lost.IsZero() {
+				lost = missed
+			}
+			if time.Now().Add(pause).After(db.presence.missed(lost)) {
+				return db.giveUp(ctx, name, attempt, start, unknown, verdict, err)
+			}
 		}
 		if committing && verdict == connectionLost {
 			reason = "commit_unknown"
@@ -77,8 +103,26 @@ func (db *DB) run(ctx context.Context, name string, fn func(context.Context, pgx
 		if errors.Is(err, errStale) && attempt <= eagerReruns {
 			continue
 		}
-		if !sleep(ctx, wait.NextBackOff()) {
+		if !sleep(ctx, pause) {
 			return db.giveUp(ctx, name, attempt, start, unknown, verdict, ctx.Err())
+		}
+	}
+}
+
+// persist is run for work in the background that nobody waits for: an absent database is waited for as long as other
+// transactions are, which is longer than a crash recovery of a private PostgreSQL takes.
+func (db *DB) persist(ctx context.Context, name string, fn func(context.Context, pgx.Tx) error) error {
+	start := time.Now()
+	var lost error // a COMMIT whose answer never came
+	for {
+		err := db.run(ctx, name, fn)
+		if errors.Is(err, command.ErrUnknownOutcome) {
+			lost = err
+		} else if !errors.Is(err, command.ErrUnavailable) {
+			return err
+		}
+		if errors.Is(err, errNotReplicated) || time.Since(start) > retryFor || !sleep(ctx, maxBackoff) {
+			return cmp.Or(lost, err)
 		}
 	}
 }
@@ -88,17 +132,36 @@ func waits() backoff.ExponentialBackOff {
 	return backoff.ExponentialBackOff{InitialInterval: firstBackoff, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: maxBackoff}
 }
 
-// attempt runs fn once. The first result says whether the error came from COMMIT.
-func (db *DB) attempt(ctx context.Context, fn func(context.Context, pgx.Tx) error) (committing bool, err error) {
-	acquire, cancelAcquire := context.WithTimeout(ctx, retryFor)
-	defer cancelAcquire()
-	conn, err := db.pool.Acquire(acquire)
+// attempt runs fn once. The first result says whether the error came from COMMIT, the second when the database was missed if
+// the error says that it was. Once COMMIT is sent only the end of through counts.
+func (db *DB) attempt(ctx, through context.Context, fn func(context.Context, pgx.Tx) error) (committing bool, missed time.Time, err error) {
+	ctx, cancelCtx := context.WithCancel(ctx)
+	defer cancelCtx()
+	defer context.AfterFunc(through, cancelCtx)()
+	conn, missed, err := db.acquire(ctx)
 	if err != nil {
-		return false, err
+		return false, missed, err
 	}
 	// The pool destroys a connection that comes back within a transaction, or broken.
 	defer conn.Release()
-	tx := &lazyTx{conn: conn, accounts: db.accounts}
+	committing, err = db.onConn(ctx, through, conn, fn)
+	return committing, time.Now(), err
+}
+
+// acquire takes a connection from the pool. It tells since when that was waited for in vain.
+func (db *DB) acquire(ctx context.Context) (*pgxpool.Conn, time.Time, error) {
+	asked := time.Now()
+	if db.presence.hopeless() {
+		return nil, asked, errAway
+	}
+	ctx, cancel := context.WithTimeout(ctx, db.presence.budget())
+	defer cancel()
+	conn, err := db.pool.Acquire(ctx)
+	return conn, asked, err
+}
+
+func (db *DB) onConn(ctx, through context.Context, conn *pgxpool.Conn, fn func(context.Context, pgx.Tx) error) (committing bool, err error) {
+	tx := &lazyTx{conn: conn, through: through, accounts: db.accounts}
 	defer tx.unlock()
 	// Once COMMIT was sent this does nothing. It must not depend on ctx, or a cancelled caller would cost the pool a
 	// connection.
@@ -115,7 +178,7 @@ func (db *DB) attempt(ctx context.Context, fn func(context.Context, pgx.Tx) erro
 		return tx.committing && !pgconn.SafeToRetry(err), err // Where nothing was sent, nothing is unknown.
 	}
 	// The caller's ctx no longer counts: giving up in the middle of COMMIT would only make its outcome unknown.
-	commit, cancel := context.WithTimeout(context.WithoutCancel(ctx), retryFor)
+	commit, cancel := context.WithTimeout(through, retryFor)
 	defer cancel()
 	if err := tx.Commit(commit); err != nil {
 		return true, err
@@ -183,19 +246,21 @@ func classify(err error) (verdict, string) {
 			return surprised, pgErr.Code
 		case strings.HasPrefix(pgErr.Code, "57P"), // shutdown, crash of another backend, starting up
 			strings.HasPrefix(pgErr.Code, "08"), // connection exception
-			pgErr.Code == "53300",               // too many connections
-			pgErr.Code == "25006":               // read-only: a failover is under way
+			pgErr.Code == tooManyConnections,
+			pgErr.Code == "25006": // read-only: a failover is under way
 			return connectionLost, pgErr.Code
 		}
 		return final, pgErr.Code
 	}
 	var netErr net.Error
-	if errors.As(err, &netErr) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) ||
+	if errors.Is(err, errAway) || errors.As(err, &netErr) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) ||
 		errors.Is(err, net.ErrClosed) || pgconn.Timeout(err) || isConnectError(err) || strings.Contains(err.Error(), "conn closed") {
 		return connectionLost, "connection"
 	}
 	return final, "other"
 }
+
+const tooManyConnections = "53300"
 
 func isConnectError(err error) bool {
 	_, ok := errors.AsType[*pgconn.ConnectError](err)

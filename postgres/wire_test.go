@@ -59,6 +59,14 @@ func behindProxy(t *testing.T, config *pgx.ConnConfig, fate wire.Fate) (db *DB, 
 	t.Helper()
 	const oneIn = 2
 	opts := wire.Options{Seed: seedOf(t, fate, oneIn), LoseOneIn: oneIn}
+	through, proxy := throughWire(t, config, opts)
+	seen = &recorder{}
+	return open(t, Options{URL: through, Observer: seen}), proxy, seen
+}
+
+// throughWire starts a proxy to a database and returns a URL that leads through it.
+func throughWire(t *testing.T, config *pgx.ConnConfig, opts wire.Options) (string, *wire.Proxy) {
+	t.Helper()
 	opts.Network, opts.Address = pgconn.NetworkAddress(config.Host, config.Port)
 	proxy, err := wire.Listen(t.Context(), opts)
 	if err != nil {
@@ -69,8 +77,7 @@ func behindProxy(t *testing.T, config *pgx.ConnConfig, fate wire.Fate) (db *DB, 
 		Scheme: "postgres", User: url.UserPassword(config.User, config.Password), Host: proxy.Addr(), Path: "/" + config.Database,
 		RawQuery: "sslmode=disable",
 	}
-	seen = &recorder{}
-	return open(t, Options{URL: through.String(), Observer: seen}), proxy, seen
+	return through.String(), proxy
 }
 
 // checkOneTransfer makes sure that ann paid ben 30, once, and that it is recorded once.

@@ -73,7 +73,7 @@ func (s *Service) Start(ctx context.Context, n New) (*Saga, error) {
 
 // Wait waits until a saga has ended, in whatever process, and returns it. It returns [NotFoundError], or the context's error.
 func (s *Service) Wait(ctx context.Context, id uuid.UUID) (*Saga, error) {
-	return s.until(ctx, id, func(found *Saga) bool { return found.Status != Pending })
+	return s.until(ctx, id, 0, func(found *Saga) bool { return found.Status != Pending })
 }
 
 // Run is Start, and then Wait.

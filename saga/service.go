@@ -3,6 +3,7 @@ package saga
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -293,8 +294,12 @@ func (s *Service) await(ctx context.Context, id uuid.UUID, c command.Command[New
 	waiting, cancel := context.WithTimeout(ctx, s.o.SyncWait)
 	defer cancel()
 	answered := func(found *Saga) bool { return found.Status != Pending || found.Pending == nil }
-	if _, err := s.until(waiting, id, answered); err != nil && ctx.Err() != nil {
+	_, err := s.until(waiting, id, s.o.LeaseTTL, answered)
+	if err != nil && ctx.Err() != nil {
 		return command.Answer{}, command.UnknownOutcome(ctx.Err())
+	}
+	if errors.Is(err, command.ErrUnavailable) {
+		return command.Answer{}, command.UnknownOutcome(err) // Of a log that is silent for so long no more is to be had.
 	}
 	return s.settle(ctx, id, c)
 }

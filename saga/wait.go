@@ -8,15 +8,19 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/command"
 )
 
 // readTimeout bounds one look at the log for all that wait.
 const readTimeout = 10 * time.Second
 
-// until waits until the log says of a saga what is wanted, whoever runs it.
-func (s *Service) until(ctx context.Context, id uuid.UUID, wanted func(*Saga) bool) (*Saga, error) {
+// until waits until the log says of a saga what is wanted, whoever runs it. It returns command.ErrUnavailable when the log
+// could not be read for longer than patience, unless that is 0.
+func (s *Service) until(ctx context.Context, id uuid.UUID, patience time.Duration, wanted func(*Saga) bool) (*Saga, error) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
+	var missed time.Time // since when the log can't be read; zero while it can
 	for {
 		s.mu.Lock()
 		r := s.runs[id]
@@ -28,13 +32,19 @@ func (s *Service) until(ctx context.Context, id uuid.UUID, wanted func(*Saga) bo
 				return nil, ctx.Err()
 			}
 		}
+		asked := time.Now()
 		found, err := s.lookUp(ctx, id)
+		if !errors.Is(err, command.ErrUnavailable) {
+			missed = time.Time{}
+		} else if missed.IsZero() {
+			missed = asked
+		}
 		switch {
 		case err == nil && found == nil:
 			return nil, &NotFoundError{ID: id}
 		case err == nil && wanted(found):
 			return found, nil
-		case errors.Is(err, ErrClosed):
+		case errors.Is(err, ErrClosed), patience > 0 && !missed.IsZero() && time.Since(missed) >= patience:
 			return nil, err
 		}
 		select {

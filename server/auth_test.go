@@ -219,7 +219,11 @@ func TestRateLimit(t *testing.T) {
 	for _, r := range []*reply{
 		alice.get("/v1/campaigns"), e.by(other).get("/v1/accounts/alice"), alice.post("/v1/transfers", `{`), alice.get("/v1/nothing"), alice.post("/v1/keys", `{}`),
 	} {
-		r.problem(http.StatusTooManyRequests, "rate_limited").equal(`{"retryable":true,"outcome":"not_applied"}`)
+		outcome := "not_applied"
+		if strings.HasPrefix(r.what, http.MethodPost) {
+			outcome = "unknown" // An earlier request with its key may have been applied.
+		}
+		r.problem(http.StatusTooManyRequests, "rate_limited").equal(`{"retryable":true,"outcome":"` + outcome + `"}`)
 		if wait := r.header.Get("Retry-After"); wait == "" || strings.Trim(wait, "0123456789") != "" || wait == "0" {
 			t.Errorf("%s: Retry-After %q", r.what, wait)
 		}

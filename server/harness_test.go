@@ -21,6 +21,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/sim/wire"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
 	"github.com/fairlead-dev/fairlead/ledger"
 	"github.com/fairlead-dev/fairlead/ledger/cross"
@@ -57,6 +58,7 @@ type env struct {
 	logs       *logBuffer
 	as         string                              // who sends: admin unless changed
 	observe    func(method, path string, r *reply) // sees every answer; nil: nobody does
+	proxy      *wire.Proxy                         // between the server and its database; nil unless asked for
 }
 
 // setup is what a test may want different.
@@ -65,6 +67,9 @@ type setup struct {
 	limiter *auth.LimiterOptions
 	ledgers map[string]string // further ledgers' databases, by name
 	beacon  *lottery.BeaconOptions
+	// unavailableAfter is how long the database may be silent, and proxied lets a test take it away; 0 and false as usual.
+	unavailableAfter time.Duration
+	proxied          bool
 }
 
 func migrate(ctx context.Context, url string) error {
@@ -79,8 +84,12 @@ func newEnvWith(t *testing.T, o setup) *env {
 	e := &env{t: t, dbURL: pgtest.NewDatabase(t, migrate), logs: &logBuffer{}}
 	logger := slog.New(slog.NewTextHandler(e.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	registry := prometheus.NewRegistry()
+	url := e.dbURL
+	if o.proxied {
+		url = e.behindProxy()
+	}
 	db, err := postgres.Open(t.Context(), postgres.Options{
-		URL: e.dbURL, MaxConns: 8, Logger: logger, Observer: telemetry.NewTransactions(registry),
+		URL: url, MaxConns: 8, Logger: logger, Observer: telemetry.NewTransactions(registry), UnavailableAfter: o.unavailableAfter,
 	})
 	must(t, err)
 	telemetry.ObservePools(registry, db.Pools)

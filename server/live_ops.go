@@ -88,11 +88,19 @@ func (s *socket) answer(a liveAnswer) {
 
 // refuse answers with the problem that an error is: a bid's as the bid's answer, any other as an error.
 func (s *socket) refuse(a liveAnswer, err error) {
+	s.refuseKeyed(a, "", err)
+}
+
+// refuseKeyed is refuse for what has a key, unless that is empty.
+func (s *socket) refuseKeyed(a liveAnswer, key string, err error) {
 	requestID := uuid.Must(uuid.NewV7()).String()
 	if _, _, known := classify(err); !known {
 		s.edge.s.logger.ErrorContext(s.edge.ctx, "live request failed", "request_id", requestID, "principal", s.principal.ID, "error", err)
 	}
 	p := problemOf(err, requestID)
+	if key != "" {
+		p.beforeKey(err)
+	}
 	if a.Op == "" {
 		a.Op = "error"
 	} else {
@@ -169,7 +177,7 @@ func (s *socket) bid(data []byte, id jsontext.Value) {
 		err = s.edge.mayAsk(s.principal)
 	}
 	if err != nil {
-		s.refuse(a, err)
+		s.refuseKeyed(a, q.Key, err)
 		return
 	}
 	select {
@@ -184,7 +192,7 @@ func (s *socket) bid(data []byte, id jsontext.Value) {
 			answer, err := s.edge.s.placeBid(context.Background(), s.principal, uuid.Must(uuid.NewV7()).String(), auctionID,
 				bidRequest{Account: q.Account, Amount: q.Amount}, q.Key)
 			if err != nil {
-				s.refuse(a, err)
+				s.refuseKeyed(a, q.Key, err)
 				return
 			}
 			if a.Status = answer.Status; a.Status < http.StatusBadRequest {

@@ -267,9 +267,12 @@ func TestLiveRateLimit(t *testing.T) {
 	if h := c.hear(); h.Problem == nil || h.Problem.Code != "not_found" { // There is no such account.
 		t.Errorf("%+v %+v", h, h.Problem)
 	}
-	for _, text := range []string{`{"op":"bid","auction":%q,"account":"ann","amount":5,"key":"k"}`, `{"op":"subscribe","topic":"auction:%s"}`} {
+	for text, outcome := range map[string]string{
+		`{"op":"bid","auction":%q,"account":"ann","amount":5,"key":"k"}`: outcomeUnknown, // The key was not read.
+		`{"op":"subscribe","topic":"auction:%s"}`:                        notApplied,
+	} {
 		c.say(text, id)
-		if h := c.hear(); h.Problem == nil || h.Problem.Code != "rate_limited" {
+		if h := c.hear(); h.Problem == nil || h.Problem.Code != "rate_limited" || h.Problem.Outcome != outcome {
 			t.Errorf("%+v %+v", h, h.Problem)
 		}
 	}

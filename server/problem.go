@@ -29,7 +29,7 @@ type Problem struct {
 	Detail    string `json:"detail" doc:"this occurrence, for a person"`
 	Code      string `json:"code" doc:"stable name for programs"`
 	Retryable bool   `json:"retryable" doc:"whether the same request may succeed later"`
-	Outcome   string `json:"outcome" enum:"not_applied,applied,unknown" doc:"what became of the effect"`
+	Outcome   string `json:"outcome" enum:"not_applied,applied,unknown" doc:"what became of the effect: not_applied where that is certain of every request with this key; unknown where this one, or an earlier one, may have been applied, which the same key tells later"`
 	RequestID string `json:"request_id"`
 	Transfer  string `json:"transfer,omitempty" doc:"the failed transfer's id, with insufficient_funds"`
 	// Cycle is there with deadlock alone.
@@ -73,6 +73,9 @@ func classify(err error) (k kind, detail string, ok bool) {
 	if _, blocked := errors.AsType[*command.BlockedError](err); blocked {
 		return rowLocked, rowLocked.title + ".", true
 	}
+	if away, ok := errors.AsType[*cross.UnreachableError](err); ok {
+		return ledgerAway, away.Error(), true
+	}
 	for _, row := range sentinels {
 		if errors.Is(err, row.err) {
 			// Only the sentinel's own words go out; what wraps it is for the log.
@@ -107,7 +110,8 @@ func as[E error](err error) error {
 	return nil
 }
 
-// problemOf makes the document for an error.
+// problemOf makes the document for an error that a service refused with, which it does only after it has read the key, or for
+// one of a request without a key. See beforeKey for all others.
 func problemOf(err error, requestID string) Problem {
 	k, detail, _ := classify(err)
 	p := Problem{
@@ -128,6 +132,28 @@ func problemOf(err error, requestID string) Problem {
 		p.RetryAfter = max(1, int64((early.RetryAfter+time.Second-1)/time.Second))
 	}
 	return p
+}
+
+// beforeKey corrects what the problem says of a request with a key that may not have been read: that this one was not applied is
+// known, and not whether an earlier one under the same key was. Some problems are of a request that can't have been applied at
+// any time, because of what it asks for, or of whom: those keep their word, and so do a service's own decisions.
+// docs/design/outcomes.md has the table.
+func (p *Problem) beforeKey(err error) {
+	switch {
+	case errors.Is(err, command.ErrNotApplied):
+	case p.Status == http.StatusUnauthorized, p.Status == http.StatusTooManyRequests, p.Status >= http.StatusInternalServerError,
+		p.Code == crossOrigin.code:
+		p.Outcome = outcomeUnknown
+	}
+}
+
+// hasKey reports whether a request is one that is carried out once under its key.
+func hasKey(r *http.Request) bool {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return false
+	}
+	_, err := parseKey(r.Header)
+	return err == nil
 }
 
 // decided says whether a refusal is a decision, to be kept under its key: a 402, 409, 410 or 422 that a retry would not
@@ -156,6 +182,9 @@ func (s *Server) writeProblem(w http.ResponseWriter, r *http.Request, err error)
 		s.logger.ErrorContext(r.Context(), "request failed", attrs...)
 	}
 	p := problemOf(err, info.requestID)
+	if hasKey(r) {
+		p.beforeKey(err)
+	}
 	switch p.Status {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", auth.Challenge(err))

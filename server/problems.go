@@ -52,6 +52,7 @@ var (
 	shuttingDown     = kind{status: http.StatusServiceUnavailable, code: "shutting_down", title: "The server is shutting down", retryable: true}
 	unavailable      = kind{status: http.StatusServiceUnavailable, code: "unavailable", title: "The database is unavailable", retryable: true}
 	rowLocked        = kind{status: http.StatusServiceUnavailable, code: "row_locked", title: "Another session of the database has locked what the command needs", retryable: true}
+	ledgerAway       = kind{status: http.StatusServiceUnavailable, code: "ledger_unreachable", title: "A ledger cannot be reached", retryable: true}
 	unknownOutcome   = kind{status: http.StatusServiceUnavailable, code: "outcome_unknown", title: "The outcome is not known yet; the same key will tell", retryable: true, outcome: outcomeUnknown}
 	// What went wrong is not known, so neither is whether it was before or after a commit.
 	internalError = kind{status: http.StatusInternalServerError, code: "internal_error", title: "Something went wrong on our side", outcome: outcomeUnknown}

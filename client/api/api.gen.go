@@ -2385,7 +2385,7 @@ type Problem struct {
 	// Detail this occurrence, for a person
 	Detail string `json:"detail"`
 
-	// Outcome what became of the effect
+	// Outcome what became of the effect: not_applied where that is certain of every request with this key; unknown where this one, or an earlier one, may have been applied, which the same key tells later
 	Outcome   ProblemOutcome `json:"outcome"`
 	RequestID string         `json:"request_id"`
 
@@ -2410,7 +2410,7 @@ type Problem struct {
 	Type string `json:"type"`
 }
 
-// ProblemOutcome what became of the effect
+// ProblemOutcome what became of the effect: not_applied where that is certain of every request with this key; unknown where this one, or an earlier one, may have been applied, which the same key tells later
 type ProblemOutcome string
 
 // ProofBeacon defines model for ProofBeacon.

@@ -92,6 +92,7 @@ func TestFlagsAreCheckedFirst(t *testing.T) {
 	for _, c := range []struct{ says, args string }{
 		{"--drain-timeout", "serve --drain-timeout -5s"},
 		{"--database-connections", "serve --database-connections 0"},
+		{"--unavailable-after", "serve --unavailable-after 0s"},
 		{"--user-rate", "serve --user-rate -1"},
 		{"--idempotency-retention", "serve --idempotency-retention 1ms"},
 		{"--saga-retention", "serve --saga-retention 1h"},

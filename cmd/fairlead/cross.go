@@ -76,7 +76,7 @@ func (n *node) startCross(ctx context.Context, registry *prometheus.Registry) er
 	if err != nil {
 		return err
 	}
-	upkeep, err := postgres.Open(ctx, postgres.Options{URL: n.url, MaxConns: upkeepConnections, Logger: n.logger})
+	upkeep, err := postgres.Open(ctx, postgres.Options{URL: n.url, MaxConns: upkeepConnections, Logger: n.logger, UnavailableAfter: n.o.unavailable})
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func remoteLedger(f ledgerFlag, coordinator string) (cross.Ledger, error) {
 // openLedger opens a further ledger's database as the server's own: it refuses one that would not keep its word, and brings
 // the schema up to date.
 func (n *node) openLedger(ctx context.Context, f ledgerFlag) (*postgres.DB, string, error) {
-	db, err := postgres.Open(ctx, postgres.Options{URL: f.url, MaxConns: ledgerConnections, Logger: n.logger})
+	db, err := postgres.Open(ctx, postgres.Options{URL: f.url, MaxConns: ledgerConnections, Logger: n.logger, UnavailableAfter: n.o.unavailable})
 	if err != nil {
 		return nil, "", err
 	}

@@ -105,6 +105,7 @@ func startNode(ctx context.Context, o *serveOptions, logger *slog.Logger, announ
 	reads := o.maxConns / readShare
 	n.db, err = postgres.Open(ctx, postgres.Options{
 		URL: n.url, MaxConns: o.maxConns - reads, ReadConns: reads, Logger: logger, Observer: telemetry.NewTransactions(registry),
+		UnavailableAfter: o.unavailable,
 	})
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/tracing"
 	"github.com/fairlead-dev/fairlead/lock"
+	"github.com/fairlead-dev/fairlead/postgres"
 )
 
 // serveOptions are the flags of serve.
@@ -23,6 +24,7 @@ type serveOptions struct {
 	data         string
 	databaseURL  string
 	maxConns     int32
+	unavailable  time.Duration
 	jwtSecret    string
 	jwtPublicKey string
 	jwksURL      string
@@ -56,6 +58,7 @@ func (o *serveOptions) bind(f *pflag.FlagSet) {
 	f.StringVar(&o.data, "data", defaultData, "data directory: the private PostgreSQL, and the admin key")
 	f.StringVar(&o.databaseURL, "database-url", "", "PostgreSQL to use instead of a private one")
 	f.Int32Var(&o.maxConns, "database-connections", 16, "most pooled connections to the database, a quarter of them for reads alone; a few more carry notifications and what is sent ahead")
+	f.DurationVar(&o.unavailable, "unavailable-after", postgres.UnavailableAfter, "how long the database may be silent before requests that wait for it are told that it is unavailable")
 	f.StringVar(&o.jwtSecret, "jwt-secret", "", "secret that verifies users' tokens (HS256 and up, 32 bytes or more); better given in the environment")
 	f.StringVar(&o.jwtPublicKey, "jwt-public-key", "", "PEM file of the public keys that verify users' tokens")
 	f.StringVar(&o.jwksURL, "jwks-url", "", "where the issuer of users' tokens publishes its keys")
@@ -86,6 +89,9 @@ const (
 	minConnections = readShare
 )
 
+// minUnavailable leaves time for a connection to be made on a busy machine.
+const minUnavailable = 500 * time.Millisecond
+
 // defaultLeaderTTL is shorter than other elections': with the wait between two tries it keeps a fail-over well under five
 // seconds.
 const defaultLeaderTTL = 3 * time.Second
@@ -100,6 +106,8 @@ func (o *serveOptions) check() error {
 		return errors.New("--drain-timeout must not be negative")
 	case o.maxConns < minConnections:
 		return fmt.Errorf("--database-connections must be %d or more", minConnections)
+	case o.unavailable < minUnavailable:
+		return fmt.Errorf("--unavailable-after must be %s or more: connections take their time", minUnavailable)
 	case o.userRate < 0:
 		return errors.New("--user-rate must not be negative")
 	case o.keyRetention < time.Minute:

@@ -15,13 +15,18 @@ import (
 	"github.com/fairlead-dev/fairlead/idempotency"
 )
 
-// ErrUnavailable is returned when the database cannot be reached, or did not answer in time, and nothing was applied.
-// The command may be sent again.
+// ErrUnavailable is returned when the database cannot be reached, or did not answer in time, and this command had no effect.
+// Whether an earlier one under the same key had is another question, which took the database to answer. The command may be
+// sent again.
 var ErrUnavailable = errors.New("the database is unavailable")
 
 // ErrUnknownOutcome is returned when a COMMIT was sent and its answer never came, and the database could not be asked
 // again in time. The effect happened once or not at all; the same key settles it.
 var ErrUnknownOutcome = errors.New("the outcome is not known yet")
+
+// ErrNotApplied is returned, together with the reason, when the command's key was read, nothing was recorded under it, and the
+// command certainly had no effect. Without it an error other than a decision says nothing of what was sent under the key before.
+var ErrNotApplied = errors.New("the command was not applied")
 
 // BlockedFor is how long a command waits, in all, for rows that somebody else has locked.
 const BlockedFor = 5 * time.Second
@@ -37,7 +42,7 @@ type BlockedError struct {
 func (e *BlockedError) Error() string { return e.Row + " is locked by another session" }
 
 // Execute runs a command by do, and again each time a row that it needed was locked by somebody else and has become free.
-// After [BlockedFor] it gives up with [ErrUnavailable] and the [BlockedError]; nothing was applied then.
+// After [BlockedFor] it gives up with [ErrNotApplied], [ErrUnavailable] and the [BlockedError].
 func Execute(ctx context.Context, do func() (Answer, error)) (Answer, error) {
 	a, err := do()
 	blocked, ok := errors.AsType[*BlockedError](a.Err)
@@ -48,7 +53,7 @@ func Execute(ctx context.Context, do func() (Answer, error)) (Answer, error) {
 	defer cancel()
 	for {
 		if err := blocked.Wait(ctx); err != nil {
-			return Answer{}, Unavailable(errors.Join(blocked, err))
+			return Answer{}, NotApplied(Unavailable(errors.Join(blocked, err)))
 		}
 		if a, err = do(); err != nil {
 			return a, err
@@ -158,6 +163,9 @@ func Undividable(err error) bool {
 
 // Unavailable wraps the reason for which the database could not be used.
 func Unavailable(reason error) error { return fmt.Errorf("%w: %w", ErrUnavailable, reason) }
+
+// NotApplied wraps the reason for which a command was given up whose key had been read.
+func NotApplied(reason error) error { return fmt.Errorf("%w: %w", ErrNotApplied, reason) }
 
 // UnknownOutcome wraps the reason for which the outcome of a COMMIT could not be learnt.
 func UnknownOutcome(reason error) error { return fmt.Errorf("%w: %w", ErrUnknownOutcome, reason) }

@@ -181,7 +181,7 @@ func TestErrorsSayWhetherHalvingHelps(t *testing.T) {
 			t.Errorf("%v: %v", c.err, got)
 		}
 	}
-	for err, want := range map[error]error{command.Unavailable(io.EOF): command.ErrUnavailable, command.UnknownOutcome(io.EOF): command.ErrUnknownOutcome} {
+	for err, want := range map[error]error{command.Unavailable(io.EOF): command.ErrUnavailable, command.UnknownOutcome(io.EOF): command.ErrUnknownOutcome, command.NotApplied(io.EOF): command.ErrNotApplied} {
 		if !errors.Is(err, want) || !errors.Is(err, io.EOF) {
 			t.Errorf("%v hides its kind or its reason", err)
 		}

@@ -103,6 +103,18 @@ type LedgerNotFoundError struct{ Name string }
 
 func (e *LedgerNotFoundError) Error() string { return fmt.Sprintf("there is no ledger %q", e.Name) }
 
+// UnreachableError is returned when a ledger other than [Local] can't be asked. Nothing has begun then.
+type UnreachableError struct {
+	Name string
+	Err  error
+}
+
+// Error names the ledger. The reason is in Err.
+func (e *UnreachableError) Error() string { return fmt.Sprintf("ledger %q can't be reached", e.Name) }
+
+// Unwrap gives the reason.
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
 // Reason names a refusal of a ledger; it is empty for other errors.
 func Reason(err error) string {
 	if _, short := errors.AsType[*ledger.InsufficientFundsError](err); short {

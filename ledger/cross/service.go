@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -84,7 +85,7 @@ func (s *Service) Leg(ctx context.Context, c command.Command[*Leg]) (command.Ans
 // Create makes a transfer and answers with its end: a *[saga.Saga], or, for want of money, a
 // [ledger.InsufficientFundsError] with the transfer's id. It is refused with [LedgerNotFoundError],
 // [ledger.AccountNotFoundError], [ledger.ErrSameAccount], [ledger.ErrCurrencyMismatch] or [ErrTwoPhaseUnavailable]. Errors
-// are those of [saga.Service.Create].
+// are those of [saga.Service.Create], and [UnreachableError].
 func (s *Service) Create(ctx context.Context, c command.Command[Request]) (command.Answer, error) {
 	q := c.Op
 	made := command.Command[saga.New]{Key: c.Key, Principal: c.Principal, RequestID: c.RequestID, Render: render(c.Render, q.From.Account)}
@@ -164,13 +165,15 @@ func (s *Service) check(ctx context.Context, q *Request) (Input, error) {
 	if !ok {
 		return in, &LedgerNotFoundError{Name: q.To.Ledger}
 	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
 	source, err := from.Account(ctx, q.From.Account)
 	if err != nil {
-		return in, err
+		return in, unreachable(q.From.Ledger, err)
 	}
 	destination, err := to.Account(ctx, q.To.Account)
 	if err != nil {
-		return in, err
+		return in, unreachable(q.To.Ledger, err)
 	}
 	if source.Currency != destination.Currency {
 		return in, ledger.ErrCurrencyMismatch
@@ -179,7 +182,18 @@ func (s *Service) check(ctx context.Context, q *Request) (Input, error) {
 	if q.Mode != ModeTwoPhase || q.From.Ledger == q.To.Ledger {
 		return in, nil
 	}
-	return in, errors.Join(canPrepare(ctx, from), canPrepare(ctx, to))
+	return in, errors.Join(unreachable(q.From.Ledger, canPrepare(ctx, from)), unreachable(q.To.Ledger, canPrepare(ctx, to)))
+}
+
+// checkTimeout bounds what is asked of ledgers before a transfer is made. They may be on other servers, which may be silent.
+const checkTimeout = 5 * time.Second
+
+// unreachable names the ledger that could not be asked. What a ledger refused is its own word.
+func unreachable(name string, err error) error {
+	if name == Local || refused(err) {
+		return err
+	}
+	return &UnreachableError{Name: name, Err: err}
 }
 
 func canPrepare(ctx context.Context, l Ledger) error {

@@ -83,8 +83,18 @@ func (l *link) forwardCommands() {
 		if err != nil {
 			return
 		}
-		if l.commits(kind, body) {
-			if l.forwardCommit(out, kind, body) != nil {
+		fate, commits := Delivered, l.commits(kind, body)
+		if steps(kind) {
+			fate = l.proxy.step(l)
+		}
+		if l.proxy.silent() {
+			continue
+		}
+		if commits && fate == Delivered {
+			fate = l.proxy.fate()
+		}
+		if fate != Delivered {
+			if l.forwardLast(out, fate, kind, body) != nil {
 				l.proxy.beforeCut() // First the dark, so that whoever sees the cut is too late.
 				l.cut()
 				return
@@ -99,9 +109,8 @@ func (l *link) forwardCommands() {
 	}
 }
 
-// forwardCommit does to a committing message what its fate is.
-func (l *link) forwardCommit(out *bufio.Writer, kind byte, body []byte) error {
-	fate := l.proxy.fate()
+// forwardLast does to the last message of a connection what its fate is.
+func (l *link) forwardLast(out *bufio.Writer, fate Fate, kind byte, body []byte) error {
 	switch fate {
 	case CommitLost:
 		return errCut
@@ -176,7 +185,7 @@ func (l *link) forwardAnswers() {
 		if kind == noticeResponse && l.proxy.opts.Notice != nil {
 			l.proxy.opts.Notice(body)
 		}
-		if l.doomed.Load() || l.muted.Load() {
+		if l.doomed.Load() || l.muted.Load() || l.proxy.silent() {
 			continue
 		}
 		if writeMessage(out, kind, body) != nil {

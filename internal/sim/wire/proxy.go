@@ -64,6 +64,7 @@ type Proxy struct {
 	late      lateness
 	stats     Stats
 	links     map[*link]struct{}
+	outage    *outage // nil when the database is there to stay
 }
 
 // Listen starts a proxy on a free port of loopback. It loses nothing until it is armed.
@@ -152,7 +153,7 @@ func (p *Proxy) serve(client net.Conn) {
 func (p *Proxy) add(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.refusing || time.Now().Before(p.darkUntil) {
+	if p.closed || p.refusing || p.outage.refuses() || time.Now().Before(p.darkUntil) {
 		return false
 	}
 	p.links[l] = struct{}{}
@@ -165,7 +166,9 @@ func (p *Proxy) remove(l *link) {
 	delete(p.links, l)
 }
 
-func (p *Proxy) cutAll() {
+func (p *Proxy) cutAll() { p.cutAllBut(nil) }
+
+func (p *Proxy) cutAllBut(spared *link) {
 	p.mu.Lock()
 	links := make([]*link, 0, len(p.links))
 	for l := range p.links {
@@ -173,7 +176,9 @@ func (p *Proxy) cutAll() {
 	}
 	p.mu.Unlock()
 	for _, l := range links {
-		l.cut()
+		if l != spared {
+			l.cut()
+		}
 	}
 }
 
