@@ -33,6 +33,7 @@ func (a access) permits(role auth.Role) bool {
 // guard authenticates, then lets those pass who may use the route. It comes before everything that depends on state or
 // on the request's content, so that its refusals tell nothing about either.
 func (s *Server) guard(a access, next http.HandlerFunc) http.HandlerFunc {
+	next = s.legible(next)
 	if a == accessPublic {
 		return next
 	}

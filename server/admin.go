@@ -194,7 +194,7 @@ func (s *Server) getOpenHolds(w http.ResponseWriter, r *http.Request) {
 		s.writeProblem(w, r, err)
 		return
 	}
-	p, err := parseTextPage(r)
+	p, err := parseIDPage(r)
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return
@@ -212,7 +212,7 @@ func (s *Server) getAdminTransfers(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	of := narrowed(r, "status", string(status))
-	p, err := parseTextPage(of)
+	p, err := parseIDPage(of)
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return
@@ -255,7 +255,7 @@ func (s *Server) getAudit(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	p, err := parseTextPage(of)
+	p, err := parseIDPage(of)
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return

@@ -48,7 +48,7 @@ const (
 func (s *Server) consoleRoutes(mux *http.ServeMux) {
 	handle := func(pattern string, h http.HandlerFunc) {
 		_, path, _ := strings.Cut(pattern, " ")
-		mux.HandleFunc(pattern, s.named(path, h))
+		mux.HandleFunc(pattern, s.named(path, s.legible(h)))
 	}
 	handle("GET /{$}", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, consoleRoot, http.StatusSeeOther) })
 	handle("GET /console", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, consoleRoot, http.StatusSeeOther) })
