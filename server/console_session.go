@@ -18,6 +18,12 @@ const sessionCookie = "fairlead_session"
 // an Authorization header: it has a character that no header may have.
 const sessionScheme = "\x00session "
 
+// Limits of the body of a sign-in: a key has at most 512 characters.
+const (
+	maxSignIn     = 4 << 10
+	signInTimeout = 5 * time.Second
+)
+
 // signInRequest carries either an admin key or what a link carries.
 type signInRequest struct {
 	Key  *string `json:"key,omitempty"`
@@ -102,7 +108,7 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) (x desk.Session,
 	if err := s.checkSameOrigin(r); err != nil {
 		return x, "", err
 	}
-	body, err := readBody(w, r)
+	body, err := readSignIn(w, r)
 	if err != nil {
 		return x, "", err
 	}
@@ -135,6 +141,19 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) (x desk.Session,
 		err = auth.ErrBadCredential // It was revoked a moment ago.
 	}
 	return x, secret, err
+}
+
+// readSignIn reads the body of a sign-in, the one body that is read of somebody unknown: little of it, and not for long.
+func readSignIn(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	rc := http.NewResponseController(w)
+	if err := rc.SetReadDeadline(time.Now().Add(signInTimeout)); err != nil {
+		return nil, err //nolint:wrapcheck // It becomes an internal error as it is.
+	}
+	body, err := readBodyUpTo(w, r, maxSignIn)
+	if err == nil {
+		err = rc.SetReadDeadline(time.Time{}) // The connection is watched on while the database is asked.
+	}
+	return body, err //nolint:wrapcheck // As above.
 }
 
 func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request) {
