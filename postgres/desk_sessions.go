@@ -103,6 +103,11 @@ func (d *Desk) End(ctx context.Context, hash desk.Hash) error {
 	return nil
 }
 
+// Secret reads a secret that all servers share.
+func (d *Desk) Secret(ctx context.Context, name string) ([]byte, error) {
+	return queryOne(ctx, d.db, desk.ErrNoSecret, pgx.RowTo[[]byte], `SELECT value FROM secrets WHERE name = $1`, name)
+}
+
 // MakeLink makes a link that signs in with the rights of the oldest admin key in force. With first it does so only where
 // nobody has ever signed in and no link was made; made tells whether it did.
 func (d *Desk) MakeLink(ctx context.Context, hash desk.Hash, life time.Duration, first bool) (made bool, err error) {

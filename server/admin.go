@@ -30,6 +30,8 @@ type Desk interface {
 	Audit(ctx context.Context, f desk.AuditFilter, before uuid.UUID, limit int) ([]desk.AuditRow, error)
 	KeyRecord(ctx context.Context, id idempotency.ID) (desk.KeyRecord, error)
 	Backlog(ctx context.Context) (desk.Backlog, error)
+	// Secret reads a secret that all servers share.
+	Secret(ctx context.Context, name string) ([]byte, error)
 	Charts
 }
 

@@ -24,7 +24,9 @@ func refuse(format string, args ...any) error {
 }
 
 // readBody reads a body of at most maxBody bytes.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) { return readBodyUpTo(w, r, maxBody) }
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	return readBodyUpTo(w, r, maxBody)
+}
 
 // readBodyUpTo reads a body of at most so many bytes. The buffer grows with what arrives: a declared length is only a claim.
 func readBodyUpTo(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/live"
 	"github.com/fairlead-dev/fairlead/ledger"
 )
@@ -121,7 +122,7 @@ func (s *socket) subscribe(data []byte) {
 		return
 	}
 	// That it worked is told as the subscription's first message, by the writer.
-	if err := s.edge.subscribe(s.edge.ctx, s.sub, q.Topic, q.Since); err != nil {
+	if err := s.edge.subscribe(s.edge.ctx, s.principal, s.sub, q.Topic, q.Since); err != nil {
 		if expired, ok := errors.AsType[*live.ExpiredError](err); ok {
 			a.FirstSeq = &expired.First
 		}
@@ -129,12 +130,17 @@ func (s *socket) subscribe(data []byte) {
 	}
 }
 
-func (e *liveEdge) subscribe(ctx context.Context, sub *live.Subscriber, topic string, since *int64) error {
+func (e *liveEdge) subscribe(ctx context.Context, p auth.Principal, sub *live.Subscriber, topic string, since *int64) error {
 	if len(topic) > maxTopic {
 		return live.ErrNoTopic
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.times.subscribe)
 	defer cancel()
+	if !seesDrafts(p) {
+		if err := e.s.checkTopic(ctx, p, topic); err != nil && !errors.Is(err, live.ErrNoTopic) {
+			return err // Other topics are the hub's to know.
+		}
+	}
 	_, err := sub.Subscribe(ctx, topic, since)
 	return err
 }

@@ -1,9 +1,13 @@
 package server
 
 import (
+	"context"
 	"net/http"
 
+	"github.com/google/uuid"
+
 	"github.com/fairlead-dev/fairlead/fairdraw"
+	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/lottery"
 )
 
@@ -13,7 +17,16 @@ func (s *Server) campaignOf(r *http.Request) (*lottery.Campaign, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.lottery.Campaign(r.Context(), id)
+	return s.campaign(r.Context(), infoOf(r).principal, id)
+}
+
+// campaign reads a campaign for somebody who may see it.
+func (s *Server) campaign(ctx context.Context, p auth.Principal, id uuid.UUID) (*lottery.Campaign, error) {
+	c, err := s.lottery.Campaign(ctx, id)
+	if err == nil && c.Draft() && !seesDrafts(p) {
+		return nil, &lottery.CampaignNotFoundError{ID: id}
+	}
+	return c, err
 }
 
 func (s *Server) getCampaigns(w http.ResponseWriter, r *http.Request) {
@@ -22,7 +35,7 @@ func (s *Server) getCampaigns(w http.ResponseWriter, r *http.Request) {
 		s.writeProblem(w, r, err)
 		return
 	}
-	campaigns, err := s.lottery.Campaigns(r.Context(), p.after, p.limit+1)
+	campaigns, err := s.lottery.Campaigns(r.Context(), p.after, p.limit+1, seesDrafts(infoOf(r).principal))
 	answer(s, w, r, func(rows []lottery.Campaign) list[campaignSummaryView] {
 		return newList(r, rows, p.limit, viewCampaignSummary, func(c lottery.Campaign) int64 { return c.Number })
 	})(campaigns, err)
@@ -120,19 +133,9 @@ func (s *Server) getInclusion(w http.ResponseWriter, r *http.Request) {
 		s.writeProblem(w, r, err)
 		return
 	}
-	id, err := pathUUID(r.PathValue("position"), "position")
+	position, err := sealedPosition(r, c)
 	if err != nil {
 		s.writeProblem(w, r, err)
-		return
-	}
-	position, ok := c.FindPosition(id)
-	if !ok {
-		s.writeProblem(w, r, &lottery.PositionNotFoundError{ID: id})
-		return
-	}
-	// In beacon mode the list is closed before the draw: every entrant can see then that they are in it.
-	if c.Status != lottery.StatusCompleted && (c.Beacon == nil || c.Beacon.Seal == nil) {
-		s.writeProblem(w, r, lottery.ErrNotDrawn)
 		return
 	}
 	owners, err := s.lottery.Owners(r.Context(), c.ID, 0, c.TotalPositions)
@@ -143,6 +146,23 @@ func (s *Server) getInclusion(w http.ResponseWriter, r *http.Request) {
 	// A sealed campaign is sold out, so a position's place among the sealed ones is its ordinal.
 	proof, err := fairdraw.Include(c.ID.String(), lottery.SealedPositions(c, owners), position.Ordinal)
 	answer(s, w, r, func(p *fairdraw.InclusionProof) *fairdraw.InclusionProof { return p })(proof, err)
+}
+
+// sealedPosition finds the position of the path in a campaign whose positions are sealed.
+func sealedPosition(r *http.Request, c *lottery.Campaign) (position lottery.Position, err error) {
+	id, err := pathUUID(r.PathValue("position"), "position")
+	if err != nil {
+		return position, err
+	}
+	position, ok := c.FindPosition(id)
+	if !ok {
+		return position, &lottery.PositionNotFoundError{ID: id}
+	}
+	// In beacon mode the list is closed before the draw: every entrant can see then that they are in it.
+	if c.Status != lottery.StatusCompleted && (c.Beacon == nil || c.Beacon.Seal == nil) {
+		return position, lottery.ErrNotDrawn
+	}
+	return position, nil
 }
 
 // drawInput reads everything that a campaign's draw was computed from. It is refused before the draw.

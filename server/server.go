@@ -84,6 +84,7 @@ type Server struct {
 	sessions  Sessions
 	public    bool
 	snapshots *snapshots
+	aliases   aliases
 	auth      *auth.Authenticator
 	limiter   *auth.Limiter
 	live      *liveEdge
@@ -117,6 +118,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.multidraw, s.cross = o.Multidraw, o.Cross
 	s.desk, s.sessions, s.public, s.snapshots = o.Desk, o.Sessions, o.PublicPages, newSnapshots()
+	s.aliases.desk = o.Desk
 	s.live = newLiveEdge(s, o.Live)
 	routes := s.routes()
 	var err error
