@@ -59,7 +59,20 @@ func (s *socket) execute(data []byte) {
 		Topic jsontext.Value `json:"topic"`
 		Rest  jsontext.Value `json:",unknown"`
 	}
-	if err := json.Unmarshal(data, &head); err != nil {
+	err := json.Unmarshal(data, &head)
+	if len(head.ID) > maxBidID {
+		head.ID = nil
+	}
+	// Whatever was sent is an operation, and counts.
+	if over := s.edge.mayAsk(s.principal); over != nil {
+		var a liveAnswer
+		if head.Op == "bid" {
+			a = liveAnswer{Op: "bid", ID: head.ID.Clone()}
+		}
+		s.refuse(a, over)
+		return
+	}
+	if err != nil {
 		s.refuse(liveAnswer{}, refuse("%s", describe(err)))
 		return
 	}
@@ -69,11 +82,7 @@ func (s *socket) execute(data []byte) {
 	case "unsubscribe":
 		s.unsubscribe(data)
 	case "bid":
-		id := head.ID
-		if len(id) > maxBidID {
-			id = nil
-		}
-		s.bid(data, id)
+		s.bid(data, head.ID)
 	default:
 		s.refuse(liveAnswer{}, refuse("op must be subscribe, unsubscribe or bid"))
 	}
@@ -117,7 +126,7 @@ func (s *socket) subscribe(data []byte) {
 		s.refuse(a, refuse("since must be an integer from 0 to %d", int64(ledger.MaxAmount)))
 		return
 	}
-	if err := errors.Join(mayFollow(s.principal, q.Topic), s.edge.mayAsk(s.principal)); err != nil {
+	if err := mayFollow(s.principal, q.Topic); err != nil {
 		s.refuse(a, err)
 		return
 	}
@@ -171,9 +180,6 @@ func (s *socket) bid(data []byte, id jsontext.Value) {
 		return
 	}
 	auctionID, err := pathUUID(q.Auction, "auction")
-	if err == nil {
-		err = s.edge.mayAsk(s.principal)
-	}
 	if err != nil {
 		s.refuse(a, err)
 		return

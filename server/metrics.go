@@ -12,6 +12,8 @@ import (
 type httpMetrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
+
+	refusedConnections prometheus.Counter
 }
 
 func newHTTPMetrics(r prometheus.Registerer) *httpMetrics {
@@ -23,8 +25,11 @@ func newHTTPMetrics(r prometheus.Registerer) *httpMetrics {
 			Name: "fairlead_http_request_duration_seconds", Help: "Time from the request's header to the end of its answer.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"route"}),
+		refusedConnections: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fairlead_http_refused_connections_total", Help: "Connections that were not taken: too many were open, or no descriptor was left.",
+		}),
 	}
-	r.MustRegister(m.requests, m.duration)
+	r.MustRegister(m.requests, m.duration, m.refusedConnections)
 	return m
 }
 
