@@ -93,6 +93,7 @@ type Server struct {
 	aliases      aliases
 	auth         *auth.Authenticator
 	limiter      *auth.Limiter
+	signIns      *auth.Limiter // by address
 	live         *liveEdge
 	ready        func(context.Context) error
 	registry     *prometheus.Registry
@@ -132,6 +133,9 @@ func New(o Options) (*Server, error) {
 	s.live = newLiveEdge(s, o.Live)
 	routes := s.routes()
 	var err error
+	if s.signIns, err = auth.NewLimiter(auth.LimiterOptions{Policy: "sign-in", Quota: signInQuota, Window: signInWindow}); err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
 	if s.openAPI, err = openAPI(routes, o.Version); err != nil {
 		return nil, fmt.Errorf("server: build the OpenAPI document: %w", err)
 	}
