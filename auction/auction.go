@@ -99,6 +99,9 @@ func (a *Auction) Open() *Round {
 	return nil
 }
 
+// Draft reports whether the auction was never started.
+func (a *Auction) Draft() bool { return a.StartedAt == nil }
+
 // Topic is the auction's name in the live stream, and the owner of its holds.
 func (a *Auction) Topic() string { return Topic(a.ID) }
 

@@ -24,6 +24,8 @@ type Cancel struct{}
 type PlaceBid struct {
 	Account string
 	Amount  int64
+	// User says that a user asks, for whom drafts do not exist.
+	User bool
 }
 
 // CloseRound settles a round whose time is over, and opens the next one or ends the auction. The leader sends it, in its
@@ -62,6 +64,9 @@ func Decide(s *State, op Op) (any, error) {
 }
 
 func decideBid(s *State, op PlaceBid) (any, error) {
+	if op.User && s.Auction.Draft() {
+		return nil, &NotFoundError{ID: s.Auction.ID}
+	}
 	account, err := s.Book.Account(op.Account)
 	if err != nil {
 		return nil, err

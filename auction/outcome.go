@@ -68,6 +68,8 @@ func outcomeOf(err error) Outcome {
 	switch err.(type) { //nolint:errorlint // What Decide returns is not wrapped, and this is the hot path.
 	case *ledger.AccountNotFoundError:
 		return OutcomeAccountNotFound
+	case *NotFoundError: // A user's, on a draft.
+		return OutcomeNotActive
 	case *CooldownError:
 		return OutcomeCooldown
 	case *BidTooLowError:

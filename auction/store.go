@@ -46,8 +46,9 @@ type Store interface {
 type Reader interface {
 	// Auction returns one auction, or [NotFoundError].
 	Auction(ctx context.Context, id uuid.UUID) (*Auction, error)
-	// Auctions returns up to limit auctions with a number above after, in order, without their rounds.
-	Auctions(ctx context.Context, after int64, limit int) ([]Auction, error)
+	// Auctions returns up to limit auctions with a number above after, in order, without their rounds; drafts only when
+	// asked for.
+	Auctions(ctx context.Context, after int64, limit int, drafts bool) ([]Auction, error)
 	// Leaderboard returns up to limit places below rank after, in order, and the round they are of: the open one, or the
 	// last one once the auction has ended.
 	Leaderboard(ctx context.Context, id uuid.UUID, after, limit int) (places []Ranked, round int, err error)

@@ -86,7 +86,7 @@ func (s *side) race(ctx context.Context) (*RaceTurn, error) {
 
 // greet sends one request on each connection, so that the server has accepted all of them before the start signal.
 func (s *side) greet(engine *load.Engine) error {
-	request := []byte("GET /readyz HTTP/1.1\r\nHost: bench\r\n\r\n")
+	request := []byte("GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	requests := make([][]byte, raceBuyers)
 	for i := range requests {
 		requests[i] = request

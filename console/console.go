@@ -58,7 +58,7 @@ var assets = sync.OnceValue(func() map[string]*Asset {
 		if err != nil {
 			return err
 		}
-		a := newAsset(strings.TrimPrefix(file, "static/"), body)
+		a := NewAsset(strings.TrimPrefix(file, "static/"), body)
 		all[a.name] = a
 		return nil
 	})
@@ -68,7 +68,8 @@ var assets = sync.OnceValue(func() map[string]*Asset {
 	return all
 })
 
-func newAsset(name string, body []byte) *Asset {
+// NewAsset makes an asset of a file.
+func NewAsset(name string, body []byte) *Asset {
 	sum := sha256.Sum256(body)
 	a := &Asset{name: name, contentType: contentType(name), tag: `"` + hex.EncodeToString(sum[:12]) + `"`, plain: body}
 	var packed bytes.Buffer
@@ -118,13 +119,20 @@ func (a *Asset) Serve(w http.ResponseWriter, r *http.Request, status int) {
 	h := w.Header()
 	// A browser may keep it, and asks each time whether it still is the one: pages and modules of two versions never mix.
 	h.Set("Cache-Control", "no-cache")
-	h.Set("Content-Type", a.contentType)
 	h.Set("ETag", a.tag)
-	h.Add("Vary", "Accept-Encoding")
 	if status == http.StatusOK && strings.Contains(r.Header.Get("If-None-Match"), a.tag) {
+		h.Add("Vary", "Accept-Encoding")
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
+	a.Send(w, r, status)
+}
+
+// Send is Serve without a word about keeping the asset.
+func (a *Asset) Send(w http.ResponseWriter, r *http.Request, status int) {
+	h := w.Header()
+	h.Set("Content-Type", a.contentType)
+	h.Add("Vary", "Accept-Encoding")
 	body := a.plain
 	if a.packed != nil && takesGzip(r.Header.Get("Accept-Encoding")) {
 		h.Set("Content-Encoding", "gzip")

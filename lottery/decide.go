@@ -16,6 +16,8 @@ type Op interface{ lotteryOp() }
 type Buy struct {
 	Account string
 	Layer   int
+	// User says that a user asks, for whom drafts do not exist.
+	User bool
 }
 
 // Publish opens the sale. Result: *[Campaign].
@@ -124,6 +126,9 @@ func Decide(s *State, op Op) (any, error) {
 
 func decideBuy(s *State, op Buy) (any, error) {
 	c, now := s.Campaign, storable(s.Book.Now())
+	if op.User && c.Draft() {
+		return nil, &CampaignNotFoundError{ID: c.ID}
+	}
 	if _, err := s.Book.Account(op.Account); err != nil {
 		return nil, err
 	}

@@ -130,6 +130,9 @@ type Statistics struct {
 	LargestSold int // most positions bought by one account
 }
 
+// Draft reports whether the campaign was never published.
+func (c *Campaign) Draft() bool { return c.PublishedAt == nil }
+
 // Position returns the position with the given ordinal.
 func (c *Campaign) Position(ordinal int) Position {
 	low, high := 0, len(c.Layers)-1

@@ -38,8 +38,9 @@ type Store interface {
 type Reader interface {
 	// Campaign returns one campaign, or [CampaignNotFoundError].
 	Campaign(ctx context.Context, id uuid.UUID) (*Campaign, error)
-	// Campaigns returns up to limit campaigns with a number above after, in order, without layers and prizes.
-	Campaigns(ctx context.Context, after int64, limit int) ([]Campaign, error)
+	// Campaigns returns up to limit campaigns with a number above after, in order, without layers and prizes; drafts only
+	// when asked for.
+	Campaigns(ctx context.Context, after int64, limit int, drafts bool) ([]Campaign, error)
 	// Owners returns the owners of the positions with ordinals in [from, to), empty where a position is free.
 	Owners(ctx context.Context, campaign uuid.UUID, from, to int) ([]string, error)
 	// Purchases returns up to limit purchases with a sale number above after, in order; their Position has no ID.

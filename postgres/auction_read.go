@@ -42,9 +42,9 @@ func readAuction(ctx context.Context, tx pgx.Tx, id uuid.UUID) (*auction.Auction
 }
 
 // Auctions implements [auction.Reader].
-func (s *Auctions) Auctions(ctx context.Context, after int64, limit int) ([]auction.Auction, error) {
+func (s *Auctions) Auctions(ctx context.Context, after int64, limit int, drafts bool) ([]auction.Auction, error) {
 	rows, err := query(ctx, s.db.reads, scanAuction,
-		`SELECT `+auctionFields+` FROM auctions WHERE number > $1 ORDER BY number LIMIT $2`, after, limit)
+		`SELECT `+auctionFields+` FROM auctions WHERE number > $1 AND ($3 OR started_at IS NOT NULL) ORDER BY number LIMIT $2`, after, limit, drafts)
 	out := make([]auction.Auction, len(rows))
 	for i := range rows {
 		out[i] = rows[i].Auction

@@ -4,8 +4,11 @@ import (
 	"context"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/desk"
 )
 
@@ -26,6 +29,8 @@ const (
 	// Few expire at a time: whoever signs in sweeps.
 	sweepSessions = `DELETE FROM console_sessions WHERE expires_at < clock_timestamp()`
 
+	insertOneAudit = `INSERT INTO audit_log (id, at, principal, action, object, request_id) VALUES ($1, clock_timestamp(), $2, $3, $4, $5)`
+
 	insertLink = `INSERT INTO console_links (hash, key, created_at, expires_at)
 		SELECT $1, id, clock_timestamp(), clock_timestamp() + $2 * interval '1 microsecond' FROM api_keys
 		WHERE role = 'admin' AND revoked_at IS NULL ORDER BY created_at, id LIMIT 1`
@@ -38,10 +43,11 @@ const (
 		WHERE hash = $1 AND used_at IS NULL AND expires_at > clock_timestamp() RETURNING key`
 )
 
-// Begin makes a session of the admin key with that id. It returns [desk.ErrNoSession] when there is no such key in force.
-func (d *Desk) Begin(ctx context.Context, hash desk.Hash, key string, life time.Duration) (desk.Session, error) {
+// Begin makes a session of the admin key with that id, and writes down what is to be audited of it. It returns
+// [desk.ErrNoSession] when there is no such key in force.
+func (d *Desk) Begin(ctx context.Context, hash desk.Hash, key string, life time.Duration, audit ...command.Audit) (desk.Session, error) {
 	err := d.db.run(ctx, "sign in", func(ctx context.Context, tx pgx.Tx) error {
-		return beginSession(ctx, tx, hash, key, life)
+		return beginSession(ctx, tx, hash, key, life, audit)
 	})
 	if err != nil {
 		return desk.Session{}, err
@@ -49,7 +55,7 @@ func (d *Desk) Begin(ctx context.Context, hash desk.Hash, key string, life time.
 	return d.Session(ctx, hash)
 }
 
-func beginSession(ctx context.Context, tx pgx.Tx, hash desk.Hash, key string, life time.Duration) error {
+func beginSession(ctx context.Context, tx pgx.Tx, hash desk.Hash, key string, life time.Duration, audit []command.Audit) error {
 	if _, err := tx.Exec(ctx, sweepSessions); err != nil {
 		return err
 	}
@@ -57,12 +63,38 @@ func beginSession(ctx context.Context, tx pgx.Tx, hash desk.Hash, key string, li
 	if err == nil && tag.RowsAffected() == 0 {
 		err = desk.ErrNoSession
 	}
+	if err != nil {
+		return err
+	}
+	for _, a := range audit {
+		a.Principal = "key:" + key
+		if err := insertAudited(ctx, tx, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// insertAudited writes one row of the audit log, at the database's time.
+func insertAudited(ctx context.Context, tx interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}, a command.Audit,
+) error {
+	_, err := tx.Exec(ctx, insertOneAudit, uuid.Must(uuid.NewV7()), a.Principal, a.Action, a.Object, a.RequestID)
 	return err
+}
+
+// SignInRefused writes down that somebody was not signed in.
+func (d *Desk) SignInRefused(ctx context.Context, a command.Audit) error {
+	if err := insertAudited(ctx, d.db.pool, a); err != nil {
+		return readError(err)
+	}
+	return nil
 }
 
 // UseLink uses a link up and makes a session of it, in one transaction: of those who use a link at once, one signs in. The
 // others get [desk.ErrLinkUsed].
-func (d *Desk) UseLink(ctx context.Context, link, hash desk.Hash, life time.Duration) (desk.Session, error) {
+func (d *Desk) UseLink(ctx context.Context, link, hash desk.Hash, life time.Duration, audit ...command.Audit) (desk.Session, error) {
 	err := d.db.run(ctx, "use link", func(ctx context.Context, tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, useLink, link[:])
 		if err != nil {
@@ -75,7 +107,7 @@ func (d *Desk) UseLink(ctx context.Context, link, hash desk.Hash, life time.Dura
 		if len(keys) == 0 {
 			return desk.ErrLinkUsed
 		}
-		return beginSession(ctx, tx, hash, keys[0], life)
+		return beginSession(ctx, tx, hash, keys[0], life, audit)
 	})
 	if err != nil {
 		return desk.Session{}, err
@@ -101,6 +133,11 @@ func (d *Desk) End(ctx context.Context, hash desk.Hash) error {
 		_, err := tx.Exec(ctx, deleteSession, hash[:])
 		return err
 	})
+}
+
+// Secret reads a secret that all servers share.
+func (d *Desk) Secret(ctx context.Context, name string) ([]byte, error) {
+	return queryOne(ctx, d.db, desk.ErrNoSecret, pgx.RowTo[[]byte], `SELECT value FROM secrets WHERE name = $1`, name)
 }
 
 // MakeLink makes a link that signs in with the rights of the oldest admin key in force. With first it does so only where

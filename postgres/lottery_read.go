@@ -39,9 +39,9 @@ func (l *Lottery) Campaign(ctx context.Context, id uuid.UUID) (*lottery.Campaign
 }
 
 // Campaigns implements [lottery.Reader].
-func (l *Lottery) Campaigns(ctx context.Context, after int64, limit int) ([]lottery.Campaign, error) {
+func (l *Lottery) Campaigns(ctx context.Context, after int64, limit int, drafts bool) ([]lottery.Campaign, error) {
 	return query(ctx, l.db.reads, scanCampaign,
-		`SELECT `+campaignFields+` FROM campaigns WHERE number > $1 ORDER BY number LIMIT $2`, after, limit)
+		`SELECT `+campaignFields+` FROM campaigns WHERE number > $1 AND ($3 OR published_at IS NOT NULL) ORDER BY number LIMIT $2`, after, limit, drafts)
 }
 
 // Owners implements [lottery.Reader].

@@ -345,11 +345,11 @@ func TestReadersOfCampaigns(t *testing.T) {
 			t.Errorf("ordinal %d belongs to %q, want %q", o, owners[o-1], p.Account)
 		}
 	}
-	list, err := v.Campaigns(t.Context(), 0, 2)
+	list, err := v.Campaigns(t.Context(), 0, 2, true)
 	if err != nil || len(list) != 2 || list[0].ID != ids[0] || list[1].ID != id || list[1].SoldPositions != 4 {
 		t.Errorf("campaigns %+v, %v", list, err)
 	}
-	if list, err = v.Campaigns(t.Context(), list[1].Number, 2); err != nil || len(list) != 1 || list[0].ID != ids[2] {
+	if list, err = v.Campaigns(t.Context(), list[1].Number, 2, true); err != nil || len(list) != 1 || list[0].ID != ids[2] {
 		t.Errorf("the rest %+v, %v", list, err)
 	}
 	for name, err := range map[string]error{
@@ -382,7 +382,7 @@ func TestAdministrationIsWrittenDown(t *testing.T) {
 	if err != nil || !again.Replayed || string(again.Body) != string(a.Body) {
 		t.Errorf("again: %+v, %v", again, err)
 	}
-	list, err := v.Campaigns(t.Context(), 0, 10)
+	list, err := v.Campaigns(t.Context(), 0, 10, true)
 	if err != nil || len(list) != 1 {
 		t.Fatalf("campaigns %+v, %v", list, err)
 	}

@@ -24,6 +24,7 @@ step go vet ./...
 step go mod tidy -diff
 step "$lint" fmt --diff
 step "$lint" run
+step scripts/vulncheck.sh
 step sh -n scripts/setup.sh
 step bash -n scripts/release.sh
 step promtool test rules docs/operations/alerts_test.yaml

@@ -33,6 +33,7 @@ func (a access) permits(role auth.Role) bool {
 // guard authenticates, then lets those pass who may use the route. It comes before everything that depends on state or
 // on the request's content, so that its refusals tell nothing about either.
 func (s *Server) guard(a access, next http.HandlerFunc) http.HandlerFunc {
+	next = s.legible(next)
 	if a == accessPublic {
 		return next
 	}
@@ -76,6 +77,9 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request) bool {
 	}
 	return true
 }
+
+// seesDrafts reports whether campaigns and auctions that were never opened exist for somebody: for staff alone.
+func seesDrafts(p auth.Principal) bool { return p.Role.KeyRole() }
 
 // actFor refuses a user who names another's account.
 func actFor(p auth.Principal, account string) error {

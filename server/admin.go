@@ -30,6 +30,8 @@ type Desk interface {
 	Audit(ctx context.Context, f desk.AuditFilter, before uuid.UUID, limit int) ([]desk.AuditRow, error)
 	KeyRecord(ctx context.Context, id idempotency.ID) (desk.KeyRecord, error)
 	Backlog(ctx context.Context) (desk.Backlog, error)
+	// Secret reads a secret that all servers share.
+	Secret(ctx context.Context, name string) ([]byte, error)
 	Charts
 }
 
@@ -194,7 +196,7 @@ func (s *Server) getOpenHolds(w http.ResponseWriter, r *http.Request) {
 		s.writeProblem(w, r, err)
 		return
 	}
-	p, err := parseTextPage(r)
+	p, err := parseIDPage(r)
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return
@@ -212,7 +214,7 @@ func (s *Server) getAdminTransfers(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	of := narrowed(r, "status", string(status))
-	p, err := parseTextPage(of)
+	p, err := parseIDPage(of)
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return
@@ -255,7 +257,7 @@ func (s *Server) getAudit(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	p, err := parseTextPage(of)
+	p, err := parseIDPage(of)
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return

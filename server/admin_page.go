@@ -25,7 +25,9 @@ func readTextCursor(path, value string) (string, error) {
 	}
 	digits, _, _ := strings.Cut(value, ".")
 	place, err := hex.DecodeString(digits)
-	if err != nil || textCursor(path, string(place)) != value {
+	var c checks
+	c.name("after", string(place)) // Anybody can make the check that a cursor carries.
+	if err != nil || c.err != nil || textCursor(path, string(place)) != value {
 		return "", refuse("after must be the next of an earlier answer")
 	}
 	return string(place), nil
@@ -37,7 +39,18 @@ type textPage struct {
 	after string
 }
 
-// parseTextPage reads ?limit= and ?after= of a list whose places are ids.
+// parseIDPage reads ?limit= and ?after= of a list whose places are ids that the server made.
+func parseIDPage(r *http.Request) (textPage, error) {
+	p, err := parseTextPage(r)
+	if err == nil && p.after != "" {
+		if id, malformed := uuid.Parse(p.after); malformed != nil || id.String() != p.after {
+			err = refuse("after must be the next of an earlier answer")
+		}
+	}
+	return p, err
+}
+
+// parseTextPage reads ?limit= and ?after= of a list whose places are names.
 func parseTextPage(r *http.Request) (textPage, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {

@@ -170,7 +170,7 @@ func (s *Server) sealedCampaign(r *http.Request) (*lottery.Campaign, error) {
 		return c, nil
 	}
 	at := time.Now()
-	c, err := s.lottery.Campaign(r.Context(), id)
+	c, err := s.campaign(r.Context(), infoOf(r).principal, id)
 	s.archive.learn(id, c, at)
 	return c, err
 }

@@ -82,7 +82,7 @@ func (s *Server) executeBid(ctx context.Context, p auth.Principal, requestID str
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	return s.auction.Execute(ctx, id, command.Command[auction.Op]{
-		Op: auction.PlaceBid{Account: q.Account, Amount: q.Amount},
+		Op: auction.PlaceBid{Account: q.Account, Amount: q.Amount, User: !seesDrafts(p)},
 		Key: &idempotency.Request{
 			ID:          idempotency.NewID(p.ID, http.MethodPost, "/v1/auctions/"+id.String()+"/bids", key),
 			Fingerprint: idempotency.NewFingerprint(mustMarshal(&q)),

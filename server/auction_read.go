@@ -1,10 +1,14 @@
 package server
 
 import (
+	"context"
 	"math"
 	"net/http"
 
+	"github.com/google/uuid"
+
 	"github.com/fairlead-dev/fairlead/auction"
+	"github.com/fairlead-dev/fairlead/internal/auth"
 )
 
 // auctionOf reads the auction of the path.
@@ -13,7 +17,29 @@ func (s *Server) auctionOf(r *http.Request) (*auction.Auction, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.auction.Auction(r.Context(), id)
+	return s.auctionFor(r.Context(), infoOf(r).principal, id)
+}
+
+// auctionFor reads an auction for somebody who may see it.
+func (s *Server) auctionFor(ctx context.Context, p auth.Principal, id uuid.UUID) (*auction.Auction, error) {
+	a, err := s.auction.Auction(ctx, id)
+	if err == nil && a.Draft() && !seesDrafts(p) {
+		return nil, &auction.NotFoundError{ID: id}
+	}
+	return a, err
+}
+
+// auctionID reads the id of an auction that whoever asks may see. Staff may see all: what is asked of it next tells whether
+// there is one.
+func (s *Server) auctionID(r *http.Request) (uuid.UUID, error) {
+	if !seesDrafts(infoOf(r).principal) {
+		a, err := s.auctionOf(r)
+		if err != nil {
+			return uuid.UUID{}, err
+		}
+		return a.ID, nil
+	}
+	return pathUUID(r.PathValue("id"), "auction")
 }
 
 func (s *Server) getAuctions(w http.ResponseWriter, r *http.Request) {
@@ -22,7 +48,7 @@ func (s *Server) getAuctions(w http.ResponseWriter, r *http.Request) {
 		s.writeProblem(w, r, err)
 		return
 	}
-	auctions, err := s.auction.Auctions(r.Context(), p.after, p.limit+1)
+	auctions, err := s.auction.Auctions(r.Context(), p.after, p.limit+1, seesDrafts(infoOf(r).principal))
 	answer(s, w, r, func(rows []auction.Auction) list[auctionSummaryView] {
 		return newList(r, rows, p.limit, viewAuctionSummary, func(a auction.Auction) int64 { return a.Number })
 	})(auctions, err)
@@ -59,7 +85,7 @@ func (s *Server) getLeaderboard(w http.ResponseWriter, r *http.Request) {
 		s.writeProblem(w, r, err)
 		return
 	}
-	id, err := pathUUID(r.PathValue("id"), "auction")
+	id, err := s.auctionID(r)
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return
@@ -108,7 +134,7 @@ func (s *Server) getBids(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) getMinWinningBid(w http.ResponseWriter, r *http.Request) {
-	id, err := pathUUID(r.PathValue("id"), "auction")
+	id, err := s.auctionID(r)
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return

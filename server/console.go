@@ -8,13 +8,17 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/console"
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/desk"
 )
 
 // Sessions keeps who is signed in to the console.
 type Sessions interface {
-	Begin(ctx context.Context, hash desk.Hash, key string, life time.Duration) (desk.Session, error)
-	UseLink(ctx context.Context, link, hash desk.Hash, life time.Duration) (desk.Session, error)
+	// Begin and UseLink write down what is to be audited in the session's own transaction.
+	Begin(ctx context.Context, hash desk.Hash, key string, life time.Duration, audit ...command.Audit) (desk.Session, error)
+	UseLink(ctx context.Context, link, hash desk.Hash, life time.Duration, audit ...command.Audit) (desk.Session, error)
+	// SignInRefused writes down that somebody was not signed in.
+	SignInRefused(ctx context.Context, a command.Audit) error
 	Session(ctx context.Context, hash desk.Hash) (desk.Session, error)
 	End(ctx context.Context, hash desk.Hash) error
 }
@@ -48,7 +52,7 @@ const (
 func (s *Server) consoleRoutes(mux *http.ServeMux) {
 	handle := func(pattern string, h http.HandlerFunc) {
 		_, path, _ := strings.Cut(pattern, " ")
-		mux.HandleFunc(pattern, s.named(path, h))
+		mux.HandleFunc(pattern, s.named(path, s.legible(h)))
 	}
 	handle("GET /{$}", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, consoleRoot, http.StatusSeeOther) })
 	handle("GET /console", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, consoleRoot, http.StatusSeeOther) })

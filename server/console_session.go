@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/auth"
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/desk"
 )
 
@@ -17,6 +19,18 @@ const sessionCookie = "fairlead_session"
 // sessionScheme begins what stands for a session where a credential is kept, as Bearer begins a key. No client can send it in
 // an Authorization header: it has a character that no header may have.
 const sessionScheme = "\x00session "
+
+// Limits of the body of a sign-in: a key has at most 512 characters.
+const (
+	maxSignIn     = 4 << 10
+	signInTimeout = 5 * time.Second
+)
+
+// Limits of the sign-ins from one address, of those refused and the others.
+const (
+	signInQuota  = 30
+	signInWindow = time.Minute
+)
 
 // signInRequest carries either an admin key or what a link carries.
 type signInRequest struct {
@@ -90,6 +104,7 @@ func (s *Server) getSession(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) postSession(w http.ResponseWriter, r *http.Request) {
 	x, secret, err := s.signIn(w, r)
+	s.auditRefusal(r, err)
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return
@@ -102,7 +117,12 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) (x desk.Session,
 	if err := s.checkSameOrigin(r); err != nil {
 		return x, "", err
 	}
-	body, err := readBody(w, r)
+	d := s.signIns.Allow(auth.Principal{Role: auth.RoleUser, ID: addressOf(r)})
+	if s.signIns.SetHeaders(w.Header(), d); !d.Allowed {
+		return x, "", &refusal{kind: rateLimited, detail: "too many sign-ins came from this address"}
+	}
+	audit := command.Audit{RequestID: infoOf(r).requestID, Action: "session.begin", Object: addressOf(r)}
+	body, err := readSignIn(w, r)
 	if err != nil {
 		return x, "", err
 	}
@@ -115,7 +135,7 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) (x desk.Session,
 	case (req.Key == nil) == (req.Link == nil):
 		return x, "", refuse("exactly one of key and link is needed")
 	case req.Link != nil:
-		x, err = s.sessions.UseLink(r.Context(), desk.HashOf(*req.Link), hash, desk.SessionLife)
+		x, err = s.sessions.UseLink(r.Context(), desk.HashOf(*req.Link), hash, desk.SessionLife, audit)
 		if errors.Is(err, desk.ErrLinkUsed) || errors.Is(err, desk.ErrNoSession) {
 			err = &refusal{kind: linkUsed, detail: "the link is used up or has expired; sign in with an admin key, or make another link with fairlead console"}
 		}
@@ -130,11 +150,54 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) (x desk.Session,
 	if !isKey || !p.IsAdmin() {
 		return x, "", &refusal{kind: notAnAdmin, detail: "sign in with an admin key"}
 	}
-	x, err = s.sessions.Begin(r.Context(), hash, id, desk.SessionLife)
+	x, err = s.sessions.Begin(r.Context(), hash, id, desk.SessionLife, audit)
 	if errors.Is(err, desk.ErrNoSession) {
 		err = auth.ErrBadCredential // It was revoked a moment ago.
 	}
 	return x, secret, err
+}
+
+// auditRefusal writes a sign-in down that was refused for what it showed. What was malformed, or came too often, is not.
+func (s *Server) auditRefusal(r *http.Request, err error) {
+	if err == nil {
+		return
+	}
+	switch p := problemOf(err, ""); p.Code {
+	case unauthorized.code, notAnAdmin.code, linkUsed.code:
+		row := command.Audit{Principal: "unknown", RequestID: infoOf(r).requestID, Action: "session.refused", Object: addressOf(r)}
+		if err := s.sessions.SignInRefused(r.Context(), row); err != nil {
+			s.logger.WarnContext(r.Context(), "a refused sign-in could not be audited", "request_id", row.RequestID, "address", row.Object, "error", err)
+		}
+	}
+}
+
+// addressOf is where a request comes from: an IPv4 address, or the network of an IPv6 one, of which anybody has as many as they
+// like. Behind a proxy it is the proxy's: the headers in which proxies tell of others can be made up.
+func addressOf(r *http.Request) string {
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return "address:" + r.RemoteAddr
+	}
+	ip := at.Addr().Unmap().WithZone("")
+	if ip.Is4() {
+		return "address:" + ip.String()
+	}
+	const network = 64
+	prefix, _ := ip.Prefix(network) // Every IPv6 address has one.
+	return "address:" + prefix.String()
+}
+
+// readSignIn reads the body of a sign-in, the one body that is read of somebody unknown: little of it, and not for long.
+func readSignIn(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	rc := http.NewResponseController(w)
+	if err := rc.SetReadDeadline(time.Now().Add(signInTimeout)); err != nil {
+		return nil, err //nolint:wrapcheck // It becomes an internal error as it is.
+	}
+	body, err := readBodyUpTo(w, r, maxSignIn)
+	if err == nil {
+		err = rc.SetReadDeadline(time.Time{}) // The connection is watched on while the database is asked.
+	}
+	return body, err //nolint:wrapcheck // As above.
 }
 
 func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request) {

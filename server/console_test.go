@@ -57,15 +57,15 @@ func (e *env) browse(method, path, body string, headers ...string) *http.Respons
 }
 
 // sessionIn finds the cookie that an answer sets.
-func sessionIn(t *testing.T, resp *http.Response) *http.Cookie {
-	t.Helper()
+func sessionIn(tb testing.TB, resp *http.Response) *http.Cookie {
+	tb.Helper()
 	for _, c := range resp.Cookies() {
 		if c.Name == sessionCookie {
 			return c
 		}
 	}
 	content, _ := io.ReadAll(resp.Body)
-	t.Fatalf("no session: %d %s", resp.StatusCode, content)
+	tb.Fatalf("no session: %d %s", resp.StatusCode, content)
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -14,6 +15,9 @@ import (
 // maxBody is the largest body that is read, in bytes.
 const maxBody = 1 << 20
 
+// firstRead is the largest buffer, in bytes, that is made for a body before any of it has arrived. Commands fit into it.
+const firstRead = 4 << 10
+
 // refuse makes a 400 with a detail for a person.
 func refuse(format string, args ...any) error {
 	return &refusal{kind: badRequest, detail: fmt.Sprintf(format, args...)}
@@ -21,22 +25,36 @@ func refuse(format string, args ...any) error {
 
 // readBody reads a body of at most maxBody bytes.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if r.ContentLength > maxBody {
-		return nil, &refusal{kind: payloadTooLarge, detail: "the body has more than 1048576 bytes"}
+	return readBodyUpTo(w, r, maxBody)
+}
+
+// readBodyUpTo reads a body of at most so many bytes. The buffer grows with what arrives: a declared length is only a claim.
+func readBodyUpTo(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
+	tooLarge := &refusal{kind: payloadTooLarge, detail: fmt.Sprintf("the body has more than %d bytes", most)}
+	if r.ContentLength > most {
+		return nil, tooLarge
 	}
-	if r.ContentLength >= 0 {
-		body := make([]byte, r.ContentLength)
-		if _, err := io.ReadFull(r.Body, body); err != nil {
+	from, length := r.Body, r.ContentLength
+	if length < 0 {
+		from, length = http.MaxBytesReader(w, r.Body, most), most+1
+	}
+	body := make([]byte, 0, min(length, firstRead))
+	for int64(len(body)) < length {
+		if len(body) == cap(body) {
+			body = slices.Grow(body, len(body))
+		}
+		n, err := from.Read(body[len(body):min(int64(cap(body)), length)])
+		body = body[:len(body)+n]
+		if err == nil {
+			continue
+		}
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return nil, tooLarge
+		}
+		if short := r.ContentLength >= 0 && int64(len(body)) < length; short || !errors.Is(err, io.EOF) {
 			return nil, refuse("the body could not be read")
 		}
-		return body, nil
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err != nil {
-		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return nil, &refusal{kind: payloadTooLarge, detail: "the body has more than 1048576 bytes"}
-		}
-		return nil, refuse("the body could not be read")
+		break
 	}
 	return body, nil
 }

@@ -125,7 +125,7 @@ func FuzzValidate(f *testing.F) {
 		if got := passes(func(c *checks) { c.currency("x", s) }); got != wantCurrency {
 			t.Fatalf("currency %q: %v, want %v", s, got, wantCurrency)
 		}
-		runes, clean := 0, true
+		runes, clean := 0, utf8.ValidString(s)
 		for _, r := range s {
 			runes++
 			clean = clean && !unicode.Is(unicode.Cc, r)

@@ -36,7 +36,7 @@ const jwtSecret = "a secret of the tests that has thirty-two bytes or more"
 
 // env is a server on a database of its own, wired as the binary wires it.
 type env struct {
-	t          *testing.T
+	t          testing.TB
 	url        string
 	dbURL      string
 	http       *http.Client
@@ -77,21 +77,21 @@ func migrate(ctx context.Context, url string) error {
 	return err
 }
 
-func newEnv(t *testing.T) *env { t.Helper(); return newEnvWith(t, setup{}) }
+func newEnv(tb testing.TB) *env { tb.Helper(); return newEnvWith(tb, setup{}) }
 
-func newEnvWith(t *testing.T, o setup) *env {
-	t.Helper()
-	e := &env{t: t, dbURL: pgtest.NewDatabase(t, migrate), logs: &logBuffer{}}
+func newEnvWith(tb testing.TB, o setup) *env {
+	tb.Helper()
+	e := &env{t: tb, dbURL: pgtest.NewDatabase(tb, migrate), logs: &logBuffer{}}
 	logger := slog.New(slog.NewTextHandler(e.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	registry := prometheus.NewRegistry()
 	url := e.dbURL
 	if o.proxied {
 		url = e.behindProxy()
 	}
-	db, err := postgres.Open(t.Context(), postgres.Options{
+	db, err := postgres.Open(tb.Context(), postgres.Options{
 		URL: url, MaxConns: 8, Logger: logger, Observer: telemetry.NewTransactions(registry), UnavailableAfter: o.unavailableAfter,
 	})
-	must(t, err)
+	must(tb, err)
 	telemetry.ObservePools(registry, db.Pools)
 	lanes, draws := telemetry.NewLaneMetrics(registry), telemetry.NewLottery(registry)
 	ledgerLanes, lotteryLanes, auctionLanes := o.lanes, o.lanes, o.lanes
@@ -105,45 +105,45 @@ func newEnvWith(t *testing.T, o setup) *env {
 	e.locks = postgres.NewLocks(db, telemetry.NewLocks(registry))
 	e.keys = postgres.NewAPIKeys(db)
 	authenticator, err := auth.New(auth.Options{Store: e.keys, JWT: auth.JWTOptions{Secret: []byte(jwtSecret)}})
-	must(t, err)
+	must(tb, err)
 	var limiter *auth.Limiter
 	if o.limiter != nil {
 		limiter, err = auth.NewLimiter(*o.limiter)
-		must(t, err)
+		must(tb, err)
 	}
 	e.server, err = New(Options{
 		Ledger: e.ledger, Lottery: e.lottery, Auction: e.auction, Multidraw: e.multidraw, Publish: e.publish, Cross: e.cross, Locks: e.locks, Keys: e.keys, Desk: postgres.NewDesk(db), PublicPages: true, Auth: authenticator, Limiter: limiter, Ready: db.Ping,
 		Registry: registry, Logger: logger, Version: "test",
 	})
-	must(t, err)
+	must(tb, err)
 	e.makeKeys()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
+	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
+	must(tb, err)
 	e.url = "http://" + listener.Addr().String()
-	serving, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	serving, stop := context.WithCancel(context.WithoutCancel(tb.Context()))
 	served := make(chan error, 1)
 	go func(s *Server) { served <- s.Serve(serving, listener, 10*time.Second) }(e.server) // A test may put another in its place.
 	e.stop, e.ended = stop, sync.OnceValue(func() error { return <-served })
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	e.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		transport.CloseIdleConnections()
 		stop()
 		if err := e.ended(); err != nil {
-			t.Errorf("Serve: %v", err)
+			tb.Errorf("Serve: %v", err)
 		}
 		// The test's own context is over by now.
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		integrity, err := e.ledger.Integrity(ctx)
 		if err != nil || !integrity.Valid {
-			t.Errorf("the books do not balance at the end: %+v, %v", integrity, err)
+			tb.Errorf("the books do not balance at the end: %+v, %v", integrity, err)
 		}
 		for what, err := range map[string]error{
 			"locks": e.locks.Close(ctx), "publish": e.publish.Close(ctx), "multidraw": e.multidraw.Close(ctx), "auction": e.auction.Close(ctx), "lottery": e.lottery.Close(ctx), "ledger": e.ledger.Close(ctx),
 		} {
 			if err != nil {
-				t.Errorf("close the %s: %v", what, err)
+				tb.Errorf("close the %s: %v", what, err)
 			}
 		}
 		authenticator.Close()
@@ -180,10 +180,10 @@ func (e *env) user(account string) string {
 	return token(e.t, jwt.MapClaims{"sub": account, "exp": time.Now().Add(time.Hour).Unix()}, jwtSecret)
 }
 
-func token(t *testing.T, claims jwt.MapClaims, secret string) string {
-	t.Helper()
+func token(tb testing.TB, claims jwt.MapClaims, secret string) string {
+	tb.Helper()
 	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(secret))
-	must(t, err)
+	must(tb, err)
 	return signed
 }
 
@@ -285,26 +285,26 @@ func (l *logBuffer) String() string {
 
 func newUUID() string { return uuid.Must(uuid.NewV7()).String() }
 
-func must(t *testing.T, err error) {
-	t.Helper()
+func must(tb testing.TB, err error) {
+	tb.Helper()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
 // eventually polls until ok holds.
-func eventually(t *testing.T, within time.Duration, what string, ok func() bool) {
-	t.Helper()
+func eventually(tb testing.TB, within time.Duration, what string, ok func() bool) {
+	tb.Helper()
 	deadline := time.Now().Add(within)
 	for !ok() {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %s", what, within)
+			tb.Fatalf("%s: not within %s", what, within)
 		}
 		timer := time.NewTimer(5 * time.Millisecond)
 		select {
 		case <-timer.C:
-		case <-t.Context().Done():
-			t.Fatal(t.Context().Err())
+		case <-tb.Context().Done():
+			tb.Fatal(tb.Context().Err())
 		}
 	}
 }

@@ -252,6 +252,7 @@ func (s *Server) ledgerRoutes() []route {
 					return ledger.ReleaseHold{Hold: id}, err
 				},
 			})),
+		get("/v1/accounts/{id}/aliases", accessUser, filtered(doc[none, aliasView]("Read what public pages call an account"), "topic", "campaign:ID or auction:ID"), s.getAlias),
 		get("/v1/integrity", accessStaff, doc[none, integrityView]("Recompute all balances from the entries"), s.getIntegrity),
 	}
 }

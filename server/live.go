@@ -32,6 +32,7 @@ const maxTopic = 200
 var (
 	upgradeRequired = kind{status: http.StatusUpgradeRequired, code: "upgrade_required", title: "The path takes WebSocket handshakes"}
 	eventsExpired   = kind{status: http.StatusGone, code: "events_expired", title: "The events are no longer kept"}
+	tooManyStreams  = kind{status: http.StatusTooManyRequests, code: "too_many_streams", title: "The credential has as many live connections as it may have", retryable: true}
 	tooManyTopics   = kind{status: http.StatusConflict, code: "too_many_subscriptions", title: "The connection has as many subscriptions as it may have"}
 )
 
@@ -43,6 +44,8 @@ type LiveOptions struct {
 	AllowedOrigins []string
 	// MaxStreams bounds the open sockets and streams; 20,000 when 0.
 	MaxStreams int
+	// MaxPerPrincipal bounds those of one principal, a key or a user; 0: any number.
+	MaxPerPrincipal int
 }
 
 // liveTimes are the live stream's times. Tests shorten them.
@@ -70,6 +73,7 @@ type liveEdge struct {
 	hub     *live.Hub
 	origins map[string]struct{}
 	most    int
+	each    int // of one principal; 0: any number
 	times   liveTimes
 
 	livePools
@@ -80,6 +84,7 @@ type liveEdge struct {
 
 	mu      sync.Mutex
 	clients map[*liveClient]struct{}
+	streams map[string]int // by the principal's id
 	warden  bool
 }
 
@@ -111,8 +116,8 @@ func (c *liveClient) end(cause error) {
 
 func newLiveEdge(s *Server, o LiveOptions) *liveEdge {
 	e := &liveEdge{
-		s: s, hub: o.Hub, origins: map[string]struct{}{}, most: o.MaxStreams, times: defaultLiveTimes(),
-		clients: map[*liveClient]struct{}{},
+		s: s, hub: o.Hub, origins: map[string]struct{}{}, most: o.MaxStreams, each: o.MaxPerPrincipal, times: defaultLiveTimes(),
+		clients: map[*liveClient]struct{}{}, streams: map[string]int{},
 	}
 	if e.most <= 0 {
 		e.most = defaultMaxStreams
@@ -171,8 +176,11 @@ func (e *liveEdge) admit(r *http.Request) (*liveClient, error) {
 		return nil, &refusal{kind: shuttingDown, detail: "the server is shutting down"}
 	case len(e.clients) >= e.most:
 		return nil, &refusal{kind: overloaded, detail: "the server has as many live connections as it may have"}
+	case e.each > 0 && e.streams[c.principal.ID] >= e.each:
+		return nil, &refusal{kind: tooManyStreams, detail: fmt.Sprintf("this credential has its %d live connections already", e.each)}
 	}
 	e.clients[c] = struct{}{}
+	e.streams[c.principal.ID]++
 	e.work.Add(1)
 	if !e.warden {
 		e.warden = true
@@ -184,6 +192,9 @@ func (e *liveEdge) admit(r *http.Request) (*liveClient, error) {
 func (e *liveEdge) leave(c *liveClient) {
 	e.mu.Lock()
 	delete(e.clients, c)
+	if e.streams[c.principal.ID]--; e.streams[c.principal.ID] <= 0 {
+		delete(e.streams, c.principal.ID)
+	}
 	e.mu.Unlock()
 	e.work.Done()
 }

@@ -94,7 +94,7 @@ func (l *liveEnv) dial(header http.Header, protocols ...string) (*websocket.Conn
 
 // wsClient is a client of the tests.
 type wsClient struct {
-	t  *testing.T
+	t  testing.TB
 	ws *websocket.Conn
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/live"
 	"github.com/fairlead-dev/fairlead/ledger"
 )
@@ -58,7 +59,20 @@ func (s *socket) execute(data []byte) {
 		Topic jsontext.Value `json:"topic"`
 		Rest  jsontext.Value `json:",unknown"`
 	}
-	if err := json.Unmarshal(data, &head); err != nil {
+	err := json.Unmarshal(data, &head)
+	if len(head.ID) > maxBidID {
+		head.ID = nil
+	}
+	// Whatever was sent is an operation, and counts.
+	if over := s.edge.mayAsk(s.principal); over != nil {
+		var a liveAnswer
+		if head.Op == "bid" {
+			a = liveAnswer{Op: "bid", ID: head.ID.Clone()}
+		}
+		s.refuse(a, over)
+		return
+	}
+	if err != nil {
 		s.refuse(liveAnswer{}, refuse("%s", describe(err)))
 		return
 	}
@@ -68,11 +82,7 @@ func (s *socket) execute(data []byte) {
 	case "unsubscribe":
 		s.unsubscribe(data)
 	case "bid":
-		id := head.ID
-		if len(id) > maxBidID {
-			id = nil
-		}
-		s.bid(data, id)
+		s.bid(data, head.ID)
 	default:
 		s.refuse(liveAnswer{}, refuse("op must be subscribe, unsubscribe or bid"))
 	}
@@ -124,12 +134,12 @@ func (s *socket) subscribe(data []byte) {
 		s.refuse(a, refuse("since must be an integer from 0 to %d", int64(ledger.MaxAmount)))
 		return
 	}
-	if err := errors.Join(mayFollow(s.principal, q.Topic), s.edge.mayAsk(s.principal)); err != nil {
+	if err := mayFollow(s.principal, q.Topic); err != nil {
 		s.refuse(a, err)
 		return
 	}
 	// That it worked is told as the subscription's first message, by the writer.
-	if err := s.edge.subscribe(s.edge.ctx, s.sub, q.Topic, q.Since); err != nil {
+	if err := s.edge.subscribe(s.edge.ctx, s.principal, s.sub, q.Topic, q.Since); err != nil {
 		if expired, ok := errors.AsType[*live.ExpiredError](err); ok {
 			a.FirstSeq = &expired.First
 		}
@@ -137,12 +147,17 @@ func (s *socket) subscribe(data []byte) {
 	}
 }
 
-func (e *liveEdge) subscribe(ctx context.Context, sub *live.Subscriber, topic string, since *int64) error {
+func (e *liveEdge) subscribe(ctx context.Context, p auth.Principal, sub *live.Subscriber, topic string, since *int64) error {
 	if len(topic) > maxTopic {
 		return live.ErrNoTopic
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.times.subscribe)
 	defer cancel()
+	if !seesDrafts(p) {
+		if err := e.s.checkTopic(ctx, p, topic); err != nil && !errors.Is(err, live.ErrNoTopic) {
+			return err // Other topics are the hub's to know.
+		}
+	}
 	_, err := sub.Subscribe(ctx, topic, since)
 	return err
 }
@@ -173,9 +188,6 @@ func (s *socket) bid(data []byte, id jsontext.Value) {
 		return
 	}
 	auctionID, err := pathUUID(q.Auction, "auction")
-	if err == nil {
-		err = s.edge.mayAsk(s.principal)
-	}
 	if err != nil {
 		s.refuseKeyed(a, q.Key, err)
 		return

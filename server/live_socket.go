@@ -55,7 +55,11 @@ func (e *liveEdge) getSocket(w http.ResponseWriter, r *http.Request) {
 	}
 	hijacking := &corkingWriter{ResponseWriter: w, buffers: &e.buffers}
 	// Who may connect was checked above, by our rules and with our answers.
-	ws, err := websocket.Accept(hijacking, r, &websocket.AcceptOptions{Subprotocols: []string{auth.Subprotocol}, InsecureSkipVerify: true})
+	ws, err := websocket.Accept(hijacking, r, &websocket.AcceptOptions{
+		Subprotocols: []string{auth.Subprotocol}, InsecureSkipVerify: true,
+		// Pings count, too. One too many is not answered.
+		OnPingReceived: func(context.Context, []byte) bool { return e.mayAsk(c.principal) == nil },
+	})
 	if err != nil {
 		e.s.logger.DebugContext(r.Context(), "websocket", "request_id", infoOf(r).requestID, "error", err)
 		e.leave(c)
@@ -134,7 +138,11 @@ func (s *socket) read() {
 			continue // Nobody answers any more; the close handshake is under way.
 		}
 		if kind != websocket.MessageText {
-			s.refuse(liveAnswer{}, refuse("messages must be text"))
+			err := s.edge.mayAsk(s.principal)
+			if err == nil {
+				err = refuse("messages must be text")
+			}
+			s.refuse(liveAnswer{}, err)
 			continue
 		}
 		s.execute(data)

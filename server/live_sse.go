@@ -31,7 +31,7 @@ func (e *liveEdge) getEvents(w http.ResponseWriter, r *http.Request) {
 	}
 	sub := e.hub.NewSubscriber()
 	defer sub.Close()
-	if err := e.subscribe(r.Context(), sub, topic, since); err != nil {
+	if err := e.subscribe(r.Context(), c.principal, sub, topic, since); err != nil {
 		e.s.writeProblem(w, r, liveError(err))
 		return
 	}

@@ -152,10 +152,10 @@ func (s *Server) lotteryRoutes() []route {
 		s.campaignRoute("draw", "Ask for the draw: the same one for ever", lottery.AskDraw{}, of(viewDraw)),
 		hot(post("/v1/campaigns/{id}/purchases", accessUser, http.StatusCreated, doc[purchaseRequest, purchaseView]("Buy a random free position"),
 			mutateOne(s, http.StatusCreated, of(viewPurchase), func(q *purchaseRequest) string { return q.Account },
-				func(q *purchaseRequest) (lottery.Op, error) {
+				func(r *http.Request, q *purchaseRequest) (lottery.Op, error) {
 					var c checks
 					c.id("account", q.Account)
-					op := lottery.Buy{Account: q.Account}
+					op := lottery.Buy{Account: q.Account, User: !seesDrafts(infoOf(r).principal)}
 					if q.Layer != nil {
 						c.upTo("layer", *q.Layer, math.MaxInt32)
 						op.Layer = *q.Layer
@@ -178,15 +178,14 @@ func (s *Server) campaignRoute(verb, summary string, op lottery.Op, view func(an
 		o = doc[noFields, drawView](summary)
 	}
 	return post("/v1/campaigns/{id}/"+verb, accessStaff, http.StatusOK, o,
-		mutateOne(s, http.StatusOK, view, nil, func(*noFields) (lottery.Op, error) { return op, nil }))
+		mutateOne(s, http.StatusOK, view, nil, func(*http.Request, *noFields) (lottery.Op, error) { return op, nil }))
 }
 
 // mutateOne serves a mutation of the campaign in the path.
-func mutateOne[Req any](s *Server, status int, view func(any) any, account func(*Req) string, op func(*Req) (lottery.Op, error)) http.HandlerFunc {
+func mutateOne[Req any](s *Server, status int, view func(any) any, account func(*Req) string, op func(*http.Request, *Req) (lottery.Op, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		mutate(s, mutation[Req, lottery.Op]{
-			status: status, view: view, account: account,
-			op: func(_ *http.Request, q *Req) (lottery.Op, error) { return op(q) },
+			status: status, view: view, account: account, op: op,
 			execute: func(ctx context.Context, c command.Command[lottery.Op]) (command.Answer, error) {
 				id, err := pathUUID(r.PathValue("id"), "campaign")
 				if err != nil {

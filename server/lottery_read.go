@@ -5,7 +5,10 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/google/uuid"
+
 	"github.com/fairlead-dev/fairlead/fairdraw"
+	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/lottery"
 )
 
@@ -15,7 +18,16 @@ func (s *Server) campaignOf(r *http.Request) (*lottery.Campaign, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.lottery.Campaign(r.Context(), id)
+	return s.campaign(r.Context(), infoOf(r).principal, id)
+}
+
+// campaign reads a campaign for somebody who may see it.
+func (s *Server) campaign(ctx context.Context, p auth.Principal, id uuid.UUID) (*lottery.Campaign, error) {
+	c, err := s.lottery.Campaign(ctx, id)
+	if err == nil && c.Draft() && !seesDrafts(p) {
+		return nil, &lottery.CampaignNotFoundError{ID: id}
+	}
+	return c, err
 }
 
 func (s *Server) getCampaigns(w http.ResponseWriter, r *http.Request) {
@@ -24,7 +36,7 @@ func (s *Server) getCampaigns(w http.ResponseWriter, r *http.Request) {
 		s.writeProblem(w, r, err)
 		return
 	}
-	campaigns, err := s.lottery.Campaigns(r.Context(), p.after, p.limit+1)
+	campaigns, err := s.lottery.Campaigns(r.Context(), p.after, p.limit+1, seesDrafts(infoOf(r).principal))
 	answer(s, w, r, func(rows []lottery.Campaign) list[campaignSummaryView] {
 		return newList(r, rows, p.limit, viewCampaignSummary, func(c lottery.Campaign) int64 { return c.Number })
 	})(campaigns, err)
@@ -102,31 +114,35 @@ func (s *Server) getProof(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) getInclusion(w http.ResponseWriter, r *http.Request) {
-	s.serveInclusion(w, r, func(*lottery.Campaign) error { return nil })
-}
-
-// serveInclusion answers with the proof of the path's position, unless check refuses its campaign.
-func (s *Server) serveInclusion(w http.ResponseWriter, r *http.Request, check func(*lottery.Campaign) error) {
 	c, err := s.sealedCampaign(r)
-	if err == nil {
-		err = check(c)
-	}
 	if err != nil {
 		s.writeProblem(w, r, err)
 		return
 	}
-	id, err := pathUUID(r.PathValue("position"), "position")
+	position, err := sealedPosition(r, c)
 	if err != nil {
 		s.writeProblem(w, r, err)
-		return
-	}
-	position, ok := c.FindPosition(id)
-	if !ok {
-		s.writeProblem(w, r, &lottery.PositionNotFoundError{ID: id})
 		return
 	}
 	proof, err := s.inclusion(r.Context(), c, position)
 	answer(s, w, r, func(p *fairdraw.InclusionProof) *fairdraw.InclusionProof { return p })(proof, err)
+}
+
+// sealedPosition finds the position of the path in a campaign whose positions are sealed.
+func sealedPosition(r *http.Request, c *lottery.Campaign) (position lottery.Position, err error) {
+	id, err := pathUUID(r.PathValue("position"), "position")
+	if err != nil {
+		return position, err
+	}
+	position, ok := c.FindPosition(id)
+	if !ok {
+		return position, &lottery.PositionNotFoundError{ID: id}
+	}
+	// In beacon mode the list is closed before the draw: every entrant can see then that they are in it.
+	if c.Status != lottery.StatusCompleted && (c.Beacon == nil || c.Beacon.Seal == nil) {
+		return position, lottery.ErrNotDrawn
+	}
+	return position, nil
 }
 
 func (s *Server) getStatistics(w http.ResponseWriter, r *http.Request) {

@@ -13,10 +13,11 @@ type httpMetrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 
-	documents    *prometheus.CounterVec
-	heavyRunning *prometheus.GaugeVec
-	heavyWaiting *prometheus.GaugeVec
-	heavyRefused *prometheus.CounterVec
+	documents          *prometheus.CounterVec
+	heavyRunning       *prometheus.GaugeVec
+	heavyWaiting       *prometheus.GaugeVec
+	heavyRefused       *prometheus.CounterVec
+	refusedConnections prometheus.Counter
 }
 
 func newHTTPMetrics(r prometheus.Registerer) *httpMetrics {
@@ -40,8 +41,11 @@ func newHTTPMetrics(r prometheus.Registerer) *httpMetrics {
 		heavyRefused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_heavy_reads_refused_total", Help: "Heavy reads refused because too many waited, or for too long.",
 		}, []string{"kind"}),
+		refusedConnections: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fairlead_http_refused_connections_total", Help: "Connections that were not taken: too many were open, or no descriptor was left.",
+		}),
 	}
-	r.MustRegister(m.requests, m.duration, m.documents, m.heavyRunning, m.heavyWaiting, m.heavyRefused)
+	r.MustRegister(m.requests, m.duration, m.documents, m.heavyRunning, m.heavyWaiting, m.heavyRefused, m.refusedConnections)
 	return m
 }
 

@@ -107,6 +107,10 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 			}
 			s.finish(r, rec, i, time.Since(start))
 		}()
+		if err := checkDoor(rec, r); err != nil {
+			s.writeProblem(rec, r, err)
+			return
+		}
 		// The standard mux would redirect a path that is not clean; a program is better told that it is wrong.
 		if p := r.URL.Path; p != "/" && path.Clean(p) != strings.TrimSuffix(p, "/") || strings.HasSuffix(p, "//") {
 			s.notFoundPath(rec, r)

@@ -16,7 +16,7 @@ import (
 
 // contract is the document as a client's generator reads it.
 type contract struct {
-	t    *testing.T
+	t    testing.TB
 	root map[string]any
 }
 

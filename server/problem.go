@@ -190,6 +190,10 @@ func (s *Server) writeProblem(w http.ResponseWriter, r *http.Request, err error)
 		w.Header().Set("WWW-Authenticate", auth.Challenge(err))
 	case http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", strconv.Itoa(retryAfterSeconds))
+	case http.StatusTooManyRequests:
+		if w.Header().Get("Retry-After") == "" { // The limiter says when.
+			w.Header().Set("Retry-After", strconv.Itoa(retryAfterSeconds))
+		}
 	}
 	info.code = p.Code
 	writeBody(w, p.Status, mustMarshal(p))

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
 	"sync"
@@ -25,8 +24,6 @@ const (
 	publicBytes   = 32 << 20
 	// publicPlaces is how much of a leaderboard is public.
 	publicPlaces = 100
-	// aliasDigits is the length of an alias: enough that a hundred bidders rarely share one.
-	aliasDigits = 8
 )
 
 // publicRoutes are the pages that anybody may look at, and what they show. Accounts appear there by alias alone.
@@ -34,17 +31,10 @@ func (s *Server) publicRoutes() []route {
 	return []route{
 		get("/p/campaigns/{id}", accessPublic, doc[none, none]("A campaign's public page"), s.getPublicCampaignPage),
 		get("/p/campaigns/{id}/state", accessPublic, doc[none, publicCampaignView]("Read what a campaign's public page shows"), s.getPublicCampaign),
-		get("/p/campaigns/{id}/positions/{position}", accessPublic, doc[none, inclusionDocument]("Read the proof that a position was sealed, for whoever knows the position's id"), s.getPublicInclusion),
+		get("/p/campaigns/{id}/positions/{position}", accessPublic, doc[none, publicPositionView]("Read that a position was sealed, and by which alias it was bought"), s.getPublicPosition),
 		get("/p/auctions/{id}", accessPublic, doc[none, none]("An auction's public page"), s.getPublicAuctionPage),
 		get("/p/auctions/{id}/state", accessPublic, doc[none, publicAuctionView]("Read what an auction's public page shows"), s.getPublicAuction),
 	}
-}
-
-// alias stands for an account where anybody may look: the same one within a campaign or auction, another in the next. It keeps
-// a name out of sight, not a guess from being confirmed: entrants find their own line by it.
-func alias(of uuid.UUID, account string) string {
-	sum := sha256.Sum256([]byte("fairlead alias\n" + of.String() + "\n" + account))
-	return hex.EncodeToString(sum[:])[:aliasDigits]
 }
 
 // snapshots remembers for a moment what public pages show. It is safe for concurrent use.
@@ -115,17 +105,10 @@ func (s *Server) serveSnapshot(w http.ResponseWriter, r *http.Request, fill func
 // publicCampaign reads the campaign of the path if the public may see it: not before it is published.
 func (s *Server) publicCampaign(r *http.Request) (*lottery.Campaign, error) {
 	c, err := s.campaignOf(r)
-	if err == nil {
-		err = s.publicSees(c)
+	if err == nil && !s.public {
+		return nil, &lottery.CampaignNotFoundError{ID: c.ID}
 	}
 	return c, err
-}
-
-func (s *Server) publicSees(c *lottery.Campaign) error {
-	if !s.public || c.Status == lottery.StatusPending || c.PublishedAt == nil {
-		return &lottery.CampaignNotFoundError{ID: c.ID}
-	}
-	return nil
 }
 
 func (s *Server) getPublicCampaignPage(w http.ResponseWriter, r *http.Request) {
@@ -169,7 +152,7 @@ type publicCampaignView struct {
 type publicWinnerView struct {
 	Prize    string     `json:"prize"`
 	Position winnerSpot `json:"position"`
-	Alias    string     `json:"alias" doc:"first 8 digits of the SHA-256 of 'fairlead alias', the campaign's id and the account, a line each"`
+	Alias    string     `json:"alias" doc:"of the winner's account, who finds it at /v1/accounts/{id}/aliases"`
 }
 
 func (s *Server) getPublicCampaign(w http.ResponseWriter, r *http.Request) {
@@ -197,17 +180,76 @@ func (s *Server) getPublicCampaign(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return nil, err
 		}
+		name, err := s.aliases.in(r.Context(), lottery.Topic(c.ID))
+		if err != nil {
+			return nil, err
+		}
 		drawn := viewDraw(draw)
 		v.Root = &drawn.Root
 		for _, winner := range drawn.Winners {
-			v.Winners = append(v.Winners, publicWinnerView{Prize: winner.Prize, Position: winner.Position, Alias: alias(c.ID, winner.Account)})
+			v.Winners = append(v.Winners, publicWinnerView{Prize: winner.Prize, Position: winner.Position, Alias: name(winner.Account).Alias})
 		}
 		return v, nil
 	})
 }
 
-// getPublicInclusion serves the proof of one position. Its id is known to its buyer alone, from the answer to the purchase;
-// winners' ids become public with the draw, as their accounts do in the proof.
-func (s *Server) getPublicInclusion(w http.ResponseWriter, r *http.Request) {
-	s.serveInclusion(w, r, s.publicSees)
+// publicPositionView is a sealed position as anybody may see it. The hashes that prove its place are not there: they are of
+// accounts, and a guess could be compared with them. Entrants have the proof from the API.
+type publicPositionView struct {
+	Campaign uuid.UUID       `json:"campaign"`
+	Root     string          `json:"root" doc:"of the sealed positions, 32 bytes in hex"`
+	Position publicPlaceView `json:"position"`
+	Index    int             `json:"index" doc:"place of the position in canonical order, from 0"`
+	Size     int             `json:"size" doc:"number of positions"`
+}
+
+type publicPlaceView struct {
+	ID     uuid.UUID `json:"id"`
+	Layer  int       `json:"layer"`
+	Number int       `json:"number"`
+	Alias  string    `json:"alias" doc:"of the account that bought it"`
+}
+
+func (s *Server) getPublicPosition(w http.ResponseWriter, r *http.Request) {
+	v, err := s.publicPosition(r)
+	answer(s, w, r, func(v publicPositionView) publicPositionView { return v })(v, err)
+}
+
+func (s *Server) publicPosition(r *http.Request) (v publicPositionView, err error) {
+	c, err := s.sealedCampaign(r) // One that was sealed has been published.
+	if err != nil {
+		return v, err
+	}
+	if !s.public {
+		return v, &lottery.CampaignNotFoundError{ID: c.ID}
+	}
+	position, err := sealedPosition(r, c)
+	if err != nil {
+		return v, err
+	}
+	owners, err := s.lottery.Owners(r.Context(), c.ID, position.Ordinal, position.Ordinal+1)
+	if err != nil {
+		return v, err
+	}
+	name, err := s.aliases.in(r.Context(), lottery.Topic(c.ID))
+	if err != nil {
+		return v, err
+	}
+	root, err := s.sealedRoot(r.Context(), c)
+	return publicPositionView{
+		Campaign: c.ID, Root: hex.EncodeToString(root[:]), Index: position.Ordinal, Size: c.TotalPositions,
+		Position: publicPlaceView{ID: position.ID, Layer: position.Layer, Number: position.Number, Alias: name(owners[0]).Alias},
+	}, err
+}
+
+// sealedRoot is the root under which the positions of a campaign were sealed.
+func (s *Server) sealedRoot(ctx context.Context, c *lottery.Campaign) (root [32]byte, err error) {
+	if c.Beacon != nil && c.Beacon.Seal != nil {
+		return c.Beacon.Seal.Root, nil
+	}
+	draw, _, err := s.lottery.Result(ctx, c.ID)
+	if err != nil {
+		return root, err
+	}
+	return draw.Root, nil
 }

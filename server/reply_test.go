@@ -17,7 +17,7 @@ import (
 
 // reply is an answer, read to its end.
 type reply struct {
-	t       *testing.T
+	t       testing.TB
 	what    string // the request, for messages
 	status  int
 	header  http.Header
@@ -193,24 +193,24 @@ func (r *reply) at(path string) any {
 	return dig(r.t, r.decoded, path, string(r.body))
 }
 
-func dig(t *testing.T, from any, path, whole string) any {
-	t.Helper()
+func dig(tb testing.TB, from any, path, whole string) any {
+	tb.Helper()
 	for step := range strings.SplitSeq(path, ".") {
 		switch v := from.(type) {
 		case map[string]any:
 			member, ok := v[step]
 			if !ok {
-				t.Fatalf("%q is not in %s", path, clip(whole))
+				tb.Fatalf("%q is not in %s", path, clip(whole))
 			}
 			from = member
 		case []any:
 			index := 0
 			if err := json.Unmarshal([]byte(step), &index); err != nil || index >= len(v) {
-				t.Fatalf("%q is not in %s", path, clip(whole))
+				tb.Fatalf("%q is not in %s", path, clip(whole))
 			}
 			from = v[index]
 		default:
-			t.Fatalf("%q is not in %s", path, clip(whole))
+			tb.Fatalf("%q is not in %s", path, clip(whole))
 		}
 	}
 	return from

@@ -188,5 +188,9 @@ func (s *Server) notFoundPath(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.URL.Path, "/v1") && !s.authenticate(w, r) {
 		return
 	}
+	s.legible(s.noSuchPath)(w, r)
+}
+
+func (s *Server) noSuchPath(w http.ResponseWriter, r *http.Request) {
 	s.writeProblem(w, r, &refusal{kind: notFound, detail: "there is no such path"})
 }

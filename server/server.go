@@ -61,6 +61,12 @@ type Options struct {
 	Auth        *auth.Authenticator
 	Limiter     *auth.Limiter // nil: no rate limit
 	Live        LiveOptions   // without a hub, the live stream is not served
+	// CheckHosts has a loopback listener answer to this machine's own names and AllowedHosts alone, and any other listener,
+	// where AllowedHosts names some, too.
+	CheckHosts   bool
+	AllowedHosts []string
+	// MaxConnections bounds the open connections; 0: as many as leave room in the process's descriptors.
+	MaxConnections int
 	// Ready returns nil when commands can be served.
 	Ready    func(context.Context) error
 	Registry *prometheus.Registry
@@ -75,30 +81,35 @@ type Options struct {
 
 // Server is the HTTP edge. Its handler is safe for concurrent use.
 type Server struct {
-	ledger    *ledger.Service
-	lottery   *lottery.Service
-	auction   *auction.Service
-	publish   *publish.Service
-	multidraw *multidraw.Service
-	cross     *cross.Service
-	locks     Locks
-	keys      Keys
-	desk      Desk
-	sessions  Sessions
-	public    bool
-	snapshots *snapshots
-	archive   *archive
-	scans     *bound
-	checks    *bound
-	auth      *auth.Authenticator
-	limiter   *auth.Limiter
-	live      *liveEdge
-	ready     func(context.Context) error
-	registry  *prometheus.Registry
-	metrics   *httpMetrics
-	logger    *slog.Logger
-	trace     Trace
-	version   string
+	ledger       *ledger.Service
+	lottery      *lottery.Service
+	auction      *auction.Service
+	publish      *publish.Service
+	multidraw    *multidraw.Service
+	cross        *cross.Service
+	locks        Locks
+	keys         Keys
+	desk         Desk
+	sessions     Sessions
+	public       bool
+	snapshots    *snapshots
+	aliases      aliases
+	auth         *auth.Authenticator
+	limiter      *auth.Limiter
+	signIns      *auth.Limiter // by address
+	live         *liveEdge
+	ready        func(context.Context) error
+	registry     *prometheus.Registry
+	metrics      *httpMetrics
+	logger       *slog.Logger
+	trace        Trace
+	version      string
+	checkHosts   bool
+	allowedHosts []string
+	maxConns     int
+	archive      *archive
+	scans        *bound
+	checks       *bound
 	// sameOrigin refuses what other sites' pages do with a visitor's session.
 	sameOrigin http.CrossOriginProtection
 
@@ -125,9 +136,14 @@ func New(o Options) (*Server, error) {
 	s.desk, s.sessions, s.public, s.snapshots = o.Desk, o.Sessions, o.PublicPages, newSnapshots()
 	s.archive = newArchive(o.Scratch, s.metrics)
 	s.scans, s.checks = newBound("scan", scansAtOnce, scansQueued, s.metrics), newBound("check", checksAtOnce, checksQueued, s.metrics)
+	s.aliases.desk = o.Desk
+	s.checkHosts, s.allowedHosts, s.maxConns = o.CheckHosts, o.AllowedHosts, o.MaxConnections
 	s.live = newLiveEdge(s, o.Live)
 	routes := s.routes()
 	var err error
+	if s.signIns, err = auth.NewLimiter(auth.LimiterOptions{Policy: "sign-in", Quota: signInQuota, Window: signInWindow}); err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
 	if s.openAPI, err = openAPI(routes, o.Version); err != nil {
 		return nil, fmt.Errorf("server: build the OpenAPI document: %w", err)
 	}
@@ -158,7 +174,16 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 	// What is still being read when the grace is over is told so.
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	srv := &leanhttp.Server{Hot: s.hot, HTTP: &http.Server{
+	if s.checkHosts {
+		if h := hostsOf(l.Addr(), s.allowedHosts); h != nil {
+			base = context.WithValue(base, hostsKey{}, h)
+		}
+	}
+	most := s.maxConns
+	if most == 0 {
+		most = maxConnections()
+	}
+	srv := &leanhttp.Server{Hot: s.hot, MaxConns: most, Full: fullAnswer(), Refused: s.refusedConnections, HTTP: &http.Server{
 		BaseContext: func(net.Listener) context.Context { return base },
 		Handler:     s.handler, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -165,4 +166,46 @@ func TestDocs(t *testing.T) {
 		t.Error("the page asks somebody else")
 	}
 	e.get("/docs/nothing-there.js").problem(http.StatusNotFound, "not_found")
+	for _, path := range []string{"/docs", "/docs/", "/docs/docs.js", "/docs/swagger-ui-bundle.js"} {
+		policy := e.get(path).want(http.StatusOK).header.Get("Content-Security-Policy")
+		scripts := regexp.MustCompile(`script-src [^;]*`).FindString(policy)
+		if !strings.HasPrefix(policy, "default-src 'none'") || scripts != "script-src 'self'" || !strings.Contains(policy, "frame-ancestors 'none'") {
+			t.Errorf("%s has the policy %q", path, policy)
+		}
+	}
+	if regexp.MustCompile(`(?i)<script>|<script [^>]*>[^<]|<style|\son[a-z]+=`).MatchString(html) {
+		t.Errorf("the page has a script of its own, which its policy forbids: %s", html)
+	}
+}
+
+// TestDocsAreReadyToBeSent asks for the largest asset many times, by clients that take gzip and by others.
+//
+//nolint:paralleltest // It measures the whole process.
+func TestDocsAreReadyToBeSent(t *testing.T) {
+	s := &Server{}
+	asset := func(encoding string) *httptest.ResponseRecorder {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodHead, "/docs/swagger-ui-bundle.js", http.NoBody)
+		r.SetPathValue("asset", "swagger-ui-bundle.js")
+		r.Header.Set("Accept-Encoding", encoding)
+		w := httptest.NewRecorder()
+		s.getDocs(w, r)
+		return w
+	}
+	plain, packed := asset("identity"), asset("gzip")
+	if plain.Header().Get("Content-Encoding") != "" || packed.Header().Get("Content-Encoding") != "gzip" || plain.Header().Get("Content-Length") == packed.Header().Get("Content-Length") {
+		t.Errorf("%v and %v", plain.Header(), packed.Header())
+	}
+	const most = 16 << 10
+	for _, encoding := range []string{"identity", "gzip"} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		const times = 100
+		for range times {
+			asset(encoding)
+		}
+		runtime.ReadMemStats(&after)
+		if each := (after.TotalAlloc - before.TotalAlloc) / times; each > most {
+			t.Errorf("%s: %d bytes are allocated for a request", encoding, each)
+		}
+	}
 }

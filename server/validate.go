@@ -56,6 +56,39 @@ func validCurrency(s string) bool {
 	return true
 }
 
+// legible lets those requests pass whose URL is text: UTF-8 without NUL, which no database takes. What a handler reads from the
+// path or the query it may pass on.
+func (s *Server) legible(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := checkURL(r.URL); err != nil {
+			s.writeProblem(w, r, err)
+			return
+		}
+		next(w, r)
+	}
+}
+
+func checkURL(u *url.URL) error {
+	if !isText(u.Path) {
+		return refuse("the path must be UTF-8 without NUL")
+	}
+	if u.RawQuery == "" {
+		return nil
+	}
+	q, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return refuse("the query is malformed")
+	}
+	for name, values := range q {
+		if !isText(name) || !isText(strings.Join(values, "")) {
+			return refuse("the query must be UTF-8 without NUL")
+		}
+	}
+	return nil
+}
+
+func isText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
+
 // checks collects the first thing that is wrong with a request, so that validators read as a list.
 type checks struct{ err error }
 
@@ -98,6 +131,8 @@ func (c *checks) text(field, value string, low, high int) {
 	switch {
 	case n < low || n > high:
 		c.fail("%s must have %d to %d characters", field, low, high)
+	case !utf8.ValidString(value):
+		c.fail("%s must be UTF-8", field)
 	case strings.ContainsFunc(value, unicode.IsControl):
 		c.fail("%s must not contain control characters", field)
 	}

@@ -21,7 +21,7 @@ type Template struct {
 func NewTemplate(path, bearer, body string) *Template {
 	var prefix [4]byte
 	_, _ = rand.Read(prefix[:]) // It never fails.
-	head := "POST " + path + " HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer " + bearer +
+	head := "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + bearer +
 		"\r\nContent-Type: application/json\r\nIdempotency-Key: "
 	t := &Template{keyAt: len(head)}
 	t.bytes = fmt.Appendf(nil, "%s%s%016x\r\nContent-Length: %d\r\n\r\n%s",

@@ -946,6 +946,15 @@ type Adoption struct {
 	Ledgers []string `json:"ledgers"`
 }
 
+// Alias defines model for Alias.
+type Alias struct {
+	// Alias first 8 digits of the SHA-256 of 'fairlead alias', the topic, the account and the salt, a line each
+	Alias string `json:"alias"`
+
+	// Salt 16 bytes in hex; it is shown to nobody else
+	Salt string `json:"salt"`
+}
+
 // AntiSnipe defines model for AntiSnipe.
 type AntiSnipe struct {
 	// Extension Go duration
@@ -2500,8 +2509,8 @@ type PublicAuction struct {
 	ID           string    `json:"id"`
 
 	// Leaderboard the best 100 standing bids
-	Leaderboard  []PublicPlace `json:"leaderboard"`
-	MinIncrement int64         `json:"min_increment"`
+	Leaderboard  []PublicRank `json:"leaderboard"`
+	MinIncrement int64        `json:"min_increment"`
 
 	// MinWinningBid the least new bid that would now win; null when no round is open
 	MinWinningBid *int64 `json:"min_winning_bid"`
@@ -2555,7 +2564,31 @@ type PublicCampaignStatus string
 
 // PublicPlace defines model for PublicPlace.
 type PublicPlace struct {
-	// Alias first 8 digits of the SHA-256 of 'fairlead alias', the auction's id and the account, a line each
+	// Alias of the account that bought it
+	Alias  string `json:"alias"`
+	ID     string `json:"id"`
+	Layer  int64  `json:"layer"`
+	Number int64  `json:"number"`
+}
+
+// PublicPosition defines model for PublicPosition.
+type PublicPosition struct {
+	Campaign string `json:"campaign"`
+
+	// Index place of the position in canonical order, from 0
+	Index    int64       `json:"index"`
+	Position PublicPlace `json:"position"`
+
+	// Root of the sealed positions, 32 bytes in hex
+	Root string `json:"root"`
+
+	// Size number of positions
+	Size int64 `json:"size"`
+}
+
+// PublicRank defines model for PublicRank.
+type PublicRank struct {
+	// Alias of the bidder's account, who finds it at /v1/accounts/{id}/aliases
 	Alias   string `json:"alias"`
 	Amount  int64  `json:"amount"`
 	Rank    int64  `json:"rank"`
@@ -2564,7 +2597,7 @@ type PublicPlace struct {
 
 // PublicWinner defines model for PublicWinner.
 type PublicWinner struct {
-	// Alias first 8 digits of the SHA-256 of 'fairlead alias', the campaign's id and the account, a line each
+	// Alias of the winner's account, who finds it at /v1/accounts/{id}/aliases
 	Alias    string     `json:"alias"`
 	Position WinnerSpot `json:"position"`
 	Prize    string     `json:"prize"`
@@ -3027,6 +3060,12 @@ type WinnerSpot struct {
 type PostAccountsParams struct {
 	// IdempotencyKey names this request, 1 to 255 visible ASCII characters
 	IdempotencyKey string `json:"Idempotency-Key"`
+}
+
+// GetAccountsIDAliasesParams defines parameters for GetAccountsIDAliases.
+type GetAccountsIDAliasesParams struct {
+	// Topic campaign:ID or auction:ID
+	Topic *string `form:"topic,omitempty" json:"topic,omitempty"`
 }
 
 // GetAccountsIDEntriesParams defines parameters for GetAccountsIDEntries.
@@ -3810,7 +3849,7 @@ type ClientInterface interface {
 	// Corresponds with GET /p/campaigns/{id} (the `GetPCampaignsID` operationId).
 	GetPCampaignsID(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetPCampaignsIDPositionsPosition Read the proof that a position was sealed, for whoever knows the position's id
+	// GetPCampaignsIDPositionsPosition Read that a position was sealed, and by which alias it was bought
 	//
 	// Corresponds with GET /p/campaigns/{id}/positions/{position} (the `GetPCampaignsIDPositionsPosition` operationId).
 	GetPCampaignsIDPositionsPosition(ctx context.Context, id string, position string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3843,6 +3882,11 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/accounts/{id} (the `GetAccountsID` operationId).
 	GetAccountsID(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetAccountsIDAliases Read what public pages call an account
+	//
+	// Corresponds with GET /v1/accounts/{id}/aliases (the `GetAccountsIDAliases` operationId).
+	GetAccountsIDAliases(ctx context.Context, id string, params *GetAccountsIDAliasesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetAccountsIDEntries List an account's entries, oldest first
 	//
@@ -4763,7 +4807,7 @@ func (c *Client) GetPCampaignsID(ctx context.Context, id string, reqEditors ...R
 	return c.Client.Do(req)
 }
 
-// GetPCampaignsIDPositionsPosition Read the proof that a position was sealed, for whoever knows the position's id
+// GetPCampaignsIDPositionsPosition Read that a position was sealed, and by which alias it was bought
 //
 // Corresponds with GET /p/campaigns/{id}/positions/{position} (the `GetPCampaignsIDPositionsPosition` operationId).
 func (c *Client) GetPCampaignsIDPositionsPosition(ctx context.Context, id string, position string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4847,6 +4891,21 @@ func (c *Client) PostAccounts(ctx context.Context, params *PostAccountsParams, b
 // Corresponds with GET /v1/accounts/{id} (the `GetAccountsID` operationId).
 func (c *Client) GetAccountsID(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetAccountsIDRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAccountsIDAliases Read what public pages call an account
+//
+// Corresponds with GET /v1/accounts/{id}/aliases (the `GetAccountsIDAliases` operationId).
+func (c *Client) GetAccountsIDAliases(ctx context.Context, id string, params *GetAccountsIDAliasesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAccountsIDAliasesRequest(c.Server, id, params)
 	if err != nil {
 		return nil, err
 	}
@@ -7403,6 +7462,67 @@ func NewGetAccountsIDRequest(server string, id string) (*http.Request, error) {
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetAccountsIDAliasesRequest constructs an http.Request for the GetAccountsIDAliases method
+func NewGetAccountsIDAliasesRequest(server string, id string, params *GetAccountsIDAliasesParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/accounts/%s/aliases", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Topic != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "topic", *params.Topic, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -12875,7 +12995,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /p/campaigns/{id} (the `GetPCampaignsID` operationId).
 	GetPCampaignsIDWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetPCampaignsIDResponse, error)
 
-	// GetPCampaignsIDPositionsPositionWithResponse Read the proof that a position was sealed, for whoever knows the position's id
+	// GetPCampaignsIDPositionsPositionWithResponse Read that a position was sealed, and by which alias it was bought
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -12916,6 +13036,13 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/accounts/{id} (the `GetAccountsID` operationId).
 	GetAccountsIDWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetAccountsIDResponse, error)
+
+	// GetAccountsIDAliasesWithResponse Read what public pages call an account
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/accounts/{id}/aliases (the `GetAccountsIDAliases` operationId).
+	GetAccountsIDAliasesWithResponse(ctx context.Context, id string, params *GetAccountsIDAliasesParams, reqEditors ...RequestEditorFn) (*GetAccountsIDAliasesResponse, error)
 
 	// GetAccountsIDEntriesWithResponse List an account's entries, oldest first
 	//
@@ -14066,13 +14193,13 @@ type GetPCampaignsIDPositionsPositionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *InclusionDocument
+	JSON200 *PublicPosition
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetPCampaignsIDPositionsPositionResponse) GetJSON200() *InclusionDocument {
+func (r GetPCampaignsIDPositionsPositionResponse) GetJSON200() *PublicPosition {
 	return r.JSON200
 }
 
@@ -14296,6 +14423,54 @@ func (r GetAccountsIDResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetAccountsIDResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetAccountsIDAliasesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Alias
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAccountsIDAliasesResponse) GetJSON200() *Alias {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAccountsIDAliasesResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAccountsIDAliasesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAccountsIDAliasesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAccountsIDAliasesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAccountsIDAliasesResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -18948,7 +19123,7 @@ func (c *ClientWithResponses) GetPCampaignsIDWithResponse(ctx context.Context, i
 	return ParseGetPCampaignsIDResponse(rsp)
 }
 
-// GetPCampaignsIDPositionsPositionWithResponse Read the proof that a position was sealed, for whoever knows the position's id
+// GetPCampaignsIDPositionsPositionWithResponse Read that a position was sealed, and by which alias it was bought
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -19024,6 +19199,19 @@ func (c *ClientWithResponses) GetAccountsIDWithResponse(ctx context.Context, id 
 		return nil, err
 	}
 	return ParseGetAccountsIDResponse(rsp)
+}
+
+// GetAccountsIDAliasesWithResponse Read what public pages call an account
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/accounts/{id}/aliases (the `GetAccountsIDAliases` operationId).
+func (c *ClientWithResponses) GetAccountsIDAliasesWithResponse(ctx context.Context, id string, params *GetAccountsIDAliasesParams, reqEditors ...RequestEditorFn) (*GetAccountsIDAliasesResponse, error) {
+	rsp, err := c.GetAccountsIDAliases(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAccountsIDAliasesResponse(rsp)
 }
 
 // GetAccountsIDEntriesWithResponse List an account's entries, oldest first
@@ -20959,7 +21147,7 @@ func ParseGetPCampaignsIDPositionsPositionResponse(rsp *http.Response) (*GetPCam
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest InclusionDocument
+		var dest PublicPosition
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -21092,6 +21280,39 @@ func ParseGetAccountsIDResponse(rsp *http.Response) (*GetAccountsIDResponse, err
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Account
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetAccountsIDAliasesResponse parses an HTTP response from a GetAccountsIDAliasesWithResponse call
+func ParseGetAccountsIDAliasesResponse(rsp *http.Response) (*GetAccountsIDAliasesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAccountsIDAliasesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Alias
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

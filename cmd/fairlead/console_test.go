@@ -321,13 +321,14 @@ func (s *scene) verifies(b *browser) {
 	account, _ := first["account"].(string)
 	b.write("form", "position", position)
 	b.click("form", "Check")
-	b.await("the inclusion", fmt.Sprintf("document.querySelector('.note.good')?.textContent.includes(%q)", account+" was sealed"))
+	mine := fmt.Sprint(s.call(http.MethodGet, "/v1/accounts/"+account+"/aliases?topic=campaign:"+s.drawn, nil)["alias"])
+	b.await("the inclusion", fmt.Sprintf("document.querySelector('.note.good')?.textContent.includes(%q)", mine+" was sealed"))
 	b.expect("404")
 	b.write("form", "position", uuid.NewString())
 	b.click("form", "Check")
 	b.await("no inclusion", `document.body.textContent.includes("There is no such position")`)
 	b.expect()
-	b.write("main", "account", account)
+	b.write("main", "alias", mine)
 	b.await("the entrant's own line", `document.body.textContent.includes("You have won") || document.body.textContent.includes("have not won")`)
 	b.shoot("public-mine")
 }
@@ -351,7 +352,8 @@ func (s *scene) goesLive(b *browser) {
 	b.await("the leader", fmt.Sprintf("document.querySelector('.leaders tbody tr')?.textContent.includes(%q)", fmt.Sprintf("%.2f EUR", amount/100)))
 	b.shoot("auction-live")
 	b.visit("/p/auctions/" + s.auction)
-	b.write("main", "account", fmt.Sprint(leader["account"]))
+	alias := s.call(http.MethodGet, fmt.Sprintf("/v1/accounts/%v/aliases?topic=auction:%s", leader["account"], s.auction), nil)["alias"]
+	b.write("main", "alias", fmt.Sprint(alias))
 	b.await("one's own line", `document.querySelector("tr.me")?.textContent.includes("you")`)
 	// Somebody else's page may frame it.
 	if os.Getenv("CI") == "" {

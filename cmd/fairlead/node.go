@@ -205,7 +205,8 @@ func (n *node) startServices(registry *prometheus.Registry) (err error) {
 	n.server, err = server.New(server.Options{
 		Ledger: n.ledger, Lottery: n.lottery, Auction: n.auction, Multidraw: n.multidraw, Publish: n.publish, Cross: n.cross, Locks: n.locks, Keys: keys,
 		Desk: postgres.NewDesk(n.db), Sessions: postgres.NewDesk(n.db), PublicPages: n.o.publicPages, Auth: n.auth, Limiter: limiter, Ready: n.db.Ping,
-		Live:     server.LiveOptions{Hub: n.hub, AllowedOrigins: n.o.origins},
+		Live:       server.LiveOptions{Hub: n.hub, AllowedOrigins: n.o.origins, MaxPerPrincipal: n.o.streams},
+		CheckHosts: true, AllowedHosts: n.o.allowedHosts(), MaxConnections: n.o.maxOpen,
 		Registry: registry, Logger: n.logger, Version: version(), Trace: n.traces.Requests(), Scratch: n.scratch(),
 	})
 	return err
@@ -231,6 +232,9 @@ func (n *node) listen(ctx context.Context) error {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	n.listener = l
+	if os.Geteuid() == 0 {
+		n.logger.WarnContext(ctx, "serving as root: whatever breaks into the server has the whole machine; give it a user of its own")
+	}
 	if n.o.addrFile != "" {
 		// The file appears whole or not at all, since whoever waits for it reads it at once.
 		tmp := n.o.addrFile + ".tmp"

@@ -38,6 +38,9 @@ type serveOptions struct {
 	sagasKept    time.Duration
 	redisURL     string
 	origins      []string
+	hosts        []string
+	maxOpen      int
+	streams      int
 	publicPages  bool
 	publish      publishOptions
 	beacon       beaconOptions
@@ -72,6 +75,9 @@ func (o *serveOptions) bind(f *pflag.FlagSet) {
 	f.DurationVar(&o.sagasKept, "saga-retention", defaultSagaRetention, "how long transfers between ledgers, and other operations of several steps, are listed after their end; 0: for ever")
 	f.StringVar(&o.redisURL, "redis-url", "", "Redis that carries hints of new events between servers, instead of PostgreSQL's NOTIFY")
 	f.StringSliceVar(&o.origins, "allowed-origins", nil, "origins of pages that may use the live stream, beside the server's own, such as https://shop.example")
+	f.StringSliceVar(&o.hosts, "allowed-hosts", nil, "names in the Host header to answer to, such as that which a proxy on this machine passes on; * for any. A loopback listener answers to localhost, loopback addresses and these alone; any other listener to every name unless some are given here")
+	f.IntVar(&o.maxOpen, "max-connections", 0, "most open connections; 0: as many as leave room in the process's file descriptors")
+	f.IntVar(&o.streams, "streams-per-principal", 100, "sockets and event streams that one key or user may have open; 0: any number")
 	f.BoolVar(&o.publicPages, "public-pages", true, "serve a public page of each campaign and auction under way, at /p/campaigns/ID and /p/auctions/ID; accounts appear there by alias")
 	o.publish.bind(f)
 	o.beacon.bind(f)
@@ -108,6 +114,10 @@ func (o *serveOptions) check() error {
 		return fmt.Errorf("--database-connections must be %d or more", minConnections)
 	case o.unavailable < minUnavailable:
 		return fmt.Errorf("--unavailable-after must be %s or more: connections take their time", minUnavailable)
+	case o.maxOpen < 0:
+		return errors.New("--max-connections must not be negative")
+	case o.streams < 0:
+		return errors.New("--streams-per-principal must not be negative")
 	case o.userRate < 0:
 		return errors.New("--user-rate must not be negative")
 	case o.keyRetention < time.Minute:
@@ -153,6 +163,21 @@ func (o *serveOptions) check() error {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	return l.Close()
+}
+
+// allowedHosts are the names to answer to: those given, and the one that --listen has.
+func (o *serveOptions) allowedHosts() []string {
+	host, _, err := net.SplitHostPort(o.listen)
+	if err != nil || host == "" || net.ParseIP(host) != nil || !isLoopbackName(host) {
+		return o.hosts
+	}
+	return append([]string{host}, o.hosts...)
+}
+
+// isLoopbackName reports whether a listener by that name is on a loopback address.
+func isLoopbackName(host string) bool {
+	a, err := net.ResolveTCPAddr("tcp", net.JoinHostPort(host, "0"))
+	return err == nil && a.IP.IsLoopback()
 }
 
 func isLoopback(addr string) bool {

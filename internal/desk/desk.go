@@ -28,9 +28,14 @@ var (
 	ErrNoSession = errors.New("desk: there is no such session")
 	// ErrLinkUsed is returned when a link does not sign in: it never was one, it was used, or its time is over.
 	ErrLinkUsed = errors.New("desk: the link is used up or has expired")
+	// ErrNoSecret is returned for a secret that no migration has made.
+	ErrNoSecret = errors.New("desk: there is no such secret")
 	// ErrNoKeyRecord is returned when nothing is kept under an idempotency key.
 	ErrNoKeyRecord = errors.New("desk: nothing is kept under this key")
 )
+
+// SecretOfAliases names the secret from which the aliases of accounts follow.
+const SecretOfAliases = "aliases"
 
 // Hash is the SHA-256 of a secret: what is stored.
 type Hash = [sha256.Size]byte

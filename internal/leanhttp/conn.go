@@ -3,7 +3,6 @@ package leanhttp
 import (
 	"bytes"
 	"context"
-	"net"
 	"net/http"
 	"net/url"
 	"runtime/debug"
@@ -30,7 +29,7 @@ const (
 
 // conn is a connection while it is lean. All but its state belongs to the goroutine that serves it.
 type conn struct {
-	*net.TCPConn
+	*counted
 
 	server *Server
 	since  time.Time // of its acceptance
@@ -48,8 +47,8 @@ type body struct{ bytes.Reader }
 // Close implements [io.Closer].
 func (*body) Close() error { return nil }
 
-func newConn(base context.Context, s *Server, tcp *net.TCPConn) *conn {
-	c := &conn{TCPConn: tcp, server: s, since: time.Now(), out: response{header: make(http.Header, 8)}}
+func newConn(base context.Context, s *Server, tcp *counted) *conn {
+	c := &conn{counted: tcp, server: s, since: time.Now(), out: response{header: make(http.Header, 8)}}
 	c.common = (&http.Request{
 		Method: http.MethodPost, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: tcp.RemoteAddr().String(), Body: &c.body,
 	}).WithContext(context.WithValue(base, http.LocalAddrContextKey, tcp.LocalAddr()))
@@ -116,7 +115,7 @@ func (c *conn) end() {
 // handOver brings the connection to net/http with what was read from it.
 func (c *conn) handOver(read []byte) {
 	_ = c.SetDeadline(time.Time{}) // net/http sets its own.
-	if c.server.rest.take(&begun{TCPConn: c.TCPConn, read: bytes.Clone(read)}) {
+	if c.server.rest.take(&begun{counted: c.counted, read: bytes.Clone(read)}) {
 		c.state.Store(ended)
 		return
 	}

@@ -49,16 +49,21 @@ func (h *handover) Addr() net.Addr { return h.addr }
 
 // begun is a connection from which some bytes were read already. It is read by one goroutine at a time.
 type begun struct {
-	*net.TCPConn
-	read []byte
+	*counted
+
+	read    []byte
+	framing framing
 }
 
 // Read implements [net.Conn]: first come the bytes that were read already.
 func (c *begun) Read(b []byte) (int, error) {
 	if len(c.read) == 0 {
-		return c.TCPConn.Read(b) //nolint:wrapcheck // The connection's own error is the contract of net.Conn.
+		n, err := c.TCPConn.Read(b)
+		c.framing.see(b[:n])
+		return n, err //nolint:wrapcheck // The connection's own error is the contract of net.Conn.
 	}
 	n := copy(b, c.read)
+	c.framing.see(b[:n])
 	if c.read = c.read[n:]; len(c.read) == 0 {
 		c.read = nil
 	}

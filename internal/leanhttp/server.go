@@ -30,8 +30,18 @@ type Server struct {
 	// Hot reports whether the requests of a path are served lean. Their handler must not need a context that ends when
 	// the client goes away, nor what a [http.ResponseController] does, and their answers must be small: they are sent whole.
 	Hot func(path string) bool
+	// MaxConns bounds the open connections, those of net/http and hijacked ones among them; 0: any number.
+	MaxConns int
+	// Full is what a connection that finds no room is answered, the whole of it with its head.
+	Full []byte
+	// Refused is told at most once a second how many connections could not be taken since it was told last, and why the last
+	// one was not. Nil: the log is told.
+	Refused func(connections int, why error)
 
 	clock    clock
+	open     atomic.Int64
+	refusals int       // of which nobody was told; the accepting goroutine's, as is the next one
+	told     time.Time // when somebody was
 	closing  atomic.Bool
 	listener net.Listener
 	rest     *handover
@@ -51,6 +61,7 @@ func (s *Server) Serve(l net.Listener) error {
 	s.listener, s.rest, s.conns = l, newHandover(l.Addr()), map[*conn]struct{}{}
 	s.mu.Unlock()
 	served := make(chan error, 1)
+	watch(s.HTTP)
 	go func() { served <- s.HTTP.Serve(s.rest) }()
 	base := context.Background()
 	if s.HTTP.BaseContext != nil {
@@ -74,9 +85,7 @@ func (s *Server) accept(base context.Context, l net.Listener) error {
 		c, err := l.Accept()
 		//nolint:staticcheck // Whoever accepts has no better sign that the next time may go well; net/http looks at it, too.
 		if temporary, ok := errors.AsType[net.Error](err); ok && temporary.Temporary() {
-			if s.HTTP.ErrorLog != nil {
-				s.HTTP.ErrorLog.Printf("leanhttp: accept: %v; again in %v", err, pause)
-			}
+			s.refused(err)
 			time.Sleep(pause) // Nothing tells when there is room again.
 			pause = min(2*pause, lastPause)
 			continue
@@ -92,13 +101,53 @@ func (s *Server) accept(base context.Context, l net.Listener) error {
 			}
 			continue
 		}
-		lean := newConn(base, s, tcp)
+		if open := s.open.Add(1); s.MaxConns > 0 && open > int64(s.MaxConns) {
+			_ = tcp.SetWriteDeadline(time.Now().Add(firstPause)) // Nothing waits in its buffer yet.
+			_, _ = tcp.Write(s.Full)
+			_ = tcp.Close()
+			s.open.Add(-1)
+			s.refused(ErrFull)
+			continue
+		}
+		lean := newConn(base, s, &counted{TCPConn: tcp, server: s})
 		if !s.remember(lean) {
-			_ = c.Close()
+			_ = lean.Close()
 			continue
 		}
 		go lean.serve()
 	}
+}
+
+// ErrFull is what [Server.Refused] is told when there are as many connections as there may be.
+var ErrFull = errors.New("leanhttp: as many connections are open as may be")
+
+// refused notes a connection that could not be taken.
+func (s *Server) refused(why error) {
+	s.refusals++
+	now := time.Now()
+	if now.Sub(s.told) < time.Second {
+		return
+	}
+	if s.Refused != nil {
+		s.Refused(s.refusals, why)
+	} else if s.HTTP.ErrorLog != nil {
+		s.HTTP.ErrorLog.Printf("leanhttp: accept: %v (%d connections)", why, s.refusals)
+	}
+	s.refusals, s.told = 0, now
+}
+
+// counted is a connection that makes room when it is closed.
+type counted struct {
+	*net.TCPConn
+
+	server *Server
+	once   sync.Once
+}
+
+// Close implements [io.Closer].
+func (c *counted) Close() error {
+	c.once.Do(func() { c.server.open.Add(-1) })
+	return c.TCPConn.Close() //nolint:wrapcheck // The connection's own error is the contract of net.Conn.
 }
 
 func (s *Server) remember(c *conn) bool {

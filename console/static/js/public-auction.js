@@ -4,7 +4,7 @@ import { card, table } from "./ui.js";
 import { badge, clock, count, duration, money } from "./format.js";
 import { bidChart } from "./chart.js";
 import { leaderTable } from "./leaders.js";
-import { alias, id, remember, run } from "./public.js";
+import { id, remember, run } from "./public.js";
 
 function build(main, first) {
   document.title = first.title;
@@ -16,13 +16,13 @@ function build(main, first) {
   const leaders = h("div");
   const won = h("div");
   const drawing = bidChart(spell);
-  const mine = h("input", { name: "account", autocomplete: "off", spellcheck: "false", value: remember.get("account") });
+  const mine = h("input", { name: "alias", autocomplete: "off", spellcheck: "false", value: remember.get("alias") });
   let last = first;
   let skew = 0;
 
-  const me = () => (mine.value.trim() ? alias(id, mine.value.trim()) : "");
+  const me = () => mine.value.trim();
   mine.addEventListener("input", () => {
-    remember.set("account", mine.value.trim());
+    remember.set("alias", mine.value.trim());
     board();
   });
 
@@ -53,7 +53,7 @@ function build(main, first) {
   const anti = first.anti_snipe;
   fill(main,
     h("header", { class: "public-head" }, status, h("h1", {}, first.title), time, under, floor),
-    h("section", { class: "card asks" }, h("h2", {}, "Leaderboard"), h("label", {}, "Your account, to find yourself (it stays in this browser)", mine), leaders),
+    h("section", { class: "card asks" }, h("h2", {}, "Leaderboard"), h("label", {}, "Your alias, to find yourself: your account’s page in the shop, or GET /v1/accounts/ID/aliases, tells it", mine), leaders),
     card("Bids over time", drawing.element),
     card("Winners", won),
     h("footer", { class: "foot" }, anti.max_extensions > 0 && h("span", {}, `A bid in the last ${duration(anti.window)} of a round moves its end by ${duration(anti.extension)}, up to ${anti.max_extensions} times.`), h("span", {}, "Read-only. Accounts appear by alias.")));

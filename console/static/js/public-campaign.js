@@ -6,7 +6,7 @@ import { badge, count, when } from "./format.js";
 import { triangle } from "./triangle.js";
 import { verifyInclusion } from "./verify/verify.js";
 import { show } from "./verify/viewer.js";
-import { alias, id, remember, run } from "./public.js";
+import { id, remember, run } from "./public.js";
 
 const words = { active: "on sale", drawing: "sold out, being drawn", completed: "drawn", cancelled: "cancelled, everything is refunded" };
 
@@ -16,7 +16,7 @@ function build(main, first) {
   const status = h("span");
   const drawing = triangle();
   const outcome = h("div");
-  const mine = h("input", { name: "account", autocomplete: "off", spellcheck: "false", value: remember.get("account") });
+  const mine = h("input", { name: "alias", autocomplete: "off", spellcheck: "false", value: remember.get("alias") });
   const position = h("input", { name: "position", autocomplete: "off", spellcheck: "false", placeholder: "the position’s id, from your purchase", pattern: "[0-9a-f\\-]{36}", required: true });
   const included = h("div", { role: "status" });
   const file = h("input", { name: "proof", type: "file", accept: ".json,application/json", required: true });
@@ -24,12 +24,12 @@ function build(main, first) {
   let last = first;
 
   mine.addEventListener("input", () => {
-    remember.set("account", mine.value.trim());
+    remember.set("alias", mine.value.trim());
     winners(last);
   });
 
   function winners(s) {
-    const me = mine.value.trim() ? alias(id, mine.value.trim()) : "";
+    const me = mine.value.trim();
     fill(outcome, s.status !== "completed" ? h("p", { class: "soft" }, s.status === "cancelled" ? "There was no draw." : "The winners are drawn when the last position is sold.") : [
       me && h("p", { class: `note ${s.winners.some((w) => w.alias === me) ? "good" : ""}` }, s.winners.some((w) => w.alias === me) ? `You have won (${me}).` : `You are ${me}, and have not won this time.`),
       table([
@@ -44,10 +44,8 @@ function build(main, first) {
     e.preventDefault();
     try {
       const bytes = await getBytes(`/p/campaigns/${id}/positions/${encodeURIComponent(position.value.trim())}`);
-      const v = verifyInclusion(bytes, last.root ?? undefined);
-      fill(included, v.valid
-        ? h("p", { class: "note good" }, `Position ${v.document.position.layer}/${v.document.position.number} of ${v.document.position.account} was sealed: it is number ${count(v.document.index + 1)} of ${count(v.document.size)} under the root. Recomputed in this browser.`)
-        : h("p", { class: "note bad" }, `The server’s proof is not valid: ${v.reason}.`));
+      const p = JSON.parse(new TextDecoder().decode(bytes));
+      fill(included, h("p", { class: "note good" }, `The server says: position ${p.position.layer}/${p.position.number} of ${p.position.alias} was sealed, as number ${count(p.index + 1)} of ${count(p.size)} under the root. Its proof names the account, so it is its owner’s: GET /v1/campaigns/ID/proof/positions/POSITION. It can be verified below.`));
     } catch (error) {
       fill(included, h("p", { class: "note" }, error.code === "not_drawn" ? "The positions are sealed when the last one is sold." : error.status === 404 ? "There is no such position in this campaign." : error.message));
     }
@@ -62,15 +60,18 @@ function build(main, first) {
         { name: "From", cell: (p) => (p.layer === null ? "any layer" : `layer ${p.layer}`) },
         { name: "Winners", num: true, cell: (p) => count(p.quantity) },
       ], first.prizes, { caption: "Prizes" })),
-      h("section", { class: "card asks" }, h("h2", {}, "Winners"), h("label", {}, "Your account, to find yourself (it stays in this browser)", mine), outcome)),
+      h("section", { class: "card asks" }, h("h2", {}, "Winners"), h("label", {}, "Your alias, to find yourself: your account’s page in the shop, or GET /v1/accounts/ID/aliases, tells it", mine), outcome)),
     h("section", { class: "card asks" }, h("h2", {}, "Check it yourself"),
       h("p", { class: "soft" }, "The commitment was fixed before the first sale. The draw follows from the secret behind it and from the positions sold, with no choice left."),
       facts([["Commitment", copy(first.commitment)]]),
       h("form", { class: "line", onsubmit: include }, h("label", {}, "Was my position in the draw?", position), h("button", { type: "submit" }, "Check")), included,
       h("form", { class: "line", onsubmit: async (e) => {
         e.preventDefault();
-        await show(verdict, new Uint8Array(await file.files[0].arrayBuffer()), { commitment: first.commitment });
-      } }, h("label", {}, "Do you have the proof document?", file), h("button", { type: "submit" }, "Verify")), verdict),
+        const bytes = new Uint8Array(await file.files[0].arrayBuffer());
+        const v = verifyInclusion(bytes, last.root ?? undefined);
+        if (!v.valid) return show(verdict, bytes, { commitment: first.commitment });
+        fill(verdict, h("p", { class: "note good", "data-verdict": "valid" }, `Position ${v.document.position.layer}/${v.document.position.number} of ${v.document.position.account} was sealed: it is number ${count(v.document.index + 1)} of ${count(v.document.size)} under the root. Recomputed in this browser.`));
+      } }, h("label", {}, "Do you have a proof, of the draw or of your position?", file), h("button", { type: "submit" }, "Verify")), verdict),
     h("footer", { class: "foot" }, h("span", {}, "On sale since ", when(first.published_at)), h("span", {}, "Read-only. Accounts appear by alias.")));
 
   return (s) => {

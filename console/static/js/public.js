@@ -1,11 +1,6 @@
 // What both public pages do: look again every second or two, and tell a visitor which line is theirs.
 import { h, fill } from "./dom.js";
 import { Problem } from "./api.js";
-import { sha256 } from "./verify/sha256.js";
-import { hex } from "./verify/verify.js";
-
-// alias is what an account is called on a public page: known to whoever knows the account, and a name to nobody else.
-export const alias = (of, account) => hex(sha256(new TextEncoder().encode(`fairlead alias\n${of}\n${account}`))).slice(0, 8);
 
 export const id = location.pathname.split("/")[3];
 

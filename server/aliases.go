@@ -1,0 +1,104 @@
+package server
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/auth"
+	"github.com/fairlead-dev/fairlead/internal/desk"
+	"github.com/fairlead-dev/fairlead/internal/live"
+)
+
+const (
+	// aliasDigits is the length of an alias: enough that a hundred bidders rarely share one.
+	aliasDigits = 8
+	// saltBytes is the length of a salt: nobody tries all of them.
+	saltBytes = 16
+)
+
+// aliases names accounts where anybody may look: the same name within a campaign or auction, another in the next. The salt
+// follows from a secret of the house, so that a guessed account cannot be compared with what is shown. It is for the account's
+// owner, and tells nothing about another account. It is safe for concurrent use.
+type aliases struct {
+	desk interface {
+		Secret(ctx context.Context, name string) ([]byte, error)
+	}
+	secret atomic.Pointer[[]byte]
+}
+
+// aliasView is an account's alias, with what proves it.
+type aliasView struct {
+	Alias string `json:"alias" doc:"first 8 digits of the SHA-256 of 'fairlead alias', the topic, the account and the salt, a line each"`
+	Salt  string `json:"salt" doc:"16 bytes in hex; it is shown to nobody else"`
+}
+
+// in returns what names the accounts of a topic.
+func (a *aliases) in(ctx context.Context, topic string) (func(account string) aliasView, error) {
+	secret := a.secret.Load()
+	if secret == nil {
+		read, err := a.desk.Secret(ctx, desk.SecretOfAliases)
+		if err != nil {
+			return nil, err //nolint:wrapcheck // The desk says what it was doing.
+		}
+		secret = &read // It never changes.
+		a.secret.Store(secret)
+	}
+	return func(account string) aliasView {
+		mac := hmac.New(sha256.New, *secret)
+		_, _ = mac.Write([]byte("fairlead alias salt\n" + topic + "\n" + account)) // A hash takes everything.
+		salt := hex.EncodeToString(mac.Sum(nil)[:saltBytes])
+		sum := sha256.Sum256([]byte("fairlead alias\n" + topic + "\n" + account + "\n" + salt))
+		return aliasView{Alias: hex.EncodeToString(sum[:])[:aliasDigits], Salt: salt}
+	}, nil
+}
+
+// getAlias tells an account's owner what public pages call it.
+func (s *Server) getAlias(w http.ResponseWriter, r *http.Request) {
+	account, err := s.ownAccount(r)
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	topic, err := one(r, "topic")
+	if err == nil {
+		err = s.checkTopic(r.Context(), infoOf(r).principal, topic)
+	}
+	if errors.Is(err, live.ErrNoTopic) {
+		err = refuse("topic must be campaign:ID or auction:ID")
+	}
+	if err == nil {
+		_, err = s.ledger.Account(r.Context(), account)
+	}
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	name, err := s.aliases.in(r.Context(), topic)
+	answer(s, w, r, func(name func(string) aliasView) aliasView { return name(account) })(name, err)
+}
+
+// checkTopic refuses the topic of a campaign or auction that somebody may not see. It returns [live.ErrNoTopic] for what is the
+// topic of neither.
+func (s *Server) checkTopic(ctx context.Context, p auth.Principal, topic string) error {
+	kind, rest, _ := strings.Cut(topic, ":")
+	id, err := uuid.Parse(rest)
+	switch {
+	case err != nil || id.String() != rest:
+		return live.ErrNoTopic
+	case kind == "campaign":
+		_, err = s.campaign(ctx, p, id)
+	case kind == "auction":
+		_, err = s.auctionFor(ctx, p, id)
+	default:
+		return live.ErrNoTopic
+	}
+	return err
+}

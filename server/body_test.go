@@ -1,0 +1,85 @@
+package server
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+)
+
+// TestBodiesCostWhatArrives declares a mebibyte and sends ten bytes, many times.
+//
+//nolint:paralleltest // It measures the whole process.
+func TestBodiesCostWhatArrives(t *testing.T) {
+	const times = 200
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range times {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", io.MultiReader(strings.NewReader("0123456789"), iotest.ErrReader(io.ErrUnexpectedEOF)))
+		r.ContentLength = maxBody
+		if _, err := readBody(httptest.NewRecorder(), r); err == nil {
+			t.Fatal("a body that was cut short was taken")
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if each := (after.TotalAlloc - before.TotalAlloc) / times; each > 64<<10 {
+		t.Errorf("%d bytes are allocated for ten that arrive", each)
+	}
+}
+
+// TestBodiesOfAllSizes reads bodies around the sizes at which buffers grow, with and without a declared length.
+func TestBodiesOfAllSizes(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{0, 1, 511, 512, 4095, 4096, 4097, 8192, 100_000, maxBody - 1, maxBody, maxBody + 1, 2 * maxBody} {
+		content := strings.Repeat("x", size)
+		for _, length := range []int64{int64(size), -1} {
+			for _, body := range []io.Reader{strings.NewReader(content), iotest.DataErrReader(strings.NewReader(content)), iotest.HalfReader(strings.NewReader(content))} {
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", body)
+				r.ContentLength = length
+				got, err := readBody(httptest.NewRecorder(), r)
+				if large := size > maxBody; large != (err != nil) || !large && string(got) != content {
+					t.Errorf("%d bytes, declared as %d: %d were read, %v", size, length, len(got), err)
+				}
+				if err != nil && problemOf(err, "").Code != payloadTooLarge.code {
+					t.Errorf("%d bytes, declared as %d: %v", size, length, err)
+				}
+			}
+		}
+	}
+}
+
+// TestSignInReadsLittle sends to the one route that reads before it knows who asks what it should not wait for.
+func TestSignInReadsLittle(t *testing.T) {
+	t.Parallel()
+	e, _ := newConsoleEnv(t)
+	long := `{"key":"` + strings.Repeat("k", 4<<10) + `"}`
+	if r := e.browse(http.MethodPost, sessionPath, long); r.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Errorf("%d bytes: %d", len(long), r.StatusCode)
+	}
+	for _, head := range []string{"Content-Length: 1048576", "Content-Length: 20", "Transfer-Encoding: chunked"} {
+		t.Run(head, func(t *testing.T) {
+			t.Parallel()
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(e.url, "http://"))
+			must(t, err)
+			defer func() { _ = conn.Close() }()
+			must(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+			_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\n%s\r\n\r\n", sessionPath, head)
+			must(t, err)
+			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatalf("a body that does not come is waited for: %v", err)
+			}
+			must(t, response.Body.Close())
+			if s := response.StatusCode; s != http.StatusBadRequest && s != http.StatusRequestEntityTooLarge && s != http.StatusRequestTimeout {
+				t.Errorf("%d", s)
+			}
+		})
+	}
+}
