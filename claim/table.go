@@ -48,7 +48,10 @@ func (t Table) withDefaults() Table {
 		name *string
 		is   string
 	}{
-		{&t.ID, DefaultIDColumn}, {&t.LockID, DefaultLockIDColumn}, {&t.LockedAt, DefaultLockedAtColumn}, {&t.Version, DefaultVersionColumn},
+		{&t.ID, DefaultIDColumn},
+		{&t.LockID, DefaultLockIDColumn},
+		{&t.LockedAt, DefaultLockedAtColumn},
+		{&t.Version, DefaultVersionColumn},
 		{&t.FinishedBy, DefaultFinishedByColumn},
 	} {
 		if *column.name == "" {

@@ -104,7 +104,7 @@ func (m *Middleware) refuseUnknown(w http.ResponseWriter, r *http.Request) {
 func (m *Middleware) forget(r *http.Request, g Grant) error {
 	err := m.persist(context.WithoutCancel(r.Context()), m.o.Lease, func(ctx context.Context) error { return m.o.Store.Release(ctx, g) })
 	if err != nil && !errors.Is(err, ErrLost) {
-		m.abandon(g.ID, g.Execution)
+		m.abandon(g.ID, g.Execution) //nolint:contextcheck // It outlives the request.
 	}
 	return err
 }

@@ -166,7 +166,7 @@ func (m *Middleware) decide(w http.ResponseWriter, r *http.Request, next http.Ha
 			m.refuse(w, r, problem(CodeKeyReused))
 			return
 		case err != nil:
-			m.abandon(req.ID, req.Execution) // It may have begun.
+			m.abandon(req.ID, req.Execution) //nolint:contextcheck // It may have begun, and outlives the request.
 			m.o.Observe(EventUnavailable)
 			m.refuse(w, r, problem(CodeUnavailable))
 			return
@@ -178,7 +178,7 @@ func (m *Middleware) decide(w http.ResponseWriter, r *http.Request, next http.Ha
 				continue
 			}
 		}
-		m.answered()
+		m.answered() //nolint:contextcheck // It outlives the request.
 		switch entry.Phase {
 		case Started:
 			m.execute(w, r, next, execution{grant: entry.Grant, since: since, body: body})

@@ -201,7 +201,7 @@ const (
 		FROM auction_rounds WHERE auction = $1 ORDER BY round`
 	selectStanding = `SELECT account, amount, round, seq, at, hold FROM auction_standing WHERE auction = $1 AND active`
 	selectLastBid  = `SELECT account, amount, round, seq, at, hold, coalesce(nonce, 0) FROM auction_bids
-		WHERE auction = $1 ORDER BY seq DESC LIMIT 1`
+		WHERE auction = $1 AND seq <= $2 ORDER BY seq DESC LIMIT 1`
 	selectNewBids = `SELECT account, amount, round, seq, at, hold, coalesce(nonce, 0) FROM auction_bids
 		WHERE auction = $1 AND seq >= $2 AND (seq = $2 OR seq > $3) ORDER BY seq`
 )
@@ -241,7 +241,7 @@ func lockAuction(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *knownAucti
 	)
 	b = pgx.Batch{}
 	b.Queue(selectStanding, id).Query(collect(&bids, scanStanding))
-	b.Queue(selectLastBid, id).Query(collect(&last, scanLastBid))
+	b.Queue(selectLastBid, id, row.Seq).Query(collect(&last, scanLastBid))
 	if err := send(ctx, tx, &b); err != nil {
 		return known, err
 	}

@@ -303,7 +303,7 @@ func TestAccountsSharedWithinAProcess(t *testing.T) {
 	h := newHouse(t, database(t))
 	waitLong(h.db) // A machine that stalls is no stranger.
 	for range 3 {  // As on a machine with more processors.
-		h.db.ahead = append(h.db.ahead, &pipeline{config: h.db.ahead[0].config, statements: aheadStatements()})
+		h.db.ahead = append(h.db.ahead, &pipeline{config: h.db.ahead[0].config, presence: h.db.presence, statements: aheadStatements()})
 	}
 	money := newLedgerService(t, h.db)
 	accounts := make([]string, 20)
@@ -510,8 +510,11 @@ func everyWrite(t *testing.T, unique bool) []*pgx.QueuedQuery {
 		book.LoadAccount(ledger.Account{ID: id, Currency: "EUR", Available: 1000, Version: 2})
 	}
 	for _, op := range []ledger.Op{
-		ledger.CreateAccount{ID: "new", Currency: "EUR"}, ledger.Deposit{Account: "new", Amount: 5}, ledger.Withdraw{Account: "ann", Amount: 5},
-		ledger.MakeTransfer{From: "ann", To: "ben", Amount: 5, Memo: "é"}, ledger.PlaceHold{Account: "ann", Amount: 5, ExpiresIn: new(time.Hour)},
+		ledger.CreateAccount{ID: "new", Currency: "EUR"},
+		ledger.Deposit{Account: "new", Amount: 5},
+		ledger.Withdraw{Account: "ann", Amount: 5},
+		ledger.MakeTransfer{From: "ann", To: "ben", Amount: 5, Memo: "é"},
+		ledger.PlaceHold{Account: "ann", Amount: 5, ExpiresIn: new(time.Hour)},
 	} {
 		if _, err := ledger.Decide(book, op); err != nil {
 			t.Error(err)

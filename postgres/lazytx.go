@@ -45,7 +45,7 @@ func (t *lazyTx) sendAndCommit(_ context.Context, b *pgx.Batch) error {
 	ctx, cancel := context.WithTimeout(t.through, retryFor)
 	defer cancel()
 	t.committing = true
-	err := t.SendBatch(ctx, b).Close()
+	err := t.SendBatch(ctx, b).Close() //nolint:contextcheck // It has the caller's values.
 	t.ended = err == nil
 	return err
 }

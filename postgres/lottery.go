@@ -32,14 +32,21 @@ type Lottery struct {
 	observer LotteryObserver // may be nil
 
 	mu          sync.Mutex
-	inventories map[uuid.UUID]*lottery.Inventory
+	inventories map[uuid.UUID]*knownInventory
+}
+
+// knownInventory is a campaign's inventory as this process has left or read it.
+type knownInventory struct {
+	*lottery.Inventory
+
+	last uuid.UUID // the latest sale that it knows; it tells whether the database still has the same sales
 }
 
 var _ lottery.Store = (*Lottery)(nil)
 
 // NewLottery returns the lottery's store on db. observer may be nil.
 func NewLottery(db *DB, observer LotteryObserver) *Lottery {
-	return &Lottery{db: db, observer: observer, inventories: map[uuid.UUID]*lottery.Inventory{}}
+	return &Lottery{db: db, observer: observer, inventories: map[uuid.UUID]*knownInventory{}}
 }
 
 // Create implements [lottery.Store].
@@ -85,11 +92,14 @@ func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.I
 		return refuse(reason)
 	}
 	var (
-		inv   *lottery.Inventory
+		inv   *knownInventory
 		aside = setAside{rows: l.db.blocked}
 	)
 	err = l.db.run(ctx, "lottery", func(ctx context.Context, tx pgx.Tx) error {
-		campaign, err := l.lockCampaign(ctx, tx, id)
+		// What a process remembers leaves the memory for as long as it is worked on: should the transaction fail or
+		// its outcome be unknown, nothing that was changed in vain can come back.
+		inv = l.takeInventory(id)
+		campaign, err := l.lockCampaign(ctx, tx, id, &inv)
 		if isLockTimeout(err) {
 			return l.db.blocked.add(campaignRow, id.String())
 		}
@@ -99,19 +109,17 @@ func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.I
 		if err := loadBeacon(ctx, tx, campaign); err != nil {
 			return err
 		}
-		// What a process remembers leaves the memory for as long as it is worked on: should the transaction fail or
-		// its outcome be unknown, nothing that was changed in vain can come back.
-		if inv, err = bringUpToDate(ctx, tx, campaign, l.takeInventory(id)); err != nil {
+		if inv, err = bringUpToDate(ctx, tx, campaign, inv); err != nil {
 			return err
 		}
-		need := plan(campaign, inv)
+		need := plan(campaign, inv.Inventory)
 		if need.Reread {
 			if inv, err = bringUpToDate(ctx, tx, campaign, nil); err != nil {
 				return err
 			}
-			need = plan(campaign, inv)
+			need = plan(campaign, inv.Inventory)
 		}
-		u := &lottery.Unit{State: &lottery.State{Campaign: campaign, Inventory: inv, Random: random}}
+		u := &lottery.Unit{State: &lottery.State{Campaign: campaign, Inventory: inv.Inventory, Random: random}}
 		if need.Result {
 			if u.State.Seed, u.State.Draw, err = loadResult(ctx, tx, id); err != nil {
 				return err
@@ -123,6 +131,9 @@ func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.I
 		}
 		u.State.Book, u.Keys = book, idempotency.NewBatch(known)
 		decide(u)
+		if n := len(u.State.Purchases); n > 0 {
+			inv.last = u.State.Purchases[n-1].ID
+		}
 		return aside.met(save(ctx, tx, u))
 	})
 	if reason, ok := errors.AsType[*command.BlockedError](err); ok {
@@ -182,17 +193,20 @@ const (
 		total_positions, sold_positions, commitment, version, created_at, published_at, draw_started_at, completed_at, cancelled_at`
 	lockCampaignRow = `SELECT ` + campaignFields + ` FROM campaigns WHERE id = $1 FOR NO KEY UPDATE`
 	selectLayers    = `SELECT positions, sold, price FROM campaign_layers WHERE campaign = $1 ORDER BY layer`
+	selectLastSale  = `SELECT id FROM purchases WHERE campaign = $1 AND seq = $2`
 	selectResult    = `SELECT campaign, root, winners, completed_at, beacon, beacon_previous, beacon_round FROM draws WHERE campaign = $1`
 	selectPrizes    = `SELECT name, coalesce(layer, 0), quantity FROM campaign_prizes WHERE campaign = $1 ORDER BY ordinal`
 )
 
 // lockCampaign waits for its turn and reads the campaign as it then stands. Each statement of the round trip has its
-// own snapshot, so those after the lock see what the lock's earlier holder committed.
-func (l *Lottery) lockCampaign(ctx context.Context, tx pgx.Tx, id uuid.UUID) (*lottery.Campaign, error) {
+// own snapshot, so those after the lock see what the lock's earlier holder committed. It sets known to nil where the latest
+// sale that it knows of is not the database's: a failover has lost it, and others may have been made since.
+func (l *Lottery) lockCampaign(ctx context.Context, tx pgx.Tx, id uuid.UUID, known **knownInventory) (*lottery.Campaign, error) {
 	var (
 		b     pgx.Batch
 		found []lottery.Campaign
 		c     lottery.Campaign
+		last  []uuid.UUID
 		start = time.Now()
 	)
 	b.Queue(waitBriefly)
@@ -200,8 +214,15 @@ func (l *Lottery) lockCampaign(ctx context.Context, tx pgx.Tx, id uuid.UUID) (*l
 	b.Queue(lockCampaignRow, id).Query(collect(&found, scanCampaign))
 	b.Queue(selectLayers, id).Query(func(rows pgx.Rows) error { return readLayers(rows, &c) })
 	b.Queue(selectPrizes, id).Query(func(rows pgx.Rows) error { return readPrizes(rows, &c) })
+	remembers := *known != nil && (*known).Sold() > 0
+	if remembers {
+		b.Queue(selectLastSale, id, (*known).Sold()).Query(collect(&last, pgx.RowTo[uuid.UUID]))
+	}
 	if err := send(ctx, tx, &b); err != nil {
 		return nil, err
+	}
+	if remembers && !slices.Equal(last, []uuid.UUID{(*known).last}) {
+		*known = nil
 	}
 	if l.observer != nil {
 		l.observer.LockWait(time.Since(start))
@@ -215,21 +236,21 @@ func (l *Lottery) lockCampaign(ctx context.Context, tx pgx.Tx, id uuid.UUID) (*l
 
 // bringUpToDate applies the sales that an inventory has not seen. known is nil for a campaign that this process does
 // not remember.
-func bringUpToDate(ctx context.Context, tx pgx.Tx, c *lottery.Campaign, known *lottery.Inventory) (*lottery.Inventory, error) {
-	if known == nil || known.Sold() > c.SoldPositions {
-		known = lottery.NewInventory(c.Layers)
+func bringUpToDate(ctx context.Context, tx pgx.Tx, c *lottery.Campaign, known *knownInventory) (*knownInventory, error) {
+	if known == nil {
+		known = &knownInventory{Inventory: lottery.NewInventory(c.Layers)}
 	}
 	if known.Sold() == c.SoldPositions {
 		return known, nil
 	}
-	const newSales = `SELECT layer, ordinal, account FROM purchases WHERE campaign = $1 AND seq > $2 ORDER BY seq`
+	const newSales = `SELECT id, layer, ordinal, account FROM purchases WHERE campaign = $1 AND seq > $2 ORDER BY seq`
 	rows, err := tx.Query(ctx, newSales, c.ID, known.Sold())
 	if err != nil {
 		return nil, err
 	}
 	var layer, ordinal int
 	var account string
-	if _, err := pgx.ForEachRow(rows, []any{&layer, &ordinal, &account}, func() error {
+	if _, err := pgx.ForEachRow(rows, []any{&known.last, &layer, &ordinal, &account}, func() error {
 		known.Sell(layer, ordinal, account)
 		return nil
 	}); err != nil {
@@ -259,7 +280,7 @@ func loadResult(ctx context.Context, tx pgx.Tx, id uuid.UUID) (seed fairdraw.See
 	return seed, &draws[0], nil
 }
 
-func (l *Lottery) takeInventory(id uuid.UUID) *lottery.Inventory {
+func (l *Lottery) takeInventory(id uuid.UUID) *knownInventory {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	inv := l.inventories[id]
@@ -267,7 +288,7 @@ func (l *Lottery) takeInventory(id uuid.UUID) *lottery.Inventory {
 	return inv
 }
 
-func (l *Lottery) keepInventory(id uuid.UUID, inv *lottery.Inventory) {
+func (l *Lottery) keepInventory(id uuid.UUID, inv *knownInventory) {
 	if inv.Free(0) == 0 {
 		return // Nothing more can be sold.
 	}

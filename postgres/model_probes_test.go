@@ -52,8 +52,8 @@ func (w *world) firstBidsInQuiet() {
 	a := w.launch(s, auction.Create{UniqueAmounts: w.rng.IntN(2) == 0, Rounds: []auction.NewRound{{Winners: 1, Duration: 2 * time.Hour}}})
 	ann := w.fund(1)[0]
 	w.place(s, a, ann)
-	comparable, deadline := 0, time.Now().Add(2*patience)
-	for comparable < enough {
+	compared, deadline := 0, time.Now().Add(2*patience)
+	for compared < enough {
 		newcomer := w.fund(1)[0]
 		before := w.place(s, a, ann)
 		first := w.place(s, a, newcomer)
@@ -63,7 +63,7 @@ func (w *world) firstBidsInQuiet() {
 			return
 		}
 		if before && after {
-			comparable++
+			compared++
 		}
 		if time.Now().After(deadline) {
 			w.Fatalf("server %d: raises never go by the fast path: %v", s.n, s.seen)

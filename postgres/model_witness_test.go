@@ -100,7 +100,7 @@ func proxied(t *testing.T, at string, o wire.Options) (through string, proxy *wi
 // seeded returns the seed of a test, which FAIRLEAD_SEED sets, and tells it when the test has failed.
 func seeded(t *testing.T) uint64 {
 	t.Helper()
-	seed := rand.Uint64() //nolint:gosec // A seed of a test.
+	seed := rand.Uint64()
 	if given := os.Getenv("FAIRLEAD_SEED"); given != "" {
 		var err error
 		if seed, err = strconv.ParseUint(given, 10, 64); err != nil {

@@ -366,7 +366,7 @@ func (w *world) failOver() {
 // ownSessions are those of the test itself.
 func (w *world) ownSessions() (pids []int32) {
 	for _, c := range w.around.pool.AcquireAllIdle(w.Context()) {
-		pids = append(pids, int32(c.Conn().PgConn().PID())) //nolint:gosec // A process id is that small.
+		pids = append(pids, int32(c.Conn().PgConn().PID()))
 		c.Release()
 	}
 	return pids

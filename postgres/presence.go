@@ -101,7 +101,7 @@ func (p *presence) answers(ctx context.Context, deadline time.Time) bool {
 	defer cancel()
 	for {
 		select {
-		case r := <-p.asking.DoChan("", p.ask): //nolint:contextcheck // It asks for others too.
+		case r := <-p.asking.DoChan("", p.ask): // It asks for others too.
 			if r.Err == nil {
 				return true
 			}

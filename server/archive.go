@@ -117,7 +117,7 @@ func (s *Server) serveDocument(w http.ResponseWriter, r *http.Request, kind stri
 		s.writeProblem(w, r, err)
 		return
 	}
-	d, done, err := s.archive.documents.get(r.Context(), kind+" "+stateOf(c, *c.CompletedAt), func() (*answerFile, int64, error) {
+	d, done, err := s.archive.documents.get(r.Context(), kind+" "+stateOf(c, *c.CompletedAt), func() (*answerFile, int64, error) { //nolint:contextcheck // It is built for others, too.
 		d, err := build(s.archive, kind, func(ctx context.Context) (*answerFile, error) {
 			return newAnswerFile(s.archive.dir, func(w io.Writer) error { return write(ctx, c, w) })
 		})
@@ -217,7 +217,7 @@ func (s *Server) inclusion(ctx context.Context, c *lottery.Campaign, p lottery.P
 	if !ok {
 		return nil, lottery.ErrNotDrawn
 	}
-	tree, done, err := s.archive.trees.get(ctx, stateOf(c, at), func() (*fairdraw.Tree, int64, error) {
+	tree, done, err := s.archive.trees.get(ctx, stateOf(c, at), func() (*fairdraw.Tree, int64, error) { //nolint:contextcheck // It is built for others, too.
 		tree, err := build(s.archive, "tree", func(ctx context.Context) (*fairdraw.Tree, error) { return s.lottery.SealedTree(ctx, c) })
 		return tree, int64(c.TotalPositions), err // About a byte a position.
 	})

@@ -13,5 +13,5 @@ func maxConnections() int {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return 0
 	}
-	return connectionsFor(int(min(uint64(limit.Cur), math.MaxInt32))) //nolint:gosec,unconvert // Not all systems have it unsigned.
+	return connectionsFor(int(min(uint64(limit.Cur), math.MaxInt32))) //nolint:unconvert // Not all systems have it unsigned.
 }

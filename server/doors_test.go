@@ -36,7 +36,9 @@ func TestForeignHosts(t *testing.T) {
 	go func() { served <- s.Serve(serving, listener, time.Second) }()
 	t.Cleanup(func() {
 		stop()
-		<-served
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
 	})
 	port := listener.Addr().(*net.TCPAddr).Port //nolint:errcheck,forcetypeassert // It listens on TCP.
 	for host, want := range map[string]bool{

@@ -128,8 +128,8 @@ func TestPublicAnswersNameNobody(t *testing.T) {
 		must(t, err)
 		answer := (&env{t: t}).dumped(response)
 		for _, name := range telling {
-			if strings.Contains(answer, name) {
-				t.Errorf("%s %s has %q: %s", method, strings.TrimPrefix(url, e.url), name, clip(answer[strings.Index(answer, name):]))
+			if _, after, found := strings.Cut(answer, name); found {
+				t.Errorf("%s %s has %q before %s", method, strings.TrimPrefix(url, e.url), name, clip(after))
 				break
 			}
 		}
@@ -148,7 +148,9 @@ func TestPublicAnswersNameNobody(t *testing.T) {
 	}
 	for _, topic := range append(m.topics(), "account:"+m.accounts[1], "nonsense") {
 		for _, header := range []http.Header{
-			{}, {"Last-Event-Id": {"0"}}, {"Authorization": {"Bearer x"}},
+			{},
+			{"Last-Event-Id": {"0"}},
+			{"Authorization": {"Bearer x"}},
 			{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"AAAAAAAAAAAAAAAAAAAAAA=="}},
 		} {
 			topic = strings.Replace(topic, mark, "guest", 1) // What was asked for may be said again.

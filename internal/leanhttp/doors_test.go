@@ -3,6 +3,7 @@ package leanhttp
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -34,7 +35,9 @@ func newDoor(t *testing.T, most int) (r *rig, told chan int) {
 	go func() { r.served <- r.server.Serve(l) }()
 	t.Cleanup(func() {
 		_ = r.server.Close()
-		<-r.served
+		if err := <-r.served; err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
 	})
 	return r, told
 }

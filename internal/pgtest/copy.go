@@ -91,6 +91,6 @@ func copyFiles(from, to string, wanted func(path string) bool) error {
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(filepath.Join(to, rel), content, 0o600)
+		return os.WriteFile(filepath.Join(to, rel), content, 0o600) //nolint:gosec // Of a directory of the tests.
 	})
 }

@@ -22,8 +22,10 @@ func TestEngineRejectsWhatItsStateCannotHold(t *testing.T) {
 	rare := []multidraw.Prize{{ID: "a", Weight: 999_999}, {ID: long, Weight: 1}}
 	many := make([]multidraw.Prize, multidraw.MaxPrizes)
 	for i := range many {
-		many[i] = multidraw.Prize{ID: strings.Repeat("p", 59) + string(rune('a'+i/1000)) + string(rune('a'+i/100%10)) + string(rune('a'+i/10%10)) + string(rune('a'+i%10)),
-			Name: strings.Repeat("<", multidraw.MaxTextRunes), Weight: 1}
+		many[i] = multidraw.Prize{
+			ID:   strings.Repeat("p", 59) + string(rune('a'+i/1000)) + string(rune('a'+i/100%10)) + string(rune('a'+i/10%10)) + string(rune('a'+i%10)),
+			Name: strings.Repeat("<", multidraw.MaxTextRunes), Weight: 1,
+		}
 	}
 	const limit = checkpoint.MaxBytes
 	for name, c := range map[string]struct {

@@ -35,7 +35,7 @@ const (
 		SELECT CASE WHEN EXISTS (SELECT FROM @sagas WHERE coordinator = $1) THEN $1 ELSE $2 END, $3, $4, clock_timestamp()
 		ON CONFLICT DO NOTHING`
 	beginIncarnation = `UPDATE @saga_coordinator SET incarnation = $1, instance = $2, began_at = clock_timestamp() WHERE instance = $3`
-	knowsToken       = `SELECT EXISTS (SELECT FROM @saga_tokens WHERE $1 = ANY (tokens))`
+	knowsToken       = `SELECT EXISTS (SELECT FROM @saga_tokens WHERE $1 = ANY (tokens))` //nolint:gosec // The tokens of fences are no credentials.
 	nextToken        = `INSERT INTO @saga_tokens AS t (participant, tokens, at) VALUES ($1, ARRAY[$3::uuid], clock_timestamp())
 		ON CONFLICT (participant) DO UPDATE SET at = excluded.at,
 			tokens = CASE WHEN t.tokens[1] = $2 THEN (excluded.tokens || t.tokens)[1:$4] ELSE t.tokens END
