@@ -82,9 +82,9 @@ func among(accounts, half int) []int {
 	return order
 }
 
-// bidOn opens an auction in which half of the accounts have bid.
-func (s *side) bidOn(ctx context.Context, m *mixed, accounts, half int) (*bidding, error) {
-	b, err := s.newBidding(ctx, among(accounts, half))
+// bidOn opens an auction in which the accounts have bid, and bid again in this order.
+func (s *side) bidOn(ctx context.Context, m *mixed, order []int) (*bidding, error) {
+	b, err := s.newBidding(ctx, order)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (s *side) bidOn(ctx context.Context, m *mixed, accounts, half int) (*biddin
 func firstBids(every int) func(context.Context, *side, int) (*mixed, error) {
 	return func(ctx context.Context, s *side, accounts int) (*mixed, error) {
 		var m mixed
-		b, err := s.bidOn(ctx, &m, accounts, 0)
+		b, err := s.bidOn(ctx, &m, among(accounts, 0))
 		if err != nil {
 			return nil, err
 		}
@@ -107,14 +107,18 @@ func firstBids(every int) func(context.Context, *side, int) (*mixed, error) {
 	}
 }
 
-// twoAuctions are raises in two auctions in turn.
+// twoAuctions are raises in two auctions in turn. The same accounts bid in both at about the same time.
 func twoAuctions(same bool) func(context.Context, *side, int) (*mixed, error) {
 	return func(ctx context.Context, s *side, accounts int) (*mixed, error) {
 		var m mixed
-		if _, err := s.bidOn(ctx, &m, accounts, 0); err != nil {
+		order := among(accounts, 0)
+		if _, err := s.bidOn(ctx, &m, order); err != nil {
 			return nil, err
 		}
-		_, err := s.bidOn(ctx, &m, accounts, other(same))
+		if !same {
+			order = among(accounts, 1)
+		}
+		_, err := s.bidOn(ctx, &m, order)
 		return &m, err
 	}
 }
@@ -123,20 +127,16 @@ func twoAuctions(same bool) func(context.Context, *side, int) (*mixed, error) {
 func auctionAndTransfers(same bool) func(context.Context, *side, int) (*mixed, error) {
 	return func(ctx context.Context, s *side, accounts int) (*mixed, error) {
 		var m mixed
-		if _, err := s.bidOn(ctx, &m, accounts, 0); err != nil {
+		if _, err := s.bidOn(ctx, &m, among(accounts, 0)); err != nil {
 			return nil, err
 		}
-		m.sources = append(m.sources, s.transferSourceAmong(other(same)*(accounts/2), accounts/2))
+		first := accounts / 2
+		if same {
+			first = 0
+		}
+		m.sources = append(m.sources, s.transferSourceAmong(first, accounts/2))
 		return &m, nil
 	}
-}
-
-// other is the half of the accounts that the second kind of commands is for.
-func other(same bool) int {
-	if same {
-		return 0
-	}
-	return 1
 }
 
 func (s *side) mixTurn(ctx context.Context, o *options, m mix) (*MixTurn, error) {
