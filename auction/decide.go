@@ -82,7 +82,7 @@ func decideBid(s *State, op PlaceBid) (any, error) {
 	least, previous := a.MinBid, int64(0)
 	if n := s.Standing.find(op.Account); n != nil {
 		if wait := a.Cooldown - now.Sub(n.bid.At) + s.Uncertain; a.Cooldown > 0 && wait > 0 {
-			return nil, &CooldownError{RetryAfter: wait}
+			return nil, &CooldownError{RetryAfter: min(wait, a.Cooldown)}
 		}
 		previous, bid.Hold = n.bid.Amount, n.bid.Hold
 		least = previous + a.MinIncrement

@@ -28,9 +28,12 @@ func (db *DB) runAhead(name string, ahead, locked func() error) (bool, error) {
 	db.fallback(name, reason)
 	var lost error
 	switch {
-	case errors.Is(err, errNotReplicated):
+	case errors.Is(err, errNotReplicated), errors.Is(err, errAway) && errors.Is(err, errLinkLost):
 		db.observe(name, 1, start, "unknown")
 		return true, fmt.Errorf("postgres: %s: %w", name, command.UnknownOutcome(err))
+	case errors.Is(err, errAway): // It has been waited for long enough.
+		db.observe(name, 1, start, "failed")
+		return false, fmt.Errorf("postgres: %s: %w", name, command.Unavailable(errAway))
 	case errors.Is(err, errLinkLost):
 		lost = err
 		db.retry(name, reason)
@@ -138,6 +141,8 @@ func (db *DB) speculate(ctx context.Context, p *pipeline, place string, accounts
 	fill func(b *pgx.Batch, book *ledger.Book, uncertain time.Duration, absent []string) error,
 ) error {
 	switch {
+	case db.presence.hopeless():
+		return notSent("connection", errAway)
 	case db.recent.any(keys):
 		return notSent(fallbackRepeat, nil)
 	case db.blocked.find(accountRow, accounts...) != nil:

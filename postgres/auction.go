@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -152,7 +151,7 @@ func (s *Auctions) commitLocked(ctx context.Context, tx pgx.Tx, id uuid.UUID, kn
 		return nil, known, err
 	}
 	s.db.clock.learned(book.Now(), asked, time.Now())
-	was, revision, end := known.Auction.Version, newID(), known.end()
+	was, revision, round, end := known.Auction.Version, newID(), known.Auction.CurrentRound, known.end()
 	known.Begin(book)
 	known.LoadHolds(accounts)
 	u := &auction.Unit{State: known.State, Keys: idempotency.NewBatch(keys)}
@@ -168,8 +167,11 @@ func (s *Auctions) commitLocked(ctx context.Context, tx pgx.Tx, id uuid.UUID, kn
 		crashpoint.Hit(crashpoint.AuctionSettle)
 	}
 	if len(known.Placed) > 0 {
-		// This process may have been stopped since it read the clock. Where a round was opened meanwhile, that one counts.
-		expectRows(b.Queue(beforeEnd, cmp.Or(end, known.end())), 1, errStale)
+		// This process may have been stopped since it read the clock.
+		if known.Auction.CurrentRound != round {
+			end = known.end() // The batch has opened the round that it bids in.
+		}
+		expectRows(b.Queue(beforeEnd, end), 1, errStale)
 	}
 	if known.Changed() {
 		saveAuction(&b, known, was, revision)

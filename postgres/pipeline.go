@@ -87,6 +87,9 @@ func (p *pipeline) commit(ctx context.Context, place string, fill func(*pgx.Batc
 	defer stop()
 	select {
 	case err := <-done:
+		if !errors.Is(err, errLinkLost) {
+			p.presence.heard()
+		}
 		return err
 	case <-there.Done():
 		l.fail(context.Cause(there))
@@ -118,8 +121,10 @@ func (p *pipeline) connected(ctx context.Context) error {
 	case time.Now().Before(p.retryAt):
 		return errors.New("the connection failed a moment ago")
 	}
+	start := time.Now()
 	l, err := p.connect(ctx)
 	if err != nil {
+		p.presence.missed(start)
 		p.retryAt = time.Now().Add(reconnectPause)
 		return err
 	}

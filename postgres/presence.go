@@ -66,6 +66,16 @@ func (p *presence) missed(at time.Time) time.Time {
 	return p.since.Add(p.budget())
 }
 
+// until is how long something that is asked for at a time is waited for: in an outage that is known, no longer than that.
+func (p *presence) until(at time.Time) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at.Sub(p.since) < p.after {
+		return p.since.Add(p.budget())
+	}
+	return at.Add(p.budget())
+}
+
 // heard notes that the database is there.
 func (p *presence) heard() {
 	p.mu.Lock()

@@ -154,7 +154,7 @@ func (db *DB) acquire(ctx context.Context) (*pgxpool.Conn, time.Time, error) {
 	if db.presence.hopeless() {
 		return nil, asked, errAway
 	}
-	ctx, cancel := context.WithTimeout(ctx, db.presence.budget())
+	ctx, cancel := context.WithDeadline(ctx, db.presence.until(asked))
 	defer cancel()
 	conn, err := db.pool.Acquire(ctx)
 	return conn, asked, err

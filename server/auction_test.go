@@ -54,7 +54,7 @@ func (e *env) overdue(id string) {
 	var n int
 	e.sql(&n, `WITH open AS (SELECT ends_at - clock_timestamp() AS by FROM auction_rounds WHERE auction = $1 AND status = 'active'),
 		rounds AS (UPDATE auction_rounds SET started_at = started_at - by, ends_at = ends_at - by, ended_at = ended_at - by FROM open WHERE auction = $1),
-		bids AS (UPDATE auction_bids SET at = at - by FROM open WHERE auction = $1),
+		bids AS (UPDATE auction_bids SET at = at - by, began_at = began_at - by FROM open WHERE auction = $1),
 		standing AS (UPDATE auction_standing SET at = at - by FROM open WHERE auction = $1),
 		events AS (UPDATE auction_events SET at = at - by FROM open WHERE auction = $1),
 		told AS (UPDATE auctions SET created_at = created_at - by, started_at = started_at - by, revision = gen_random_uuid(), version = version + 1

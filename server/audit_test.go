@@ -19,6 +19,7 @@ func unaudited() map[string]string {
 		asked  = "it reads what is there; recovering a stuck draw by it is audited, see TestConsoleRescues and the sweeper's test"
 	)
 	return map[string]string{
+		"POST /v1/in-doubt/adopt":           "there was nothing to adopt; where there is, see TestInDoubtRoute",
 		"POST /v1/accounts":                 books,
 		"POST /v1/deposits":                 books,
 		"POST /v1/withdrawals":              books,

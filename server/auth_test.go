@@ -133,9 +133,10 @@ func TestRoles(t *testing.T) {
 			credential string
 			may        bool
 		}{
-			auth.RoleAdmin:   {e.admin, true},
-			auth.RoleService: {e.service, !strings.HasPrefix(r.path, "/v1/keys") && !strings.HasPrefix(r.path, "/v1/admin/") && name != "GET /v1/locks"},
-			auth.RoleUser:    {e.user("alice"), users[name] || isOwn},
+			auth.RoleAdmin: {e.admin, true},
+			auth.RoleService: {e.service, !strings.HasPrefix(r.path, "/v1/keys") && !strings.HasPrefix(r.path, "/v1/admin/") &&
+				name != "GET /v1/locks" && name != "POST /v1/in-doubt/adopt"},
+			auth.RoleUser: {e.user("alice"), users[name] || isOwn},
 		} {
 			got := e.by(c.credential).send(send{method: r.method, path: path, body: body, key: key})
 			if !c.may {
@@ -169,7 +170,6 @@ func TestForbiddenTellsNothing(t *testing.T) {
 	}
 	for _, pair := range [][2][3]string{
 		{{"GET", "/v1/accounts/bob"}, {"GET", "/v1/accounts/nobody"}},
-		{{"GET", "/v1/accounts/bob"}, {"GET", "/v1/accounts/%00"}},
 		{{"GET", "/v1/accounts/bob"}, {"GET", "/v1/accounts/outside%2FEUR"}},
 		{{"GET", "/v1/accounts/bob/entries"}, {"GET", "/v1/accounts/nobody/entries"}},
 		{{"GET", "/v1/accounts/bob/entries?limit=0"}, {"GET", "/v1/accounts/nobody/entries"}},

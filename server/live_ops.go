@@ -65,11 +65,11 @@ func (s *socket) execute(data []byte) {
 	}
 	// Whatever was sent is an operation, and counts.
 	if over := s.edge.mayAsk(s.principal); over != nil {
-		var a liveAnswer
-		if head.Op == "bid" {
-			a = liveAnswer{Op: "bid", ID: head.ID.Clone()}
+		if head.Op == "bid" { // It has a key, or ought to have one.
+			s.refuseKeyed(liveAnswer{Op: "bid", ID: head.ID.Clone()}, "unread", over)
+		} else {
+			s.refuse(liveAnswer{}, over)
 		}
-		s.refuse(a, over)
 		return
 	}
 	if err != nil {

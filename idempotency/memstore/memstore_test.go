@@ -1,16 +1,16 @@
 package memstore_test
 
 import (
+	"os"
 	"testing"
-
-	"go.uber.org/goleak"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/idempotency/memstore"
 	"github.com/fairlead-dev/fairlead/idempotency/storetest"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 func TestConformance(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -10,14 +11,13 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
-	"go.uber.org/goleak"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/idempotency/storetest"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 const patience = 30 * time.Second
 

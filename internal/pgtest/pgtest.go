@@ -25,6 +25,8 @@ const urlEnv = "FAIRLEAD_TEST_DATABASE_URL"
 const (
 	// startLimit bounds a start of PostgreSQL on a loaded machine.
 	startLimit = 60 * time.Second
+	// leakLimit is how long goroutines may take to end after the tests.
+	leakLimit = 20 * time.Second
 	// adminLimit bounds the making or dropping of a database.
 	adminLimit = 60 * time.Second
 )
@@ -72,12 +74,22 @@ func Main(m *testing.M, leaks ...goleak.Option) int {
 		code = max(code, 1)
 	}
 	if code == 0 {
-		if err := goleak.Find(leaks...); err != nil {
+		if err := leaked(leaks); err != nil {
 			fmt.Fprintln(os.Stderr, "pgtest:", err)
 			code = 1
 		}
 	}
 	return code
+}
+
+// leaked finds goroutines that stay. Those that end by themselves after a while have that.
+func leaked(known []goleak.Option) error {
+	for deadline := time.Now().Add(leakLimit); ; {
+		err := goleak.Find(known...) // It tries for a moment itself.
+		if err == nil || time.Now().After(deadline) {
+			return err //nolint:wrapcheck // Main tells it.
+		}
+	}
 }
 
 // NewDatabase returns the URL of a database that is this test's alone and is

@@ -23,6 +23,8 @@ func TestClockThatIsWrong(t *testing.T) {
 				`CREATE SCHEMA skewed`,
 				fmt.Sprintf(`CREATE FUNCTION skewed.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$
 					SELECT pg_catalog.clock_timestamp() + interval '%d seconds' $$`, int(skew.Seconds())),
+				fmt.Sprintf(`CREATE FUNCTION skewed.statement_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS $$
+					SELECT pg_catalog.statement_timestamp() + interval '%d seconds' $$`, int(skew.Seconds())),
 				fmt.Sprintf(`CREATE FUNCTION skewed.now() RETURNS timestamptz LANGUAGE sql STABLE AS $$
 					SELECT pg_catalog.now() + interval '%d seconds' $$`, int(skew.Seconds())),
 				`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = public, skewed, pg_catalog', current_database()); END $$`,
