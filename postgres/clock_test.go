@@ -98,3 +98,28 @@ func TestAWrongClockLetsNoBidIn(t *testing.T) {
 		t.Errorf("a bid in the window, by a process whose clock is behind, left %d extensions; it was told %v", r.Extensions, placed.RoundEndsAt)
 	}
 }
+
+// TestABatchThatClosesARoundAndBidsInTheNext: the bid is in time by the end of the round that the batch has opened.
+func TestABatchThatClosesARoundAndBidsInTheNext(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, database(t))
+	fund(t, newLedgerService(t, h.db), 1000, "seller", "ann", "ben")
+	id := h.open(nil)
+	if _, err := h.bid(id, "ann", 5); err != nil {
+		t.Fatal(err)
+	}
+	h.end(id)
+	ops := []auction.Op{auction.CloseRound{Round: 1, Term: 1}, auction.PlaceBid{Account: "ben", Amount: 7}}
+	runs := 0
+	want := auction.Want{Bidders: []string{"ben"}, Settling: func(s *auction.State) []string { return auction.Settling(s, ops) }}
+	if err := h.store.Commit(t.Context(), id, want, func(u *auction.Unit) {
+		runs++
+		for _, op := range ops {
+			if _, err := auction.Decide(u.State, op); err != nil {
+				t.Errorf("%#v: %v", op, err)
+			}
+		}
+	}); err != nil || runs != 1 {
+		t.Errorf("%v after %d runs", err, runs)
+	}
+}
