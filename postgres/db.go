@@ -149,6 +149,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	db.blocked = newBlockedRows(db)
 	ahead := cfg.ConnConfig.Copy()
 	ahead.RuntimeParams["lock_timeout"] = strconv.FormatInt(speculativeBlockedAfter.Milliseconds(), 10)
+	ahead.RuntimeParams["plan_cache_mode"] = "force_generic_plan" // A plan for each batch would be the same one.
 	for range min(max(runtime.GOMAXPROCS(0)/2, 1), maxPipelines) {
 		db.ahead = append(db.ahead, &pipeline{config: ahead, presence: db.presence, statements: aheadStatements()})
 	}
