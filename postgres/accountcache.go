@@ -29,6 +29,8 @@ const (
 // connection's speculative transactions at a time, or by transactions with locks. This only saves failures that the
 // database's checks would bring about; it protects nothing.
 type accountCache struct {
+	patience time.Duration // maxAccountWait, but for tests
+
 	mu       sync.Mutex
 	accounts map[string]*cachedAccount
 	backoff  int
@@ -45,7 +47,9 @@ type cachedAccount struct {
 	released    chan struct{} // closed when either count falls to zero; nil while nobody waits
 }
 
-func newAccountCache() *accountCache { return &accountCache{accounts: map[string]*cachedAccount{}} }
+func newAccountCache() *accountCache {
+	return &accountCache{patience: maxAccountWait, accounts: map[string]*cachedAccount{}}
+}
 
 // entry returns the account's entry, which it makes where there is none. The caller holds the mutex.
 func (c *accountCache) entry(id string) *cachedAccount {
@@ -74,7 +78,7 @@ func (c *accountCache) evict() {
 // enter says that a speculative transaction of p is going to work on the accounts, until leave. It waits while others of
 // this process do, and reports false where that takes too long.
 func (c *accountCache) enter(ctx context.Context, p *pipeline, ids []string) bool {
-	return awaitAccounts(ctx, func() <-chan struct{} {
+	return c.await(ctx, func() <-chan struct{} {
 		for _, id := range ids {
 			if e := c.accounts[id]; e != nil && (e.locked > 0 || (e.speculative > 0 && e.pipeline != p)) {
 				return e.wait()
@@ -86,7 +90,7 @@ func (c *accountCache) enter(ctx context.Context, p *pipeline, ids []string) boo
 			e.speculative++
 		}
 		return nil
-	}, &c.mu)
+	})
 }
 
 // leave ends what enter began.
@@ -116,22 +120,29 @@ func (c *accountCache) lock(ids []string) {
 // settle waits for the speculative transactions on accounts that lock was called for, and gives up where that takes too
 // long.
 func (c *accountCache) settle(ctx context.Context, ids []string) {
-	awaitAccounts(ctx, func() <-chan struct{} {
+	c.await(ctx, func() <-chan struct{} {
 		for _, id := range ids {
 			if e := c.accounts[id]; e.speculative > 0 {
 				return e.wait()
 			}
 		}
 		return nil
-	}, &c.mu)
+	})
 }
 
-// unlock ends what lock began.
-func (c *accountCache) unlock(ids []string) {
+// unlock ends what lock began. committed is the book of the transaction, nil where it did not commit: what it left of the
+// accounts is remembered, and of others nothing.
+func (c *accountCache) unlock(ids []string, committed *ledger.Book) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, id := range ids {
 		e := c.accounts[id]
+		e.known = false
+		if committed != nil {
+			if a, err := committed.Account(id); err == nil {
+				e.account, e.known = a, true
+			}
+		}
 		e.locked--
 		if e.locked == 0 {
 			e.signal()
@@ -139,18 +150,18 @@ func (c *accountCache) unlock(ids []string) {
 	}
 }
 
-// awaitAccounts calls busy, under the mutex, until it returns nil, and each time waits for the channel that it returned.
-func awaitAccounts(ctx context.Context, busy func() <-chan struct{}, mu sync.Locker) bool {
+// await calls busy, under the mutex, until it returns nil, and each time waits for the channel that it returned.
+func (c *accountCache) await(ctx context.Context, busy func() <-chan struct{}) bool {
 	var timeout *time.Timer
 	for {
-		mu.Lock()
+		c.mu.Lock()
 		wait := busy()
-		mu.Unlock()
+		c.mu.Unlock()
 		if wait == nil {
 			return true
 		}
 		if timeout == nil {
-			timeout = time.NewTimer(maxAccountWait)
+			timeout = time.NewTimer(c.patience)
 			defer timeout.Stop()
 		}
 		select {

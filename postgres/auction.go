@@ -13,7 +13,6 @@ import (
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
-	"github.com/fairlead-dev/fairlead/ledger"
 )
 
 // Auctions is the auctions' store.
@@ -105,9 +104,8 @@ func (s *Auctions) runLocked(ctx context.Context, id uuid.UUID, t *seat, want au
 	// What is remembered leaves the memory for as long as it is worked on: should the outcome be unknown, nothing that was
 	// changed in vain can come back.
 	var (
-		known = s.memory.take(t)
+		known = s.memory.settle(ctx, t, s.memory.take(t), s.db.accounts.patience)
 		first = true
-		used  *ledger.Book
 		nonce = newNonce()
 	)
 	err := s.db.run(ctx, auctionTransaction, func(ctx context.Context, tx pgx.Tx) (err error) {
@@ -115,13 +113,12 @@ func (s *Auctions) runLocked(ctx context.Context, id uuid.UUID, t *seat, want au
 			known.Undo()
 		}
 		first = false
-		used, known, err = s.commitLocked(ctx, tx, id, known, want, aside, nonce, decide)
+		known, err = s.commitLocked(ctx, tx, id, known, want, aside, nonce, decide)
 		return aside.met(err)
 	})
 	if err != nil {
 		return err
 	}
-	s.db.accounts.keep(used)
 	if known.Auction.Status == auction.StatusActive { // Nothing is bid before the start or after the end.
 		known.settle(nonce)
 		s.memory.put(t, known)
@@ -133,13 +130,13 @@ func (s *Auctions) runLocked(ctx context.Context, id uuid.UUID, t *seat, want au
 // also returns what is to be remembered. Where somebody else has locked the auction it returns a [command.BlockedError].
 func (s *Auctions) commitLocked(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *knownAuction, want auction.Want, aside *setAside,
 	nonce int64, decide func(*auction.Unit),
-) (*ledger.Book, *knownAuction, error) {
+) (*knownAuction, error) {
 	known, err := lockAuction(ctx, tx, id, known)
 	if isLockTimeout(err) {
-		return nil, known, s.db.blocked.add(auctionRowKind, id.String())
+		return known, s.db.blocked.add(auctionRowKind, id.String())
 	}
 	if err != nil {
-		return nil, known, err
+		return known, err
 	}
 	accounts := slices.Clone(want.Bidders)
 	if want.Settling != nil {
@@ -148,7 +145,7 @@ func (s *Auctions) commitLocked(ctx context.Context, tx pgx.Tx, id uuid.UUID, kn
 	asked := time.Now()
 	book, keys, err := lockBookAside(ctx, tx, aside, accounts, nil, want.Keys)
 	if err != nil {
-		return nil, known, err
+		return known, err
 	}
 	s.db.clock.learned(book.Now(), asked, time.Now())
 	was, revision, round, end := known.Auction.Version, newID(), known.Auction.CurrentRound, known.end()
@@ -161,7 +158,7 @@ func (s *Auctions) commitLocked(ctx context.Context, tx pgx.Tx, id uuid.UUID, kn
 	saveBook(&b, book.Changes(), countedWrites)
 	if want.Settling != nil {
 		if err := send(ctx, tx, &b); err != nil {
-			return nil, known, err
+			return known, err
 		}
 		b = pgx.Batch{}
 		crashpoint.Hit(crashpoint.AuctionSettle)
@@ -182,14 +179,14 @@ func (s *Auctions) commitLocked(ctx context.Context, tx pgx.Tx, id uuid.UUID, kn
 	saveKeys(&b, u.Keys.Fresh(), book.Now(), countedWrites)
 	s.db.recent.note(u.Keys.Fresh())
 	if err := send(ctx, tx, &b); err != nil {
-		return nil, known, err
+		return known, err
 	}
 	crashpoint.Hit(crashpoint.AuctionBeforeCommit)
 	if known.Changed() {
 		// Should the transaction not commit after all, the revision is one that nobody ever sees, and everything is read again.
 		known.revision = revision
 	}
-	return book, known, nil
+	return known, nil
 }
 
 // beforeEnd has a row as long as the database's clock does not show the given time.

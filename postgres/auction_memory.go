@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -35,6 +36,8 @@ type seat struct {
 	backoff int           // how many more transactions read under the lock, because another process works on the auction
 	length  int           // of the last backoff
 	streak  int           // how many were sent ahead since, and committed
+	ahead   int           // how many were sent ahead and are under way
+	settled chan struct{} // closed when there are none; nil while nobody waits
 }
 
 // knownAuction is an auction as this process has left or read it. The revision tells whether it still is.
@@ -127,6 +130,38 @@ func (m *auctionMemory) takeAhead(t *seat) (*knownAuction, error) {
 	return known, nil
 }
 
+// settle waits until nothing that was sent ahead is under way, which a transaction with locks would overtake and make fail.
+// It gives up where that takes too long. It returns what take has handed out, nil where that rests on a failure.
+func (m *auctionMemory) settle(ctx context.Context, t *seat, known *knownAuction, patience time.Duration) *knownAuction {
+	m.wait(ctx, t, patience)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known == nil || known.spoilt {
+		return nil
+	}
+	known.settled = known.ahead == 0
+	return known
+}
+
+func (m *auctionMemory) wait(ctx context.Context, t *seat, patience time.Duration) {
+	m.mu.Lock()
+	if t.ahead > 0 && t.settled == nil {
+		t.settled = make(chan struct{})
+	}
+	settled := t.settled
+	m.mu.Unlock()
+	if settled == nil {
+		return
+	}
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	select {
+	case <-settled:
+	case <-timeout.C:
+	case <-ctx.Done():
+	}
+}
+
 // put takes back what take has handed out.
 func (m *auctionMemory) put(t *seat, known *knownAuction) {
 	m.mu.Lock()
@@ -141,6 +176,7 @@ func (m *auctionMemory) sent(t *seat, known *knownAuction) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known.ahead++
+	t.ahead++
 	if !known.spoilt {
 		t.known = known
 	}
@@ -152,6 +188,11 @@ func (m *auctionMemory) ended(t *seat, known *knownAuction, committed, surprised
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known.ahead--
+	t.ahead--
+	if t.ahead == 0 && t.settled != nil {
+		close(t.settled)
+		t.settled = nil
+	}
 	if committed {
 		t.streak++
 		return

@@ -7,6 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairlead-dev/fairlead/ledger"
 )
 
 // lazyTx is a transaction whose BEGIN travels with its first statements, which saves a round trip of the four that a
@@ -17,6 +19,7 @@ type lazyTx struct {
 	conn       *pgxpool.Conn
 	accounts   *accountCache
 	locked     []string        // accounts, as the cache was told
+	book       *ledger.Book    // what is to be remembered of them; may be nil
 	through    context.Context //nolint:containedctx // What COMMIT is sent under: it ends when the database is away.
 	begun      bool
 	ended      bool
@@ -30,7 +33,12 @@ func (t *lazyTx) lock(ids []string) {
 }
 
 // unlock ends what lock began. The transaction has ended.
-func (t *lazyTx) unlock() { t.accounts.unlock(t.locked) }
+func (t *lazyTx) unlock(committed bool) {
+	if !committed {
+		t.book = nil
+	}
+	t.accounts.unlock(t.locked, t.book)
+}
 
 // sendAndCommit runs the queued statements and COMMIT in one round trip. The statements must fail by themselves where
 // the transaction must not commit, since nobody looks at their results in between: see guarded.

@@ -30,14 +30,12 @@ func NewLedger(db *DB) *Ledger { return &Ledger{db: db} }
 func (l *Ledger) Commit(ctx context.Context, want ledger.Want, decide func(*ledger.Unit)) error {
 	slices.Sort(want.Accounts)
 	want.Accounts = slices.Compact(want.Accounts)
-	var used *ledger.Book
 	aside := setAside{rows: l.db.blocked}
 	ahead, err := l.db.runAhead(ledgerTransaction, func() error {
 		return aside.met(l.commitAhead(ctx, want, decide))
 	}, func() error {
-		return l.db.run(ctx, ledgerTransaction, func(ctx context.Context, tx pgx.Tx) (err error) {
-			used, err = l.commitLocked(ctx, tx, want, &aside, decide)
-			return aside.met(err)
+		return l.db.run(ctx, ledgerTransaction, func(ctx context.Context, tx pgx.Tx) error {
+			return aside.met(l.commitLocked(ctx, tx, want, &aside, decide))
 		})
 	})
 	if err != nil {
@@ -46,8 +44,6 @@ func (l *Ledger) Commit(ctx context.Context, want ledger.Want, decide func(*ledg
 	crashpoint.Hit(crashpoint.LedgerAfterCommit)
 	if ahead {
 		l.db.askTime(ctx)
-	} else {
-		l.db.accounts.keep(used)
 	}
 	return nil
 }
@@ -56,19 +52,19 @@ func (l *Ledger) Commit(ctx context.Context, want ledger.Want, decide func(*ledg
 const ledgerTransaction = "ledger"
 
 // commitLocked locks, reads, decides and writes.
-func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, aside *setAside, decide func(*ledger.Unit)) (*ledger.Book, error) {
+func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, aside *setAside, decide func(*ledger.Unit)) error {
 	accounts := want.Accounts
 	if len(want.Holds) > 0 {
 		owners, err := holdOwners(ctx, tx, want.Holds)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		accounts = slices.Concat(accounts, owners)
 	}
 	asked := time.Now()
 	book, known, err := lockBookAside(ctx, tx, aside, accounts, want.Holds, want.Keys)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	l.db.clock.learned(book.Now(), asked, time.Now())
 	unit := &ledger.Unit{Book: book, Keys: idempotency.NewBatch(known)}
@@ -79,10 +75,10 @@ func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, 
 	saveKeys(&b, unit.Keys.Fresh(), book.Now(), countedWrites)
 	l.db.recent.note(unit.Keys.Fresh())
 	if err := send(ctx, tx, &b); err != nil {
-		return nil, err
+		return err
 	}
 	crashpoint.Hit(crashpoint.LedgerBeforeCommit)
-	return book, nil
+	return nil
 }
 
 // aheadStatements are those of transactions that are sent ahead.
@@ -246,6 +242,9 @@ func lockBookAside(ctx context.Context, tx pgx.Tx, aside *setAside, accounts []s
 	}
 	for _, h := range held {
 		book.LoadHold(h)
+	}
+	if lazy, ok := tx.(*lazyTx); ok {
+		lazy.book = book
 	}
 	return book, known, nil
 }

@@ -162,7 +162,7 @@ func (db *DB) acquire(ctx context.Context) (*pgxpool.Conn, time.Time, error) {
 
 func (db *DB) onConn(ctx, through context.Context, conn *pgxpool.Conn, fn func(context.Context, pgx.Tx) error) (committing bool, err error) {
 	tx := &lazyTx{conn: conn, through: through, accounts: db.accounts}
-	defer tx.unlock()
+	defer func() { tx.unlock(err == nil) }()
 	// Once COMMIT was sent this does nothing. It must not depend on ctx, or a cancelled caller would cost the pool a
 	// connection.
 	defer func() {
