@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -130,6 +131,8 @@ func (c *accountCache) settle(ctx context.Context, ids []string) {
 	})
 }
 
+var errUncommitted = errors.New("not committed")
+
 // unlock ends what lock began. committed is the book of the transaction, nil where it did not commit: what it left of the
 // accounts is remembered, and of others nothing.
 func (c *accountCache) unlock(ids []string, committed *ledger.Book) {
@@ -137,11 +140,16 @@ func (c *accountCache) unlock(ids []string, committed *ledger.Book) {
 	defer c.mu.Unlock()
 	for _, id := range ids {
 		e := c.accounts[id]
-		e.known = false
+		var a ledger.Account
+		err := errUncommitted
 		if committed != nil {
-			if a, err := committed.Account(id); err == nil {
-				e.account, e.known = a, true
-			}
+			a, err = committed.Account(id)
+		}
+		switch {
+		case err != nil:
+			e.known = false
+		case !e.known || e.account.Version <= a.Version: // Another one may have committed later and ended sooner.
+			e.account, e.known = a, true
 		}
 		e.locked--
 		if e.locked == 0 {
