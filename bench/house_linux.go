@@ -45,6 +45,7 @@ const (
 	peer          = "peer"
 	peerPipelined = "peer, pipelined"
 	peerRedis     = "redis script"
+	productBefore = "fairlead before"
 )
 
 // house is everything that runs during the benchmarks: one PostgreSQL, and the servers on it, each with a database of
@@ -106,12 +107,15 @@ func (h *house) startSides(ctx context.Context, o *options, serverURL, key strin
 		return nil
 	}
 	if o.productBinary != "" {
-		if err := h.startProduct(ctx, serverURL, key, o.productBinary); err != nil {
+		if err := h.startProduct(ctx, product, serverURL, key, o.productBinary); err != nil {
 			return err
 		}
 	}
 	if o.only == onlyDraws || o.only == onlyMixes {
 		return nil
+	}
+	if o.beforeBinary != "" {
+		return h.startProduct(ctx, productBefore, serverURL, key, o.beforeBinary)
 	}
 	if o.wants(onlyBids) {
 		var err error
@@ -135,9 +139,9 @@ func (h *house) startSides(ctx context.Context, o *options, serverURL, key strin
 }
 
 // startProduct starts the product on a new database.
-func (h *house) startProduct(ctx context.Context, serverURL, key, binary string) error {
-	arguments := append([]string{"serve", "--data=" + filepath.Join(h.dir, "product")}, h.productOptions...)
-	return h.startOnPostgres(ctx, product, serverURL, key, binary, arguments...)
+func (h *house) startProduct(ctx context.Context, name, serverURL, key, binary string) error {
+	arguments := append([]string{"serve", "--data=" + filepath.Join(h.dir, name)}, h.productOptions...)
+	return h.startOnPostgres(ctx, name, serverURL, key, binary, arguments...)
 }
 
 // refuseMemory returns an error when a directory is kept in memory, where a durable commit costs nothing.

@@ -24,6 +24,7 @@ import (
 // options are what one run of the benchmarks is asked for.
 type options struct {
 	productBinary  string
+	beforeBinary   string
 	peerBinary     string
 	databaseURL    string
 	racePairs      int
@@ -90,6 +91,7 @@ func parseOptions(args []string) (*options, error) {
 	quick := false
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.StringVar(&o.productBinary, "product", "", "fairlead binary; empty leaves the product out")
+	f.StringVar(&o.beforeBinary, "before", "", "fairlead binary of an older state, with which races, transfers and bids are compared instead of the peers")
 	f.StringVar(&o.peerBinary, "peer", "", "peer binary")
 	f.StringVar(&o.databaseURL, "database-url", "", "PostgreSQL superuser URL; empty starts a private PostgreSQL")
 	f.IntVar(&o.racePairs, "race-pairs", 5, "races on each side")
@@ -150,6 +152,8 @@ func parseOptions(args []string) (*options, error) {
 	switch {
 	case o.peerBinary == "":
 		return nil, errors.New("--peer is required")
+	case o.beforeBinary != "" && o.productBinary == "":
+		return nil, errors.New("--before needs --product")
 	case o.accounts < raceBuyers || o.accounts > 99_999:
 		return nil, fmt.Errorf("--accounts must be from %d to 99999", raceBuyers)
 	case o.racePairs < 1 || o.transferPairs < 1 || o.bidPairs < 1 || o.lockPairs < 1 || o.claimPairs < 1 || o.claimItems < 1:

@@ -16,6 +16,7 @@ const (
 	requiredRaceRatio     = 8
 	requiredTransferRatio = 6
 	requiredBidRatio      = 8
+	requiredBeforeRatio   = 0.97
 )
 
 // What is required of durable bids against a Redis script that isn't durable: bids a second at the lower and at the
@@ -112,7 +113,7 @@ func pick[T any](turns []T, match func(T) bool, figure func(T) float64) []float6
 	return values
 }
 
-func sides() []string { return []string{product, peerRedis, peer, peerPipelined} }
+func sides() []string { return []string{product, productBefore, peerRedis, peer, peerPipelined} }
 
 func (m *Machine) print(out *printer) {
 	out.printf("Machine: %d cores (%s), %.0f GiB, Linux %s; %s; PostgreSQL %s; a bare durable commit takes %.0f µs.\n",
@@ -250,16 +251,19 @@ func (r *Results) medianRace(side string, figure func(RaceTurn) float64) float64
 func (r *Results) judge(out *printer) bool {
 	total := func(t RaceTurn) float64 { return t.TotalMS }
 	p99 := func(t RaceTurn) float64 { return t.P99MS }
-	for _, against := range []string{peer, peerPipelined} {
+	for _, against := range []string{peer, peerPipelined, productBefore} {
 		race, transfer := 0.0, 0.0
-		if against == peer {
+		switch against {
+		case peer:
 			race, transfer = requiredRaceRatio, requiredTransferRatio
+		case productBefore:
+			race, transfer = requiredBeforeRatio, requiredBeforeRatio
 		}
 		r.verdict("race, total time, against "+against, r.medianRace(against, total), r.medianRace(product, total), race)
 		r.verdict("race, p99, against "+against, r.medianRace(against, p99), r.medianRace(product, p99), race)
 		for i, n := range connectionCounts() {
 			required := transfer
-			if i > 0 {
+			if i > 0 && against == peer {
 				required = 0
 			}
 			r.verdict(fmt.Sprintf("transfers a second, %d connections, against %s", n, against),

@@ -61,7 +61,7 @@ func (r *Results) judgeBids() {
 	turns := r.bidTurns()
 	throughput := func(t TransferTurn) float64 { return t.PerSecond }
 	p99 := func(t TransferTurn) float64 { return t.P99MS }
-	for _, against := range []string{peerRedis, peer, peerPipelined} {
+	for _, against := range []string{peerRedis, peer, peerPipelined, productBefore} {
 		for i, n := range connectionCounts() {
 			rate, latency := 0.0, 0.0
 			switch against {
@@ -72,6 +72,8 @@ func (r *Results) judgeBids() {
 				}
 			case peer:
 				rate = requiredBidRatio
+			case productBefore:
+				rate = requiredBeforeRatio
 			}
 			r.verdict(fmt.Sprintf("bids a second, %d connections, against %s", n, against),
 				medianOf(turns, product, n, throughput), medianOf(turns, against, n, throughput), rate)

@@ -31,6 +31,9 @@ func (h *house) transfers(ctx context.Context, o *options, results *Results) err
 			}
 		}
 	}
+	if o.beforeBinary != "" {
+		return nil
+	}
 	rate := o.openRate
 	if rate == 0 {
 		rate = math.Floor(results.medianThroughput(peer, connectionCounts()[0])/200) * 100
