@@ -208,7 +208,7 @@ func (s *side) freshLocks() (func() []byte, load.Check) {
 		if len(held) > 0 {
 			id := held[0]
 			held = held[1:]
-			return fmt.Appendf(nil, "DELETE /v1/locks/%s HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\nIdempotency-Key: release-%d\r\n\r\n", id, s.key, sent)
+			return fmt.Appendf(nil, "DELETE /v1/locks/%s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nIdempotency-Key: release-%d\r\n\r\n", id, s.key, sent)
 		}
 		request := template.Next()
 		load.PutDecimal(request[at:at+digits], sent)

@@ -48,6 +48,7 @@ type side struct {
 
 	h       *house
 	cmd     *exec.Cmd
+	stopped bool
 	exited  chan error
 	keys    int
 	bidding *bidding
@@ -79,7 +80,12 @@ func (s *side) awaitReady(ctx context.Context, addrFile string) error {
 	}
 }
 
+// stop ends the server; stopping it again does nothing.
 func (s *side) stop() error {
+	if s.stopped {
+		return nil
+	}
+	s.stopped = true
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop %s: %w", s.name, err)
 	}
