@@ -224,7 +224,7 @@ func TestALockedAuctionStopsOnlyItself(t *testing.T) {
 	money := newLedgerService(t, h.db)
 	fund(t, money, 100_000, "seller", "ann", "ben", "cid")
 	fine := h.open(nil)
-	ids := make([]uuid.UUID, 10)
+	ids := make([]uuid.UUID, 15)
 	for i := range ids {
 		ids[i] = h.open(nil)
 		if _, err := h.bid(ids[i], "ann", 1); err != nil {

@@ -37,6 +37,13 @@ type pipeline struct {
 	readers sync.WaitGroup
 }
 
+// Transactions that are sent behind so many others on a connection wait for a lock as long as waitLess says, because all
+// of them may meet locked rows, one after the other, and a neighbour behind them waits for the sum.
+const (
+	crowded  = 2
+	waitLess = `SELECT set_config('lock_timeout', '8ms', true)`
+)
+
 // reconnectPause is how long transactions go another way after a connection could not be had.
 const reconnectPause = time.Second
 
@@ -141,7 +148,7 @@ func (p *pipeline) connect(ctx context.Context) (*link, error) {
 		return nil, err
 	}
 	l := &link{statements: make(map[string]*pgconn.StatementDescription, len(p.statements))}
-	for i, sql := range p.statements {
+	for i, sql := range append([]string{waitLess}, p.statements...) {
 		statement, err := conn.Prepare(ctx, "fairlead_pipeline_"+strconv.Itoa(i), sql, nil)
 		if err != nil {
 			return nil, errors.Join(err, conn.Close(ctx))
@@ -201,10 +208,15 @@ func (l *link) send(b *pgx.Batch, place string) (<-chan error, error) {
 		}
 	}
 	done := make(chan error, 1)
-	if err := l.expect(done); err != nil {
+	before, err := l.expect(done)
+	if err != nil {
 		return nil, notSent("connection", err)
 	}
 	binary := []int16{pgx.BinaryFormatCode}
+	if before >= crowded {
+		l.append(&pgproto3.Bind{PreparedStatement: l.statements[waitLess].Name})
+		l.append(&pgproto3.Execute{})
+	}
 	for _, q := range b.QueuedQueries {
 		l.append(&pgproto3.Bind{
 			PreparedStatement: l.statements[q.SQL].Name, ParameterFormatCodes: binary, Parameters: l.params.next(len(q.Arguments)),
@@ -245,13 +257,15 @@ func (l *link) flush() {
 	}
 }
 
-func (l *link) expect(done chan<- error) error {
+// expect notes a transaction that is about to be written, and returns how many are under way before it.
+func (l *link) expect(done chan<- error) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	before := len(l.sent)
 	if l.broken == nil {
 		l.sent = append(l.sent, underWay{done: done})
 	}
-	return l.broken
+	return before, l.broken
 }
 
 // receive reads how the transactions end, in order, until the connection does.
