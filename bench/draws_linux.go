@@ -19,7 +19,7 @@ import (
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/redislock"
-	"github.com/fairlead-dev/fairlead/lottery/multidraw"
+	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
 // What is drawn: integers of a range, or one of five prizes.

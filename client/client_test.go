@@ -17,7 +17,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/client/api"
-	"github.com/fairlead-dev/fairlead/server"
+	"github.com/fairlead-dev/fairlead/internal/server"
 )
 
 // TestDocumentIsCurrent fails when the code has moved away from the copy of its document.

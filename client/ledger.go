@@ -8,8 +8,8 @@ import (
 
 	"github.com/fairlead-dev/fairlead/client/api"
 	"github.com/fairlead-dev/fairlead/internal/command"
-	"github.com/fairlead-dev/fairlead/ledger"
-	"github.com/fairlead-dev/fairlead/ledger/cross"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
 	"github.com/fairlead-dev/fairlead/saga"
 )
 

@@ -13,16 +13,16 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/fairlead-dev/fairlead/auction"
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
-	"github.com/fairlead-dev/fairlead/ledger"
-	"github.com/fairlead-dev/fairlead/lottery"
-	"github.com/fairlead-dev/fairlead/lottery/multidraw"
-	"github.com/fairlead-dev/fairlead/postgres"
-	"github.com/fairlead-dev/fairlead/publish"
-	"github.com/fairlead-dev/fairlead/server"
+	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/server"
+	"github.com/fairlead-dev/fairlead/internal/services/auction"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+	"github.com/fairlead-dev/fairlead/internal/services/publish"
+	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
 // house is the real server that tests and examples share. Examples have no test to ask for one, so it is started before

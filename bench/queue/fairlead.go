@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead-dev/fairlead/claim"
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
-	"github.com/fairlead-dev/fairlead/postgres"
-	"github.com/fairlead-dev/fairlead/publish"
+	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
 
 // claimWork claims due rows of a table and finishes them, as a user's program does with package claim.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/fairdraw/beacon"
-	"github.com/fairlead-dev/fairlead/lottery"
+	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
 
 // beaconSweep is how often sealed campaigns are looked after. What is not due costs a look at an index.

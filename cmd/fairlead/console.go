@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fairlead-dev/fairlead/internal/desk"
-	"github.com/fairlead-dev/fairlead/postgres"
+	"github.com/fairlead-dev/fairlead/internal/postgres"
 )
 
 // consoleAddress is where the console of a server that listens on addr is opened from the same machine.

@@ -12,9 +12,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fairlead-dev/fairlead/ledger"
-	"github.com/fairlead-dev/fairlead/lottery"
-	"github.com/fairlead-dev/fairlead/postgres"
+	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
 
 // TestConsoleRescues does in a browser what an operator does about things that don't get on by themselves: each is left as a

@@ -14,8 +14,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/fairlead-dev/fairlead/console"
 	"github.com/fairlead-dev/fairlead/fairdraw"
+	"github.com/fairlead-dev/fairlead/internal/console"
 )
 
 // agreeVariable makes the comparison long.

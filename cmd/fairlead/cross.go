@@ -13,9 +13,9 @@ import (
 
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
+	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
-	"github.com/fairlead-dev/fairlead/ledger/cross"
-	"github.com/fairlead-dev/fairlead/postgres"
 	"github.com/fairlead-dev/fairlead/saga"
 )
 

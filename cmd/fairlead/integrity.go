@@ -8,8 +8,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
-	"github.com/fairlead-dev/fairlead/postgres"
-	"github.com/fairlead-dev/fairlead/server"
+	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/server"
 )
 
 // integrityReport is the server's document; the fields that are not printed are kept for --json.

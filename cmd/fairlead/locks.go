@@ -6,8 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fairlead-dev/fairlead/internal/postgres"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
-	"github.com/fairlead-dev/fairlead/postgres"
 )
 
 // lockSweep is how often rows of locks are deleted that ended by themselves, and the gauges of locks are set.

@@ -16,7 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
-	"github.com/fairlead-dev/fairlead/lottery/multidraw"
+	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
 func TestMultidrawFlags(t *testing.T) {

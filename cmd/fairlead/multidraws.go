@@ -4,9 +4,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fairlead-dev/fairlead/internal/postgres"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
-	"github.com/fairlead-dev/fairlead/lottery/multidraw"
-	"github.com/fairlead-dev/fairlead/postgres"
+	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
 // startMultidraws makes the service of multi-draws.

@@ -18,12 +18,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/services/publish"
+	"github.com/fairlead-dev/fairlead/internal/services/publish/deviantart"
+	"github.com/fairlead-dev/fairlead/internal/services/publish/outbound"
+	"github.com/fairlead-dev/fairlead/internal/services/publish/webhook"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
-	"github.com/fairlead-dev/fairlead/postgres"
-	"github.com/fairlead-dev/fairlead/publish"
-	"github.com/fairlead-dev/fairlead/publish/deviantart"
-	"github.com/fairlead-dev/fairlead/publish/outbound"
-	"github.com/fairlead-dev/fairlead/publish/webhook"
 )
 
 // publishOptions are the flags of publishing.

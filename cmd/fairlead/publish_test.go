@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/publish"
+	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
 
 // TestVaultKeys goes through where the key that seals secrets comes from, and where it stays.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fairlead-dev/fairlead/ledger/cross"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
 )
 
 // TestSagas runs the verbs against answers as the server gives them.

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fairlead-dev/fairlead/internal/localpg"
-	"github.com/fairlead-dev/fairlead/postgres"
+	"github.com/fairlead-dev/fairlead/internal/postgres"
 )
 
 // target is what an administrative verb works on: a server, or a database.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/internal/sim"
-	"github.com/fairlead-dev/fairlead/lottery/multidraw"
+	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
 // interruptLimit is how soon an operation is interrupted whose server died.

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/services/publish/deviantart/deviantarttest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
-	"github.com/fairlead-dev/fairlead/publish/deviantart/deviantarttest"
 )
 
 // gallery is an account that can be asked what it has.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/fairlead-dev/fairlead/publish"
+	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
 
 // Publications observes the workers that publish.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fairlead-dev/fairlead/internal/services/publish"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
-	"github.com/fairlead-dev/fairlead/publish"
 )
 
 // TestPublications holds the names to those that alerts and dashboards are written with.

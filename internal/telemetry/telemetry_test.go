@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
-	"github.com/fairlead-dev/fairlead/lottery"
 )
 
 // sample is one value of one metric; of a histogram it is the count, and sum is the sum.

@@ -17,10 +17,10 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/internal/server"
+	"github.com/fairlead-dev/fairlead/internal/services/publish"
 	"github.com/fairlead-dev/fairlead/internal/tracing"
-	"github.com/fairlead-dev/fairlead/publish"
 	"github.com/fairlead-dev/fairlead/saga"
-	"github.com/fairlead-dev/fairlead/server"
 )
 
 func TestParseEndpoint(t *testing.T) {

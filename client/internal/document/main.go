@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/fairlead-dev/fairlead/server"
+	"github.com/fairlead-dev/fairlead/internal/server"
 )
 
 func main() {

@@ -1,0 +1,223 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+)
+
+// decided counts how often a batch was decided.
+type decided struct{ runs int }
+
+// transfer moves amount between two accounts through a store, and returns what the last decision said.
+func (d *decided) transfer(t *testing.T, l *Ledger, from, to string, amount int64) error {
+	t.Helper()
+	d.runs = 0
+	var refused error
+	err := l.Commit(t.Context(), ledger.Want{Accounts: []string{from, to}}, func(u *ledger.Unit) {
+		d.runs++
+		_, refused = ledger.Decide(u.Book, ledger.MakeTransfer{From: from, To: to, Amount: amount})
+		u.Refused = refused != nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return refused
+}
+
+func TestRememberedAccounts(t *testing.T) {
+	url := database(t)
+	db, other := open(t, Options{URL: url}), open(t, Options{URL: url})
+	fund(t, newLedgerService(t, db), 100, "ann", "ben")
+	here, there := NewLedger(db), NewLedger(other)
+	var d decided
+	balance := func(id string) int64 {
+		t.Helper()
+		a, err := here.Account(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.Available
+	}
+
+	// The first transfers read and set the clock; then one decision is enough.
+	for range 3 {
+		if err := d.transfer(t, here, "ann", "ben", 10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d.runs != 1 {
+		t.Errorf("a transfer between remembered accounts was decided %d times", d.runs)
+	}
+
+	// Another process empties ann: what is remembered would still allow it.
+	if err := d.transfer(t, there, "ann", "ben", 70); err != nil {
+		t.Fatal(err)
+	}
+	if _, short := errors.AsType[*ledger.InsufficientFundsError](d.transfer(t, here, "ann", "ben", 1)); !short {
+		t.Error("a transfer was made from a balance that another process had spent")
+	}
+	if a, b := balance("ann"), balance("ben"); a != 0 || b != 200 {
+		t.Errorf("ann has %d, ben %d", a, b)
+	}
+
+	// Another process fills ann: what is remembered here would refuse it. backoffTransactions batches go by, so that it is trusted again.
+	for range backoffTransactions + 1 {
+		if err := d.transfer(t, here, "ben", "ann", 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.transfer(t, here, "ann", "ben", 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.transfer(t, there, "ben", "ann", 50); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.transfer(t, here, "ann", "ben", 50); err != nil {
+		t.Errorf("refused for want of money that is there: %v", err)
+	}
+
+	// A balance changed under the same version, as a failover that loses commits could bring about.
+	for range backoffTransactions + 1 {
+		if err := d.transfer(t, here, "ben", "ann", 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := balance("ann")
+	lie := func(by int64) {
+		t.Helper()
+		if _, err := db.pool.Exec(t.Context(), `UPDATE accounts SET available = available + $1 WHERE id = 'ann'`, by); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lie(7)
+	if err := d.transfer(t, here, "ben", "ann", 1); err != nil {
+		t.Fatal(err)
+	}
+	if got := balance("ann"); got != before+8 || d.runs < 2 {
+		t.Errorf("ann has %d after %d and 8 more; decided %d times", got, before, d.runs)
+	}
+	lie(-7)
+}
+
+// TestTrustedKeys shows that a first run which does not read the keys' records repeats nothing.
+func TestTrustedKeys(t *testing.T) {
+	url := database(t)
+	db := open(t, Options{URL: url})
+	fund(t, newLedgerService(t, db), 100, "ann", "ben")
+	store := NewLedger(db)
+	key := idempotency.Request{ID: idempotency.NewID("p", "POST", "/x", "k"), Fingerprint: idempotency.NewFingerprint([]byte("a"))}
+	commit := func(r idempotency.Request, op ledger.MakeTransfer) (answer idempotency.Answer, failed error) {
+		t.Helper()
+		err := store.Commit(t.Context(), ledger.Want{Accounts: []string{op.From, op.To}, Keys: []idempotency.ID{r.ID}}, func(u *ledger.Unit) {
+			var known bool
+			if answer, known, failed = u.Keys.Lookup(r); known || failed != nil {
+				return
+			}
+			made, err := u.Book.Move(ledger.KindTransfer, op.From, op.To, op.Amount, "")
+			if err != nil {
+				failed, u.Refused = err, true // Not stored: an absent account.
+				return
+			}
+			u.Keys.Store(r, 201, fmt.Appendf(nil, `{"id":%q,"from":%q,"to":%q,"amount":%d,"currency":%q,"status":"completed"}`,
+				made.ID, made.From, made.To, made.Amount, made.Currency))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer, failed
+	}
+	move := ledger.MakeTransfer{From: "ann", To: "ben", Amount: 10}
+	for range 4 {
+		if _, err := commit(key, move); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a, err := commit(key, move); err != nil || !strings.Contains(string(a.Body), `"completed"`) {
+		t.Errorf("a repeat is answered %+v, %v", a, err)
+	}
+	reused := key
+	reused.Fingerprint = idempotency.NewFingerprint([]byte("b"))
+	if _, err := commit(reused, ledger.MakeTransfer{From: "nobody", To: "ben", Amount: 10}); !errors.Is(err, idempotency.ErrKeyReused) {
+		t.Errorf("a key that is reused on an absent account: %v", err)
+	}
+	n, err := query(t.Context(), db, pgx.RowTo[int], `SELECT count(*)::integer FROM transfers WHERE kind = 'transfer'`)
+	if err != nil || n[0] != 1 {
+		t.Errorf("%v transfers, %v", n, err)
+	}
+}
+
+// Transactions that did not lock their accounts beforehand lock them by writing, in canonical order: or two processes
+// with the same accounts could wait for each other.
+func TestRememberedAccountsAreLockedInOrder(t *testing.T) {
+	for name, prepare := range map[string]string{"unknown size": "SELECT 1", "known size": "ANALYZE accounts"} {
+		for _, share := range []int{40, 20, 4} {
+			t.Run(fmt.Sprintf("%s, %d of 40", name, share), func(t *testing.T) {
+				url := database(t)
+				db := open(t, Options{URL: url})
+				ids := make([]string, 40)
+				for i := range ids {
+					ids[len(ids)-1-i] = fmt.Sprintf("a%02d", i) // The rows lie in the opposite order.
+				}
+				fund(t, newLedgerService(t, db), 100, ids...)
+				exec(t, db, prepare)
+				slices.Sort(ids)
+				step := len(ids) / share
+				here, used := NewLedger(db), []string{}
+				for i := range share {
+					used = append(used, ids[i*step])
+				}
+				decisions := 0
+				move := func() error {
+					return here.Commit(t.Context(), ledger.Want{Accounts: slices.Clone(used)}, func(u *ledger.Unit) {
+						decisions++
+						for i := range share / 2 {
+							if _, err := ledger.Decide(u.Book, ledger.MakeTransfer{From: used[i], To: used[share-1-i], Amount: 1}); err != nil {
+								t.Error(err)
+							}
+						}
+					})
+				}
+				for range 8 { // The plan of a prepared statement settles after a few runs.
+					if err := move(); err != nil {
+						t.Fatal(err)
+					}
+				}
+
+				blocker, err := db.pool.Begin(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				middle := used[share/2]
+				if _, err := blocker.Exec(t.Context(), `SELECT 1 FROM accounts WHERE id = $1 FOR UPDATE`, middle); err != nil {
+					t.Fatal(err)
+				}
+				decisions = 0
+				done := make(chan error, 1)
+				go func() { done <- move() }()
+				eventually(t, "the transfer waits for the locked account", func() bool {
+					return ask[bool](t, db, `SELECT EXISTS (SELECT FROM pg_stat_activity
+						WHERE datname = current_database() AND wait_event_type = 'Lock')`)
+				})
+				locked := ask[[]string](t, db, `SELECT coalesce(array_agg(id ORDER BY id), '{}') FROM accounts WHERE id <> $1
+					AND id NOT IN (SELECT id FROM accounts FOR UPDATE SKIP LOCKED)`, middle)
+				if want := used[:share/2]; !slices.Equal(locked, want) {
+					t.Errorf("while it waits for %s it has locked %v, want %v", middle, locked, want)
+				}
+				if err := blocker.Rollback(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if err := <-done; err != nil || decisions != 1 {
+					t.Errorf("the transfer: %v after %d decisions; this test means the optimistic way", err, decisions)
+				}
+			})
+		}
+	}
+}

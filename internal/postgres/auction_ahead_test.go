@@ -1,0 +1,322 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/services/auction"
+)
+
+// remembered takes what a process remembers of an auction, once nothing is under way.
+func (h *house) remembered(id uuid.UUID) *knownAuction {
+	h.t.Helper()
+	seat := h.store.memory.seat(id)
+	defer h.store.memory.leave(id, seat)
+	return h.store.memory.take(seat)
+}
+
+// standing spells an auction and its standing bids.
+func standing(s *auction.State) string {
+	out := fmt.Sprintf("version %d, event %d, %d bids, round %d", s.Auction.Version, s.Auction.Seq, s.Auction.TotalBids, s.Auction.CurrentRound)
+	for rank, b := range s.Standing.All() {
+		out += fmt.Sprintf("\n%d: %s %d, event %d, hold %s, at %v", rank, b.Account, b.Amount, b.Seq, b.Hold, b.At)
+	}
+	return out
+}
+
+// TestBidsSentAhead has many bids at once, whose connection is cut now and then, with another process bidding in between.
+// What the process then remembers is what the database has, and its events were told in order.
+func TestBidsSentAhead(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	here, there := newHouse(t, url), newHouse(t, url)
+	var mu sync.Mutex
+	var told []int64
+	here.service = auction.NewService(here.store, auction.Options{Committed: func(_ uuid.UUID, events []auction.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		for i := range events {
+			told = append(told, events[i].Seq)
+		}
+	}})
+	t.Cleanup(func() { closing(t, here.service.Close) })
+	accounts := make([]string, 40)
+	for i := range accounts {
+		accounts[i] = fmt.Sprintf("a%02d", i)
+	}
+	fund(t, newLedgerService(t, there.db), 1_000_000, append([]string{"seller"}, accounts...)...)
+	id := here.open(func(c *auction.Create) { c.Rounds[0].Winners = 3 })
+	place := func(h *house, account string, amount int64) {
+		_, err := h.bid(id, account, amount)
+		if _, low := errors.AsType[*auction.BidTooLowError](err); err != nil && !low && !errors.Is(err, auction.ErrAmountTaken) {
+			t.Error(err)
+		}
+	}
+	offered := make([]int, len(accounts)) // by each account: a storm of bids goes on where the one before has ended, lest all be too low
+	storm := func(disturb func(), enough func() bool) {
+		t.Helper()
+		var bidders sync.WaitGroup
+		stop := make(chan struct{})
+		for n, account := range accounts {
+			bidders.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						place(here, account, int64(1+n+offered[n]*len(accounts)+rand.IntN(3)))
+						offered[n]++
+					}
+				}
+			})
+		}
+		for began, n := time.Now(), 0; n < 5 || !enough(); n++ {
+			timer := time.NewTimer(60 * time.Millisecond)
+			<-timer.C
+			disturb()
+			if time.Since(began) > patience {
+				t.Error("not enough in time")
+				break
+			}
+		}
+		close(stop)
+		bidders.Wait()
+	}
+	compare := func() {
+		t.Helper()
+		known := here.remembered(id)
+		if known == nil {
+			place(here, accounts[0], 900_000)
+			known = here.remembered(id)
+		}
+		if err := here.db.run(t.Context(), "compare", func(ctx context.Context, tx pgx.Tx) error {
+			fresh, err := lockAuction(ctx, tx, id, nil)
+			if err == nil && standing(fresh.State) != standing(known.State) {
+				t.Errorf("remembered is %s\nthere is %s", standing(known.State), standing(fresh.State))
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	met := func(reason string) bool {
+		reasons, _, _ := here.retries.seen()
+		return slices.Contains(reasons, reason)
+	}
+
+	// The first bids find nothing remembered, read under the lock, and may overtake one that is sent ahead by then. A machine
+	// that is so slow that the database's clock has to be asked again lets others do so, too. But such bids are few.
+	storm(func() {}, func() bool { _, outcomes, _ := here.retries.seen(); return len(outcomes) >= 400 })
+	if reasons, outcomes, _ := here.retries.seen(); len(reasons) > len(outcomes)/20 {
+		t.Errorf("of %d undisturbed transactions some were run again for %v", len(outcomes), reasons)
+	}
+	compare()
+	place(here, accounts[1], 800_000) // What was compared was taken.
+	cut := int64(0)
+	storm(func() {
+		cut += exec(t, there.db, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE datname = current_database() AND query LIKE '%INSERT INTO auction_bids%' AND pid <> pg_backend_pid()`)
+	}, func() bool { return met("commit_unknown") })
+	compare()
+	place(here, accounts[2], 810_000)
+	before, _, _ := here.retries.seen()
+	storm(func() { place(there, accounts[rand.IntN(len(accounts))], 900_000+rand.Int64N(1000)) }, func() bool {
+		reasons, _, _ := here.retries.seen()
+		return slices.Contains(reasons[len(before):], "stale")
+	})
+	compare()
+	if cut == 0 {
+		t.Error("no connection was cut")
+	}
+
+	mu.Lock()
+	defer mu.Unlock()
+	if !slices.IsSorted(told) || len(told) < 200 {
+		t.Errorf("%d events were told: %v", len(told), told)
+	}
+	a, err := there.store.Auction(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Every bid is an event, and every event has its number.
+	if n := ask[int64](t, there.db, `SELECT count(DISTINCT seq) FROM auction_bids`); a.Seq != a.TotalBids+2 || n != a.TotalBids {
+		t.Errorf("%d bids, %d of them recorded, last event %d", a.TotalBids, n, a.Seq)
+	}
+	if held, bids := ask[int64](t, there.db, `SELECT sum(held)::bigint FROM accounts`), ask[int64](t, there.db, `SELECT sum(amount)::bigint FROM auction_standing WHERE active`); held != bids {
+		t.Errorf("%d are held for bids of %d", held, bids)
+	}
+}
+
+// TestBidsThatRestOnAFailure has another process bid while bids are under way, each of which rests on the one before.
+func TestBidsThatRestOnAFailure(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	here, there := newHouse(t, url), newHouse(t, url)
+	fund(t, newLedgerService(t, here.db), 1000, "seller", "ann", "ben", "cat")
+	id := here.open(nil)
+	for i, account := range []string{"ann", "ben", "cat"} {
+		if _, err := here.bid(id, account, int64(1+i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A row lock of somebody else's keeps the first one from ending.
+	around, err := there.db.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := around.Exec(t.Context(), `SELECT FROM auctions WHERE id = $1 FOR UPDATE`, id); err != nil {
+		t.Fatal(err)
+	}
+	knowTheTime(t, here.db)
+	waitLong(here.db)
+	// The second bid is decided on the first one's amount.
+	ended := make(chan error, 2)
+	p := here.db.bids(id)
+	for i, account := range []string{"ann", "ben"} {
+		go func() {
+			want := auction.Want{Bidders: []string{account}}
+			ended <- here.store.Commit(t.Context(), id, want, func(u *auction.Unit) {
+				if _, err := auction.Decide(u.State, auction.PlaceBid{Account: account, Amount: 10 + int64(i)}); err != nil {
+					t.Error(err)
+				}
+			})
+		}()
+		eventually(t, "it is sent", func() bool {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.link.mu.Lock()
+			defer p.link.mu.Unlock()
+			return len(p.link.sent) == i+1
+		})
+	}
+	// What a bid of another process changes, as far as these two could know.
+	if _, err := around.Exec(t.Context(), `UPDATE auctions SET version = version + 1, revision = gen_random_uuid() WHERE id = $1`, id); err != nil {
+		t.Fatal(err)
+	}
+	if err := around.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	if reasons, _, _ := here.retries.seen(); !slices.Equal(slices.Sorted(slices.Values(reasons)), []string{"behind", "stale"}) {
+		t.Errorf("run again for %v", reasons)
+	}
+	if n := ask[int](t, here.db, `SELECT count(*) FROM auction_bids`); n != 5 {
+		t.Errorf("%d bids", n)
+	}
+	for account, held := range map[string]int64{"ann": 10, "ben": 11, "cat": 3} {
+		if a := here.account(account); a.Held != held {
+			t.Errorf("%s has %d held, want %d", account, a.Held, held)
+		}
+	}
+}
+
+// TestBidsThatMoveTheEnd are decided under the lock: the end of a round is the database's clock's to judge.
+func TestBidsThatMoveTheEnd(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, database(t))
+	fund(t, newLedgerService(t, h.db), 1000, "seller", "ann")
+	id := h.open(func(c *auction.Create) {
+		c.AntiSnipe = auction.AntiSnipe{Window: 2 * time.Hour, Extension: time.Minute, MaxExtensions: 3}
+	})
+	for i := range int64(5) {
+		if _, err := h.bid(id, "ann", 1+i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, err := h.store.Auction(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := a.Open(); r.Extensions != 3 || r.EndsAt.Sub(*r.StartedAt) != time.Hour+3*time.Minute {
+		t.Errorf("extended %d times, for %v", r.Extensions, r.EndsAt.Sub(*r.StartedAt))
+	}
+	if h.remembered(id) == nil {
+		t.Error("nothing is remembered")
+	}
+}
+
+// TestAuctionMemory walks through what may become of what is remembered.
+func TestAuctionMemory(t *testing.T) {
+	t.Parallel()
+	m := auctionMemory{seats: map[uuid.UUID]*seat{}}
+	id := uuid.New()
+	t0 := m.seat(id)
+	state := func() *knownAuction { return &knownAuction{State: auction.NewState(&auction.Auction{}, nil)} }
+	k := state()
+	m.put(t0, k)
+	if got, err := m.takeAhead(t0); got != k || err != nil {
+		t.Fatal("what was put is not there")
+	}
+	if m.take(t0) != nil {
+		t.Fatal("it can be had twice")
+	}
+	m.sent(t0, k)
+	if got := m.take(t0); got != k || got.settled {
+		t.Error("what rests on a transaction under way counts as settled")
+	}
+	m.put(t0, k)
+	m.ended(t0, k, true, false)
+	if got := m.take(t0); got != k || !got.settled {
+		t.Error("what rests on committed transactions does not count as settled")
+	}
+
+	// One that fails while the next is made from it spoils that.
+	m.sent(t0, k)
+	if got, err := m.takeAhead(t0); got != k || err != nil {
+		t.Fatal("it is gone")
+	}
+	m.ended(t0, k, false, true)
+	m.sent(t0, k)
+	if m.take(t0) != nil {
+		t.Error("what rests on a failure is still there")
+	}
+	m.ended(t0, k, false, true)
+	if t0.backoff != backoffTransactions {
+		t.Errorf("backs off for %d", t0.backoff)
+	}
+	// Failures without rest make it back off longer, up to a bound; a while without brings that back.
+	for _, want := range []int{2 * backoffTransactions, 4 * backoffTransactions, maxBackoffTransactions, maxBackoffTransactions} {
+		for want == maxBackoffTransactions && t0.length < maxBackoffTransactions/2 {
+			t0.length *= 2
+		}
+		t0.backoff = 0
+		k = state()
+		m.sent(t0, k)
+		m.ended(t0, k, false, true)
+		if t0.backoff != want {
+			t.Errorf("backs off for %d, want %d", t0.backoff, want)
+		}
+	}
+	t0.backoff, t0.streak = 0, backoffTransactions
+	m.sent(t0, k)
+	m.ended(t0, k, false, true)
+	if t0.backoff != backoffTransactions {
+		t.Errorf("backs off for %d after a while without surprises", t0.backoff)
+	}
+
+	// Seats that nobody has are given up beyond the bound, and no others.
+	for range 2 * maxAuctionStates {
+		other := uuid.New()
+		o := m.seat(other)
+		m.put(o, state())
+		m.leave(other, o)
+	}
+	if n := len(m.seats); n != maxAuctionStates || m.seats[id] != t0 {
+		t.Errorf("%d seats", n)
+	}
+	m.leave(id, t0)
+}

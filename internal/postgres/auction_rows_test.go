@@ -1,0 +1,159 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/pressly/goose/v3"
+
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/services/auction"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+)
+
+// TestAmountsOfHolds: an open hold of an auction has the amount of its standing bid, which its own row does not repeat,
+// and one that is captured or released has its last.
+func TestAmountsOfHolds(t *testing.T) {
+	for _, unique := range []bool{true, false} {
+		t.Run(fmt.Sprintf("unique=%t", unique), func(t *testing.T) {
+			h := newHouse(t, database(t))
+			accounts := newLedgerService(t, h.db)
+			fund(t, accounts, 1000, "seller", "ann", "ben")
+			id := h.open(func(c *auction.Create) { c.UniqueAmounts = unique })
+			holds := map[string]auction.Placed{}
+			amounts := func(ann, ben int64, status ledger.HoldStatus, repeated int64) {
+				t.Helper()
+				for account, want := range map[string]int64{"ann": ann, "ben": ben} {
+					got, err := NewLedger(h.db).Hold(t.Context(), holds[account].Hold)
+					if err != nil || got.Amount != want || (account == "ben" && got.Status != status) {
+						t.Errorf("%s: %+v, %v; want %d %s", account, got, err, want, status)
+					}
+				}
+				if n := ask[int64](t, h.db, `SELECT count(amount) FROM hold_rows`); n != repeated {
+					t.Errorf("%d holds repeat their amount, want %d", n, repeated)
+				}
+			}
+			for i, b := range []struct {
+				account string
+				amount  int64
+			}{{"ann", 100}, {"ben", 50}, {"ben", 60}, {"ann", 120}, {"ben", 100}} {
+				placed, err := h.bid(id, b.account, b.amount)
+				if err != nil {
+					t.Fatalf("bid %d: %v", i, err)
+				}
+				holds[b.account] = placed
+			}
+			amounts(120, 100, ledger.HoldOpen, 0)
+			h.end(id)
+			h.do(id, auction.CloseRound{Round: 1, Term: 1}) // Ann wins, and pays.
+			amounts(120, 100, ledger.HoldOpen, 1)
+			if _, err := h.bid(id, "ben", 130); err != nil {
+				t.Fatal(err)
+			}
+			won := holds["ann"].Hold
+			if again, err := h.bid(id, "ann", 120); err != nil || again.Hold == won {
+				t.Fatalf("ann bids anew: %+v, %v", again, err)
+			}
+			amounts(120, 130, ledger.HoldOpen, 1)
+			h.do(id, auction.Cancel{})
+			amounts(120, 130, ledger.HoldReleased, 3)
+			if i, err := NewLedger(h.db).Integrity(t.Context()); err != nil || !i.Valid {
+				t.Errorf("integrity %+v, %v", i, err)
+			}
+		})
+	}
+}
+
+// TestAuctionRowsAreGuarded: the database itself refuses what must not be, whatever a server does.
+func TestAuctionRowsAreGuarded(t *testing.T) {
+	h := newHouse(t, pgtest.NewDatabase(t, migrated))
+	fund(t, newLedgerService(t, h.db), 1000, "seller", "ann", "ben")
+	unique, plain := h.open(nil), h.open(func(c *auction.Create) { c.UniqueAmounts = false })
+	for i, account := range []string{"ann", "ben"} {
+		if _, err := h.bid(unique, account, int64(10+i)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.bid(plain, account, 10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct{ sql, code string }{
+		"two open holds of an account": {`INSERT INTO hold_rows (id, account, captured, status, created_at, owner)
+			SELECT gen_random_uuid(), account, 0, 'open', now(), owner FROM hold_rows WHERE account = 'ann' LIMIT 1`, "23505"},
+		"an amount twice": {`UPDATE auction_standing SET amount = 11, unique_amount = 11 WHERE account = 'ann' AND unique_amount = 10`, "23505"},
+		"an account twice where amounts repeat": {`INSERT INTO auction_standing SELECT auction, account, 20, NULL, round, seq, at, hold, active
+			FROM auction_standing WHERE account = 'ann' AND unique_amount IS NULL`, "23505"},
+		"another amount in the index":        {`UPDATE auction_standing SET unique_amount = 12 WHERE account = 'ann' AND unique_amount = 10`, "23514"},
+		"a hold's amount in two places":      {`UPDATE hold_rows SET amount = 10 WHERE account = 'ann'`, "23514"},
+		"a hold without an amount":           {`INSERT INTO hold_rows (id, account, captured, status, created_at) VALUES (gen_random_uuid(), 'ann', 0, 'open', now())`, "23514"},
+		"a hold that ended without its last": {`UPDATE hold_rows SET status = 'released', closed_at = now() WHERE account = 'ann'`, "23514"},
+		"a hold of no auction's name":        {`UPDATE hold_rows SET owner = 'auction:first' WHERE account = 'ann'`, "22P02"},
+	} {
+		_, err := h.db.pool.Exec(t.Context(), c.sql)
+		if pgErr, ok := errors.AsType[*pgconn.PgError](err); !ok || pgErr.Code != c.code {
+			t.Errorf("%s: %v, want %s", name, err, c.code)
+		}
+	}
+	// A hold that is for no bid has no amount, which the integrity check finds.
+	exec(t, h.db, `DELETE FROM auction_standing WHERE account = 'ben'`)
+	if i, err := NewLedger(h.db).Integrity(t.Context()); err != nil || i.Valid || i.FirstBadAccount != "ben" {
+		t.Errorf("integrity %+v, %v", i, err)
+	}
+	exec(t, h.db, `UPDATE accounts SET held = 0, available = available + held WHERE id = 'ben'`)
+	if i, err := NewLedger(h.db).Integrity(t.Context()); err != nil || i.Valid || i.FirstBadAccount != "ben" {
+		t.Errorf("integrity %+v, %v", i, err)
+	}
+}
+
+// TestMigrateHoldsOfAuctions: the amounts of holds that were written twice are where they are looked for after the
+// migration, and the bids go on.
+func TestMigrateHoldsOfAuctions(t *testing.T) {
+	t.Parallel()
+	url := pgtest.NewDatabase(t, nil)
+	if err := withProvider(url, func(p *goose.Provider) error {
+		_, err := p.UpTo(t.Context(), 13)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	before := open(t, Options{URL: url})
+	exec(t, before, `INSERT INTO accounts VALUES ('ann', 'EUR', 60, 40, 1, now()), ('seller', 'EUR', 0, 0, 0, now())`)
+	exec(t, before, `INSERT INTO transfers (id, kind, source, destination, amount, currency, status, reason, memo, created_at)
+		VALUES ('00000000-0000-7000-8000-000000000001', 'deposit', 'outside/EUR', 'ann', 100, 'EUR', 'completed', '', '', now())`)
+	exec(t, before, `INSERT INTO entries (account, id, version, transfer, amount, currency, at, memo)
+		SELECT account, gen_random_uuid(), version, id, sum, 'EUR', created_at, '' FROM transfers, (VALUES ('ann', 1, 100), ('outside/EUR', 0, -100)) AS e (account, version, sum)`)
+	exec(t, before, `INSERT INTO auctions (id, title, status, currency, seller, current_round, min_bid, min_increment, snipe_window, snipe_extension,
+			snipe_max, cooldown, unique_amounts, total_bids, seq, version, revision, created_at, started_at)
+		VALUES ('00000000-0000-7000-8000-000000000002', 'old', 'active', 'EUR', 'seller', 1, 1, 1, 0, 0, 0, 0, true, 1, 3, 3, gen_random_uuid(), now(), now())`)
+	exec(t, before, `INSERT INTO auction_rounds SELECT id, 1, 1, 3600000000, 'active', 0, now(), now() + interval '1 h', NULL FROM auctions`)
+	exec(t, before, `INSERT INTO auction_events SELECT id, n, 'auction.started', now(), '{}' FROM auctions, generate_series(1, 2) AS n`)
+	exec(t, before, `INSERT INTO auction_bids SELECT id, 3, 'ann', 30, 0, 1, 1, now(), '00000000-0000-7000-8000-000000000003' FROM auctions`)
+	exec(t, before, `INSERT INTO auction_standing SELECT auction, account, amount, amount, round, seq, at, hold, true FROM auction_bids`)
+	exec(t, before, `INSERT INTO holds (id, account, amount, captured, status, created_at, closed_at, owner) SELECT hold, 'ann', 30, 0, 'open', now(), NULL, 'auction:' || auction FROM auction_bids
+		UNION ALL SELECT gen_random_uuid(), 'ann', 7, 0, 'released', now(), now(), 'auction:' || auction FROM auction_bids
+		UNION ALL SELECT gen_random_uuid(), 'ann', 10, 0, 'open', now(), NULL, ''`)
+	before.Close()
+	if _, err := Migrate(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+
+	h := newHouse(t, url)
+	const amounts = `SELECT string_agg(amount::text, ' ' ORDER BY amount) FROM `
+	if got := ask[string](t, h.db, amounts+`holds`) + ", " + ask[string](t, h.db, amounts+`hold_rows`); got != "7 10 30, 7 10" {
+		t.Errorf("amounts of holds, and in their rows: %s", got)
+	}
+	for _, amount := range []int64{35, 40} {
+		placed, err := h.bid(ask[[16]byte](t, h.db, `SELECT id FROM auctions`), "ann", amount)
+		if err != nil || placed.PreviousAmount == 0 {
+			t.Fatalf("%+v, %v", placed, err)
+		}
+	}
+	if a := h.account("ann"); a.Held != 50 || a.Available != 50 {
+		t.Errorf("ann has %+v", a)
+	}
+	if i, err := NewLedger(h.db).Integrity(t.Context()); err != nil || !i.Valid {
+		t.Errorf("integrity %+v, %v", i, err)
+	}
+}

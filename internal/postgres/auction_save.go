@@ -1,0 +1,230 @@
+package postgres
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/services/auction"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+)
+
+const (
+	insertAuction = `INSERT INTO auctions (id, title, status, currency, seller, current_round, min_bid, min_increment, snipe_window,
+			snipe_extension, snipe_max, cooldown, unique_amounts, total_bids, seq, version, revision, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`
+	insertRounds = `INSERT INTO auction_rounds (auction, round, winners, duration, status, extensions)
+		SELECT $1, round, winners, duration, 'pending', 0
+		FROM unnest($2::integer[], $3::integer[], $4::bigint[]) AS r (round, winners, duration)`
+
+	// The guard repeats, in SQL, what the core has decided: the row is the very one that was read, its state only goes
+	// forward, and no leader of an older term writes after one of a newer. The concatenations keep the planner from reading
+	// the index of statuses, which leads to the auctions of that status, and not to the one.
+	updateAuction = `UPDATE auctions SET status = $4, current_round = $5, total_bids = $6, seq = $7, leader_term = $8, started_at = $9,
+			ended_at = $10, version = $11, revision = $12
+		WHERE id = $1 AND version = $2 AND revision = $3 AND leader_term <= $8 AND seq <= $7
+			AND status || '' IN ('pending', 'active') AND ($4 <> 'pending' OR status || '' = 'pending') RETURNING 1`
+	guardAuction = `SELECT 1 / (count(*) = 1)::integer FROM auctions WHERE id = $1 AND version = $2 AND revision = $3`
+
+	// A round that was closed stays so.
+	updateRounds = `UPDATE auction_rounds AS r SET status = n.status, extensions = n.extensions, started_at = n.started_at,
+			ends_at = n.ends_at, ended_at = n.ended_at
+		FROM unnest($2::integer[], $3::text[], $4::integer[], $5::timestamptz[], $6::timestamptz[], $7::timestamptz[])
+			AS n (round, status, extensions, started_at, ends_at, ended_at)
+		WHERE r.auction = $1 AND r.round = n.round AND r.status <> 'completed' RETURNING 1`
+
+	// A bid never falls; one with another hold is the new bid of an account that has won in the same transaction. Where
+	// amounts are unique, the one before is found by its amount, because there is no index by account to be kept then.
+	//
+	// Each row is looked up by itself, whatever the planner believes: it must not go through all bids of the auction instead.
+	// Therefore the auction is a column of what is raised, which OFFSET 0 keeps, and equality is written in a form that an
+	// index knows and a join from the other side does not; where the index is partial, the look-up is a subquery.
+	raisedBids = `FROM (SELECT $1::uuid AS auction, * FROM unnest($2::text[], $3::bigint[], $4::integer[], $5::bigint[], $6::timestamptz[],
+			$7::uuid[], $8::bigint[]) AS v (account, amount, round, seq, at, hold, before) OFFSET 0) AS n`
+	raised        = `s.account = n.account AND s.amount = n.before AND s.active AND (s.amount < n.amount OR s.hold <> n.hold) RETURNING 1`
+	raiseStanding = `UPDATE auction_standing AS s SET amount = n.amount, round = n.round, seq = n.seq, at = n.at, hold = n.hold
+		` + raisedBids + ` CROSS JOIN LATERAL (
+			SELECT ctid AS place FROM auction_standing WHERE auction = n.auction AND account = n.account AND unique_amount IS NULL OFFSET 0) AS found
+		WHERE s.ctid = found.place AND ` + raised
+	raiseUnique = `UPDATE auction_standing AS s SET amount = n.amount, unique_amount = n.amount, round = n.round, seq = n.seq, at = n.at,
+			hold = n.hold
+		` + raisedBids + ` WHERE s.auction = ANY (ARRAY[n.auction]) AND s.unique_amount = n.before AND ` + raised
+	guardedRaiseStanding = `WITH written AS (` + raiseStanding + `)
+		SELECT 1 / (count(*) = $9::bigint)::integer FROM written`
+	guardedRaiseUnique = `WITH written AS (` + raiseUnique + `)
+		SELECT 1 / (count(*) = $9::bigint)::integer FROM written`
+	insertStanding = `INSERT INTO auction_standing (auction, account, amount, unique_amount, round, seq, at, hold, active)
+		SELECT $1, account, amount, CASE WHEN $8 THEN amount END, round, seq, at, hold, true
+		FROM unnest($2::text[], $3::bigint[], $4::integer[], $5::bigint[], $6::timestamptz[], $7::uuid[]) AS n (account, amount, round, seq, at, hold)`
+	deleteStanding = `DELETE FROM auction_standing WHERE auction = $1 AND account = ANY($2) AND active`
+	retireStanding = `UPDATE auction_standing SET active = false, unique_amount = NULL WHERE auction = $1 AND active`
+
+	insertBids = `INSERT INTO auction_bids (auction, seq, account, amount, previous_amount, round, rank, at, hold, nonce)
+		SELECT $1, *, $10 FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::integer[], $7::integer[], $8::timestamptz[], $9::uuid[])`
+	insertEvents = `INSERT INTO auction_events (auction, seq, type, at, data)
+		SELECT $1, * FROM unnest($2::bigint[], $3::text[], $4::timestamptz[], $5::text[])`
+	insertWinners = `INSERT INTO auction_winners (auction, round, rank, account, amount, transfer)
+		SELECT $1, * FROM unnest($2::integer[], $3::integer[], $4::text[], $5::bigint[], $6::uuid[])`
+
+	guardSameAccounts = `SELECT 1 / (count(*) = $5::bigint)::integer
+		FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) AS n (id, available, held, version)
+		JOIN accounts AS a ON a.id = ANY (ARRAY[n.id]) AND a.version = n.version AND a.available = n.available AND a.held = n.held`
+	guardAbsentAccounts = `SELECT 1 / (count(*) = 0)::integer FROM accounts WHERE id = ANY($1)`
+	guardAbsentKeys     = `SELECT 1 / (count(*) = 0)::integer FROM idempotency_keys WHERE id = ANY($1)`
+)
+
+func saveNewAuction(b *pgx.Batch, a *auction.Auction) {
+	expectRows(b.Queue(insertAuction, a.ID, a.Title, a.Status, a.Currency, a.Seller, a.CurrentRound, a.MinBid, a.MinIncrement,
+		a.AntiSnipe.Window.Microseconds(), a.AntiSnipe.Extension.Microseconds(), a.AntiSnipe.MaxExtensions, a.Cooldown.Microseconds(),
+		a.UniqueAmounts, a.TotalBids, a.Seq, a.Version, newID(), a.CreatedAt), 1, errLostRow)
+	rounds, winners, durations := make([]int, len(a.Rounds)), make([]int, len(a.Rounds)), make([]int64, len(a.Rounds))
+	for i, r := range a.Rounds {
+		rounds[i], winners[i], durations[i] = r.Number, r.Winners, r.Duration.Microseconds()
+	}
+	expectRows(b.Queue(insertRounds, a.ID, rounds, winners, durations), len(a.Rounds), errLostRow)
+}
+
+// saveAuction writes the auction's row over the very one that was read, and its changed rounds.
+func saveAuction(b *pgx.Batch, known *knownAuction, was int64, revision uuid.UUID) {
+	a := known.Auction
+	expectRows(b.Queue(updateAuction, a.ID, was, known.revision, a.Status, a.CurrentRound, a.TotalBids, a.Seq, a.LeaderTerm, a.StartedAt,
+		a.EndedAt, a.Version, revision), 1, errStale)
+	// The round that ends makes room, in the index of open rounds, for the one that starts.
+	open, ended := []auction.Round{}, []auction.Round{}
+	for _, r := range known.ChangedRounds() {
+		if r.Status == auction.RoundCompleted {
+			ended = append(ended, r)
+		} else {
+			open = append(open, r)
+		}
+	}
+	saveRounds(b, a.ID, ended)
+	saveRounds(b, a.ID, open)
+}
+
+func saveRounds(b *pgx.Batch, id uuid.UUID, changed []auction.Round) {
+	n := len(changed)
+	if n == 0 {
+		return
+	}
+	rounds, statuses, extensions := make([]int, n), make([]string, n), make([]int, n)
+	started, ends, ended := make([]*time.Time, n), make([]*time.Time, n), make([]*time.Time, n)
+	for i, r := range changed {
+		rounds[i], statuses[i], extensions[i] = r.Number, string(r.Status), r.Extensions
+		started[i], ends[i], ended[i] = r.StartedAt, r.EndsAt, r.EndedAt
+	}
+	expectRows(b.Queue(updateRounds, id, rounds, statuses, extensions, started, ends, ended), n, errLostRow)
+}
+
+// saveBids writes the standing bids that changed, the history, and the events other than bids. Winners leave before raises
+// are written, and raises are written before new bids: each may take an amount that the one before gave up.
+func saveBids(b *pgx.Batch, st *auction.State, nonce int64, how writes) {
+	a := st.Auction
+	added, raised, removed := st.StandingChanges()
+	if n := len(removed); n > 0 {
+		expectRows(b.Queue(deleteStanding, a.ID, removed), n, errLostRow)
+	}
+	if n := len(raised); n > 0 {
+		statement, guarded := raiseStanding, guardedRaiseStanding
+		if a.UniqueAmounts {
+			statement, guarded = raiseUnique, guardedRaiseUnique
+		}
+		bids, before := make([]auction.Bid, n), make([]int64, n)
+		for i := range raised {
+			bids[i], before[i] = raised[i].Bid, raised[i].Before
+		}
+		how.queue(b, statement, guarded, n, errLostRow, append(standingColumns(a, bids), before)...)
+	}
+	if n := len(added); n > 0 {
+		expectRows(b.Queue(insertStanding, append(standingColumns(a, added), a.UniqueAmounts)...), n, errLostRow)
+	}
+	if n := len(st.Placed); n > 0 {
+		seqs, accounts, amounts, previous := make([]int64, n), make([]string, n), make([]int64, n), make([]int64, n)
+		rounds, ranks, at, holds := make([]int, n), make([]int, n), make([]time.Time, n), make([][16]byte, n)
+		for i := range st.Placed {
+			p := &st.Placed[i]
+			seqs[i], accounts[i], amounts[i], previous[i] = p.Seq, p.Account, p.Amount, p.PreviousAmount
+			rounds[i], ranks[i], at[i], holds[i] = p.Round, p.Rank, p.At, p.Hold
+		}
+		expectRows(b.Queue(insertBids, a.ID, seqs, accounts, amounts, previous, rounds, ranks, at, holds, nonce), n, errLostRow)
+	}
+	saveEvents(b, st)
+}
+
+func standingColumns(a *auction.Auction, bids []auction.Bid) []any {
+	n := len(bids)
+	accounts, amounts, rounds := make([]string, n), make([]int64, n), make([]int, n)
+	seqs, at, holds := make([]int64, n), make([]time.Time, n), make([][16]byte, n)
+	for i := range bids {
+		accounts[i], amounts[i], rounds[i] = bids[i].Account, bids[i].Amount, bids[i].Round
+		seqs[i], at[i], holds[i] = bids[i].Seq, bids[i].At, bids[i].Hold
+	}
+	return []any{a.ID, accounts, amounts, rounds, seqs, at, holds}
+}
+
+// saveEvents writes all events but bid.placed, whose row in the history is the event.
+func saveEvents(b *pgx.Batch, st *auction.State) {
+	others := len(st.Events) - len(st.Placed)
+	if others == 0 {
+		return
+	}
+	seqs, types := make([]int64, 0, others), make([]string, 0, others)
+	at, data := make([]time.Time, 0, others), make([]string, 0, others)
+	for i := range st.Events {
+		e := &st.Events[i]
+		if e.Type == auction.EventBidPlaced {
+			continue
+		}
+		raw, err := json.Marshal(e.Data)
+		if err != nil {
+			panic("postgres: an event that is no JSON: " + err.Error()) // Its types are ours, and all of them are.
+		}
+		seqs, types, at, data = append(seqs, e.Seq), append(types, string(e.Type)), append(at, e.At), append(data, string(raw))
+	}
+	expectRows(b.Queue(insertEvents, st.Auction.ID, seqs, types, at, data), len(seqs), errLostRow)
+}
+
+// saveOutcome writes who won, and takes the standing bids out of the running when the auction has ended.
+func saveOutcome(b *pgx.Batch, st *auction.State) {
+	if n := len(st.Winners); n > 0 {
+		rounds, ranks, accounts := make([]int, n), make([]int, n), make([]string, n)
+		amounts, transfers := make([]int64, n), make([][16]byte, n)
+		for i, w := range st.Winners {
+			rounds[i], ranks[i], accounts[i], amounts[i], transfers[i] = w.Round, w.Rank, w.Account, w.Amount, w.Transfer
+		}
+		expectRows(b.Queue(insertWinners, st.Auction.ID, rounds, ranks, accounts, amounts, transfers), n, errLostRow)
+	}
+	if st.Changed() && (st.Auction.Status == auction.StatusCompleted || st.Auction.Status == auction.StatusCancelled) {
+		b.Queue(retireStanding, st.Auction.ID)
+	}
+}
+
+// guardUnchanged refuses the transaction when an account that a decision looked at without changing it is not as it was
+// remembered, or one that was absent is there.
+func guardUnchanged(b *pgx.Batch, book *ledger.Book, absent []string) {
+	if len(absent) > 0 {
+		b.Queue(guardAbsentAccounts, absent)
+	}
+	same := slices.Collect(book.Unchanged())
+	n := len(same)
+	if n == 0 {
+		return
+	}
+	ids, available, held, versions := make([]string, n), make([]int64, n), make([]int64, n), make([]int64, n)
+	for i, a := range same {
+		ids[i], available[i], held[i], versions[i] = a.ID, a.Available, a.Held, a.Version
+	}
+	b.Queue(guardSameAccounts, ids, available, held, versions, n)
+}
+
+// guardMisses refuses the transaction when a key that was answered without leaving a record has one: a replay was due.
+func guardMisses(b *pgx.Batch, misses []idempotency.ID) {
+	if len(misses) == 0 {
+		return
+	}
+	b.Queue(guardAbsentKeys, rawKeys(misses))
+}

@@ -1,0 +1,424 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/services/auction"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+)
+
+// stranger keeps a row locked, as a forgotten session would, until the returned function is called.
+func stranger(t *testing.T, db *DB, sql string, args ...any) (goAway func()) {
+	t.Helper()
+	conn, err := pgx.ConnectConfig(t.Context(), db.pool.Config().ConnConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := conn.Begin(t.Context())
+	if err == nil {
+		_, err = tx.Exec(t.Context(), `SET LOCAL idle_in_transaction_session_timeout = 0`)
+	}
+	if err == nil {
+		_, err = tx.Exec(t.Context(), sql, args...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := false
+	goAway = func() {
+		if !gone {
+			gone = true
+			_ = conn.Close(context.Background())
+		}
+	}
+	t.Cleanup(goAway)
+	return goAway
+}
+
+const strangeAccount = `SELECT FROM accounts WHERE id = $1 FOR UPDATE`
+
+// later runs something that may have to wait.
+func later(do func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	return done
+}
+
+// isWaiting makes sure that something has not ended, and that its row is known to be blocked.
+func isWaiting(t *testing.T, db *DB, what string, done <-chan error) {
+	t.Helper()
+	eventually(t, what+" waits", func() bool { _, commands := db.blocked.count(); return commands > 0 })
+	select {
+	case err := <-done:
+		t.Errorf("%s: ended with %v while its row was locked", what, err)
+	default:
+	}
+}
+
+// neighbour runs what has nothing to do with the locked row: it must succeed while that is locked.
+func neighbour(t *testing.T, what string, do func() error) {
+	t.Helper()
+	slowest := time.Duration(0)
+	for range 20 {
+		start := time.Now()
+		if err := do(); err != nil {
+			t.Fatalf("%s, beside a locked row: %v", what, err)
+		}
+		slowest = max(slowest, time.Since(start))
+	}
+	if os.Getenv("FAIRLEAD_TORTURE") != "" && slowest > 250*time.Millisecond {
+		t.Errorf("%s, beside a locked row, took %v", what, slowest)
+	}
+}
+
+func nothingBlocked(t *testing.T, db *DB) {
+	t.Helper()
+	eventually(t, "nothing is blocked any more", func() bool { rows, commands := db.blocked.count(); return rows == 0 && commands == 0 })
+}
+
+// TestALockedAccountStopsItsOwnCommandsAlone has a session lock an account and stay away. The other transfers go on, on the
+// speculative path and under locks; those of the account wait by themselves, and are carried out when it is free.
+func TestALockedAccountStopsItsOwnCommandsAlone(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t)})
+	s := newLedgerService(t, db)
+	fund(t, s, 1000, "ann", "ben", "cid", "dan")
+	transfer := func(from, to string) error {
+		return answerErr(s.Execute(t.Context(), own[ledger.Op](ledger.MakeTransfer{From: from, To: to, Amount: 1})))
+	}
+	pair := func() error { return transfer("cid", "dan") }
+	if err := errors.Join(pair(), transfer("ann", "ben")); err != nil { // Both are remembered.
+		t.Fatal(err)
+	}
+	goAway := stranger(t, db, strangeAccount, "ann")
+
+	var waiting []<-chan error
+	for range 30 {
+		waiting = append(waiting, later(func() error { return transfer("ann", "ben") }))
+	}
+	isWaiting(t, db, "a transfer", waiting[0])
+	neighbour(t, "a transfer", pair)
+	neighbour(t, "a hold", func() error { // It goes by locks.
+		return answerErr(s.Execute(t.Context(), own[ledger.Op](ledger.PlaceHold{Account: "cid", Amount: 1})))
+	})
+	if n := ask[int](t, db, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state <> 'idle' AND pid <> pg_backend_pid()`); n > 2 {
+		t.Errorf("%d sessions are occupied while 30 commands wait", n)
+	}
+	goAway()
+	for _, done := range waiting {
+		if err := <-done; err != nil {
+			t.Errorf("a transfer whose account has become free: %v", err)
+		}
+	}
+	nothingBlocked(t, db)
+	if a, err := s.Account(t.Context(), "ann"); err != nil || a.Available != 1000-31 {
+		t.Errorf("ann has %+v, %v", a, err)
+	}
+}
+
+// TestALockedAccountThatStaysLocked: a command gives up alone, with nothing applied; its key is free, and one that was
+// answered before is answered again.
+func TestALockedAccountThatStaysLocked(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t)})
+	s := newLedgerService(t, db)
+	fund(t, s, 1000, "ann", "ben")
+	first := keyed[ledger.Op](ledger.MakeTransfer{From: "ann", To: "ben", Amount: 1}, "first", "a")
+	second := keyed[ledger.Op](ledger.MakeTransfer{From: "ann", To: "ben", Amount: 2}, "second", "b")
+	before, err := s.Execute(t.Context(), first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	goAway := stranger(t, db, strangeAccount, "ann")
+	_, err = s.Execute(t.Context(), second)
+	if _, blocked := errors.AsType[*command.BlockedError](err); !blocked || !errors.Is(err, command.ErrUnavailable) || errors.Is(err, command.ErrUnknownOutcome) {
+		t.Errorf("a command whose account stays locked: %v", err)
+	}
+	if again, err := s.Execute(t.Context(), first); err != nil || string(again.Body) != string(before.Body) {
+		t.Errorf("a repeat while the account is locked: %s, %v", again.Body, err)
+	}
+	if n := ask[int](t, db, `SELECT count(*) FROM transfers WHERE kind = 'transfer'`); n != 1 {
+		t.Errorf("%d transfers", n)
+	}
+	goAway()
+	if a, err := s.Execute(t.Context(), second); err != nil || a.Status != 201 {
+		t.Errorf("the command again: %+v, %v", a, err)
+	}
+	nothingBlocked(t, db)
+}
+
+// TestALockedBidderStopsOnlyItself: other bids on the auction, bids on others, and the close of a round that the locked
+// account has no part in, go on.
+func TestALockedBidderStopsOnlyItself(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, database(t))
+	fund(t, newLedgerService(t, h.db), 100_000, "seller", "ann", "ben", "cat")
+	id := h.open(func(c *auction.Create) { c.Rounds[0].Winners = 1 })
+	amount := int64(10)
+	bid := func(account string) error {
+		amount++
+		_, err := h.bid(id, account, amount)
+		return err
+	}
+	for _, account := range []string{"ann", "ben", "cat"} {
+		if err := bid(account); err != nil {
+			t.Fatal(err)
+		}
+	}
+	goAway := stranger(t, h.db, strangeAccount, "ann")
+	blocked := later(func() error { _, err := h.bid(id, "ann", 90_000); return err })
+	isWaiting(t, h.db, "a bid", blocked)
+	neighbour(t, "a bid", func() error { return bid("ben") })
+	goAway()
+	if err := <-blocked; err != nil {
+		t.Errorf("the bid whose account has become free: %v", err)
+	}
+
+	// ann wins nothing in a round that ben wins; ben's account is what the first close needs.
+	if err := func() error { _, err := h.bid(id, "ben", 95_000); return err }(); err != nil {
+		t.Fatal(err)
+	}
+	h.end(id)
+	goAway = stranger(t, h.db, strangeAccount, "ann")
+	if _, err := h.try(id, auction.CloseRound{Round: 1, Term: 1}); err != nil {
+		t.Errorf("a close that does not need the locked account: %v", err)
+	}
+	// The last round gives ann the money back: its close can't be done now, and is refused as a whole, at once.
+	h.end(id)
+	if _, err := h.try(id, auction.CloseRound{Round: 2, Term: 1}); !isBlocked(err) {
+		t.Errorf("a close that needs the locked account: %v", err)
+	}
+	goAway()
+	eventually(t, "the round closes", func() bool {
+		_, err := h.try(id, auction.CloseRound{Round: 2, Term: 1})
+		if err != nil && !isBlocked(err) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	if a := h.account("cat"); a.Held != 0 || a.Available != 100_000 {
+		t.Errorf("cat has %+v", a)
+	}
+}
+
+func isBlocked(err error) bool {
+	_, ok := errors.AsType[*command.BlockedError](err)
+	return ok
+}
+
+// TestALockedAuctionStopsOnlyItself: ten auctions that somebody has locked do not delay bids on another one, although all
+// share connections, nor the ledger.
+func TestALockedAuctionStopsOnlyItself(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, database(t))
+	money := newLedgerService(t, h.db)
+	fund(t, money, 100_000, "seller", "ann", "ben", "cid")
+	fine := h.open(nil)
+	ids := make([]uuid.UUID, 15)
+	for i := range ids {
+		ids[i] = h.open(nil)
+		if _, err := h.bid(ids[i], "ann", 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	goAway := stranger(t, h.db, `SELECT FROM auctions WHERE id = ANY($1) FOR UPDATE`, ids)
+	var waiting []<-chan error
+	for _, id := range ids {
+		waiting = append(waiting, later(func() error { _, err := h.bid(id, "ann", 5); return err }))
+	}
+	isWaiting(t, h.db, "a bid", waiting[0])
+	amount := int64(0)
+	neighbour(t, "a bid on another auction", func() error {
+		amount++
+		_, err := h.bid(fine, "ben", amount)
+		return err
+	})
+	neighbour(t, "a deposit", func() error {
+		return answerErr(money.Execute(t.Context(), own[ledger.Op](ledger.Deposit{Account: "cid", Amount: 1})))
+	})
+	goAway()
+	for _, done := range waiting {
+		if err := <-done; err != nil {
+			t.Errorf("a bid on an auction that has become free: %v", err)
+		}
+	}
+	nothingBlocked(t, h.db)
+}
+
+// TestALockedBuyerOrCampaignStopsOnlyItself is the same for the lottery.
+func TestALockedBuyerOrCampaignStopsOnlyItself(t *testing.T) {
+	t.Parallel()
+	v, _ := newVenue(t, lottery.Options{})
+	fine, other := v.create(t, 14), v.create(t, 14)
+	buy := func(id uuid.UUID, account string) func() error {
+		return func() error {
+			return answerErr(v.Execute(t.Context(), id, own[lottery.Op](lottery.Buy{Account: account})))
+		}
+	}
+	for name, lock := range map[string]struct {
+		sql     string
+		id      any
+		blocked func() error
+	}{
+		"buyer":    {strangeAccount, "ann", buy(fine, "ann")},
+		"campaign": {`SELECT FROM campaigns WHERE id = $1 FOR UPDATE`, other, buy(other, "cleo")},
+		"gate":     {`SELECT pg_advisory_xact_lock(17985, hashtext($1))`, other.String(), buy(other, "cleo")},
+	} {
+		goAway := stranger(t, v.db, lock.sql, lock.id)
+		done := later(lock.blocked)
+		isWaiting(t, v.db, "a purchase by a locked "+name, done)
+		neighbour(t, "a purchase", buy(fine, "ben"))
+		goAway()
+		if err := <-done; err != nil {
+			t.Errorf("%s: the purchase after it has become free: %v", name, err)
+		}
+		nothingBlocked(t, v.db)
+	}
+	// A refund needs everybody's account, and is made as a whole.
+	goAway := stranger(t, v.db, strangeAccount, "ben")
+	cancelled := later(func() error { return answerErr(v.Execute(t.Context(), fine, own[lottery.Op](lottery.Cancel{}))) })
+	isWaiting(t, v.db, "a cancellation", cancelled)
+	neighbour(t, "a purchase elsewhere", buy(other, "cleo"))
+	goAway()
+	if err := <-cancelled; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAccountsSharedWithinAProcess: the same accounts bid in two auctions and make transfers, all at once. None of these
+// takes another for a foreign writer.
+func TestAccountsSharedWithinAProcess(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, database(t))
+	waitLong(h.db) // A machine that stalls is no stranger, and no neighbour that never ends.
+	h.db.accounts.patience = patience
+	for range 3 { // As on a machine with more processors.
+		h.db.ahead = append(h.db.ahead, &pipeline{config: h.db.ahead[0].config, presence: h.db.presence, statements: aheadStatements()})
+	}
+	money := newLedgerService(t, h.db)
+	accounts := make([]string, 20)
+	for i := range accounts {
+		accounts[i] = fmt.Sprintf("a%02d", i)
+	}
+	fund(t, money, 1_000_000, append([]string{"seller"}, accounts...)...)
+	one, two := h.open(nil), h.open(nil)
+	before := h.retries.fallbacks()
+	var all []<-chan error
+	for n, account := range accounts {
+		for _, id := range []uuid.UUID{one, two} {
+			all = append(all, later(func() error {
+				for i := range 25 {
+					if _, err := h.bid(id, account, int64(1+n+len(accounts)*i)); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+		}
+		all = append(all, later(func() error {
+			for range 25 {
+				for _, op := range []ledger.Op{
+					ledger.MakeTransfer{From: account, To: accounts[(n+1)%len(accounts)], Amount: 1},
+					ledger.PlaceHold{Account: account, Amount: 1}, // by locks
+				} {
+					if err := answerErr(money.Execute(t.Context(), own(op))); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		}))
+	}
+	for _, done := range all {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	fell := h.retries.fallbacks()
+	for _, reason := range []string{fallbackStale, fallbackBehind, fallbackBackoff, "encode"} {
+		if n := fell[reason] - before[reason]; n > 0 {
+			t.Errorf("%d transactions left the fast path because of %q; in all %v", n, reason, fell)
+		}
+	}
+}
+
+// TestRepeatsAreNoForeignWrites: a client that sends a request again, which another server has answered, costs one
+// transaction the fast path, and no more.
+func TestRepeatsAreNoForeignWrites(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	seen := &recorder{}
+	here, there := open(t, Options{URL: url, Observer: seen}), open(t, Options{URL: url})
+	s, other := newLedgerService(t, here), newLedgerService(t, there)
+	fund(t, s, 1000, "ann", "ben", "cid", "dan")
+	do(t, s, ledger.MakeTransfer{From: "ann", To: "ben", Amount: 1})
+	do(t, s, ledger.MakeTransfer{From: "cid", To: "dan", Amount: 1})
+	knowTheTime(t, here)
+	repeated := keyed[ledger.Op](ledger.Deposit{Account: "cid", Amount: 1}, "again", "a")
+	first, err := other.Execute(t.Context(), repeated)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Only the key's record tells: the account is as this process remembers it.
+	exec(t, here, `UPDATE accounts SET version = version - 1, available = available - 1 WHERE id = 'cid'`)
+	before := seen.fallbacks()
+	again, err := s.Execute(t.Context(), repeated)
+	if err != nil || string(again.Body) != string(first.Body) {
+		t.Errorf("the repeat: %s, %v; first %s", again.Body, err, first.Body)
+	}
+	for range 5 {
+		do(t, s, ledger.MakeTransfer{From: "ann", To: "ben", Amount: 1})
+	}
+	exec(t, here, `UPDATE accounts SET version = version + 1, available = available + 1 WHERE id = 'cid'`)
+	fell := seen.fallbacks()
+	for reason := range before {
+		fell[reason] -= before[reason]
+	}
+	if fell[fallbackBackoff] > 0 || fell[fallbackStale] > 0 || fell[fallbackKeyKnown] != 1 {
+		t.Errorf("fallbacks %v", fell)
+	}
+}
+
+// TestFirstBidsTakeTheFastPath: so do bids of every other kind.
+func TestFirstBidsTakeTheFastPath(t *testing.T) {
+	t.Parallel()
+	for _, unique := range []bool{true, false} {
+		h := newHouse(t, database(t))
+		fund(t, newLedgerService(t, h.db), 1000, "seller", "ann", "ben", "cat", "dan")
+		id := h.open(func(c *auction.Create) { c.UniqueAmounts = unique })
+		if _, err := h.bid(id, "ann", 1); err != nil { // It reads the auction.
+			t.Fatal(err)
+		}
+		before := h.retries.fallbacks()
+		knowTheTime(t, h.db)
+		for i, account := range []string{"ben", "cat", "dan", "ben", "ann"} {
+			if _, err := h.bid(id, account, int64(10+i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, refused := range []struct {
+			account string
+			amount  int64
+		}{{"ann", 1}, {"eve", 30}, {"dan", 5000}, {"seller", 40}} {
+			if _, err := h.bid(id, refused.account, refused.amount); err == nil {
+				t.Errorf("%+v was accepted", refused)
+			}
+		}
+		after := h.retries.fallbacks()
+		delete(before, fallbackBlocked)
+		delete(after, fallbackBlocked) // A stalled machine may look like a locked row.
+		if fmt.Sprint(after) != fmt.Sprint(before) {
+			t.Errorf("unique %v: fallbacks %v, before %v", unique, after, before)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/services/auction"
+)
+
+// TestClockIsAnInterval: whatever the database's clock shows when it is asked, it is within what is known of it.
+func TestClockIsAnInterval(t *testing.T) {
+	t.Parallel()
+	var c clock
+	if _, ok := c.now(); ok || !c.due() {
+		t.Error("a clock that nobody asked is known")
+	}
+	asked := time.Now()
+	database := asked.Add(time.Hour)
+	c.learned(database, asked, asked.Add(40*time.Millisecond))
+	now, ok := c.now()
+	if !ok {
+		t.Fatal("an answer is not believed")
+	}
+	// The database may have read its clock when it was asked, or when it answered.
+	if width := now.latest.Sub(now.earliest); width < 40*time.Millisecond || width > 50*time.Millisecond {
+		t.Errorf("the interval is %v wide after an answer of 40 ms", width)
+	}
+	if since := time.Since(asked); now.latest.Before(database.Add(since-10*time.Second)) || now.earliest.After(database.Add(since)) {
+		t.Errorf("the interval %+v is off", now)
+	}
+	// Worse answers add nothing, better ones do.
+	c.learned(database.Add(time.Minute), asked, asked.Add(60*time.Millisecond))
+	c.learned(database.Add(time.Minute), asked.Add(-time.Second), asked)
+	if again, _ := c.now(); again.latest.Sub(now.latest) > 30*time.Second {
+		t.Error("a worse answer was taken")
+	}
+	c.learned(database.Add(time.Minute), asked, asked.Add(time.Millisecond))
+	if again, _ := c.now(); again.latest.Sub(now.latest) < 30*time.Second || again.latest.Sub(again.earliest) > 10*time.Millisecond {
+		t.Error("a better answer was not taken")
+	}
+	// Nothing is believed for long.
+	old := time.Now().Add(-clockTrust)
+	c = clock{}
+	c.learned(database, old, old.Add(time.Millisecond))
+	if _, ok := c.now(); ok {
+		t.Error("an old answer is believed")
+	}
+}
+
+// slowClock makes a process believe that the database's clock is behind what it is.
+func slowClock(t *testing.T, db *DB, by time.Duration) {
+	t.Helper()
+	knowTheTime(t, db)
+	db.clock.mu.Lock()
+	defer db.clock.mu.Unlock()
+	db.clock.database = db.clock.database.Add(-by)
+}
+
+// TestAWrongClockLetsNoBidIn has a process believe that a round is far from its end which is over, or about to be extended,
+// while it remembers the auction rightly: the database's own clock refuses what was decided.
+func TestAWrongClockLetsNoBidIn(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, database(t))
+	fund(t, newLedgerService(t, h.db), 1000, "seller", "ann", "ben")
+	short := h.open(func(c *auction.Create) { c.Rounds[0].Duration = time.Second })
+	snipe := h.open(func(c *auction.Create) {
+		c.AntiSnipe = auction.AntiSnipe{Window: time.Hour - time.Second, Extension: time.Minute, MaxExtensions: 1}
+	})
+	for _, id := range []string{"ann", "ben"} {
+		if _, err := h.bid(snipe, id, 5+int64(len(id))+int64(id[0])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := h.bid(short, "ann", 5)
+	late := errors.Is(err, auction.ErrNotActive) // On a machine that stalls.
+	if err != nil && !late {
+		t.Fatal(err)
+	}
+	eventually(t, "the round is over", func() bool {
+		return ask[bool](t, h.db, `SELECT bool_and(clock_timestamp() > started_at + interval '1.1 seconds') FROM auction_rounds WHERE status = 'active'`)
+	})
+	slowClock(t, h.db, 10*time.Minute)
+	if _, err := h.bid(short, "ben", 50); !errors.Is(err, auction.ErrNotActive) {
+		t.Errorf("a bid after the end, by a process whose clock is behind: %v", err)
+	}
+	slowClock(t, h.db, 10*time.Minute)
+	placed, err := h.bid(snipe, "ben", 500)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := h.store.Auction(context.Background(), snipe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := a.Open(); r.Extensions != 1 {
+		t.Errorf("a bid in the window, by a process whose clock is behind, left %d extensions; it was told %v", r.Extensions, placed.RoundEndsAt)
+	}
+}
+
+// TestABatchThatClosesARoundAndBidsInTheNext: the bid is in time by the end of the round that the batch has opened.
+func TestABatchThatClosesARoundAndBidsInTheNext(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, database(t))
+	fund(t, newLedgerService(t, h.db), 1000, "seller", "ann", "ben")
+	id := h.open(nil)
+	if _, err := h.bid(id, "ann", 5); err != nil {
+		t.Fatal(err)
+	}
+	h.end(id)
+	ops := []auction.Op{auction.CloseRound{Round: 1, Term: 1}, auction.PlaceBid{Account: "ben", Amount: 7}}
+	runs := 0
+	want := auction.Want{Bidders: []string{"ben"}, Settling: func(s *auction.State) []string { return auction.Settling(s, ops) }}
+	if err := h.store.Commit(t.Context(), id, want, func(u *auction.Unit) {
+		runs++
+		for _, op := range ops {
+			if _, err := auction.Decide(u.State, op); err != nil {
+				t.Errorf("%#v: %v", op, err)
+			}
+		}
+	}); err != nil || runs != 1 {
+		t.Errorf("%v after %d runs", err, runs)
+	}
+}

@@ -1,0 +1,228 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
+	"github.com/fairlead-dev/fairlead/saga"
+	"github.com/fairlead-dev/fairlead/saga/pgsaga"
+)
+
+// crossSlots is how many legs a process works on at once in one database. Those that wait for an account whose transaction
+// is prepared must leave connections to whoever is to commit it.
+const crossSlots = 4
+
+// CrossLedger is one database's part in transfers between ledgers. Several processes may work on it.
+type CrossLedger struct {
+	*pgsaga.Database
+
+	db    *DB
+	slots chan struct{}
+}
+
+var (
+	_ cross.Preparer = (*CrossLedger)(nil)
+	_ cross.Executor = (*CrossLedger)(nil)
+	_ saga.Forgetter = (*CrossLedger)(nil)
+)
+
+// NewCrossLedger returns the ledger of db as a party to transfers between ledgers. What a branch waits for an account that
+// another transaction has locked is bounded, see [pgsaga.DefaultLockTimeout]: the transaction is then rolled back in all
+// databases, and tried again. Two that wait for each other in different databases end so, too.
+func NewCrossLedger(db *DB) *CrossLedger { return NewTendedCrossLedger(db, db) }
+
+// NewTendedCrossLedger is NewCrossLedger with connections for what is in doubt that nothing else can take: another DB of the
+// same database.
+func NewTendedCrossLedger(db, upkeep *DB) *CrossLedger {
+	return &CrossLedger{
+		Database: pgsaga.NewDatabase(db.pool, pgsaga.Options{Committed: db.committed, Upkeep: upkeep.pool}),
+		db:       db, slots: make(chan struct{}, crossSlots),
+	}
+}
+
+// Account implements [cross.Ledger].
+func (l *CrossLedger) Account(ctx context.Context, id string) (ledger.Account, error) {
+	return NewLedger(l.db).Account(ctx, id)
+}
+
+// CanPrepare implements [cross.Preparer].
+func (l *CrossLedger) CanPrepare(ctx context.Context) error {
+	err := l.Database.CanPrepare(ctx)
+	if errors.Is(err, saga.ErrTwoPhaseUnavailable) {
+		return cross.ErrTwoPhaseUnavailable
+	}
+	if err != nil {
+		err = readError(err)
+	}
+	return err
+}
+
+func (l *CrossLedger) enter(ctx context.Context) error {
+	select {
+	case l.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *CrossLedger) leave() { <-l.slots }
+
+// Execute implements [cross.Ledger]. It recognises its own earlier effect by the leg's mark, whose primary key lets one of
+// several executions write it.
+func (l *CrossLedger) Execute(ctx context.Context, leg *cross.Leg) (out saga.Outcome, err error) {
+	if err := l.enter(ctx); err != nil {
+		return out, err
+	}
+	defer l.leave()
+	err = l.db.run(ctx, "cross.leg", func(ctx context.Context, tx pgx.Tx) (err error) {
+		out, err = executeLeg(ctx, tx, leg)
+		return err
+	})
+	return out, err
+}
+
+const (
+	selectLeg = `SELECT outcome = 'refused', reason, coalesce(transfer::text, '') FROM saga_legs WHERE saga = $1 AND step = $2`
+	insertLeg = `INSERT INTO saga_legs (saga, step, outcome, reason, transfer, at, gid) VALUES ($1, $2, $3, $4, $5, $6, nullif($7, ''))`
+	doneLeg   = `SELECT count(*) FROM saga_legs l JOIN transfers t ON t.id = l.transfer
+		WHERE l.saga = $1 AND l.step = $2 AND l.outcome = 'done' AND t.amount = $3 AND t.currency = $4`
+	deleteLegs    = `DELETE FROM saga_legs WHERE saga = ANY ($1)`
+	committedLegs = `SELECT coalesce(gid, '') FROM saga_legs WHERE saga = $1 AND outcome = 'done'`
+)
+
+// executeLeg locks, looks for the mark, decides and writes. Where it is a command, its answer is part of that.
+func executeLeg(ctx context.Context, tx pgx.Tx, leg *cross.Leg) (saga.Outcome, error) {
+	book, _, err := lockBook(ctx, tx, leg.Accounts(), nil, nil)
+	if err != nil {
+		return saga.Outcome{}, err
+	}
+	var b pgx.Batch
+	out, err := decideLeg(ctx, tx, leg, book, &b)
+	if err != nil {
+		return out, err
+	}
+	return out, send(ctx, tx, &b)
+}
+
+// decideLeg looks for the mark under the accounts' locks, and else decides and queues what is to be written.
+func decideLeg(ctx context.Context, tx pgx.Tx, leg *cross.Leg, book *ledger.Book, b *pgx.Batch) (saga.Outcome, error) {
+	rows, err := tx.Query(ctx, selectLeg, leg.Saga, leg.Key())
+	if err != nil {
+		return saga.Outcome{}, err
+	}
+	marks, err := pgx.CollectRows(rows, pgx.RowToStructByPos[saga.Outcome])
+	if err != nil {
+		return saga.Outcome{}, err
+	}
+	if len(marks) > 0 {
+		return marks[0], nil
+	}
+	if leg.Undo {
+		// Nobody may be given money for a leg that took none, whatever a caller says.
+		var n int
+		if err := tx.QueryRow(ctx, doneLeg, leg.Saga, leg.Step, leg.Amount, leg.Currency).Scan(&n); err != nil {
+			return saga.Outcome{}, err
+		}
+		if n == 0 {
+			return saga.Outcome{}, cross.ErrNotDone
+		}
+	}
+	t, refusal := leg.Decide(book)
+	out, err := leg.Outcome(t, refusal)
+	if err != nil {
+		return out, fmt.Errorf("%s: %w", leg.Key(), err)
+	}
+	outcome, transfer := "refused", (*uuid.UUID)(nil)
+	if !out.Refused {
+		saveBook(b, book.Changes(), countedWrites)
+		outcome, transfer = "done", &t.ID
+	}
+	expectRows(b.Queue(insertLeg, leg.Saga, leg.Key(), outcome, out.Reason, transfer, book.Now(), leg.GID), 1, errLostRow)
+	return out, nil
+}
+
+// Command implements [cross.Executor]. The mark settles what a repeat is told; the key also tells a repeat from another
+// request.
+func (l *CrossLedger) Command(ctx context.Context, c command.Command[*cross.Leg]) (answer command.Answer, err error) {
+	if err := l.enter(ctx); err != nil {
+		return answer, err
+	}
+	defer l.leave()
+	leg := c.Op
+	batch := []command.Command[*cross.Leg]{c}
+	err = l.db.run(ctx, "cross.command", func(ctx context.Context, tx pgx.Tx) error {
+		book, known, err := lockBook(ctx, tx, leg.Accounts(), nil, command.Keys(batch))
+		if err != nil {
+			return err
+		}
+		var (
+			b      pgx.Batch
+			failed error
+		)
+		keys := idempotency.NewBatch(known)
+		answer = command.Decide(batch, keys, func(command.Command[*cross.Leg]) (any, error) {
+			out, err := decideLeg(ctx, tx, leg, book, &b)
+			failed = err
+			return out, err
+		})[0]
+		if failed != nil {
+			return failed
+		}
+		saveKeys(&b, keys.Fresh(), book.Now(), countedWrites)
+		return send(ctx, tx, &b)
+	})
+	return answer, err
+}
+
+// errLegRefused rolls the transaction of a refused branch back.
+var errLegRefused = errors.New("the leg was refused")
+
+// Prepare implements [cross.Preparer]. It tries once: whoever tries again must do so in a new term.
+func (l *CrossLedger) Prepare(ctx context.Context, leg *cross.Leg, gid string) (out saga.Outcome, err error) {
+	if err := l.enter(ctx); err != nil {
+		return out, err
+	}
+	defer l.leave()
+	leg.GID = gid
+	err = l.Database.Prepare(ctx, gid, func(ctx context.Context, tx pgx.Tx) (err error) {
+		if out, err = executeLeg(ctx, tx, leg); err == nil && out.Refused {
+			return errLegRefused
+		}
+		return err
+	})
+	l.db.accounts.forget(leg.Accounts()) // The transaction is the participant's, and tells nobody what it locks.
+	if errors.Is(err, errLegRefused) {
+		return out, nil
+	}
+	return out, err
+}
+
+// Forget implements [saga.Forgetter]: it deletes the marks of legs. Those that other servers' transfers have left here are
+// not known to have ended, and are in nobody's list.
+func (l *CrossLedger) Forget(ctx context.Context, ids []uuid.UUID) error {
+	return l.db.run(ctx, "cross.forget", func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, deleteLegs, ids)
+		return err
+	})
+}
+
+// committed reads the marks of the branches of a saga that were committed. Old ones have no identifier.
+func (db *DB) committed(ctx context.Context, id uuid.UUID) (gids []string, err error) {
+	err = reading(ctx, db.presence, readTimeout, func(ctx context.Context) error {
+		rows, err := db.pool.Query(ctx, committedLegs, id)
+		if err == nil {
+			gids, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		}
+		return err
+	})
+	return gids, err
+}

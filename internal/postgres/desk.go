@@ -1,0 +1,227 @@
+package postgres
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/desk"
+	"github.com/fairlead-dev/fairlead/internal/services/auction"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+)
+
+// Each filter has a statement of its own: one that served all would be planned for none.
+
+// Campaigns lists campaigns, newest first, below the number before; of one status unless that is empty. Their layers and
+// prizes are not read.
+func (d *Desk) Campaigns(ctx context.Context, status lottery.Status, before int64, limit int) ([]lottery.Campaign, error) {
+	if status == "" {
+		return query(ctx, d.db.reads, scanCampaign,
+			`SELECT `+campaignFields+` FROM campaigns WHERE number < $1 ORDER BY number DESC LIMIT $2`, before, limit)
+	}
+	return query(ctx, d.db.reads, scanCampaign,
+		`SELECT `+campaignFields+` FROM campaigns WHERE status = $3 AND number < $1 ORDER BY number DESC LIMIT $2`, before, limit, status)
+}
+
+// Auctions lists auctions as Campaigns lists campaigns. Their rounds are not read.
+func (d *Desk) Auctions(ctx context.Context, status auction.Status, before int64, limit int) ([]auction.Auction, error) {
+	var (
+		rows []auctionRow
+		err  error
+	)
+	if status == "" {
+		rows, err = query(ctx, d.db.reads, scanAuction,
+			`SELECT `+auctionFields+` FROM auctions WHERE number < $1 ORDER BY number DESC LIMIT $2`, before, limit)
+	} else {
+		rows, err = query(ctx, d.db.reads, scanAuction,
+			`SELECT `+auctionFields+` FROM auctions WHERE status = $3 AND number < $1 ORDER BY number DESC LIMIT $2`, before, limit, status)
+	}
+	out := make([]auction.Auction, len(rows))
+	for i := range rows {
+		out[i] = rows[i].Auction
+	}
+	return out, err
+}
+
+// afterIDs sorts behind every id that begins with what precedes it: no id has a character as high.
+const afterIDs = "~"
+
+// Accounts lists accounts whose id begins with prefix, by id, behind the id after.
+func (d *Desk) Accounts(ctx context.Context, prefix, after string, limit int) ([]ledger.Account, error) {
+	return query(ctx, d.db.reads, scanAccount, `SELECT id, currency, available, held, version, created_at FROM accounts
+		WHERE id >= $1 AND id < $2 AND id > $3 ORDER BY id LIMIT $4`, prefix, prefix+afterIDs, after, limit)
+}
+
+// Entries lists an account's entries, newest first, below the version before.
+func (d *Desk) Entries(ctx context.Context, account string, before int64, limit int) ([]ledger.Entry, error) {
+	return query(ctx, d.db.reads, scanEntry, `SELECT id, account, version, transfer, amount, currency, at, memo FROM entries
+		WHERE account = $1 AND version < $2 ORDER BY version DESC LIMIT $3`, account, before, limit)
+}
+
+func scanEntry(row pgx.CollectableRow) (e ledger.Entry, err error) {
+	err = row.Scan(&e.ID, &e.Account, &e.Version, &e.Transfer, &e.Amount, &e.Currency, &e.At, &e.Memo)
+	e.At = e.At.UTC()
+	return e, err
+}
+
+// OpenHolds lists an account's open holds, newest first, below the id before. The page is chosen among the rows, so that
+// amounts of standing bids are looked for only for what is on it.
+func (d *Desk) OpenHolds(ctx context.Context, account string, before uuid.UUID, limit int) ([]ledger.Hold, error) {
+	return query(ctx, d.db.reads, scanHold, `SELECT id, account, amount, captured, status, expires_at, created_at, closed_at, transfer, owner
+		FROM holds WHERE id IN (SELECT id FROM hold_rows WHERE account = $1 AND status = 'open' AND id < $2 ORDER BY id DESC LIMIT $3)
+		ORDER BY id DESC`, account, before, limit)
+}
+
+const transferFields = `id, kind, source, destination, amount, currency, status, reason, memo, created_at`
+
+// Transfers lists transfers, newest first, below the id before; of one status unless that is empty.
+func (d *Desk) Transfers(ctx context.Context, status ledger.TransferStatus, before uuid.UUID, limit int) ([]ledger.Transfer, error) {
+	// The rare ones are found by the index that has them alone, so the status is spelled out for its sake.
+	switch status {
+	case ledger.TransferPending:
+		return query(ctx, d.db.reads, scanTransfer, `SELECT `+transferFields+` FROM transfers
+			WHERE status = 'pending' AND id < $1 ORDER BY id DESC LIMIT $2`, before, limit)
+	case ledger.TransferFailed:
+		return query(ctx, d.db.reads, scanTransfer, `SELECT `+transferFields+` FROM transfers
+			WHERE status = 'failed' AND id < $1 ORDER BY id DESC LIMIT $2`, before, limit)
+	case ledger.TransferCompleted:
+		return query(ctx, d.db.reads, scanTransfer, `SELECT `+transferFields+` FROM transfers
+			WHERE status = 'completed' AND id < $1 ORDER BY id DESC LIMIT $2`, before, limit)
+	}
+	return query(ctx, d.db.reads, scanTransfer, `SELECT `+transferFields+` FROM transfers WHERE id < $1 ORDER BY id DESC LIMIT $2`, before, limit)
+}
+
+func scanTransfer(row pgx.CollectableRow) (t ledger.Transfer, err error) {
+	err = row.Scan(&t.ID, &t.Kind, &t.From, &t.To, &t.Amount, &t.Currency, &t.Status, &t.Reason, &t.Memo, &t.CreatedAt)
+	t.CreatedAt = t.CreatedAt.UTC()
+	return t, err
+}
+
+const auditFields = `id, at, principal, action, object, request_id`
+
+// Audit lists administrative actions, newest first, below the id before.
+func (d *Desk) Audit(ctx context.Context, f desk.AuditFilter, before uuid.UUID, limit int) ([]desk.AuditRow, error) {
+	switch {
+	case f.Object != "":
+		return query(ctx, d.db.reads, scanAudit, `SELECT `+auditFields+` FROM audit_log WHERE object = $3 AND id < $1 ORDER BY id DESC LIMIT $2`,
+			before, limit, f.Object)
+	case f.Principal != "":
+		return query(ctx, d.db.reads, scanAudit, `SELECT `+auditFields+` FROM audit_log WHERE principal = $3 AND id < $1 ORDER BY id DESC LIMIT $2`,
+			before, limit, f.Principal)
+	case f.Action != "":
+		return query(ctx, d.db.reads, scanAudit, `SELECT `+auditFields+` FROM audit_log WHERE action = $3 AND id < $1 ORDER BY id DESC LIMIT $2`,
+			before, limit, f.Action)
+	}
+	return query(ctx, d.db.reads, scanAudit, `SELECT `+auditFields+` FROM audit_log WHERE id < $1 ORDER BY id DESC LIMIT $2`, before, limit)
+}
+
+func scanAudit(row pgx.CollectableRow) (a desk.AuditRow, err error) {
+	err = row.Scan(&a.ID, &a.At, &a.Principal, &a.Action, &a.Object, &a.RequestID)
+	a.At = a.At.UTC()
+	return a, err
+}
+
+// KeyRecord reads what is kept under an idempotency key, or returns [desk.ErrNoKeyRecord].
+func (d *Desk) KeyRecord(ctx context.Context, id idempotency.ID) (desk.KeyRecord, error) {
+	return queryOne(ctx, d.db.reads, desk.ErrNoKeyRecord, func(row pgx.CollectableRow) (k desk.KeyRecord, err error) {
+		err = row.Scan(&k.Execution, &k.Status, &k.Body, &k.CreatedAt)
+		k.CreatedAt = k.CreatedAt.UTC()
+		return k, err
+	}, `SELECT execution, status, body, created_at FROM idempotency_keys WHERE id = $1`, id[:])
+}
+
+// SoldOrdinals lists the places of a campaign's sold positions in campaign order, from 0.
+func (d *Desk) SoldOrdinals(ctx context.Context, campaign uuid.UUID) ([]int, error) {
+	return query(ctx, d.db.reads, pgx.RowTo[int], `SELECT ordinal FROM purchases WHERE campaign = $1`, campaign)
+}
+
+// Bids reads up to limit bids of an auction, evenly spread over its sequence numbers: all of them where there are fewer. Each
+// is found by one look into the primary key, so that a million bids cost what a thousand do.
+func (d *Desk) Bids(ctx context.Context, id uuid.UUID, limit int) ([]desk.BidMark, error) {
+	return query(ctx, d.db.reads, func(row pgx.CollectableRow) (b desk.BidMark, err error) {
+		err = row.Scan(&b.Seq, &b.Amount, &b.Round, &b.At)
+		b.At = b.At.UTC()
+		return b, err
+	}, `WITH points AS (
+			SELECT 1 + (a.seq * n / $2::bigint) AS low, a.seq * (n + 1) / $2::bigint AS high
+			FROM auctions AS a, generate_series(0::bigint, $2::bigint - 1) AS n WHERE a.id = $1)
+		SELECT b.seq, b.amount, b.round, b.at FROM points, LATERAL (
+			SELECT seq, amount, round, at FROM auction_bids
+			WHERE auction = $1 AND seq BETWEEN points.low AND points.high ORDER BY seq LIMIT 1) AS b
+		ORDER BY b.seq`, id, limit)
+}
+
+// LatestBids reads the newest bids of an auction, newest first, below the sequence number before.
+func (d *Desk) LatestBids(ctx context.Context, id uuid.UUID, before int64, limit int) ([]auction.Placed, error) {
+	return query(ctx, d.db.reads, func(row pgx.CollectableRow) (p auction.Placed, err error) {
+		err = row.Scan(&p.Account, &p.Amount, &p.PreviousAmount, &p.Round, &p.Seq, &p.At)
+		p.Auction, p.At = id, p.At.UTC()
+		return p, err
+	}, `SELECT account, amount, previous_amount, round, seq, at FROM auction_bids
+		WHERE auction = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3`, id, before, limit)
+}
+
+// RoundMarks reads the newest starts, extensions and ends of an auction's rounds, oldest first.
+func (d *Desk) RoundMarks(ctx context.Context, id uuid.UUID, limit int) ([]desk.RoundMark, error) {
+	return query(ctx, d.db.reads, func(row pgx.CollectableRow) (m desk.RoundMark, err error) {
+		var data string
+		err = row.Scan(&m.Seq, &m.Type, &m.At, &data)
+		m.At, m.Data = m.At.UTC(), []byte(data)
+		return m, err
+	}, `SELECT seq, type, at, data FROM (
+			SELECT seq, type, at, data FROM auction_events
+			WHERE auction = $1 AND type IN ('round.started', 'round.extended') ORDER BY seq DESC LIMIT $2) AS newest
+		ORDER BY seq`, id, limit)
+}
+
+// Backlog counts what waits. The counts are of one snapshot.
+func (d *Desk) Backlog(ctx context.Context) (out desk.Backlog, err error) {
+	counts := []struct {
+		into *int
+		sql  string
+	}{
+		{&out.CampaignsActive, `SELECT count(*) FROM (SELECT FROM campaigns WHERE status = 'active' LIMIT $1) AS c`},
+		{&out.CampaignsDrawing, `SELECT count(*) FROM (SELECT FROM campaigns WHERE status = 'drawing' LIMIT $1) AS c`},
+		{&out.AuctionsActive, `SELECT count(*) FROM (SELECT FROM auctions WHERE status = 'active' LIMIT $1) AS c`},
+		// Target by target, as their index has them: those that are not due yet may be many.
+		{&out.PublicationsDue, `SELECT count(*) FROM (SELECT FROM targets AS t, LATERAL (SELECT FROM publications
+			WHERE target = t.id AND status = 'scheduled' AND due_at <= clock_timestamp() LIMIT $1) AS p LIMIT $1) AS c`},
+		{&out.PublicationsRunning, `SELECT count(*) FROM (SELECT FROM publications WHERE status = 'publishing' LIMIT $1) AS c`},
+		{&out.PublicationsFailed, `SELECT count(*) FROM (SELECT FROM publications WHERE status = 'failed' LIMIT $1) AS c`},
+		{&out.LocksHeld, `SELECT count(*) FROM (SELECT FROM lock_grants WHERE expires_at > clock_timestamp() LIMIT $1) AS c`},
+		{&out.LocksWaited, `SELECT count(*) FROM (SELECT FROM lock_waiters WHERE alive_until > clock_timestamp() LIMIT $1) AS c`},
+		{&out.TransfersPending, `SELECT count(*) FROM (SELECT FROM transfers WHERE status = 'pending' LIMIT $1) AS c`},
+		{&out.SagasPending, `SELECT count(*) FROM (SELECT FROM sagas WHERE status = 'pending' LIMIT $1) AS c`},
+		{&out.MultidrawsRunning, `SELECT count(*) FROM (SELECT FROM multidraws WHERE status = 'running' LIMIT $1) AS c`},
+		{&out.MultidrawsStopped, `SELECT count(*) FROM (SELECT FROM multidraws WHERE status = 'interrupted' LIMIT $1) AS c`},
+	}
+	oldest := []struct {
+		into **time.Time
+		sql  string
+	}{
+		{&out.OldestDrawing, `SELECT min(draw_started_at) FROM campaigns WHERE status = 'drawing'`},
+		{&out.OldestClaim, `SELECT min(execution_locked_at) FROM publications WHERE status = 'publishing'`},
+		{&out.OldestDue, `SELECT min(p.due_at) FROM targets AS t, LATERAL (SELECT due_at FROM publications
+			WHERE target = t.id AND status = 'scheduled' AND due_at <= clock_timestamp() ORDER BY due_at LIMIT 1) AS p`},
+	}
+	err = d.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
+		var b pgx.Batch
+		for _, c := range counts {
+			b.Queue(c.sql, desk.BacklogLimit).QueryRow(func(row pgx.Row) error { return row.Scan(c.into) })
+		}
+		for _, o := range oldest {
+			b.Queue(o.sql).QueryRow(func(row pgx.Row) error { return row.Scan(o.into) })
+		}
+		return send(ctx, tx, &b)
+	})
+	out.OldestDrawing, out.OldestClaim, out.OldestDue = utc(out.OldestDrawing), utc(out.OldestClaim), utc(out.OldestDue)
+	return out, err
+}
+
+// Newest is a place before which everything is.
+const Newest = math.MaxInt64

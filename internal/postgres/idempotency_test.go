@@ -1,0 +1,188 @@
+package postgres
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+)
+
+// TestOneKeyFromTwoProcesses sends one request many times, at once, over two pools that know nothing of each other.
+func TestOneKeyFromTwoProcesses(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	db := open(t, Options{URL: url})
+	services := []*ledger.Service{newLedgerService(t, db), newLedgerService(t, open(t, Options{URL: url}))}
+	fund(t, services[0], 100, "ann", "ben")
+	for name, op := range map[string]ledger.Op{
+		"transfer": ledger.MakeTransfer{From: "ann", To: "ben", Amount: 30},
+		"refusal":  ledger.MakeTransfer{From: "ben", To: "ann", Amount: 1000},
+		"account":  ledger.CreateAccount{ID: "cleo", Currency: "EUR"}, // Nothing is there yet that could be locked.
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var (
+				group    sync.WaitGroup
+				executed atomic.Int64
+				bodies   sync.Map
+			)
+			for n := range 24 {
+				group.Go(func() {
+					a, err := services[n%2].Execute(t.Context(), keyed(op, name, "same"))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if !a.Replayed {
+						executed.Add(1)
+					}
+					bodies.Store(string(a.Body), a.Status)
+				})
+			}
+			group.Wait()
+			if n := executed.Load(); n != 1 {
+				t.Errorf("%d requests were told that they were executed", n)
+			}
+			different := 0
+			bodies.Range(func(any, any) bool { different++; return true })
+			if different != 1 {
+				t.Errorf("%d different answers", different)
+			}
+			reused, err := services[1].Execute(t.Context(), keyed(op, name, "another content"))
+			if err != nil || string(reused.Body) != `{"detail":"`+idempotency.ErrKeyReused.Error()+`"}` {
+				t.Errorf("reused: %s, %v", reused.Body, err)
+			}
+		})
+	}
+	t.Cleanup(func() { // After the parallel parts.
+		if t.Failed() {
+			return
+		}
+		if a, err := services[0].Account(t.Context(), "ann"); err == nil && a.Available != 70 {
+			t.Errorf("ann has %d", a.Available)
+		}
+	})
+}
+
+// TestAKeyWrittenMeanwhile has another process decide under the key after this one has looked for it.
+func TestAKeyWrittenMeanwhile(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	seen := &recorder{}
+	db, other := open(t, Options{URL: url, Observer: seen}), open(t, Options{URL: url})
+	fund(t, newLedgerService(t, other), 100, "ann", "ben")
+	theirs := keyed[ledger.Op](ledger.Deposit{Account: "ben", Amount: 1}, "k", "")
+	ours := keyed[ledger.Op](ledger.Deposit{Account: "ann", Amount: 1}, "k", "")
+	runs := 0
+	var answer command.Answer
+	store := NewLedger(db)
+	batch := []command.Command[ledger.Op]{ours}
+	err := store.Commit(t.Context(), ledger.Want{Accounts: []string{"ann"}, Keys: command.Keys(batch)}, func(u *ledger.Unit) {
+		if runs++; runs == 1 {
+			commitOne(t, NewLedger(other), theirs, "ben")
+		}
+		answer = command.Decide(batch, u.Keys, func(c command.Command[ledger.Op]) (any, error) { return ledger.Decide(u.Book, c.Op) })[0]
+	})
+	if err != nil || runs != 2 || !answer.Replayed || answer.Status != 201 {
+		t.Errorf("%d runs, answer %+v, %v", runs, answer, err)
+	}
+	expectRuns(t, seen, "committed", "stale")
+	for id, want := range map[string]int64{"ann": 100, "ben": 101} {
+		if a, err := store.Account(t.Context(), id); err != nil || a.Available != want {
+			t.Errorf("%s has %+v, %v", id, a, err)
+		}
+	}
+}
+
+// commitOne executes one command straight on a store.
+func commitOne(t *testing.T, store *Ledger, c command.Command[ledger.Op], accounts ...string) {
+	t.Helper()
+	batch := []command.Command[ledger.Op]{c}
+	if err := store.Commit(t.Context(), ledger.Want{Accounts: accounts, Keys: command.Keys(batch)}, func(u *ledger.Unit) {
+		command.Decide(batch, u.Keys, func(c command.Command[ledger.Op]) (any, error) { return ledger.Decide(u.Book, c.Op) })
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSweepKeysDeletesOldOnesOnly(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t)})
+	s := newLedgerService(t, db)
+	fund(t, s, 10, "ann")
+	c := keyed[ledger.Op](ledger.Deposit{Account: "ann", Amount: 1}, "fresh", "")
+	if _, err := s.Execute(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	// More old ones than one statement looks at, the youngest of them just over the age; and one just under it.
+	const old = 40_000
+	exec(t, db, `INSERT INTO idempotency_keys (id, fingerprint, execution, status, body, created_at)
+		SELECT sha256(n::text::bytea), sha256(''), gen_random_uuid(), 200, '', clock_timestamp() - '24 h'::interval - n * '1 s'::interval
+		FROM generate_series(0, $1) AS n`, old-1)
+	exec(t, db, `INSERT INTO idempotency_keys (id, fingerprint, execution, status, body, created_at)
+		VALUES (sha256('young'), sha256(''), gen_random_uuid(), 200, '', clock_timestamp() - '23:59'::interval)`)
+	if blocks := ask[int](t, db, `SELECT pg_relation_size('idempotency_keys') / 8192`); blocks <= sweepBlocks {
+		t.Fatalf("%d blocks are one part", blocks)
+	}
+	// Each record is counted by the one sweeper that has deleted it.
+	var (
+		group sync.WaitGroup
+		total atomic.Int64
+	)
+	for range 3 {
+		group.Go(func() {
+			n, err := db.SweepKeys(t.Context(), 24*time.Hour)
+			if err != nil {
+				t.Error(err)
+			}
+			total.Add(n)
+		})
+	}
+	group.Wait()
+	if total.Load() != old {
+		t.Errorf("swept %d of %d", total.Load(), old)
+	}
+	if left := ask[int](t, db, `SELECT count(*) FROM idempotency_keys`); left != 2 {
+		t.Errorf("%d left", left)
+	}
+	if a, err := s.Execute(t.Context(), keyed(c.Op, "fresh", "")); err != nil || !a.Replayed {
+		t.Errorf("a fresh key was forgotten: %+v, %v", a, err)
+	}
+}
+
+// TestSweepKeysLooksAgainWhenSomethingIsDue: what was looked at is left alone until its oldest record is of age, and
+// what was written there since does not make it wait longer.
+func TestSweepKeysLooksAgainWhenSomethingIsDue(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t)})
+	insert := func(name string, age time.Duration) {
+		t.Helper()
+		exec(t, db, `INSERT INTO idempotency_keys (id, fingerprint, execution, status, body, created_at)
+			VALUES (sha256($1::text::bytea), sha256(''), gen_random_uuid(), 200, '', clock_timestamp() - $2::interval)`, name, age)
+	}
+	sweep := func(retention time.Duration, want, left int) {
+		t.Helper()
+		n, err := db.SweepKeys(t.Context(), retention)
+		if err != nil || n != int64(want) {
+			t.Fatalf("swept %d, %v; want %d", n, err, want)
+		}
+		if n := ask[int](t, db, `SELECT count(*) FROM idempotency_keys`); n != left {
+			t.Fatalf("%d left, want %d", n, left)
+		}
+	}
+	sweep(time.Hour, 0, 0)
+	insert("gone", 2*time.Hour)
+	insert("half", time.Hour/2)
+	insert("young", 0)
+	sweep(time.Hour, 1, 2)
+	// What a server writes is never so old. That it is not seen shows that nothing was looked at.
+	insert("unseen", 2*time.Hour)
+	sweep(time.Hour, 0, 3)
+	sweep(time.Hour/3, 2, 1)
+	exec(t, db, `DELETE FROM idempotency_keys`)
+	sweep(time.Hour, 0, 0)
+}

@@ -1,0 +1,281 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/crashpoint"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+)
+
+// Ledger is the ledger's store.
+type Ledger struct{ db *DB }
+
+var _ ledger.Store = (*Ledger)(nil)
+
+// NewLedger returns the ledger's store on db.
+func NewLedger(db *DB) *Ledger { return &Ledger{db: db} }
+
+// Commit implements [ledger.Store].
+//
+// First it is tried ahead of what is read under locks: see commitAhead and docs/adr/0010. Any surprise, and any outcome
+// but plain success, is left to a run that locks and reads first. It may be called while an earlier call has not
+// returned.
+func (l *Ledger) Commit(ctx context.Context, want ledger.Want, decide func(*ledger.Unit)) error {
+	slices.Sort(want.Accounts)
+	want.Accounts = slices.Compact(want.Accounts)
+	aside := setAside{rows: l.db.blocked}
+	ahead, err := l.db.runAhead(ledgerTransaction, func() error {
+		return aside.met(l.commitAhead(ctx, want, decide))
+	}, func() error {
+		return l.db.run(ctx, ledgerTransaction, func(ctx context.Context, tx pgx.Tx) error {
+			return aside.met(l.commitLocked(ctx, tx, want, &aside, decide))
+		})
+	})
+	if err != nil {
+		return err
+	}
+	crashpoint.Hit(crashpoint.LedgerAfterCommit)
+	if ahead {
+		l.db.askTime(ctx)
+	}
+	return nil
+}
+
+// ledgerTransaction is the name of the ledger's transactions in logs and metrics.
+const ledgerTransaction = "ledger"
+
+// commitLocked locks, reads, decides and writes.
+func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, aside *setAside, decide func(*ledger.Unit)) error {
+	accounts := want.Accounts
+	if len(want.Holds) > 0 {
+		owners, err := holdOwners(ctx, tx, want.Holds)
+		if err != nil {
+			return err
+		}
+		accounts = slices.Concat(accounts, owners)
+	}
+	asked := time.Now()
+	book, known, err := lockBookAside(ctx, tx, aside, accounts, want.Holds, want.Keys)
+	if err != nil {
+		return err
+	}
+	l.db.clock.learned(book.Now(), asked, time.Now())
+	unit := &ledger.Unit{Book: book, Keys: idempotency.NewBatch(known)}
+	decide(unit)
+
+	var b pgx.Batch
+	saveBook(&b, book.Changes(), countedWrites)
+	saveKeys(&b, unit.Keys.Fresh(), book.Now(), countedWrites)
+	l.db.recent.note(unit.Keys.Fresh())
+	if err := send(ctx, tx, &b); err != nil {
+		return err
+	}
+	crashpoint.Hit(crashpoint.LedgerBeforeCommit)
+	return nil
+}
+
+// aheadStatements are those of transactions that are sent ahead.
+func aheadStatements() []string {
+	return []string{
+		guardedInsertAccounts, guardedUpdateAccounts, insertTransfers, insertHolds, insertKeys, raiseAuction, guardAuction,
+		guardAbsentAccounts, guardSameAccounts, guardAbsentKeys, guardedRaiseStanding, guardedRaiseUnique, insertStanding, insertBids,
+	}
+}
+
+// commitAhead decides on what this process remembers, without a word to the database, and sends writes that check it, as
+// one transaction; the next call may do so before that one has ended, and then decides on what it will have left. It
+// returns nil once the transaction is committed, and any error of [pipeline.commit].
+//
+// Nothing is sent where the outcome must rest on what is read under locks: a refusal, whose reason may be gone by now; an
+// account that was looked at and not changed, which no check would cover; a hold, whose expiry is the database's clock's to
+// set; a command that leaves no record; and one that repeats another, as far as is known.
+func (l *Ledger) commitAhead(ctx context.Context, want ledger.Want, decide func(*ledger.Unit)) error {
+	switch {
+	case len(want.Holds) > 0:
+		return notSent(fallbackCommand, nil)
+	case !l.db.accounts.trusted():
+		return notSent(fallbackBackoff, nil)
+	}
+	err := l.db.speculate(ctx, l.db.ahead[0], crashpoint.LedgerBeforeCommit, want.Accounts, want.Keys,
+		func(b *pgx.Batch, book *ledger.Book, _ time.Duration, _ []string) error {
+			unit := &ledger.Unit{Book: book, Keys: idempotency.NewBatch(nil)}
+			book.Grow(len(want.Keys))
+			unit.Keys.Grow(len(want.Keys))
+			decide(unit)
+			c := book.Changes()
+			switch {
+			case unit.Refused || unit.Keys.Undecided():
+				return notSent(fallbackRefusal, nil)
+			case len(c.CreatedHolds) > 0 || len(c.UpdatedAccounts)+len(c.CreatedAccounts) != len(want.Accounts):
+				return notSent(fallbackCommand, nil)
+			}
+			saveBook(b, c, guardedWrites)
+			saveKeys(b, unit.Keys.Fresh(), book.Now(), guardedWrites)
+			l.db.recent.note(unit.Keys.Fresh())
+			return nil
+		})
+	if err != nil && fallbackReason(err) == fallbackStale {
+		l.db.accounts.backOff()
+	}
+	return err
+}
+
+// finish writes and commits in one round trip. A binary that is built to be killed takes two, so that it can be killed
+// in between.
+func finish(ctx context.Context, tx pgx.Tx, b *pgx.Batch, place string) error {
+	if lazy, ok := tx.(*lazyTx); ok && !crashpoint.Enabled {
+		return lazy.sendAndCommit(ctx, b)
+	}
+	err := send(ctx, tx, b)
+	crashpoint.Hit(place)
+	return err
+}
+
+// holdOwners finds the accounts of holds. It runs before any lock, which is safe because a hold never changes owner;
+// its state is read again under the owner's lock.
+func holdOwners(ctx context.Context, tx pgx.Tx, holds []uuid.UUID) ([]string, error) {
+	rows, err := tx.Query(ctx, `SELECT account FROM hold_rows WHERE id = ANY($1)`, holds)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// The accounts are locked in the order of their ids: the sort stands below the locking in the plan. NO KEY UPDATE is
+// enough, as ids never change.
+const lockAccounts = `SELECT id, currency, available, held, version, created_at FROM accounts
+	WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE`
+
+const selectAccounts = `SELECT id, currency, available, held, version, created_at FROM accounts WHERE id = ANY($1)`
+
+const selectHolds = `SELECT id, account, amount, captured, status, expires_at, created_at, closed_at, transfer, owner
+	FROM holds WHERE id = ANY($1)`
+
+// The rows that nobody has locked, and all that are there: the difference is what somebody has locked.
+const (
+	lockFreeAccounts = lockAccounts + ` SKIP LOCKED`
+	selectPresent    = `SELECT id FROM accounts WHERE id = ANY($1)`
+)
+
+// setAside is how a transaction treats accounts that somebody else has locked: it tries to wait for them, briefly, and
+// works without them after that.
+type setAside struct {
+	rows *blockedRows
+	skip bool // a lock was not had in time: the next run takes what is free
+}
+
+// met looks at what a run ended with.
+func (a *setAside) met(err error) error {
+	a.skip = a.skip || isLockTimeout(err)
+	return err
+}
+
+// lockBook locks the accounts, then reads their holds, the records of the keys and the time: all of it as it stands now
+// that nobody else can change it. Its waits for locks, and all later ones of the transaction, end after [blockedAfter] with
+// 55P03, so that it does not keep what it has locked from others for longer.
+func lockBook(ctx context.Context, tx pgx.Tx, accounts []string, holds []uuid.UUID, keys []idempotency.ID) (*ledger.Book, []idempotency.Record, error) {
+	return lockBookAside(ctx, tx, nil, accounts, holds, keys)
+}
+
+// lockBookAside is lockBook that does without accounts which somebody else has locked: those that are known to be, and,
+// in a run after one that waited in vain, those that turn out to be.
+func lockBookAside(ctx context.Context, tx pgx.Tx, aside *setAside, accounts []string, holds []uuid.UUID, keys []idempotency.ID,
+) (*ledger.Book, []idempotency.Record, error) {
+	var (
+		b       pgx.Batch
+		known   []idempotency.Record
+		now     time.Time
+		acc     []ledger.Account
+		held    []ledger.Hold
+		present []string
+		blocked = map[string]*command.BlockedError{}
+	)
+	if len(accounts) > 0 {
+		slices.Sort(accounts)
+		accounts = slices.Compact(accounts)
+		if aside != nil {
+			accounts = slices.DeleteFunc(slices.Clone(accounts), func(id string) bool {
+				if reason := aside.rows.find(accountRow, id); reason != nil {
+					blocked[id] = reason
+				}
+				return blocked[id] != nil
+			})
+		}
+		if lazy, ok := tx.(*lazyTx); ok {
+			lazy.lock(accounts)
+			lazy.accounts.settle(ctx, accounts)
+		}
+		b.Queue(waitBriefly)
+		lock := lockAccounts
+		if aside != nil && aside.skip {
+			lock = lockFreeAccounts
+			b.Queue(selectPresent, accounts).Query(collect(&present, pgx.RowTo[string]))
+		}
+		b.Queue(lock, accounts).Query(collect(&acc, scanAccount))
+	}
+	if len(holds) > 0 {
+		b.Queue(selectHolds, holds).Query(collect(&held, scanHold))
+	}
+	loadKeys(&b, keys, &known)
+	b.Queue(`SELECT clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
+	if err := send(ctx, tx, &b); err != nil {
+		return nil, nil, err
+	}
+	book := ledger.NewBook(now.UTC(), newID)
+	for _, a := range acc {
+		book.LoadAccount(a)
+	}
+	for _, id := range present {
+		if _, err := book.Account(id); err != nil {
+			blocked[id] = aside.rows.add(accountRow, id)
+		}
+	}
+	for id, reason := range blocked {
+		book.SetAside(id, reason)
+	}
+	for _, h := range held {
+		book.LoadHold(h)
+	}
+	if lazy, ok := tx.(*lazyTx); ok {
+		lazy.book = book
+	}
+	return book, known, nil
+}
+
+// collect makes a batch callback that appends every row to into.
+func collect[T any](into *[]T, scan pgx.RowToFunc[T]) func(pgx.Rows) error {
+	return func(rows pgx.Rows) (err error) {
+		*into, err = pgx.AppendRows(*into, rows, scan)
+		return err
+	}
+}
+
+func scanAccount(row pgx.CollectableRow) (a ledger.Account, err error) {
+	err = row.Scan(&a.ID, &a.Currency, &a.Available, &a.Held, &a.Version, &a.CreatedAt)
+	a.CreatedAt = a.CreatedAt.UTC()
+	return a, err
+}
+
+func scanHold(row pgx.CollectableRow) (h ledger.Hold, err error) {
+	err = row.Scan(&h.ID, &h.Account, &h.Amount, &h.Captured, &h.Status, &h.ExpiresAt, &h.CreatedAt, &h.ClosedAt, &h.Transfer, &h.Owner)
+	h.CreatedAt, h.ExpiresAt, h.ClosedAt = h.CreatedAt.UTC(), utc(h.ExpiresAt), utc(h.ClosedAt)
+	return h, err
+}
+
+func utc(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	u := t.UTC()
+	return &u
+}
+
+// newID makes identifiers that sort by time (UUIDv7), so that new rows land at the right edge of their indexes.
+func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }

@@ -1,0 +1,166 @@
+package postgres
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+)
+
+const insertAccounts = `INSERT INTO accounts (id, currency, available, held, version, created_at)
+	SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::timestamptz[])
+	ON CONFLICT (id) DO NOTHING RETURNING 1`
+
+const guardedInsertAccounts = `WITH written AS (` + insertAccounts + `)
+	SELECT 1 / (count(*) = $7::bigint)::integer FROM written`
+
+// Only rows that are as they were loaded are written. The version alone would say so, but for a failover to a server that
+// lacks the last commits: there a version may come again with another balance. The array is in order of id, and the join
+// follows it, so that rows which were not locked before are locked in canonical order here: "= ANY" of an array lets it begin
+// at no other side, as the planner's settings leave it no scan of the whole table (see planning).
+const updateAccounts = `UPDATE accounts AS a SET available = n.available, held = n.held, version = n.version
+	FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
+		AS n (id, available, held, version, old_available, old_held, old_version)
+	WHERE a.id = ANY (ARRAY[n.id]) AND a.version = n.old_version AND a.available = n.old_available AND a.held = n.old_held RETURNING 1`
+
+const guardedUpdateAccounts = `WITH written AS (` + updateAccounts + `)
+	SELECT 1 / (count(*) = $8::bigint)::integer FROM written`
+
+// A transfer's two entries repeat what it says, so they are made from it: that is fewer values to send and to decode, and
+// they sum to zero whatever they are made from. One that did not complete has none.
+const insertTransfers = `WITH moved AS MATERIALIZED (
+		SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::text[], $9::text[],
+			$10::uuid[], $11::bigint[], $12::uuid[], $13::bigint[])
+		AS n (id, kind, source, destination, amount, currency, status, reason, memo,
+			source_entry, source_version, destination_entry, destination_version)
+	), recorded AS (
+		INSERT INTO transfers (id, kind, source, destination, amount, currency, status, reason, memo, created_at)
+		SELECT id, kind, source, destination, amount, currency, status, reason, memo, $14 FROM moved
+	)
+	INSERT INTO entries (account, id, version, transfer, amount, currency, at, memo)
+	SELECT source, source_entry, source_version, id, -amount, currency, $14::timestamptz, memo FROM moved WHERE status = 'completed'
+	UNION ALL
+	SELECT destination, destination_entry, destination_version, id, amount, currency, $14, memo FROM moved WHERE status = 'completed'`
+
+// An open hold that an auction placed has its amount in the standing bid, which each raise writes; see the view holds.
+const insertHolds = `INSERT INTO hold_rows (id, account, amount, captured, status, expires_at, created_at, closed_at, transfer, owner)
+	SELECT * FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::timestamptz[], $7::timestamptz[], $8::timestamptz[], $9::uuid[], $10::text[])`
+
+const updateHolds = `UPDATE hold_rows AS h SET amount = n.amount, captured = n.captured, status = n.status, closed_at = n.closed_at, transfer = n.transfer
+	FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::timestamptz[], $6::uuid[]) AS n (id, amount, captured, status, closed_at, transfer)
+	WHERE h.id = ANY (ARRAY[n.id]) AND h.closed_at IS NULL RETURNING 1`
+
+const guardedUpdateHolds = `WITH written AS (` + updateHolds + `)
+	SELECT 1 / (count(*) = $7::bigint)::integer FROM written`
+
+// Arrays of UUIDs are passed as [16]byte, which the driver encodes directly; for uuid.UUID it would first try the slow
+// way over driver.Valuer.
+
+// saveBook queues the writes of a book's changes. Every transaction that moves money ends up here, whichever service
+// it belongs to.
+func saveBook(b *pgx.Batch, c ledger.Changes, how writes) {
+	saveNewAccounts(b, c.CreatedAccounts, how)
+	saveAccounts(b, c.UpdatedAccounts, how)
+	saveTransfers(b, c.Transfers, c.Entries)
+	saveHolds(b, c.CreatedHolds, c.UpdatedHolds, how)
+}
+
+func saveNewAccounts(b *pgx.Batch, accounts []ledger.Account, how writes) {
+	n := len(accounts)
+	if n == 0 {
+		return
+	}
+	ids, currencies, created := make([]string, n), make([]string, n), make([]time.Time, n)
+	available, held, versions := make([]int64, n), make([]int64, n), make([]int64, n)
+	for i, a := range accounts {
+		ids[i], currencies[i], created[i] = a.ID, a.Currency, a.CreatedAt
+		available[i], held[i], versions[i] = a.Available, a.Held, a.Version
+	}
+	// An id that is taken was taken by another process since we looked.
+	how.queue(b, insertAccounts, guardedInsertAccounts, n, errStale, ids, currencies, available, held, versions, created)
+}
+
+// saveAccounts queues the balances, and orders the changes by account.
+func saveAccounts(b *pgx.Batch, ordered []ledger.AccountChange, how writes) {
+	n := len(ordered)
+	if n == 0 {
+		return
+	}
+	slices.SortFunc(ordered, func(x, y ledger.AccountChange) int { return strings.Compare(x.ID, y.ID) })
+	ids, available, held, versions := make([]string, n), make([]int64, n), make([]int64, n), make([]int64, n)
+	oldAvailable, oldHeld, oldVersions := make([]int64, n), make([]int64, n), make([]int64, n)
+	for i := range ordered {
+		a := &ordered[i]
+		ids[i], available[i], held[i], versions[i] = a.ID, a.Available, a.Held, a.Version
+		oldAvailable[i], oldHeld[i], oldVersions[i] = a.Before.Available, a.Before.Held, a.Before.Version
+	}
+	how.queue(b, updateAccounts, guardedUpdateAccounts, n, errLostRow, ids, available, held, versions, oldAvailable, oldHeld, oldVersions)
+}
+
+// saveTransfers queues transfers with their entries, which are in the transfers' order. All rows of a book bear one time.
+func saveTransfers(b *pgx.Batch, transfers []ledger.Transfer, entries []ledger.Entry) {
+	n := len(transfers)
+	if n == 0 {
+		return
+	}
+	ids, kinds, from, to := make([][16]byte, n), make([]string, n), make([]string, n), make([]string, n)
+	amounts, currencies, statuses := make([]int64, n), make([]string, n), make([]string, n)
+	reasons, memos := make([]string, n), make([]string, n)
+	fromEntries, fromVersions, toEntries, toVersions := make([][16]byte, n), make([]int64, n), make([][16]byte, n), make([]int64, n)
+	next := 0
+	for i := range transfers {
+		t := &transfers[i]
+		ids[i], kinds[i], from[i], to[i] = t.ID, string(t.Kind), t.From, t.To
+		amounts[i], currencies[i], statuses[i] = t.Amount, t.Currency, string(t.Status)
+		reasons[i], memos[i] = t.Reason, t.Memo
+		for ; next < len(entries) && entries[next].Transfer == t.ID; next++ {
+			if e := &entries[next]; e.Account == t.From {
+				fromEntries[i], fromVersions[i] = e.ID, e.Version
+			} else {
+				toEntries[i], toVersions[i] = e.ID, e.Version
+			}
+		}
+	}
+	expectRows(b.Queue(insertTransfers, ids, kinds, from, to, amounts, currencies, statuses, reasons, memos,
+		fromEntries, fromVersions, toEntries, toVersions, transfers[0].CreatedAt), len(entries), errLostRow)
+}
+
+// saveHolds writes those that are closed first: they make room, in the index of open ones, for those that follow them.
+func saveHolds(b *pgx.Batch, created, updated []ledger.Hold, how writes) {
+	updated = slices.DeleteFunc(updated, amountElsewhere)
+	if n := len(updated); n > 0 {
+		ids, amounts, captured, statuses := make([][16]byte, n), make([]int64, n), make([]int64, n), make([]string, n)
+		closed, transfers := make([]*time.Time, n), make([]*[16]byte, n)
+		for i, h := range updated {
+			ids[i], amounts[i], captured[i], statuses[i] = h.ID, h.Amount, h.Captured, string(h.Status)
+			closed[i], transfers[i] = h.ClosedAt, (*[16]byte)(h.Transfer)
+		}
+		how.queue(b, updateHolds, guardedUpdateHolds, n, errLostRow, ids, amounts, captured, statuses, closed, transfers)
+	}
+	if n := len(created); n > 0 {
+		ids, accounts, amounts, captured := make([][16]byte, n), make([]string, n), make([]*int64, n), make([]int64, n)
+		statuses, expires, owners := make([]string, n), make([]*time.Time, n), make([]string, n)
+		at, closed, transfers := make([]time.Time, n), make([]*time.Time, n), make([]*[16]byte, n)
+		for i, h := range created {
+			ids[i], accounts[i], captured[i] = h.ID, h.Account, h.Captured
+			if !amountElsewhere(h) {
+				amounts[i] = &h.Amount
+			}
+			statuses[i], expires[i], owners[i] = string(h.Status), h.ExpiresAt, h.Owner
+			at[i], closed[i], transfers[i] = h.CreatedAt, h.ClosedAt, (*[16]byte)(h.Transfer)
+		}
+		expectRows(b.Queue(insertHolds, ids, accounts, amounts, captured, statuses, expires, at, closed, transfers, owners), n, errLostRow)
+	}
+}
+
+// amountElsewhere reports whether a hold's row is without its amount: only auctions own holds, and an open one's amount is
+// that of the standing bid.
+func amountElsewhere(h ledger.Hold) bool { return h.Owner != "" && h.Status == ledger.HoldOpen }
+
+// errLostRow is returned when a row that this transaction has locked was not written as expected. Nothing that is
+// known can cause it; the transaction is rolled back and the error told.
+var errLostRow = errors.New("a locked row was not written as expected")

@@ -1,0 +1,358 @@
+package postgres
+
+import (
+	"context"
+	cryptorand "crypto/rand"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/fairdraw"
+	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/crashpoint"
+	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+)
+
+// maxInventories is how many campaigns' inventories a process remembers. The largest takes some 25 MB.
+const maxInventories = 64
+
+// LotteryObserver is told how long a transaction waited for its campaign, for metrics. It must not block.
+type LotteryObserver interface{ LockWait(time.Duration) }
+
+// Lottery is the lottery's store.
+type Lottery struct {
+	db       *DB
+	observer LotteryObserver // may be nil
+
+	mu          sync.Mutex
+	inventories map[uuid.UUID]*knownInventory
+}
+
+// knownInventory is a campaign's inventory as this process has left or read it.
+type knownInventory struct {
+	*lottery.Inventory
+
+	last uuid.UUID // the latest sale that it knows; it tells whether the database still has the same sales
+}
+
+var _ lottery.Store = (*Lottery)(nil)
+
+// NewLottery returns the lottery's store on db. observer may be nil.
+func NewLottery(db *DB, observer LotteryObserver) *Lottery {
+	return &Lottery{db: db, observer: observer, inventories: map[uuid.UUID]*knownInventory{}}
+}
+
+// Create implements [lottery.Store].
+func (l *Lottery) Create(ctx context.Context, accounts []string, keys []idempotency.ID, decide func(*lottery.Unit)) error {
+	return l.db.run(ctx, "lottery.create", func(ctx context.Context, tx pgx.Tx) error {
+		book, known, err := lockBook(ctx, tx, slices.Clone(accounts), nil, keys)
+		if err != nil {
+			return err
+		}
+		u := &lottery.Unit{Creation: &lottery.Creation{Book: book}, Keys: idempotency.NewBatch(known)}
+		decide(u)
+
+		var b pgx.Batch
+		saveBook(&b, book.Changes(), countedWrites)
+		for _, n := range u.Creation.Campaigns {
+			saveNewCampaign(&b, n)
+			if err := saveNewBeacon(&b, n.Campaign); err != nil {
+				return err
+			}
+		}
+		saveAudit(&b, u.Audit, book.Now())
+		saveKeys(&b, u.Keys.Fresh(), book.Now(), countedWrites)
+		return send(ctx, tx, &b)
+	})
+}
+
+// Commit implements [lottery.Store].
+func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.ID,
+	plan func(*lottery.Campaign, *lottery.Inventory) lottery.Need, decide func(*lottery.Unit),
+) error {
+	random, err := newRandom()
+	if err != nil {
+		return err
+	}
+	refuse := func(reason *command.BlockedError) error {
+		known, err := l.db.readKeys(ctx, keys)
+		if err == nil {
+			decide(&lottery.Unit{Blocked: reason, Keys: idempotency.NewBatch(known)})
+		}
+		return err
+	}
+	if reason := l.db.blocked.find(campaignRow, id.String()); reason != nil {
+		return refuse(reason)
+	}
+	var (
+		inv   *knownInventory
+		aside = setAside{rows: l.db.blocked}
+	)
+	err = l.db.run(ctx, "lottery", func(ctx context.Context, tx pgx.Tx) error {
+		// What a process remembers leaves the memory for as long as it is worked on: should the transaction fail or
+		// its outcome be unknown, nothing that was changed in vain can come back.
+		inv = l.takeInventory(id)
+		campaign, err := l.lockCampaign(ctx, tx, id, &inv)
+		if isLockTimeout(err) {
+			return l.db.blocked.add(campaignRow, id.String())
+		}
+		if err != nil {
+			return err
+		}
+		if err := loadBeacon(ctx, tx, campaign); err != nil {
+			return err
+		}
+		if inv, err = bringUpToDate(ctx, tx, campaign, inv); err != nil {
+			return err
+		}
+		need := plan(campaign, inv.Inventory)
+		if need.Reread {
+			if inv, err = bringUpToDate(ctx, tx, campaign, nil); err != nil {
+				return err
+			}
+			need = plan(campaign, inv.Inventory)
+		}
+		u := &lottery.Unit{State: &lottery.State{Campaign: campaign, Inventory: inv.Inventory, Random: random}}
+		if need.Result {
+			if u.State.Seed, u.State.Draw, err = loadResult(ctx, tx, id); err != nil {
+				return err
+			}
+		}
+		book, known, err := lockBookAside(ctx, tx, &aside, need.Accounts, nil, keys)
+		if err != nil {
+			return aside.met(err)
+		}
+		u.State.Book, u.Keys = book, idempotency.NewBatch(known)
+		decide(u)
+		if n := len(u.State.Purchases); n > 0 {
+			inv.last = u.State.Purchases[n-1].ID
+		}
+		return aside.met(save(ctx, tx, u))
+	})
+	if reason, ok := errors.AsType[*command.BlockedError](err); ok {
+		return refuse(reason)
+	}
+	if err != nil {
+		return err
+	}
+	crashpoint.Hit(crashpoint.LotteryAfterCommit)
+	l.keepInventory(id, inv)
+	return nil
+}
+
+// save writes what was decided. The order follows the defences: money and sales first, the guarded transition of the
+// campaign after them, the one result row, and the records of the keys last.
+func save(ctx context.Context, tx pgx.Tx, u *lottery.Unit) error {
+	st := u.State
+	var b pgx.Batch
+	saveBook(&b, st.Book.Changes(), countedWrites)
+	savePurchases(&b, st.Purchases)
+	if st.Refunded {
+		if err := send(ctx, tx, &b); err != nil {
+			return err
+		}
+		b = pgx.Batch{}
+		crashpoint.Hit(crashpoint.LotteryCancelRefunds)
+	}
+	if st.Changed {
+		saveCampaign(&b, st.Campaign)
+	}
+	if st.Sealed {
+		saveSeal(&b, st.Campaign)
+	}
+	if st.Drawn != nil {
+		crashpoint.Hit(crashpoint.LotteryDraw)
+		if err := saveDraw(&b, st.Drawn); err != nil {
+			return err
+		}
+	}
+	saveAudit(&b, u.Audit, st.Book.Now())
+	saveKeys(&b, u.Keys.Fresh(), st.Book.Now(), countedWrites)
+	if err := send(ctx, tx, &b); err != nil {
+		return err
+	}
+	crashpoint.Hit(crashpoint.LotteryBeforeCommit)
+	return nil
+}
+
+// campaignLockClass is the first half of the advisory locks' key space that campaigns use.
+const campaignLockClass = 0x4641 // "FA"
+
+// The advisory lock stands in front of the row's: it is an extra gate, held to the end of the transaction. Its key
+// is a hash, so unrelated campaigns may now and then wait for each other; none can pass that should not.
+const (
+	gateCampaign   = `SELECT pg_advisory_xact_lock($1, hashtext($2))`
+	campaignFields = `id, number, name, status, draw_mode, base_length, currency, price, beneficiary, escrow, purchase_limit,
+		total_positions, sold_positions, commitment, version, created_at, published_at, draw_started_at, completed_at, cancelled_at`
+	lockCampaignRow = `SELECT ` + campaignFields + ` FROM campaigns WHERE id = $1 FOR NO KEY UPDATE`
+	selectLayers    = `SELECT positions, sold, price FROM campaign_layers WHERE campaign = $1 ORDER BY layer`
+	selectLastSale  = `SELECT id FROM purchases WHERE campaign = $1 AND seq = $2`
+	selectResult    = `SELECT campaign, root, winners, completed_at, beacon, beacon_previous, beacon_round FROM draws WHERE campaign = $1`
+	selectPrizes    = `SELECT name, coalesce(layer, 0), quantity FROM campaign_prizes WHERE campaign = $1 ORDER BY ordinal`
+)
+
+// lockCampaign waits for its turn and reads the campaign as it then stands. Each statement of the round trip has its
+// own snapshot, so those after the lock see what the lock's earlier holder committed. It sets known to nil where the latest
+// sale that it knows of is not the database's: a failover has lost it, and others may have been made since.
+func (l *Lottery) lockCampaign(ctx context.Context, tx pgx.Tx, id uuid.UUID, known **knownInventory) (*lottery.Campaign, error) {
+	var (
+		b     pgx.Batch
+		found []lottery.Campaign
+		c     lottery.Campaign
+		last  []uuid.UUID
+		start = time.Now()
+	)
+	b.Queue(waitBriefly)
+	b.Queue(gateCampaign, campaignLockClass, id.String())
+	b.Queue(lockCampaignRow, id).Query(collect(&found, scanCampaign))
+	b.Queue(selectLayers, id).Query(func(rows pgx.Rows) error { return readLayers(rows, &c) })
+	b.Queue(selectPrizes, id).Query(func(rows pgx.Rows) error { return readPrizes(rows, &c) })
+	remembers := *known != nil && (*known).Sold() > 0
+	if remembers {
+		b.Queue(selectLastSale, id, (*known).Sold()).Query(collect(&last, pgx.RowTo[uuid.UUID]))
+	}
+	if err := send(ctx, tx, &b); err != nil {
+		return nil, err
+	}
+	if remembers && !slices.Equal(last, []uuid.UUID{(*known).last}) {
+		*known = nil
+	}
+	if l.observer != nil {
+		l.observer.LockWait(time.Since(start))
+	}
+	if len(found) == 0 {
+		return nil, &lottery.CampaignNotFoundError{ID: id}
+	}
+	found[0].Layers, found[0].Prizes = c.Layers, c.Prizes
+	return &found[0], nil
+}
+
+// bringUpToDate applies the sales that an inventory has not seen. known is nil for a campaign that this process does
+// not remember.
+func bringUpToDate(ctx context.Context, tx pgx.Tx, c *lottery.Campaign, known *knownInventory) (*knownInventory, error) {
+	if known == nil {
+		known = &knownInventory{Inventory: lottery.NewInventory(c.Layers)}
+	}
+	if known.Sold() == c.SoldPositions {
+		return known, nil
+	}
+	const newSales = `SELECT id, layer, ordinal, account FROM purchases WHERE campaign = $1 AND seq > $2 ORDER BY seq`
+	rows, err := tx.Query(ctx, newSales, c.ID, known.Sold())
+	if err != nil {
+		return nil, err
+	}
+	var layer, ordinal int
+	var account string
+	if _, err := pgx.ForEachRow(rows, []any{&known.last, &layer, &ordinal, &account}, func() error {
+		known.Sell(layer, ordinal, account)
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	if known.Sold() != c.SoldPositions {
+		return nil, errors.New("a campaign's counter disagrees with its purchases")
+	}
+	return known, nil
+}
+
+// loadResult reads the seed, and the draw where there is one.
+func loadResult(ctx context.Context, tx pgx.Tx, id uuid.UUID) (seed fairdraw.Seed, draw *lottery.Draw, err error) {
+	var raw []byte
+	if err := tx.QueryRow(ctx, `SELECT seed FROM campaign_seeds WHERE campaign = $1`, id).Scan(&raw); err != nil {
+		return seed, nil, err
+	}
+	seed = fairdraw.Seed(raw)
+	rows, err := tx.Query(ctx, selectResult, id)
+	if err != nil {
+		return seed, nil, err
+	}
+	draws, err := pgx.CollectRows(rows, scanResult)
+	if err != nil || len(draws) == 0 {
+		return seed, nil, err
+	}
+	return seed, &draws[0], nil
+}
+
+func (l *Lottery) takeInventory(id uuid.UUID) *knownInventory {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	inv := l.inventories[id]
+	delete(l.inventories, id)
+	return inv
+}
+
+func (l *Lottery) keepInventory(id uuid.UUID, inv *knownInventory) {
+	if inv.Free(0) == 0 {
+		return // Nothing more can be sold.
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for other := range l.inventories {
+		if len(l.inventories) < maxInventories {
+			break
+		}
+		delete(l.inventories, other) // Any one: it is read again when it is needed.
+	}
+	l.inventories[id] = inv
+}
+
+// newRandom returns a source of uniform integers that nobody can foretell: ChaCha8 with a seed from the system.
+func newRandom() (func(n int) int, error) {
+	var seed [32]byte
+	if _, err := cryptorand.Read(seed[:]); err != nil {
+		return nil, err
+	}
+	return rand.New(rand.NewChaCha8(seed)).IntN, nil //nolint:gosec // A cryptographic generator, seeded by the system.
+}
+
+func scanCampaign(row pgx.CollectableRow) (c lottery.Campaign, err error) {
+	var commitment []byte
+	err = row.Scan(&c.ID, &c.Number, &c.Name, &c.Status, &c.DrawMode, &c.BaseLength, &c.Currency, &c.Price, &c.Beneficiary,
+		&c.Escrow, &c.PurchaseLimit, &c.TotalPositions, &c.SoldPositions, &commitment, &c.Version,
+		&c.CreatedAt, &c.PublishedAt, &c.DrawStartedAt, &c.CompletedAt, &c.CancelledAt)
+	if err != nil {
+		return c, err
+	}
+	c.Commitment, c.CreatedAt = [32]byte(commitment), c.CreatedAt.UTC()
+	c.PublishedAt, c.DrawStartedAt = utc(c.PublishedAt), utc(c.DrawStartedAt)
+	c.CompletedAt, c.CancelledAt = utc(c.CompletedAt), utc(c.CancelledAt)
+	return c, nil
+}
+
+func readLayers(rows pgx.Rows, c *lottery.Campaign) error {
+	var layer lottery.Layer
+	first := 0
+	_, err := pgx.ForEachRow(rows, []any{&layer.Positions, &layer.Sold, &layer.Price}, func() error {
+		layer.First = first
+		first += layer.Positions
+		c.Layers = append(c.Layers, layer)
+		return nil
+	})
+	return err
+}
+
+func readPrizes(rows pgx.Rows, c *lottery.Campaign) error {
+	var p lottery.Prize
+	_, err := pgx.ForEachRow(rows, []any{&p.Name, &p.Layer, &p.Quantity}, func() error {
+		c.Prizes = append(c.Prizes, p)
+		return nil
+	})
+	return err
+}
+
+func scanDraw(row pgx.CollectableRow) (d lottery.Draw, err error) {
+	var root []byte
+	var winners string
+	if err := row.Scan(&d.Campaign, &root, &winners, &d.CompletedAt); err != nil {
+		return d, err
+	}
+	d.Root, d.CompletedAt = [32]byte(root), d.CompletedAt.UTC()
+	return d, json.Unmarshal([]byte(winners), &d.Winners)
+}

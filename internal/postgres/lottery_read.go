@@ -1,0 +1,144 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/fairdraw"
+	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+)
+
+// Campaign implements [lottery.Reader]. The three statements share a snapshot, so the layers sum up to the campaign.
+func (l *Lottery) Campaign(ctx context.Context, id uuid.UUID) (*lottery.Campaign, error) {
+	var (
+		found  []lottery.Campaign
+		layers lottery.Campaign
+	)
+	err := l.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
+		found, layers = nil, lottery.Campaign{}
+		var b pgx.Batch
+		b.Queue(`SELECT `+campaignFields+` FROM campaigns WHERE id = $1`, id).Query(collect(&found, scanCampaign))
+		b.Queue(selectLayers, id).Query(func(rows pgx.Rows) error { return readLayers(rows, &layers) })
+		b.Queue(selectPrizes, id).Query(func(rows pgx.Rows) error { return readPrizes(rows, &layers) })
+		if err := send(ctx, tx, &b); err != nil || len(found) == 0 {
+			return err
+		}
+		return loadBeacon(ctx, tx, &found[0])
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, &lottery.CampaignNotFoundError{ID: id}
+	}
+	found[0].Layers, found[0].Prizes = layers.Layers, layers.Prizes
+	return &found[0], nil
+}
+
+// Campaigns implements [lottery.Reader].
+func (l *Lottery) Campaigns(ctx context.Context, after int64, limit int, drafts bool) ([]lottery.Campaign, error) {
+	return query(ctx, l.db.reads, scanCampaign,
+		`SELECT `+campaignFields+` FROM campaigns WHERE number > $1 AND ($3 OR published_at IS NOT NULL) ORDER BY number LIMIT $2`, after, limit, drafts)
+}
+
+// Owners implements [lottery.Reader].
+func (l *Lottery) Owners(ctx context.Context, campaign uuid.UUID, from, to int) ([]string, error) {
+	type sale struct {
+		Ordinal int
+		Account string
+	}
+	sales, err := query(ctx, l.db.reads, pgx.RowToStructByPos[sale],
+		`SELECT ordinal, account FROM purchases WHERE campaign = $1 AND ordinal >= $2 AND ordinal < $3`, campaign, from, to)
+	if err != nil {
+		return nil, err
+	}
+	owners := make([]string, to-from)
+	for _, s := range sales {
+		owners[s.Ordinal-from] = s.Account
+	}
+	return owners, nil
+}
+
+// Purchases implements [lottery.Reader].
+func (l *Lottery) Purchases(ctx context.Context, campaign uuid.UUID, after, limit int) ([]lottery.Purchase, error) {
+	return query(ctx, l.db.reads, func(row pgx.CollectableRow) (p lottery.Purchase, err error) {
+		err = row.Scan(&p.ID, &p.Campaign, &p.Seq, &p.Account, &p.Position.Layer, &p.Position.Number, &p.Position.Ordinal,
+			&p.Price, &p.Transfer, &p.At)
+		p.At = p.At.UTC()
+		return p, err
+	}, `SELECT id, campaign, seq, account, layer, number, ordinal, price, transfer, at FROM purchases
+		WHERE campaign = $1 AND seq > $2 ORDER BY seq LIMIT $3`, campaign, after, limit)
+}
+
+// Result implements [lottery.Reader]. The join gives the seed away only together with the result.
+func (l *Lottery) Result(ctx context.Context, campaign uuid.UUID) (*lottery.Draw, fairdraw.Seed, error) {
+	var seed fairdraw.Seed
+	draw, err := queryOne(ctx, l.db.reads, lottery.ErrNotDrawn, scanResult, selectResult, campaign)
+	if err != nil {
+		return nil, seed, err
+	}
+	raw, err := queryOne(ctx, l.db.reads, errEmpty, pgx.RowTo[[]byte],
+		`SELECT seed FROM campaign_seeds JOIN draws USING (campaign) WHERE campaign = $1`, campaign)
+	if err != nil {
+		return nil, seed, err
+	}
+	return &draw, fairdraw.Seed(raw), nil
+}
+
+// Statistics implements [lottery.Reader].
+func (l *Lottery) Statistics(ctx context.Context, campaign uuid.UUID) (lottery.Statistics, error) {
+	const sumSales = `
+		WITH buyers AS (SELECT count(*) AS bought, sum(price) AS paid, min(at) AS first, max(at) AS last
+			FROM purchases WHERE campaign = $1 GROUP BY account)
+		SELECT count(*), coalesce(sum(paid), 0)::bigint, min(first), max(last), coalesce(max(bought), 0) FROM buyers`
+	return queryOne(ctx, l.db.reads, errEmpty, func(row pgx.CollectableRow) (s lottery.Statistics, err error) {
+		err = row.Scan(&s.Buyers, &s.Revenue, &s.FirstSaleAt, &s.LastSaleAt, &s.LargestSold)
+		s.FirstSaleAt, s.LastSaleAt = utc(s.FirstSaleAt), utc(s.LastSaleAt)
+		return s, err
+	}, sumSales, campaign)
+}
+
+// watchLimit is how many stuck campaigns one sweep looks at.
+const watchLimit = 100
+
+// countDuplicates counts the campaigns that were drawn more than once, or would be: those with two results of which one is
+// less than a day old, and those in sale or drawing that have a result already. The primary key and the guards make both
+// impossible, which is why it is worth looking.
+const countDuplicates = `SELECT (SELECT count(*) FROM (SELECT campaign FROM draws
+			WHERE campaign IN (SELECT campaign FROM draws WHERE completed_at > clock_timestamp() - interval '1 day')
+			GROUP BY campaign HAVING count(*) > 1) AS twice)::integer
+		+ (SELECT count(*) FROM campaigns AS c WHERE status IN ('active', 'drawing')
+			AND EXISTS (SELECT FROM draws WHERE campaign = c.id))::integer`
+
+// Watch implements [lottery.Reader].
+func (l *Lottery) Watch(ctx context.Context, stuckAfter time.Duration) (lottery.Watch, error) {
+	stuck, err := query(ctx, l.db, pgx.RowTo[uuid.UUID], `SELECT id FROM campaigns WHERE status = 'drawing'
+		AND coalesce(draw_started_at, '-infinity') <= clock_timestamp() - $1::interval ORDER BY id LIMIT $2`, stuckAfter, watchLimit)
+	if err != nil {
+		return lottery.Watch{}, err
+	}
+	// The constraints make this impossible, which is why it is worth looking. Only campaigns in sale are looked at: what
+	// is completed was checked by its own transaction, and a ledger of many years must not make the sweep slow.
+	const countOversold = `SELECT count(*)::integer FROM campaigns AS c WHERE status IN ('active', 'drawing') AND (
+		sold_positions > total_positions
+		OR (SELECT max(seq) FROM purchases WHERE campaign = c.id) > total_positions
+		OR EXISTS (SELECT FROM campaign_layers WHERE campaign = c.id AND sold > positions))`
+	oversold, err := queryOne(ctx, l.db, errEmpty, pgx.RowTo[int], countOversold)
+	if err != nil {
+		return lottery.Watch{}, err
+	}
+	duplicates, err := queryOne(ctx, l.db, errEmpty, pgx.RowTo[int], countDuplicates)
+	if err != nil {
+		return lottery.Watch{}, err
+	}
+	return queryOne(ctx, l.db, errEmpty, func(row pgx.CollectableRow) (lottery.Watch, error) {
+		w := lottery.Watch{Stuck: stuck, Oversold: oversold, Duplicates: duplicates}
+		var overdue float64
+		err := row.Scan(&w.Waiting, &overdue)
+		w.Overdue = time.Duration(overdue * float64(time.Second))
+		return w, err
+	}, countWaiting)
+}

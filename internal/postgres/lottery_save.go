@@ -1,0 +1,118 @@
+package postgres
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+)
+
+const (
+	insertCampaign = `INSERT INTO campaigns (id, name, status, draw_mode, base_length, currency, price, beneficiary, escrow,
+		purchase_limit, total_positions, sold_positions, commitment, version, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`
+	insertLayers = `INSERT INTO campaign_layers (campaign, layer, positions, price, sold)
+		SELECT $1, layer, positions, price, 0 FROM unnest($2::integer[], $3::integer[], $4::bigint[]) AS l (layer, positions, price)`
+	insertPrizes = `INSERT INTO campaign_prizes (campaign, ordinal, name, layer, quantity)
+		SELECT $1, ordinal, name, nullif(layer, 0), quantity
+		FROM unnest($2::integer[], $3::text[], $4::integer[], $5::integer[]) AS p (ordinal, name, layer, quantity)`
+	insertSeed = `INSERT INTO campaign_seeds (campaign, seed) VALUES ($1, $2)`
+
+	insertPurchases = `INSERT INTO purchases (campaign, seq, id, account, layer, number, ordinal, price, transfer, at)
+		SELECT * FROM unnest($1::uuid[], $2::integer[], $3::uuid[], $4::text[], $5::integer[], $6::integer[], $7::integer[],
+			$8::bigint[], $9::uuid[], $10::timestamptz[])`
+
+	// The guard repeats, in SQL, what the core has decided under the lock: the row is the very version that was read,
+	// and it becomes drawing or completed only from active or drawing and with everything sold.
+	updateCampaign = `UPDATE campaigns SET status = $3, sold_positions = $4, version = $2, published_at = $5,
+			draw_started_at = $6, completed_at = $7, cancelled_at = $8
+		WHERE id = $1 AND version = $2 - 1
+			AND ($3 NOT IN ('drawing', 'completed') OR (status IN ('active', 'drawing') AND $4 = total_positions))
+			AND ($3 <> 'active' OR status IN ('pending', 'active'))
+			AND ($3 <> 'cancelled' OR status IN ('pending', 'active'))`
+	sellLayers = `UPDATE campaign_layers AS l SET sold = l.sold + n.sold
+		FROM unnest($2::integer[], $3::integer[]) AS n (layer, sold) WHERE l.campaign = $1 AND l.layer = n.layer`
+	insertDraw = `INSERT INTO draws (campaign, root, winners, completed_at) VALUES ($1, $2, $3, $4)`
+
+	insertAudit = `INSERT INTO audit_log (id, at, principal, action, object, request_id)
+		SELECT id, $1, principal, action, object, request_id
+		FROM unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[]) AS a (id, principal, action, object, request_id)`
+)
+
+func saveNewCampaign(b *pgx.Batch, n lottery.NewCampaign) {
+	c := n.Campaign
+	expectRows(b.Queue(insertCampaign, c.ID, c.Name, c.Status, c.DrawMode, c.BaseLength, c.Currency, c.Price, c.Beneficiary,
+		c.Escrow, c.PurchaseLimit, c.TotalPositions, c.SoldPositions, c.Commitment[:], c.Version, c.CreatedAt), 1, errLostRow)
+	layers, positions, prices := make([]int, len(c.Layers)), make([]int, len(c.Layers)), make([]int64, len(c.Layers))
+	for i, l := range c.Layers {
+		layers[i], positions[i], prices[i] = i+1, l.Positions, l.Price
+	}
+	expectRows(b.Queue(insertLayers, c.ID, layers, positions, prices), len(c.Layers), errLostRow)
+	ordinals, names := make([]int, len(c.Prizes)), make([]string, len(c.Prizes))
+	eligible, quantities := make([]int, len(c.Prizes)), make([]int, len(c.Prizes))
+	for i, p := range c.Prizes {
+		ordinals[i], names[i], eligible[i], quantities[i] = i, p.Name, p.Layer, p.Quantity
+	}
+	expectRows(b.Queue(insertPrizes, c.ID, ordinals, names, eligible, quantities), len(c.Prizes), errLostRow)
+	expectRows(b.Queue(insertSeed, c.ID, n.Seed[:]), 1, errLostRow)
+}
+
+func savePurchases(b *pgx.Batch, purchases []lottery.Purchase) {
+	n := len(purchases)
+	if n == 0 {
+		return
+	}
+	campaigns, seqs, ids, accounts := make([][16]byte, n), make([]int, n), make([][16]byte, n), make([]string, n)
+	layers, numbers, ordinals := make([]int, n), make([]int, n), make([]int, n)
+	prices, transfers, at := make([]int64, n), make([][16]byte, n), make([]time.Time, n)
+	for i, p := range purchases {
+		campaigns[i], seqs[i], ids[i], accounts[i] = p.Campaign, p.Seq, p.ID, p.Account
+		layers[i], numbers[i], ordinals[i] = p.Position.Layer, p.Position.Number, p.Position.Ordinal
+		prices[i], transfers[i], at[i] = p.Price, p.Transfer, p.At
+	}
+	expectRows(b.Queue(insertPurchases, campaigns, seqs, ids, accounts, layers, numbers, ordinals, prices, transfers, at), n, errLostRow)
+	sold := map[int]int{}
+	for _, p := range purchases {
+		sold[p.Position.Layer]++
+	}
+	touched, by := make([]int, 0, len(sold)), make([]int, 0, len(sold))
+	for layer, count := range sold {
+		touched, by = append(touched, layer), append(by, count)
+	}
+	expectRows(b.Queue(sellLayers, purchases[0].Campaign, touched, by), len(sold), errLostRow)
+}
+
+// saveCampaign writes the campaign's row from the version that was read under the lock.
+func saveCampaign(b *pgx.Batch, c *lottery.Campaign) {
+	expectRows(b.Queue(updateCampaign, c.ID, c.Version, c.Status, c.SoldPositions, c.PublishedAt, c.DrawStartedAt,
+		c.CompletedAt, c.CancelledAt), 1, errLostRow)
+}
+
+func saveDraw(b *pgx.Batch, d *lottery.Draw) error {
+	winners, err := json.Marshal(d.Winners)
+	if err != nil {
+		return err
+	}
+	if d.Round != nil {
+		saveBeaconDraw(b, d, string(winners))
+		return nil
+	}
+	expectRows(b.Queue(insertDraw, d.Campaign, d.Root[:], string(winners), d.CompletedAt), 1, errLostRow)
+	return nil
+}
+
+func saveAudit(b *pgx.Batch, audit []command.Audit, now time.Time) {
+	n := len(audit)
+	if n == 0 {
+		return
+	}
+	ids, principals, actions := make([][16]byte, n), make([]string, n), make([]string, n)
+	objects, requests := make([]string, n), make([]string, n)
+	for i, a := range audit {
+		ids[i], principals[i], actions[i], objects[i], requests[i] = newID(), a.Principal, a.Action, a.Object, a.RequestID
+	}
+	expectRows(b.Queue(insertAudit, now, ids, principals, actions, objects, requests), n, errLostRow)
+}

@@ -1,0 +1,169 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/sim/wire"
+)
+
+// tooLong finds a wait for an absent database that has no end of its own; the strict bound is for machines that are at rest.
+func tooLong(after time.Duration) time.Duration {
+	if os.Getenv("FAIRLEAD_TORTURE") != "" {
+		return after + time.Second/2
+	}
+	return 15 * time.Second
+}
+
+// absent opens a database through a proxy that can take it away, with another connection around the proxy.
+func absent(t *testing.T, after time.Duration) (db *DB, proxy *wire.Proxy, seen *recorder, around *DB) {
+	t.Helper()
+	direct := database(t)
+	around = open(t, Options{URL: direct})
+	config, err := pgx.ParseConfig(direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	through, proxy := throughWire(t, config, wire.Options{})
+	seen = &recorder{}
+	return open(t, Options{URL: through, Observer: seen, UnavailableAfter: after}), proxy, seen, around
+}
+
+// TestAnAbsentDatabaseIsGivenUpInTime queues commands behind each other while the database refuses, and while it is silent:
+// what each has waited for its turn counts too.
+func TestAnAbsentDatabaseIsGivenUpInTime(t *testing.T) {
+	t.Parallel()
+	for name, manner := range map[string]wire.Manner{"refusing": wire.Unsent, "silent": wire.Silent} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const after = 2 * time.Second
+			db, proxy, _, around := absent(t, after)
+			fund(t, newLedgerService(t, around), 100, "ann", "ben")
+			s := ledger.NewService(NewLedger(db), groupcommit.Options{MaxBatch: 1, CloseGrace: time.Minute})
+			t.Cleanup(func() { _ = s.Close(context.Background()) })
+			proxy.TakeAway(0, manner)
+			defer proxy.GiveBack()
+			var group sync.WaitGroup
+			for n := range 8 {
+				group.Go(func() {
+					start := time.Now()
+					// A new account is never sent ahead.
+					_, err := s.Execute(t.Context(), keyed[ledger.Op](ledger.CreateAccount{ID: "new" + strconv.Itoa(n), Currency: "EUR"}, strconv.Itoa(n), ""))
+					if !errors.Is(err, command.ErrUnavailable) {
+						t.Errorf("%d: %v", n, err)
+					}
+					if took := time.Since(start); took > tooLong(after) {
+						t.Errorf("%d: given up after %s", n, took)
+					}
+				})
+			}
+			group.Wait()
+			if n := ask[int](t, around, `SELECT count(*) FROM accounts WHERE id LIKE 'new%'`); n != 0 {
+				t.Errorf("%d accounts were made", n)
+			}
+		})
+	}
+}
+
+// TestASilentCommitIsUnknownInTime lets the database fall silent when COMMIT is sent.
+func TestASilentCommitIsUnknownInTime(t *testing.T) {
+	t.Parallel()
+	const after = 2 * time.Second
+	db, proxy, _, _ := absent(t, after)
+	var start time.Time
+	err := db.run(t.Context(), "test", func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SELECT 1`); err != nil {
+			return err
+		}
+		start = time.Now()
+		proxy.TakeAway(0, wire.Silent)
+		return nil
+	})
+	if took := time.Since(start); !errors.Is(err, command.ErrUnknownOutcome) || took > tooLong(after) {
+		t.Errorf("after %s: %v", took, err)
+	}
+	proxy.GiveBack()
+}
+
+// TestWhatRunsIsNotCut runs a transaction, and a read, for longer than the database may be silent.
+func TestWhatRunsIsNotCut(t *testing.T) {
+	t.Parallel()
+	db, _, seen, _ := absent(t, time.Second)
+	err := db.run(t.Context(), "test", func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `SELECT pg_sleep(3)`)
+		return err
+	})
+	if err != nil {
+		t.Errorf("a transaction: %v", err)
+	}
+	expectRuns(t, seen, "committed")
+	if _, err := query(t.Context(), db, pgx.RowTo[string], `SELECT pg_sleep(3)::text`); err != nil {
+		t.Errorf("a read: %v", err)
+	}
+}
+
+// TestAnOutageThatEndsSoonIsWaitedFor gives the database back as soon as it has been missed.
+func TestAnOutageThatEndsSoonIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	db, proxy, seen, _ := absent(t, 0)
+	proxy.TakeAway(0, wire.Unsent)
+	end := make(chan error, 1)
+	go func() {
+		end <- db.run(t.Context(), "test", func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `SELECT 1`)
+			return err
+		})
+	}()
+	eventually(t, "it is missed", func() bool { reasons, _, _ := seen.seen(); return len(reasons) > 0 })
+	proxy.GiveBack()
+	if err := <-end; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOutages goes through the times of an outage.
+func TestOutages(t *testing.T) {
+	t.Parallel()
+	p := newPresence(10*time.Second, nil)
+	defer p.close()
+	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
+	left := func(at time.Time) time.Duration { return time.Until(at).Round(time.Second) }
+	if p.hopeless() {
+		t.Error("nothing was missed")
+	}
+	if d := left(p.missed(ago(0))); d != 9*time.Second || p.hopeless() {
+		t.Errorf("it is waited for during %s", d)
+	}
+	if d := left(p.missed(ago(4 * time.Second))); d != 5*time.Second {
+		t.Errorf("who has missed it for longer waits for %s", d)
+	}
+	p.since = ago(5 * time.Second)
+	if d := left(p.missed(ago(0))); d != 4*time.Second || p.hopeless() {
+		t.Errorf("who comes later waits for %s", d)
+	}
+	p.since = ago(9500 * time.Millisecond)
+	if d := left(p.missed(ago(0))); d > 0 || !p.hopeless() {
+		t.Errorf("what has queued waits for %s", d)
+	}
+	p.since = ago(11 * time.Second)
+	if p.hopeless() {
+		t.Error("the outage never ends")
+	}
+	if d := left(p.missed(ago(0))); d != 9*time.Second {
+		t.Errorf("the next outage is waited for during %s", d)
+	}
+	p.since = ago(9500 * time.Millisecond)
+	if p.heard(); p.hopeless() {
+		t.Error("it is there")
+	}
+}

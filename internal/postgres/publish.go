@@ -1,0 +1,295 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/services/publish"
+)
+
+// Publications is the store of publications and their targets.
+type Publications struct{ db *DB }
+
+var (
+	_ publish.Store = (*Publications)(nil)
+	_ publish.Queue = (*Publications)(nil)
+)
+
+// NewPublications returns the store on db.
+func NewPublications(db *DB) *Publications { return &Publications{db: db} }
+
+const (
+	selectNow    = `SELECT clock_timestamp()`
+	targetFields = `t.id, t.number, t.name, t.kind, t.url, t.timeout, t.secret, t.secret_key, t.pace_interval, t.refusals, t.refused_last,
+		t.next_send_at, t.open_until, t.previous_secret, t.previous_secret_key, t.previous_until, t.paused_at, t.paused_reason, t.resumed_at,
+		t.created_at`
+	selectTargetsByName = `SELECT ` + targetFields + ` FROM targets AS t WHERE t.name = ANY($1)`
+	insertTargets       = `INSERT INTO targets (id, name, kind, url, timeout, secret, secret_key, created_at)
+		SELECT id, name, kind, url, timeout, secret, secret_key, $8
+		FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bytea[], $7::text[])
+			AS n (id, name, kind, url, timeout, secret, secret_key)`
+	// Members of the same name as a column of targets are the publication's.
+	publicationFields = `p.id, p.number, p.target, t.name, p.status, p.jitter, p.publish_at, p.actual_publish_at, p.due_at, p.execution_lock_id,
+		p.execution_locked_at, p.execution_version, p.attempts, p.spent, p.last_error, p.external_id, p.published_at, p.created_at`
+	lockPublication = `SELECT ` + publicationFields + `, '' FROM publications AS p JOIN targets AS t ON t.id = p.target
+		WHERE p.id = $1 FOR NO KEY UPDATE OF p`
+	insertPublications = `INSERT INTO publications (id, target, status, payload, jitter, publish_at, actual_publish_at, due_at,
+			execution_version, attempts, spent, last_error, external_id, created_at)
+		SELECT id, target, status, payload, jitter, publish_at, actual_publish_at, due_at, 0, 0, 0, '', '', $9
+		FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bigint[], $6::timestamptz[], $7::timestamptz[], $8::timestamptz[])
+			AS n (id, target, status, payload, jitter, publish_at, actual_publish_at, due_at)`
+	// What a command may change. The claim's columns are the worker's, and the guard keeps a command off a claimed row.
+	updatePublication = `UPDATE publications SET status = $2, jitter = $3, publish_at = $4, actual_publish_at = $5, due_at = $6, spent = $7
+		WHERE id = $1 AND execution_lock_id IS NULL`
+)
+
+// Create implements [publish.Store]. Targets are never deleted, so they need no lock.
+func (s *Publications) Create(ctx context.Context, targets []string, keys []idempotency.ID, decide func(*publish.Unit)) error {
+	return s.db.run(ctx, "publish.create", func(ctx context.Context, tx pgx.Tx) error {
+		u, known, err := readTargets(ctx, tx, targets, keys)
+		if err != nil {
+			return err
+		}
+		u.Keys = idempotency.NewBatch(known)
+		decide(u)
+
+		var b pgx.Batch
+		savePublications(&b, u.Made, u.Now)
+		saveAudit(&b, u.Audit, u.Now)
+		// Plain inserts, which write all their rows or fail: COMMIT needn't wait until somebody has counted them.
+		saveKeys(&b, u.Keys.Fresh(), u.Now, guardedWrites)
+		if lazy, ok := tx.(*lazyTx); ok && b.Len() > 0 {
+			return lazy.sendAndCommit(ctx, &b)
+		}
+		return send(ctx, tx, &b)
+	})
+}
+
+// CreateTargets implements [publish.Store]. That a name is new is the unique index's to say: who loses the race runs again.
+func (s *Publications) CreateTargets(ctx context.Context, names []string, keys []idempotency.ID, decide func(*publish.Unit) error) error {
+	return s.db.run(ctx, "publish.targets", func(ctx context.Context, tx pgx.Tx) error {
+		u, known, err := readTargets(ctx, tx, names, keys)
+		if err != nil {
+			return err
+		}
+		u.Known = known
+		if err := decide(u); err != nil {
+			return err
+		}
+		var b pgx.Batch
+		saveTargets(&b, u.MadeTargets, u.Now)
+		saveTokens(&b, u.Tokens)
+		saveAudit(&b, u.Audit, u.Now)
+		saveKeys(&b, u.Fresh, u.Now, countedWrites)
+		return send(ctx, tx, &b)
+	})
+}
+
+func readTargets(ctx context.Context, tx pgx.Tx, names []string, keys []idempotency.ID) (*publish.Unit, []idempotency.Record, error) {
+	var (
+		b     pgx.Batch
+		found []publish.Target
+		known []idempotency.Record
+		u     = &publish.Unit{NewID: newID, Targets: map[string]*publish.Target{}}
+	)
+	slices.Sort(names)
+	b.Queue(selectTargetsByName, slices.Compact(names)).Query(collect(&found, scanTarget))
+	loadKeys(&b, keys, &known)
+	b.Queue(selectNow).QueryRow(func(row pgx.Row) error { return row.Scan(&u.Now) })
+	if err := send(ctx, tx, &b); err != nil {
+		return nil, nil, err
+	}
+	u.Now = u.Now.UTC()
+	for i := range found {
+		u.Targets[found[i].Name] = &found[i]
+	}
+	return u, known, nil
+}
+
+// Commit implements [publish.Store].
+func (s *Publications) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*publish.Unit)) error {
+	return s.db.run(ctx, "publish", func(ctx context.Context, tx pgx.Tx) error {
+		var (
+			b     pgx.Batch
+			found []publish.Publication
+			known []idempotency.Record
+			u     = &publish.Unit{NewID: newID}
+		)
+		b.Queue(lockPublication, id).Query(collect(&found, scanPublication))
+		loadKeys(&b, keys, &known)
+		b.Queue(selectNow).QueryRow(func(row pgx.Row) error { return row.Scan(&u.Now) })
+		if err := send(ctx, tx, &b); err != nil {
+			return err
+		}
+		if len(found) == 0 {
+			return &publish.NotFoundError{ID: id}
+		}
+		u.Now, u.Publication, u.Keys = u.Now.UTC(), &found[0], idempotency.NewBatch(known)
+		before := found[0]
+		decide(u)
+
+		b = pgx.Batch{}
+		if p := u.Publication; changed(&before, p) {
+			expectRows(b.Queue(updatePublication, p.ID, p.Status, p.Jitter.Microseconds(), p.PublishAt, p.ActualPublishAt, p.DueAt, p.Spent), 1, errLostRow)
+		}
+		saveAudit(&b, u.Audit, u.Now)
+		saveKeys(&b, u.Keys.Fresh(), u.Now, countedWrites)
+		return send(ctx, tx, &b)
+	})
+}
+
+// changed reports whether a command has changed what [updatePublication] writes. Times are replaced, never written to.
+func changed(a, b *publish.Publication) bool {
+	return a.Status != b.Status || a.Jitter != b.Jitter || a.PublishAt != b.PublishAt || a.ActualPublishAt != b.ActualPublishAt ||
+		a.DueAt != b.DueAt || a.Spent != b.Spent
+}
+
+func savePublications(b *pgx.Batch, made []*publish.Publication, now time.Time) {
+	n := len(made)
+	if n == 0 {
+		return
+	}
+	ids, targets, statuses, payloads := make([][16]byte, n), make([][16]byte, n), make([]string, n), make([]string, n)
+	jitters, at, actual, due := make([]int64, n), make([]*time.Time, n), make([]*time.Time, n), make([]*time.Time, n)
+	for i, p := range made {
+		ids[i], targets[i], statuses[i], payloads[i] = p.ID, p.Target, string(p.Status), string(p.Payload)
+		jitters[i], at[i], actual[i], due[i] = p.Jitter.Microseconds(), p.PublishAt, p.ActualPublishAt, p.DueAt
+	}
+	expectRows(b.Queue(insertPublications, ids, targets, statuses, payloads, jitters, at, actual, due, now), n, errLostRow)
+}
+
+func saveTargets(b *pgx.Batch, made []*publish.Target, now time.Time) {
+	n := len(made)
+	if n == 0 {
+		return
+	}
+	ids, names, kinds, urls := make([][16]byte, n), make([]string, n), make([]string, n), make([]string, n)
+	timeouts, secrets, keys := make([]int64, n), make([][]byte, n), make([]string, n)
+	for i, t := range made {
+		ids[i], names[i], kinds[i], urls[i] = t.ID, t.Name, string(t.Kind), t.URL
+		timeouts[i], secrets[i], keys[i] = t.Timeout.Microseconds(), t.Secret.Bytes, t.Secret.KeyID
+	}
+	expectRows(b.Queue(insertTargets, ids, names, kinds, urls, timeouts, secrets, keys, now), n, errLostRow)
+}
+
+// targetRow reads a target's columns, which are not all as Go has them.
+type targetRow struct {
+	t                 publish.Target
+	timeout, interval int64
+	previous          []byte
+	previousKey       *string
+}
+
+// fields are where targetFields go.
+func (r *targetRow) fields() []any {
+	t := &r.t
+	return []any{
+		&t.ID, &t.Number, &t.Name, &t.Kind, &t.URL, &r.timeout, &t.Secret.Bytes, &t.Secret.KeyID, &r.interval, &t.Pace.Refusals,
+		&t.Pace.Last, &t.Pace.NextAt, &t.Pace.OpenUntil, &r.previous, &r.previousKey, &t.PreviousUntil, &t.PausedAt, &t.PausedReason, &t.ResumedAt,
+		&t.CreatedAt,
+	}
+}
+
+// target is what was read.
+func (r *targetRow) target() publish.Target {
+	t := r.t
+	t.Timeout, t.Pace.Interval = micros(r.timeout), micros(r.interval)
+	if r.previousKey != nil {
+		t.Previous = &publish.Sealed{KeyID: *r.previousKey, Bytes: r.previous}
+	}
+	for _, at := range []**time.Time{&t.Pace.NextAt, &t.Pace.OpenUntil, &t.PreviousUntil, &t.PausedAt, &t.ResumedAt} {
+		*at = utc(*at)
+	}
+	t.CreatedAt = t.CreatedAt.UTC()
+	return t
+}
+
+func scanTarget(row pgx.CollectableRow) (publish.Target, error) {
+	var r targetRow
+	err := row.Scan(r.fields()...)
+	return r.target(), err
+}
+
+func scanPublication(row pgx.CollectableRow) (p publish.Publication, err error) {
+	var jitter int64
+	var payload string
+	err = row.Scan(&p.ID, &p.Number, &p.Target, &p.TargetName, &p.Status, &jitter, &p.PublishAt, &p.ActualPublishAt, &p.DueAt, &p.LockID,
+		&p.LockedAt, &p.Version, &p.Attempts, &p.Spent, &p.LastError, &p.ExternalID, &p.PublishedAt, &p.CreatedAt, &payload)
+	p.Jitter, p.CreatedAt = micros(jitter), p.CreatedAt.UTC()
+	p.PublishAt, p.ActualPublishAt, p.DueAt = utc(p.PublishAt), utc(p.ActualPublishAt), utc(p.DueAt)
+	p.LockedAt, p.PublishedAt = utc(p.LockedAt), utc(p.PublishedAt)
+	if payload != "" {
+		p.Payload = []byte(payload)
+	}
+	return p, err
+}
+
+// Publication implements [publish.Reader].
+func (s *Publications) Publication(ctx context.Context, id uuid.UUID) (*publish.Publication, error) {
+	p, err := queryOne(ctx, s.db.reads, &publish.NotFoundError{ID: id}, scanPublication,
+		`SELECT `+publicationFields+`, p.payload FROM publications AS p JOIN targets AS t ON t.id = p.target WHERE p.id = $1`, id)
+	return &p, err
+}
+
+// Publications implements [publish.Reader].
+func (s *Publications) Publications(ctx context.Context, status publish.Status, after int64, limit int) ([]publish.Publication, error) {
+	const (
+		ofAll    = `SELECT ` + publicationFields + `, '' FROM publications AS p JOIN targets AS t ON t.id = p.target WHERE p.number > $1 ORDER BY p.number LIMIT $2`
+		ofStatus = `SELECT ` + publicationFields + `, '' FROM publications AS p JOIN targets AS t ON t.id = p.target
+			WHERE p.number > $1 AND p.status = $3 ORDER BY p.number LIMIT $2`
+	)
+	if status == "" {
+		return query(ctx, s.db.reads, scanPublication, ofAll, after, limit)
+	}
+	return query(ctx, s.db.reads, scanPublication, ofStatus, after, limit, status)
+}
+
+// Attempts implements [publish.Reader].
+func (s *Publications) Attempts(ctx context.Context, id uuid.UUID, after int64, limit int) (out []publish.Attempt, err error) {
+	const selectAttempts = `SELECT version, lock_id, started_at, ended_at, coalesce(result, ''), coalesce(status_code, 0), error
+		FROM publication_attempts WHERE publication = $1 AND version > $2 ORDER BY version LIMIT $3`
+	err = s.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
+		out = nil
+		var (
+			b     pgx.Batch
+			there bool
+		)
+		b.Queue(`SELECT EXISTS (SELECT FROM publications WHERE id = $1)`, id).QueryRow(func(row pgx.Row) error { return row.Scan(&there) })
+		b.Queue(selectAttempts, id, after, limit).Query(collect(&out, func(row pgx.CollectableRow) (a publish.Attempt, err error) {
+			err = row.Scan(&a.Version, &a.LockID, &a.StartedAt, &a.EndedAt, &a.Result, &a.StatusCode, &a.Error)
+			a.StartedAt, a.EndedAt = a.StartedAt.UTC(), utc(a.EndedAt)
+			return a, err
+		}))
+		if err := send(ctx, tx, &b); err != nil {
+			return err
+		}
+		if !there {
+			return &publish.NotFoundError{ID: id}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Target implements [publish.Reader].
+func (s *Publications) Target(ctx context.Context, id uuid.UUID) (*publish.Target, error) {
+	t, err := queryOne(ctx, s.db.reads, &publish.TargetNotFoundError{ID: id}, scanTarget, `SELECT `+targetFields+` FROM targets AS t WHERE t.id = $1`, id)
+	return &t, err
+}
+
+// Targets implements [publish.Reader].
+func (s *Publications) Targets(ctx context.Context, after int64, limit int) ([]publish.Target, error) {
+	return query(ctx, s.db.reads, scanTarget, `SELECT `+targetFields+` FROM targets AS t WHERE t.number > $1 ORDER BY t.number LIMIT $2`, after, limit)
+}
+
+// releasedError is what a publication shows whose worker did not come back.
+const releasedError = "the claim went stale: its worker did not come back in time"
+
+// retriesLeft is the condition under which a publication is attempted again.
+var retriesLeft = fmt.Sprintf("attempts - spent < %d", publish.MaxAttempts) //nolint:gochecknoglobals // A constant, but for its making.

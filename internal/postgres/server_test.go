@@ -1,0 +1,263 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/localpg"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+)
+
+// TestPostgresDies kills PostgreSQL under a transaction, and then stops it for good.
+func TestPostgresDies(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Server(t)
+	if _, err := Migrate(t.Context(), server.URL()); err != nil {
+		t.Fatal(err)
+	}
+	seen := &recorder{}
+	db := open(t, Options{URL: server.URL(), Observer: seen})
+	s := newLedgerService(t, db)
+	fund(t, s, 100, "ann", "ben")
+	store := NewLedger(db)
+
+	runs := 0
+	err := store.Commit(t.Context(), ledger.Want{Accounts: []string{"ann", "ben"}}, func(u *ledger.Unit) {
+		if runs++; runs == 1 {
+			if err := syscall.Kill(server.PID(), syscall.SIGKILL); err != nil {
+				t.Error(err)
+			}
+			eventually(t, "a restart", func() bool { return server.Restarts() > 0 })
+		}
+		if _, err := u.Book.Move(ledger.KindTransfer, "ann", "ben", 30, ""); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil || runs < 2 {
+		t.Fatalf("%d runs: %v", runs, err)
+	}
+	if a, err := s.Account(t.Context(), "ann"); err != nil || a.Available != 70 {
+		t.Errorf("ann has %+v, %v", a, err)
+	}
+	auditDatabase(t, server.URL())
+
+	if err := server.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	err = store.Commit(ctx, ledger.Want{Accounts: []string{"ann"}}, func(u *ledger.Unit) {
+		// A decision on what is remembered may be made in vain, as long as nobody is told of it.
+		if _, err := u.Book.Deposit("ann", 1, ""); err != nil {
+			t.Error(err)
+		}
+	})
+	if !errors.Is(err, command.ErrUnavailable) || errors.Is(err, command.ErrUnknownOutcome) {
+		t.Errorf("a command: %v", err)
+	}
+	if _, err := s.Account(t.Context(), "ann"); !errors.Is(err, command.ErrUnavailable) {
+		t.Errorf("a reader: %v", err)
+	}
+	if _, err := s.Integrity(t.Context()); !errors.Is(err, command.ErrUnavailable) {
+		t.Errorf("integrity: %v", err)
+	}
+	if _, err := db.Check(t.Context()); !errors.Is(err, command.ErrUnavailable) {
+		t.Errorf("check: %v", err)
+	}
+	if err := db.Ping(t.Context()); err == nil {
+		t.Error("it answers")
+	}
+}
+
+// names lists what was found, fatal ones with an exclamation mark.
+func names(findings []Finding) (out []string) {
+	for _, f := range findings {
+		name := f.Check
+		if f.Fatal {
+			name += "!"
+		}
+		out = append(out, name)
+	}
+	return out
+}
+
+func expectFindings(t *testing.T, db *DB, want ...string) {
+	t.Helper()
+	findings, err := db.Check(t.Context())
+	if err != nil || !slices.Equal(names(findings), want) {
+		t.Errorf("found %+v, %v; want %q", findings, err, want)
+	}
+}
+
+func TestCheckRefusesWhatLosesData(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "fairlead-") //nolint:usetesting // Paths of t.TempDir are too long for a socket.
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	server, err := localpg.Start(ctx, localpg.Options{Dir: dir, NonDurable: true, DieWithParent: true})
+	if err != nil {
+		t.Skipf("no private PostgreSQL: %v", err) // The other tests fail then.
+	}
+	t.Cleanup(func() { closing(t, server.Stop) })
+	expectFindings(t, open(t, Options{URL: server.URL()}), "fsync!", "full_page_writes!", "synchronous_commit")
+}
+
+// TestReplication runs on a durable server: first its settings, then a standby that is not there.
+func TestReplication(t *testing.T) { //nolint:tparallel // Its parts use one server, in order.
+	t.Parallel()
+	server := pgtest.Server(t)
+	if _, err := Migrate(t.Context(), server.URL()); err != nil {
+		t.Fatal(err)
+	}
+	db := open(t, Options{URL: server.URL()})
+	expectFindings(t, db)
+	checkSettings(t, db)
+	exec(t, db, `ALTER ROLE CURRENT_USER SET synchronous_commit = 'off'`)
+	expectFindings(t, open(t, Options{URL: server.URL()}), "synchronous_commit")
+	exec(t, db, `ALTER ROLE CURRENT_USER RESET synchronous_commit`)
+
+	fund(t, newLedgerService(t, db), 100, "ann", "ben")
+	exec(t, db, `CREATE TABLE notes (n int)`)
+	exec(t, db, `ALTER SYSTEM SET synchronous_standby_names = 'missing'`)
+	exec(t, db, `SELECT pg_reload_conf()`)
+	missStandby(t, db)
+	t.Run("one", func(t *testing.T) { checkOneUnreplicated(t, server.URL(), db) })
+	t.Run("several on few connections", func(t *testing.T) { checkManyUnreplicated(t, server.URL(), db) })
+	exec(t, db, `ALTER SYSTEM RESET synchronous_standby_names`)
+	exec(t, db, `SELECT pg_reload_conf()`)
+	eventually(t, "an acknowledged commit", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		return db.run(ctx, "test", func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `INSERT INTO notes VALUES (0)`)
+			return err
+		}) == nil
+	})
+	s := newLedgerService(t, db)
+	if a, err := s.Execute(t.Context(), transferUnreplicated()); err != nil || a.Status != 201 || !a.Replayed {
+		t.Errorf("the same key, when commits count again: %+v, %v", a, err)
+	}
+	if acc, err := s.Account(t.Context(), "ann"); err != nil || acc.Available != 70 {
+		t.Errorf("ann has %+v, %v", acc, err)
+	}
+	auditDatabase(t, server.URL())
+}
+
+// giveUpWaiting cancels whoever waits for a standby, until the context ends.
+func giveUpWaiting(ctx context.Context, db *DB) {
+	for ctx.Err() == nil {
+		// An error here is the end of the context, or shows as a test that does not end.
+		_, _ = db.pool.Exec(ctx, `SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)
+	}
+}
+
+// checkOneUnreplicated sends one keyed transfer: its outcome is unknown, and the key settles it.
+// missStandby waits until PostgreSQL, which takes a new setting at its leisure, does wait for the standby.
+func missStandby(t *testing.T, db *DB) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var watcher sync.WaitGroup
+	watcher.Go(func() { giveUpWaiting(ctx, db) })
+	defer watcher.Wait()
+	defer cancel()
+	eventually(t, "a commit that waits for the standby", func() bool {
+		err := db.run(t.Context(), "test", func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `INSERT INTO notes VALUES (-1)`)
+			return err
+		})
+		return errors.Is(err, command.ErrUnknownOutcome)
+	})
+}
+
+func checkOneUnreplicated(t *testing.T, url string, admin *DB) {
+	t.Helper()
+	seen := &recorder{}
+	s := newLedgerService(t, open(t, Options{URL: url, Observer: seen}))
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	group.Go(func() { giveUpWaiting(ctx, admin) })
+	defer group.Wait()
+	defer cancel()
+	if _, err := s.Execute(t.Context(), transferUnreplicated()); !errors.Is(err, command.ErrUnknownOutcome) {
+		t.Fatalf("a commit on the primary alone: %v", err)
+	}
+	expectRuns(t, seen, "unknown")
+	// The same key does not turn it into a success as long as no standby has it.
+	if _, err := s.Execute(t.Context(), transferUnreplicated()); !errors.Is(err, command.ErrUnknownOutcome) {
+		t.Errorf("the same key: %v", err)
+	}
+}
+
+func transferUnreplicated() command.Command[ledger.Op] {
+	return keyed[ledger.Op](ledger.MakeTransfer{From: "ann", To: "ben", Amount: 30}, "unreplicated", "")
+}
+
+// checkManyUnreplicated commits more transactions at once than there are connections, so that one transaction's
+// warning is read while the next wants its connection. None may be taken for acknowledged.
+func checkManyUnreplicated(t *testing.T, url string, admin *DB) {
+	t.Helper()
+	db := open(t, Options{URL: url, MaxConns: 2})
+	ctx, cancel := context.WithCancel(t.Context())
+	var watcher, group sync.WaitGroup
+	watcher.Go(func() { giveUpWaiting(ctx, admin) })
+	defer watcher.Wait()
+	defer cancel()
+	var acknowledged atomic.Int64
+	for range 8 {
+		group.Go(func() {
+			for n := range 5 {
+				err := db.run(t.Context(), "test", func(ctx context.Context, tx pgx.Tx) error {
+					_, err := tx.Exec(ctx, `INSERT INTO notes VALUES ($1)`, n)
+					return err
+				})
+				if err == nil {
+					acknowledged.Add(1)
+				} else if !errors.Is(err, command.ErrUnknownOutcome) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if n := acknowledged.Load(); n > 0 {
+		t.Errorf("%d of 40 commits were acknowledged that no standby has", n)
+	}
+}
+
+func checkSettings(t *testing.T, db *DB) {
+	t.Helper()
+	settings, err := db.Settings(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, s := range settings {
+		got[s.Name] = s.Value
+	}
+	version, err := db.Version(t.Context())
+	if err != nil || version == "" || got["server_version"] != version {
+		t.Errorf("version %q, %v, of settings %v", version, err, got)
+	}
+	if got["fsync"] != "on" || got["full_page_writes"] != "on" || got["default_transaction_isolation"] != "read committed" {
+		t.Errorf("settings %v", got)
+	}
+}

@@ -1,0 +1,229 @@
+package server
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/time/rate"
+
+	"github.com/fairlead-dev/fairlead/fairdraw"
+	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+)
+
+// Limits of the archive.
+const (
+	// documentsKept and documentBytes bound the files. That of the proof of the largest campaign has some 150 MB.
+	documentsKept = 64
+	documentBytes = 512 << 20
+	// sendRate is how many bytes a second of documents are sent, to all clients together: half a gigabit, which takes a few
+	// per cent of a processor. sendPiece is what is sent at a time, and sendTimeout how long a client may take for it.
+	sendRate    = 64 << 20
+	sendBurst   = 4 << 20
+	sendPiece   = 256 << 10
+	sendTimeout = 30 * time.Second
+	// treesKept and treeBytes bound the trees that prove inclusion: about a byte a position.
+	treesKept = 256
+	treeBytes = 16 << 20
+	// buildTimeout bounds the making of one, its turn included.
+	buildTimeout = 2 * time.Minute
+	// sealedKept bounds the campaigns that are remembered to be sealed. sealedFresh is how old the look at a sealed campaign may be that an inclusion proof rests on. A failover may take a
+	// seal back.
+	sealedKept  = 256
+	sealedFresh = time.Second
+)
+
+// archive keeps the documents and trees of sealed and drawn campaigns, which never change. It is safe for concurrent use.
+type archive struct {
+	dir       string // for files
+	documents *shelf[*answerFile]
+	trees     *shelf[*fairdraw.Tree]
+	builds    *bound
+	pace      *rate.Limiter // of what is sent, in bytes
+	built     func(document string)
+
+	mu     sync.Mutex
+	sealed map[uuid.UUID]seenCampaign
+
+	building sync.WaitGroup
+	life     context.Context // Builds outlive the requests for them, but not the server.
+	end      context.CancelFunc
+}
+
+// seenCampaign is a sealed campaign as it was at a time.
+type seenCampaign struct {
+	campaign *lottery.Campaign
+	at       time.Time
+}
+
+func newArchive(dir string, m *httpMetrics) *archive {
+	a := &archive{
+		dir: dir, builds: newBound("build", buildsAtOnce, buildsQueued, m), pace: rate.NewLimiter(sendRate, sendBurst),
+		documents: newShelf(documentsKept, documentBytes, (*answerFile).close), trees: newShelf[*fairdraw.Tree](treesKept, treeBytes, nil),
+		sealed: map[uuid.UUID]seenCampaign{},
+		built:  func(document string) { m.documents.WithLabelValues(document).Inc() },
+	}
+	a.life, a.end = context.WithCancel(context.Background())
+	return a
+}
+
+// close cancels the builds under way and discards all documents and trees.
+func (a *archive) close() {
+	a.mu.Lock()
+	a.end()
+	a.mu.Unlock()
+	a.building.Wait()
+	a.documents.clear()
+	a.trees.clear()
+}
+
+// build runs made when it is its turn, whether or not the first caller still waits.
+func build[V any](a *archive, kind string, made func(context.Context) (V, error)) (v V, err error) {
+	a.mu.Lock()
+	if a.life.Err() != nil {
+		a.mu.Unlock()
+		return v, groupcommit.ErrClosed
+	}
+	a.building.Add(1)
+	a.mu.Unlock()
+	defer a.building.Done()
+	ctx, cancel := context.WithTimeout(a.life, buildTimeout)
+	defer cancel()
+	v, err = bounded(ctx, a.builds, made)
+	if err == nil {
+		a.built(kind)
+	}
+	return v, err
+}
+
+// stateOf names a campaign with the time of its seal or draw. After a failover to a database that lacks the last transactions
+// it may be sealed or drawn again, with another result at another time.
+func stateOf(c *lottery.Campaign, at time.Time) string {
+	return c.ID.String() + " " + strconv.FormatInt(at.UnixMicro(), 10)
+}
+
+// serveDocument answers with the document of that kind of a drawn campaign.
+func (s *Server) serveDocument(w http.ResponseWriter, r *http.Request, kind string, write func(context.Context, *lottery.Campaign, io.Writer) error) {
+	c, err := s.campaignOf(r)
+	if err == nil && (c.Status != lottery.StatusCompleted || c.CompletedAt == nil) {
+		err = lottery.ErrNotDrawn
+	}
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	d, done, err := s.archive.documents.get(r.Context(), kind+" "+stateOf(c, *c.CompletedAt), func() (*answerFile, int64, error) { //nolint:contextcheck // It is built for others, too.
+		d, err := build(s.archive, kind, func(ctx context.Context) (*answerFile, error) {
+			return newAnswerFile(s.archive.dir, func(w io.Writer) error { return write(ctx, c, w) })
+		})
+		if err != nil {
+			return nil, 0, err
+		}
+		return d, d.size, nil
+	})
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	defer done()
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.FormatInt(d.size, 10))
+	w.WriteHeader(http.StatusOK)
+	if r.Method != http.MethodHead {
+		_ = s.archive.send(r.Context(), w, d) // An error means that the client went away.
+	}
+}
+
+// send writes a document piece by piece, at a pace that all documents of several pieces share. A client has sendTimeout for
+// each piece, and not for the whole, which it may not be to blame for.
+func (a *archive) send(ctx context.Context, w http.ResponseWriter, d *answerFile) error {
+	control, body := http.NewResponseController(w), io.NewSectionReader(d.file, 0, d.size)
+	for left := d.size; left > 0; left -= sendPiece {
+		piece := min(left, sendPiece)
+		if d.size > sendPiece {
+			if err := a.pace.WaitN(ctx, int(piece)); err != nil {
+				return err //nolint:wrapcheck // Nobody hears of it.
+			}
+		}
+		// Not every writer has a deadline.
+		_ = control.SetWriteDeadline(time.Now().Add(sendTimeout))
+		if _, err := io.CopyN(w, body, piece); err != nil {
+			return err //nolint:wrapcheck // As above.
+		}
+	}
+	return nil
+}
+
+// sealedCampaign reads the campaign of the path. One that is sealed may have been read a moment ago, so that those who ask
+// for one inclusion proof after another cost the database little. It must not be changed.
+func (s *Server) sealedCampaign(r *http.Request) (*lottery.Campaign, error) {
+	id, err := pathUUID(r.PathValue("id"), "campaign")
+	if err != nil {
+		return nil, err
+	}
+	if c := s.archive.lookUp(id, time.Now()); c != nil {
+		return c, nil
+	}
+	at := time.Now()
+	c, err := s.campaign(r.Context(), infoOf(r).principal, id)
+	s.archive.learn(id, c, at)
+	return c, err
+}
+
+// lookUp returns a sealed campaign that was read a moment ago. Where it was longer ago, one caller is given none, to read it
+// again, while others go on with it.
+func (a *archive) lookUp(id uuid.UUID, now time.Time) *lottery.Campaign {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	known, ok := a.sealed[id]
+	if !ok {
+		return nil
+	}
+	if now.Sub(known.at) < sealedFresh {
+		return known.campaign
+	}
+	known.at = now
+	a.sealed[id] = known
+	return nil
+}
+
+// learn notes what a read of a campaign gave; nil when it failed.
+func (a *archive) learn(id uuid.UUID, c *lottery.Campaign, at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ok := false
+	if c != nil {
+		_, ok = c.Sealed()
+	}
+	if !ok {
+		delete(a.sealed, id)
+		return
+	}
+	if len(a.sealed) >= sealedKept {
+		clear(a.sealed)
+	}
+	a.sealed[id] = seenCampaign{c, at}
+}
+
+// inclusion proves that a position of a campaign was sealed.
+func (s *Server) inclusion(ctx context.Context, c *lottery.Campaign, p lottery.Position) (*fairdraw.InclusionProof, error) {
+	// In beacon mode the list is closed before the draw: every entrant can see then that they are in it.
+	at, ok := c.Sealed()
+	if !ok {
+		return nil, lottery.ErrNotDrawn
+	}
+	tree, done, err := s.archive.trees.get(ctx, stateOf(c, at), func() (*fairdraw.Tree, int64, error) { //nolint:contextcheck // It is built for others, too.
+		tree, err := build(s.archive, "tree", func(ctx context.Context) (*fairdraw.Tree, error) { return s.lottery.SealedTree(ctx, c) })
+		return tree, int64(c.TotalPositions), err // About a byte a position.
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return bounded(ctx, s.scans, func(ctx context.Context) (*fairdraw.InclusionProof, error) { return s.lottery.Include(ctx, c, tree, p) })
+}

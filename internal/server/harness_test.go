@@ -1,0 +1,310 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-dev/fairlead/internal/auth"
+	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/services/auction"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
+	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+	"github.com/fairlead-dev/fairlead/internal/services/publish"
+	"github.com/fairlead-dev/fairlead/internal/sim/wire"
+	"github.com/fairlead-dev/fairlead/internal/telemetry"
+	"github.com/fairlead-dev/fairlead/multidraw"
+)
+
+// jwtSecret signs the users' tokens of the tests.
+const jwtSecret = "a secret of the tests that has thirty-two bytes or more"
+
+// env is a server on a database of its own, wired as the binary wires it.
+type env struct {
+	t          testing.TB
+	url        string
+	dbURL      string
+	http       *http.Client
+	server     *Server
+	stop       func()       // ends Serve
+	ended      func() error // waits for Serve to return
+	ledger     *ledger.Service
+	lottery    *lottery.Service
+	auction    *auction.Service
+	multidraw  *multidraw.Service
+	cross      *cross.Service
+	publish    *publish.Service
+	publishing func() // makes the worker work
+	locks      *postgres.Locks
+	keys       *postgres.APIKeys
+	adminID    string
+	admin      string // credential of the first admin key
+	service    string // credential of a service key
+	logs       *logBuffer
+	as         string                              // who sends: admin unless changed
+	observe    func(method, path string, r *reply) // sees every answer; nil: nobody does
+	proxy      *wire.Proxy                         // between the server and its database; nil unless asked for
+}
+
+// setup is what a test may want different.
+type setup struct {
+	lanes   groupcommit.Options
+	limiter *auth.LimiterOptions
+	ledgers map[string]string // further ledgers' databases, by name
+	beacon  *lottery.BeaconOptions
+	// unavailableAfter is how long the database may be silent, and proxied lets a test take it away; 0 and false as usual.
+	unavailableAfter time.Duration
+	proxied          bool
+}
+
+func migrate(ctx context.Context, url string) error {
+	_, err := postgres.Migrate(ctx, url)
+	return err
+}
+
+func newEnv(tb testing.TB) *env { tb.Helper(); return newEnvWith(tb, setup{}) }
+
+func newEnvWith(tb testing.TB, o setup) *env {
+	tb.Helper()
+	e := &env{t: tb, dbURL: pgtest.NewDatabase(tb, migrate), logs: &logBuffer{}}
+	logger := slog.New(slog.NewTextHandler(e.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	registry := prometheus.NewRegistry()
+	url := e.dbURL
+	if o.proxied {
+		url = e.behindProxy()
+	}
+	db, err := postgres.Open(tb.Context(), postgres.Options{
+		URL: url, MaxConns: 8, Logger: logger, Observer: telemetry.NewTransactions(registry), UnavailableAfter: o.unavailableAfter,
+	})
+	must(tb, err)
+	telemetry.ObservePools(registry, db.Pools)
+	lanes, draws := telemetry.NewLaneMetrics(registry), telemetry.NewLottery(registry)
+	ledgerLanes, lotteryLanes, auctionLanes := o.lanes, o.lanes, o.lanes
+	ledgerLanes.Observer, lotteryLanes.Observer, auctionLanes.Observer = lanes.For("ledger"), lanes.For("lottery"), lanes.For("auction")
+	e.ledger = ledger.NewService(postgres.NewLedger(db), ledgerLanes)
+	e.lottery = lottery.NewService(postgres.NewLottery(db, draws), lottery.Options{Lanes: lotteryLanes, Observer: draws, Logger: logger, Beacon: o.beacon})
+	e.auction = auction.NewService(postgres.NewAuctions(db), auction.Options{Lanes: auctionLanes, Observer: telemetry.NewAuctions(registry), Logger: logger})
+	e.multidraw = multidraw.NewService(postgres.NewMultidraws(db), multidraw.Options{Logger: logger})
+	e.startPublishing(db, o.lanes)
+	e.startCross(db, o.ledgers, logger)
+	e.locks = postgres.NewLocks(db, telemetry.NewLocks(registry))
+	e.keys = postgres.NewAPIKeys(db)
+	authenticator, err := auth.New(auth.Options{Store: e.keys, JWT: auth.JWTOptions{Secret: []byte(jwtSecret)}})
+	must(tb, err)
+	var limiter *auth.Limiter
+	if o.limiter != nil {
+		limiter, err = auth.NewLimiter(*o.limiter)
+		must(tb, err)
+	}
+	e.server, err = New(Options{
+		Ledger: e.ledger, Lottery: e.lottery, Auction: e.auction, Multidraw: e.multidraw, Publish: e.publish, Cross: e.cross, Locks: e.locks, Keys: e.keys, Desk: postgres.NewDesk(db), PublicPages: true, Auth: authenticator, Limiter: limiter, Ready: db.Ping,
+		Registry: registry, Logger: logger, Version: "test",
+	})
+	must(tb, err)
+	e.makeKeys()
+	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
+	must(tb, err)
+	e.url = "http://" + listener.Addr().String()
+	serving, stop := context.WithCancel(context.WithoutCancel(tb.Context()))
+	served := make(chan error, 1)
+	go func(s *Server) { served <- s.Serve(serving, listener, 10*time.Second) }(e.server) // A test may put another in its place.
+	e.stop, e.ended = stop, sync.OnceValue(func() error { return <-served })
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	e.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	tb.Cleanup(func() {
+		transport.CloseIdleConnections()
+		stop()
+		if err := e.ended(); err != nil {
+			tb.Errorf("Serve: %v", err)
+		}
+		// The test's own context is over by now.
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		integrity, err := e.ledger.Integrity(ctx)
+		if err != nil || !integrity.Valid {
+			tb.Errorf("the books do not balance at the end: %+v, %v", integrity, err)
+		}
+		for what, err := range map[string]error{
+			"locks": e.locks.Close(ctx), "publish": e.publish.Close(ctx), "multidraw": e.multidraw.Close(ctx), "auction": e.auction.Close(ctx), "lottery": e.lottery.Close(ctx), "ledger": e.ledger.Close(ctx),
+		} {
+			if err != nil {
+				tb.Errorf("close the %s: %v", what, err)
+			}
+		}
+		authenticator.Close()
+		db.Close()
+	})
+	return e
+}
+
+func (e *env) makeKeys() {
+	e.t.Helper()
+	for _, role := range []auth.Role{auth.RoleAdmin, auth.RoleService} {
+		secret, hash, err := auth.GenerateKey(role)
+		must(e.t, err)
+		key := auth.Key{ID: newUUID(), Role: role, Name: "tests", Hash: hash, CreatedAt: time.Now().UTC()}
+		must(e.t, e.keys.InsertKey(e.t.Context(), key))
+		if role == auth.RoleAdmin {
+			e.adminID, e.admin, e.as = key.ID, secret, secret
+		} else {
+			e.service = secret
+		}
+	}
+}
+
+// by returns the same server with another sender.
+func (e *env) by(credential string) *env {
+	other := *e
+	other.as = credential
+	return &other
+}
+
+// user returns a token for the account of that name.
+func (e *env) user(account string) string {
+	e.t.Helper()
+	return token(e.t, jwt.MapClaims{"sub": account, "exp": time.Now().Add(time.Hour).Unix()}, jwtSecret)
+}
+
+func token(tb testing.TB, claims jwt.MapClaims, secret string) string {
+	tb.Helper()
+	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(secret))
+	must(tb, err)
+	return signed
+}
+
+// sql runs one query that gives one value.
+func (e *env) sql(into any, query string, args ...any) {
+	e.t.Helper()
+	conn := e.connect()
+	defer func() { _ = conn.Close(context.Background()) }()
+	must(e.t, conn.QueryRow(e.t.Context(), query, args...).Scan(into))
+}
+
+func (e *env) connect() *pgx.Conn {
+	e.t.Helper()
+	conn, err := pgx.Connect(e.t.Context(), e.dbURL)
+	must(e.t, err)
+	return conn
+}
+
+// snapshot is a digest of every row of every table, so that two equal ones mean that nothing was written in between.
+func (e *env) snapshot() map[string]string {
+	e.t.Helper()
+	conn := e.connect()
+	defer func() { _ = conn.Close(context.Background()) }()
+	rows, err := conn.Query(e.t.Context(), `SELECT tablename::text FROM pg_tables WHERE schemaname = 'public' ORDER BY 1`)
+	must(e.t, err)
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	must(e.t, err)
+	if len(tables) < 10 {
+		e.t.Fatalf("only %d tables are looked at", len(tables))
+	}
+	out := map[string]string{}
+	for _, table := range tables {
+		name := pgx.Identifier{table}.Sanitize()
+		var digest string
+		must(e.t, conn.QueryRow(e.t.Context(),
+			`SELECT count(*) || ' rows, ' || coalesce(md5(string_agg(r::text, ';' ORDER BY r::text)), '') FROM `+name+` r`).Scan(&digest))
+		out[table] = digest
+	}
+	return out
+}
+
+// unchanged fails when anything was written since the snapshot.
+func (e *env) unchanged(before map[string]string) {
+	e.t.Helper()
+	for table, now := range e.snapshot() {
+		if before[table] != now {
+			e.t.Errorf("table %s changed: %s, was %s", table, now, before[table])
+		}
+	}
+}
+
+// count returns the number of rows that a condition holds for.
+func (e *env) count(fromWhere string, args ...any) int {
+	e.t.Helper()
+	var n int
+	e.sql(&n, "SELECT count(*) FROM "+fromWhere, args...)
+	return n
+}
+
+// raw sends bytes as they are on a connection of their own, for requests that no honest client can be made to send.
+func (e *env) raw(method, target string, headers ...string) *reply {
+	e.t.Helper()
+	conn, err := new(net.Dialer).DialContext(e.t.Context(), "tcp", strings.TrimPrefix(e.url, "http://"))
+	must(e.t, err)
+	defer func() { _ = conn.Close() }()
+	must(e.t, conn.SetDeadline(time.Now().Add(10*time.Second)))
+	head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: test\r\nConnection: close\r\n", method, target)
+	if e.as != "" {
+		head += "Authorization: Bearer " + e.as + "\r\n"
+	}
+	for _, h := range headers {
+		head += h + "\r\n"
+	}
+	_, err = conn.Write([]byte(head + "\r\n"))
+	must(e.t, err)
+	response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
+	must(e.t, err)
+	defer func() { _ = response.Body.Close() }()
+	return e.received(method, target, "", response)
+}
+
+// logBuffer keeps what the server logs, for tests that look at it.
+type logBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func newUUID() string { return uuid.Must(uuid.NewV7()).String() }
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// eventually polls until ok holds.
+func eventually(tb testing.TB, within time.Duration, what string, ok func() bool) {
+	tb.Helper()
+	deadline := time.Now().Add(within)
+	for !ok() {
+		if time.Now().After(deadline) {
+			tb.Fatalf("%s: not within %s", what, within)
+		}
+		timer := time.NewTimer(5 * time.Millisecond)
+		select {
+		case <-timer.C:
+		case <-tb.Context().Done():
+			tb.Fatal(tb.Context().Err())
+		}
+	}
+}

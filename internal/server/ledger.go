@@ -1,0 +1,363 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+)
+
+type createAccountRequest struct {
+	ID       string `json:"id" doc:"the caller's name for the account" pattern:"^[A-Za-z0-9._:@-]{1,64}$" example:"alice"`
+	Currency string `json:"currency" pattern:"^[A-Z][A-Z0-9]{2,11}$" example:"EUR"`
+}
+
+type accountView struct {
+	ID        string    `json:"id"`
+	Currency  string    `json:"currency"`
+	Available int64     `json:"available" doc:"minor units free to spend"`
+	Held      int64     `json:"held" doc:"minor units set aside by open holds"`
+	Version   int64     `json:"version" doc:"grows with each change"`
+	CreatedAt timestamp `json:"created_at"`
+}
+
+func viewAccount(a ledger.Account) accountView {
+	return accountView{ID: a.ID, Currency: a.Currency, Available: a.Available, Held: a.Held, Version: a.Version, CreatedAt: timestamp(a.CreatedAt)}
+}
+
+type entryView struct {
+	ID       uuid.UUID `json:"id"`
+	Transfer uuid.UUID `json:"transfer"`
+	Amount   int64     `json:"amount" doc:"signed minor units"`
+	At       timestamp `json:"at"`
+	Memo     string    `json:"memo"`
+}
+
+func viewEntry(e ledger.Entry) entryView {
+	return entryView{ID: e.ID, Transfer: e.Transfer, Amount: e.Amount, At: timestamp(e.At), Memo: e.Memo}
+}
+
+type movementRequest struct {
+	Account string `json:"account"`
+	Amount  int64  `json:"amount" minimum:"1" maximum:"9007199254740991" doc:"minor units"`
+	Memo    string `json:"memo,omitempty" maxLength:"500"`
+}
+
+func (q *movementRequest) check() error {
+	var c checks
+	c.id("account", q.Account)
+	c.amount("amount", q.Amount)
+	c.memo("memo", q.Memo)
+	return c.err
+}
+
+type movementView struct {
+	ID        uuid.UUID `json:"id" doc:"the transfer's id"`
+	Account   string    `json:"account"`
+	Amount    int64     `json:"amount"`
+	Currency  string    `json:"currency"`
+	Available int64     `json:"available" doc:"after the movement"`
+}
+
+func viewMovement(m ledger.Movement) movementView {
+	return movementView{ID: m.Transfer.ID, Account: m.Account, Amount: m.Transfer.Amount, Currency: m.Transfer.Currency, Available: m.Available}
+}
+
+type transferRequest struct {
+	From   string `json:"from"`
+	To     string `json:"to"`
+	Amount int64  `json:"amount" minimum:"1" maximum:"9007199254740991" doc:"minor units"`
+	Memo   string `json:"memo,omitempty" maxLength:"500"`
+}
+
+type transferView struct {
+	ID        uuid.UUID             `json:"id"`
+	Kind      ledger.Kind           `json:"kind"`
+	From      string                `json:"from"`
+	To        string                `json:"to"`
+	Amount    int64                 `json:"amount"`
+	Currency  string                `json:"currency"`
+	Status    ledger.TransferStatus `json:"status" enum:"pending,completed,failed"`
+	Reason    string                `json:"reason" doc:"of a failure, else empty"`
+	Memo      string                `json:"memo"`
+	CreatedAt timestamp             `json:"created_at"`
+}
+
+func viewTransfer(t ledger.Transfer) transferView {
+	return transferView{
+		ID: t.ID, Kind: t.Kind, From: t.From, To: t.To, Amount: t.Amount, Currency: t.Currency,
+		Status: t.Status, Reason: t.Reason, Memo: t.Memo, CreatedAt: timestamp(t.CreatedAt),
+	}
+}
+
+type holdRequest struct {
+	Account   string  `json:"account"`
+	Amount    int64   `json:"amount" minimum:"1" maximum:"9007199254740991" doc:"minor units"`
+	ExpiresIn *string `json:"expires_in,omitempty" doc:"Go duration; without it the hold does not expire" example:"30m"`
+}
+
+type captureRequest struct {
+	To     string `json:"to"`
+	Amount *int64 `json:"amount,omitempty" minimum:"1" maximum:"9007199254740991" doc:"minor units; without it all of the hold"`
+}
+
+type holdView struct {
+	ID        uuid.UUID         `json:"id"`
+	Account   string            `json:"account"`
+	Amount    int64             `json:"amount"`
+	Captured  int64             `json:"captured"`
+	Status    ledger.HoldStatus `json:"status" enum:"open,captured,released,expired"`
+	ExpiresAt *timestamp        `json:"expires_at"`
+	CreatedAt timestamp         `json:"created_at"`
+}
+
+func viewHold(h ledger.Hold) holdView {
+	return holdView{
+		ID: h.ID, Account: h.Account, Amount: h.Amount, Captured: h.Captured, Status: h.Status,
+		ExpiresAt: optionalTime(h.ExpiresAt), CreatedAt: timestamp(h.CreatedAt),
+	}
+}
+
+type integrityView struct {
+	Valid           bool                    `json:"valid"`
+	Difference      *big.Int                `json:"difference" doc:"sum of the currencies' absolute differences"`
+	CheckedAt       timestamp               `json:"checked_at"`
+	Currencies      []currencyIntegrityView `json:"currencies"`
+	FirstBadAccount *string                 `json:"first_bad_account" doc:"the first account that disagrees with its entries or holds"`
+	BadTransfers    int64                   `json:"bad_transfers" doc:"transfers whose entries do not sum to zero"`
+}
+
+type currencyIntegrityView struct {
+	Currency    string   `json:"currency"`
+	Deposits    *big.Int `json:"deposits"`
+	Withdrawals *big.Int `json:"withdrawals"`
+	Available   *big.Int `json:"available"`
+	Held        *big.Int `json:"held"`
+	Difference  *big.Int `json:"difference" doc:"deposits - withdrawals - available - held"`
+}
+
+func viewIntegrity(in ledger.Integrity) integrityView {
+	out := integrityView{
+		Valid: in.Valid, Difference: in.Difference, CheckedAt: timestamp(in.CheckedAt),
+		Currencies: []currencyIntegrityView{}, BadTransfers: in.BadTransfers,
+	}
+	if in.FirstBadAccount != "" {
+		out.FirstBadAccount = &in.FirstBadAccount
+	}
+	for _, c := range in.Currencies {
+		out.Currencies = append(out.Currencies, currencyIntegrityView(c))
+	}
+	return out
+}
+
+// of adapts a view of a result type to the untyped result of a service.
+func of[R, V any](view func(R) V) func(any) any {
+	return func(result any) any {
+		r, ok := result.(R)
+		if !ok {
+			panic(fmt.Sprintf("server: a service answered with %T", result)) // Its operation fixes the type.
+		}
+		return view(r)
+	}
+}
+
+func (s *Server) ledgerRoutes() []route {
+	execute := s.ledger.Execute
+	return []route{
+		post("/v1/accounts", accessStaff, http.StatusCreated, doc[createAccountRequest, accountView]("Open an account"),
+			mutate(s, mutation[createAccountRequest, ledger.Op]{
+				status: http.StatusCreated, execute: execute, view: of(viewAccount),
+				op: func(_ *http.Request, q *createAccountRequest) (ledger.Op, error) {
+					var c checks
+					c.id("id", q.ID)
+					c.currency("currency", q.Currency)
+					return ledger.CreateAccount{ID: q.ID, Currency: q.Currency}, c.err
+				},
+			})),
+		get("/v1/accounts/{id}", accessUser, doc[none, accountView]("Read an account"), s.getAccount),
+		get("/v1/accounts/{id}/entries", accessUser, paged[entryView]("List an account's entries, oldest first"), s.getEntries),
+		hot(post("/v1/deposits", accessStaff, http.StatusCreated, doc[movementRequest, movementView]("Bring money in from the outside"),
+			mutate(s, mutation[movementRequest, ledger.Op]{
+				status: http.StatusCreated, execute: execute, view: of(viewMovement),
+				op: func(_ *http.Request, q *movementRequest) (ledger.Op, error) {
+					return ledger.Deposit{Account: q.Account, Amount: q.Amount, Memo: q.Memo}, q.check()
+				},
+			}))),
+		hot(post("/v1/withdrawals", accessStaff, http.StatusCreated, doc[movementRequest, movementView]("Take money to the outside"),
+			mutate(s, mutation[movementRequest, ledger.Op]{
+				status: http.StatusCreated, execute: execute, view: of(viewMovement),
+				op: func(_ *http.Request, q *movementRequest) (ledger.Op, error) {
+					return ledger.Withdraw{Account: q.Account, Amount: q.Amount, Memo: q.Memo}, q.check()
+				},
+			}))),
+		hot(post("/v1/transfers", accessUser, http.StatusCreated, doc[transferRequest, transferView]("Move money between accounts"),
+			mutate(s, mutation[transferRequest, ledger.Op]{
+				status: http.StatusCreated, execute: execute, view: of(viewTransfer),
+				account: func(q *transferRequest) string { return q.From },
+				op: func(_ *http.Request, q *transferRequest) (ledger.Op, error) {
+					var c checks
+					c.id("from", q.From)
+					c.id("to", q.To)
+					c.amount("amount", q.Amount)
+					c.memo("memo", q.Memo)
+					return ledger.MakeTransfer{From: q.From, To: q.To, Amount: q.Amount, Memo: q.Memo}, c.err
+				},
+			}))),
+		get("/v1/transfers/{id}", accessStaff, doc[none, transferView]("Read a transfer"), s.getTransfer),
+		post("/v1/holds", accessStaff, http.StatusCreated, doc[holdRequest, holdView]("Set money aside"),
+			mutate(s, mutation[holdRequest, ledger.Op]{
+				status: http.StatusCreated, execute: execute, view: of(viewHold),
+				op: func(_ *http.Request, q *holdRequest) (ledger.Op, error) {
+					var c checks
+					c.id("account", q.Account)
+					c.amount("amount", q.Amount)
+					expires := c.duration("expires_in", q.ExpiresIn, maxExpiry)
+					return ledger.PlaceHold{Account: q.Account, Amount: q.Amount, ExpiresIn: expires}, c.err
+				},
+			})),
+		get("/v1/holds/{id}", accessStaff, doc[none, holdView]("Read a hold"), s.getHold),
+		post("/v1/holds/{id}/capture", accessStaff, http.StatusOK, doc[captureRequest, holdView]("Pay from a hold; what is not captured is released"),
+			mutate(s, mutation[captureRequest, ledger.Op]{
+				status: http.StatusOK, execute: execute, view: of(viewHold),
+				op: func(r *http.Request, q *captureRequest) (ledger.Op, error) {
+					var c checks
+					c.id("to", q.To)
+					if q.Amount != nil {
+						c.amount("amount", *q.Amount)
+					}
+					if c.err != nil {
+						return nil, c.err
+					}
+					id, err := pathUUID(r.PathValue("id"), "hold")
+					return ledger.CaptureHold{Hold: id, To: q.To, Amount: q.Amount}, err
+				},
+			})),
+		post("/v1/holds/{id}/release", accessStaff, http.StatusOK, doc[noFields, holdView]("Give a hold's money back"),
+			mutate(s, mutation[noFields, ledger.Op]{
+				status: http.StatusOK, view: of(viewHold),
+				execute: func(ctx context.Context, c command.Command[ledger.Op]) (command.Answer, error) {
+					if c.Operator && s.desk != nil {
+						return s.desk.ReleaseHold(ctx, c)
+					}
+					return execute(ctx, c)
+				},
+				op: func(r *http.Request, _ *noFields) (ledger.Op, error) {
+					id, err := pathUUID(r.PathValue("id"), "hold")
+					return ledger.ReleaseHold{Hold: id}, err
+				},
+			})),
+		get("/v1/accounts/{id}/aliases", accessUser, filtered(doc[none, aliasView]("Read what public pages call an account"), "topic", "campaign:ID or auction:ID"), s.getAlias),
+		get("/v1/integrity", accessStaff, doc[none, integrityView]("Recompute all balances from the entries"), s.getIntegrity),
+	}
+}
+
+func (s *Server) getAccount(w http.ResponseWriter, r *http.Request) {
+	id, err := s.ownAccount(r)
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	answer(s, w, r, viewAccount)(s.ledger.Account(r.Context(), id))
+}
+
+func (s *Server) getEntries(w http.ResponseWriter, r *http.Request) {
+	id, err := s.ownAccount(r)
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	p, err := parsePage(r)
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	if _, err := s.ledger.Account(r.Context(), id); err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	entries, err := s.ledger.Entries(r.Context(), id, p.after, p.limit+1)
+	answer(s, w, r, func(rows []ledger.Entry) list[entryView] {
+		return newList(r, rows, p.limit, viewEntry, func(e ledger.Entry) int64 { return e.Version })
+	})(entries, err)
+}
+
+// ownAccount reads the account of the path and refuses it to a user whose it is not.
+func (s *Server) ownAccount(r *http.Request) (string, error) {
+	raw := r.PathValue("id")
+	if err := actFor(infoOf(r).principal, raw); err != nil {
+		return "", err
+	}
+	return pathAccount(raw)
+}
+
+func (s *Server) getTransfer(w http.ResponseWriter, r *http.Request) {
+	id, err := pathUUID(r.PathValue("id"), "transfer")
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	answer(s, w, r, viewTransfer)(s.ledger.Transfer(r.Context(), id))
+}
+
+func (s *Server) getHold(w http.ResponseWriter, r *http.Request) {
+	id, err := pathUUID(r.PathValue("id"), "hold")
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	answer(s, w, r, viewHold)(s.ledger.Hold(r.Context(), id))
+}
+
+// integrityTimeout bounds the check over HTTP. A ledger too large for it is checked by fairlead integrity, on the database.
+const integrityTimeout = 30 * time.Second
+
+func (s *Server) getIntegrity(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), integrityTimeout)
+	defer cancel()
+	answer(s, w, r, viewIntegrity)(bounded(ctx, s.checks, s.ledger.Integrity))
+}
+
+// answer speaks the outcome of a read.
+func answer[R, V any](s *Server, w http.ResponseWriter, r *http.Request, view func(R) V) func(R, error) {
+	return func(result R, err error) {
+		if err != nil {
+			s.writeProblem(w, r, err)
+			return
+		}
+		writeBody(w, http.StatusOK, mustMarshal(view(result)))
+	}
+}
+
+// timestamp is a time as the contract spells it: RFC 3339, UTC, with microseconds.
+type timestamp time.Time
+
+const timestampLayout = "2006-01-02T15:04:05.000000Z07:00"
+
+// MarshalText implements [encoding.TextMarshaler].
+func (t timestamp) MarshalText() ([]byte, error) {
+	return time.Time(t).UTC().AppendFormat(nil, timestampLayout), nil
+}
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (t *timestamp) UnmarshalText(text []byte) error {
+	parsed, err := time.Parse(time.RFC3339, string(text))
+	*t = timestamp(parsed)
+	return err //nolint:wrapcheck // The decoder adds where.
+}
+
+func optionalTime(t *time.Time) *timestamp {
+	if t == nil {
+		return nil
+	}
+	u := timestamp(*t)
+	return &u
+}
+
+// IntegrityDocument spells an integrity check as GET /v1/integrity does, for the command line.
+func IntegrityDocument(in ledger.Integrity) []byte { return mustMarshal(viewIntegrity(in)) }

@@ -1,0 +1,167 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/live"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+)
+
+// getEvents streams one topic's events as server-sent events (WHATWG HTML, section 9.2) until the client goes, is too
+// slow, or the server stops. A client that comes back with Last-Event-ID misses nothing.
+func (e *liveEdge) getEvents(w http.ResponseWriter, r *http.Request) {
+	topic, since, err := parseStream(r)
+	if err != nil {
+		e.s.writeProblem(w, r, err)
+		return
+	}
+	c, err := e.admit(r)
+	if err != nil {
+		e.s.writeProblem(w, r, err)
+		return
+	}
+	defer e.leave(c)
+	if err := mayFollow(c.principal, topic); err != nil {
+		e.s.writeProblem(w, r, err)
+		return
+	}
+	sub := e.hub.NewSubscriber()
+	defer sub.Close()
+	if err := e.subscribe(r.Context(), c.principal, sub, topic, since); err != nil {
+		e.s.writeProblem(w, r, liveError(err))
+		return
+	}
+	st := &stream{w: w, rc: http.NewResponseController(w), timeout: e.times.write}
+	// The server's deadlines are for requests that end.
+	if err := errors.Join(st.rc.SetReadDeadline(time.Time{}), st.rc.SetWriteDeadline(time.Now().Add(st.timeout))); err != nil {
+		e.s.writeProblem(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // Some proxies collect answers unless told not to.
+	w.WriteHeader(http.StatusOK)
+	if r.Method == http.MethodHead {
+		return
+	}
+	st.run(e, r, c, sub)
+}
+
+// parseStream reads which topic is asked for, and from where.
+func parseStream(r *http.Request) (topic string, since *int64, err error) {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return "", nil, refuse("the query is malformed")
+	}
+	for name, values := range q {
+		if len(values) > 1 {
+			return "", nil, refuse("%s is given more than once", name)
+		}
+	}
+	if topic = q.Get("topic"); topic == "" {
+		return "", nil, refuse("topic must be given, as auction:ID or campaign:ID")
+	}
+	from, name := q.Get("since"), "since"
+	// A client that reconnects by itself repeats its URL, and knows better.
+	if id := r.Header.Get("Last-Event-Id"); id != "" {
+		from, name = id, "Last-Event-ID"
+	} else if !q.Has("since") {
+		return topic, nil, nil
+	}
+	n, err := strconv.ParseInt(from, 10, 64)
+	if err != nil || n < 0 || n > ledger.MaxAmount {
+		return "", nil, refuse("%s must be an integer from 0 to %d", name, int64(ledger.MaxAmount))
+	}
+	return topic, &n, nil
+}
+
+// stream writes to one client.
+type stream struct {
+	w       http.ResponseWriter
+	rc      *http.ResponseController
+	timeout time.Duration
+	line    []byte
+}
+
+func (st *stream) run(e *liveEdge, r *http.Request, c *liveClient, sub *live.Subscriber) {
+	quiet := time.NewTicker(e.times.keepAlive)
+	defer quiet.Stop()
+	buf := make([]live.Message, 0, messageBatch)
+	if st.flush() != nil {
+		return
+	}
+	for {
+		messages, err := sub.Pull(r.Context(), buf)
+		if err != nil {
+			return
+		}
+		if len(messages) > 0 {
+			if !st.write(messages) {
+				return
+			}
+			continue
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-e.ctx.Done():
+			return
+		case <-c.done:
+			return
+		case <-sub.Ready():
+		case <-quiet.C:
+			st.line = append(st.line, ":\n\n"...)
+			if st.flush() != nil {
+				return
+			}
+		}
+	}
+}
+
+// write reports whether to go on.
+func (st *stream) write(messages []live.Message) bool {
+	for i := range messages {
+		switch m := &messages[i]; m.Kind {
+		case live.KindEvent:
+			if m.Seq > 0 {
+				st.line = append(st.line, "id: "...)
+				st.line = strconv.AppendInt(st.line, m.Seq, 10)
+				st.line = append(st.line, '\n')
+			}
+			st.event(m.Type, m.JSON)
+		case live.KindSubscribed:
+			// A comment, since clients look for events alone.
+			st.line = append(st.line, ": subscribed "...)
+			st.line = strconv.AppendInt(st.line, m.Seq, 10)
+			st.line = append(st.line, "\n\n"...)
+		case live.KindDropped:
+			st.event("dropped", mustMarshal(liveAnswer{Op: "dropped", Topic: m.Topic, LastSeq: &m.Seq}))
+			_ = st.flush() // It ends here either way.
+			return false
+		}
+	}
+	return st.flush() == nil
+}
+
+func (st *stream) event(name string, data []byte) {
+	st.line = append(st.line, "event: "...)
+	st.line = append(st.line, name...)
+	st.line = append(st.line, "\ndata: "...)
+	st.line = append(st.line, data...)
+	st.line = append(st.line, "\n\n"...)
+}
+
+func (st *stream) flush() error {
+	err := st.rc.SetWriteDeadline(time.Now().Add(st.timeout))
+	if err == nil {
+		_, err = st.w.Write(st.line)
+	}
+	if err == nil {
+		err = st.rc.Flush()
+	}
+	st.line = st.line[:0]
+	return err
+}

@@ -1,0 +1,441 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-dev/fairlead/internal/auth"
+	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/telemetry"
+)
+
+// atOnce is for what happens at once, or at a time that has come, also on a machine that stalls for seconds. Who is overlooked
+// waits for half a minute.
+const atOnce = 5 * time.Second
+
+// beside starts another server process' worth of the lock service on the same database.
+func (e *env) beside() *env {
+	e.t.Helper()
+	registry := prometheus.NewRegistry()
+	db, err := postgres.Open(e.t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 8})
+	must(e.t, err)
+	other := *e
+	other.keys = postgres.NewAPIKeys(db)
+	other.locks = postgres.NewLocks(db, telemetry.NewLocks(registry))
+	authenticator, err := auth.New(auth.Options{Store: other.keys, JWT: auth.JWTOptions{Secret: []byte(jwtSecret)}})
+	must(e.t, err)
+	other.server, err = New(Options{Locks: other.locks, Keys: other.keys, Auth: authenticator, Ready: db.Ping, Registry: registry, Version: "test"})
+	must(e.t, err)
+	listener := httptest.NewServer(other.server.Handler())
+	other.url = listener.URL
+	e.t.Cleanup(func() {
+		e.http.CloseIdleConnections()
+		listener.Close()
+		if err := other.locks.Close(context.Background()); err != nil {
+			e.t.Error(err)
+		}
+		authenticator.Close()
+		db.Close()
+	})
+	return &other
+}
+
+// lockBody asks for keys; wait may be empty.
+func lockBody(owner, ttl, wait string, keys ...string) string {
+	body := fmt.Sprintf(`{"keys":%s,"owner":%q,"ttl":%q`, mustMarshal(keys), owner, ttl)
+	if wait != "" {
+		body += fmt.Sprintf(`,"wait":%q`, wait)
+	}
+	return body + `}`
+}
+
+func (e *env) lock(owner, ttl, wait string, keys ...string) *reply {
+	e.t.Helper()
+	return e.post("/v1/locks", lockBody(owner, ttl, wait, keys...))
+}
+
+func (e *env) unlock(id string) *reply {
+	e.t.Helper()
+	return e.send(send{method: http.MethodDelete, path: "/v1/locks/" + id, key: newUUID()})
+}
+
+// lockReply is an answer to a request that was made in the background.
+type lockReply struct {
+	who    int
+	status int
+	body   struct {
+		ID     string           `json:"id"`
+		Tokens map[string]int64 `json:"tokens"`
+		Code   string           `json:"code"`
+		Cycle  []string         `json:"cycle"`
+	}
+	raw string
+	at  time.Time
+	err error
+}
+
+// lockAsync posts in the background; it may be called from any goroutine.
+func (e *env) lockAsync(ctx context.Context, who int, key, body string) <-chan lockReply {
+	c := make(chan lockReply, 1)
+	go func() {
+		r := lockReply{who: who}
+		defer func() { c <- r }()
+		other := *e
+		response, err := other.trySendIn(ctx, send{method: http.MethodPost, path: "/v1/locks", body: body, key: key})
+		if err != nil {
+			r.err = err
+			return
+		}
+		defer func() { _ = response.Body.Close() }()
+		r.status, r.at = response.StatusCode, time.Now()
+		var buffer [4096]byte
+		n := 0
+		for n < len(buffer) {
+			m, err := response.Body.Read(buffer[n:])
+			n += m
+			if err != nil {
+				break
+			}
+		}
+		r.raw = string(buffer[:n])
+		r.err = json.Unmarshal(buffer[:n], &r.body)
+	}()
+	return c
+}
+
+func (e *env) trySendIn(ctx context.Context, s send) (*http.Response, error) {
+	request, err := e.request(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return e.http.Do(request)
+}
+
+// waitersAre polls until as many requests wait.
+func (e *env) waitersAre(n int) {
+	e.t.Helper()
+	eventually(e.t, 15*time.Second, fmt.Sprintf("%d requests wait", n), func() bool {
+		return len(e.by(e.admin).get("/v1/locks").want(http.StatusOK).at("waiters").([]any)) == n //nolint:errcheck // Another shape fails the test.
+	})
+}
+
+func TestLockLifecycle(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	s := e.by(e.service)
+	key := newUUID()
+	first := s.keyed(key, "/v1/locks", lockBody("me", "30s", "", "b", "a", "b")).want(http.StatusCreated)
+	first.exactly(first.decoded, "id", "owner", "tokens", "expires_at").equal(`{"owner":"me","tokens":{"a":1,"b":1}}`).uuids("id").times("expires_at")
+	id := first.str("id")
+	s.keyed(key, "/v1/locks", lockBody("me", "30s", "0s", "b", "a", "b")).problem(http.StatusUnprocessableEntity, "idempotency_key_reused")
+	s.keyed(key, "/v1/locks", lockBody("me", "30s", "", "b", "a", "b")).want(http.StatusCreated).replayed(first)
+	s.keyed(key, "/v1/locks", lockBody("me", "30s", "", "c")).problem(http.StatusUnprocessableEntity, "idempotency_key_reused")
+
+	// All or nothing; and what may change is not stored.
+	again := newUUID()
+	held := s.keyed(again, "/v1/locks", lockBody("you", "30s", "", "c", "a")).problem(http.StatusConflict, "lock_held")
+	if string(mustMarshal(held.at("retryable"))) != "true" {
+		t.Errorf("lock_held is not retryable: %s", held.body)
+	}
+	s.lock("them", "1s", "", "c").want(http.StatusCreated)
+
+	all := e.get("/v1/locks").want(http.StatusOK)
+	all.exactly(all.decoded, "holders", "waiters", "edges").times("holders.0.granted_at", "holders.0.expires_at")
+	if all.str("holders.0.id") != id || all.num("holders.0.tokens.b") != 1 {
+		t.Errorf("holders: %s", all.body)
+	}
+	s.get("/v1/locks").problem(http.StatusForbidden, "forbidden")
+	e.by(e.user("alice")).post("/v1/locks", lockBody("me", "30s", "", "z")).problem(http.StatusForbidden, "forbidden")
+
+	renewKey := newUUID()
+	renewed := s.keyed(renewKey, "/v1/locks/"+id+"/renew", ``).want(http.StatusOK).equal(`{"owner":"me","tokens":{"a":1,"b":1}}`).times("expires_at")
+	if renewed.str("expires_at") <= first.str("expires_at") {
+		t.Errorf("renewed from %s to %s", first.str("expires_at"), renewed.str("expires_at"))
+	}
+	s.keyed(renewKey, "/v1/locks/"+id+"/renew", ``).want(http.StatusOK).replayed(renewed)
+	longer := s.post("/v1/locks/"+id+"/renew", `{"ttl":"10m"}`).want(http.StatusOK)
+	after := s.post("/v1/locks/"+id+"/renew", `{"ttl":null}`).want(http.StatusOK)
+	if longer.str("expires_at") < renewed.str("expires_at") || after.str("expires_at") < longer.str("expires_at") {
+		t.Errorf("renewed to %s, then to %s, as before", longer.str("expires_at"), after.str("expires_at"))
+	}
+
+	deleteKey := newUUID()
+	gone := s.send(send{method: http.MethodDelete, path: "/v1/locks/" + id, key: deleteKey}).want(http.StatusNoContent)
+	if len(gone.body) != 0 || gone.header.Get("Content-Type") != "" {
+		t.Errorf("204 with a body: %q, %v", gone.body, gone.header)
+	}
+	if r := s.send(send{method: http.MethodDelete, path: "/v1/locks/" + id, key: deleteKey}).want(http.StatusNoContent); r.header.Get("Idempotent-Replayed") != "true" {
+		t.Error("the repeated release is no replay")
+	}
+	lost := newUUID()
+	first410 := s.keyed(lost, "/v1/locks/"+id+"/renew", ``).problem(http.StatusGone, "lock_lost")
+	s.keyed(lost, "/v1/locks/"+id+"/renew", ``).problem(http.StatusGone, "lock_lost").replayed(first410)
+	s.unlock(id).problem(http.StatusGone, "lock_lost")
+	s.unlock("nonsense").problem(http.StatusNotFound, "not_found")
+	s.unlock("00000000-0000-0000-0000-000000000000").problem(http.StatusNotFound, "not_found")
+
+	eventually(t, 10*time.Second, "the other lock expires", func() bool {
+		return s.keyed(again, "/v1/locks", lockBody("you", "30s", "", "c", "a")).status == http.StatusCreated
+	})
+	s.keyed(again, "/v1/locks", lockBody("you", "30s", "", "c", "a")).want(http.StatusCreated).equal(`{"tokens":{"a":2,"c":2}}`)
+}
+
+func TestLockWaitsInLine(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	servers := []*env{e, e.beside()}
+	first := e.lock("first", "1m", "", "k").want(http.StatusCreated)
+	began := time.Now()
+	e.lock("late", "1m", "300ms", "k").problem(http.StatusConflict, "lock_held")
+	if took := time.Since(began); took < 300*time.Millisecond || took > atOnce {
+		t.Errorf("refused after %s", took)
+	}
+	var lines []<-chan lockReply
+	for i := range 4 {
+		lines = append(lines, servers[i%2].lockAsync(t.Context(), i, newUUID(), lockBody(fmt.Sprint("w", i), "1m", "30s", "k")))
+		e.waitersAre(i + 1)
+	}
+	edges := e.get("/v1/locks").want(http.StatusOK)
+	edges.exactly(edges.at("edges.0"), "from", "to", "key").exactly(edges.at("waiters.0"), "owner", "keys", "since")
+	if edges.str("edges.0.from") != "w0" || edges.str("edges.0.to") != "first" || edges.str("edges.0.key") != "k" {
+		t.Errorf("edges: %s", edges.body)
+	}
+	id, token := first.str("id"), first.num("tokens.k")
+	for i, c := range lines {
+		released := time.Now()
+		servers[i%2].unlock(id).want(http.StatusNoContent)
+		r := <-c
+		if r.err != nil || r.status != http.StatusCreated || r.body.Tokens["k"] <= token {
+			t.Fatalf("waiter %d: %d %s, %v", i, r.status, r.raw, r.err)
+		}
+		if took := r.at.Sub(released); took > atOnce {
+			t.Errorf("handed over after %s", took)
+		}
+		id, token = r.body.ID, r.body.Tokens["k"]
+	}
+	e.waitersAre(0)
+}
+
+func TestLockRingsAcrossServers(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	servers := []*env{e, e.beside()}
+	for n := 2; n <= 8; n++ {
+		ids, owners := make([]string, n), make([]string, n)
+		key := func(i int) string { return fmt.Sprintf("%d/%d", n, i%n) }
+		for i := range n {
+			owners[i] = fmt.Sprintf("owner %d of %d", i, n)
+			ids[i] = servers[i%2].lock(owners[i], "1m", "", key(i)).want(http.StatusCreated).str("id")
+		}
+		answers := make(chan lockReply, n)
+		var closed time.Time
+		for i := range n {
+			if i == n-1 {
+				e.waitersAre(n - 1)
+			}
+			closed = time.Now()
+			c := servers[i%2].lockAsync(t.Context(), i, newUUID(), lockBody(owners[i], "1m", "30s", key(i+1)))
+			go func() { answers <- <-c }()
+		}
+		r := <-answers
+		if r.err != nil || r.status != http.StatusConflict || r.body.Code != "deadlock" {
+			t.Fatalf("ring of %d: %d %s, %v", n, r.status, r.raw, r.err)
+		}
+		if took := r.at.Sub(closed); took > atOnce {
+			t.Errorf("ring of %d: broken after %s", n, took)
+		}
+		if want := slices.Concat(owners[r.who:], owners[:r.who]); r.who != n-1 || !slices.Equal(r.body.Cycle, want) {
+			t.Errorf("ring of %d: victim %d, cycle %q", n, r.who, r.body.Cycle)
+		}
+		e.lock("nosy", "1s", "", key(r.who)).problem(http.StatusConflict, "lock_held")
+		e.waitersAre(n - 1)
+		select {
+		case second := <-answers:
+			t.Fatalf("ring of %d: a second answer: %s", n, second.raw)
+		default:
+		}
+		e.unlock(ids[r.who]).want(http.StatusNoContent)
+		for range n - 1 {
+			a := <-answers
+			if a.err != nil || a.status != http.StatusCreated {
+				t.Fatalf("ring of %d: %d %s, %v", n, a.status, a.raw, a.err)
+			}
+			e.unlock(a.body.ID).want(http.StatusNoContent)
+			e.unlock(ids[a.who]).want(http.StatusNoContent)
+		}
+	}
+}
+
+func TestLockDisconnectLeavesTheLine(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	id := e.lock("first", "1m", "", "k").want(http.StatusCreated).str("id")
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := e.lockAsync(ctx, 0, newUUID(), lockBody("gone", "1m", "1m", "k"))
+	e.waitersAre(1)
+	stays := e.lockAsync(t.Context(), 1, newUUID(), lockBody("stays", "1m", "30s", "k"))
+	e.waitersAre(2)
+	cancel()
+	<-gone
+	e.waitersAre(1)
+	e.unlock(id).want(http.StatusNoContent)
+	if r := <-stays; r.status != http.StatusCreated || r.body.Tokens["k"] != 2 {
+		t.Errorf("the one behind got %d %s, %v", r.status, r.raw, r.err)
+	}
+}
+
+func TestLockDuplicatesGetOneGrant(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	servers := []*env{e, e.beside()}
+	for round := range 4 {
+		k := fmt.Sprint("k", round)
+		id := ""
+		wait := ""
+		if round%2 == 0 {
+			id, wait = e.lock("first", "1m", "", k).want(http.StatusCreated).str("id"), "30s"
+		}
+		key, body := newUUID(), lockBody("me", "1m", wait, k)
+		var replies []<-chan lockReply
+		for i := range 6 {
+			replies = append(replies, servers[i%2].lockAsync(t.Context(), i, key, body))
+		}
+		if id != "" {
+			e.waitersAre(1)
+			e.unlock(id).want(http.StatusNoContent)
+		}
+		var first lockReply
+		for i, c := range replies {
+			r := <-c
+			if r.err != nil || r.status != http.StatusCreated {
+				t.Fatalf("duplicate %d: %d %s, %v", i, r.status, r.raw, r.err)
+			}
+			if i == 0 {
+				first = r
+			}
+			if r.raw != first.raw {
+				t.Errorf("answers %s and %s", first.raw, r.raw)
+			}
+		}
+		if n := e.count(`lock_grants WHERE $1 = ANY (keys)`, k); n != 1 {
+			t.Errorf("%d grants", n)
+		}
+		e.waitersAre(0)
+	}
+}
+
+// TestLockKeyReusedWhileWaiting uses a key for other locks while the first request under it still waits.
+func TestLockKeyReusedWhileWaiting(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	id := e.lock("first", "1m", "", "k").want(http.StatusCreated).str("id")
+	key := newUUID()
+	waiting := e.lockAsync(t.Context(), 0, key, lockBody("me", "1m", "30s", "k"))
+	e.waitersAre(1)
+	e.keyed(key, "/v1/locks", lockBody("me", "1m", "", "other")).want(http.StatusCreated)
+	e.unlock(id).want(http.StatusNoContent)
+	if r := <-waiting; r.status != http.StatusUnprocessableEntity || r.body.Code != "idempotency_key_reused" {
+		t.Errorf("%d %s, %v", r.status, r.raw, r.err)
+	}
+	e.lock("next", "1m", "5s", "k").want(http.StatusCreated)
+}
+
+func TestLockExpires(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	dead := e.lock("dead", "400ms", "", "k").want(http.StatusCreated)
+	began := time.Now()
+	next := e.lock("next", "1m", "30s", "k").want(http.StatusCreated)
+	if took := time.Since(began); took > atOnce {
+		t.Errorf("replaced after %s", took)
+	}
+	if next.num("tokens.k") <= dead.num("tokens.k") {
+		t.Errorf("token %d after %d", next.num("tokens.k"), dead.num("tokens.k"))
+	}
+	e.post("/v1/locks/"+dead.str("id")+"/renew", ``).problem(http.StatusGone, "lock_lost")
+	e.unlock(dead.str("id")).problem(http.StatusGone, "lock_lost")
+	e.lock("nosy", "1s", "", "k").problem(http.StatusConflict, "lock_held")
+}
+
+func TestShutdownAnswersWhoWaitsForALock(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	other := e.beside()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	other.url = "http://" + l.Addr().String()
+	other.server.ledger, other.server.lottery, other.server.auction = e.ledger, e.lottery, e.auction
+	ctx, stop := context.WithCancel(t.Context())
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := other.server.Serve(ctx, l, 20*time.Second); err != nil {
+			t.Error(err)
+		}
+	})
+	e.lock("first", "1m", "", "k").want(http.StatusCreated)
+	waiting := other.lockAsync(t.Context(), 0, newUUID(), lockBody("me", "1m", "1m", "k"))
+	e.waitersAre(1)
+	began := time.Now()
+	stop()
+	r := <-waiting
+	if took := time.Since(began); r.status != http.StatusServiceUnavailable || r.body.Code != "shutting_down" || took > atOnce {
+		t.Errorf("%d %s, %v after %s", r.status, r.raw, r.err, took)
+	}
+	serving.Wait()
+	e.waitersAre(0)
+}
+
+// TestDatabaseWaits makes one session of the database wait for another.
+func TestDatabaseWaits(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.by(e.service).get("/v1/admin/database-waits").problem(http.StatusForbidden, "forbidden")
+	none := e.get("/v1/admin/database-waits").want(http.StatusOK)
+	none.exactly(none.decoded, "waits")
+	if got := none.at("waits").([]any); len(got) != 0 { //nolint:errcheck // Another shape fails the test.
+		t.Errorf("waits: %s", none.body)
+	}
+	held, err := pgx.Connect(t.Context(), e.dbURL)
+	must(t, err)
+	defer func() { must(t, held.Close(context.Background())) }()
+	tx, err := held.Begin(t.Context())
+	must(t, err)
+	_, err = tx.Exec(t.Context(), `LOCK TABLE accounts IN ACCESS EXCLUSIVE MODE`)
+	must(t, err)
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		conn, err := pgx.Connect(t.Context(), e.dbURL)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer func() { _ = conn.Close(context.Background()) }()
+		if _, err := conn.Exec(t.Context(), `SELECT FROM accounts`); err != nil {
+			t.Error(err)
+		}
+	})
+	var seen *reply
+	eventually(t, 30*time.Second, "a session waits", func() bool {
+		seen = e.get("/v1/admin/database-waits").want(http.StatusOK)
+		return len(seen.at("waits").([]any)) == 1 //nolint:errcheck // Another shape fails the test.
+	})
+	must(t, tx.Rollback(t.Context()))
+	waiting.Wait()
+	seen.exactly(seen.at("waits.0"), "pid", "application", "kind", "mode", "relation", "since", "statement", "blockers").times("waits.0.since")
+	seen.exactly(seen.at("waits.0.blockers.0"), "pid", "application", "state", "transaction_since", "statement")
+	if seen.str("waits.0.relation") != "accounts" || seen.str("waits.0.statement") != "SELECT FROM accounts" ||
+		seen.num("waits.0.blockers.0.pid") != int64(held.PgConn().PID()) || seen.str("waits.0.blockers.0.state") != "idle in transaction" {
+		t.Errorf("waits: %s", seen.body)
+	}
+}

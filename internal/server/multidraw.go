@@ -1,0 +1,205 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/multidraw"
+)
+
+type createMultidrawRequest struct {
+	LockKey string              `json:"lock_key" minLength:"1" maxLength:"200" doc:"held until the operation is completed or rolled back"`
+	Count   int64               `json:"count" minimum:"1" maximum:"20000000" doc:"draws to be made"`
+	Range   *rangeRequest       `json:"range,omitempty" doc:"integers to draw from; instead of prizes"`
+	Prizes  []weightedPrizeView `json:"prizes,omitempty" doc:"prizes to draw from; instead of a range. The sum of weights is positive and fits 64 bits"`
+	Async   *bool               `json:"async,omitempty" doc:"true: answer at once, with an operation that is running"`
+}
+
+type rangeRequest struct {
+	Min *int64 `json:"min" nullable:"false" doc:"included"`
+	Max *int64 `json:"max" nullable:"false" doc:"included"`
+}
+
+type weightedPrizeView struct {
+	ID     string `json:"id" pattern:"^[A-Za-z0-9._:@-]{1,64}$" doc:"unique among the prizes"`
+	Name   string `json:"name" minLength:"1" maxLength:"200"`
+	Weight *int64 `json:"weight" nullable:"false" minimum:"0" doc:"the prize is won with probability weight / sum of weights; with weight 0, never"`
+	Value  *int64 `json:"value,omitempty" doc:"the caller's; 0 when absent"`
+}
+
+type rangeView struct {
+	Min int64 `json:"min"`
+	Max int64 `json:"max"`
+}
+
+type multidrawView struct {
+	ID             uuid.UUID           `json:"id"`
+	LockKey        string              `json:"lock_key"`
+	Status         multidraw.Status    `json:"status" enum:"running,completed,interrupted,rolled_back"`
+	TotalCount     int64               `json:"total_count"`
+	CompletedCount int64               `json:"completed_count"`
+	Range          *rangeView          `json:"range,omitempty" doc:"absent where prizes are drawn"`
+	Prizes         []weightedPrizeView `json:"prizes,omitempty" doc:"absent where integers are drawn"`
+	Results        []int64             `json:"results,omitzero" doc:"the integers drawn so far, of operations of up to 1,000 draws of a range"`
+	PrizeResults   []string            `json:"prize_results,omitzero" doc:"the ids of the prizes drawn so far, of operations of up to 1,000 draws of prizes"`
+	SeedCommitment string              `json:"seed_commitment" doc:"hex SHA-256 of the seed, from the start"`
+	Seed           *string             `json:"seed" doc:"hex seed, null until all is drawn"`
+	StartTime      timestamp           `json:"start_time"`
+	LastUpdateTime timestamp           `json:"last_update_time"`
+	CompletedAt    *timestamp          `json:"completed_at"`
+	RolledBackAt   *timestamp          `json:"rolled_back_at"`
+}
+
+// drawnResult is an integer or the id of a prize, the same for all of an operation.
+type drawnResult any
+
+// op checks a multi-draw and makes the operation of it.
+func (q *createMultidrawRequest) op() (multidraw.Op, error) {
+	var c checks
+	c.name("lock_key", q.LockKey)
+	if q.Count < 1 || q.Count > multidraw.MaxCount {
+		c.fail("count must be an integer from 1 to %d", multidraw.MaxCount)
+	}
+	op := multidraw.Create{LockKey: q.LockKey, Count: q.Count, Async: q.Async != nil && *q.Async}
+	if r := q.Range; r != nil {
+		if r.Min == nil || r.Max == nil {
+			c.fail("range needs min and max")
+		} else {
+			op.Spec.Range = &multidraw.Range{Min: *r.Min, Max: *r.Max}
+		}
+	}
+	if q.Prizes != nil {
+		op.Spec.Prizes = q.prizes(&c)
+	}
+	if c.err == nil {
+		if err := op.Spec.Validate(); err != nil {
+			c.fail("%s", err.Error())
+		}
+	}
+	return op, c.err
+}
+
+func (q *createMultidrawRequest) prizes(c *checks) []multidraw.Prize {
+	c.upTo("the number of prizes", len(q.Prizes), multidraw.MaxPrizes)
+	prizes := make([]multidraw.Prize, 0, len(q.Prizes))
+	for i, p := range q.Prizes {
+		field := "prizes[" + strconv.Itoa(i) + "]"
+		c.id(field+".id", p.ID)
+		c.name(field+".name", p.Name)
+		if p.Weight == nil {
+			c.fail("%s.weight is needed", field)
+		}
+		if c.err != nil {
+			break
+		}
+		prize := multidraw.Prize{ID: p.ID, Name: p.Name, Weight: *p.Weight}
+		if p.Value != nil {
+			prize.Value = *p.Value
+		}
+		prizes = append(prizes, prize)
+	}
+	return prizes
+}
+
+func viewMultidraw(o *multidraw.Operation) multidrawView {
+	v := viewMultidrawSummary(*o)
+	full := multidrawView{
+		ID: v.ID, LockKey: v.LockKey, Status: v.Status, TotalCount: v.TotalCount, CompletedCount: v.CompletedCount,
+		SeedCommitment: v.SeedCommitment, StartTime: v.StartTime, LastUpdateTime: v.LastUpdateTime,
+		CompletedAt: optionalTime(o.CompletedAt), RolledBackAt: optionalTime(o.RolledBackAt),
+	}
+	if r := o.Spec.Range; r != nil {
+		full.Range = &rangeView{Min: r.Min, Max: r.Max}
+	}
+	for _, p := range o.Spec.Prizes {
+		full.Prizes = append(full.Prizes, weightedPrizeView{ID: p.ID, Name: p.Name, Weight: &p.Weight, Value: &p.Value})
+	}
+	if o.Seed != nil {
+		full.Seed = new(o.Seed.Hex())
+	}
+	if o.Total > multidraw.InlineResults {
+		return full
+	}
+	var err error
+	if full.Results, full.PrizeResults, err = o.Spec.Results(o.Inline); err != nil {
+		panic("server: " + err.Error()) // The draws were read with their prizes.
+	}
+	return full
+}
+
+// multidrawSummaryView is a multi-draw in a list.
+type multidrawSummaryView struct {
+	ID             uuid.UUID        `json:"id"`
+	LockKey        string           `json:"lock_key"`
+	Status         multidraw.Status `json:"status" enum:"running,completed,interrupted,rolled_back"`
+	TotalCount     int64            `json:"total_count"`
+	CompletedCount int64            `json:"completed_count"`
+	SeedCommitment string           `json:"seed_commitment"`
+	StartTime      timestamp        `json:"start_time"`
+	LastUpdateTime timestamp        `json:"last_update_time"`
+}
+
+func viewMultidrawSummary(o multidraw.Operation) multidrawSummaryView {
+	return multidrawSummaryView{
+		ID: o.ID, LockKey: o.LockKey, Status: o.Status, TotalCount: o.Total, CompletedCount: o.Completed,
+		SeedCommitment: o.State().Commitment, StartTime: timestamp(o.StartedAt), LastUpdateTime: timestamp(o.UpdatedAt),
+	}
+}
+
+func (s *Server) multidrawRoutes() []route {
+	create := doc[createMultidrawRequest, multidrawView]("Draw many times; 202 instead of 201 while the operation is running")
+	create.accepted = true
+	results := paged[drawnResult]("List the draws so far, in order: integers, or ids of prizes")
+	results.query[0] = parameter{name: "limit", doc: "most draws to return, 1 to 10,000, 50 when absent", schema: reflect.TypeFor[int]()}
+	return []route{
+		post("/v1/multidraws", accessStaff, http.StatusCreated, create, s.postMultidraw),
+		get("/v1/multidraws", accessStaff, paged[multidrawSummaryView]("List multi-draws, oldest first"), s.getMultidraws),
+		get("/v1/multidraws/{id}", accessStaff, doc[none, multidrawView]("Read a multi-draw"), s.getMultidraw),
+		get("/v1/multidraws/{id}/results", accessStaff, results, s.getMultidrawResults),
+		get("/v1/multidraws/{id}/proof", accessStaff, doc[none, multidrawProofDocument]("Read the document that fairlead verify checks"), s.getMultidrawProof),
+		s.multidrawRoute("resume", "Go on with an interrupted multi-draw, in the background", multidraw.Resume{}),
+		s.multidrawRoute("rollback", "End an interrupted or completed multi-draw; its draws stay readable", multidraw.Rollback{}),
+	}
+}
+
+// postMultidraw serves the one route whose status depends on how far its effect has come.
+func (s *Server) postMultidraw(w http.ResponseWriter, r *http.Request) {
+	requestID := infoOf(r).requestID
+	created, accepted := renderer(http.StatusCreated, of(viewMultidraw), requestID), renderer(http.StatusAccepted, of(viewMultidraw), requestID)
+	mutate(s, mutation[createMultidrawRequest, multidraw.Op]{
+		status: http.StatusCreated, view: of(viewMultidraw),
+		op: func(_ *http.Request, q *createMultidrawRequest) (multidraw.Op, error) { return q.op() },
+		execute: func(ctx context.Context, c command.Command[multidraw.Op]) (command.Answer, error) {
+			c.Render = func(result any, err error) command.Rendered {
+				if o, ok := result.(*multidraw.Operation); ok && err == nil && o.CompletedAt == nil {
+					return accepted(result, err)
+				}
+				return created(result, err)
+			}
+			return s.multidraw.Create(ctx, c)
+		},
+	})(w, r)
+}
+
+// multidrawRoute is a route without fields on one multi-draw.
+func (s *Server) multidrawRoute(verb, summary string, op multidraw.Op) route {
+	return post("/v1/multidraws/{id}/"+verb, accessStaff, http.StatusOK, doc[noFields, multidrawView](summary),
+		func(w http.ResponseWriter, r *http.Request) {
+			mutate(s, mutation[noFields, multidraw.Op]{
+				status: http.StatusOK, view: of(viewMultidraw),
+				op: func(*http.Request, *noFields) (multidraw.Op, error) { return op, nil },
+				execute: func(ctx context.Context, c command.Command[multidraw.Op]) (command.Answer, error) {
+					id, err := pathUUID(r.PathValue("id"), "multi-draw")
+					if err != nil {
+						return command.Answer{}, err
+					}
+					return s.multidraw.Execute(ctx, id, c)
+				},
+			})(w, r)
+		})
+}

@@ -1,0 +1,255 @@
+package server
+
+import (
+	"context"
+	"encoding/hex"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/fairlead-dev/fairlead/internal/console"
+	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+)
+
+// Limits of the public pages.
+const (
+	// publicFresh is the age up to which what a public page shows is shown again, so that ten thousand visitors cost the
+	// database what one does.
+	publicFresh = time.Second
+	// publicEntries and publicBytes bound what is remembered.
+	publicEntries = 1024
+	publicBytes   = 32 << 20
+	// publicPlaces is how much of a leaderboard is public.
+	publicPlaces = 100
+)
+
+// publicRoutes are the pages that anybody may look at, and what they show. Accounts appear there by alias alone.
+func (s *Server) publicRoutes() []route {
+	return []route{
+		get("/p/campaigns/{id}", accessPublic, doc[none, none]("A campaign's public page"), s.getPublicCampaignPage),
+		get("/p/campaigns/{id}/state", accessPublic, doc[none, publicCampaignView]("Read what a campaign's public page shows"), s.getPublicCampaign),
+		get("/p/campaigns/{id}/positions/{position}", accessPublic, doc[none, publicPositionView]("Read that a position was sealed, and by which alias it was bought"), s.getPublicPosition),
+		get("/p/auctions/{id}", accessPublic, doc[none, none]("An auction's public page"), s.getPublicAuctionPage),
+		get("/p/auctions/{id}/state", accessPublic, doc[none, publicAuctionView]("Read what an auction's public page shows"), s.getPublicAuction),
+	}
+}
+
+// snapshots remembers for a moment what public pages show. It is safe for concurrent use.
+type snapshots struct {
+	flights singleflight.Group
+	mu      sync.Mutex
+	kept    map[string]snapshotEntry
+	bytes   int
+}
+
+type snapshotEntry struct {
+	body []byte
+	at   time.Time
+}
+
+func newSnapshots() *snapshots { return &snapshots{kept: map[string]snapshotEntry{}} }
+
+// get returns what is remembered under name, or makes it, once for all who ask meanwhile.
+func (c *snapshots) get(name string, fill func() ([]byte, error)) ([]byte, error) {
+	c.mu.Lock()
+	e, ok := c.kept[name]
+	c.mu.Unlock()
+	if ok && time.Since(e.at) < publicFresh {
+		return e.body, nil
+	}
+	body, err, _ := c.flights.Do(name, func() (any, error) {
+		at := time.Now()
+		body, err := fill()
+		if err != nil {
+			return nil, err
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if len(c.kept) >= publicEntries || c.bytes > publicBytes {
+			clear(c.kept)
+			c.bytes = 0
+		}
+		c.bytes += len(body) - len(c.kept[name].body)
+		c.kept[name] = snapshotEntry{body: body, at: at}
+		return body, nil
+	})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // It is fill's own.
+	}
+	return body.([]byte), nil //nolint:errcheck,forcetypeassert // The flight has nothing else.
+}
+
+// serveSnapshot answers with what is remembered under the request's path. fill does not depend on who asks, so the first one's
+// going away does not fail the others.
+func (s *Server) serveSnapshot(w http.ResponseWriter, r *http.Request, fill func(*http.Request) (any, error)) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), commandTimeout)
+	defer cancel()
+	body, err := s.snapshots.get(r.URL.Path, func() ([]byte, error) {
+		v, err := fill(r.WithContext(ctx))
+		if err != nil {
+			return nil, err
+		}
+		return mustMarshal(v), nil
+	})
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	w.Header().Set("X-Robots-Tag", "noindex")
+	writeBody(w, http.StatusOK, body)
+}
+
+// publicCampaign reads the campaign of the path if the public may see it: not before it is published.
+func (s *Server) publicCampaign(r *http.Request) (*lottery.Campaign, error) {
+	c, err := s.campaignOf(r)
+	if err == nil && !s.public {
+		return nil, &lottery.CampaignNotFoundError{ID: c.ID}
+	}
+	return c, err
+}
+
+func (s *Server) getPublicCampaignPage(w http.ResponseWriter, r *http.Request) {
+	_, err := s.publicCampaign(r)
+	s.writePublicPage(w, r, console.CampaignPage, err)
+}
+
+func (s *Server) getPublicAuctionPage(w http.ResponseWriter, r *http.Request) {
+	_, err := s.publicAuction(r)
+	s.writePublicPage(w, r, console.AuctionPage, err)
+}
+
+// writePublicPage answers with a page; where there is nothing to show, the page says so, with the status that says so.
+func (s *Server) writePublicPage(w http.ResponseWriter, r *http.Request, name string, err error) {
+	status := http.StatusOK
+	if err != nil {
+		if status = problemOf(err, "").Status; status != http.StatusNotFound {
+			s.writeProblem(w, r, err)
+			return
+		}
+	}
+	s.writePage(w, r, name, publicPolicy, status)
+}
+
+// publicCampaignView is a campaign as anybody may see it.
+type publicCampaignView struct {
+	ID          uuid.UUID          `json:"id"`
+	Name        string             `json:"name"`
+	Status      lottery.Status     `json:"status" enum:"active,drawing,completed,cancelled"`
+	Currency    string             `json:"currency"`
+	Prizes      []prizeView        `json:"prizes"`
+	Commitment  string             `json:"commitment" doc:"hex SHA-256 of the server seed"`
+	PublishedAt *timestamp         `json:"published_at"`
+	CompletedAt *timestamp         `json:"completed_at"`
+	Map         saleMapView        `json:"map"`
+	Root        *string            `json:"root" doc:"hex root of the sealed positions; null before the draw"`
+	Winners     []publicWinnerView `json:"winners" doc:"empty before the draw"`
+	Now         timestamp          `json:"now" doc:"the server's time"`
+}
+
+type publicWinnerView struct {
+	Prize    string     `json:"prize"`
+	Position winnerSpot `json:"position"`
+	Alias    string     `json:"alias" doc:"of the winner's account, who finds it at /v1/accounts/{id}/aliases"`
+}
+
+func (s *Server) getPublicCampaign(w http.ResponseWriter, r *http.Request) {
+	s.serveSnapshot(w, r, func(r *http.Request) (any, error) {
+		c, err := s.publicCampaign(r)
+		if err != nil {
+			return nil, err
+		}
+		m, err := s.saleMap(r, c)
+		if err != nil {
+			return nil, err
+		}
+		full := viewCampaign(c)
+		v := publicCampaignView{
+			ID: c.ID, Name: c.Name, Status: c.Status, Currency: c.Currency, Prizes: full.Prizes, Commitment: full.Commitment,
+			PublishedAt: full.PublishedAt, CompletedAt: full.CompletedAt, Map: m, Winners: []publicWinnerView{}, Now: timestamp(time.Now()),
+		}
+		if c.Status != lottery.StatusCompleted {
+			return v, nil
+		}
+		draw, err := bounded(r.Context(), s.scans, func(ctx context.Context) (*lottery.Draw, error) {
+			draw, _, err := s.lottery.Result(ctx, c.ID)
+			return draw, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		name, err := s.aliases.in(r.Context(), lottery.Topic(c.ID))
+		if err != nil {
+			return nil, err
+		}
+		drawn := viewDraw(draw)
+		v.Root = &drawn.Root
+		for _, winner := range drawn.Winners {
+			v.Winners = append(v.Winners, publicWinnerView{Prize: winner.Prize, Position: winner.Position, Alias: name(winner.Account).Alias})
+		}
+		return v, nil
+	})
+}
+
+// publicPositionView is a sealed position as anybody may see it. The hashes that prove its place are not there: they are of
+// accounts, and a guess could be compared with them. Entrants have the proof from the API.
+type publicPositionView struct {
+	Campaign uuid.UUID       `json:"campaign"`
+	Root     string          `json:"root" doc:"of the sealed positions, 32 bytes in hex"`
+	Position publicPlaceView `json:"position"`
+	Index    int             `json:"index" doc:"place of the position in canonical order, from 0"`
+	Size     int             `json:"size" doc:"number of positions"`
+}
+
+type publicPlaceView struct {
+	ID     uuid.UUID `json:"id"`
+	Layer  int       `json:"layer"`
+	Number int       `json:"number"`
+	Alias  string    `json:"alias" doc:"of the account that bought it"`
+}
+
+func (s *Server) getPublicPosition(w http.ResponseWriter, r *http.Request) {
+	v, err := s.publicPosition(r)
+	answer(s, w, r, func(v publicPositionView) publicPositionView { return v })(v, err)
+}
+
+func (s *Server) publicPosition(r *http.Request) (v publicPositionView, err error) {
+	c, err := s.sealedCampaign(r) // One that was sealed has been published.
+	if err != nil {
+		return v, err
+	}
+	if !s.public {
+		return v, &lottery.CampaignNotFoundError{ID: c.ID}
+	}
+	position, err := sealedPosition(r, c)
+	if err != nil {
+		return v, err
+	}
+	owners, err := s.lottery.Owners(r.Context(), c.ID, position.Ordinal, position.Ordinal+1)
+	if err != nil {
+		return v, err
+	}
+	name, err := s.aliases.in(r.Context(), lottery.Topic(c.ID))
+	if err != nil {
+		return v, err
+	}
+	root, err := s.sealedRoot(r.Context(), c)
+	return publicPositionView{
+		Campaign: c.ID, Root: hex.EncodeToString(root[:]), Index: position.Ordinal, Size: c.TotalPositions,
+		Position: publicPlaceView{ID: position.ID, Layer: position.Layer, Number: position.Number, Alias: name(owners[0]).Alias},
+	}, err
+}
+
+// sealedRoot is the root under which the positions of a campaign were sealed.
+func (s *Server) sealedRoot(ctx context.Context, c *lottery.Campaign) (root [32]byte, err error) {
+	if c.Beacon != nil && c.Beacon.Seal != nil {
+		return c.Beacon.Seal.Root, nil
+	}
+	draw, _, err := s.lottery.Result(ctx, c.ID)
+	if err != nil {
+		return root, err
+	}
+	return draw.Root, nil
+}

@@ -1,0 +1,157 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/services/publish"
+)
+
+// lastYear bounds the time of a publication, which must stay one that can be spelt with four digits after its jitter.
+const lastYear = 9998
+
+// anyJSON is a member of a request that may be any JSON value. It is kept as it came.
+type anyJSON jsontext.Value
+
+// UnmarshalJSON keeps the value; absent, it stays empty.
+func (v *anyJSON) UnmarshalJSON(b []byte) error {
+	*v = slices.Clone(b)
+	return nil
+}
+
+// MarshalJSON spells the value in the one way that a fingerprint is made of: white space and the order of members make no
+// other request, another spelling of a number does.
+func (v anyJSON) MarshalJSON() ([]byte, error) {
+	if len(v) == 0 {
+		return []byte("null"), nil
+	}
+	return jsontext.AppendFormat(nil, []byte(v), jsontext.ReorderRawObjects(true))
+}
+
+// Schema documents the type.
+func (anyJSON) Schema(huma.Registry) *huma.Schema { return &huma.Schema{Description: "any JSON value"} }
+
+// storedJSON is a value that is shown as it came, but for white space.
+type storedJSON jsontext.Value
+
+// MarshalJSON gives the value.
+func (v storedJSON) MarshalJSON() ([]byte, error) { return v, nil }
+
+// Schema documents the type.
+func (storedJSON) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Description: "any JSON value"}
+}
+
+type publicationRequest struct {
+	Target    string  `json:"target" minLength:"1" maxLength:"200" doc:"the target's name"`
+	PublishAt *string `json:"publish_at,omitempty" format:"date-time" doc:"RFC 3339; past: at once; absent: a draft"`
+	Jitter    *string `json:"jitter,omitempty" doc:"Go duration up to 5m: a random part of it is added to the time" example:"30s"`
+	Payload   anyJSON `json:"payload"`
+}
+
+func (q *publicationRequest) op() (publish.Op, error) {
+	var c checks
+	c.name("target", q.Target)
+	op := publish.Create{Target: q.Target, Payload: q.Payload}
+	if q.PublishAt != nil {
+		at := c.moment("publish_at", *q.PublishAt)
+		op.PublishAt = &at
+	}
+	if q.Jitter != nil {
+		op.Jitter = c.jitter(*q.Jitter)
+	}
+	if len(q.Payload) == 0 {
+		c.fail("payload must be given")
+	}
+	return op, c.err
+}
+
+type scheduleRequest struct {
+	PublishAt string  `json:"publish_at" format:"date-time" doc:"RFC 3339; past: at once"`
+	Jitter    *string `json:"jitter,omitempty" doc:"Go duration up to 5m; absent: the one that it has" example:"30s"`
+}
+
+func (q *scheduleRequest) op() (publish.Op, error) {
+	var c checks
+	op := publish.Schedule{PublishAt: c.moment("publish_at", q.PublishAt)}
+	if q.Jitter != nil {
+		d := c.jitter(*q.Jitter)
+		op.Jitter = &d
+	}
+	return op, c.err
+}
+
+// moment reads a time. Times are kept to the microsecond; a finer one is rounded up, because nothing may happen before it.
+func (c *checks) moment(field, value string) time.Time {
+	var t time.Time
+	// A comma before the fraction is ISO 8601's, not RFC 3339's.
+	if err := t.UnmarshalText([]byte(value)); err != nil || t.UTC().Year() > lastYear || strings.Contains(value, ",") {
+		c.fail("%s must be a time such as \"2006-01-02T15:04:05Z\", up to the year %d", field, lastYear)
+		return t
+	}
+	if cut := t.Truncate(time.Microsecond); cut.Before(t) {
+		t = cut.Add(time.Microsecond)
+	}
+	return t.UTC()
+}
+
+func (c *checks) jitter(value string) time.Duration {
+	d, err := time.ParseDuration(value)
+	if err != nil || d < 0 || d > publish.MaxJitter || d%time.Microsecond != 0 {
+		c.fail("jitter must be a duration such as \"30s\", from 0s to %s, in whole microseconds", publish.MaxJitter)
+	}
+	return d
+}
+
+func (s *Server) publicationRoutes() []route {
+	own := []route{
+		post("/v1/publications", accessStaff, http.StatusCreated, doc[publicationRequest, publicationView]("Make a publication: scheduled, or a draft without a time"),
+			mutate(s, mutation[publicationRequest, publish.Op]{
+				status: http.StatusCreated, execute: s.publish.Create, view: of(viewPublication),
+				op: func(_ *http.Request, q *publicationRequest) (publish.Op, error) { return q.op() },
+			})),
+		get("/v1/publications", accessStaff, publicationsDoc(), s.getPublications),
+		get("/v1/publications/{id}", accessStaff, doc[none, publicationView]("Read a publication with its payload"), s.getPublication),
+		get("/v1/publications/{id}/attempts", accessStaff, paged[attemptView]("List a publication's attempts in order"), s.getAttempts),
+		publicationRoute(s, "schedule", "Give a draft its time, or a scheduled publication another one",
+			func(q *scheduleRequest) (publish.Op, error) { return q.op() }),
+		publicationRoute(s, "publish", "Publish a draft or a scheduled publication now", fixed(publish.MakeDue{})),
+		publicationRoute(s, "cancel", "Cancel a draft or a scheduled publication", fixed(publish.Cancel{})),
+		publicationRoute(s, "retry", "Attempt a failed publication anew", fixed(publish.Retry{})),
+	}
+	return slices.Concat(s.targetRoutes(), own, s.automationRoutes())
+}
+
+func fixed(op publish.Op) func(*noFields) (publish.Op, error) {
+	return func(*noFields) (publish.Op, error) { return op, nil }
+}
+
+// publicationRoute is an operation on one publication.
+func publicationRoute[Req any](s *Server, verb, summary string, op func(*Req) (publish.Op, error)) route {
+	return operationRoute(s, "/v1/publications/{id}/"+verb, "publication", doc[Req, publicationView](summary), of(viewPublication), op)
+}
+
+// operationRoute is an operation on one thing of publishing's, which its path names.
+func operationRoute[Req any](s *Server, path, what string, document operation, view func(any) any, op func(*Req) (publish.Op, error)) route {
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		mutate(s, mutation[Req, publish.Op]{
+			status: http.StatusOK, view: view,
+			op: func(_ *http.Request, q *Req) (publish.Op, error) { return op(q) },
+			execute: func(ctx context.Context, c command.Command[publish.Op]) (command.Answer, error) {
+				id, err := pathUUID(r.PathValue("id"), what)
+				if err != nil {
+					return command.Answer{}, err
+				}
+				return s.publish.Execute(ctx, id, c)
+			},
+		})(w, r)
+	}
+	return post(path, accessStaff, http.StatusOK, document, handler)
+}

@@ -1,0 +1,231 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/services/publish"
+)
+
+type automationRequest struct {
+	Name   string `json:"name" minLength:"1" maxLength:"200"`
+	Target string `json:"target" minLength:"1" maxLength:"200" doc:"the name of the target whose drafts are taken"`
+	// Either weekdays and times, or every.
+	Weekdays   []string `json:"weekdays,omitempty" doc:"mon to sun; every day when absent, of a rule with times"`
+	Times      []string `json:"times,omitempty" doc:"times of the day, HH:MM or HH:MM:SS, up to 48" example:"[\"09:00\",\"18:30\"]"`
+	TimeZone   *string  `json:"time_zone,omitempty" doc:"IANA name, by whose clocks the times and the quota's days are; UTC when absent" example:"Europe/Berlin"`
+	Every      *string  `json:"every,omitempty" doc:"Go duration from 1m to 8784h, in place of times" example:"6h"`
+	StartsAt   *string  `json:"starts_at,omitempty" format:"date-time" doc:"of a rule with every: when it first fires, and what the interval is counted from; now when absent, and then it first fires an interval later"`
+	Pick       *string  `json:"pick,omitempty" enum:"random,first,last" doc:"which draft: a random one, the oldest, the newest; first when absent"`
+	DailyQuota *int     `json:"daily_quota,omitempty" doc:"most drafts that it schedules in a day, 1 to 1000; no limit when absent"`
+	Jitter     *string  `json:"jitter,omitempty" doc:"Go duration up to 5m: a random part of it is added to the time" example:"30s"`
+}
+
+func (q *automationRequest) op() (publish.Op, error) {
+	var c checks
+	c.name("name", q.Name)
+	c.name("target", q.Target)
+	op := publish.CreateAutomation{Name: q.Name, Target: q.Target, Pick: publish.PickFirst, Rule: publish.Rule{Zone: time.UTC}}
+	if q.TimeZone != nil {
+		zone, err := time.LoadLocation(*q.TimeZone)
+		if err != nil || *q.TimeZone == "" || *q.TimeZone == "Local" {
+			c.fail("time_zone must be the name of a time zone such as \"Europe/Berlin\"")
+		} else {
+			op.Rule.Zone = zone
+		}
+	}
+	switch {
+	case (len(q.Times) > 0) == (q.Every != nil):
+		c.fail("either times or every must be given")
+	case q.Every != nil:
+		q.interval(&c, &op.Rule)
+	default:
+		q.weekly(&c, &op.Rule)
+	}
+	if q.Pick != nil {
+		if op.Pick = publish.Pick(*q.Pick); !slices.Contains(publish.Picks(), op.Pick) {
+			c.fail("pick must be one of %v", publish.Picks())
+		}
+	}
+	if q.DailyQuota != nil {
+		c.upTo("daily_quota", *q.DailyQuota, publish.MaxDailyQuota)
+		op.DailyQuota = *q.DailyQuota
+	}
+	if q.Jitter != nil {
+		op.Jitter = c.jitter(*q.Jitter)
+	}
+	return op, c.err
+}
+
+func (q *automationRequest) interval(c *checks, r *publish.Rule) {
+	every, err := time.ParseDuration(*q.Every)
+	if err != nil || every < publish.MinEvery || every > publish.MaxEvery || every%time.Second != 0 {
+		c.fail("every must be a duration such as \"6h\", from %s to %s, in whole seconds", publish.MinEvery, publish.MaxEvery)
+	}
+	r.Every = every
+	if q.Weekdays != nil {
+		c.fail("weekdays are of a rule with times")
+	}
+	if q.StartsAt != nil {
+		r.From = c.moment("starts_at", *q.StartsAt)
+	}
+}
+
+// weekdays are the days' names, from Sunday on.
+func weekdays() []string { return []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"} }
+
+func (q *automationRequest) weekly(c *checks, r *publish.Rule) {
+	if q.StartsAt != nil {
+		c.fail("starts_at is of a rule with every")
+	}
+	names := q.Weekdays
+	if names == nil {
+		names = weekdays()
+	}
+	for _, name := range names {
+		day := time.Weekday(slices.Index(weekdays(), name))
+		if day < 0 || slices.Contains(r.Weekdays, day) {
+			c.fail("weekdays must be of mon, tue, wed, thu, fri, sat and sun, each once")
+			return
+		}
+		r.Weekdays = append(r.Weekdays, day)
+	}
+	if len(names) == 0 {
+		c.fail("weekdays must not be empty")
+	}
+	for _, text := range q.Times {
+		at, ok := timeOfDay(text)
+		if !ok || len(q.Times) > publish.MaxTimes || slices.Contains(r.Times, at) {
+			c.fail("times must be up to %d times of the day such as \"09:00\" or \"18:30:15\", each once", publish.MaxTimes)
+			return
+		}
+		r.Times = append(r.Times, at)
+	}
+	slices.Sort(r.Weekdays)
+	slices.Sort(r.Times)
+}
+
+// timeOfDay reads HH:MM or HH:MM:SS.
+func timeOfDay(text string) (time.Duration, bool) {
+	layout := "15:04"
+	if strings.Count(text, ":") > 1 {
+		layout = "15:04:05"
+	}
+	t, err := time.Parse(layout, text)
+	if err != nil || len(text) != len(layout) { // The parser takes an hour of one digit, and a fraction.
+		return 0, false
+	}
+	return t.Sub(t.Truncate(24 * time.Hour)), true
+}
+
+func (s *Server) automationRoutes() []route {
+	operation := func(verb, summary string, op publish.Op) route {
+		return operationRoute(s, "/v1/automations/{id}/"+verb, "automation", doc[noFields, automationView](summary), of(viewAutomation), fixed(op))
+	}
+	return []route{
+		post("/v1/automations", accessStaff, http.StatusCreated, doc[automationRequest, automationView]("Make an automation: a rule that schedules drafts of a target"),
+			mutate(s, mutation[automationRequest, publish.Op]{
+				status: http.StatusCreated, execute: s.publish.Create, view: of(viewAutomation),
+				op: func(_ *http.Request, q *automationRequest) (publish.Op, error) { return q.op() },
+			})),
+		get("/v1/automations", accessStaff, paged[automationView]("List automations, oldest first"), s.getAutomations),
+		get("/v1/automations/{id}", accessStaff, doc[none, automationView]("Read an automation, and when it fires next"), s.getAutomation),
+		get("/v1/automations/{id}/firings", accessStaff, paged[firingView]("List what an automation has fired, in order"), s.getFirings),
+		operation("pause", "Keep an automation from firing", publish.PauseAutomation{}),
+		operation("resume", "Let a paused automation fire again, from its next time on", publish.ResumeAutomation{}),
+		operation("cancel", "End an automation for good", publish.CancelAutomation{}),
+	}
+}
+
+func (s *Server) getAutomations(w http.ResponseWriter, r *http.Request) {
+	p, err := parsePage(r)
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	all, err := s.publish.Automations(r.Context(), p.after, p.limit+1)
+	answer(s, w, r, func(rows []publish.Automation) list[automationView] {
+		return newList(r, rows, p.limit, func(a publish.Automation) automationView { return viewAutomation(&a) }, func(a publish.Automation) int64 { return a.Number })
+	})(all, err)
+}
+
+func (s *Server) getAutomation(w http.ResponseWriter, r *http.Request) {
+	id, err := pathUUID(r.PathValue("id"), "automation")
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	answer(s, w, r, viewAutomation)(s.publish.Automation(r.Context(), id))
+}
+
+func (s *Server) getFirings(w http.ResponseWriter, r *http.Request) {
+	p, err := parsePage(r)
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	id, err := pathUUID(r.PathValue("id"), "automation")
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	firings, err := s.publish.Firings(r.Context(), id, p.after, p.limit+1)
+	answer(s, w, r, func(rows []publish.Firing) list[firingView] {
+		return newList(r, rows, p.limit, viewFiring, func(f publish.Firing) int64 { return f.Number })
+	})(firings, err)
+}
+
+type automationView struct {
+	ID         uuid.UUID                `json:"id"`
+	Name       string                   `json:"name"`
+	Target     string                   `json:"target" doc:"the target's name"`
+	Status     publish.AutomationStatus `json:"status" enum:"active,paused,cancelled"`
+	Weekdays   []string                 `json:"weekdays" doc:"empty for a rule with every"`
+	Times      []string                 `json:"times" doc:"HH:MM:SS; empty for a rule with every"`
+	TimeZone   string                   `json:"time_zone"`
+	Every      *duration                `json:"every" doc:"null for a rule with times"`
+	StartsAt   timestamp                `json:"starts_at"`
+	Pick       publish.Pick             `json:"pick" enum:"random,first,last"`
+	DailyQuota *int                     `json:"daily_quota"`
+	Jitter     duration                 `json:"jitter"`
+	NextAt     *timestamp               `json:"next_at" doc:"when it fires next; null while it is not active"`
+	CreatedAt  timestamp                `json:"created_at"`
+}
+
+func viewAutomation(a *publish.Automation) automationView {
+	v := automationView{
+		ID: a.ID, Name: a.Name, Target: a.TargetName, Status: a.Status, Weekdays: []string{}, Times: []string{}, TimeZone: a.Rule.Zone.String(),
+		StartsAt: timestamp(a.Rule.From), Pick: a.Pick, Jitter: duration(a.Jitter), NextAt: optionalTime(a.NextAt), CreatedAt: timestamp(a.CreatedAt),
+	}
+	for _, day := range a.Rule.Weekdays {
+		v.Weekdays = append(v.Weekdays, weekdays()[day])
+	}
+	for _, at := range a.Rule.Times {
+		v.Times = append(v.Times, fmt.Sprintf("%02d:%02d:%02d", int(at.Hours()), int(at.Minutes())%60, int(at.Seconds())%60))
+	}
+	if a.Rule.Every > 0 {
+		every := duration(a.Rule.Every)
+		v.Every = &every
+	}
+	if a.DailyQuota > 0 {
+		v.DailyQuota = &a.DailyQuota
+	}
+	return v
+}
+
+type firingView struct {
+	ScheduledFor timestamp       `json:"scheduled_for" doc:"the time of the rule; an automation fires once for each"`
+	FiredAt      timestamp       `json:"fired_at"`
+	Outcome      publish.Outcome `json:"outcome" enum:"scheduled,no_draft,quota_reached"`
+	Publication  *uuid.UUID      `json:"publication" doc:"the draft that was scheduled"`
+	Skipped      int             `json:"skipped" doc:"times of the rule before this one at which no server ran"`
+}
+
+func viewFiring(f publish.Firing) firingView {
+	return firingView{ScheduledFor: timestamp(f.ScheduledFor), FiredAt: timestamp(f.FiredAt), Outcome: f.Outcome, Publication: f.Publication, Skipped: f.Skipped}
+}

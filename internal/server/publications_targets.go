@@ -1,0 +1,233 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/services/publish"
+	"github.com/fairlead-dev/fairlead/internal/services/publish/deviantart"
+	"github.com/fairlead-dev/fairlead/internal/services/publish/webhook"
+)
+
+// maxCredential bounds each of the texts that another server has given to ours.
+const maxCredential = 4096
+
+type createTargetRequest struct {
+	Name   string        `json:"name" minLength:"1" maxLength:"200" doc:"what publications call it"`
+	Kind   string        `json:"kind" enum:"webhook,deviantart"`
+	URL    *string       `json:"url,omitempty" maxLength:"2000" doc:"http or https; where a webhook is posted to; for deviantart, where its API is, https://www.deviantart.com when absent"`
+	Config *targetConfig `json:"config,omitempty"`
+}
+
+type targetConfig struct {
+	Timeout *string `json:"timeout,omitempty" doc:"Go duration that the target may take to answer, 100ms to 1m; 10s when absent, for deviantart 1m" example:"10s"`
+	// What follows is of deviantart alone.
+	ClientID     *string `json:"client_id,omitempty" doc:"deviantart: of the client that the account's owner has authorized"`
+	ClientSecret *string `json:"client_secret,omitempty" doc:"deviantart"`
+	RefreshToken *string `json:"refresh_token,omitempty" doc:"deviantart: of that authorization, for the scopes stash, publish, browse and user"`
+}
+
+func (q *createTargetRequest) op() (publish.Op, error) {
+	var c checks
+	c.name("name", q.Name)
+	config := q.Config
+	if config == nil {
+		config = &targetConfig{}
+	}
+	op := publish.CreateTarget{Name: q.Name, Kind: publish.Kind(q.Kind), Timeout: publish.DefaultTimeout}
+	switch op.Kind {
+	case publish.KindWebhook:
+		if q.URL == nil {
+			c.fail("url must be given")
+		}
+		if config.ClientID != nil || config.ClientSecret != nil || config.RefreshToken != nil {
+			c.fail("config's client_id, client_secret and refresh_token are of deviantart alone")
+		}
+	case publish.KindDeviantArt:
+		op.URL, op.Timeout = deviantart.DefaultURL, publish.MaxTimeout
+		credentials := credentialsRequest{ClientID: config.ClientID, ClientSecret: config.ClientSecret, RefreshToken: config.RefreshToken}
+		if config.ClientID == nil || config.ClientSecret == nil || config.RefreshToken == nil {
+			c.fail("config's client_id, client_secret and refresh_token must be given")
+			return nil, c.err
+		}
+		op.Secret, op.Token = credentials.sealed(&c)
+	default:
+		c.fail("kind must be webhook or deviantart")
+	}
+	if q.URL != nil {
+		op.URL = *q.URL
+		c.text("url", op.URL, 1, publish.MaxURL)
+		if err := webhook.CheckURL(op.URL); err != nil {
+			c.fail("url is not one that can be posted to: %s", err)
+		}
+	}
+	if config.Timeout != nil {
+		d, err := time.ParseDuration(*config.Timeout)
+		if err != nil || d < publish.MinTimeout || d > publish.MaxTimeout || d%time.Microsecond != 0 {
+			c.fail("config's timeout must be a duration such as \"10s\", from %s to %s, in whole microseconds", publish.MinTimeout, publish.MaxTimeout)
+		}
+		op.Timeout = d
+	}
+	return op, c.err
+}
+
+type credentialsRequest struct {
+	ClientID     *string `json:"client_id,omitempty" doc:"with the client's secret, or as before when both are absent"`
+	ClientSecret *string `json:"client_secret,omitempty"`
+	RefreshToken *string `json:"refresh_token,omitempty" doc:"of a new authorization; as before when absent"`
+}
+
+// sealed are the credentials and the token as their sender reads them; what is absent is nil.
+func (q *credentialsRequest) sealed(c *checks) (secret, token []byte) {
+	for name, value := range map[string]*string{"client_id": q.ClientID, "client_secret": q.ClientSecret, "refresh_token": q.RefreshToken} {
+		if value != nil {
+			c.text(name, *value, 1, maxCredential)
+		}
+	}
+	if (q.ClientID == nil) != (q.ClientSecret == nil) {
+		c.fail("client_id and client_secret must be given together")
+		return nil, nil
+	}
+	if q.ClientID != nil {
+		secret = mustMarshalPlain(deviantart.Credentials{ClientID: *q.ClientID, ClientSecret: *q.ClientSecret})
+	}
+	if q.RefreshToken != nil {
+		token = mustMarshalPlain(deviantart.Token{Refresh: *q.RefreshToken})
+	}
+	return secret, token
+}
+
+// mustMarshalPlain encodes what always can be.
+func mustMarshalPlain(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func (q *credentialsRequest) op() (publish.Op, error) {
+	var c checks
+	op := publish.ReplaceCredentials{}
+	if op.Secret, op.Token = q.sealed(&c); op.Secret == nil && op.Token == nil {
+		c.fail("client_id and client_secret, or refresh_token, must be given")
+	}
+	return op, c.err
+}
+
+type rotateRequest struct {
+	Overlap *string `json:"overlap,omitempty" doc:"Go duration up to 720h for which the old secret signs too; 24h when absent" example:"24h"`
+}
+
+func (q *rotateRequest) op() (publish.Op, error) {
+	const usual = 24 * time.Hour
+	var c checks
+	op := publish.RotateSecret{Overlap: usual}
+	if q.Overlap != nil {
+		d, err := time.ParseDuration(*q.Overlap)
+		if err != nil || d < 0 || d > publish.MaxOverlap || d%time.Microsecond != 0 {
+			c.fail("overlap must be a duration such as \"24h\", from 0s to %s, in whole microseconds", publish.MaxOverlap)
+		}
+		op.Overlap = d
+	}
+	return op, c.err
+}
+
+func (s *Server) targetRoutes() []route {
+	return []route{
+		post("/v1/targets", accessStaff, http.StatusCreated, doc[createTargetRequest, madeTargetView]("Make a target; its signing secret is shown this once"),
+			mutate(s, mutation[createTargetRequest, publish.Op]{
+				status: http.StatusCreated, execute: s.publish.Create, view: of(viewMadeTarget),
+				op: func(_ *http.Request, q *createTargetRequest) (publish.Op, error) { return q.op() },
+			})),
+		get("/v1/targets", accessStaff, paged[targetView]("List targets, oldest first"), s.getTargets),
+		get("/v1/targets/{id}", accessStaff, doc[none, targetView]("Read a target, and how it is slowed down"), s.getTarget),
+		operationRoute(s, "/v1/targets/{id}/secret", "target", doc[rotateRequest, madeTargetView]("Replace a webhook's signing secret; the old one signs too for a while"),
+			of(viewMadeTarget), func(q *rotateRequest) (publish.Op, error) { return q.op() }),
+		operationRoute(s, "/v1/targets/{id}/credentials", "target", doc[credentialsRequest, targetView]("Give a target new credentials, and resume it"),
+			of(viewChangedTarget), func(q *credentialsRequest) (publish.Op, error) { return q.op() }),
+		operationRoute(s, "/v1/targets/{id}/pause", "target", doc[noFields, targetView]("Keep a target's publications back"),
+			of(viewChangedTarget), fixed(publish.PauseTarget{})),
+		operationRoute(s, "/v1/targets/{id}/resume", "target", doc[noFields, targetView]("Let a paused target's publications go"),
+			of(viewChangedTarget), fixed(publish.ResumeTarget{})),
+	}
+}
+
+func (s *Server) getTargets(w http.ResponseWriter, r *http.Request) {
+	p, err := parsePage(r)
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	targets, err := s.publish.Targets(r.Context(), p.after, p.limit+1)
+	answer(s, w, r, func(rows []publish.Target) list[targetView] {
+		return newList(r, rows, p.limit, func(t publish.Target) targetView { return viewTarget(&t) }, func(t publish.Target) int64 { return t.Number })
+	})(targets, err)
+}
+
+func (s *Server) getTarget(w http.ResponseWriter, r *http.Request) {
+	id, err := pathUUID(r.PathValue("id"), "target")
+	if err != nil {
+		s.writeProblem(w, r, err)
+		return
+	}
+	answer(s, w, r, viewTarget)(s.publish.Target(r.Context(), id))
+}
+
+type paceView struct {
+	State      publish.PaceState `json:"state" enum:"free,slowed,open,half_open" doc:"open: the circuit breaker is; half_open: one publication will tell"`
+	Interval   duration          `json:"interval" doc:"least time between two claims; 0s: none"`
+	Refusals   int               `json:"refusals" doc:"answers 429 in a row, those to the same publication in a row counted once"`
+	NextSendAt *timestamp        `json:"next_send_at" doc:"nothing is claimed before"`
+	OpenUntil  *timestamp        `json:"open_until" doc:"the circuit breaker was opened until then"`
+}
+
+type targetView struct {
+	ID           uuid.UUID            `json:"id"`
+	Name         string               `json:"name"`
+	Kind         publish.Kind         `json:"kind"`
+	URL          string               `json:"url"`
+	Timeout      duration             `json:"timeout"`
+	Pace         paceView             `json:"pace" doc:"how the target is slowed down after it answered 429"`
+	PausedAt     *timestamp           `json:"paused_at" doc:"nothing is claimed while it is not null"`
+	PausedReason *publish.PauseReason `json:"paused_reason" enum:"request,auth_expired" doc:"auth_expired: give the target new credentials"`
+	OverlapUntil *timestamp           `json:"overlap_until" doc:"the key before the last rotation signs too until then"`
+	CreatedAt    timestamp            `json:"created_at"`
+}
+
+func viewTarget(t *publish.Target) targetView {
+	v := targetView{
+		ID: t.ID, Name: t.Name, Kind: t.Kind, URL: t.URL, Timeout: duration(t.Timeout), CreatedAt: timestamp(t.CreatedAt),
+		Pace: paceView{
+			State: t.Pace.State(time.Now()), Interval: duration(t.Pace.Interval), Refusals: t.Pace.Refusals,
+			NextSendAt: optionalTime(t.Pace.NextAt), OpenUntil: optionalTime(t.Pace.OpenUntil),
+		},
+		PausedAt: optionalTime(t.PausedAt), OverlapUntil: optionalTime(t.PreviousUntil),
+	}
+	if t.PausedReason != "" {
+		v.PausedReason = &t.PausedReason
+	}
+	return v
+}
+
+func viewChangedTarget(t *publish.MadeTarget) targetView { return viewTarget(&t.Target) }
+
+// madeTargetView is a target with its secret.
+type madeTargetView struct {
+	ID        uuid.UUID    `json:"id"`
+	Name      string       `json:"name"`
+	Kind      publish.Kind `json:"kind"`
+	URL       string       `json:"url"`
+	Timeout   duration     `json:"timeout"`
+	Secret    string       `json:"secret" doc:"signs deliveries as Standard Webhooks has it; shown this once; empty for a target that is sent nothing signed" example:"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"`
+	CreatedAt timestamp    `json:"created_at"`
+}
+
+func viewMadeTarget(t *publish.MadeTarget) madeTargetView {
+	return madeTargetView{
+		ID: t.ID, Name: t.Name, Kind: t.Kind, URL: t.URL, Timeout: duration(t.Timeout), Secret: t.SigningSecret, CreatedAt: timestamp(t.CreatedAt),
+	}
+}

@@ -1,0 +1,216 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-dev/fairlead/internal/auth"
+	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/leanhttp"
+	"github.com/fairlead-dev/fairlead/internal/services/auction"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
+	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+	"github.com/fairlead-dev/fairlead/internal/services/publish"
+	"github.com/fairlead-dev/fairlead/multidraw"
+)
+
+// Limits of a connection. Bodies are small, so whoever needs longer is not a client but a slow-loris.
+const (
+	readHeaderTimeout = 10 * time.Second
+	readTimeout       = 30 * time.Second
+	writeTimeout      = 120 * time.Second // archive.go gives large documents more
+	idleTimeout       = 120 * time.Second
+	maxHeaderBytes    = 64 << 10
+	dismissPause      = 250 * time.Millisecond // nothing tells when the last answer was written to its socket
+)
+
+// Keys is what the server needs for the administration of API keys.
+type Keys interface {
+	// Execute makes or revokes a key, once per idempotency key.
+	Execute(ctx context.Context, c command.Command[auth.KeyOp]) (command.Answer, error)
+	// Keys lists all keys, oldest first.
+	Keys(ctx context.Context) ([]auth.Key, error)
+}
+
+// Options are what a server is made of. All but Limiter, Logger and Registry are required.
+type Options struct {
+	Ledger  *ledger.Service
+	Lottery *lottery.Service
+	Auction *auction.Service
+	Publish *publish.Service
+	// Multidraw makes many draws at once. Its Tend runs beside the server.
+	Multidraw *multidraw.Service
+	// Cross moves money between ledgers. Its Tend runs beside the server.
+	Cross *cross.Service
+	Locks Locks
+	Keys  Keys
+	// Desk reads what operators look at, and what public pages show.
+	Desk Desk
+	// Sessions keeps who is signed in to the console; nil: there is no console.
+	Sessions Sessions
+	// PublicPages says whether anybody may look at the pages of campaigns and auctions under way.
+	PublicPages bool
+	Auth        *auth.Authenticator
+	Limiter     *auth.Limiter // nil: no rate limit
+	Live        LiveOptions   // without a hub, the live stream is not served
+	// CheckHosts has a loopback listener answer to this machine's own names and AllowedHosts alone, and any other listener,
+	// where AllowedHosts names some, too.
+	CheckHosts   bool
+	AllowedHosts []string
+	// MaxConnections bounds the open connections; 0: as many as leave room in the process's descriptors.
+	MaxConnections int
+	// Ready returns nil when commands can be served.
+	Ready    func(context.Context) error
+	Registry *prometheus.Registry
+	Logger   *slog.Logger
+	Version  string
+	// Trace is told of each request; nil: nobody is.
+	Trace Trace
+	// Scratch is the directory for files that keep large answers while the server runs; empty: the system's for temporary
+	// files. They take up to 512 MB, and have no names.
+	Scratch string
+}
+
+// Server is the HTTP edge. Its handler is safe for concurrent use.
+type Server struct {
+	ledger       *ledger.Service
+	lottery      *lottery.Service
+	auction      *auction.Service
+	publish      *publish.Service
+	multidraw    *multidraw.Service
+	cross        *cross.Service
+	locks        Locks
+	keys         Keys
+	desk         Desk
+	sessions     Sessions
+	public       bool
+	snapshots    *snapshots
+	aliases      aliases
+	auth         *auth.Authenticator
+	limiter      *auth.Limiter
+	signIns      *auth.Limiter // by address
+	live         *liveEdge
+	ready        func(context.Context) error
+	registry     *prometheus.Registry
+	metrics      *httpMetrics
+	logger       *slog.Logger
+	trace        Trace
+	version      string
+	checkHosts   bool
+	allowedHosts []string
+	maxConns     int
+	archive      *archive
+	scans        *bound
+	checks       *bound
+	// sameOrigin refuses what other sites' pages do with a visitor's session.
+	sameOrigin http.CrossOriginProtection
+
+	openAPI  []byte
+	handler  http.Handler
+	hot      func(path string) bool
+	draining chan struct{}
+}
+
+// New builds a server.
+func New(o Options) (*Server, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Registry == nil {
+		o.Registry = prometheus.NewRegistry()
+	}
+	s := &Server{
+		ledger: o.Ledger, lottery: o.Lottery, auction: o.Auction, publish: o.Publish, locks: o.Locks, keys: o.Keys, auth: o.Auth, limiter: o.Limiter, ready: o.Ready,
+		registry: o.Registry, metrics: newHTTPMetrics(o.Registry), logger: o.Logger, trace: o.Trace, version: o.Version,
+		draining: make(chan struct{}),
+	}
+	s.multidraw, s.cross = o.Multidraw, o.Cross
+	s.desk, s.sessions, s.public, s.snapshots = o.Desk, o.Sessions, o.PublicPages, newSnapshots()
+	s.archive = newArchive(o.Scratch, s.metrics)
+	s.scans, s.checks = newBound("scan", scansAtOnce, scansQueued, s.metrics), newBound("check", checksAtOnce, checksQueued, s.metrics)
+	s.aliases.desk = o.Desk
+	s.checkHosts, s.allowedHosts, s.maxConns = o.CheckHosts, o.AllowedHosts, o.MaxConnections
+	s.live = newLiveEdge(s, o.Live)
+	routes := s.routes()
+	var err error
+	if s.signIns, err = auth.NewLimiter(auth.LimiterOptions{Policy: "sign-in", Quota: signInQuota, Window: signInWindow}); err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	if s.openAPI, err = openAPI(routes, o.Version); err != nil {
+		return nil, fmt.Errorf("server: build the OpenAPI document: %w", err)
+	}
+	s.handler, s.hot = s.outermost(s.mux(routes)), hotPaths(routes)
+	return s, nil
+}
+
+// dismiss answers the commands that are still waiting (they are told what is known of their outcome) and gives the
+// answers a moment to be written. cut ends the reads.
+func (s *Server) dismiss(ctx context.Context, cut func()) error {
+	ended, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	cancel()
+	err := errors.Join(s.ledger.Close(ended), s.lottery.Close(ended), s.auction.Close(ended), s.publish.Close(ended))
+	cut()
+	time.Sleep(dismissPause)
+	return err
+}
+
+// Handler returns the whole edge as one handler.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// OpenAPI returns the contract's document, OpenAPI 3.1 in JSON.
+func (s *Server) OpenAPI() []byte { return s.openAPI }
+
+// Serve answers requests on l until ctx ends; then it turns unready, takes no new connections, and waits up to grace
+// for the requests under way. It returns nil after a clean end.
+func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
+	// What is still being read when the grace is over is told so.
+	base, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	if s.checkHosts {
+		if h := hostsOf(l.Addr(), s.allowedHosts); h != nil {
+			base = context.WithValue(base, hostsKey{}, h)
+		}
+	}
+	most := s.maxConns
+	if most == 0 {
+		most = maxConnections()
+	}
+	srv := &leanhttp.Server{Hot: s.hot, MaxConns: most, Full: fullAnswer(), Refused: s.refusedConnections, HTTP: &http.Server{
+		BaseContext: func(net.Listener) context.Context { return base },
+		Handler:     s.handler, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog: slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),
+	}}
+	defer s.archive.close()
+	failed := make(chan error, 1)
+	go func() { failed <- srv.Serve(l) }() //nolint:contextcheck // The requests' contexts are made from base.
+	select {
+	case err := <-failed:
+		return fmt.Errorf("server: %w", err)
+	case <-ctx.Done():
+	}
+	close(s.draining)
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	// A socket is no request that comes to an end by itself; its client resumes elsewhere.
+	farewell := make(chan error, 1)
+	go func() { farewell <- s.live.close(drain) }()
+	err := srv.Shutdown(drain)
+	if err != nil {
+		err = fmt.Errorf("server: requests were still under way after %s: %w", grace, err)
+		err = errors.Join(err, s.dismiss(ctx, cut), srv.Close())
+	}
+	err = errors.Join(err, <-farewell)
+	if end := <-failed; !errors.Is(end, http.ErrServerClosed) {
+		err = errors.Join(err, end)
+	}
+	return err
+}

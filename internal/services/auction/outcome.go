@@ -1,0 +1,103 @@
+package auction
+
+import (
+	"errors"
+
+	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+)
+
+// Outcome says what became of a bid, for metrics.
+type Outcome int
+
+// The outcomes of a bid. All but the first are refusals.
+const (
+	OutcomeAccepted Outcome = iota
+	OutcomeAccountNotFound
+	OutcomeNotActive
+	OutcomeOwnAuction
+	OutcomeCooldown
+	OutcomeTooLow
+	OutcomeAmountTaken
+	OutcomeCurrencyMismatch
+	OutcomeInsufficientFunds
+)
+
+// outcomes is the number of them.
+const outcomes = int(OutcomeInsufficientFunds) + 1
+
+// Outcomes returns all outcomes, so that each can be shown before it first happens.
+func Outcomes() []Outcome {
+	all := make([]Outcome, outcomes)
+	for i := range all {
+		all[i] = Outcome(i)
+	}
+	return all
+}
+
+// String names the outcome as the contract's machine code of the refusal, or "accepted".
+func (o Outcome) String() string {
+	switch o {
+	case OutcomeAccepted:
+		return "accepted"
+	case OutcomeAccountNotFound:
+		return "account_not_found"
+	case OutcomeNotActive:
+		return "not_active"
+	case OutcomeOwnAuction:
+		return "own_auction"
+	case OutcomeCooldown:
+		return "cooldown"
+	case OutcomeTooLow:
+		return "bid_too_low"
+	case OutcomeAmountTaken:
+		return "amount_taken"
+	case OutcomeCurrencyMismatch:
+		return "currency_mismatch"
+	case OutcomeInsufficientFunds:
+		return "insufficient_funds"
+	}
+	return "unknown"
+}
+
+// outcomeOf says what became of a bid that was answered with err.
+func outcomeOf(err error) Outcome {
+	if err == nil {
+		return OutcomeAccepted
+	}
+	switch err.(type) { //nolint:errorlint // What Decide returns is not wrapped, and this is the hot path.
+	case *ledger.AccountNotFoundError:
+		return OutcomeAccountNotFound
+	case *NotFoundError: // A user's, on a draft.
+		return OutcomeNotActive
+	case *CooldownError:
+		return OutcomeCooldown
+	case *BidTooLowError:
+		return OutcomeTooLow
+	case *ledger.InsufficientFundsError:
+		return OutcomeInsufficientFunds
+	}
+	switch {
+	case errors.Is(err, ErrNotActive):
+		return OutcomeNotActive
+	case errors.Is(err, ErrOwnAuction):
+		return OutcomeOwnAuction
+	case errors.Is(err, ErrAmountTaken):
+		return OutcomeAmountTaken
+	case errors.Is(err, ledger.ErrCurrencyMismatch):
+		return OutcomeCurrencyMismatch
+	}
+	panic("auction: a bid was refused with an unknown error")
+}
+
+// tally counts the bids of a transaction by outcome.
+type tally [outcomes]int
+
+func (t *tally) count(op Op, err error) {
+	if _, blocked := err.(*command.BlockedError); blocked { //nolint:errorlint // As in outcomeOf.
+		return // It is not decided yet.
+	}
+	if _, ok := op.(PlaceBid); ok {
+		t[outcomeOf(err)]++
+	}
+}

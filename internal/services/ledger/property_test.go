@@ -1,0 +1,303 @@
+package ledger_test
+
+import (
+	"maps"
+	"math"
+	"math/big"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+)
+
+// house is a database of Go maps, a book at work on all of it, and the model that both must agree with.
+type house struct {
+	now      time.Time
+	newID    func() uuid.UUID
+	accounts map[string]ledger.Account
+	holds    map[uuid.UUID]ledger.Hold
+	entries  []ledger.Entry
+	book     *ledger.Book
+	model    model
+	known    []uuid.UUID // every hold ever placed, and one that never was
+}
+
+func newHouse() *house {
+	h := &house{
+		now: epoch(), newID: counter(), accounts: map[string]ledger.Account{}, holds: map[uuid.UUID]ledger.Hold{},
+		known: []uuid.UUID{uuid.Max},
+	}
+	h.begin()
+	return h
+}
+
+func (h *house) begin() {
+	h.book = ledger.NewBook(h.now, h.newID)
+	for _, a := range h.accounts {
+		h.book.LoadAccount(a)
+	}
+	for _, hold := range h.holds {
+		h.book.LoadHold(hold)
+	}
+}
+
+// ids are the accounts that operations name; the last never exists.
+func ids() []string { return []string{"a", "b", "c", "d", "nobody"} }
+
+func amounts() *rapid.Generator[int64] {
+	return rapid.OneOf(rapid.Int64Range(1, 100), rapid.SampledFrom([]int64{
+		1, ledger.MaxAmount, math.MaxInt64, math.MaxInt64 - 1, math.MaxInt64 - 100, math.MaxInt64 / 2,
+	}))
+}
+
+func (h *house) draw(t *rapid.T) ledger.Op {
+	name := rapid.SampledFrom(ids())
+	hold := rapid.SampledFrom(h.known)
+	switch rapid.SampledFrom([]string{
+		"create", "deposit", "deposit", "withdraw", "transfer", "transfer", "place", "place", "capture", "release", "expire",
+	}).Draw(t, "op") {
+	case "create":
+		return ledger.CreateAccount{
+			ID: rapid.SampledFrom(ids()[:4]).Draw(t, "id"), Currency: rapid.SampledFrom([]string{"EUR", "EUR", "USD"}).Draw(t, "currency"),
+		}
+	case "deposit":
+		return ledger.Deposit{Account: name.Draw(t, "account"), Amount: amounts().Draw(t, "amount"), Memo: "in"}
+	case "withdraw":
+		return ledger.Withdraw{Account: name.Draw(t, "account"), Amount: amounts().Draw(t, "amount"), Memo: "out"}
+	case "transfer":
+		return ledger.MakeTransfer{From: name.Draw(t, "from"), To: name.Draw(t, "to"), Amount: amounts().Draw(t, "amount"), Memo: "over"}
+	case "place":
+		return ledger.PlaceHold{
+			Account: name.Draw(t, "account"), Amount: amounts().Draw(t, "amount"),
+			ExpiresIn: rapid.SampledFrom([]*time.Duration{nil, new(time.Duration(1)), new(time.Second), new(time.Minute)}).Draw(t, "expires in"),
+		}
+	case "capture":
+		return ledger.CaptureHold{
+			Hold: hold.Draw(t, "hold"), To: name.Draw(t, "to"), Amount: rapid.Ptr(amounts(), true).Draw(t, "amount"),
+		}
+	case "release":
+		return ledger.ReleaseHold{Hold: hold.Draw(t, "hold")}
+	default:
+		return ledger.ExpireHold{Hold: hold.Draw(t, "hold")}
+	}
+}
+
+// snapshot is all that a book shows.
+type snapshot struct {
+	accounts  map[string]ledger.Account
+	holds     map[uuid.UUID]ledger.Hold
+	transfers int
+	entries   int
+}
+
+func (h *house) snapshot() snapshot {
+	c := h.book.Changes()
+	s := snapshot{accounts: map[string]ledger.Account{}, holds: map[uuid.UUID]ledger.Hold{}, transfers: len(c.Transfers), entries: len(c.Entries)}
+	for _, id := range ids() {
+		if a, err := h.book.Account(id); err == nil {
+			s.accounts[id] = a
+		}
+	}
+	for _, id := range h.known {
+		if hold, err := h.book.Hold(id); err == nil {
+			s.holds[id] = hold
+		}
+	}
+	return s
+}
+
+// step runs one operation on the book and on the model, and compares them.
+func (h *house) step(t *rapid.T) {
+	op := h.draw(t)
+	before, facts := h.snapshot(), len(h.model.facts)
+	result, err := ledger.Decide(h.book, op)
+	var placed uuid.UUID
+	if hold, ok := result.(ledger.Hold); ok && err == nil {
+		placed = hold.ID
+		if _, isNew := op.(ledger.PlaceHold); isNew {
+			h.known = append(h.known, placed)
+		}
+	}
+	if got, want := refusal(err), h.model.apply(op, h.now, placed); got != want {
+		t.Fatalf("%#v: refused with %q, want %q", op, got, want)
+	}
+	if err != nil {
+		h.checkRefusal(t, op, err, before, h.model.facts[facts:])
+	}
+	h.checkBook(t)
+}
+
+// checkRefusal makes sure that a refusal changed nothing but what it may: a failed intent, or a hold past its time.
+func (h *house) checkRefusal(t *rapid.T, op ledger.Op, err error, before snapshot, news []fact) {
+	after := h.snapshot()
+	if len(news) == 0 {
+		if !reflect.DeepEqual(before, after) {
+			t.Fatalf("%#v was refused (%v) and changed the book:\n%+v\n%+v", op, err, before, after)
+		}
+		return
+	}
+	if len(news) != 1 {
+		t.Fatalf("%#v was refused (%v) with %d facts", op, err, len(news))
+	}
+	switch news[0].what {
+	case "failed":
+		transfers := h.book.Changes().Transfers
+		last := transfers[len(transfers)-1]
+		if last.Status != ledger.TransferFailed || last.Reason != ledger.ReasonInsufficientFunds {
+			t.Fatalf("failed intent %+v", last)
+		}
+		before.transfers++
+		if !reflect.DeepEqual(before, after) {
+			t.Fatalf("%#v left more than its intent", op)
+		}
+	case "expired":
+		if after.transfers != before.transfers || after.entries != before.entries ||
+			after.holds[news[0].hold].Status != ledger.HoldExpired {
+			t.Fatalf("%#v: a hold past its time did not just expire: %+v", op, after)
+		}
+	default:
+		t.Fatalf("%#v was refused (%v) with a %s", op, err, news[0].what)
+	}
+}
+
+// checkBook compares balances with the model's, and the invariants of the package with the book's own words.
+func (h *house) checkBook(t *rapid.T) {
+	entries := append(append([]ledger.Entry{}, h.entries...), h.book.Changes().Entries...)
+	sums, perTransfer := map[string]*big.Int{}, map[uuid.UUID]*big.Int{}
+	for _, e := range entries {
+		add(sums, e.Account, e.Amount)
+		add(perTransfer, e.Transfer, e.Amount)
+	}
+	for id, sum := range perTransfer {
+		if sum.Sign() != 0 {
+			t.Fatalf("the entries of transfer %s sum to %s", id, sum)
+		}
+	}
+	inside := map[string]*big.Int{}
+	for id, a := range h.snapshot().accounts {
+		if a.Available < 0 || a.Held < 0 || a.Available > math.MaxInt64-a.Held {
+			t.Fatalf("account out of range: %+v", a)
+		}
+		if big.NewInt(a.Available).Cmp(h.model.available(id)) != 0 || big.NewInt(a.Held).Cmp(h.model.held(id)) != 0 {
+			t.Fatalf("account %+v, want %s available and %s held", a, h.model.available(id), h.model.held(id))
+		}
+		sum := new(big.Int).Add(big.NewInt(a.Available), big.NewInt(a.Held))
+		if got := sums[id]; sum.Sign() != 0 && (got == nil || got.Cmp(sum) != 0) {
+			t.Fatalf("account %+v, its entries sum to %s", a, got)
+		}
+		if inside[a.Currency] == nil {
+			inside[a.Currency] = new(big.Int)
+		}
+		inside[a.Currency].Add(inside[a.Currency], sum)
+	}
+	for currency, sum := range inside {
+		outside := h.model.total(ledger.Outside(currency))
+		if outside.Add(outside, sum).Sign() != 0 {
+			t.Fatalf("%s: inside and outside differ by %s", currency, outside)
+		}
+	}
+}
+
+func add[K comparable](sums map[K]*big.Int, key K, amount int64) {
+	if sums[key] == nil {
+		sums[key] = new(big.Int)
+	}
+	sums[key].Add(sums[key], big.NewInt(amount))
+}
+
+// commit writes the book's changes to the maps as the store would, under the store's rules, and begins anew.
+func (h *house) commit(t *rapid.T, later time.Duration) {
+	before, loaded := h.snapshot(), maps.Clone(h.accounts)
+	c := h.book.Changes()
+	seen := map[string]bool{}
+	for _, a := range c.CreatedAccounts {
+		if _, exists := h.accounts[a.ID]; exists || seen[a.ID] {
+			t.Fatalf("account %s is created twice", a.ID)
+		}
+		seen[a.ID], h.accounts[a.ID] = true, a
+	}
+	for _, a := range c.UpdatedAccounts {
+		was, exists := h.accounts[a.ID]
+		if !exists || seen[a.ID] || a.Version <= was.Version || a.Before != was {
+			t.Fatalf("update of %+v from %+v (written before: %v)", a, was, seen[a.ID])
+		}
+		seen[a.ID], h.accounts[a.ID] = true, a.Account
+	}
+	h.commitHolds(t, c)
+	h.checkEntries(t, c, loaded)
+	h.entries = append(h.entries, c.Entries...)
+	for _, tr := range c.Transfers {
+		if !tr.CreatedAt.Equal(h.now) {
+			t.Fatalf("transfer %+v does not bear the time of its transaction", tr)
+		}
+	}
+	h.now = h.now.Add(later)
+	h.begin()
+	after := h.snapshot()
+	if !reflect.DeepEqual(before.accounts, after.accounts) || !reflect.DeepEqual(before.holds, after.holds) {
+		t.Fatalf("what was written is not what the book showed:\n%+v\n%+v", before, after)
+	}
+}
+
+func (h *house) commitHolds(t *rapid.T, c ledger.Changes) {
+	written := map[uuid.UUID]bool{}
+	for _, hold := range c.CreatedHolds {
+		if _, exists := h.holds[hold.ID]; exists || written[hold.ID] {
+			t.Fatalf("hold %s is created twice", hold.ID)
+		}
+		written[hold.ID], h.holds[hold.ID] = true, hold
+	}
+	for _, hold := range c.UpdatedHolds {
+		if was, exists := h.holds[hold.ID]; !exists || written[hold.ID] || was.Status != ledger.HoldOpen || hold.Status == ledger.HoldOpen {
+			t.Fatalf("update of hold %+v from %+v", hold, was)
+		}
+		written[hold.ID], h.holds[hold.ID] = true, hold
+	}
+}
+
+// checkEntries makes sure that an account's entries are numbered upwards, above what was loaded and up to what is
+// written.
+func (h *house) checkEntries(t *rapid.T, c ledger.Changes, loaded map[string]ledger.Account) {
+	last := map[string]int64{}
+	for id, a := range loaded {
+		last[id] = a.Version
+	}
+	for _, e := range c.Entries {
+		if e.Account == ledger.Outside(e.Currency) {
+			if e.Version != 0 {
+				t.Fatalf("outside entry %+v has a version", e)
+			}
+			continue
+		}
+		if e.Version <= last[e.Account] || e.Version > h.accounts[e.Account].Version {
+			t.Fatalf("entry %+v after version %d, the account is at %d", e, last[e.Account], h.accounts[e.Account].Version)
+		}
+		last[e.Account] = e.Version
+	}
+}
+
+// TestRandomOperationsAgreeWithTheModel runs random operations in random transactions.
+func TestRandomOperationsAgreeWithTheModel(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		h := newHouse()
+		for _, id := range ids()[:2] {
+			if _, err := ledger.Decide(h.book, ledger.CreateAccount{ID: id, Currency: "EUR"}); err != nil {
+				t.Fatal(err)
+			}
+			h.model.apply(ledger.CreateAccount{ID: id, Currency: "EUR"}, h.now, uuid.Nil)
+		}
+		steps := rapid.IntRange(1, 60).Draw(t, "steps")
+		for range steps {
+			if rapid.IntRange(0, 4).Draw(t, "commit") == 0 {
+				h.commit(t, rapid.SampledFrom([]time.Duration{0, 1, time.Second, time.Minute}).Draw(t, "later"))
+			}
+			h.step(t)
+		}
+		h.commit(t, 0)
+	})
+}

@@ -1,0 +1,257 @@
+package deviantart
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/services/publish"
+	"github.com/fairlead-dev/fairlead/internal/services/publish/outbound"
+)
+
+// DefaultURL is where the API is.
+const DefaultURL = "https://www.deviantart.com"
+
+const (
+	api = "/api/v1/oauth2/"
+	// maxUploads bounds the files that are in memory at once.
+	maxUploads = 4
+	// Pages of lists, as large as the API gives them, and how many are looked through for one thing.
+	deltaPage   = 120
+	galleryPage = 24
+	maxPages    = 20
+	// clockMargin is how far the API's clock may be behind the database's.
+	clockMargin = 10 * time.Minute
+)
+
+// Options make a sender. Tokens is required.
+type Options struct {
+	outbound.Options
+
+	Tokens *publish.Tokens
+}
+
+// Sender publishes to accounts. It is safe for concurrent use.
+type Sender struct {
+	client  *outbound.Client
+	tokens  *publish.Tokens
+	uploads chan struct{}
+}
+
+var (
+	_ publish.Sender = (*Sender)(nil)
+	_ publish.Finder = (*Sender)(nil)
+)
+
+// New returns a sender. Close it after use.
+func New(o Options) *Sender {
+	return &Sender{client: outbound.New(o.Options), tokens: o.Tokens, uploads: make(chan struct{}, maxUploads)}
+}
+
+// Close closes idle connections. Attempts under way are not disturbed.
+func (s *Sender) Close() { s.client.Close() }
+
+// progress is what is saved with a publication once its file is in Sta.sh.
+type progress struct {
+	Item     int64     `json:"itemid"`
+	Uploaded time.Time `json:"uploaded_at"` // by the database's clock; at the latest
+}
+
+func progressOf(d *publish.Delivery) (p progress, err error) {
+	if d.Progress != nil {
+		err = json.Unmarshal(d.Progress, &p)
+	}
+	return p, err
+}
+
+// stack is the name of a publication's stack in Sta.sh.
+func stack(d *publish.Delivery) string { return "fairlead " + d.Publication.String() }
+
+// Find implements [publish.Finder].
+func (s *Sender) Find(ctx context.Context, d *publish.Delivery) (publish.Result, bool) {
+	p, err := progressOf(d)
+	if err != nil {
+		return publish.Result{Class: publish.Permanent, Error: "what an earlier attempt has saved is malformed"}, true
+	}
+	if p.Item == 0 {
+		return publish.Result{}, false // No attempt came as far as to publish.
+	}
+	post, err := ParsePost(d.Payload)
+	if err != nil {
+		return publish.Result{Class: publish.Permanent, Error: err.Error()}, true
+	}
+	x, err := s.session(ctx, d)
+	if err != nil {
+		return resultOf(err), true
+	}
+	there, err := x.inStash(ctx, p.Item)
+	if err != nil {
+		return resultOf(err), true
+	}
+	if there {
+		return publish.Result{}, false
+	}
+	return x.fromGallery(ctx, post, p), true
+}
+
+// Send implements [publish.Sender].
+func (s *Sender) Send(ctx context.Context, d *publish.Delivery) publish.Result {
+	post, err := ParsePost(d.Payload)
+	if err != nil {
+		return publish.Result{Class: publish.Permanent, Error: err.Error()}
+	}
+	p, err := progressOf(d)
+	if err != nil {
+		return publish.Result{Class: publish.Permanent, Error: "what an earlier attempt has saved is malformed"}
+	}
+	x, err := s.session(ctx, d)
+	if err != nil {
+		return resultOf(err)
+	}
+	uploaded := false
+	if p.Item == 0 {
+		if p.Item, uploaded, err = x.upload(ctx, post); err != nil {
+			return resultOf(err)
+		}
+		p.Uploaded = x.now().UTC()
+	}
+	if r, ok := x.save(ctx, p, uploaded); !ok {
+		return r
+	}
+	var made struct {
+		Deviation string `json:"deviationid"`
+	}
+	err = x.post(ctx, api+"stash/publish", post.publication(p.Item), &made)
+	if err == nil {
+		return publish.Result{Class: publish.Delivered, StatusCode: http.StatusOK, ExternalID: made.Deviation}
+	}
+	r := resultOf(err)
+	if r.Class != publish.Permanent {
+		return r
+	}
+	// It is refused too when it has been published already, by an attempt that overtook this one.
+	if there, err := x.inStash(ctx, p.Item); err == nil && !there {
+		return x.fromGallery(ctx, post, p)
+	}
+	return r
+}
+
+// save keeps the item's id under the claim, which is also the last look at the claim before what cannot be taken back. An item
+// that this attempt has uploaded for nothing is deleted.
+func (x *session) save(ctx context.Context, p progress, uploaded bool) (publish.Result, bool) {
+	raw, err := json.Marshal(p)
+	if err == nil {
+		err = x.d.Save(ctx, raw)
+	}
+	if err == nil {
+		return publish.Result{}, true
+	}
+	if errors.Is(err, publish.ErrClaimLost) && uploaded {
+		var ignored struct{}
+		// If it fails, a file lies in Sta.sh that nobody sees but the account's owner.
+		_ = x.post(ctx, api+"stash/delete", url.Values{"itemid": {strconv.FormatInt(p.Item, 10)}}, &ignored)
+	}
+	return publish.Result{Class: publish.Transient, Error: "the upload could not be noted"}, false
+}
+
+// number is an id as the API gives it: some of its versions have a string.
+type number int64
+
+// UnmarshalJSON reads both.
+func (n *number) UnmarshalJSON(b []byte) error {
+	text := string(bytes.Trim(b, `"`))
+	if text == "null" || text == "" {
+		return nil
+	}
+	v, err := strconv.ParseInt(text, 10, 64)
+	*n = number(v)
+	return err
+}
+
+// upload brings the file to Sta.sh, unless an earlier attempt has. made says that this one did.
+func (x *session) upload(ctx context.Context, post *Post) (item int64, made bool, err error) {
+	if x.d.Version > 1 {
+		if item, err = x.findUpload(ctx); item != 0 || err != nil {
+			return item, false, err
+		}
+	}
+	select {
+	case x.uploads <- struct{}{}:
+		defer func() { <-x.uploads }()
+	case <-ctx.Done():
+		return 0, false, &problem{publish.Result{Class: publish.Transient, Error: "the upload was not begun in time"}}
+	}
+	file := post.File.Data
+	if post.File.URL != "" {
+		if file, err = x.fetch(ctx, post.File.URL); err != nil {
+			return 0, false, err
+		}
+	}
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	for name, values := range post.submission(stack(x.d)) {
+		for _, value := range values {
+			_ = form.WriteField(name, value) // Nothing fails that is written to memory.
+		}
+	}
+	part, _ := form.CreateFormFile("file", post.File.Name)
+	_, _ = part.Write(file)
+	_ = form.Close()
+	var got struct {
+		Item number `json:"itemid"`
+	}
+	err = x.call(ctx, func(ctx context.Context) (*http.Request, error) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, x.base+api+"stash/submit", bytes.NewReader(body.Bytes()))
+		if err != nil {
+			return nil, &problem{publish.Result{Class: publish.Permanent, Error: "the target's URL is malformed"}}
+		}
+		r.Header.Set("Content-Type", form.FormDataContentType())
+		return r, nil
+	}, &got)
+	if err == nil && got.Item == 0 {
+		err = &problem{publish.Result{Class: publish.Transient, Error: "the target's answer to the upload was not understood"}}
+	}
+	return int64(got.Item), true, err
+}
+
+// fetch gets the file that a payload links to.
+func (x *session) fetch(ctx context.Context, from string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, x.d.Target.Timeout)
+	defer cancel()
+	fail := func(class publish.Class, format string, args ...any) error {
+		return &problem{publish.Result{Class: class, Error: fmt.Sprintf(format, args...)}}
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
+	if err != nil || (r.URL.Scheme != "http" && r.URL.Scheme != "https") {
+		return nil, fail(publish.Permanent, "the file's url is malformed")
+	}
+	response, err := x.client.Do(r) //nolint:bodyclose // Drain closes it.
+	if err != nil {
+		result := outbound.Failure(ctx, err, x.d.Target.Timeout)
+		return nil, fail(result.Class, "the file could not be fetched: %s", result.Error)
+	}
+	defer outbound.Drain(response.Body, cancel)
+	switch code := response.StatusCode; {
+	case code == http.StatusOK:
+	case code == http.StatusTooManyRequests || code >= http.StatusInternalServerError:
+		return nil, fail(publish.Transient, "the file could not be fetched: its server answered %d", code)
+	default:
+		return nil, fail(publish.Permanent, "the file could not be fetched: its server answered %d", code)
+	}
+	file, err := io.ReadAll(io.LimitReader(response.Body, MaxFile+1))
+	switch {
+	case err != nil:
+		return nil, fail(publish.Transient, "the file could not be fetched whole")
+	case len(file) == 0 || len(file) > MaxFile:
+		return nil, fail(publish.Permanent, "the file must have 1 to %d bytes", MaxFile)
+	}
+	return file, nil
+}

@@ -1,0 +1,145 @@
+package outbound
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/services/publish"
+)
+
+// Limits of an exchange.
+const (
+	// MaxReply is how much of an answer's body is read when nothing hangs on it, in bytes.
+	MaxReply = 64 << 10
+	// drainTime is how long that may take: a new connection costs about as much.
+	drainTime      = 200 * time.Millisecond
+	maxReplyHeader = 64 << 10
+	dialTimeout    = 5 * time.Second
+	idleTimeout    = 30 * time.Second
+	maxIdlePerHost = publish.DefaultPerTarget
+)
+
+// Options make a client.
+type Options struct {
+	// AllowPrivate lets any address be dialled. It is for development, and for networks in which every caller may reach
+	// everything.
+	AllowPrivate bool
+	UserAgent    string // "Fairlead" when empty
+	// Resolver resolves names; nil: the system's.
+	Resolver *net.Resolver
+}
+
+// Client sends requests to servers whose names come from callers. It is safe for concurrent use.
+type Client struct {
+	client       *http.Client
+	transport    *http.Transport
+	guard        *guard
+	allowPrivate bool
+	userAgent    string
+}
+
+// New returns a client. Close it after use.
+func New(o Options) *Client {
+	c := &Client{guard: newGuard(), allowPrivate: o.AllowPrivate, userAgent: o.UserAgent}
+	if c.userAgent == "" {
+		c.userAgent = "Fairlead"
+	}
+	dialer := &net.Dialer{Timeout: dialTimeout, Resolver: o.Resolver}
+	if !o.AllowPrivate {
+		dialer.Control = c.guard.control
+	}
+	c.transport = &http.Transport{
+		Proxy:                  nil, // A proxy would dial for us, unchecked.
+		DialContext:            dialer.DialContext,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    dialTimeout,
+		ForceAttemptHTTP2:      true,
+		DisableCompression:     true, // What a small answer unpacks to is not ours to find out.
+		MaxIdleConnsPerHost:    maxIdlePerHost,
+		IdleConnTimeout:        idleTimeout,
+		MaxResponseHeaderBytes: maxReplyHeader,
+		WriteBufferSize:        16 << 10,
+	}
+	c.client = &http.Client{
+		Transport:     c.transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return c
+}
+
+// Close closes idle connections. Requests under way are not disturbed.
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
+
+// Do sends a request, with the client's User-Agent. It follows no redirect. It returns [ErrRefusedAddress] when the host is, or
+// resolves to, an address that must not be dialled; what other errors mean [Failure] says.
+func (c *Client) Do(r *http.Request) (*http.Response, error) {
+	if !c.allowPrivate {
+		if err := c.guard.checkHost(r.URL.Hostname()); err != nil {
+			return nil, err
+		}
+	}
+	r.Header.Set("User-Agent", c.userAgent)
+	return c.client.Do(r) //nolint:gosec // The dialer checks the address.
+}
+
+// RetryAfter reads the header of that name: seconds, or a date, which is taken against the answer's own where it has one, so
+// that the two clocks need not agree. What is malformed or past is 0.
+func RetryAfter(r *http.Response) time.Duration {
+	const most = 365 * 24 * 3600
+	text := strings.TrimSpace(r.Header.Get("Retry-After"))
+	if n, err := strconv.ParseUint(text, 10, 64); err == nil {
+		return time.Duration(min(n, most)) * time.Second
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	now, err := http.ParseTime(r.Header.Get("Date"))
+	if err != nil {
+		now = time.Now()
+	}
+	return min(max(0, at.Sub(now)), most*time.Second)
+}
+
+// Failure says what it means that there was no answer. The words of the network's errors are not for publications: they name
+// addresses of ours.
+func Failure(ctx context.Context, err error, timeout time.Duration) publish.Result {
+	result := publish.Result{Class: publish.Transient}
+	var (
+		dns    *net.DNSError
+		verify *tls.CertificateVerificationError
+		op     *net.OpError
+	)
+	switch {
+	case errors.Is(err, ErrRefusedAddress):
+		return publish.Result{Class: publish.Permanent, Error: "refused: " + ErrRefusedAddress.Error()}
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		result.Error = fmt.Sprintf("no answer within %s", timeout)
+	case errors.As(err, &dns):
+		result.Error = "the target's name could not be resolved"
+	case errors.As(err, &verify):
+		result.Error = "the target's certificate is not valid"
+	case errors.As(err, &op) && op.Op == "dial":
+		result.Error = "the target could not be reached"
+	default:
+		result.Error = "the connection failed before an answer came"
+	}
+	return result
+}
+
+// Drain reads what is left of a body, so that its connection can be used again, unless there is too much of it or it takes
+// too long.
+func Drain(body io.ReadCloser, cancel context.CancelFunc) {
+	timer := time.AfterFunc(drainTime, cancel)
+	defer timer.Stop()
+	_, _ = io.CopyN(io.Discard, body, MaxReply+1) // The status line has decided; nothing hangs on this.
+	_ = body.Close()
+}

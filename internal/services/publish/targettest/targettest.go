@@ -1,0 +1,291 @@
+// Package targettest is the conformance suite of senders: what the worker of package publish relies on, tried on a target that
+// a test has in hand. Write a [Target] for yours and call [Run] from a test.
+package targettest
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/services/publish"
+)
+
+// Answer is what the target's server does with the requests that publish something, from the moment it is told on.
+type Answer struct {
+	// Status is answered in place of an effect; 0: the request has its effect and is answered as usual.
+	Status     int
+	RetryAfter time.Duration // sent along, in whole seconds, when above 0
+	// Stall has the request neither take effect nor be answered, until its client goes away.
+	Stall bool
+	// Cut has the request take effect, and its answer lost.
+	Cut bool
+}
+
+// Target is a target in a test's hand. It is used by one test at a time.
+type Target interface {
+	// Sender is the sender under test.
+	Sender() publish.Sender
+	// Delivery makes one for a new publication, with a target whose timeout is at most [MaxTimeout]. Version, Progress and Save are
+	// set by the suite.
+	Delivery(t *testing.T) *publish.Delivery
+	// Answers says what happens from now on.
+	Answers(a Answer)
+	// Published is how often the target shows the publication as published.
+	Published(d *publish.Delivery) int
+	// Secrets are texts that no result may hold.
+	Secrets() []string
+}
+
+// MaxTimeout is what a target of the suite may take to answer: one test waits until it is over.
+const MaxTimeout = 5 * time.Second
+
+// patience bounds every wait for a sender that should return.
+const patience = 30 * time.Second
+
+// Run tries a sender. fresh makes a target for each test.
+func Run(t *testing.T, fresh func(t *testing.T) Target) {
+	t.Helper()
+	for name, test := range map[string]func(*testing.T, *trial){
+		"Delivers":                 delivers,
+		"TellsWhatMayWorkLater":    tellsWhatMayWorkLater,
+		"TellsWhenItIsTooMuch":     tellsWhenItIsTooMuch,
+		"TellsWhatWillNotWork":     tellsWhatWillNotWork,
+		"EndsWithItsContext":       endsWithItsContext,
+		"EndsWithItsTimeout":       endsWithItsTimeout,
+		"IsConcurrent":             isConcurrent,
+		"RepeatsNothingItCanAsk":   repeatsNothingItCanAsk,
+		"EndsWhenItsClaimIsLost":   endsWhenItsClaimIsLost,
+		"GoesOnFromItsOwnProgress": goesOnFromItsOwnProgress,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, &trial{T: t, Target: fresh(t)}) })
+	}
+}
+
+// trial is one test on one target.
+type trial struct {
+	*testing.T
+	Target
+}
+
+// next is another publication, at its first attempt.
+func (x *trial) next() *publish.Delivery {
+	x.Helper()
+	d := x.Delivery(x.T)
+	if d.Target.Timeout > MaxTimeout {
+		x.Fatalf("the target's timeout is %v", d.Target.Timeout)
+	}
+	d.Version = 1
+	d.Save = func(_ context.Context, progress []byte) error {
+		if len(progress) == 0 {
+			x.Error("saved nothing")
+		}
+		d.Progress = slices.Clone(progress)
+		return nil
+	}
+	return d
+}
+
+// attempt makes one as the worker does, and the next one's version.
+func (x *trial) attempt(ctx context.Context, d *publish.Delivery) publish.Result {
+	x.Helper()
+	given := *d
+	d.Version++
+	if finder, ok := x.Sender().(publish.Finder); ok && given.Version > 1 {
+		if r, settled := finder.Find(ctx, &given); settled {
+			x.check(r)
+			return r
+		}
+	}
+	r := x.Sender().Send(ctx, &given)
+	x.check(r)
+	return r
+}
+
+// check holds a result to what all of them promise.
+func (x *trial) check(r publish.Result) {
+	x.Helper()
+	if (r.Class == publish.Delivered) != (r.Error == "") || r.RetryAfter < 0 || r.Throttled && r.Class != publish.Transient {
+		x.Errorf("the result contradicts itself: %+v", r)
+	}
+	for _, secret := range x.Secrets() {
+		if strings.Contains(r.Error, secret) || strings.Contains(r.ExternalID, secret) {
+			x.Errorf("the result gives a secret away: %+v", r)
+		}
+	}
+}
+
+func (x *trial) want(r publish.Result, class publish.Class) {
+	x.Helper()
+	if r.Class != class {
+		x.Errorf("class %d, want %d: %+v", r.Class, class, r)
+	}
+}
+
+func (x *trial) times(d *publish.Delivery, want int) {
+	x.Helper()
+	if n := x.Published(d); n != want {
+		x.Errorf("published %d times, want %d", n, want)
+	}
+}
+
+func delivers(t *testing.T, x *trial) {
+	t.Helper()
+	d := x.next()
+	x.times(d, 0)
+	x.want(x.attempt(t.Context(), d), publish.Delivered)
+	x.times(d, 1)
+}
+
+func tellsWhatMayWorkLater(t *testing.T, x *trial) {
+	t.Helper()
+	for _, status := range []int{http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable} {
+		d := x.next()
+		x.Answers(Answer{Status: status})
+		r := x.attempt(t.Context(), d)
+		x.want(r, publish.Transient)
+		if r.StatusCode != status || r.Throttled {
+			t.Errorf("%d: %+v", status, r)
+		}
+		x.Answers(Answer{})
+		x.want(x.attempt(t.Context(), d), publish.Delivered)
+		x.times(d, 1)
+	}
+}
+
+func tellsWhenItIsTooMuch(t *testing.T, x *trial) {
+	t.Helper()
+	for _, after := range []time.Duration{0, 7 * time.Second} {
+		x.Answers(Answer{Status: http.StatusTooManyRequests, RetryAfter: after})
+		r := x.attempt(t.Context(), x.next())
+		x.want(r, publish.Transient)
+		if !r.Throttled || r.RetryAfter != after || r.StatusCode != http.StatusTooManyRequests {
+			t.Errorf("after %v: %+v", after, r)
+		}
+	}
+}
+
+func tellsWhatWillNotWork(t *testing.T, x *trial) {
+	t.Helper()
+	d := x.next()
+	x.Answers(Answer{Status: http.StatusBadRequest})
+	r := x.attempt(t.Context(), d)
+	x.want(r, publish.Permanent)
+	if r.StatusCode != http.StatusBadRequest {
+		t.Errorf("%+v", r)
+	}
+	x.times(d, 0)
+}
+
+// returns waits for an attempt that should end.
+func (x *trial) returns(ctx context.Context, d *publish.Delivery) publish.Result {
+	x.Helper()
+	got := make(chan publish.Result, 1)
+	go func() { got <- x.attempt(ctx, d) }()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case r := <-got:
+		return r
+	case <-timer.C:
+		x.Fatal("the sender does not return")
+		return publish.Result{}
+	}
+}
+
+func endsWithItsContext(t *testing.T, x *trial) {
+	t.Helper()
+	x.Answers(Answer{Stall: true})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	x.want(x.returns(ctx, x.next()), publish.Transient)
+}
+
+func endsWithItsTimeout(t *testing.T, x *trial) {
+	t.Helper()
+	x.Answers(Answer{Stall: true})
+	d := x.next()
+	x.want(x.returns(t.Context(), d), publish.Transient)
+	x.times(d, 0)
+}
+
+func isConcurrent(t *testing.T, x *trial) {
+	t.Helper()
+	const n = 16
+	all := make([]*publish.Delivery, n)
+	for i := range all {
+		all[i] = x.next()
+	}
+	var wg sync.WaitGroup
+	for _, d := range all {
+		wg.Go(func() { x.want(x.attempt(t.Context(), d), publish.Delivered) })
+	}
+	wg.Wait()
+	for _, d := range all {
+		x.times(d, 1)
+	}
+}
+
+// repeatsNothingItCanAsk loses the answer to what took effect. Who can ask does not do it again; who can't says so by not being
+// a Finder.
+func repeatsNothingItCanAsk(t *testing.T, x *trial) {
+	t.Helper()
+	d := x.next()
+	x.Answers(Answer{Cut: true})
+	x.want(x.attempt(t.Context(), d), publish.Transient)
+	x.times(d, 1)
+	x.Answers(Answer{})
+	r := x.attempt(t.Context(), d)
+	x.want(r, publish.Delivered)
+	want := 2
+	if _, ok := x.Sender().(publish.Finder); ok {
+		want = 1
+		if r.ExternalID == "" {
+			t.Errorf("the target does not say what it calls it: %+v", r)
+		}
+	}
+	x.times(d, want)
+	if _, ok := x.Sender().(publish.Finder); ok {
+		x.want(x.attempt(t.Context(), d), publish.Delivered)
+		x.times(d, 1)
+	}
+}
+
+// endsWhenItsClaimIsLost has the claim lost before the first step that cannot be taken back.
+func endsWhenItsClaimIsLost(t *testing.T, x *trial) {
+	t.Helper()
+	d := x.next()
+	saves := 0
+	d.Save = func(context.Context, []byte) error {
+		saves++
+		return publish.ErrClaimLost
+	}
+	r := x.attempt(t.Context(), d)
+	if saves == 0 {
+		x.want(r, publish.Delivered) // It has but one step.
+		return
+	}
+	x.want(r, publish.Transient)
+	x.times(d, 0)
+}
+
+// goesOnFromItsOwnProgress has an attempt fail after it has saved something, and another one that knows of it.
+func goesOnFromItsOwnProgress(t *testing.T, x *trial) {
+	t.Helper()
+	d := x.next()
+	for range 3 {
+		x.Answers(Answer{Status: http.StatusServiceUnavailable})
+		x.want(x.attempt(t.Context(), d), publish.Transient)
+	}
+	x.Answers(Answer{})
+	x.want(x.attempt(t.Context(), d), publish.Delivered)
+	x.times(d, 1)
+	if id := d.Publication; id == uuid.Nil {
+		t.Error("a publication without an id")
+	}
+}
