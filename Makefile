@@ -19,7 +19,7 @@ run: ## set up, build, and show the whole story: a draw, an auction, and what is
 	@$(MAKE) --no-print-directory build
 	bin/fairlead demo $(ARGS)
 
-test: ## set up, and run all tests on real servers, with the race detector (PACKAGES=./lottery/...)
+test: ## set up, and run all tests on real servers, with the race detector (PACKAGES=./lock/...)
 	@scripts/setup.sh test
 	go test -race -timeout $(TESTTIMEOUT) $(ARGS) $(PACKAGES)
 

@@ -40,6 +40,6 @@ place() {
 place "$made/openapi.json" docs/openapi.json
 place "$made/api.gen.go" client/api/api.gen.go
 if [ -z "$check" ]; then
-	FAIRLEAD_WRITE_DOCUMENTS=1 go test -count=1 ./server -run '^TestMetricsDocument$' >/dev/null && chmod 644 docs/operations/metrics.md
+	FAIRLEAD_WRITE_DOCUMENTS=1 go test -count=1 ./internal/server -run '^TestMetricsDocument$' >/dev/null && chmod 644 docs/operations/metrics.md
 fi
 exit $status
