@@ -143,7 +143,7 @@ func openWorld(t *testing.T) *pgx.Conn {
 			t.Error(err)
 		}
 	})
-	migrations, err := filepath.Glob("../../../postgres/migrations/*.sql")
+	migrations, err := filepath.Glob("../../postgres/migrations/*.sql")
 	if err != nil || len(migrations) == 0 {
 		t.Fatalf("no migrations: %v", err)
 	}
