@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/saga/pgsaga"
 )
 
 // Limits of a session. They bound how long a stopped or forgotten process can stand in the way of the others.
@@ -81,7 +82,7 @@ type DB struct {
 
 // replicationWarning is the connection's custom-data key under which a notice of a commit that may not have been
 // replicated is kept until the transaction looks.
-const replicationWarning = "fairlead.replication_warning"
+const replicationWarning = pgsaga.ReplicationWarning
 
 // replicationWait is the function in which PostgreSQL waits for its standbys. It is named in the notice whatever the
 // language of the message; it warns there, and only there, when a commit is durable on this server alone.

@@ -12,11 +12,14 @@ import (
 //go:embed schema.sql
 var schemaSQL string
 
+//go:embed marks.sql
+var marksSQL string
+
 //go:embed fence.sql
 var fenceSQL string
 
 // SchemaSQL is the definition of the tables, in the schema that is first in the search path.
-func SchemaSQL() string { return schemaSQL + "\n" + fenceSQL }
+func SchemaSQL() string { return schemaSQL + "\n" + marksSQL + "\n" + fenceSQL }
 
 // Schema names the database schema that has the tables. The empty one is the first of the search path.
 type Schema string
@@ -59,7 +62,7 @@ func (s Schema) install(ctx context.Context, tx pgx.Tx) error {
 		}
 	}
 	// What an earlier version has installed lacks the later parts.
-	for _, part := range []struct{ last, sql string }{{"saga_marks", schemaSQL}, {"saga_fences", fenceSQL}} {
+	for _, part := range []struct{ last, sql string }{{"sagas", schemaSQL}, {"saga_marks", marksSQL}, {"saga_fences", fenceSQL}} {
 		var there bool
 		if err := tx.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, part.last).Scan(&there); err != nil {
 			return err

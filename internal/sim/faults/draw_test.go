@@ -172,9 +172,9 @@ func TestRetries(t *testing.T) {
 	server := newServer(t, database)
 	s := newStage(t, database, server)
 	s.breaks()
-	execute(t, database, `CREATE SEQUENCE conflicts`,
+	execute(t, database, `CREATE SEQUENCE conflicts_of_draws`, `CREATE SEQUENCE conflicts_of_entries`,
 		`CREATE FUNCTION conflict() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-			IF nextval('conflicts') % 2 = 1 THEN RAISE EXCEPTION 'somebody else writes' USING ERRCODE = '40001'; END IF; RETURN NEW; END $$`,
+			IF nextval('conflicts_of_' || TG_TABLE_NAME) % 2 = 1 THEN RAISE EXCEPTION 'somebody else writes' USING ERRCODE = '40001'; END IF; RETURN NEW; END $$`,
 		`CREATE TRIGGER conflict BEFORE INSERT ON draws FOR EACH ROW EXECUTE FUNCTION conflict()`,
 		`CREATE TRIGGER conflict BEFORE INSERT ON entries FOR EACH STATEMENT EXECUTE FUNCTION conflict()`)
 	stop := load(t, 1, func(ctx context.Context) {
