@@ -38,7 +38,4 @@ func TestSagasAreThoseOfPgsaga(t *testing.T) {
 			t.Errorf("%s: the migrations make\n%q\nand the package\n%q", table, own, reference)
 		}
 	}
-	if replicationWarning != pgsaga.ReplicationWarning {
-		t.Errorf("the pool notes warnings as %q, the package looks for %q", replicationWarning, pgsaga.ReplicationWarning)
-	}
 }
