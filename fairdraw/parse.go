@@ -1,22 +1,19 @@
 package fairdraw
 
-// MaxProofBytes is the longest document that ParseProof reads: the largest
-// draw with the longest texts stays below it in practice.
+// MaxProofBytes is the longest document that ParseProof reads: the largest draw with the longest texts stays below it in
+// practice.
 const MaxProofBytes = 1 << 30
 
-// MaxInclusionProofBytes is the longest document that ParseInclusionProof
-// reads. A true one takes some 2 kB.
+// MaxInclusionProofBytes is the longest document that ParseInclusionProof reads. A true one takes some 2 kB.
 const MaxInclusionProofBytes = 1 << 16
 
 // maxSiblings is the height of the tallest tree, of MaxPositions leaves.
 const maxSiblings = 20
 
-// ParseProof reads a proof document and nothing but one: it returns a
-// [*FormatError] that says where on unknown, missing and duplicate fields,
-// names in another case, null, numbers not written as plain integers, hexadecimal not
-// in lower case or of another length, invalid UTF-8, lone surrogates, and trailing
-// data. White space, the order of fields and escapes in texts are free. It does
-// not recompute: that is [Proof.Verify].
+// ParseProof reads a proof document and nothing but one: it returns a [*FormatError] that says where on unknown, missing
+// and duplicate fields, names in another case, null, numbers not written as plain integers, hexadecimal not in lower case
+// or of another length, invalid UTF-8, lone surrogates, and trailing data. White space, the order of fields and escapes in
+// texts are free. It does not recompute: that is [Proof.Verify].
 func ParseProof(data []byte) (*Proof, error) {
 	if len(data) > MaxProofBytes {
 		return nil, &FormatError{Offset: MaxProofBytes, Reason: "document longer than 1 GiB"}
@@ -28,8 +25,8 @@ func ParseProof(data []byte) (*Proof, error) {
 	return p, nil
 }
 
-// ParseInclusionProof reads an inclusion proof as strictly as ParseProof reads
-// a proof, and returns a [*FormatError] likewise.
+// ParseInclusionProof reads an inclusion proof as strictly as ParseProof reads a proof, and returns a [*FormatError]
+// likewise.
 func ParseInclusionProof(data []byte) (*InclusionProof, error) {
 	if len(data) > MaxInclusionProofBytes {
 		return nil, &FormatError{Offset: MaxInclusionProofBytes, Reason: "document longer than 64 KiB"}
@@ -102,8 +99,7 @@ func readProof(r *reader, p *Proof) (err error) {
 	return nil
 }
 
-// readBeacon reads a bare signature, as version 1 has it, or a round with its
-// chain.
+// readBeacon reads a bare signature, as version 1 has it, or a round with its chain.
 func readBeacon(r *reader, p *Proof) error {
 	names := []string{
 		"signature", "scheme", "chain_hash", "public_key", "period", "genesis_time", "genesis_seed", "beacon_id", "round",
@@ -183,8 +179,8 @@ func readInclusion(r *reader, ip *InclusionProof) error {
 
 func readVersions(r *reader, v *Versions, documents ...int) error {
 	return r.object([]string{"document", "algorithm"}, 0, func(i int) (err error) {
-		// A version that this package does not know is refused here, before
-		// the rest of the document is given a meaning that it may not have.
+		// A version that this package does not know is refused here, before the rest of the document is given a meaning
+		// that it may not have.
 		if i == 0 {
 			v.Document, err = r.version(documents...)
 		} else {

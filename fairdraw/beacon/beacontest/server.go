@@ -1,5 +1,5 @@
-// Package beacontest runs a beacon for tests: a real one, with a BLS key of its
-// own, that signs its rounds as they come due and can be told to misbehave.
+// Package beacontest runs a beacon for tests: a real one, with a BLS key of its own, that signs its rounds as they come due
+// and can be told to misbehave.
 package beacontest
 
 import (
@@ -40,8 +40,7 @@ const (
 	Holding              // no answer before the round is due, as some relays do; not wrong
 )
 
-// Server is a beacon of the unchained scheme. Its methods may be called
-// concurrently.
+// Server is a beacon of the unchained scheme. Its methods may be called concurrently.
 type Server struct {
 	http  *httptest.Server
 	key   *bls.PrivateKey[bls.KeyG2SigG1]
@@ -54,16 +53,14 @@ type Server struct {
 	requests int
 }
 
-// New starts a server whose first round was due long ago and whose rounds are a
-// second apart. It ends with the test.
+// New starts a server whose first round was due long ago and whose rounds are a second apart. It ends with the test.
 func New(tb testing.TB) *Server {
 	tb.Helper()
 	const past = 1_000_000
 	return NewChain(tb, tb.Name(), time.Now().Add(-past*time.Second).Unix(), 1)
 }
 
-// NewChain starts a server with a key made from secret, and with the given
-// genesis, in Unix seconds, and period.
+// NewChain starts a server with a key made from secret, and with the given genesis, in Unix seconds, and period.
 func NewChain(tb testing.TB, secret string, genesis int64, periodSeconds int) *Server {
 	tb.Helper()
 	s := &Server{key: newKey(tb, secret)}

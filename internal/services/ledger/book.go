@@ -9,9 +9,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Book is the part of the ledger that one transaction works on: the accounts and holds it has locked, and the changes
-// made to them. It takes time and identifiers from outside and touches nothing but itself. It is not safe for
-// concurrent use.
+// Book is the part of the ledger that one transaction works on: the accounts and holds it has locked, and the changes made
+// to them. It takes time and identifiers from outside and touches nothing but itself. It is not safe for concurrent use.
 type Book struct {
 	now   time.Time
 	newID func() uuid.UUID
@@ -83,8 +82,8 @@ func (b *Book) LoadAccount(a Account) { b.accounts[a.ID] = &bookAccount{Account:
 // LoadHold adds a hold whose account the transaction has locked.
 func (b *Book) LoadHold(h Hold) { b.holds[h.ID] = &bookHold{Hold: h} }
 
-// SetAside says that an account exists, and that this transaction can't work on it. Every operation that needs it is refused
-// with reason.
+// SetAside says that an account exists, and that this transaction can't work on it. Every operation that needs it is
+// refused with reason.
 func (b *Book) SetAside(id string, reason error) {
 	if b.aside == nil {
 		b.aside = map[string]error{}
