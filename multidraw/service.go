@@ -270,11 +270,7 @@ func (s *Service) ended(ctx context.Context, id uuid.UUID) error {
 
 // settle decides what the request that made an operation is answered, unless that is decided already.
 func (s *Service) settle(ctx context.Context, id uuid.UUID, c command.Command[Op]) (answer command.Answer, err error) {
-	var keys []idempotency.ID
-	if c.Key != nil {
-		keys = []idempotency.ID{c.Key.ID}
-	}
-	err = s.store.Update(ctx, id, keys, func(u *Unit) {
+	err = s.store.Update(ctx, id, command.Keys([]command.Command[Op]{c}), func(u *Unit) {
 		settling, replayed := c, false
 		if p := u.Operation.Pending; p != nil && c.Key != nil && p.ID == c.Key.ID {
 			// Whoever asks, the answer is that of the request that made the operation.
@@ -297,15 +293,11 @@ func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[O
 	defer place.giveBack()
 	var (
 		answer command.Answer
-		keys   []idempotency.ID
 		to     *Operation
 		seed   fairdraw.Seed
 		before *Operation // as an earlier run of the transaction left it, if that was committed after all
 	)
-	if c.Key != nil {
-		keys = []idempotency.ID{c.Key.ID}
-	}
-	err = s.store.Update(ctx, id, keys, func(u *Unit) {
+	err = s.store.Update(ctx, id, command.Keys([]command.Command[Op]{c}), func(u *Unit) {
 		to, seed = nil, u.Seed
 		if before != nil && before.same(u.Operation) {
 			to = u.Operation
@@ -325,8 +317,7 @@ func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[O
 		})[0]
 	})
 	if absent, ok := errors.AsType[*NotFoundError](err); ok && c.Render != nil {
-		r := c.Render(nil, absent)
-		return command.Answer{Answer: idempotency.Answer{Status: r.Status, Body: r.Body}}, nil
+		return c.Refuse(absent), nil
 	}
 	if err != nil || to == nil {
 		return answer, err
