@@ -88,11 +88,8 @@ func (c Chain) Validate() error {
 // genesis seed and, unless it is "default", the id. The chain must be valid.
 func (c Chain) Hash() string {
 	key, err := hex.DecodeString(c.PublicKey)
-	if err != nil {
-		panic("fairdraw: hash of a chain that is not valid")
-	}
-	seed, err := hex.DecodeString(c.GenesisSeed)
-	if err != nil {
+	seed, err2 := hex.DecodeString(c.GenesisSeed)
+	if err != nil || err2 != nil {
 		panic("fairdraw: hash of a chain that is not valid")
 	}
 	msg := appendUint32(nil, c.PeriodSeconds)
@@ -162,15 +159,6 @@ func (s *BeaconSource) check() error {
 		return badInput("beacon.previous_signature", "not up to %d bytes in lower-case hexadecimal", MaxBeaconBytes)
 	}
 	return nil
-}
-
-// round spells a proof's beacon as a verifier of signatures reads it.
-func (p *Proof) round(signature []byte) (Round, error) {
-	previous, err := hex.DecodeString(p.Source.PreviousSignature)
-	if err != nil {
-		return Round{}, badInput("beacon.previous_signature", "not hexadecimal")
-	}
-	return Round{Number: p.Source.Round, Signature: signature, Previous: previous}, nil
 }
 
 // String names the round for a person.

@@ -166,11 +166,8 @@ func (ip *InclusionProof) Verify(root [32]byte) error {
 			return badInput("siblings", "%d hashes, too few for index %d of %d", used, ip.Index, ip.Size)
 		}
 		var sibling [32]byte
-		if !isHex(ip.Siblings[used], len(sibling)) {
+		if !decodeHex(sibling[:], ip.Siblings[used]) {
 			return badInput("siblings["+strconv.Itoa(used)+"]", "not 64 lower-case hexadecimal digits")
-		}
-		if _, err := hex.Decode(sibling[:], []byte(ip.Siblings[used])); err != nil {
-			return badInput("siblings["+strconv.Itoa(used)+"]", "not hexadecimal")
 		}
 		used++
 		if i%2 == 0 {

@@ -157,11 +157,9 @@ func (p *Proof) verify(verify func(Chain, Round) error) error {
 	if verify == nil {
 		return fmt.Errorf("beacon: %w", ErrBeaconUnverified)
 	}
-	round, err := p.round(in.Beacon)
-	if err != nil {
-		return err
-	}
-	return verify(p.Source.Chain, round)
+	previous := make([]byte, len(p.Source.PreviousSignature)/2)
+	decodeHex(previous, p.Source.PreviousSignature) // The check of the source has found it well-formed.
+	return verify(p.Source.Chain, Round{Number: p.Source.Round, Signature: in.Beacon, Previous: previous})
 }
 
 // VerifyCommitment tells whether the proof opens the commitment that was published before the sale. It returns an
@@ -192,11 +190,8 @@ func (p *Proof) input() (*Input, error) {
 	}
 	in := &Input{Campaign: p.Campaign, Seed: seed, Positions: p.Positions, Prizes: p.Prizes}
 	if p.Beacon != "" {
-		if !isHex(p.Beacon, len(p.Beacon)/2) {
+		if in.Beacon = make([]byte, len(p.Beacon)/2); !decodeHex(in.Beacon, p.Beacon) {
 			return nil, badInput("beacon.signature", "not lower-case hexadecimal")
-		}
-		if in.Beacon, err = hex.DecodeString(p.Beacon); err != nil {
-			return nil, badInput("beacon.signature", "not hexadecimal")
 		}
 	}
 	return in, nil
@@ -212,18 +207,16 @@ func compareWinners(want, got []Winner) error {
 		if *w == *g {
 			continue
 		}
-		at := func(field string) string { return fmt.Sprintf("winners[%d].%s", i, field) }
-		switch {
-		case w.Prize != g.Prize:
-			return &Difference{Field: at("prize"), Want: w.Prize, Got: g.Prize}
-		case w.Position.Layer != g.Position.Layer:
-			return &Difference{Field: at("layer"), Want: strconv.Itoa(w.Position.Layer), Got: strconv.Itoa(g.Position.Layer)}
-		case w.Position.ID != g.Position.ID:
-			return &Difference{Field: at("position.id"), Want: w.Position.ID, Got: g.Position.ID}
-		case w.Position.Number != g.Position.Number:
-			return &Difference{Field: at("position.number"), Want: strconv.Itoa(w.Position.Number), Got: strconv.Itoa(g.Position.Number)}
-		default:
-			return &Difference{Field: at("account"), Want: w.Position.Account, Got: g.Position.Account}
+		for _, d := range []Difference{
+			{"prize", w.Prize, g.Prize},
+			{"layer", strconv.Itoa(w.Position.Layer), strconv.Itoa(g.Position.Layer)},
+			{"position.id", w.Position.ID, g.Position.ID},
+			{"position.number", strconv.Itoa(w.Position.Number), strconv.Itoa(g.Position.Number)},
+			{"account", w.Position.Account, g.Position.Account},
+		} {
+			if d.Want != d.Got {
+				return &Difference{Field: fmt.Sprintf("winners[%d].%s", i, d.Field), Want: d.Want, Got: d.Got}
+			}
 		}
 	}
 	return nil
@@ -345,11 +338,10 @@ func (p *Proof) tail() proofTail {
 // UnmarshalJSON is ParseProof.
 func (p *Proof) UnmarshalJSON(data []byte) error {
 	parsed, err := ParseProof(data)
-	if err != nil {
-		return err
+	if err == nil {
+		*p = *parsed
 	}
-	*p = *parsed
-	return nil
+	return err
 }
 
 type inclusionJSON struct {
@@ -374,9 +366,8 @@ func (ip *InclusionProof) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON is ParseInclusionProof.
 func (ip *InclusionProof) UnmarshalJSON(data []byte) error {
 	parsed, err := ParseInclusionProof(data)
-	if err != nil {
-		return err
+	if err == nil {
+		*ip = *parsed
 	}
-	*ip = *parsed
-	return nil
+	return err
 }

@@ -34,11 +34,8 @@ func NewSeed(r io.Reader) (Seed, error) {
 // does not quote it.
 func ParseSeed(text string) (Seed, error) {
 	var s Seed
-	if !isHex(text, len(s)) {
+	if !decodeHex(s[:], text) {
 		return Seed{}, badInput("seed", "not %d lower-case hexadecimal digits", 2*len(s))
-	}
-	if _, err := hex.Decode(s[:], []byte(text)); err != nil {
-		return Seed{}, badInput("seed", "not hexadecimal")
 	}
 	return s, nil
 }
@@ -84,6 +81,15 @@ func (s *Seed) UnmarshalText([]byte) error { return errSeedEncoding }
 
 // UnmarshalJSON always fails, for the reason that UnmarshalText does.
 func (s *Seed) UnmarshalJSON([]byte) error { return errSeedEncoding }
+
+// decodeHex fills dst from lower-case hexadecimal, or returns false and leaves dst alone.
+func decodeHex(dst []byte, text string) bool {
+	if !isHex(text, len(dst)) {
+		return false
+	}
+	_, err := hex.Decode(dst, []byte(text))
+	return err == nil
+}
 
 // isHex tells whether text is size bytes in lower-case hexadecimal.
 func isHex(text string, size int) bool {

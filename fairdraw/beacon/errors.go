@@ -48,13 +48,15 @@ func (e *RelayError) Error() string { return fmt.Sprintf("%s: %v", e.Relay, e.Er
 // Unwrap gives the failure.
 func (e *RelayError) Unwrap() error { return e.Err }
 
-// failures names the errors for people and metrics, the most telling first: a relay that lies matters more than one that is
-// down.
-func failures() []struct {
-	err  error
-	name string
-} {
-	return []struct {
+// Failure returns a short, stable name of what went wrong, without a relay's address or words, so that anybody may see it:
+// "bad_signature", "wrong_round", "malformed", "too_large", "unknown_scheme", "untrusted", "not_published", "unknown_chain",
+// "refused", "timeout", "unreachable", or "other". It is empty for nil. Of several failures it names the first of this list:
+// a relay that lies matters more than one that is down.
+func Failure(err error) string {
+	if err == nil {
+		return ""
+	}
+	for _, f := range []struct {
 		err  error
 		name string
 	}{
@@ -69,18 +71,7 @@ func failures() []struct {
 		{ErrRefused, "refused"},
 		{ErrTimeout, "timeout"},
 		{ErrUnreachable, "unreachable"},
-	}
-}
-
-// Failure is a short, stable name for what went wrong, without a relay's address or words, so that it can be shown to
-// anybody: "bad_signature", "wrong_round", "malformed", "too_large", "unknown_scheme", "untrusted", "not_published",
-// "unknown_chain", "refused", "timeout", "unreachable", or "other". It is empty for nil. Of several failures, it names the
-// most telling.
-func Failure(err error) string {
-	if err == nil {
-		return ""
-	}
-	for _, f := range failures() {
+	} {
 		if errors.Is(err, f.err) {
 			return f.name
 		}

@@ -67,32 +67,29 @@ func Verify(c fairdraw.Chain, r fairdraw.Round) error {
 		message = slices.Clone(r.Previous)
 	}
 	digest := sha256.Sum256(binary.BigEndian.AppendUint64(message, r.Number))
-	var (
-		genuine bool
-		err     error
-	)
 	switch c.Scheme {
 	case SchemeUnchained:
-		var key *bls.PublicKey[bls.KeyG2SigG1]
-		if key, err = publicKey[bls.KeyG2SigG1](c, g2Bytes); err == nil {
-			var point bls12381.G1
-			genuine = point.SetBytes(r.Signature) == nil && bytes.Equal(point.BytesCompressed(), r.Signature) &&
-				bls.Verify(key, digest[:], r.Signature)
-		}
+		return verify[bls.KeyG2SigG1](c, g2Bytes, digest[:], r.Signature, new(bls12381.G1))
 	case SchemeChained:
-		var key *bls.PublicKey[bls.KeyG1SigG2]
-		if key, err = publicKey[bls.KeyG1SigG2](c, g1Bytes); err == nil {
-			var point bls12381.G2
-			genuine = point.SetBytes(r.Signature) == nil && bytes.Equal(point.BytesCompressed(), r.Signature) &&
-				bls.Verify(key, digest[:], r.Signature)
-		}
-	default:
-		err = fmt.Errorf("%w: %q", ErrUnknownScheme, c.Scheme)
+		return verify[bls.KeyG1SigG2](c, g1Bytes, digest[:], r.Signature, new(bls12381.G2))
 	}
-	if err == nil && !genuine {
-		err = ErrBadSignature
+	return fmt.Errorf("%w: %q", ErrUnknownScheme, c.Scheme)
+}
+
+// verify accepts only the canonical encoding of the signature as a point.
+func verify[K bls.KeyGroup](c fairdraw.Chain, keySize int, message, signature []byte, point interface {
+	SetBytes([]byte) error
+	BytesCompressed() []byte
+},
+) error {
+	key, err := publicKey[K](c, keySize)
+	if err != nil {
+		return err
 	}
-	return err
+	if point.SetBytes(signature) != nil || !bytes.Equal(point.BytesCompressed(), signature) || !bls.Verify(key, message, signature) {
+		return ErrBadSignature
+	}
+	return nil
 }
 
 // publicKey reads a chain's key. Both groups have a subgroup, in which the point must be; the library checks that.
