@@ -156,6 +156,55 @@ func decideOne[Op any](c Command[Op], keys *idempotency.Batch, decide func(Comma
 	return Answer{Answer: idempotency.Answer{Status: r.Status, Body: r.Body}}
 }
 
+// Refuse answers commands on something that does not exist. Nothing can have been decided under their keys.
+func Refuse[Op any](batch []Command[Op], reason error) []Answer {
+	answers := make([]Answer, len(batch))
+	for i, c := range batch {
+		if c.Render == nil {
+			answers[i].Err = reason
+			continue
+		}
+		r := c.Render(nil, reason)
+		answers[i].Status, answers[i].Body = r.Status, r.Body
+	}
+	return answers
+}
+
+// Create decides a batch in which every command makes something, and audits what is made as action. create decides one
+// operation, and names what it made.
+func Create[Op, Made any](batch []Command[Op], keys *idempotency.Batch, audit *[]Audit, action string,
+	create func(Op) (made *Made, id string, err error),
+) []Answer {
+	return Decide(batch, keys, func(c Command[Op]) (any, error) {
+		made, id, err := create(c.Op)
+		if err != nil {
+			return nil, err
+		}
+		*audit = append(*audit, Audited(c, action, id))
+		return made, nil
+	})
+}
+
+// Known reports whether a request was decided before, whatever it asked for.
+func Known(keys *idempotency.Batch, r *idempotency.Request) bool {
+	_, ok, err := keys.Lookup(*r)
+	return ok || err != nil
+}
+
+// Settle decides the answer to the request that made an object whose work has gone on since. Until now the object itself held
+// the request's key, in pending. Whoever asks, the answer is that of the request that made it. changed reports that the object
+// has given the key up.
+func Settle[Op any](c Command[Op], pending **idempotency.Request, keys *idempotency.Batch, result any) (answer Answer, changed bool) {
+	replayed := false
+	if p := *pending; p != nil && c.Key != nil && p.ID == c.Key.ID {
+		replayed = p.Execution != c.Key.Execution
+		c.Key, *pending, changed = p, nil, true
+	}
+	answer = Decide([]Command[Op]{c}, keys, func(Command[Op]) (any, error) { return result, nil })[0]
+	answer.Replayed = answer.Replayed || replayed
+	return answer, changed
+}
+
 // Undividable reports that halving a batch would not help: the failure lies with the connection, not with a command.
 func Undividable(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknownOutcome)

@@ -83,7 +83,7 @@ func (s *Service) Execute(ctx context.Context, auction uuid.UUID, c command.Comm
 		return command.Answer{}, fmt.Errorf("auction: %T is not an operation on an auction", c.Op)
 	}
 	if auction == creations {
-		return refuseAll([]command.Command[Op]{c}, &NotFoundError{ID: auction})[0], nil
+		return command.Refuse([]command.Command[Op]{c}, &NotFoundError{ID: auction})[0], nil
 	}
 	if _, ok := c.Op.(CloseRound); ok { // The leader tries again by itself, and has other rounds to close.
 		return s.group.Do(ctx, auction, c)
@@ -123,7 +123,7 @@ func (s *Service) flush(ctx context.Context, auction uuid.UUID, batch []command.
 		}
 	})
 	if notFound, ok := errors.AsType[*NotFoundError](err); ok {
-		return refuseAll(batch, notFound), nil
+		return command.Refuse(batch, notFound), nil
 	}
 	if err != nil {
 		return nil, err
@@ -204,43 +204,25 @@ func (s *Service) report(ctx context.Context, auction uuid.UUID, done *tally, ev
 	}
 }
 
-func (s *Service) flushCreations(ctx context.Context, batch []command.Command[Op]) ([]command.Answer, error) {
-	var (
-		answers  []command.Answer
-		accounts []string
-	)
+// flushCreations decides a batch of the lane that only Create enters.
+func (s *Service) flushCreations(ctx context.Context, batch []command.Command[Op]) (answers []command.Answer, err error) {
+	var accounts []string
 	for i := range batch {
-		if op, ok := batch[i].Op.(Create); ok { // Only Create enters this lane.
+		if op, ok := batch[i].Op.(Create); ok {
 			accounts = append(accounts, op.Seller)
 		}
 	}
-	err := s.store.Create(ctx, accounts, command.Keys(batch), func(u *Unit) {
-		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
-			op, ok := c.Op.(Create)
+	err = s.store.Create(ctx, accounts, command.Keys(batch), func(u *Unit) {
+		answers = command.Create(batch, u.Keys, &u.Audit, "auction.create", func(op Op) (made *Auction, id string, err error) {
+			create, ok := op.(Create)
 			if !ok {
-				return nil, fmt.Errorf("auction: %T does not create an auction", c.Op)
+				return nil, "", fmt.Errorf("auction: %T does not create an auction", op)
 			}
-			made, err := DecideCreate(u.Creation, op)
-			if err != nil {
-				return nil, err
+			if made, err = DecideCreate(u.Creation, create); err == nil {
+				id = made.ID.String()
 			}
-			u.Audit = append(u.Audit, command.Audited(c, "auction.create", made.ID.String()))
-			return made, nil
+			return made, id, err
 		})
 	})
 	return answers, err
-}
-
-// refuseAll answers commands on an auction that does not exist. Nothing can have been decided under their keys.
-func refuseAll(batch []command.Command[Op], reason error) []command.Answer {
-	answers := make([]command.Answer, len(batch))
-	for i, c := range batch {
-		if c.Render == nil {
-			answers[i].Err = reason
-			continue
-		}
-		r := c.Render(nil, reason)
-		answers[i].Status, answers[i].Body = r.Status, r.Body
-	}
-	return answers
 }

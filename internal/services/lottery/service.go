@@ -180,7 +180,7 @@ func (s *Service) flush(ctx context.Context, campaign uuid.UUID, batch []command
 		last = lastEvent(u.State)
 	})
 	if notFound, ok := errors.AsType[*CampaignNotFoundError](err); ok {
-		return refuseAll(batch, notFound), nil
+		return command.Refuse(batch, notFound), nil
 	}
 	if err == nil && from != to {
 		s.o.Logger.InfoContext(ctx, "campaign changed", "campaign", campaign, "from", from, "to", to)
@@ -251,43 +251,25 @@ func (s *Service) observe(ctx context.Context, batch []command.Command[Op], draw
 		"root", fmt.Sprintf("%x", drawn.Root), "request_id", batch[len(batch)-1].RequestID)
 }
 
-func (s *Service) flushCreations(ctx context.Context, batch []command.Command[Op]) ([]command.Answer, error) {
-	var (
-		answers  []command.Answer
-		accounts []string
-	)
+// flushCreations decides a batch of the lane that only Create enters.
+func (s *Service) flushCreations(ctx context.Context, batch []command.Command[Op]) (answers []command.Answer, err error) {
+	var accounts []string
 	for i := range batch {
-		if op, ok := batch[i].Op.(Create); ok { // Only Create enters this lane.
+		if op, ok := batch[i].Op.(Create); ok {
 			accounts = append(accounts, op.Beneficiary)
 		}
 	}
-	err := s.store.Create(ctx, accounts, command.Keys(batch), func(u *Unit) {
-		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
-			op, ok := c.Op.(Create)
+	err = s.store.Create(ctx, accounts, command.Keys(batch), func(u *Unit) {
+		answers = command.Create(batch, u.Keys, &u.Audit, "campaign.create", func(op Op) (made *Campaign, id string, err error) {
+			create, ok := op.(Create)
 			if !ok {
-				return nil, fmt.Errorf("lottery: %T does not create a campaign", c.Op)
+				return nil, "", fmt.Errorf("lottery: %T does not create a campaign", op)
 			}
-			made, err := DecideCreate(u.Creation, op)
-			if err != nil {
-				return nil, err
+			if made, err = DecideCreate(u.Creation, create); err == nil {
+				id = made.ID.String()
 			}
-			u.Audit = append(u.Audit, command.Audited(c, "campaign.create", made.ID.String()))
-			return made, nil
+			return made, id, err
 		})
 	})
 	return answers, err
-}
-
-// refuseAll answers commands on a campaign that does not exist. Nothing can have been decided under their keys.
-func refuseAll(batch []command.Command[Op], reason error) []command.Answer {
-	answers := make([]command.Answer, len(batch))
-	for i, c := range batch {
-		if c.Render == nil {
-			answers[i].Err = reason
-			continue
-		}
-		r := c.Render(nil, reason)
-		answers[i].Status, answers[i].Body = r.Status, r.Body
-	}
-	return answers
 }

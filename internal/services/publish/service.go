@@ -144,7 +144,7 @@ func (s *Service) flush(ctx context.Context, l lane, batch []command.Command[Op]
 		answers, err = s.flushPublication(ctx, l.id, batch)
 	}
 	if reason := absence(err); reason != nil {
-		return refuseAll(batch, reason), nil
+		return command.Refuse(batch, reason), nil
 	}
 	return answers, err
 }
@@ -253,18 +253,4 @@ func (s *Service) flushCreations(ctx context.Context, batch []command.Command[Op
 	}
 	soon.tell(s.o.Scheduled)
 	return answers, nil
-}
-
-// refuseAll answers commands on something that does not exist. Nothing can have been decided under their keys.
-func refuseAll(batch []command.Command[Op], reason error) []command.Answer {
-	answers := make([]command.Answer, len(batch))
-	for i, c := range batch {
-		if c.Render == nil {
-			answers[i].Err = reason
-			continue
-		}
-		r := c.Render(nil, reason)
-		answers[i].Status, answers[i].Body = r.Status, r.Body
-	}
-	return answers
 }
