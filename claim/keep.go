@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/internal/lapse"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // Defaults of [Claims.Keep] and [Claims.KeepReleasing].
@@ -61,7 +61,7 @@ func (c *Claims[ID]) Keep(ctx context.Context, db DB, staleAfter time.Duration, 
 	}
 	var task sync.WaitGroup
 	task.Go(k.run)
-	return lapse.Context(inner, k.compare), func() {
+	return wait.Lease(inner, k.compare), func() {
 		cancel(nil)
 		task.Wait()
 	}
@@ -96,7 +96,7 @@ func (k *keeping[ID]) compare() {
 
 // run sends heartbeats, the first one at once.
 func (k *keeping[ID]) run() {
-	for pause := time.Duration(0); sleep(k.ctx, min(pause, k.left())); {
+	for pause := time.Duration(0); wait.For(k.ctx, min(pause, k.left())); {
 		if k.compare(); k.ctx.Err() != nil {
 			return
 		}
@@ -150,20 +150,8 @@ func (c *Claims[ID]) KeepReleasing(ctx context.Context, db DB, s Sweep) {
 		if len(released) == releaseLimit {
 			continue // There may be more.
 		}
-		if !sleep(ctx, s.Every) {
+		if !wait.For(ctx, s.Every) {
 			return
 		}
-	}
-}
-
-// sleep reports whether ctx is still alive after d.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/claim"
-	"github.com/fairlead-dev/fairlead/internal/lapse/lapsetest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 const patience = 30 * time.Second
@@ -176,7 +176,7 @@ func TestStoppedWorkerIsTold(t *testing.T) {
 		t.Setenv(stoppedURL, e.pool.Config().ConnString())
 	}
 	const staleAfter = 300 * time.Millisecond
-	lapsetest.Stopped(t, staleAfter, func(t *testing.T) (context.Context, time.Time) {
+	testwait.Stopped(t, staleAfter, func(t *testing.T) (context.Context, time.Time) {
 		t.Helper()
 		pool, err := pgxpool.New(t.Context(), os.Getenv(stoppedURL))
 		if err != nil {

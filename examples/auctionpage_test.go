@@ -27,6 +27,8 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // openPage starts the auction's web site, on the server at that address, and returns its own; it must end well when it is
@@ -83,7 +85,7 @@ func send(t *testing.T, req *http.Request) (int, string) {
 func bidRequest(t *testing.T, page, name, amount, key string) *http.Request {
 	t.Helper()
 	form := url.Values{"name": {name}, "amount": {amount}, "key": {key}}
-	req, err := http.NewRequestWithContext(within(t), http.MethodPost, page+"bids", strings.NewReader(form.Encode()))
+	req, err := http.NewRequestWithContext(testwait.Context(t, patience), http.MethodPost, page+"bids", strings.NewReader(form.Encode()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +134,7 @@ func TestAuctionPageStream(t *testing.T) {
 		t.Fatalf("%d %s", status, body)
 	}
 	for last, want := range map[string]string{"": "id: 1\n", "2": "id: 3\n"} {
-		ctx, cancel := context.WithCancel(within(t))
+		ctx, cancel := context.WithCancel(testwait.Context(t, patience))
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, page+"events", http.NoBody)
 		if err != nil {
 			t.Fatal(err)

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // quickstarts has a page a service. The front page is run as they are.
@@ -172,7 +174,7 @@ func runPage(t *testing.T, page, functions string) {
 		case "sh":
 			got, err = os.ReadFile(filepath.Join(dir, output(i)))
 		case "go":
-			got, err = program(within(t), programOf(page)).CombinedOutput()
+			got, err = program(testwait.Context(t, patience), programOf(page)).CombinedOutput()
 		case "json", "text":
 			err = compare(b, string(got))
 		}
@@ -190,7 +192,7 @@ func runShell(t *testing.T, page, dir, script string) {
 		t.Fatal(err)
 	}
 	defer complaints.Close()
-	shell := program(within(t), "", "-euc", script)
+	shell := program(testwait.Context(t, patience), "", "-euc", script)
 	shell.Path, shell.Dir = "/bin/sh", dir
 	shell.Stdout, shell.Stderr = complaints, complaints
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/fairlead-dev/fairlead/internal/lapse"
 	"github.com/fairlead-dev/fairlead/internal/timeouts"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // DefaultTTL is the time to live where none is asked for.
@@ -168,7 +168,7 @@ func (l *Locker) hold(ctx context.Context, g Grant, o Options) *Held {
 	if o.MaxHold > 0 {
 		h.keeper.limit = g.Start.Add(o.MaxHold - Margin(min(o.MaxHold, o.TTL)))
 	}
-	h.shown = lapse.Context(h.ctx, h.keeper.compare)
+	h.shown = wait.Lease(h.ctx, h.keeper.compare)
 	h.keeper.start()
 	return h
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/checkpoint"
-	"github.com/fairlead-dev/fairlead/checkpoint/storetest"
+	"github.com/fairlead-dev/fairlead/internal/testredis"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/redislock"
 )
@@ -35,7 +35,7 @@ func waiting(at int) checkpoint.Definition[int, int] {
 // TestLockIsLost lets the lease of a run end under it: the run ends with the lock, and the next one has a greater token.
 func TestLockIsLost(t *testing.T) {
 	t.Parallel()
-	client := storetest.StartRedis(t).Client()
+	client := testredis.Start(t).Client(t)
 	backend, err := redislock.New(client, redislock.Options{})
 	must(t, err)
 	t.Cleanup(backend.Close)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/checkpoint"
 	"github.com/fairlead-dev/fairlead/checkpoint/storetest"
+	"github.com/fairlead-dev/fairlead/internal/testredis"
 )
 
 func must(tb testing.TB, err error) {
@@ -22,8 +23,8 @@ func must(tb testing.TB, err error) {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	server := storetest.StartRedis(t, "--appendonly", "yes", "--appendfsync", "no")
-	client := server.Client()
+	server := testredis.Start(t, "--appendonly", "yes", "--appendfsync", "no")
+	client := server.Client(t)
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
 		t.Helper()
 		must(t, client.Do(t.Context(), client.B().Flushall().Build()).Error())
@@ -49,7 +50,7 @@ func TestConformance(t *testing.T) {
 // TestForm looks at what is in Redis with a client that knows nothing of this package.
 func TestForm(t *testing.T) {
 	t.Parallel()
-	c := storetest.StartRedis(t).Client()
+	c := testredis.Start(t).Client(t)
 	r, err := checkpoint.New(numbers(nil), New(c), nil, checkpoint.Options{})
 	must(t, err)
 	_, err = r.Run(t.Context(), checkpoint.Key{LockKey: "user_123_daily", ID: "multi_draw_20241217_143022"}, 3, checkpoint.Call{})
@@ -124,8 +125,8 @@ func TestServerDies(t *testing.T) {
 			if c.remembers {
 				args = []string{"--appendonly", "yes", "--appendfsync", "no"}
 			}
-			server := storetest.StartRedis(t, args...)
-			client := server.Client()
+			server := testredis.Start(t, args...)
+			client := server.Client(t)
 			var restart sync.WaitGroup
 			r, err := checkpoint.New(numbers(func(i int) {
 				if i != at {
@@ -173,8 +174,8 @@ func TestServerDies(t *testing.T) {
 // TestServerGoesBack restores an older file under a run: the run is told that the state is not what it saved.
 func TestServerGoesBack(t *testing.T) {
 	t.Parallel()
-	server := storetest.StartRedis(t)
-	client := server.Client()
+	server := testredis.Start(t)
+	client := server.Client(t)
 	store := New(client)
 	key := checkpoint.Key{LockKey: "k", ID: "op"}
 	var older []byte

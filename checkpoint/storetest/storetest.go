@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/checkpoint"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // patience bounds the wait for something that should happen soon.
@@ -208,32 +209,12 @@ func testExpiry(t *testing.T, h Harness) {
 	s.TTL, s.Ended = 300*time.Millisecond, true
 	began := time.Now()
 	must(t, h.Store.Save(t.Context(), k, s))
-	for deadline := began.Add(patience); ; {
-		body, err := h.Store.Load(t.Context(), k)
-		must(t, err)
-		if body == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("it does not expire")
-		}
-		pause(t, 20*time.Millisecond)
-	}
+	testwait.Eventually(t, patience, "the state expires", func() bool { return body(t, h.Store, k) == nil })
 	if took := time.Since(began); took < 200*time.Millisecond {
 		t.Errorf("it expired after %s", took)
 	}
 	wantError(t, "a save that follows", h.Store.Save(t.Context(), k, save(2, 1, "a", "two")), checkpoint.ErrLost)
 	must(t, h.Store.Save(t.Context(), k, save(1, 1, "b", "anew")))
-}
-
-func pause(t *testing.T, d time.Duration) {
-	t.Helper()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-t.Context().Done():
-	}
 }
 
 func testKeysApart(t *testing.T, h Harness) {

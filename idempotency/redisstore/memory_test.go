@@ -10,15 +10,12 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
-	"github.com/fairlead-dev/fairlead/internal/pgtest"
 )
 
 // TestFullMemory: on a server whose memory is full nothing begins, and what has begun goes on and comes to its end.
 func TestFullMemory(t *testing.T) {
 	t.Parallel()
-	port := pgtest.Port(t)
-	start(t, port, t.TempDir(), "--maxmemory", "8mb", "--maxmemory-policy", "noeviction")
-	c := connect(t, port)
+	c := start(t, "--maxmemory", "8mb", "--maxmemory-policy", "noeviction").Client(t)
 	s := New(c, Options{})
 	begin := func(key string) (idempotency.Grant, error) {
 		r := idempotency.Request{ID: idempotency.NewID("", "POST", "/", key), Execution: uuid.New()}

@@ -13,6 +13,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 func (s *suite) life() {
@@ -194,7 +196,7 @@ func (s *suite) extended() {
 	if err := store.Extend(s.ctx(), g, long); err != nil {
 		s.Skipf("the machine is too busy to extend a lease of 1s: %v", err)
 	}
-	pause(s.ctx(), 1100*time.Millisecond)
+	wait.For(s.ctx(), 1100*time.Millisecond)
 	s.begin(store, again(r), terms(long), idempotency.InFlight)
 	if err := store.Extend(s.ctx(), g, short); err != nil {
 		s.Fatal(err)
@@ -284,7 +286,7 @@ func (s *suite) retention() {
 		e, err := store.Look(s.ctx(), unresolved.ID)
 		return err == nil && e.Phase == idempotency.Unknown
 	})
-	pause(s.ctx(), 2*short) // Its retention would be over by now.
+	wait.For(s.ctx(), 2*short) // Its retention would be over by now.
 	total := 0
 	for {
 		n, err := store.Sweep(s.ctx(), 2)
@@ -306,7 +308,7 @@ func (s *suite) retention() {
 func (s *suite) races() {
 	const racers = 16
 	stores := [2]idempotency.Store{s.h.Open(), s.h.Open()}
-	for round := range count(10, 300) {
+	for round := range testwait.Count(10, 300) {
 		r := request()
 		race := func() idempotency.Grant {
 			var (
@@ -339,7 +341,7 @@ func (s *suite) races() {
 		if err := stores[0].Extend(s.ctx(), g, time.Microsecond); err != nil {
 			s.Fatal(err)
 		}
-		pause(s.ctx(), 2*time.Millisecond)
+		wait.For(s.ctx(), 2*time.Millisecond)
 		if later := race(); later.Fence <= g.Fence || later.Execution == uuid.Nil {
 			s.Fatalf("%+v after %+v", later, g)
 		}

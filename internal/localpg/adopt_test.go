@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // serverProcess runs this test binary as a server process on dir.
@@ -167,7 +169,7 @@ func TestBusyBackendOutlivesThePostmaster(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- exec1(context.Background(), i.URL(), "SELECT spin()") }()
 	var backend int
-	eventually(t, 10*time.Second, "the backend computes", func() bool {
+	testwait.Eventually(t, 10*time.Second, "the backend computes", func() bool {
 		n, err := queryInt(t.Context(), i.URL(), "SELECT pid FROM pg_stat_activity WHERE query = 'SELECT spin()'")
 		backend = n
 		return err == nil
@@ -188,7 +190,7 @@ func TestDieWithParent(t *testing.T) {
 	}
 	cmd, postmaster := serverProcess(t, tempDir(t), "LOCALPG_TEST_TIED=1")
 	killProcess(t, cmd)
-	eventually(t, 10*time.Second, "PostgreSQL is gone", func() bool { return !alive(postmaster) })
+	testwait.Eventually(t, 10*time.Second, "PostgreSQL is gone", func() bool { return !alive(postmaster) })
 }
 
 // TestLockFileOfAnotherProcess has a postmaster.pid whose number now belongs to

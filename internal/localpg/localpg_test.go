@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestColdStartStopAndWarmRestart(t *testing.T) {
@@ -89,7 +91,7 @@ func killAndAwait(t *testing.T, i *Instance, restarts int) {
 	t.Helper()
 	began := time.Now()
 	kill(t, i.PID())
-	eventually(t, 15*time.Second, "PostgreSQL is back", func() bool { return i.Restarts() == restarts })
+	testwait.Eventually(t, 15*time.Second, "PostgreSQL is back", func() bool { return i.Restarts() == restarts })
 	t.Logf("back after %v", time.Since(began))
 }
 
@@ -114,7 +116,7 @@ func TestBackendKilledComesBack(t *testing.T) {
 	}
 	postmaster := i.PID()
 	kill(t, pid)
-	eventually(t, 15*time.Second, "a new checkpointer serves", func() bool {
+	testwait.Eventually(t, 15*time.Second, "a new checkpointer serves", func() bool {
 		n, err := queryInt(t.Context(), i.URL(), "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'")
 		return err == nil && n != pid
 	})

@@ -110,15 +110,3 @@ func queryInt(ctx context.Context, url, sql string) (n int, err error) {
 	err = conn.QueryRow(ctx, sql).Scan(&n)
 	return n, err
 }
-
-// eventually polls until ok, and fails the test after the limit.
-func eventually(t *testing.T, limit time.Duration, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(limit)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", limit, what)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}

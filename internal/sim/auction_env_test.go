@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/sim/audit"
 	"github.com/fairlead-dev/fairlead/internal/sim/replay"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 const (
@@ -50,7 +51,7 @@ func openHouse(t *testing.T, servers int, accounts []string, each int64) *auctio
 // open opens more accounts.
 func (h *auctionHouse) open(t *testing.T, accounts []string, each int64) {
 	t.Helper()
-	if err := sim.OpenAccounts(within(t, 2*patience), h.client, accounts, each); err != nil {
+	if err := sim.OpenAccounts(testwait.Context(t, 2*patience), h.client, accounts, each); err != nil {
 		t.Fatal(err)
 	}
 	for _, account := range accounts {
@@ -62,7 +63,7 @@ func (h *auctionHouse) open(t *testing.T, accounts []string, each int64) {
 func (h *auctionHouse) close(t *testing.T, every int) {
 	t.Helper()
 	h.settle(t, "")
-	replayed, err := h.history.Replay(within(t, 5*time.Minute), h.client, 16, func(i int) bool { return i%every == 0 })
+	replayed, err := h.history.Replay(testwait.Context(t, 5*time.Minute), h.client, 16, func(i int) bool { return i%every == 0 })
 	complain(t, err)
 	h.audit(t)
 	t.Logf("books closed: %d commands, %d replayed, %v", len(h.history.Ops()), replayed, h.history.Count())
@@ -76,7 +77,7 @@ func (h *auctionHouse) settle(t *testing.T, path string) {
 		if _, ok := op.Final(); ok || !strings.HasPrefix(op.Path, path) {
 			continue
 		}
-		if _, err := h.client.Settle(within(t, patience), op); err != nil {
+		if _, err := h.client.Settle(testwait.Context(t, patience), op); err != nil {
 			t.Error(err)
 		}
 	}
@@ -86,7 +87,7 @@ func (h *auctionHouse) settle(t *testing.T, path string) {
 func (h *auctionHouse) audit(t *testing.T) {
 	t.Helper()
 	conn := connect(t, h.database)
-	results, err := audit.Report(within(t, 5*time.Minute), conn)
+	results, err := audit.Report(testwait.Context(t, 5*time.Minute), conn)
 	if err != nil {
 		t.Error(err)
 	}
@@ -95,7 +96,7 @@ func (h *auctionHouse) audit(t *testing.T) {
 			t.Errorf("audit: %s: %d violations: %s", r.Promise, r.Total, strings.Join(r.Violations, "\n"))
 		}
 	}
-	complain(t, sim.AuditAuctions(within(t, 5*time.Minute), conn))
+	complain(t, sim.AuditAuctions(testwait.Context(t, 5*time.Minute), conn))
 	if err := conn.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -115,7 +116,7 @@ type bidding struct {
 // the auction lasts.
 func (h *auctionHouse) launch(t *testing.T, name string, accounts []string, rules replay.Rules) *bidding {
 	t.Helper()
-	id, err := sim.CreateAuction(within(t, patience), h.client, name, sim.AuctionSpec{Title: name, Rules: rules})
+	id, err := sim.CreateAuction(testwait.Context(t, patience), h.client, name, sim.AuctionSpec{Title: name, Rules: rules})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,11 +131,11 @@ func (h *auctionHouse) launch(t *testing.T, name string, accounts []string, rule
 		b.subscribers = append(b.subscribers, s)
 	}
 	for _, s := range b.subscribers {
-		if err := s.AwaitConnection(within(t, patience), 1); err != nil {
+		if err := s.AwaitConnection(testwait.Context(t, patience), 1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := sim.StartAuction(within(t, patience), h.client, name, id); err != nil {
+	if err := sim.StartAuction(testwait.Context(t, patience), h.client, name, id); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -143,7 +144,7 @@ func (h *auctionHouse) launch(t *testing.T, name string, accounts []string, rule
 // await waits on every subscriber for an event, and returns it.
 func (b *bidding) await(t *testing.T, limit time.Duration, what string, match func(replay.Event) bool) replay.Event {
 	t.Helper()
-	ctx := within(t, limit)
+	ctx := testwait.Context(t, limit)
 	var event replay.Event
 	for i, s := range b.subscribers {
 		var err error
@@ -161,7 +162,7 @@ func isEnd(e replay.Event) bool {
 // cancel ends the auction before its time.
 func (b *bidding) cancel(t *testing.T) {
 	t.Helper()
-	if err := sim.CancelAuction(within(t, patience), b.house.client, b.name, b.id); err != nil {
+	if err := sim.CancelAuction(testwait.Context(t, patience), b.house.client, b.name, b.id); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -185,7 +186,7 @@ func (b *bidding) finish(t *testing.T, limit time.Duration) *replay.Outcome {
 		}
 	}
 	out := b.replay(t, events)
-	complain(t, sim.CompareAuction(within(t, patience), b.house.client, b.id, out))
+	complain(t, sim.CompareAuction(testwait.Context(t, patience), b.house.client, b.id, out))
 	complain(t, sim.CheckBids(b.house.history.Ops(), b.id, out))
 	for account, balance := range out.Accounts {
 		b.house.funds[account] = balance.Available

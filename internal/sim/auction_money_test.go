@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/sim/replay"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestAuctionMoneyUnderLoad looks at the money in a hundred snapshots while two servers take bids and close rounds: what
@@ -23,7 +24,7 @@ func TestAuctionMoneyUnderLoad(t *testing.T) {
 func auctionMoneyUnderLoad(t *testing.T) {
 	t.Helper()
 	const snapshots = 100
-	_, seed := newRand(t)
+	_, seed := testwait.Rand(t)
 	accounts := names("bidder", 40)
 	h := openHouse(t, 2, append(accounts, "gallery"), 20_000)
 	rules := replay.Rules{
@@ -42,7 +43,7 @@ func auctionMoneyUnderLoad(t *testing.T) {
 		group.Go(func() {
 			defer close(over)
 			// The end is awaited here, failures told by finish.
-			_, _ = b.subscribers[0].Await(within(t, 2*patience), "the end", isEnd)
+			_, _ = b.subscribers[0].Await(testwait.Context(t, 2*patience), "the end", isEnd)
 		})
 		group.Go(func() {
 			snapshots, checks := h.watchHeld(t, over)
@@ -138,7 +139,7 @@ func (h *auctionHouse) watchHeld(t *testing.T, stop <-chan struct{}) (snapshots,
 			integrities++
 		}
 		if snapshots%20 == 0 {
-			complain(t, sim.AuditAuctions(within(t, patience), conn))
+			complain(t, sim.AuditAuctions(testwait.Context(t, patience), conn))
 		}
 	}
 }
@@ -152,7 +153,7 @@ func TestWinnerBidsAnew(t *testing.T) {
 	}}
 	b := h.launch(t, "anew", []string{"ann", "bob"}, rules)
 	bid := func(key, account string, amount int64) sim.Answer {
-		a, err := h.client.Settle(within(t, patience), sim.NewBid(key, b.id, account, amount))
+		a, err := h.client.Settle(testwait.Context(t, patience), sim.NewBid(key, b.id, account, amount))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // doubtLimit is how soon after its coordinator's return nothing may be in doubt any more.
@@ -55,7 +56,7 @@ func openHouses(t *testing.T, coordinators, accounts int) *twoHouses {
 	const each = 500
 	for ledger, client := range map[string]*sim.Client{"local": h.client, "eu": secondClient} {
 		ids := names(ledger, accounts)
-		if err := sim.OpenAccounts(within(t, patience), client, ids, each); err != nil {
+		if err := sim.OpenAccounts(testwait.Context(t, patience), client, ids, each); err != nil {
 			t.Fatal(err)
 		}
 		for _, id := range ids {
@@ -109,7 +110,7 @@ func (h *twoHouses) traffic(t *testing.T, name string, seed uint64, workers int)
 				default:
 				}
 				op := h.draw(fmt.Sprintf("%s-%d-%d", name, w, n), rng)
-				limited, done := context.WithTimeout(ctx, time.Duration(scale(2, 8))*patience)
+				limited, done := context.WithTimeout(ctx, time.Duration(testwait.Count(2, 8))*patience)
 				a, err := h.client.Settle(limited, op)
 				done()
 				if err == nil && a.Status != http.StatusCreated && a.Code() != "insufficient_funds" {
@@ -167,8 +168,8 @@ func (h *twoHouses) close(t *testing.T, limit time.Duration) {
 	t.Helper()
 	own, other := connect(t, h.own), connect(t, h.other)
 	h.settled(t, own, other, limit)
-	complain(t, sim.AuditCross(within(t, patience), map[string]*pgx.Conn{"local": own, "eu": other}, h.total))
-	replayed, err := h.history.Replay(within(t, 5*time.Minute), h.client, 8, func(i int) bool { return i%5 == 0 })
+	complain(t, sim.AuditCross(testwait.Context(t, patience), map[string]*pgx.Conn{"local": own, "eu": other}, h.total))
+	replayed, err := h.history.Replay(testwait.Context(t, 5*time.Minute), h.client, 8, func(i int) bool { return i%5 == 0 })
 	complain(t, err)
 	auditNow(t, h.own)
 	auditNow(t, h.other)
@@ -200,7 +201,7 @@ func (h *twoHouses) settled(t *testing.T, own, other *pgx.Conn, limit time.Durat
 // doubts lists what is prepared in either database. A database that is coming back is asked until it answers.
 func (h *twoHouses) doubts(t *testing.T) (gids []string) {
 	t.Helper()
-	ctx := within(t, patience)
+	ctx := testwait.Context(t, patience)
 	for _, url := range []string{h.own, h.other} {
 		for {
 			found, err := prepared(ctx, url)
@@ -306,33 +307,33 @@ func TestCrossCoordinatorDiesAtEveryCrashPoint(t *testing.T) {
 
 func crossCoordinatorDies(t *testing.T, mode string, points []string) {
 	t.Helper()
-	rng, seed := newRand(t)
-	h := openHouses(t, 1, scale(3, 40))
+	rng, seed := testwait.Rand(t)
+	h := openHouses(t, 1, testwait.Count(3, 40))
 	h.mode = mode
 	server := h.coordinators[0]
 	rng.Shuffle(len(points), func(i, j int) { points[i], points[j] = points[j], points[i] })
-	points = points[:scale(3, len(points))]
-	finish := h.traffic(t, mode, seed, scale(16, 1000))
+	points = points[:testwait.Count(3, len(points))]
+	finish := h.traffic(t, mode, seed, testwait.Count(16, 1000))
 	for i, point := range points {
 		await(t, "answers before "+point, h.history.After(5))
-		if err := server.Kill(within(t, patience)); err != nil {
+		if err := server.Kill(testwait.Context(t, patience)); err != nil {
 			t.Fatal(err)
 		}
 		env := fmt.Sprintf("FAIRLEAD_CRASH_AT=%s:%d", point, 1+rng.IntN(8))
 		// It may die before anybody saw it ready; what matters is where.
-		if _, err := server.Start(within(t, patience), env); err != nil && (server.Running() || server.KilledBy() != syscall.SIGKILL) {
+		if _, err := server.Start(testwait.Context(t, patience), env); err != nil && (server.Running() || server.KilledBy() != syscall.SIGKILL) {
 			t.Fatal(err)
 		}
 		select {
 		case <-server.Exited():
-		case <-time.After(time.Duration(scale(1, 5)) * patience): // A thousand wait in one line.
+		case <-time.After(time.Duration(testwait.Count(1, 5)) * patience): // A thousand wait in one line.
 			t.Fatal("not dead in time at " + env)
 		}
 		if by := server.KilledBy(); by != syscall.SIGKILL {
 			t.Fatalf("%s: ended by %v, code %d", env, by, server.ExitCode())
 		}
 		database := "no"
-		if scale(0, 1) == 1 || i == len(points)/2 {
+		if testwait.Count(0, 1) == 1 || i == len(points)/2 {
 			n := i % len(h.clusters)
 			database = []string{"own", "other"}[n]
 			if err := sim.KillPostgres(h.clusters[n], rng.IntN(2) == 0); err != nil {
@@ -344,7 +345,7 @@ func crossCoordinatorDies(t *testing.T, mode string, points []string) {
 		took := h.outOfDoubt(t, left)
 		t.Logf("%s, and %s database: %d left in doubt, settled after %v", env, database, len(left), took)
 	}
-	await(t, "answers after all deaths", h.history.After(scale(20, 1000)))
+	await(t, "answers after all deaths", h.history.After(testwait.Count(20, 1000)))
 	finish()
 	h.close(t, doubtLimit)
 }
@@ -355,13 +356,13 @@ func TestCrossCoordinatorsTakeOver(t *testing.T) { sessions(t, 5, crossCoordinat
 
 func crossCoordinatorsTakeOver(t *testing.T) {
 	t.Helper()
-	rng, seed := newRand(t)
+	rng, seed := testwait.Rand(t)
 	h := openHouses(t, 2, 2)
 	finish := h.traffic(t, "over", seed, 8)
-	for i := range scale(3, 10) {
+	for i := range testwait.Count(3, 10) {
 		await(t, "answers", h.history.After(15))
 		pause(t, rng, 200*time.Millisecond)
-		if err := h.coordinators[i%2].Kill(within(t, patience)); err != nil {
+		if err := h.coordinators[i%2].Kill(testwait.Context(t, patience)); err != nil {
 			t.Fatal(err)
 		}
 		await(t, "answers of the other", h.history.After(10))

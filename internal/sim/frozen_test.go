@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 const (
@@ -112,15 +113,15 @@ func newFrozenCase(t *testing.T, seed uint64, args ...string) *frozenCase {
 	c.client, c.history = newClient(t, c.server)
 	// Whoever has no answer within the limit fails; so does the load.
 	c.client.LimitAttempts(answerLimit + 30*time.Second)
-	if err := sim.OpenAccounts(within(t, patience), c.client, append(c.accounts, "house"), 1_000); err != nil {
+	if err := sim.OpenAccounts(testwait.Context(t, patience), c.client, append(c.accounts, "house"), 1_000); err != nil {
 		t.Fatal(err)
 	}
-	made, err := sim.Launch(within(t, patience), c.client, "frozen", triangle("frozen", "house"))
+	made, err := sim.Launch(testwait.Context(t, patience), c.client, "frozen", triangle("frozen", "house"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.campaign = made.ID
-	answer, err := c.client.Settle(within(t, patience), sim.NewTransfer("warm", c.accounts[0], c.accounts[1], 1))
+	answer, err := c.client.Settle(testwait.Context(t, patience), sim.NewTransfer("warm", c.accounts[0], c.accounts[1], 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +167,7 @@ func (c *frozenCase) freeze(t *testing.T) (*sim.Frozen, *questions) {
 		})
 	}
 	warm.Wait()
-	frozen, err := sim.FreezePostgres(within(t, patience), c.server.DataDir())
+	frozen, err := sim.FreezePostgres(testwait.Context(t, patience), c.server.DataDir())
 	close(done)
 	t.Cleanup(func() {
 		if _, err := frozen.Thaw(); err != nil {
@@ -231,7 +232,7 @@ func (c *frozenCase) send(t *testing.T, ops []*sim.Op) *questions {
 func (c *frozenCase) settle(t *testing.T, ops []*sim.Op) {
 	t.Helper()
 	for _, op := range ops {
-		if answer, err := c.client.Settle(within(t, patience), op); err != nil || answer.Status != http.StatusCreated {
+		if answer, err := c.client.Settle(testwait.Context(t, patience), op); err != nil || answer.Status != http.StatusCreated {
 			t.Errorf("%s: settled as %v: %v", op, answer, err)
 		}
 	}
@@ -271,7 +272,7 @@ func awaitReadiness(t *testing.T, server *sim.Server, want int, limit time.Durat
 	t.Helper()
 	began := time.Now()
 	client := &http.Client{Timeout: limit, Transport: &http.Transport{DisableKeepAlives: true}}
-	ctx := within(t, limit)
+	ctx := testwait.Context(t, limit)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -303,17 +304,17 @@ func TestDatabaseFreezes(t *testing.T) {
 
 func databaseFreezes(t *testing.T) {
 	t.Helper()
-	rng, seed := newRand(t)
+	rng, seed := testwait.Rand(t)
 	c := newFrozenCase(t, seed)
 	await(t, "answers", c.history.After(50+rng.IntN(100)))
 	frozen, overtaken := c.freeze(t)
 	began := time.Now()
-	ops := c.commands("frozen", scale(4, 32))
+	ops := c.commands("frozen", testwait.Count(4, 32))
 	asked := c.send(t, ops)
-	noticed := awaitReadiness(t, c.server, http.StatusServiceUnavailable, promised(noticeLimit))
+	noticed := awaitReadiness(t, c.server, http.StatusServiceUnavailable, testwait.Promised(noticeLimit))
 	checkUnavailable(t, asked.answers())
 	checkOvertaken(t, overtaken.answers())
-	if longer := time.Duration(scale(0, 20)) * time.Second; longer > 0 {
+	if longer := time.Duration(testwait.Count(0, 20)) * time.Second; longer > 0 {
 		pause(t, rng, longer)
 		// They were asked, and answered, before; this time there are no credentials that the server could still trust.
 		again := &questions{}
@@ -346,7 +347,7 @@ func databaseFreezes(t *testing.T) {
 // TestSignalledServerEndsWhileDatabaseIsFrozen sends SIGTERM to a server that cannot finish what it has accepted. It
 // must tell everybody so, and end; the next one finds a PostgreSQL that was woken, or the remains of one that was not.
 func TestSignalledServerEndsWhileDatabaseIsFrozen(t *testing.T) {
-	if scale(0, 1) == 0 {
+	if testwait.Count(0, 1) == 0 {
 		t.Skip("takes two minutes: FAIRLEAD_TORTURE=1 runs it")
 	}
 	for _, woken := range []bool{true, false} {
@@ -356,14 +357,14 @@ func TestSignalledServerEndsWhileDatabaseIsFrozen(t *testing.T) {
 
 func signalledWhileFrozen(t *testing.T, wake bool) {
 	t.Helper()
-	rng, seed := newRand(t)
+	rng, seed := testwait.Rand(t)
 	c := newFrozenCase(t, seed, "--drain-timeout", "5s")
 	await(t, "answers", c.history.After(50+rng.IntN(100)))
 	frozen, overtaken := c.freeze(t)
 	ops := c.commands("signalled", 32)
 	asked := c.send(t, ops)
 	// The server's own word that it waits for the database, by when it has read what was sent before.
-	awaitReadiness(t, c.server, http.StatusServiceUnavailable, promised(noticeLimit))
+	awaitReadiness(t, c.server, http.StatusServiceUnavailable, testwait.Promised(noticeLimit))
 	began := time.Now()
 	if err := c.server.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -371,7 +372,7 @@ func signalledWhileFrozen(t *testing.T, wake bool) {
 	checkUnavailable(t, asked.answers())
 	checkOvertaken(t, overtaken.answers())
 	answered := time.Since(began)
-	if err := c.server.AwaitExit(within(t, exitLimit)); err != nil {
+	if err := c.server.AwaitExit(testwait.Context(t, exitLimit)); err != nil {
 		t.Fatal(err)
 	}
 	ended := time.Since(began)

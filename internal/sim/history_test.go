@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // address is a target that does not move.
@@ -151,7 +152,7 @@ func addCampaigns(t *testing.T, client *sim.Client, beneficiary string) {
 // TestModelNoticesEveryDifference runs a sound load on a real server, and then damages the database in one way at a
 // time, undoing each.
 func TestModelNoticesEveryDifference(t *testing.T) {
-	_, seed := newRand(t)
+	_, seed := testwait.Rand(t)
 	database := newDatabase(t)
 	server := newServer(t, database)
 	client, history := newClient(t, server)

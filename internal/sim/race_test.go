@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 const (
@@ -123,18 +124,18 @@ func TestFiveHundredBuyersRaceForTwoHundredAndTenPositions(t *testing.T) {
 	server := newServer(t, "")
 	client, history := newClient(t, server)
 	accounts := names("buyer", buyers)
-	if err := sim.OpenAccounts(within(t, patience), client, append(accounts, "house"), 1_000_000); err != nil {
+	if err := sim.OpenAccounts(testwait.Context(t, patience), client, append(accounts, "house"), 1_000_000); err != nil {
 		t.Fatal(err)
 	}
 	var times []time.Duration
-	for run := range scale(3, 100) {
+	for run := range testwait.Count(3, 100) {
 		name := fmt.Sprintf("race-%d", run)
-		campaign, err := sim.Launch(within(t, patience), client, name, triangle(name, "house"))
+		campaign, err := sim.Launch(testwait.Context(t, patience), client, name, triangle(name, "house"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		answers := race(within(t, patience), client, campaign.ID, name, accounts)
+		answers := race(testwait.Context(t, patience), client, campaign.ID, name, accounts)
 		times = append(times, time.Since(began))
 		checkRace(t, answers)
 		checkDrawn(t, client, campaign.ID, 9)
@@ -153,19 +154,19 @@ func TestFiveHundredBuyersRaceForTwoHundredAndTenPositions(t *testing.T) {
 func TestTwoBuyersOnTheLastTwoPositions(t *testing.T) {
 	server := newServer(t, "")
 	client, history := newClient(t, server)
-	if err := sim.OpenAccounts(within(t, patience), client, []string{"ann", "bob", "house"}, 1_000_000); err != nil {
+	if err := sim.OpenAccounts(testwait.Context(t, patience), client, []string{"ann", "bob", "house"}, 1_000_000); err != nil {
 		t.Fatal(err)
 	}
-	for run := range scale(20, 200) {
+	for run := range testwait.Count(20, 200) {
 		name := fmt.Sprintf("last-%d", run)
-		campaign, err := sim.Launch(within(t, patience), client, name, sim.CampaignSpec{
+		campaign, err := sim.Launch(testwait.Context(t, patience), client, name, sim.CampaignSpec{
 			Name: name, BaseLength: 2, Price: 10, Currency: "SIM", Beneficiary: "house",
 			Prizes: []sim.PrizeSpec{{Name: "only", Quantity: 1}},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a, err := client.Settle(within(t, patience), sim.NewPurchase(name, campaign.ID, "ann", 0)); err != nil || a.Status != http.StatusCreated {
+		if a, err := client.Settle(testwait.Context(t, patience), sim.NewPurchase(name, campaign.ID, "ann", 0)); err != nil || a.Status != http.StatusCreated {
 			t.Fatalf("the first of three: %v %v", a, err)
 		}
 		begin := make(chan struct{})
@@ -205,16 +206,16 @@ func TestBuyersRaceOnTwoServers(t *testing.T) {
 	first := newServer(t, database)
 	client, history := newClient(t, first, newServer(t, database))
 	accounts := names("buyer", buyers)
-	if err := sim.OpenAccounts(within(t, patience), client, append(accounts, "house"), 1_000_000); err != nil {
+	if err := sim.OpenAccounts(testwait.Context(t, patience), client, append(accounts, "house"), 1_000_000); err != nil {
 		t.Fatal(err)
 	}
-	for run := range scale(2, 50) {
+	for run := range testwait.Count(2, 50) {
 		name := fmt.Sprintf("race-%d", run)
-		campaign, err := sim.Launch(within(t, patience), client, name, triangle(name, "house"))
+		campaign, err := sim.Launch(testwait.Context(t, patience), client, name, triangle(name, "house"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkRace(t, race(within(t, patience), client, campaign.ID, name, accounts))
+		checkRace(t, race(testwait.Context(t, patience), client, campaign.ID, name, accounts))
 		checkDrawn(t, client, campaign.ID, 9)
 		verify(t, client, campaign.ID, campaign.Commitment)
 		if t.Failed() {

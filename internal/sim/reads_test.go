@@ -24,6 +24,7 @@ import (
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // What reads may do to the rest, at a million positions.
@@ -179,10 +180,10 @@ func (r *reader) memory() int64 {
 // TestReadsLeaveCommandsAlone asks for proofs of a great campaign from all sides while money moves and a round ends. Memory
 // and delays are held to their limits under FAIRLEAD_TORTURE.
 func TestReadsLeaveCommandsAlone(t *testing.T) {
-	positions, public := scale(3000, 1_000_000), scale(500, 60_000)
-	measure := time.Duration(scale(1, 15)) * time.Second
-	strict := scale(0, 1) == 1
-	binary, err := sim.Build(within(t, 10*time.Minute), tempDir(t), sim.BuildOptions{})
+	positions, public := testwait.Count(3000, 1_000_000), testwait.Count(500, 60_000)
+	measure := time.Duration(testwait.Count(1, 15)) * time.Second
+	strict := testwait.Count(0, 1) == 1
+	binary, err := sim.Build(testwait.Context(t, 10*time.Minute), tempDir(t), sim.BuildOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +277,7 @@ func TestReadsLeaveCommandsAlone(t *testing.T) {
 	proofs.Wait()
 	proved := time.Since(began)
 	var late *float64
-	closed := within(t, measure+promised(roundLate)+10*time.Second)
+	closed := testwait.Context(t, measure+testwait.Promised(roundLate)+10*time.Second)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for ; late == nil; <-tick.C {
@@ -296,7 +297,7 @@ func TestReadsLeaveCommandsAlone(t *testing.T) {
 	if strict && stormy > readsSlow*atRest {
 		t.Errorf("a deposit takes %v, %v at rest", stormy, atRest)
 	}
-	if limit := promised(roundLate); *late > limit.Seconds() {
+	if limit := testwait.Promised(roundLate); *late > limit.Seconds() {
 		t.Errorf("the round closed %.3f s late", *late)
 	}
 

@@ -24,6 +24,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // stage is a test's servers, with a Prometheus that watches them and an operator who reads the runbook.
@@ -85,7 +86,7 @@ type server struct {
 // killed in the end.
 func newServer(t *testing.T, database string, args ...string) *server {
 	t.Helper()
-	binary, err := shared.buildBinary(within(t, 10*time.Minute))
+	binary, err := shared.buildBinary(testwait.Context(t, 10*time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +124,7 @@ func newServer(t *testing.T, database string, args ...string) *server {
 
 func (s *server) start(t *testing.T, env ...string) {
 	t.Helper()
-	_, err := s.Start(within(t, patience), env...)
+	_, err := s.Start(testwait.Context(t, patience), env...)
 	if err != nil && strings.Contains(s.Log(), localpg.ErrNoBinaries.Error()) && os.Getenv("CI") != "true" {
 		t.Skip(err)
 	}
@@ -134,7 +135,7 @@ func (s *server) start(t *testing.T, env ...string) {
 
 func (s *server) kill(t *testing.T) {
 	t.Helper()
-	if err := s.Kill(within(t, patience)); err != nil {
+	if err := s.Kill(testwait.Context(t, patience)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -164,7 +165,7 @@ func (s *server) tries(ctx context.Context, method, path, body string) (status i
 // does sends a command that must succeed, and reads its answer where into is not nil.
 func (s *server) does(t *testing.T, method, path, body string, into any) {
 	t.Helper()
-	status, answer := s.tries(within(t, patience), method, path, body)
+	status, answer := s.tries(testwait.Context(t, patience), method, path, body)
 	if status/100 != 2 {
 		t.Fatalf("%s %s %s: %d %s", method, path, body, status, answer)
 	}
@@ -210,32 +211,10 @@ func load(t *testing.T, workers int, each func(ctx context.Context)) (stop func(
 	return stop
 }
 
-// pause lets a load breathe.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
-// until polls until something holds.
-func until(t *testing.T, what string, holds func(ctx context.Context) bool) {
-	t.Helper()
-	ctx := within(t, patience)
-	for !holds(ctx) {
-		if ctx.Err() != nil {
-			t.Fatalf("%s: not within %v", what, patience)
-		}
-		pause(ctx, 100*time.Millisecond)
-	}
-}
-
 // newDatabase makes a database on the shared PostgreSQL and returns its URL.
 func newDatabase(t *testing.T) string {
 	t.Helper()
-	pg, err := shared.startPostgres(within(t, patience))
+	pg, err := shared.startPostgres(testwait.Context(t, patience))
 	if errors.Is(err, localpg.ErrNoBinaries) && os.Getenv("CI") != "true" {
 		t.Skip(err)
 	}
@@ -281,18 +260,10 @@ func queried[T any](t *testing.T, database, sql string, args ...any) (v T) {
 
 func connect(t *testing.T, database string) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(within(t, patience), database)
+	conn, err := pgx.Connect(testwait.Context(t, patience), database)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
-}
-
-// within gives a context for something that must not take longer than d.
-func within(t *testing.T, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
 }

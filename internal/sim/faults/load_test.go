@@ -16,6 +16,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // TestDown kills the only server.
@@ -48,7 +50,7 @@ func blocks(t *testing.T, database, sql string) {
 func unblocks(t *testing.T, s *stage) {
 	t.Helper()
 	section := sectionOf(t, "FairleadCommitSlow")
-	until(t, "a blocker is found", func(context.Context) bool {
+	testwait.Eventually(t, patience, "a blocker is found", func() bool {
 		out := s.operator.runs(t, section, `psql "$FAIRLEAD_DATABASE_URL" -c "SELECT pid`)
 		m := regexp.MustCompile(`(?m)^ *(\d+) \|.*somebody`).FindStringSubmatch(out)
 		if m == nil {
@@ -72,9 +74,9 @@ func TestQueueFull(t *testing.T) {
 	stop := load(t, 9500, func(ctx context.Context) {
 		status, _ := server.tries(ctx, http.MethodPost, "/v1/deposits", `{"account":"hot","amount":1}`)
 		if status != http.StatusCreated {
-			pause(ctx, time.Second)
+			wait.For(ctx, time.Second)
 		} else {
-			pause(ctx, 20*time.Second) // Then there is no more than the server can do.
+			wait.For(ctx, 20*time.Second) // Then there is no more than the server can do.
 		}
 	})
 	s.fires("FairleadQueueFull")
@@ -133,7 +135,7 @@ func TestCommitSlow(t *testing.T) {
 	}()
 	stop := load(t, 4, func(ctx context.Context) {
 		_, _ = server.tries(ctx, http.MethodPost, "/v1/deposits", `{"account":"slow","amount":1}`)
-		pause(ctx, 50*time.Millisecond)
+		wait.For(ctx, 50*time.Millisecond)
 	})
 	s.fires("FairleadCommitSlow")
 	unblocks(t, s)
@@ -171,7 +173,7 @@ func TestOutcomesUnknown(t *testing.T) {
 	proxy.Arm(true)
 	stop := load(t, 4, func(ctx context.Context) {
 		_, _ = server.tries(ctx, http.MethodPost, "/v1/deposits", `{"account":"cut","amount":1}`)
-		pause(ctx, 100*time.Millisecond)
+		wait.For(ctx, 100*time.Millisecond)
 	})
 	s.fires("FairleadOutcomesUnknown")
 	sectionOf(t, "FairleadOutcomesUnknown").says(t, "bring the database back")
@@ -193,7 +195,7 @@ func TestErrors(t *testing.T) {
 	execute(t, database, `ALTER TABLE accounts RENAME TO accounts_old`)
 	stop := load(t, 2, func(ctx context.Context) {
 		_, _ = server.tries(ctx, http.MethodPost, "/v1/deposits", `{"account":"errors","amount":1}`)
-		pause(ctx, 100*time.Millisecond)
+		wait.For(ctx, 100*time.Millisecond)
 	})
 	s.fires("FairleadErrors")
 	sectionOf(t, "FairleadErrors").says(t, "what the errors name")

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // faster is by how much the rules' time is shortened.
@@ -198,7 +199,7 @@ func (p *prometheus) firing(ctx context.Context) ([]string, bool) {
 func (p *prometheus) await(t *testing.T, what string, holds func(context.Context) bool) time.Duration {
 	t.Helper()
 	began := time.Now()
-	ctx := within(t, patience)
+	ctx := testwait.Context(t, patience)
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for !holds(ctx) {

@@ -3,7 +3,6 @@
 package faults_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -11,6 +10,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 func idOf(answer []byte) string {
@@ -70,8 +72,8 @@ func TestClaimsStale(t *testing.T) {
 	close(release)
 	first.start(t)
 	s.operator.runs(t, section, "curl", "ID", p.ID)
-	until(t, "the publication is published", func(ctx context.Context) bool {
-		status, answer := second.tries(ctx, http.MethodGet, "/v1/publications/"+p.ID, "")
+	testwait.Eventually(t, patience, "the publication is published", func() bool {
+		status, answer := second.tries(t.Context(), http.MethodGet, "/v1/publications/"+p.ID, "")
 		return status == http.StatusOK && statusOf(answer) == "published"
 	})
 	s.ends("FairleadClaimsStale", "the server that hung was restarted; the other had published by itself")
@@ -92,7 +94,7 @@ func TestPublicationsLate(t *testing.T) {
 	database := newDatabase(t)
 	args := []string{"--allow-private-targets"}
 	server := newServer(t, database, append(args, "--publish-concurrency", "1", "--publish-per-target", "1")...)
-	inbox(t, server, func(r *http.Request) { pause(r.Context(), 700*time.Millisecond) })
+	inbox(t, server, func(r *http.Request) { wait.For(r.Context(), 700*time.Millisecond) })
 	s := newStage(t, database, server)
 	s.breaks()
 	for range 60 {

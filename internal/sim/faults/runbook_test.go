@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // section is what the runbook says about one alert, or under another heading.
@@ -93,7 +94,7 @@ func (o operator) runs(t *testing.T, s section, prefix string, replace ...string
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(within(t, patience), "sh", "-c", command)
+	cmd := exec.CommandContext(testwait.Context(t, patience), "sh", "-c", command)
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"), "PSQLRC=/dev/null", "PAGER=cat",
 		"FAIRLEAD_URL="+o.server, "FAIRLEAD_KEY="+sim.AdminKey, "FAIRLEAD_DATABASE_URL="+o.database)
@@ -138,7 +139,7 @@ func TestShortenedRulesAreRules(t *testing.T) {
 	if err := os.WriteFile(file, []byte(short), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(within(t, patience), promtool, "check", "rules", file).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(testwait.Context(t, patience), promtool, "check", "rules", file).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
