@@ -12,9 +12,8 @@ import (
 	"path/filepath"
 )
 
-// tunables are appended to the new cluster's postgresql.conf, where the user
-// may change them. What safety rests on is not here but on the command line,
-// see forcedSettings.
+// tunables are appended to the new cluster's postgresql.conf, where the user may change them. What safety rests on is not here
+// but on the command line, see forcedSettings.
 const tunables = `
 # ---- Fairlead's settings for a private server; yours to tune. ----
 max_connections = 100
@@ -42,17 +41,14 @@ log_timezone = 'UTC'
 timezone = 'UTC'
 `
 
-// accessRules admit whoever can reach the socket, which is in a directory of
-// mode 0700, and nobody over a network.
+// accessRules admit whoever can reach the socket, which is in a directory of mode 0700, and nobody over a network.
 const accessRules = "# Only the unix socket, which is in a directory of mode 0700.\nlocal all all trust\n"
 
-// childEnv is the whole environment of initdb and postgres: none of the
-// caller's, so that nothing of it (PGDATA, PGOPTIONS, a locale that isn't
-// installed) changes what they do. Naming the time zone spares initdb a search.
+// childEnv is the whole environment of initdb and postgres: none of the caller's, so that nothing of it (PGDATA, PGOPTIONS, a
+// locale that isn't installed) changes what they do. Naming the time zone spares initdb a search.
 //
-// The rest is for glibc's allocator: a statement over some arrays takes and
-// gives back more than its default keeps, so each would ask the kernel for
-// memory anew, which is a twentieth of the server's work under load.
+// The rest is for glibc's allocator: a statement over some arrays takes and gives back more than its default keeps, so each
+// would ask the kernel for memory anew, which is a twentieth of the server's work under load.
 func childEnv() []string {
 	env := []string{
 		"LC_ALL=C", "TZ=UTC", "PATH=/usr/local/bin:/usr/bin:/bin",
@@ -136,8 +132,7 @@ func (id identity) String() string {
 	return fmt.Sprintf("user id %d", os.Geteuid())
 }
 
-// syncTree syncs every file and directory below root, and root. The names are
-// synced with the directories that hold them.
+// syncTree syncs every file and directory below root, and root. The names are synced with the directories that hold them.
 func syncTree(root string) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

@@ -4,8 +4,7 @@ package localpg
 
 import "context"
 
-// Instance is a running private PostgreSQL, of which there is none on this
-// system.
+// Instance is a running private PostgreSQL, of which there is none on this system.
 type Instance struct{}
 
 // Start returns [ErrUnsupported] on this system.

@@ -16,11 +16,10 @@ import (
 // ErrModel is returned when the database is not what the clients were told.
 var ErrModel = errors.New("database differs from what clients were told")
 
-// Check compares a settled history with the database. It assumes that every command the database ever saw is in the
-// history and that no more are under way, and reports every difference: a command without a final answer; an
-// acknowledged effect that is absent, or there with another content; an effect that nobody was told of (with all keys
-// settled that is a key with two effects); a balance or a campaign other than the clients' books say; a stored answer
-// that no client got, or that is absent.
+// Check compares a settled history with the database. It assumes that every command the database ever saw is in the history and
+// that no more are under way, and reports every difference: a command without a final answer; an acknowledged effect that is
+// absent, or there with another content; an effect that nobody was told of (with all keys settled that is a key with two
+// effects); a balance or a campaign other than the clients' books say; a stored answer that no client got, or that is absent.
 func (h *History) Check(ctx context.Context, db audit.Beginner) error {
 	if err := h.CheckReplies(); err != nil {
 		return err

@@ -50,8 +50,7 @@ func FreezePostgres(ctx context.Context, dataDir string) (*Frozen, error) {
 // Processes is how many processes were stopped.
 func (f *Frozen) Processes() int { return len(f.pids) }
 
-// Thaw wakes those processes that are still there, children first, and returns how many it woke. Calling it again is
-// harmless.
+// Thaw wakes those processes that are still there, children first, and returns how many it woke. Calling it again is harmless.
 func (f *Frozen) Thaw() (woken int, err error) {
 	var failures []error
 	for _, pid := range slices.Backward(f.pids) {

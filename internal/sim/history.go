@@ -201,9 +201,8 @@ func (h *History) Replay(ctx context.Context, c *Client, workers int, pick func(
 	return len(ops), errors.Join(all...)
 }
 
-// CheckReplies checks the answers of each command against one another: all final ones are equal in status, type and
-// body, and at most one of them, the executing request's own, lacks the mark of a replay. Every command must have a
-// final answer.
+// CheckReplies checks the answers of each command against one another: all final ones are equal in status, type and body, and
+// at most one of them, the executing request's own, lacks the mark of a replay. Every command must have a final answer.
 func (h *History) CheckReplies() error {
 	var wrong []error
 	for _, op := range h.Ops() {
