@@ -1,5 +1,5 @@
-// Package testwait has what tests that wait share: polling with a deadline, bounded contexts, the sizes of short and long runs,
-// and repeatable randomness.
+// Package testwait has what tests share: polling with a deadline, bounded contexts, the sizes of short and long runs, and
+// repeatable randomness.
 package testwait
 
 import (
@@ -23,6 +23,14 @@ func Eventually(tb testing.TB, limit time.Duration, what string, ok func() bool)
 		if time.Now().After(deadline) {
 			tb.Fatalf("%s: not within %v", what, limit)
 		}
+	}
+}
+
+// Must ends the test when err is not nil.
+func Must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
 	}
 }
 
