@@ -1,6 +1,7 @@
 package saga
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -143,30 +144,9 @@ func NewService(store Store, o Options) *Service {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.SyncWait == 0 {
-		o.SyncWait = SyncWait
-	}
-	if o.LeaseTTL == 0 {
-		o.LeaseTTL = LeaseTTL
-	}
-	if o.TendEvery == 0 {
-		o.TendEvery = TendEvery
-	}
-	if o.Deadline == 0 {
-		o.Deadline = TwoPhaseDeadline
-	}
-	if o.StepTimeout == 0 {
-		o.StepTimeout = StepTimeout
-	}
-	if o.MaxPause == 0 {
-		o.MaxPause = MaxPause
-	}
-	if o.DoubtAge == 0 {
-		o.DoubtAge = DoubtAge
-	}
-	if o.FenceEvery == 0 {
-		o.FenceEvery = FenceEvery
-	}
+	o.SyncWait, o.LeaseTTL, o.TendEvery = cmp.Or(o.SyncWait, SyncWait), cmp.Or(o.LeaseTTL, LeaseTTL), cmp.Or(o.TendEvery, TendEvery)
+	o.Deadline, o.StepTimeout = cmp.Or(o.Deadline, TwoPhaseDeadline), cmp.Or(o.StepTimeout, StepTimeout)
+	o.MaxPause, o.DoubtAge, o.FenceEvery = cmp.Or(o.MaxPause, MaxPause), cmp.Or(o.DoubtAge, DoubtAge), cmp.Or(o.FenceEvery, FenceEvery)
 	s := &Service{
 		Reader: store, store: store, o: o, owner: newID(), definitions: map[string]Definition{}, slots: make(chan struct{}, MaxRuns),
 		wake: make(chan struct{}, 1), reads: make(chan struct{}, 1), runs: map[uuid.UUID]*run{},
@@ -306,11 +286,7 @@ func (s *Service) await(ctx context.Context, id uuid.UUID, c command.Command[New
 
 // settle decides what the request that made a saga is answered, unless that is decided already.
 func (s *Service) settle(ctx context.Context, id uuid.UUID, c command.Command[New]) (answer command.Answer, err error) {
-	var keys []idempotency.ID
-	if c.Key != nil {
-		keys = []idempotency.ID{c.Key.ID}
-	}
-	err = s.store.Update(ctx, id, keys, func(u *Unit) {
+	err = s.store.Update(ctx, id, command.Keys([]command.Command[New]{c}), func(u *Unit) {
 		settling, replayed := c, false
 		if p := u.Saga.Pending; p != nil && c.Key != nil && p.ID == c.Key.ID {
 			// Whoever asks, the answer is that of the request that made the saga.
