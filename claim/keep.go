@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,12 +131,7 @@ type Sweep struct {
 // KeepReleasing releases stale claims now and then every while, until ctx ends. Any number of processes may do so. It returns
 // at once, and has told Failed an [ErrBadAge], when one of the times is negative.
 func (c *Claims[ID]) KeepReleasing(ctx context.Context, db DB, s Sweep) {
-	if s.StaleAfter == 0 {
-		s.StaleAfter = DefaultStaleAfter
-	}
-	if s.Every == 0 {
-		s.Every = DefaultSweepEvery
-	}
+	s.StaleAfter, s.Every = cmp.Or(s.StaleAfter, DefaultStaleAfter), cmp.Or(s.Every, DefaultSweepEvery)
 	if s.StaleAfter < minAge || s.Every < 0 {
 		if s.Failed != nil {
 			s.Failed(fmt.Errorf("%w: %s, every %s", ErrBadAge, s.StaleAfter, s.Every))
