@@ -19,12 +19,6 @@ func (*Instance) PID() int { return 0 }
 // Restarts is zero.
 func (*Instance) Restarts() int { return 0 }
 
-// Adopted is false.
-func (*Instance) Adopted() bool { return false }
-
-// LogPath is empty.
-func (*Instance) LogPath() string { return "" }
-
 // Done is a channel that is never closed.
 func (*Instance) Done() <-chan struct{} { return nil }
 

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 const (
@@ -188,12 +190,6 @@ func (i *Instance) PID() int { return int(i.pid.Load()) }
 // Restarts counts how often PostgreSQL was started again after it died.
 func (i *Instance) Restarts() int { return int(i.restarts.Load()) }
 
-// Adopted says whether [Start] found PostgreSQL running.
-func (i *Instance) Adopted() bool { return i.adopted }
-
-// LogPath is the file to which PostgreSQL logs.
-func (i *Instance) LogPath() string { return i.layout.log() }
-
 // Done is closed when PostgreSQL has ended for good: after [Instance.Stop], or
 // because it couldn't be kept running, which [Instance.Err] tells.
 func (i *Instance) Done() <-chan struct{} { return i.done }
@@ -266,8 +262,8 @@ func (i *Instance) revive(b *backoff) (*server, error) {
 	died := time.Now()
 	b.died()
 	for {
-		if err := pause(i.running, b.next()); err != nil {
-			return nil, err
+		if !wait.For(i.running, b.next()) {
+			return nil, errStopping
 		}
 		s, err := i.launchReady(i.running)
 		if err == nil {

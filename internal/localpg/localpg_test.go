@@ -48,10 +48,10 @@ func TestColdStartStopAndWarmRestart(t *testing.T) {
 	if n, err := queryInt(t.Context(), j.URL(), "SELECT n FROM kept"); err != nil || n != 42 {
 		t.Errorf("after the restart: %d, %v; want 42", n, err)
 	}
-	if j.Adopted() {
+	if j.adopted {
 		t.Error("the restarted one claims to be adopted")
 	}
-	log, err := os.ReadFile(j.LogPath())
+	log, err := os.ReadFile(j.layout.log())
 	if err != nil || strings.Contains(string(log), "not properly shut down") {
 		t.Errorf("the stop wasn't clean: %v\n%s", err, log)
 	}
@@ -98,9 +98,7 @@ func killAndAwait(t *testing.T, i *Instance, restarts int) {
 func kill(t *testing.T, pid int) {
 	t.Helper()
 	p, err := os.FindProcess(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if err := p.Kill(); err != nil {
 		t.Fatalf("kill %d: %v", pid, err)
 	}
@@ -111,9 +109,7 @@ func TestBackendKilledComesBack(t *testing.T) {
 	i := startIn(t, Options{Dir: tempDir(t)})
 	mustExec(t, i.URL(), "CREATE TABLE kept (n int); INSERT INTO kept VALUES (1)")
 	pid, err := queryInt(t.Context(), i.URL(), "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	postmaster := i.PID()
 	kill(t, pid)
 	testwait.Eventually(t, 15*time.Second, "a new checkpointer serves", func() bool {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // helperDirEnv makes the test binary act as a server process that keeps a
@@ -72,13 +74,9 @@ func testLogger(t *testing.T) *slog.Logger {
 func tempDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "localpg") //nolint:usetesting // t.TempDir is too long for a socket.
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	// Where root may not make user namespaces, PostgreSQL runs as another user, who has to pass.
-	if err := os.Chmod(dir, 0o711); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, os.Chmod(dir, 0o711))
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }

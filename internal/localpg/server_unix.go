@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 const (
@@ -142,8 +144,8 @@ func (i *Instance) launchReady(ctx context.Context) (*server, error) {
 			return nil, fmt.Errorf("%w; its log %s ends: %s", err, i.layout.log(), lastLines(said, 4))
 		}
 		// Processes of the server before that we couldn't find hold it.
-		if err := pause(ctx, leftoverGrace/4); err != nil {
-			return nil, err
+		if !wait.For(ctx, leftoverGrace/4) {
+			return nil, context.Cause(ctx)
 		}
 	}
 }
@@ -326,16 +328,4 @@ func ensureDatabase(ctx context.Context, socketDir string) error {
 		err = nil
 	}
 	return errors.Join(err, conn.Close(ctx))
-}
-
-// pause waits, or returns the context's cause when it ends first.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
