@@ -28,9 +28,7 @@ func TestStoppedHandlerIsTold(t *testing.T) {
 	testwait.Stopped(t, lease, func(t *testing.T) (context.Context, time.Time) {
 		t.Helper()
 		m, err := idempotency.New(idempotency.Options{Store: unextended{memstore.New()}, Principal: idempotency.Everybody, Lease: lease})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		begun, done := make(chan context.Context), make(chan struct{})
 		h := m.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			begun <- r.Context()

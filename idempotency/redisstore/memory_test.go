@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestFullMemory: on a server whose memory is full nothing begins, and what has begun goes on and comes to its end.
@@ -45,9 +46,7 @@ func TestFullMemory(t *testing.T) {
 		func(g idempotency.Grant) error { return s.Release(t.Context(), g) },
 	} {
 		g, err := begin(strconv.Itoa(n))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		fill()
 		if err := end(g); err != nil {
 			t.Errorf("step %d: %v", n, err)
@@ -65,8 +64,6 @@ func TestFullMemory(t *testing.T) {
 				t.Fatalf("begun in a full memory: %v", err)
 			}
 		}
-		if err := c.Do(t.Context(), c.B().Flushall().Build()).Error(); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, c.Do(t.Context(), c.B().Flushall().Build()).Error())
 	}
 }

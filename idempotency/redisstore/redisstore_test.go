@@ -11,6 +11,7 @@ import (
 	"github.com/fairlead-dev/fairlead/idempotency/storetest"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/testredis"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
@@ -58,14 +59,10 @@ func TestExpiry(t *testing.T) {
 	ttls := func() map[time.Duration]int {
 		found := map[time.Duration]int{}
 		keys, err := c.Do(t.Context(), c.B().Keys().Pattern(DefaultPrefix+"*").Build()).AsStrSlice()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		for _, k := range keys {
 			ms, err := c.Do(t.Context(), c.B().Pttl().Key(k).Build()).AsInt64()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, err)
 			if ms > 0 {
 				ms += int64(time.Minute / time.Millisecond) // Of an hour, some has passed.
 			}
@@ -87,9 +84,7 @@ func TestExpiry(t *testing.T) {
 			}
 		}
 	}
-	if err := s.Park(t.Context(), free); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, s.Park(t.Context(), free))
 	if got := ttls(); got[0] != 2 || got[2*time.Hour] != 1 {
 		t.Errorf("times to live %v", got)
 	}

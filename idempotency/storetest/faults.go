@@ -138,7 +138,7 @@ func (s *suite) oneKey(w *world, handlers [2]http.Handler, key string, copies in
 
 // crash sends a request to a process that dies at a point of it. It panics out of the process as a connection that breaks.
 func (s *suite) crash(o idempotency.Options, w *world, at point, key string) {
-	m := &mortal{Store: s.h.Open(), at: at}
+	m := newMortal(s.h.Open(), at)
 	o.Store = m
 	h := s.guard(o).Wrap(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		w.ServeHTTP(out, r)
@@ -253,7 +253,7 @@ func (s *suite) crashes(o idempotency.Options, w *world, check func(point, []ide
 func (s *suite) stopped() {
 	for range testwait.Count(3, 200) {
 		w := newWorld()
-		m := &mortal{Store: s.h.Open()}
+		m := newMortal(s.h.Open(), "")
 		m.cut.Store(true)
 		key := uuid.NewString()
 		begun, wake := make(chan struct{}), make(chan struct{})

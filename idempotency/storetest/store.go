@@ -52,9 +52,7 @@ func (s *suite) life() {
 	// What is released is as good as new, for another request, too; and the one before has no say in it.
 	r = request()
 	g = s.begin(store, r, terms(long), idempotency.Started).Grant
-	if err := store.Release(s.ctx(), g); err != nil {
-		s.Fatal(err)
-	}
+	s.must(store.Release(s.ctx(), g))
 	s.phase(other, r.ID, idempotency.Absent)
 	next := again(r)
 	next.Fingerprint = reused.Fingerprint
@@ -157,9 +155,7 @@ func (s *suite) takenOver() {
 			s.Fatalf("another request: %v", err)
 		}
 		e, err := other.Begin(s.ctx(), again(r), terms(long))
-		if err != nil {
-			s.Fatal(err)
-		}
+		s.must(err)
 		g = e.Grant
 		return e.Phase == idempotency.Started
 	})
@@ -198,9 +194,7 @@ func (s *suite) extended() {
 	}
 	wait.For(s.ctx(), 1100*time.Millisecond)
 	s.begin(store, again(r), terms(long), idempotency.InFlight)
-	if err := store.Extend(s.ctx(), g, short); err != nil {
-		s.Fatal(err)
-	}
+	s.must(store.Extend(s.ctx(), g, short))
 	s.eventually("the shorter lease runs out", func() bool {
 		e, err := store.Begin(s.ctx(), again(r), terms(long))
 		return err == nil && e.Phase == idempotency.Started
@@ -234,18 +228,14 @@ func (s *suite) parked() {
 	}
 	// or by the finding that it had no effect, and then its execution is out.
 	r, g = unknown()
-	if err := other.Release(s.ctx(), g); err != nil {
-		s.Fatal(err)
-	}
+	s.must(other.Release(s.ctx(), g))
 	s.begin(other, again(r), terms(long), idempotency.Started)
 	s.lost(store, g)
 
 	// Giving up needs no lease to run out, and parks whatever the terms were.
 	r = request()
 	g = s.begin(store, r, terms(long), idempotency.Started).Grant
-	if err := store.Park(s.ctx(), g); err != nil {
-		s.Fatal(err)
-	}
+	s.must(store.Park(s.ctx(), g))
 	s.begin(other, again(r), terms(long), idempotency.Unknown)
 }
 
@@ -338,9 +328,7 @@ func (s *suite) races() {
 			return *won.Load()
 		}
 		g := race()
-		if err := stores[0].Extend(s.ctx(), g, time.Microsecond); err != nil {
-			s.Fatal(err)
-		}
+		s.must(stores[0].Extend(s.ctx(), g, time.Microsecond))
 		wait.For(s.ctx(), 2*time.Millisecond)
 		if later := race(); later.Fence <= g.Fence || later.Execution == uuid.Nil {
 			s.Fatalf("%+v after %+v", later, g)

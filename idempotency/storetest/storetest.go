@@ -97,6 +97,13 @@ func (s *suite) ctx() context.Context {
 	return testwait.Context(s, patience)
 }
 
+func (s *suite) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
 // eventually polls until ok holds.
 func (s *suite) eventually(what string, ok func() bool) {
 	s.Helper()
