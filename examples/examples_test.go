@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
@@ -75,10 +75,8 @@ forgeries refused: 1
 // TestPrintshop has no use for the server, only for its PostgreSQL, in which the shop has a schema of its own.
 func TestPrintshop(t *testing.T) {
 	t.Parallel()
-	database, err := sim.PrivateURL(house.server.DataDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	database, err := localpg.URLOf(house.server.DataDir())
+	testwait.Must(t, err)
 	for range 2 {
 		cmd := program(testwait.Context(t, patience), "printshop")
 		cmd.Env = append(cmd.Env, "DATABASE_URL="+database)

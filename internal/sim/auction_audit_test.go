@@ -70,9 +70,7 @@ func TestAuctionChecksNoticeTampering(t *testing.T) {
 		`DELETE FROM idempotency_keys WHERE id IN (SELECT id FROM idempotency_keys WHERE position('previous_amount' IN convert_from(body, 'UTF8')) > 0 LIMIT 1)`,
 	} {
 		tx, err := conn.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		tag, err := tx.Exec(t.Context(), sql)
 		switch {
 		case err != nil:

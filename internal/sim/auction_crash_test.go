@@ -32,9 +32,7 @@ func auctionServerDiesAtEveryCrashPoint(t *testing.T) {
 			c := b.crowd(t, seed+uint64(3*run+i), 2, 0)
 			await(t, "answers", h.history.After(20))
 			deaths := []time.Time{time.Now()}
-			if err := server.Kill(testwait.Context(t, patience)); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, server.Kill(testwait.Context(t, patience)))
 			// Rounds close now and then, batches of bids commit all the time.
 			hit := 1 + rng.IntN(40)
 			if point == "auction.settle" {

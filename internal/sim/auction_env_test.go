@@ -51,9 +51,7 @@ func openHouse(t *testing.T, servers int, accounts []string, each int64) *auctio
 // open opens more accounts.
 func (h *auctionHouse) open(t *testing.T, accounts []string, each int64) {
 	t.Helper()
-	if err := sim.OpenAccounts(testwait.Context(t, 2*patience), h.client, accounts, each); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, sim.OpenAccounts(testwait.Context(t, 2*patience), h.client, accounts, each))
 	for _, account := range accounts {
 		h.funds[account] = each
 	}
@@ -117,9 +115,7 @@ type bidding struct {
 func (h *auctionHouse) launch(t *testing.T, name string, accounts []string, rules replay.Rules) *bidding {
 	t.Helper()
 	id, err := sim.CreateAuction(testwait.Context(t, patience), h.client, name, sim.AuctionSpec{Title: name, Rules: rules})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	b := &bidding{house: h, name: name, id: id, rules: rules, accounts: accounts}
 	for _, server := range h.servers {
 		s := sim.Subscribe(t.Context(), sim.Topic(id), 0, server)
@@ -131,13 +127,9 @@ func (h *auctionHouse) launch(t *testing.T, name string, accounts []string, rule
 		b.subscribers = append(b.subscribers, s)
 	}
 	for _, s := range b.subscribers {
-		if err := s.AwaitConnection(testwait.Context(t, patience), 1); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, s.AwaitConnection(testwait.Context(t, patience), 1))
 	}
-	if err := sim.StartAuction(testwait.Context(t, patience), h.client, name, id); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, sim.StartAuction(testwait.Context(t, patience), h.client, name, id))
 	return b
 }
 
@@ -162,9 +154,7 @@ func isEnd(e replay.Event) bool {
 // cancel ends the auction before its time.
 func (b *bidding) cancel(t *testing.T) {
 	t.Helper()
-	if err := sim.CancelAuction(testwait.Context(t, patience), b.house.client, b.name, b.id); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, sim.CancelAuction(testwait.Context(t, patience), b.house.client, b.name, b.id))
 }
 
 // finish waits for the end of the auction and lets the auditor play it: every subscriber got the same events, they come

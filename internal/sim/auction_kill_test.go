@@ -174,9 +174,7 @@ func auctionServersAreKilled(t *testing.T) {
 			victim = leader
 			deaths = append(deaths, time.Now())
 		}
-		if err := victim.Kill(testwait.Context(t, patience)); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, victim.Kill(testwait.Context(t, patience)))
 		await(t, "answers of the other server", h.history.After(20+rng.IntN(60)))
 		start(t, victim)
 		if t.Failed() {
@@ -228,9 +226,7 @@ func TestOneCountdownASecond(t *testing.T) {
 	listen(2 * time.Second)
 	leader, _ := h.leader(t, closeLimitAfterDeath)
 	deaths = append(deaths, time.Now())
-	if err := leader.Kill(testwait.Context(t, patience)); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, leader.Kill(testwait.Context(t, patience)))
 	start(t, leader)
 	listen(closeLimitAfterDeath + time.Second)
 	leader, _ = h.leader(t, closeLimitAfterDeath)
@@ -255,9 +251,7 @@ func TestOneCountdownASecond(t *testing.T) {
 // awaitTicks waits until a subscriber has had n countdowns.
 func awaitTicks(t *testing.T, s *sim.Subscriber, n int, limit time.Duration) {
 	t.Helper()
-	if err := s.AwaitTicks(testwait.Context(t, limit), n); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, s.AwaitTicks(testwait.Context(t, limit), n))
 }
 
 // TestStoppedLeaderWakes freezes the leader for longer than its term, lets the other server take over, and wakes it. It
@@ -278,9 +272,7 @@ func TestStoppedLeaderWakes(t *testing.T) {
 		c := b.crowd(t, seed+uint64(run), 4, 0)
 		await(t, "answers", h.history.After(testwait.Count(20, 50)+rng.IntN(testwait.Count(40, 100)))) // Some rounds must be left to the other server.
 		deaths = append(deaths, time.Now())
-		if err := leader.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, leader.Signal(syscall.SIGSTOP))
 		// The other server's subscriber sees rounds close while the leader sleeps.
 		var awake *sim.Subscriber
 		for i, server := range h.servers {
@@ -296,12 +288,8 @@ func TestStoppedLeaderWakes(t *testing.T) {
 			}
 			return closes == 2
 		})
-		if err := leader.Signal(syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, leader.Signal(syscall.SIGCONT))
+		testwait.Must(t, err)
 		b.await(t, 2*patience, "the end of the auction", isEnd)
 		c.finish(t)
 		out := b.finish(t, patience)

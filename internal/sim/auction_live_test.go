@@ -99,9 +99,7 @@ func TestSubscriberResumes(t *testing.T) {
 	if _, err := sub.Await(testwait.Context(t, patience), "event 6", func(e replay.Event) bool { return e.Seq == 6 }); err != nil {
 		t.Fatal(err)
 	}
-	if err := sub.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, sub.Close())
 	accepted, dropped := sub.Connections()
 	if len(sub.Events()) != 4 || len(sub.Ticks()) != 2 || accepted != 4 || dropped != 1 {
 		t.Errorf("%d events, %d countdowns, %d connections, %d drops", len(sub.Events()), len(sub.Ticks()), accepted, dropped)

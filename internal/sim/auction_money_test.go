@@ -79,9 +79,7 @@ func (h *auctionHouse) settledByRound(t *testing.T, b *bidding, out *replay.Outc
 		const question = `SELECT count(*), coalesce(sum(e.amount), 0)::bigint
 			FROM auction_winners w JOIN entries e ON e.transfer = w.transfer AND e.account = $3
 			WHERE w.auction = $1 AND w.round = $2`
-		if err := conn.QueryRow(t.Context(), question, b.id, r.Number, b.rules.Seller).Scan(&winners, &received); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, conn.QueryRow(t.Context(), question, b.id, r.Number, b.rules.Seller).Scan(&winners, &received))
 		if winners != len(r.Winners) || received != paid || winners > r.Places {
 			t.Errorf("round %d: the seller received %d from %d winners, by the events %d from %d", r.Number, received, winners, paid, len(r.Winners))
 		}
@@ -154,9 +152,7 @@ func TestWinnerBidsAnew(t *testing.T) {
 	b := h.launch(t, "anew", []string{"ann", "bob"}, rules)
 	bid := func(key, account string, amount int64) sim.Answer {
 		a, err := h.client.Settle(testwait.Context(t, patience), sim.NewBid(key, b.id, account, amount))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		return a
 	}
 	for i, a := range []sim.Answer{bid("bob-1", "bob", 300), bid("ann-1", "ann", 900)} {

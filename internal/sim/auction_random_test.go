@@ -90,9 +90,7 @@ func (b *bidding) lookAround(t *testing.T) (seen bool) {
 			Seq    int64  `json:"seq"`
 			Status string `json:"status"`
 		}
-		if err := b.house.client.GetJSON(ctx, "/v1/auctions/"+b.id, &shown); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, b.house.client.GetJSON(ctx, "/v1/auctions/"+b.id, &shown))
 		if shown.Status != "active" {
 			return false
 		}
@@ -107,9 +105,7 @@ func (b *bidding) lookAround(t *testing.T) (seen bool) {
 		var again struct {
 			Seq int64 `json:"seq"`
 		}
-		if err := b.house.client.GetJSON(ctx, "/v1/auctions/"+b.id, &again); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, b.house.client.GetJSON(ctx, "/v1/auctions/"+b.id, &again))
 		// The leaderboard of a round that is over and not yet closed is still that of the events.
 		if again.Seq == shown.Seq || !errors.As(err, new(*replay.Difference)) && ctx.Err() != nil {
 			t.Fatalf("%s: %v", b.name, err)

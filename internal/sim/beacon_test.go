@@ -36,13 +36,9 @@ type raffle struct {
 func beaconFlags(t *testing.T, random *beacontest.Server) []string {
 	t.Helper()
 	chain, err := json.Marshal(random.Chain())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	file := filepath.Join(t.TempDir(), "chain.json")
-	if err := os.WriteFile(file, chain, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, os.WriteFile(file, chain, 0o600))
 	return []string{"--beacon-chain", file, "--beacon-relays", random.URL(), "--beacon-lead", "0s"}
 }
 
@@ -68,9 +64,7 @@ func raffleOf(t *testing.T, client *sim.Client, name string) raffle {
 			t.Fatal(answer)
 		}
 		if strings.HasPrefix(step.path, "/v1/campaigns") {
-			if err := answer.JSON(&r); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, answer.JSON(&r))
 		}
 	}
 	return r
@@ -80,17 +74,13 @@ func raffleOf(t *testing.T, client *sim.Client, name string) raffle {
 func settle(t *testing.T, client *sim.Client, path, key, body string) sim.Answer {
 	t.Helper()
 	answer, err := client.Settle(testwait.Context(t, patience), &sim.Op{Method: http.MethodPost, Path: path, Key: key, Body: []byte(body)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return answer
 }
 
 func readRaffle(t *testing.T, client *sim.Client, id string) (r raffle) {
 	t.Helper()
-	if err := client.GetJSON(testwait.Context(t, patience), "/v1/campaigns/"+id, &r); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, client.GetJSON(testwait.Context(t, patience), "/v1/campaigns/"+id, &r))
 	return r
 }
 
@@ -121,13 +111,9 @@ func verifyRaffle(t *testing.T, client *sim.Client, random *beacontest.Server, s
 		t.Fatal(answer)
 	}
 	path := filepath.Join(t.TempDir(), "proof.json")
-	if err := os.WriteFile(path, answer.Body, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, os.WriteFile(path, answer.Body, 0o600))
 	binary, err := shared.buildBinary(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	run := func(round uint64, more ...string) (string, error) {
 		args := append([]string{"verify", path, "--commitment", sealed.Commitment, "--root", *sealed.Beacon.Root, "--round", fmt.Sprint(round)}, more...)
 		out, err := exec.CommandContext(testwait.Context(t, patience), binary, args...).CombinedOutput()
@@ -162,9 +148,7 @@ func TestABeaconsDrawSurvivesEveryCrash(t *testing.T) {
 		for _, point := range beaconCrashes() {
 			name := fmt.Sprintf("t%d-%s", turn, strings.ReplaceAll(point, ":", "-"))
 			if server.Running() {
-				if err := server.Kill(testwait.Context(t, patience)); err != nil {
-					t.Fatal(err)
-				}
+				testwait.Must(t, server.Kill(testwait.Context(t, patience)))
 			}
 			if _, err := server.Start(testwait.Context(t, patience), "FAIRLEAD_CRASH_AT="+point); err != nil {
 				t.Fatal(err)
@@ -264,9 +248,7 @@ func TestServersRaceToDrawByABeacon(t *testing.T) {
 			}
 		}
 		pause(t, rng, 100*time.Millisecond)
-		if err := servers[0].Kill(testwait.Context(t, patience)); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, servers[0].Kill(testwait.Context(t, patience)))
 		askers.Wait()
 		for _, sealed := range raffles {
 			done := awaitRaffle(t, survivor, sealed.ID)

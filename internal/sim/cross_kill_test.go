@@ -18,6 +18,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
@@ -44,7 +45,7 @@ func openHouses(t *testing.T, coordinators, accounts int) *twoHouses {
 	h := &twoHouses{own: newDatabase(t), total: new(big.Int)}
 	second := newServer(t, "") // Its database is on a PostgreSQL of its own, which dies alone.
 	var err error
-	if h.other, err = sim.PrivateURL(second.DataDir()); err != nil {
+	if h.other, err = localpg.URLOf(second.DataDir()); err != nil {
 		t.Fatal(err)
 	}
 	h.clusters = []string{shared.dir + "/pg", second.DataDir()}
@@ -56,9 +57,7 @@ func openHouses(t *testing.T, coordinators, accounts int) *twoHouses {
 	const each = 500
 	for ledger, client := range map[string]*sim.Client{"local": h.client, "eu": secondClient} {
 		ids := names(ledger, accounts)
-		if err := sim.OpenAccounts(testwait.Context(t, patience), client, ids, each); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), client, ids, each))
 		for _, id := range ids {
 			h.ends = append(h.ends, sim.CrossEnd{Ledger: ledger, Account: id})
 			h.total.Add(h.total, big.NewInt(each))
@@ -186,9 +185,7 @@ func (h *twoHouses) settled(t *testing.T, own, other *pgx.Conn, limit time.Durat
 		const doubts = `SELECT count(*) FROM pg_prepared_xacts WHERE gid LIKE 'fairlead:%'`
 		err := errors.Join(own.QueryRow(t.Context(), `SELECT count(*) FROM sagas WHERE status = 'pending'`).Scan(&pending),
 			own.QueryRow(t.Context(), doubts).Scan(&here), other.QueryRow(t.Context(), doubts).Scan(&there))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		if pending+here+there == 0 {
 			return
 		}
@@ -261,9 +258,7 @@ func (h *twoHouses) compare(t *testing.T, own *pgx.Conn) {
 	t.Helper()
 	ends := map[string]string{}
 	rows, err := own.Query(t.Context(), `SELECT id::text, status FROM sagas`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	var id, status string
 	if _, err := pgx.ForEachRow(rows, []any{&id, &status}, func() error { ends[id] = status; return nil }); err != nil {
 		t.Fatal(err)
@@ -316,9 +311,7 @@ func crossCoordinatorDies(t *testing.T, mode string, points []string) {
 	finish := h.traffic(t, mode, seed, testwait.Count(16, 1000))
 	for i, point := range points {
 		await(t, "answers before "+point, h.history.After(5))
-		if err := server.Kill(testwait.Context(t, patience)); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, server.Kill(testwait.Context(t, patience)))
 		env := fmt.Sprintf("FAIRLEAD_CRASH_AT=%s:%d", point, 1+rng.IntN(8))
 		// It may die before anybody saw it ready; what matters is where.
 		if _, err := server.Start(testwait.Context(t, patience), env); err != nil && (server.Running() || server.KilledBy() != syscall.SIGKILL) {
@@ -336,9 +329,7 @@ func crossCoordinatorDies(t *testing.T, mode string, points []string) {
 		if testwait.Count(0, 1) == 1 || i == len(points)/2 {
 			n := i % len(h.clusters)
 			database = []string{"own", "other"}[n]
-			if err := sim.KillPostgres(h.clusters[n], rng.IntN(2) == 0); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, sim.KillPostgres(h.clusters[n], rng.IntN(2) == 0))
 		}
 		left := h.doubts(t)
 		start(t, server)
@@ -362,17 +353,13 @@ func crossCoordinatorsTakeOver(t *testing.T) {
 	for i := range testwait.Count(3, 10) {
 		await(t, "answers", h.history.After(15))
 		pause(t, rng, 200*time.Millisecond)
-		if err := h.coordinators[i%2].Kill(testwait.Context(t, patience)); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, h.coordinators[i%2].Kill(testwait.Context(t, patience)))
 		await(t, "answers of the other", h.history.After(10))
 		start(t, h.coordinators[i%2])
 		if i%3 == 1 {
 			// Both ledgers' databases at once; they come back by themselves.
 			for _, cluster := range h.clusters {
-				if err := sim.KillPostgres(cluster, true); err != nil {
-					t.Fatal(err)
-				}
+				testwait.Must(t, sim.KillPostgres(cluster, true))
 			}
 			await(t, "answers after the databases' death", h.history.After(10))
 		}

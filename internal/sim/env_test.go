@@ -44,13 +44,9 @@ func sessions(t *testing.T, many int, session func(*testing.T)) {
 func tempDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sim") //nolint:usetesting // Its paths are too long.
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	// Where root may not make user namespaces, PostgreSQL runs as another user, who has to pass.
-	if err := os.Chmod(dir, 0o711); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, os.Chmod(dir, 0o711))
 	t.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
@@ -65,18 +61,14 @@ func tempDir(t *testing.T) string {
 func newServer(t *testing.T, database string, args ...string) *sim.Server {
 	t.Helper()
 	binary, err := shared.buildBinary(testwait.Context(t, 10*time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	server := sim.NewServer(sim.ServerOptions{Binary: binary, DataDir: tempDir(t), DatabaseURL: database, Args: args})
 	t.Cleanup(func() { stopServer(t, server, database == "") })
 	_, err = server.Start(testwait.Context(t, patience))
 	if err != nil && strings.Contains(server.Log(), localpg.ErrNoBinaries.Error()) {
 		skipWithoutPostgres(t, server.Log())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return server
 }
 
@@ -93,9 +85,7 @@ func skipWithoutPostgres(t *testing.T, reason string) {
 func start(t *testing.T, server *sim.Server) time.Duration {
 	t.Helper()
 	took, err := server.Start(testwait.Context(t, patience))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if took > readyLimit {
 		t.Errorf("ready after %v, limit %v", took, readyLimit)
 	}
@@ -140,18 +130,14 @@ func newDatabase(t *testing.T) string {
 	if errors.Is(err, localpg.ErrNoBinaries) {
 		skipWithoutPostgres(t, err.Error())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	name := shared.nextDatabase()
 	conn := connect(t, pg.URL())
 	if _, err := conn.Exec(t.Context(), "CREATE DATABASE "+name); err != nil {
 		t.Fatal(err)
 	}
 	u, err := url.Parse(pg.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	u.Path = "/" + name
 	return u.String()
 }
@@ -160,9 +146,7 @@ func newDatabase(t *testing.T) string {
 func throughTCP(t *testing.T, database, addr string) string {
 	t.Helper()
 	u, err := url.Parse(database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	u.Host, u.RawQuery = addr, "sslmode=disable"
 	return u.String()
 }
@@ -170,19 +154,15 @@ func throughTCP(t *testing.T, database, addr string) string {
 // databaseOf is the URL of a server's private PostgreSQL.
 func databaseOf(t *testing.T, server *sim.Server) string {
 	t.Helper()
-	database, err := sim.PrivateURL(server.DataDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	database, err := localpg.URLOf(server.DataDir())
+	testwait.Must(t, err)
 	return database
 }
 
 func connect(t *testing.T, database string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(testwait.Context(t, patience), database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	t.Cleanup(func() {
 		_ = conn.Close(context.Background())
 	})
@@ -235,9 +215,7 @@ type load struct {
 func startLoad(t *testing.T, client *sim.Client, opts sim.WorkloadOptions) *load {
 	t.Helper()
 	l := &load{Workload: sim.NewWorkload(opts), stop: make(chan struct{}), done: make(chan error, 1)}
-	if err := l.Setup(testwait.Context(t, patience), client); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, l.Setup(testwait.Context(t, patience), client))
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { l.done <- l.Run(ctx, client, l.stop) }()
 	t.Cleanup(func() {
@@ -300,13 +278,9 @@ func verify(t *testing.T, client *sim.Client, campaign, commitment string) {
 		t.Fatalf("proof of %s: %v", campaign, answer)
 	}
 	path := filepath.Join(t.TempDir(), "proof.json")
-	if err := os.WriteFile(path, answer.Body, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, os.WriteFile(path, answer.Body, 0o600))
 	binary, err := shared.buildBinary(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	out, err := exec.CommandContext(testwait.Context(t, patience), binary, "verify", path, "--commitment", commitment).CombinedOutput()
 	if err != nil {
 		t.Errorf("verify: %v\n%s", err, out)

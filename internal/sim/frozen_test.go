@@ -113,24 +113,16 @@ func newFrozenCase(t *testing.T, seed uint64, args ...string) *frozenCase {
 	c.client, c.history = newClient(t, c.server)
 	// Whoever has no answer within the limit fails; so does the load.
 	c.client.LimitAttempts(answerLimit + 30*time.Second)
-	if err := sim.OpenAccounts(testwait.Context(t, patience), c.client, append(c.accounts, "house"), 1_000); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), c.client, append(c.accounts, "house"), 1_000))
 	made, err := sim.Launch(testwait.Context(t, patience), c.client, "frozen", triangle("frozen", "house"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	c.campaign = made.ID
 	answer, err := c.client.Settle(testwait.Context(t, patience), sim.NewTransfer("warm", c.accounts[0], c.accounts[1], 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	var transfer struct {
 		ID string `json:"id"`
 	}
-	if err := answer.JSON(&transfer); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, answer.JSON(&transfer))
 	c.transfer = transfer.ID
 	c.load = startLoad(t, c.client, sim.WorkloadOptions{
 		Seed: seed, Prefix: "thaw", Accounts: 12, Workers: 8, Mix: sim.DefaultMix(),
@@ -174,9 +166,7 @@ func (c *frozenCase) freeze(t *testing.T) (*sim.Frozen, *questions) {
 			t.Error(err)
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if least := 5; frozen.Processes() < least {
 		t.Fatalf("%d processes frozen, a PostgreSQL at work has %d and more", frozen.Processes(), least)
 	}
@@ -277,9 +267,7 @@ func awaitReadiness(t *testing.T, server *sim.Server, want int, limit time.Durat
 	defer tick.Stop()
 	for {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL()+"/readyz", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		if resp, err := client.Do(req); err == nil {
 			_ = resp.Body.Close()
 			if resp.StatusCode == want {
@@ -366,15 +354,11 @@ func signalledWhileFrozen(t *testing.T, wake bool) {
 	// The server's own word that it waits for the database, by when it has read what was sent before.
 	awaitReadiness(t, c.server, http.StatusServiceUnavailable, testwait.Promised(noticeLimit))
 	began := time.Now()
-	if err := c.server.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, c.server.Signal(syscall.SIGTERM))
 	checkUnavailable(t, asked.answers())
 	checkOvertaken(t, overtaken.answers())
 	answered := time.Since(began)
-	if err := c.server.AwaitExit(testwait.Context(t, exitLimit)); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, c.server.AwaitExit(testwait.Context(t, exitLimit)))
 	ended := time.Since(began)
 	code, by := c.server.ExitCode(), c.server.KilledBy()
 	if by != 0 {

@@ -37,9 +37,7 @@ func serverDiesAtEveryCrashPoint(t *testing.T) {
 	var slowest time.Duration
 	for round := range testwait.Count(2, 3) {
 		for _, point := range crashPoints() {
-			if err := server.Kill(testwait.Context(t, patience)); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, server.Kill(testwait.Context(t, patience)))
 			// The rare places are met once in a campaign, the others all the time.
 			hit := 1 + rng.IntN(3)
 			if point != "lottery.draw" && point != "lottery.cancel_refunds" {
@@ -85,14 +83,10 @@ func serverIsKilledAtRandomMoments(t *testing.T) {
 	for kill := range testwait.Count(5, 20) {
 		await(t, "answers", history.After(1+rng.IntN(150)))
 		pause(t, rng, 5*time.Millisecond)
-		if err := server.Kill(testwait.Context(t, patience)); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, server.Kill(testwait.Context(t, patience)))
 		// PostgreSQL outlives its server. One time in three it dies with it, and the next server must recover it.
 		if rng.IntN(3) == 0 {
-			if err := sim.KillPostgres(server.DataDir(), rng.IntN(2) == 0); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, sim.KillPostgres(server.DataDir(), rng.IntN(2) == 0))
 		}
 		slowest = max(slowest, start(t, server))
 		auditNow(t, databaseOf(t, server))
@@ -121,9 +115,7 @@ func postgresIsKilled(t *testing.T) {
 	for kill := range testwait.Count(3, 10) {
 		await(t, "answers", history.After(1+rng.IntN(200)))
 		pause(t, rng, 5*time.Millisecond)
-		if err := sim.KillPostgres(server.DataDir(), rng.IntN(2) == 0); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, sim.KillPostgres(server.DataDir(), rng.IntN(2) == 0))
 		began := time.Now()
 		await(t, "answers after the death of PostgreSQL", history.After(20))
 		slowest = max(slowest, time.Since(began))

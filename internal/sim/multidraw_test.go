@@ -43,9 +43,7 @@ func sendOnce(t *testing.T, client *sim.Client, path, body string) sim.Answer {
 
 func readDrawn(t *testing.T, client *sim.Client, id string) (o drawn) {
 	t.Helper()
-	if err := client.GetJSON(testwait.Context(t, patience), "/v1/multidraws/"+id, &o); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, client.GetJSON(testwait.Context(t, patience), "/v1/multidraws/"+id, &o))
 	return o
 }
 
@@ -79,9 +77,7 @@ func TestMultidrawSurvivesKills(t *testing.T) {
 	restart := func(env ...string) {
 		t.Helper()
 		if server.Running() {
-			if err := server.Kill(testwait.Context(t, patience)); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, server.Kill(testwait.Context(t, patience)))
 		}
 		if _, err := server.Start(testwait.Context(t, patience), env...); err != nil {
 			t.Fatal(err)
@@ -147,13 +143,9 @@ func TestMultidrawSurvivesKills(t *testing.T) {
 func checkAllDrawn(t *testing.T, client *sim.Client, o drawn) {
 	t.Helper()
 	seed, err := fairdraw.ParseSeed(*o.Seed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	d, err := multidraw.New(seed, o.ID, multidraw.Spec{Range: &o.Range})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	var got []int64
 	path := "/v1/multidraws/" + o.ID
 	for next := path + "/results?limit=10000"; next != ""; {
@@ -161,9 +153,7 @@ func checkAllDrawn(t *testing.T, client *sim.Client, o drawn) {
 			Items []int64 `json:"items"`
 			Next  *string `json:"next"`
 		}
-		if err := client.GetJSON(testwait.Context(t, patience), next, &page); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, client.GetJSON(testwait.Context(t, patience), next, &page))
 		got, next = append(got, page.Items...), ""
 		if page.Next != nil {
 			next = path + "/results?limit=10000&after=" + *page.Next
@@ -177,15 +167,11 @@ func checkAllDrawn(t *testing.T, client *sim.Client, o drawn) {
 		t.Fatal(proof)
 	}
 	binary, err := shared.buildBinary(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	verify := func(document []byte, valid bool) {
 		t.Helper()
 		file := filepath.Join(t.TempDir(), "proof.json")
-		if err := os.WriteFile(file, document, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, os.WriteFile(file, document, 0o600))
 		out, err := exec.CommandContext(testwait.Context(t, patience), binary, "verify", file, "--commitment", o.Commitment).CombinedOutput()
 		if (err == nil) != valid {
 			t.Errorf("verify: %v\n%s", err, out)

@@ -93,9 +93,7 @@ func ask(t *testing.T, url, path, body string, into any) {
 		status, answer, err := send(ctx, url, path, body, key)
 		switch {
 		case err == nil && status < 300:
-			if err := json.Unmarshal(answer, into); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, json.Unmarshal(answer, into))
 			return
 		case err == nil && status < 500:
 			t.Fatalf("%s: %d %s", path, status, answer)
@@ -144,9 +142,7 @@ func read(t *testing.T, server *sim.Server, path string) (p publication) {
 	if err != nil || status != http.StatusOK {
 		t.Fatalf("%s: %d, %v", path, status, err)
 	}
-	if err := json.Unmarshal(body, &p); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, json.Unmarshal(body, &p))
 	return p
 }
 
@@ -221,9 +217,7 @@ func TestPublisherDiesAtEveryCrashPoint(t *testing.T) {
 				}
 				ask(t, server.URL(), "/v1/publications", body, &drafts[i])
 			}
-			if err := server.Kill(testwait.Context(t, patience)); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, server.Kill(testwait.Context(t, patience)))
 			nth := 1
 			if point == "publish.sent" {
 				nth += (round + 3) % len(drafts) // To the account it is sent last: that takes several requests.
@@ -293,14 +287,10 @@ func TestStoppedPublisherIsRefused(t *testing.T) {
 		if running(t, second) > 0 {
 			holder, other = second, first
 		}
-		if err := holder.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, holder.Signal(syscall.SIGSTOP))
 		done := published(t, other, p.ID)
 		release <- struct{}{}
-		if err := holder.Signal(syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, holder.Signal(syscall.SIGCONT))
 		stopped := in.versions(p.ID)[0]
 		deadline := time.Now().Add(patience)
 		for {
@@ -349,9 +339,7 @@ func running(t *testing.T, server *sim.Server) int {
 	}
 	value, _, _ := bytes.Cut(rest, []byte("\n"))
 	n, err := strconv.Atoi(string(value))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return n
 }
 
@@ -395,9 +383,7 @@ func TestAllDueAtOnce(t *testing.T) {
 	in.check(t)
 	auditNow(t, database)
 	var late time.Duration
-	if err := connect(t, database).QueryRow(t.Context(), `SELECT max(published_at - publish_at) FROM publications`).Scan(&late); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, connect(t, database).QueryRow(t.Context(), `SELECT max(published_at - publish_at) FROM publications`).Scan(&late))
 	if late > latest {
 		t.Errorf("the last one was published %v late", late)
 	}

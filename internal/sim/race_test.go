@@ -98,9 +98,7 @@ func checkDrawn(t *testing.T, client *sim.Client, campaign string, winners int) 
 		t.Fatalf("draw of %s: %v", campaign, first)
 	}
 	var d draw
-	if err := first.JSON(&d); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, first.JSON(&d))
 	if d.Campaign != campaign || len(d.Winners) != winners {
 		t.Errorf("draw of %s: %d winners, want %d: %s", campaign, len(d.Winners), winners, first.Body)
 	}
@@ -124,16 +122,12 @@ func TestFiveHundredBuyersRaceForTwoHundredAndTenPositions(t *testing.T) {
 	server := newServer(t, "")
 	client, history := newClient(t, server)
 	accounts := names("buyer", buyers)
-	if err := sim.OpenAccounts(testwait.Context(t, patience), client, append(accounts, "house"), 1_000_000); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), client, append(accounts, "house"), 1_000_000))
 	var times []time.Duration
 	for run := range testwait.Count(3, 100) {
 		name := fmt.Sprintf("race-%d", run)
 		campaign, err := sim.Launch(testwait.Context(t, patience), client, name, triangle(name, "house"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		began := time.Now()
 		answers := race(testwait.Context(t, patience), client, campaign.ID, name, accounts)
 		times = append(times, time.Since(began))
@@ -154,18 +148,14 @@ func TestFiveHundredBuyersRaceForTwoHundredAndTenPositions(t *testing.T) {
 func TestTwoBuyersOnTheLastTwoPositions(t *testing.T) {
 	server := newServer(t, "")
 	client, history := newClient(t, server)
-	if err := sim.OpenAccounts(testwait.Context(t, patience), client, []string{"ann", "bob", "house"}, 1_000_000); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), client, []string{"ann", "bob", "house"}, 1_000_000))
 	for run := range testwait.Count(20, 200) {
 		name := fmt.Sprintf("last-%d", run)
 		campaign, err := sim.Launch(testwait.Context(t, patience), client, name, sim.CampaignSpec{
 			Name: name, BaseLength: 2, Price: 10, Currency: "SIM", Beneficiary: "house",
 			Prizes: []sim.PrizeSpec{{Name: "only", Quantity: 1}},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		if a, err := client.Settle(testwait.Context(t, patience), sim.NewPurchase(name, campaign.ID, "ann", 0)); err != nil || a.Status != http.StatusCreated {
 			t.Fatalf("the first of three: %v %v", a, err)
 		}
@@ -206,15 +196,11 @@ func TestBuyersRaceOnTwoServers(t *testing.T) {
 	first := newServer(t, database)
 	client, history := newClient(t, first, newServer(t, database))
 	accounts := names("buyer", buyers)
-	if err := sim.OpenAccounts(testwait.Context(t, patience), client, append(accounts, "house"), 1_000_000); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), client, append(accounts, "house"), 1_000_000))
 	for run := range testwait.Count(2, 50) {
 		name := fmt.Sprintf("race-%d", run)
 		campaign, err := sim.Launch(testwait.Context(t, patience), client, name, triangle(name, "house"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		checkRace(t, race(testwait.Context(t, patience), client, campaign.ID, name, accounts))
 		checkDrawn(t, client, campaign.ID, 9)
 		verify(t, client, campaign.ID, campaign.Commitment)

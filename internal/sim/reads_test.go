@@ -184,9 +184,7 @@ func TestReadsLeaveCommandsAlone(t *testing.T) {
 	measure := time.Duration(testwait.Count(1, 15)) * time.Second
 	strict := testwait.Count(0, 1) == 1
 	binary, err := sim.Build(testwait.Context(t, 10*time.Minute), tempDir(t), sim.BuildOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	database := newDatabase(t)
 	server := sim.NewServer(sim.ServerOptions{Binary: binary, DataDir: tempDir(t), DatabaseURL: database})
 	t.Cleanup(func() { stopServer(t, server, false) })
@@ -307,12 +305,8 @@ func TestReadsLeaveCommandsAlone(t *testing.T) {
 		t.Fatalf("a proof: %d, %v", status, err)
 	}
 	proof, err := fairdraw.ParseProof(whole.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := proof.Verify(); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
+	testwait.Must(t, proof.Verify())
 	var one bytes.Buffer
 	place := rand.IntN(positions)
 	path := "/v1/campaigns/" + great.String() + "/proof/positions/" + lottery.PositionID(great, place).String()
@@ -320,16 +314,10 @@ func TestReadsLeaveCommandsAlone(t *testing.T) {
 		t.Fatalf("%s: %d, %v", path, status, err)
 	}
 	inclusion, err := fairdraw.ParseInclusionProof(one.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	root, err := hex.DecodeString(proof.Root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := inclusion.Verify([32]byte(root)); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
+	testwait.Must(t, inclusion.Verify([32]byte(root)))
 }
 
 // counted counts what is written.

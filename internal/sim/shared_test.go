@@ -35,9 +35,7 @@ func oneOfTwoServersIsKilled(t *testing.T) {
 	for kill := range testwait.Count(3, 10) {
 		await(t, "answers", history.After(50+rng.IntN(150)))
 		victim := servers[rng.IntN(2)]
-		if err := victim.Kill(testwait.Context(t, patience)); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, victim.Kill(testwait.Context(t, patience)))
 		await(t, "answers of the other server", history.After(30))
 		start(t, victim)
 		auditNow(t, database)
@@ -67,9 +65,7 @@ func stoppedServerWakes(t *testing.T) {
 	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "stop", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
 	for stop := range testwait.Count(2, 3) {
 		await(t, "answers", history.After(50+rng.IntN(150)))
-		if err := sleeper.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, sleeper.Signal(syscall.SIGSTOP))
 		// It may be stopped with rows locked, which PostgreSQL takes back after a while.
 		asleep := time.Duration(testwait.Count(2, 5+rng.IntN(36))) * time.Second
 		progress := history.After(100)
@@ -82,9 +78,7 @@ func stoppedServerWakes(t *testing.T) {
 				t.Errorf("the other server did not go on within %v", asleep)
 			}
 		}
-		if err := sleeper.Signal(syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, sleeper.Signal(syscall.SIGCONT))
 		await(t, "answers after waking", history.After(100))
 		auditNow(t, database)
 		if t.Failed() {
@@ -106,16 +100,12 @@ func lostAnswersToCommit(t *testing.T) {
 	_, seed := testwait.Rand(t)
 	database := newDatabase(t)
 	config, err := pgx.ParseConfig(database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	network, address := pgconn.NetworkAddress(config.Host, config.Port)
 	proxy, err := wire.Listen(t.Context(), wire.Options{
 		Network: network, Address: address, Seed: seed, LoseOneIn: 4, Blackout: 300 * time.Millisecond,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	t.Cleanup(func() {
 		if err := proxy.Close(); err != nil {
 			t.Error(err)
@@ -131,16 +121,12 @@ func lostAnswersToCommit(t *testing.T) {
 	auditNow(t, database)
 
 	accounts := names("buyer", buyers)
-	if err := sim.OpenAccounts(testwait.Context(t, patience), client, append(accounts, "house"), 1_000_000); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), client, append(accounts, "house"), 1_000_000))
 	sales, before := testwait.Count(2, 5), proxy.Stats().Lost()
 	for sale := range sales {
 		name := fmt.Sprintf("sale-%d", sale)
 		campaign, err := sim.Launch(testwait.Context(t, patience), client, name, triangle(name, "house"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		proxy.Arm(true)
 		checkRace(t, sell(t, client, campaign.ID, name, accounts))
 		proxy.Arm(false)
@@ -208,9 +194,7 @@ func TestOpposedTransfers(t *testing.T) {
 	l := sim.NewWorkload(sim.WorkloadOptions{
 		Seed: seed, Prefix: "opposed", Accounts: 20, Workers: workers, Mix: sim.Mix{Transfers: 1},
 	})
-	if err := sim.OpenAccounts(testwait.Context(t, patience), client, l.Accounts(), each); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), client, l.Accounts(), each))
 	stop := make(chan struct{})
 	timer := time.AfterFunc(time.Duration(testwait.Count(5, 30))*time.Second, func() { close(stop) })
 	defer timer.Stop()

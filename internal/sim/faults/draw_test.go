@@ -57,13 +57,9 @@ func TestDrawStuck(t *testing.T) {
 	t.Parallel()
 	random := beacontest.New(t)
 	chain, err := json.Marshal(random.Chain())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	file := filepath.Join(t.TempDir(), "chain.json")
-	if err := os.WriteFile(file, chain, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, os.WriteFile(file, chain, 0o600))
 	database := newDatabase(t)
 	server := newServer(t, database, "--draw-stuck-after", "5s", "--beacon-chain", file, "--beacon-relays", random.URL(), "--beacon-lead", "0s")
 	s := newStage(t, database, server)

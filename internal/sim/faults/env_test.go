@@ -87,16 +87,10 @@ type server struct {
 func newServer(t *testing.T, database string, args ...string) *server {
 	t.Helper()
 	binary, err := shared.buildBinary(testwait.Context(t, 10*time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	dir, err := os.MkdirTemp("", "faults") //nolint:usetesting // Its paths are too long for a socket.
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o711); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
+	testwait.Must(t, os.Chmod(dir, 0o711))
 	address := fmt.Sprintf("127.0.0.1:%d", pgtest.Port(t))
 	s := &server{address: address, Server: sim.NewServer(sim.ServerOptions{
 		Binary: binary, DataDir: dir, DatabaseURL: database, Args: append([]string{"--listen", address, "--database-connections", "6"}, args...),
@@ -128,16 +122,12 @@ func (s *server) start(t *testing.T, env ...string) {
 	if err != nil && strings.Contains(s.Log(), localpg.ErrNoBinaries.Error()) && os.Getenv("CI") != "true" {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 }
 
 func (s *server) kill(t *testing.T) {
 	t.Helper()
-	if err := s.Kill(testwait.Context(t, patience)); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, s.Kill(testwait.Context(t, patience)))
 }
 
 // tries sends one command under a key of its own and returns what came back, status 0 when nothing did.
@@ -218,15 +208,11 @@ func newDatabase(t *testing.T) string {
 	if errors.Is(err, localpg.ErrNoBinaries) && os.Getenv("CI") != "true" {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	name := shared.nextDatabase()
 	execute(t, pg.URL(), "CREATE DATABASE "+name)
 	u, err := url.Parse(pg.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	u.Path = "/" + name
 	return u.String()
 }
@@ -261,9 +247,7 @@ func queried[T any](t *testing.T, database, sql string, args ...any) (v T) {
 func connect(t *testing.T, database string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(testwait.Context(t, patience), database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }

@@ -152,19 +152,13 @@ func TestOutcomesUnknown(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
 	config, err := pgx.ParseConfig(database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	network, address := pgconn.NetworkAddress(config.Host, config.Port)
 	proxy, err := wire.Listen(t.Context(), wire.Options{Network: network, Address: address, LoseOneIn: 1, Blackout: time.Hour, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	t.Cleanup(func() { _ = proxy.Close() })
 	u, err := url.Parse(database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	u.Host, u.RawQuery = proxy.Addr(), "sslmode=disable"
 	server := newServer(t, u.String())
 	server.accounts(t, "cut")
@@ -217,9 +211,7 @@ func TestLeaderAbsent(t *testing.T) {
 	section := sectionOf(t, "FairleadLeaderAbsent")
 	s.breaks()
 	for _, server := range []*server{first, second} {
-		if err := server.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, server.Signal(syscall.SIGSTOP))
 	}
 	s.fires("FairleadLeaderAbsent")
 	section.says(t, "restart one")
@@ -227,9 +219,7 @@ func TestLeaderAbsent(t *testing.T) {
 	first.start(t)
 	s.ends("FairleadLeaderAbsent", "both servers hung; one was restarted")
 
-	if err := second.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, second.Signal(syscall.SIGCONT))
 	s.breaks()
 	blocks(t, database, `SELECT FROM leases FOR UPDATE`)
 	s.fires("FairleadLeaderAbsent")

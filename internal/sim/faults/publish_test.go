@@ -52,19 +52,13 @@ func TestClaimsStale(t *testing.T) {
 	s := newStage(t, database, first, second)
 	s.operator.server = second.URL()
 	// The second one must not take it.
-	if err := second.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, second.Signal(syscall.SIGSTOP))
 	var p thing
 	first.posts(t, "/v1/publications", `{"target":"inbox","publish_at":"2020-01-01T00:00:00Z","payload":1}`, &p)
 	<-arrived
 	s.breaks()
-	if err := first.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	if err := second.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, first.Signal(syscall.SIGSTOP))
+	testwait.Must(t, second.Signal(syscall.SIGCONT))
 	s.fires("FairleadClaimsStale")
 	section := sectionOf(t, "FairleadClaimsStale")
 	section.says(t, "restart the one that hangs")

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/internal/wait"
@@ -19,10 +20,8 @@ func TestSagasRetry(t *testing.T) {
 	torture(t)
 	t.Parallel()
 	database, other := newDatabase(t), newServer(t, "")
-	otherDatabase, err := sim.PrivateURL(other.DataDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	otherDatabase, err := localpg.URLOf(other.DataDir())
+	testwait.Must(t, err)
 	other.accounts(t, "there")
 	server := newServer(t, database, "--ledger", "eu="+otherDatabase)
 	server.accounts(t, "here")
@@ -39,9 +38,7 @@ func TestSagasRetry(t *testing.T) {
 	})
 	s.breaks()
 	other.kill(t)
-	if err := sim.KillPostgres(other.DataDir(), true); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, sim.KillPostgres(other.DataDir(), true))
 	s.fires("FairleadLedgerUnreachable")
 	s.fires("FairleadSagasRetry")
 	stop()
@@ -62,10 +59,8 @@ func TestInDoubt(t *testing.T) {
 	torture(t)
 	t.Parallel()
 	database, other := newDatabase(t), newServer(t, "")
-	otherDatabase, err := sim.PrivateURL(other.DataDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	otherDatabase, err := localpg.URLOf(other.DataDir())
+	testwait.Must(t, err)
 	other.accounts(t, "there")
 	first, second := newServer(t, database, "--ledger", "eu="+otherDatabase), newServer(t, database, "--ledger", "eu="+otherDatabase)
 	first.accounts(t, "here")
