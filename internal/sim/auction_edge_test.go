@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/sim/replay"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // edgeBidders is how many bids are aimed at the end of one round.
@@ -68,7 +69,7 @@ func (b *bidding) aimAtEnds(t *testing.T, rng *rand.Rand, hits map[string]int) (
 			// Mostly just before the end, since a bid takes a while to arrive.
 			aim := opened.Opening.EndsAt.Add(time.Duration(rng.Int64N(int64(35*time.Millisecond))) - 28*time.Millisecond)
 			group.Go(func() {
-				until(ctx, aim)
+				wait.For(ctx, time.Until(aim))
 				op := sim.NewBid(fmt.Sprintf("%s-%d-%d", b.name, round, i), b.id, account, amount.Add(1))
 				answer, err := b.house.client.Settle(ctx, op)
 				outcomes[i], failures[i] = edgeOutcome(answer, round), err
@@ -189,7 +190,7 @@ func (b *bidding) snipe(t *testing.T, seed uint64) {
 				if soon := time.Now().Add(5 * time.Millisecond); aim.Before(soon) {
 					aim = soon
 				}
-				until(ctx, aim)
+				wait.For(ctx, time.Until(aim))
 				op := sim.NewBid(fmt.Sprintf("%s-%d-%d", b.name, i, n), b.id, account, amount.Add(b.rules.MinIncrement))
 				if answer, err := b.house.client.Settle(ctx, op); err != nil {
 					t.Error(err)

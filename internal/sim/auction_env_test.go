@@ -19,6 +19,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/sim/audit"
 	"github.com/fairlead-dev/fairlead/internal/sim/replay"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 const (
@@ -216,14 +217,14 @@ func (b *bidding) replay(t *testing.T, events []replay.Event) *replay.Outcome {
 }
 
 // storm sends all commands at the same moment, each once.
-func (h *auctionHouse) storm(ctx context.Context, ops []*sim.Op) []sim.Answer {
+func storm(ctx context.Context, client *sim.Client, ops []*sim.Op) []sim.Answer {
 	answers := make([]sim.Answer, len(ops))
 	begin := make(chan struct{})
 	var group sync.WaitGroup
 	for i, op := range ops {
 		group.Go(func() {
 			<-begin
-			answers[i] = h.client.Once(ctx, op)
+			answers[i] = client.Once(ctx, op)
 		})
 	}
 	close(begin)
@@ -331,8 +332,7 @@ func (b *bidding) work(ctx context.Context, c *crowd, id int, accounts []string,
 			b.raise(amount)
 		case answer.Code() == "not_active":
 			// The moment between a round's end and its close; no need to fill it with refusals.
-			timer := time.NewTimer(time.Duration(1+rng.IntN(10)) * time.Millisecond)
-			<-timer.C
+			wait.For(ctx, time.Duration(1+rng.IntN(10))*time.Millisecond)
 		case !slices.Contains([]string{"amount_taken", "bid_too_low", "insufficient_funds"}, answer.Code()):
 			return fmt.Errorf("%s: %v", op, answer)
 		}
@@ -345,15 +345,5 @@ func (b *bidding) raise(price int64) {
 		if price <= now || b.price.CompareAndSwap(now, price) {
 			return
 		}
-	}
-}
-
-// until waits for a moment.
-func until(ctx context.Context, moment time.Time) {
-	timer := time.NewTimer(time.Until(moment))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }

@@ -30,10 +30,7 @@ func leads(t *testing.T, server *sim.Server) bool {
 // leader waits until one of the servers, all of which run, leads, which is promised within a limit. Two at a time never do.
 func (h *auctionHouse) leader(t *testing.T, limit time.Duration) (leader *sim.Server, others []*sim.Server) {
 	t.Helper()
-	ctx := testwait.Context(t, testwait.Promised(limit))
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	testwait.Eventually(t, testwait.Promised(limit), "a leader", func() bool {
 		leader, others = nil, nil
 		for _, server := range h.servers {
 			if leader == nil && leads(t, server) {
@@ -42,15 +39,9 @@ func (h *auctionHouse) leader(t *testing.T, limit time.Duration) (leader *sim.Se
 				others = append(others, server)
 			}
 		}
-		if leader != nil {
-			return leader, others
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("nobody leads within %v", testwait.Promised(limit))
-		}
-	}
+		return leader != nil
+	})
+	return leader, others
 }
 
 // ended says whether the last event has come.

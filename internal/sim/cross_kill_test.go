@@ -21,6 +21,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // doubtLimit is how soon after its coordinator's return nothing may be in doubt any more.
@@ -209,7 +210,7 @@ func (h *twoHouses) doubts(t *testing.T) (gids []string) {
 			if ctx.Err() != nil {
 				t.Fatal(err)
 			}
-			pauseFor(ctx, 50*time.Millisecond)
+			wait.For(ctx, 50*time.Millisecond)
 		}
 	}
 	return gids
@@ -228,15 +229,6 @@ func prepared(ctx context.Context, url string) ([]string, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-func pauseFor(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
 // outOfDoubt waits until nothing of what a dead coordinator had left is in doubt, and returns how long that took.
 func (h *twoHouses) outOfDoubt(t *testing.T, left []string) time.Duration {
 	t.Helper()
@@ -249,7 +241,7 @@ func (h *twoHouses) outOfDoubt(t *testing.T, left []string) time.Duration {
 		if took := time.Since(began); took > doubtLimit {
 			t.Fatalf("in doubt after %v: %v of %v", took, now, left)
 		}
-		pauseFor(t.Context(), 100*time.Millisecond)
+		wait.For(t.Context(), 100*time.Millisecond)
 	}
 }
 

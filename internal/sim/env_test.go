@@ -21,6 +21,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/sim/audit"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // readyLimit is how soon a server must be ready after any crash.
@@ -264,9 +265,7 @@ func await(t *testing.T, what string, signal <-chan struct{}) {
 // pause lets a random moment pass: where in its work a fault meets the server is to be anywhere.
 func pause(t *testing.T, rng *rand.Rand, most time.Duration) {
 	t.Helper()
-	timer := time.NewTimer(time.Duration(rng.Int64N(int64(most))))
-	defer timer.Stop()
-	<-timer.C
+	wait.For(t.Context(), time.Duration(rng.Int64N(int64(most))))
 }
 
 // verify runs the binary's verifier on a campaign's proof, against the commitment that was published when the campaign

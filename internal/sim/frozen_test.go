@@ -263,24 +263,17 @@ func awaitReadiness(t *testing.T, server *sim.Server, want int, limit time.Durat
 	began := time.Now()
 	client := &http.Client{Timeout: limit, Transport: &http.Transport{DisableKeepAlives: true}}
 	ctx := testwait.Context(t, limit)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	testwait.Eventually(t, limit, fmt.Sprintf("readyz answers %d", want), func() bool {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL()+"/readyz", http.NoBody)
 		testwait.Must(t, err)
-		if resp, err := client.Do(req); err == nil {
-			_ = resp.Body.Close()
-			if resp.StatusCode == want {
-				return time.Since(began)
-			}
+		resp, err := client.Do(req)
+		if err != nil {
+			return false
 		}
-		select {
-		case <-ctx.Done():
-			t.Errorf("readyz did not answer %d within %v", want, limit)
-			return time.Since(began)
-		case <-tick.C:
-		}
-	}
+		_ = resp.Body.Close()
+		return resp.StatusCode == want
+	})
+	return time.Since(began)
 }
 
 // TestDatabaseFreezes stops every process of PostgreSQL under load, lets them stay so until everybody has been answered

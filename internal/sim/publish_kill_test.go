@@ -21,6 +21,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // inbox is a receiver that notes what comes, and checks each signature.
@@ -147,20 +148,13 @@ func read(t *testing.T, server *sim.Server, path string) (p publication) {
 }
 
 // published waits until a publication is, and returns it.
-func published(t *testing.T, server *sim.Server, id string) publication {
+func published(t *testing.T, server *sim.Server, id string) (p publication) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		p := read(t, server, "/v1/publications/"+id)
-		if p.Status == "published" {
-			return p
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("publication %s is %s", id, p.Status)
-		}
-		timer := time.NewTimer(20 * time.Millisecond)
-		<-timer.C
-	}
+	testwait.Eventually(t, patience, "publication "+id, func() bool {
+		p = read(t, server, "/v1/publications/"+id)
+		return p.Status == "published"
+	})
+	return p
 }
 
 func publishingArgs() []string {
@@ -300,8 +294,7 @@ func TestStoppedPublisherIsRefused(t *testing.T) {
 			} else if time.Now().After(deadline) {
 				t.Fatalf("round %d: attempt %d was stopped; the attempts are %v", round, stopped, results)
 			}
-			timer := time.NewTimer(20 * time.Millisecond)
-			<-timer.C
+			wait.For(t.Context(), 20*time.Millisecond)
 		}
 		if again := read(t, other, "/v1/publications/"+p.ID); again.Status != "published" || again.Version != done.Version {
 			t.Fatalf("%+v became %+v", done, again)

@@ -38,18 +38,11 @@ func names(prefix string, n int) []string {
 
 // race lets every account buy one position of any layer at the same moment and returns the answers.
 func race(ctx context.Context, client *sim.Client, campaign, keys string, accounts []string) []sim.Answer {
-	answers := make([]sim.Answer, len(accounts))
-	begin := make(chan struct{})
-	var group sync.WaitGroup
+	ops := make([]*sim.Op, len(accounts))
 	for i, account := range accounts {
-		group.Go(func() {
-			<-begin
-			answers[i] = client.Once(ctx, sim.NewPurchase(fmt.Sprintf("%s-%d", keys, i), campaign, account, 0))
-		})
+		ops[i] = sim.NewPurchase(fmt.Sprintf("%s-%d", keys, i), campaign, account, 0)
 	}
-	close(begin)
-	group.Wait()
-	return answers
+	return storm(ctx, client, ops)
 }
 
 // checkRace counts the answers of a race: as many sold as there are positions, all others told that it is sold out.

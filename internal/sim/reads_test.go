@@ -25,6 +25,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // What reads may do to the rest, at a million positions.
@@ -204,8 +205,7 @@ func TestReadsLeaveCommandsAlone(t *testing.T) {
 	rest := func() time.Duration {
 		stop := make(chan struct{})
 		took := r.deposits(stop)
-		timer := time.NewTimer(measure)
-		<-timer.C
+		wait.For(t.Context(), measure)
 		close(stop)
 		return p99(took())
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // TestOneOfTwoServersIsKilled spreads load over two servers on one database and kills one of them, again and again.
@@ -69,8 +70,7 @@ func stoppedServerWakes(t *testing.T) {
 		// It may be stopped with rows locked, which PostgreSQL takes back after a while.
 		asleep := time.Duration(testwait.Count(2, 5+rng.IntN(36))) * time.Second
 		progress := history.After(100)
-		timer := time.NewTimer(asleep)
-		<-timer.C
+		wait.For(t.Context(), asleep)
 		select {
 		case <-progress:
 		default:
@@ -171,16 +171,7 @@ func sell(t *testing.T, client *sim.Client, campaign, keys string, accounts []st
 // awaitLost waits until the proxy has lost so many commits.
 func awaitLost(t *testing.T, proxy *wire.Proxy, n int) {
 	t.Helper()
-	limit := testwait.Context(t, 10*patience)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for proxy.Stats().Lost() < n {
-		select {
-		case <-limit.Done():
-			t.Fatalf("only %d commits lost", proxy.Stats().Lost())
-		case <-tick.C:
-		}
-	}
+	testwait.Eventually(t, 10*patience, fmt.Sprintf("%d lost commits", n), func() bool { return proxy.Stats().Lost() >= n })
 }
 
 // TestOpposedTransfers moves money back and forth between few accounts from many workers on two servers. The total is
