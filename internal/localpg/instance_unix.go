@@ -301,7 +301,7 @@ func (i *Instance) shutdown(s *server) error {
 
 // forget removes what tells others where the instance is.
 func (i *Instance) forget() {
-	_ = os.Remove(i.layout.state()) // Whoever reads it finds that nobody listens.
+	_ = os.Remove(i.layout.state()) // Readers of a stale file find that nobody listens.
 	removeTempSocketDir(i.socketDir)
 }
 

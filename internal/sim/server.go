@@ -25,7 +25,7 @@ const (
 	probeLimit = 2 * time.Second
 )
 
-// ErrServer is returned when a server process did not do what it was told; it wraps the end of the server's log.
+// ErrServer is returned when a server process did not do what was asked; it wraps the end of the server's log.
 var ErrServer = errors.New("server process")
 
 // ServerOptions say how a server process is run.
