@@ -72,7 +72,7 @@ type Options struct {
 type Call struct {
 	// Seed is that of an operation that is made; nil: a new one. Where the operation exists, it must be its own.
 	Seed *Seed
-	// Progress is told after each save. It must return quickly.
+	// Progress is called after each save. It must return quickly.
 	Progress func(Progress)
 	// Held is the lock on the operation's lock key, where the caller has acquired it already. The call ends with its context.
 	Held *lock.Held

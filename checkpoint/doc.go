@@ -19,10 +19,9 @@
 // not saved as done.
 //
 // The state is saved after every step, or every k of them ([Options.Every]). A save carries three things that guard it: a
-// revision that is one above the last, the fencing token of the lock, and the name of the run. A store refuses what does
-// not follow from what it has, and what comes with an older token, with a [FencedError]. Whoever goes on with an operation
-// saves first, so that whoever had it before is fenced from then on. A save whose answer was lost is repeated, and recognised
-// by its revision and its run.
+// revision that is one above the last, the fencing token of the lock, and the name of the run. A store refuses what does not
+// follow from what it has, and what comes with an older token, with a [FencedError]. A run that goes on with an operation saves
+// first, which fences the run before it. A save whose answer was lost is repeated, and recognised by its revision and its run.
 //
 // The parameters are kept in the state with their hash, and an operation cannot go on with others: [ErrOtherParameters]. Each
 // operation has a [Seed], chosen when it is made: a step that needs randomness derives it from the seed and its own number,
@@ -52,5 +51,5 @@
 // Every steps that the new run does as well. With Transactional, it cannot.
 //
 // A store that forgets makes an operation that never was. On Redis states live for [Options.TTL] after their last save,
-// and as long as Redis remembers. Whoever moves money keeps its states in PostgreSQL.
+// and as long as Redis remembers. Programs that move money keep their states in PostgreSQL.
 package checkpoint

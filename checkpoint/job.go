@@ -57,7 +57,7 @@ func (r *Runner[P, R]) advance(ctx context.Context, s *State, steps Steps[R], to
 	return j.result(), nil
 }
 
-// claim saves before anything is done, so that the operation exists, and whoever had it before is fenced.
+// claim saves before anything is done, so that the operation exists, and the run before it is fenced.
 func (j *job[P, R]) claim(ctx context.Context, seen int64) error {
 	if j.state.Token < seen {
 		return &FencedError{Key: j.state.Key(), Want: j.state.Head, Seen: Head{Revision: j.state.Revision, Token: seen}}

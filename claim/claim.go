@@ -20,7 +20,7 @@ type DB interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// Observer is told what became of claims, for metrics. Its methods must not block and may be called concurrently. In a
+// Observer hears what became of claims, for metrics. Its methods must not block and may be called concurrently. In a
 // transaction of the caller's they are called before its commit.
 type Observer interface {
 	// Claimed reports a claim statement that took rows, and how long it took.
@@ -98,7 +98,7 @@ func (c *Claims[ID]) ClaimSelected(ctx context.Context, db DB, lockID uuid.UUID,
 
 // SelectedSQL is the statement of [Claims.ClaimSelected] with this selection, to be part of a larger one of yours: as the
 // query of a WITH, whose other parts then work on what it claims without a further round trip. Its first parameter is the
-// lock id; it returns the columns of the id, the lock id, the version and the time. No [Observer] is told of it.
+// lock id; it returns the columns of the id, the lock id, the version and the time. No [Observer] hears of it.
 func (c *Claims[ID]) SelectedSQL(selection string) string { return c.sql.claimSelected.with(selection) }
 
 // Claimed returns the rows that are claimed under a lock id. It settles what became of a [Claims.ClaimSelected] whose

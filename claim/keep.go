@@ -41,7 +41,7 @@ var ErrUnconfirmed = fmt.Errorf("%w: no heartbeat came through in time", ErrLost
 // for, or from the start of the last heartbeat that came through, by this process's clock. A claim that is older when Keep is
 // called, or whose age is not known ([Claims.Claimed], or a claim made by hand), is confirmed first: Keep waits for one
 // heartbeat, and the context has ended when that does not come through. The context compares the clock whenever it is asked,
-// so that a process that was stopped meanwhile is told at once; contexts made from it are told a moment later. A staleAfter
+// so that a process that was stopped meanwhile notices at once; contexts derived from it notice a moment later. A staleAfter
 // that is not positive ends it with [ErrBadAge].
 func (c *Claims[ID]) Keep(ctx context.Context, db DB, staleAfter time.Duration, claim Claim[ID]) (working context.Context, stop func()) {
 	inner, cancel := context.WithCancelCause(ctx)
@@ -125,11 +125,11 @@ func (k *keeping[ID]) beat() (pause time.Duration, err error) {
 type Sweep struct {
 	StaleAfter time.Duration // age of a claim without heartbeat; 0 means [DefaultStaleAfter]
 	Every      time.Duration // 0 means [DefaultSweepEvery]
-	Failed     func(error)   // is told what failed and is tried again; may be nil
+	Failed     func(error)   // hears of failures, which are retried; may be nil
 }
 
 // KeepReleasing releases stale claims now and then every while, until ctx ends. Any number of processes may do so. It returns
-// at once, and has told Failed an [ErrBadAge], when one of the times is negative.
+// at once, after giving Failed an [ErrBadAge], when one of the times is negative.
 func (c *Claims[ID]) KeepReleasing(ctx context.Context, db DB, s Sweep) {
 	s.StaleAfter, s.Every = cmp.Or(s.StaleAfter, DefaultStaleAfter), cmp.Or(s.Every, DefaultSweepEvery)
 	if s.StaleAfter < minAge || s.Every < 0 {

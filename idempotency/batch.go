@@ -91,7 +91,7 @@ func (b *Batch) Store(r Request, status int, body []byte) {
 	b.records = append(b.records, Record{Request: r, Status: status, Body: body})
 }
 
-// Undecided reports whether some request was looked up, not known, and not stored: what it was told leaves no record.
+// Undecided reports whether some request was looked up, not known, and not stored: its answer leaves no record.
 func (b *Batch) Undecided() bool { return b.misses > 0 }
 
 // Misses returns the keys that Undecided speaks of, in no order.

@@ -22,7 +22,7 @@
 //	  - What was decided is kept, refusals and 500s too; what was never decided (a malformed request, an absent object, an
 //	    overloaded server; [DefaultDecided]) is not, and the same key may then be used again.
 //	  - Every answer that is not the executing request's own has Idempotent-Replayed: true.
-//	  - An execution has a lease, extended while its handler runs, and a [Grant] with a fence. Whoever wakes up after another
+//	  - An execution has a lease, extended while its handler runs, and a [Grant] with a fence. A process that wakes up after another
 //	    has taken the key over can't keep its answer, and gets the other's.
 //
 // # In your own transactions
@@ -46,6 +46,6 @@
 //   - With [FreeAfterLease] and an effect outside of the store's transaction: that a crash between the effect and its answer
 //     does not lead to a second one. No middleware can; hand the fence to what you write to.
 //   - Anything about keys older than the retention: they are new keys.
-//   - Anything that the store forgets. Redis forgets what it is not told to keep; see package redisstore.
+//   - Anything that the store forgets. By default Redis forgets; see package redisstore.
 //   - Streaming: answers are kept before they are sent; see [Middleware.Wrap].
 package idempotency

@@ -91,7 +91,7 @@ func (m *Middleware) complete(w http.ResponseWriter, r *http.Request, g Grant, a
 	}
 }
 
-// refuseUnknown answers a request that was executed and of which no more can be told.
+// refuseUnknown answers a request that was executed and whose outcome can't be looked up.
 func (m *Middleware) refuseUnknown(w http.ResponseWriter, r *http.Request) {
 	m.o.Observe(EventUnknown)
 	p := problem(CodeOutcomeUnknown)
@@ -146,7 +146,7 @@ func (m *Middleware) other(w http.ResponseWriter, r *http.Request, g Grant, unde
 // crashed answers for a handler that did not return: with a 500 like any other, unless the handler has kept an answer itself.
 func (m *Middleware) crashed(r *http.Request, g Grant) {
 	m.o.Observe(EventCrashed)
-	// Where it fails, the key goes as after the death of the process. The client is told nothing here.
+	// Where it fails, the key goes as after the death of the process. The client gets no answer here.
 	if m.o.Decided(r, http.StatusInternalServerError) {
 		_, _ = m.keepAnswer(r, g, keptProblem(problem(CodeHandlerCrashed)))
 		return
@@ -154,7 +154,7 @@ func (m *Middleware) crashed(r *http.Request, g Grant) {
 	_ = m.forget(r, g)
 }
 
-// keep extends a lease until it is told to stop. The returned context ends when the lease was lost, and before it can
+// keep extends a lease until the returned function is called. The returned context ends when the lease was lost, and before it can
 // have run out.
 func (m *Middleware) keep(ctx context.Context, e execution) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)

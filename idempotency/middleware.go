@@ -122,7 +122,7 @@ func (m *Middleware) read(w http.ResponseWriter, r *http.Request) (body, content
 		}
 		return nil, nil, CodeBadBody
 	}
-	// Of a length that was not told, only what was made of the body shows that there was one.
+	// Without a known length, only a parsed form shows that there was a body.
 	if int64(len(body)) < r.ContentLength || len(body) == 0 && (len(r.PostForm) > 0 || r.MultipartForm != nil) {
 		return nil, nil, CodeBodyConsumed
 	}
@@ -229,7 +229,7 @@ func (m *Middleware) begin(ctx context.Context, req Request, since *time.Time) (
 		}
 		timer.Stop()
 		if ctx.Err() != nil {
-			return entry, nil //nolint:nilerr // That the client has gone is no failure; it is told what there is.
+			return entry, nil //nolint:nilerr // That the client has gone is no failure.
 		}
 	}
 }

@@ -64,7 +64,7 @@ const (
 type Options struct {
 	Store Store
 	// Principal names whom a request is from, after authentication; keys of different principals never meet. [Everybody] is
-	// for services whose callers all trust each other: whoever sends somebody else's key and body is told the answer.
+	// for services whose callers all trust each other: a caller that sends another's key and body gets the answer.
 	Principal func(*http.Request) string
 	Scope     Scope
 	// Methods are those whose requests have keys; others pass. Default: POST and PATCH, those that HTTP doesn't define to be
@@ -101,7 +101,7 @@ type Options struct {
 	Refuse func(w http.ResponseWriter, r *http.Request, p Problem)
 	// DocsURL, where your policy is published, becomes the type of problems, with the code as its fragment.
 	DocsURL string
-	// Observe is told what happens; it must not block, and may be called concurrently. May be nil.
+	// Observe hears of events; it must not block, and may be called concurrently. May be nil.
 	Observe func(Event)
 }
 

@@ -141,7 +141,7 @@ func DecodeHeader(text string) (http.Header, error) {
 // sweepLimit is how many entries one call deletes, so that none takes long.
 const sweepLimit = 1000
 
-// KeepSwept sweeps a store now and then every while, until ctx ends. Failures are told and tried again; failed may be nil.
+// KeepSwept sweeps a store now and then every while, until ctx ends. It passes failures to failed, which may be nil, and goes on.
 // Any number of processes may do so.
 func KeepSwept(ctx context.Context, s Store, every time.Duration, failed func(error)) {
 	ticker := time.NewTicker(every)

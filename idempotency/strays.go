@@ -78,7 +78,7 @@ func (m *Middleware) abandon(id ID, execution uuid.UUID) {
 	m.startRecall()
 }
 
-// answered is told that the store answers.
+// answered notes that the store answers.
 func (m *Middleware) answered() {
 	m.strays.mu.Lock()
 	defer m.strays.mu.Unlock()

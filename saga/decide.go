@@ -83,7 +83,7 @@ const (
 
 // The reasons of verdicts that need one.
 const (
-	// ReasonDisowned: a participant has told that the log is a copy, or was restored.
+	// ReasonDisowned: a participant has shown that the log is a copy, or was restored.
 	ReasonDisowned = "log_disowned"
 	// ReasonUnproven: the log has not proven yet that it is the one that prepared the branch, or couldn't ask.
 	ReasonUnproven = "log_unproven"
@@ -97,7 +97,7 @@ const (
 
 // DecideInDoubt decides on a branch that was prepared in a term, by what the log says of its saga; s is nil where it says
 // nothing. The branch of a pending saga is left to the run in its term, even when that run's lease has expired: it might
-// yet decide to commit. Whoever takes the lease begins another term, which settles that. A run that has given its lease up
+// yet decide to commit. The next holder of the lease begins another term, which settles that. A run that has given its lease up
 // decides nothing any more. What the log doesn't know, it can't decide.
 func DecideInDoubt(s *Saga, term int64) Verdict {
 	switch {

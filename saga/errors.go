@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// What callers are told.
+// Errors that callers get.
 var (
 	// ErrBadTransition is returned when an operator acts on a saga that has ended, or can't be compensated any more.
 	ErrBadTransition = errors.New("the saga has ended, or is past the point of no return")
@@ -21,7 +21,7 @@ var (
 	ErrUnknownDefinition = errors.New("there is no definition of that name")
 )
 
-// What participants and the log tell the service.
+// Errors of participants and the log.
 var (
 	// ErrTwoPhaseUnavailable is returned by a database that takes no prepared transactions.
 	ErrTwoPhaseUnavailable = errors.New("the database takes no prepared transactions (max_prepared_transactions is 0): set it above 0 and restart the database, or use compensated steps")

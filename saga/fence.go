@@ -255,7 +255,7 @@ func (s *Service) asking(ctx context.Context) grant {
 	if s.lineage != nil && g.life == uuid.Nil {
 		if life, err := s.incarnation(ctx); err == nil {
 			g.life = life.ID
-		} // Else a two-phase transaction is told so when it looks again.
+		} // Else a two-phase transaction gets the error when it looks again.
 	}
 	return g
 }

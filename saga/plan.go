@@ -78,7 +78,7 @@ type Participant interface {
 }
 
 // Branch is one database's part of a two-phase transaction. Prepare leaves a prepared transaction where it doesn't refuse;
-// after an error it may have. It tries once: whoever tries again does so in a new term.
+// after an error it may have. It tries once: another try is made in a new term.
 type Branch struct {
 	Name        string
 	Participant Participant

@@ -42,8 +42,8 @@ type Forgetter interface {
 // participant that is a [Forgetter], and returns how many sagas it has deleted. Any number of processes may prune at once.
 //
 // A saga that has not ended is never deleted, and neither is one of which a participant has a prepared transaction. Nothing
-// is deleted while a participant can't be asked for these. The marks go first: whoever dies in between leaves sagas that have
-// ended, of which nothing is executed any more, and which the next call deletes.
+// is deleted while a participant can't be asked for these. The marks go first: a process that dies in between leaves ended sagas,
+// of which nothing is executed any more, and which the next call deletes.
 //
 // What is deleted is not known any more: [Service.Start] under its id starts another saga. The retention must be longer than
 // any process may stand still in the middle of a step and then go on with it, and than requests are repeated.

@@ -21,7 +21,7 @@ func pause(attempts int, most time.Duration) time.Duration {
 	return d/2 + rand.N(d) //nolint:gosec // Jitter needs no secrecy.
 }
 
-// run is one tenure of a saga in this process.
+// run is one lease of a saga in this process.
 type run struct {
 	s    *Saga
 	done chan struct{} // closed when the run has ended, for whatever reason
@@ -112,7 +112,7 @@ func (s *Service) drive(r *run) {
 	time.AfterFunc(wait, s.nudge)
 }
 
-// park gives the lease up, so that whoever looks first after the wait goes on.
+// park gives the lease up, so that the first process to look after the wait goes on.
 func (s *Service) park(saga *Saga, wait time.Duration) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), releaseTimeout)
 	defer cancel()

@@ -44,7 +44,7 @@ const (
 	claimBatch = 64
 )
 
-// Observer is told what the service does, for metrics. Its methods must not block and may be called concurrently.
+// Observer hears what the service does, for metrics. Its methods must not block and may be called concurrently.
 type Observer interface {
 	// Ended reports a saga's end, and how long after its intent.
 	Ended(p Protocol, s Status, took time.Duration)
@@ -78,9 +78,9 @@ type Options struct {
 	MaxPause    time.Duration // 0 means [MaxPause]
 	DoubtAge    time.Duration // 0 means [DoubtAge]
 	FenceEvery  time.Duration // 0 means [FenceEvery]
-	// Trace is told of each execution of a step or a branch; nil: nobody is.
+	// Trace is called for each execution of a step or a branch; may be nil.
 	Trace Trace
-	// Hit is called at the places where a process may die, see [Place]; nil: nobody is.
+	// Hit is called at the places where a process may die, see [Place]; may be nil.
 	Hit func(Place, int)
 }
 

@@ -25,7 +25,7 @@ func (s *Service) Tend(ctx context.Context) {
 	defer func() { <-resolving }()
 	for {
 		if err := s.look(ctx); err != nil && ctx.Err() == nil {
-			s.o.Logger.WarnContext(ctx, "sagas were not tended", "error", err)
+			s.o.Logger.WarnContext(ctx, "sagas were not reconciled", "error", err)
 		}
 		select {
 		case <-ctx.Done():

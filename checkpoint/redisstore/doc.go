@@ -16,5 +16,5 @@
 //
 // That Redis remembers. An operation whose state is gone can be begun anew under its id, with another seed and other results:
 // its caller was told of the end of the first, and decides. Effects outside are not undone by a loss. For what must not be
-// forgotten there is pgstore.
+// forgotten, use pgstore.
 package redisstore

@@ -187,7 +187,7 @@ func (s *suite) in(h http.Handler, key string) bool {
 	return w.Code == http.StatusConflict && bytesContain(w, idempotency.CodeInFlight)
 }
 
-// crashResolved: I3. Whoever can ask whether there was an effect has exactly one, whatever died.
+// crashResolved: I3. With a Resolve that can look for the effect, there is exactly one, whatever died.
 func (s *suite) crashResolved() {
 	w := newWorld()
 	o := idempotency.Options{
@@ -283,7 +283,7 @@ func (s *suite) stopped() {
 			s.Fatalf("effects %+v: the second should be the late one's, under the lesser fence", effects)
 		}
 		if late.Code != http.StatusCreated || late.Body.String() != answer.Body.String() || late.Header().Get(idempotency.ReplayedHeader) != "true" {
-			s.Errorf("the late one is told %d %s %v, the other %s", late.Code, late.Body, late.Header(), answer.Body)
+			s.Errorf("the late one got %d %s %v, the other %s", late.Code, late.Body, late.Header(), answer.Body)
 		}
 	}
 }

@@ -372,7 +372,7 @@ func (s *suite) noStreaming() {
 	}
 }
 
-// away: nothing is executed while the store can't be asked, and no success is told that was not kept.
+// away: nothing is executed while the store can't be asked, and no success is answered that was not kept.
 func (s *suite) away() {
 	store := newMortal(s.h.Open(), "")
 	c := &counter{}

@@ -92,7 +92,7 @@ type Command[Op any] struct {
 	Operator bool
 }
 
-// Answer is what one caller is told.
+// Answer is what one caller gets.
 type Answer struct {
 	idempotency.Answer
 	// Result and Err are set for commands without a Render. Err is a [BlockedError] for those that were not decided.

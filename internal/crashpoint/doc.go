@@ -13,7 +13,7 @@ const (
 	LotteryAfterCommit   = "lottery.after_commit"   // committed, no caller answered yet
 	LotteryDraw          = "lottery.draw"           // the draw is computed, its rows are not yet written
 	LotteryCancelRefunds = "lottery.cancel_refunds" // the refunds are written, the campaign is not yet cancelled
-	LotterySealed        = "lottery.sealed"         // a campaign is sealed and its round named, nobody was told yet
+	LotterySealed        = "lottery.sealed"         // a campaign is sealed and its round named, not announced yet
 	LotteryRound         = "lottery.round"          // the beacon's round is there and verified, the draw not begun
 	LotteryRoundDrawn    = "lottery.round_drawn"    // a draw from a beacon's round is committed
 	AuctionBeforeCommit  = "auction.before_commit"  // everything written, COMMIT not yet sent
@@ -34,5 +34,5 @@ const (
 	CrossUnlogged  = "cross.unlogged"  // both legs are committed, the log does not say so
 	// Of a multi-draw, with each of its checkpoints.
 	MultidrawBeforeCheckpoint = "multidraw.before_checkpoint" // the draws are written, COMMIT not yet sent
-	MultidrawAfterCheckpoint  = "multidraw.after_checkpoint"  // committed, nobody was told yet
+	MultidrawAfterCheckpoint  = "multidraw.after_checkpoint"  // committed, not announced yet
 )

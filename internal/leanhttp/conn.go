@@ -85,7 +85,7 @@ func (c *conn) serve() {
 		}
 		filled = copy(buffer, buffer[size:filled])
 		c.state.Store(idle)
-		if c.server.closing.Load() { // Looked at after the state was told, as whoever closes tells first and looks then.
+		if c.server.closing.Load() { // Read after the state is set; a shutdown sets closing first and reads the state then.
 			c.end()
 			return
 		}

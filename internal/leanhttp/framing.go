@@ -10,7 +10,7 @@ import (
 )
 
 // framing watches what net/http reads of a connection for a request that says the length of its body twice, by Content-Length
-// and by Transfer-Encoding. net/http takes such a request, forgets the first, and lets nobody know; whoever stands before this
+// and by Transfer-Encoding. net/http takes such a request and silently drops the first. A proxy in front of this
 // server may have believed the first, and then one of the two takes a part of the body for the next request (RFC 9112 §6.3).
 //
 // It knows lines alone, not where bodies begin: two lines of a body that look like both headers count as well. Bodies here are

@@ -34,14 +34,14 @@ type Server struct {
 	MaxConns int
 	// Full is what a connection that finds no room is answered, the whole of it with its head.
 	Full []byte
-	// Refused is told at most once a second how many connections could not be taken since it was told last, and why the last
-	// one was not. Nil: the log is told.
+	// Refused is called at most once a second, with the number of connections refused since the last call and the reason for the
+	// last refusal. Nil: the log gets it.
 	Refused func(connections int, why error)
 
 	clock    clock
 	open     atomic.Int64
-	refusals int       // of which nobody was told; the accepting goroutine's, as is the next one
-	told     time.Time // when somebody was
+	refusals int       // not reported yet; only the accepting goroutine uses it and the next field
+	reported time.Time // last
 	closing  atomic.Bool
 	listener net.Listener
 	rest     *handover
@@ -83,7 +83,7 @@ func (s *Server) accept(base context.Context, l net.Listener) error {
 	pause := firstPause
 	for {
 		c, err := l.Accept()
-		//nolint:staticcheck // Whoever accepts has no better sign that the next time may go well; net/http looks at it, too.
+		//nolint:staticcheck // There is no better sign that the next time may go well; net/http looks at it, too.
 		if temporary, ok := errors.AsType[net.Error](err); ok && temporary.Temporary() {
 			s.refused(err)
 			time.Sleep(pause) // Nothing tells when there is room again.
@@ -118,14 +118,14 @@ func (s *Server) accept(base context.Context, l net.Listener) error {
 	}
 }
 
-// ErrFull is what [Server.Refused] is told when there are as many connections as there may be.
+// ErrFull is what [Server.Refused] gets when there are as many connections as there may be.
 var ErrFull = errors.New("leanhttp: as many connections are open as may be")
 
 // refused notes a connection that could not be taken.
 func (s *Server) refused(why error) {
 	s.refusals++
 	now := time.Now()
-	if now.Sub(s.told) < time.Second {
+	if now.Sub(s.reported) < time.Second {
 		return
 	}
 	if s.Refused != nil {
@@ -133,7 +133,7 @@ func (s *Server) refused(why error) {
 	} else if s.HTTP.ErrorLog != nil {
 		s.HTTP.ErrorLog.Printf("leanhttp: accept: %v (%d connections)", why, s.refusals)
 	}
-	s.refusals, s.told = 0, now
+	s.refusals, s.reported = 0, now
 }
 
 // counted is a connection that makes room when it is closed.

@@ -33,7 +33,7 @@ random_page_cost = 1.1
 # A session that is gone, or forgot its transaction, must not keep locks.
 client_connection_check_interval = 2s
 idle_in_transaction_session_timeout = 5min
-# Errors of statements are told to the client; the log is for the server's own.
+# Clients get the errors of statements; the log is for the server's own.
 log_min_messages = log
 log_checkpoints = off
 log_line_prefix = '%m [%p] '
@@ -41,7 +41,7 @@ log_timezone = 'UTC'
 timezone = 'UTC'
 `
 
-// accessRules admit whoever can reach the socket, which is in a directory of mode 0700, and nobody over a network.
+// accessRules admit everybody who can reach the socket, which is in a directory of mode 0700, and nobody over a network.
 const accessRules = "# Only the unix socket, which is in a directory of mode 0700.\nlocal all all trust\n"
 
 // childEnv is the whole environment of initdb and postgres: none of the caller's, so that nothing of it (PGDATA, PGOPTIONS, a

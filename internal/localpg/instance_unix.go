@@ -3,6 +3,7 @@
 package localpg
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,13 +78,17 @@ func start(ctx context.Context, o Options) (_ *Instance, err error) {
 	if o.Dir == "" {
 		return nil, errors.New("no data directory given")
 	}
+	o.giveUpAfter = cmp.Or(o.giveUpAfter, defaultGiveUpAfter)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	dir, err := resolveDir(o.Dir)
 	if err != nil {
 		return nil, err
 	}
 	i := &Instance{
 		opts:   o,
-		log:    o.logger(),
+		log:    o.Logger,
 		layout: layout{dir: dir},
 		hard:   make(chan struct{}),
 		done:   make(chan struct{}),
@@ -152,7 +157,7 @@ func (i *Instance) prepare(ctx context.Context) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if i.bins, err = findBinaries(ctx, i.opts.BinDir, i.layout.data(), major); err != nil {
+	if i.bins, err = findBinaries(ctx, i.opts.binDir, i.layout.data(), major); err != nil {
 		return nil, err
 	}
 	if i.id, err = chooseIdentity(ctx, i.layout, i.bins, i.log); err != nil {
@@ -276,7 +281,7 @@ func (i *Instance) revive(b *backoff) (*server, error) {
 		if i.running.Err() != nil {
 			return s, errStopping
 		}
-		if time.Since(died) > i.opts.giveUpAfter() {
+		if time.Since(died) > i.opts.giveUpAfter {
 			return nil, fmt.Errorf("%w for %v: %w", ErrGaveUp, time.Since(died).Round(time.Second), err)
 		}
 		i.log.Warn("private PostgreSQL doesn't start", "error", err)
@@ -301,7 +306,7 @@ func (i *Instance) shutdown(s *server) error {
 
 // forget removes what tells others where the instance is.
 func (i *Instance) forget() {
-	_ = os.Remove(i.layout.state()) // Whoever reads it finds that nobody listens.
+	_ = os.Remove(i.layout.state()) // Readers of a stale file find that nobody listens.
 	removeTempSocketDir(i.socketDir)
 }
 

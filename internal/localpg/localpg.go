@@ -61,10 +61,6 @@ type Options struct {
 	// Logger hears of starts, restarts and failures; nil discards them. PostgreSQL's own log goes to Dir/postgres.log.
 	Logger *slog.Logger
 
-	// GiveUpAfter is how long PostgreSQL may fail to come back before the
-	// instance ends with [ErrGaveUp]. Zero means two minutes.
-	GiveUpAfter time.Duration
-
 	// NonDurable turns off fsync, full_page_writes and synchronous_commit, and skips the sync of a new cluster. A power failure
 	// then destroys the cluster; the death of a process doesn't. For tests only.
 	NonDurable bool
@@ -73,9 +69,8 @@ type Options struct {
 	// do that; elsewhere it is ignored. For tests.
 	DieWithParent bool
 
-	// BinDir is where the postgres and initdb programs are. Empty: the
-	// environment's FAIRLEAD_PG_BIN, then PATH, then the usual places.
-	BinDir string
+	giveUpAfter time.Duration // of failed starts; 0: defaultGiveUpAfter
+	binDir      string        // of the postgres and initdb programs; empty: FAIRLEAD_PG_BIN, then PATH, then the usual places
 }
 
 // layout names the files below one data directory.
@@ -91,17 +86,3 @@ func (l layout) run() string     { return filepath.Join(l.dir, "run") }
 func (l layout) state() string   { return filepath.Join(l.dir, "localpg.json") }
 func (l layout) lock() string    { return filepath.Join(l.dir, "localpg.lock") }
 func (l layout) pidFile() string { return filepath.Join(l.data(), "postmaster.pid") }
-
-func (o Options) giveUpAfter() time.Duration {
-	if o.GiveUpAfter > 0 {
-		return o.GiveUpAfter
-	}
-	return defaultGiveUpAfter
-}
-
-func (o Options) logger() *slog.Logger {
-	if o.Logger != nil {
-		return o.Logger
-	}
-	return slog.New(slog.DiscardHandler)
-}

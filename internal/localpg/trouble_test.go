@@ -68,7 +68,7 @@ func TestWrongVersion(t *testing.T) {
 	dir := tempDir(t)
 	testwait.Must(t, os.MkdirAll(filepath.Join(dir, "postgres"), 0o700))
 	testwait.Must(t, os.WriteFile(filepath.Join(dir, "postgres", "PG_VERSION"), []byte("14\n"), 0o600))
-	_, err := Start(t.Context(), Options{Dir: dir, BinDir: fakeBinaries(t, "17.2 (Debian 17.2-1)")})
+	_, err := Start(t.Context(), Options{Dir: dir, binDir: fakeBinaries(t, "17.2 (Debian 17.2-1)")})
 	var v *VersionError
 	if !errors.As(err, &v) || v.Data != 14 || v.Installed != 17 {
 		t.Fatalf("%v; want a VersionError of 14 and 17", err)
@@ -82,7 +82,7 @@ func TestWrongVersion(t *testing.T) {
 
 func TestTooOldVersion(t *testing.T) {
 	t.Parallel()
-	_, err := Start(t.Context(), Options{Dir: tempDir(t), BinDir: fakeBinaries(t, "12.4")})
+	_, err := Start(t.Context(), Options{Dir: tempDir(t), binDir: fakeBinaries(t, "12.4")})
 	if !errors.Is(err, ErrNoBinaries) || !strings.Contains(err.Error(), "12") {
 		t.Fatalf("%v; want ErrNoBinaries that names 12", err)
 	}
@@ -129,7 +129,7 @@ func TestCancelledStart(t *testing.T) {
 func TestBrokenConfiguration(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
-	i := startIn(t, Options{Dir: dir, GiveUpAfter: 500 * time.Millisecond})
+	i := startIn(t, Options{Dir: dir, giveUpAfter: 500 * time.Millisecond})
 	conf := filepath.Join(dir, "postgres", "postgresql.conf")
 	testwait.Must(t, writeFile(conf, os.O_APPEND, "no_such_setting = 1\n", false))
 	kill(t, i.PID())

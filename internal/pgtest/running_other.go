@@ -2,5 +2,5 @@
 
 package pgtest
 
-// running can't be told here, where there is no private PostgreSQL either.
+// running can't be found out here, where there is no private PostgreSQL either.
 func running(int) bool { return true }

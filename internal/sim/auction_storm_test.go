@@ -63,7 +63,7 @@ func stormOfAccounts(t *testing.T, h *auctionHouse, name string, accounts []stri
 		ops[i] = sim.NewBid(fmt.Sprintf("%s-%d", name, i), b.id, account, int64(1000+i))
 	}
 	began := time.Now()
-	want(t, name, tally(t, storm(testwait.Context(t, h.client, patience), ops)), map[string]int{"201": len(accounts)})
+	want(t, name, tally(t, storm(testwait.Context(t, patience), h.client, ops)), map[string]int{"201": len(accounts)})
 	t.Logf("%s: %v", name, time.Since(began).Round(time.Millisecond))
 	b.cancel(t)
 	if out := b.finish(t, patience); len(out.Bids) != len(accounts) {
@@ -82,7 +82,7 @@ func stormOfOneAccount(t *testing.T, h *auctionHouse, name, account string, cool
 	for i := range ops {
 		ops[i] = sim.NewBid(fmt.Sprintf("%s-%d", name, i), b.id, account, int64(100+i))
 	}
-	counts := tally(t, storm(testwait.Context(t, h.client, patience), ops))
+	counts := tally(t, storm(testwait.Context(t, patience), h.client, ops))
 	accepted := counts["201"]
 	if cooldown > 0 {
 		want(t, name, counts, map[string]int{"201": 1, "429 cooldown": 9})
@@ -105,7 +105,7 @@ func stormOnOneKey(t *testing.T, h *auctionHouse, name, account string) {
 	for i := range ops {
 		ops[i] = op
 	}
-	answers := storm(testwait.Context(t, h.client, patience), ops)
+	answers := storm(testwait.Context(t, patience), h.client, ops)
 	want(t, name, tally(t, answers), map[string]int{"201": 10})
 	own := 0
 	for _, a := range answers {
@@ -132,7 +132,7 @@ func stormOnOneAmount(t *testing.T, h *auctionHouse, name string, accounts []str
 	for i, account := range accounts {
 		ops[i] = sim.NewBid(fmt.Sprintf("%s-%d", name, i), b.id, account, 500)
 	}
-	want(t, name, tally(t, storm(testwait.Context(t, h.client, patience), ops)), map[string]int{"201": 1, "409 amount_taken": len(accounts) - 1})
+	want(t, name, tally(t, storm(testwait.Context(t, patience), h.client, ops)), map[string]int{"201": 1, "409 amount_taken": len(accounts) - 1})
 	b.cancel(t)
 	b.finish(t, patience)
 }

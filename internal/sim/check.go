@@ -14,12 +14,12 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/sim/audit"
 )
 
-// ErrModel is returned when the database is not what the clients were told.
+// ErrModel is returned when the database differs from the answers that clients got.
 var ErrModel = errors.New("database differs from what clients were told")
 
 // Check compares a settled history with the database. It assumes that every command the database ever saw is in the history and
 // that no more are under way, and reports every difference: a command without a final answer; an acknowledged effect that is
-// absent, or there with another content; an effect that nobody was told of (with all keys settled that is a key with two
+// absent, or there with another content; an effect in no answer (with all keys settled that is a key with two
 // effects); a balance or a campaign other than the clients' books say; a stored answer that no client got, or that is absent.
 func (h *History) Check(ctx context.Context, db audit.Beginner) error {
 	if err := h.CheckReplies(); err != nil {
@@ -38,7 +38,7 @@ func (h *History) Check(ctx context.Context, db audit.Beginner) error {
 	return errors.Join(append(b.wrong, tx.Rollback(ctx))...)
 }
 
-// compare reads rows, each an id and the columns of a T, and complains of every difference from what clients were told.
+// compare reads rows, each an id and the columns of a T, and complains of every difference from the clients' answers.
 func compare[T comparable](ctx context.Context, tx pgx.Tx, b *books, what, sql string, told map[string]T, columns func(*T) []any) error {
 	rows, err := tx.Query(ctx, sql)
 	if err != nil {

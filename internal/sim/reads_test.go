@@ -184,7 +184,7 @@ func TestReadsLeaveCommandsAlone(t *testing.T) {
 	positions, public := testwait.Count(3000, 1_000_000), testwait.Count(500, 60_000)
 	measure := time.Duration(testwait.Count(1, 15)) * time.Second
 	strict := testwait.Count(0, 1) == 1
-	binary, err := sim.Build(testwait.Context(t, 10*time.Minute), tempDir(t), sim.BuildOptions{})
+	binary, err := sim.Build(testwait.Context(t, 10*time.Minute), tempDir(t), false)
 	testwait.Must(t, err)
 	database := newDatabase(t)
 	server := sim.NewServer(sim.ServerOptions{Binary: binary, DataDir: tempDir(t), DatabaseURL: database})

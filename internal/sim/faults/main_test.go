@@ -100,7 +100,7 @@ func (b *testbed) close() error {
 // buildBinary builds the server once, as it is shipped but for the crash points, which do nothing unless one is named.
 func (b *testbed) buildBinary(ctx context.Context) (string, error) {
 	b.binaryOnce.Do(func() {
-		_, b.binaryErr = sim.Build(ctx, b.dir, sim.BuildOptions{CrashPoints: true})
+		_, b.binaryErr = sim.Build(ctx, b.dir, false)
 	})
 	return filepath.Join(b.dir, "fairlead"), b.binaryErr
 }
