@@ -48,7 +48,7 @@ faults: ## each alert in a real fault, seen by a Prometheus and ended by what th
 fuzz: ## every fuzzer for FUZZTIME (10s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
 
-generate: ## write docs/openapi.json and the Go client from the server's code
+generate: ## write docs/openapi.json and the Go client's types from the server's code
 	@scripts/generate.sh
 
 topology: ## three servers behind a proxy, as processes: kill one, stop one, check the books

@@ -59,7 +59,7 @@ type request struct {
 	method, url string
 	header      http.Header
 	body        []byte
-	answer      *Answer  // where the caller wants to have it; nil where he does not
+	answer      *Answer  // where to store the answer, or nil
 	final       []string // codes that end the call although they are retryable
 }
 
@@ -92,9 +92,9 @@ func Into(a *Answer) CallOption {
 	return func(r *request) { r.answer = a }
 }
 
-// Call sends a request of the contract and reads the answer's document into an Out. Every method that answers with a
-// document is such a call; it is for operations that a newer server has and this package does not. path begins with a slash
-// and has its ids escaped. in is the request's document, or nil; a POST without one sends an empty object.
+// Call sends a request and decodes the answer into an Out. The methods use it; a program needs it for operations that a
+// newer server has and this package does not. The path begins with a slash, and its ids are escaped. in is the request's
+// document, or nil; a POST without one sends an empty object.
 func Call[Out any](ctx context.Context, c *Client, method, path string, in any, opts ...CallOption) (*Out, error) {
 	answer, err := c.do(ctx, method, path, in, opts)
 	if err != nil {
@@ -115,10 +115,10 @@ func post[Out any](ctx context.Context, c *Client, path string, in any, opts []C
 	return Call[Out](ctx, c, http.MethodPost, path, in, opts...)
 }
 
-// Open sends a GET and returns the answer unread, for what is no document: server-sent events (/v1/events), metrics, pages.
-// With the headers of an upgrade it also opens the WebSocket (/v1/live), and the body is then the connection. It is sent
-// once, and the HTTP client's Timeout does not apply: the context ends it. The caller closes the body. An answer of 400 or
-// above is returned as a *[Problem].
+// Open sends a GET and returns the answer unread. It is for what is not a JSON document: server-sent events (/v1/events),
+// metrics, pages. With the headers of an upgrade it also opens the WebSocket (/v1/live), and the body is then the connection.
+// The request is sent once. The context ends it; the HTTP client's Timeout does not apply. The caller closes the body. Open
+// returns an answer of 400 or above as a *[Problem].
 func (c *Client) Open(ctx context.Context, path string, opts ...CallOption) (*http.Response, error) {
 	r, err := c.request(http.MethodGet, path, nil, opts)
 	if err != nil {
@@ -133,11 +133,11 @@ func (c *Client) Open(ctx context.Context, path string, opts ...CallOption) (*ht
 	if resp.StatusCode < http.StatusBadRequest {
 		return resp, nil
 	}
-	body, err := read(resp)
+	answer, err := read(resp)
 	if err != nil {
 		return nil, &UnansweredError{Attempts: 1, Err: err}
 	}
-	return nil, problemOf(resp, body)
+	return nil, problemOf(answer)
 }
 
 // at fills a path's gaps with ids.
@@ -163,7 +163,7 @@ func with(path string, pairs ...string) string {
 // largestPage is the most items that a page can have, but for draws.
 const largestPage = 200
 
-// pages makes one sequence of a list's pages, narrowed by filters as [with] takes them. It ends with the first error.
+// pages reads a list page by page. The filters are pairs, as for [with]. The sequence ends with the first error.
 func pages[T any](ctx context.Context, c *Client, opts []CallOption, path string, filters ...string) iter.Seq2[T, error] {
 	return pagesOf[T](ctx, c, opts, largestPage, path, filters...)
 }
@@ -229,26 +229,23 @@ func (c *Client) do(ctx context.Context, method, path string, in any, opts []Cal
 	pauses.InitialInterval, pauses.MaxInterval = firstPause, maxPause
 	began := time.Now()
 	for attempt := 1; ; attempt++ {
-		resp, body, err := r.attempt(ctx, c.http)
+		answer, err := r.attempt(ctx, c.http)
 		pause := pauses.NextBackOff()
 		if err != nil {
 			err = &UnansweredError{Key: key, Attempts: attempt, Err: err}
 		} else {
+			answer.Key, answer.Attempts = key, attempt
 			if r.answer != nil {
-				*r.answer = Answer{
-					Status: resp.StatusCode, Header: resp.Header, Body: body, Replayed: resp.Header.Get(replayedHeader) == "true",
-					Key: key, Attempts: attempt,
-				}
+				*r.answer = *answer
 			}
-			if resp.StatusCode < http.StatusBadRequest {
-				return body, nil
+			if answer.Status < http.StatusBadRequest {
+				return answer.Body, nil
 			}
-			p := problemOf(resp, body)
-			p.Key = key
+			p := problemOf(answer)
 			if !p.Retryable || slices.Contains(r.final, p.Code) {
 				return nil, p
 			}
-			// The pause on top of it keeps a crowd that was turned away from coming back at one moment.
+			// The pause is added so that callers refused together do not come back together.
 			pause, err = p.RetryAfter+pause, p
 		}
 		if attempt >= c.retry.Attempts || time.Since(began)+pause > c.retry.Limit || !wait(ctx, pause) {
@@ -258,13 +255,12 @@ func (c *Client) do(ctx context.Context, method, path string, in any, opts []Cal
 }
 
 // attempt sends the request once and reads the answer to its end.
-func (r *request) attempt(ctx context.Context, c *http.Client) (*http.Response, []byte, error) {
+func (r *request) attempt(ctx context.Context, c *http.Client) (*Answer, error) {
 	resp, err := r.send(ctx, c)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	body, err := read(resp)
-	return resp, body, err
+	return read(resp)
 }
 
 func (r *request) send(ctx context.Context, c *http.Client) (*http.Response, error) {
@@ -277,12 +273,15 @@ func (r *request) send(ctx context.Context, c *http.Client) (*http.Response, err
 		return nil, err
 	}
 	req.Header = r.header.Clone()
-	return c.Do(req) //nolint:gosec // The program that uses the client says which server it calls.
+	return c.Do(req)
 }
 
-func read(resp *http.Response) ([]byte, error) {
+func read(resp *http.Response) (*Answer, error) {
 	body, err := io.ReadAll(resp.Body)
-	return body, errors.Join(err, resp.Body.Close())
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return nil, err
+	}
+	return &Answer{Status: resp.StatusCode, Header: resp.Header, Body: body, Replayed: resp.Header.Get(replayedHeader) == "true"}, nil
 }
 
 // wait pauses, and reports whether the context still lasts.

@@ -18,8 +18,8 @@ func (c *Client) GetCrossTransfer(ctx context.Context, id string, opts ...CallOp
 	return get[CrossTransfer](ctx, c, at("/v1/cross-transfers/%s", id), opts)
 }
 
-// CrossTransfers gives all transfers between ledgers, oldest first, a page at a time; with stuck, those alone that fail to
-// get on.
+// CrossTransfers gives all transfers between ledgers, oldest first, a page at a time; with stuck, only those that make
+// no progress.
 func (c *Client) CrossTransfers(ctx context.Context, stuck bool, opts ...CallOption) iter.Seq2[CrossTransfer, error] {
 	return pages[CrossTransfer](ctx, c, opts, "/v1/cross-transfers", "stuck", strconv.FormatBool(stuck))
 }

@@ -5,9 +5,9 @@ import (
 	"net/http"
 )
 
-// unhurried makes a call return a lock that is held, or a deadlock, at once: how long to wait for a lock is said in the
-// request, and the victim of a deadlock has to let go of something before it asks again.
-func unhurried(r *request) { r.final = []string{codeLockHeld, codeDeadlock} }
+// once makes lock_held and deadlock final: the request itself says how long to wait for a lock, and the victim of a deadlock
+// has to release something before it asks again.
+func once(r *request) { r.final = []string{codeLockHeld, codeDeadlock} }
 
 const (
 	codeLockHeld = "lock_held"
@@ -19,7 +19,7 @@ const (
 // two minutes by default, has to be longer. Codes lock_held, and deadlock with the [Problem]'s Cycle; neither is tried
 // again. For a lock that is renewed by itself see [Client.LockBackend].
 func (c *Client) AcquireLock(ctx context.Context, q LockRequest, opts ...CallOption) (*Lock, error) {
-	return post[Lock](ctx, c, "/v1/locks", q, append([]CallOption{unhurried}, opts...))
+	return post[Lock](ctx, c, "/v1/locks", q, append([]CallOption{once}, opts...))
 }
 
 // RenewLock lets a lock live for the request's TTL from now on, or as long as before. Code lock_lost: it is no longer held.
@@ -27,7 +27,7 @@ func (c *Client) RenewLock(ctx context.Context, id string, q RenewLockRequest, o
 	return post[Lock](ctx, c, at("/v1/locks/%s/renew", id), q, opts)
 }
 
-// ReleaseLock ends a lock and hands its keys to the next in line. Code lock_lost: it was no longer held.
+// ReleaseLock ends a lock and gives its keys to the next in line. Code lock_lost: it was no longer held.
 func (c *Client) ReleaseLock(ctx context.Context, id string, opts ...CallOption) error {
 	_, err := c.do(ctx, http.MethodDelete, at("/v1/locks/%s", id), nil, opts)
 	return err

@@ -10,7 +10,7 @@ import (
 type SagaFilter struct {
 	Name   string // of the definition, such as cross-transfer
 	Status string // pending, completed, failed or compensated
-	Stuck  bool   // only those that fail to get on
+	Stuck  bool   // only those that make no progress
 }
 
 // Sagas gives operations of several steps, oldest first, a page at a time.

@@ -116,7 +116,7 @@ func TestProblem(t *testing.T) {
 	if failed, err := c.GetTransfer(t.Context(), p.Transfer); err != nil || failed.Status != client.TransferStatusFailed {
 		t.Errorf("%+v, %v", failed, err)
 	}
-	stranger, err := client.New(house.url, "wrong")
+	stranger, err := client.New(shared.url, "wrong")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,21 +177,21 @@ func (tr *trouble) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	tr.mu.Unlock()
 	if next == nil {
-		next = house.handler.ServeHTTP
+		next = shared.handler.ServeHTTP
 	}
 	next(w, r)
 }
 
 // loseAnswer lets the server do it, and drops the connection instead of answering.
 func loseAnswer(_ http.ResponseWriter, r *http.Request) {
-	house.handler.ServeHTTP(httptest.NewRecorder(), r)
+	shared.handler.ServeHTTP(httptest.NewRecorder(), r)
 	panic(http.ErrAbortHandler)
 }
 
 // cutAnswer breaks the connection in the middle of the answer.
 func cutAnswer(w http.ResponseWriter, r *http.Request) {
 	rec := httptest.NewRecorder()
-	house.handler.ServeHTTP(rec, r)
+	shared.handler.ServeHTTP(rec, r)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", fmt.Sprint(rec.Body.Len()))
 	w.WriteHeader(rec.Code)
@@ -218,7 +218,7 @@ func through(t *testing.T, tr *trouble, opts ...client.Option) *client.Client {
 	t.Helper()
 	s := httptest.NewServer(tr)
 	t.Cleanup(s.Close)
-	c, err := client.New(s.URL, house.key, opts...)
+	c, err := client.New(s.URL, shared.key, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}

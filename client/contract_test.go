@@ -142,14 +142,14 @@ func call(t *testing.T, c *client.Client, name, path string) {
 	in, texts := []reflect.Value{reflect.ValueOf(t.Context())}, 0
 	for i := 1; i < method.Type().NumIn()-1; i++ {
 		v := reflect.New(method.Type().In(i)).Elem()
-		switch v.Kind() {
-		case reflect.String:
+		if v.Kind() == reflect.String {
 			texts++
 			v.SetString(fmt.Sprint(texts, "/"))
-		case reflect.Struct:
-			for f := range v.NumField() {
-				if v.Field(f).Kind() == reflect.String {
-					v.Field(f).SetString("x")
+		}
+		if v.Kind() == reflect.Struct {
+			for _, field := range v.Fields() {
+				if field.Kind() == reflect.String {
+					field.SetString("x")
 				}
 			}
 		}
@@ -236,7 +236,9 @@ func TestOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := live.Body.(io.Writer).Write([]byte("ping")); err != nil {
+	if conn, ok := live.Body.(io.Writer); !ok {
+		t.Error("the body is no connection")
+	} else if _, err := conn.Write([]byte("ping")); err != nil {
 		t.Error(err)
 	}
 	if back, err := io.ReadAll(live.Body); string(back) != "ping" || err != nil {

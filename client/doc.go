@@ -2,21 +2,21 @@
 //
 // # Calls and types
 //
-// The documents' types are generated from docs/openapi.json; the methods are written by hand, one for each operation of the
-// contract. They add what every caller would have to write: the credential, an idempotency key for everything that changes
-// something, retries under that same key, typed errors, and iterators over lists. [Call] is the one function below them, for
-// an operation that this package does not know yet, and [Client.Open] reads what is no document.
+// The types are generated from docs/openapi.json. The methods are written by hand, and every operation of the contract has
+// one. They add what every caller would have to write: the credential, an idempotency key for everything that changes
+// something, retries under that same key, typed errors, and iterators over lists. All of them use [Call], which also reaches
+// operations that this package does not know yet. [Client.Open] reads what is not a JSON document.
 //
-// A field's zero value stands for what is absent or null, as no limit, no time, the default. A field is a pointer where that
-// would not be clear: without [CaptureRequest].Amount all of a hold is paid, and 0 is refused.
+// A field's zero value means that the member is absent or null: no limit, no time, the default. A field is a pointer where
+// zero and absent differ. For example, the server refuses a [CaptureRequest] with an Amount of 0, and captures all of the
+// hold when Amount is nil.
 //
 // # Protocol
 //
 // A call that changes something is sent with an Idempotency-Key: a random one, or the caller's own ([Key]). While no
-// answer comes, or one that says so (503, 429, and the 409 of a request still in flight), the same request is sent
-// again under the same key, after what Retry-After asks for or a growing pause with jitter, until [Retry] is used up.
-// The server executes a key at most once and repeats its answer byte for byte, so that sending again is safe: it asks
-// what happened, and makes it happen if it has not.
+// answer comes, or a retryable one (503, 429, and the 409 of a request still in flight), the client sends the same request
+// again under the same key, after Retry-After and a growing pause with jitter, until [Retry] is used up. Sending again is
+// safe, because the server executes a key at most once and repeats its answer byte for byte.
 //
 // A call ends in one of three ways:
 //

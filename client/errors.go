@@ -86,13 +86,13 @@ func (e *UnansweredError) Error() string {
 func (e *UnansweredError) Unwrap() error { return e.Err }
 
 // problemOf reads an answer of 400 or above.
-func problemOf(resp *http.Response, body []byte) *Problem {
-	p := &Problem{Status: resp.StatusCode}
-	if json.Unmarshal(body, p) != nil || p.Code == "" {
+func problemOf(a *Answer) *Problem {
+	p := &Problem{}
+	if json.Unmarshal(a.Body, p) != nil || p.Code == "" {
 		// A proxy that could not reach the server knows nothing of the effect.
-		*p = Problem{Outcome: Unknown, Retryable: isGatewayStatus(resp.StatusCode)}
+		*p = Problem{Outcome: Unknown, Retryable: isGatewayStatus(a.Status)}
 	}
-	p.Status, p.RetryAfter = resp.StatusCode, retryAfter(resp.Header)
+	p.Status, p.Key, p.RetryAfter = a.Status, a.Key, retryAfter(a.Header)
 	return p
 }
 

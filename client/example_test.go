@@ -12,7 +12,7 @@ import (
 
 // newClient calls the server of these tests; a program gives its own server's address and key.
 func newClient() *client.Client {
-	c, err := client.New(house.url, house.key)
+	c, err := client.New(shared.url, shared.key)
 	check(err)
 	return c
 }

@@ -25,9 +25,9 @@ import (
 	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
-// house is the real server that tests and examples share. Examples have no test to ask for one, so it is started before
+// shared is the real server that tests and examples share. Examples have no test to ask for one, so it is started before
 // them all; names of accounts are each test's own.
-var house struct {
+var shared struct {
 	url, key string
 	handler  http.Handler
 }
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 }
 
 func testMain(m *testing.M) (code int) {
-	stop, err := startHouse()
+	stop, err := startServer()
 	if errors.Is(err, localpg.ErrNoBinaries) && os.Getenv("CI") != "true" {
 		fmt.Fprintln(os.Stderr, "skipped:", err)
 		return 0
@@ -55,8 +55,8 @@ func testMain(m *testing.M) (code int) {
 	return code
 }
 
-// startHouse runs PostgreSQL and everything above it up to HTTP.
-func startHouse() (stop func() error, err error) {
+// startServer runs PostgreSQL and everything above it up to HTTP.
+func startServer() (stop func() error, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	dir, err := os.MkdirTemp("", "client-test-")
@@ -124,6 +124,6 @@ func startHouse() (stop func() error, err error) {
 	}
 	listener := httptest.NewServer(s.Handler())
 	closers = append(closers, func() error { listener.Close(); return nil })
-	house.url, house.key, house.handler = listener.URL, secret, s.Handler()
+	shared.url, shared.key, shared.handler = listener.URL, secret, s.Handler()
 	return stop, nil
 }
