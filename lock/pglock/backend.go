@@ -63,7 +63,8 @@ type Hooks struct {
 	// Known is called in the transaction that is about to decide, with the keys locked, and tells whether the request
 	// was answered before. May be nil.
 	Known func(ctx context.Context, tx pgx.Tx) (bool, error)
-	// Granted is called in the transaction that commits the grant; an error undoes it. May be nil.
+	// Granted is called at the end of the transaction that commits the grant, and may commit it itself; an error undoes the grant.
+	// May be nil.
 	Granted func(ctx context.Context, tx pgx.Tx, g lock.Grant) error
 }
 
