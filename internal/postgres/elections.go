@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/pglock"
 )
@@ -43,11 +44,11 @@ func NewElections(db *DB) (*Elections, error) {
 	config.ConnConfig.RuntimeParams["application_name"] = "fairlead elections"
 	config.ConnConfig.RuntimeParams["statement_timeout"] = strconv.FormatInt(electionTimeout.Milliseconds(), 10)
 	config.ConnConfig.RuntimeParams["lock_timeout"] = strconv.FormatInt(electionLockTimeout.Milliseconds(), 10)
-	pool, err := pgxpool.NewWithConfig(db.presence.base, config)
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: elections: %w", err)
 	}
-	own := &DB{pool: pool, logger: db.logger, presence: db.presence, accounts: db.accounts}
+	own := &DB{pool: pool, logger: db.logger, accounts: db.accounts, runner: pgkit.Runner{Pool: pool, Presence: db.presence, Logger: db.logger}}
 	return &Elections{pglock.New(pool, pglock.Options{Schema: electionSchema, Run: own.run, Logger: db.logger}), own}, nil
 }
 

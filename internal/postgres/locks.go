@@ -207,8 +207,8 @@ func (l *Locks) record(ctx context.Context, tx pgx.Tx, key *idempotency.Request,
 	var b pgx.Batch
 	saveAudit(&b, audit, now)
 	saveKeys(&b, []idempotency.Record{{Request: *key, Status: r.Status, Body: r.Body}}, now, guardedWrites)
-	if lazy, ok := tx.(*lazyTx); ok {
-		return answer, lazy.sendAndCommit(ctx, &b)
+	if lazy, ok := tx.(*lockingTx); ok {
+		return answer, lazy.SendAndCommit(ctx, &b)
 	}
 	return answer, send(ctx, tx, &b)
 }

@@ -1,4 +1,4 @@
-package postgres
+package pgkit
 
 import (
 	"context"
@@ -10,21 +10,20 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// UnavailableAfter is how long the database may be silent, unless [Options] say otherwise.
-const UnavailableAfter = 5 * time.Second
+// ErrAway is why the work of a transaction is ended when the database has been silent for too long.
+var ErrAway = errors.New("the database does not answer")
 
-// errAway is why the work of a transaction is ended when the database has been silent for too long.
-var errAway = errors.New("the database does not answer")
-
-// presence knows whether the database answers, so that those who wait for it are told within a bounded time that it does
+// Presence knows whether the database answers, so that those who wait for it are told within a bounded time that it does
 // not. An outage begins when a transaction misses the database. Transactions are run again until most of the bound is used
 // up, and for the rest of it all of them fail at once: by then whatever has queued behind them has waited for as long. Then
 // the outage counts as a new one. So a command waits for an absent database no longer than the bound, and a database that
 // is back soon is hardly noticed.
 //
-// A database that is silent without an error can't be told from one that works: so it is asked something easy on a
-// connection of its own, and what runs is cut only when that is not answered either.
-type presence struct {
+// A database that is silent without an error looks like one that works. So a Presence asks it something easy on a
+// connection of its own, and ends running work only when that is not answered either.
+//
+// The methods that a [Runner] calls do nothing on a nil Presence. It is safe for concurrent use.
+type Presence struct {
 	after  time.Duration
 	config *pgx.ConnConfig
 	asking singleflight.Group
@@ -36,25 +35,29 @@ type presence struct {
 	since time.Time // when the outage began; zero where none is known
 }
 
-func newPresence(after time.Duration, config *pgx.ConnConfig) *presence {
-	p := &presence{after: after, config: config}
+// NewPresence returns the presence of the database that config connects to. The caller closes it.
+func NewPresence(after time.Duration, config *pgx.ConnConfig) *Presence {
+	p := &Presence{after: after, config: config}
 	p.base, p.end = context.WithCancel(context.Background())
 	return p
 }
 
 // budget is how long an outage is waited for. The rest of the bound lets what has queued fail.
-func (p *presence) budget() time.Duration { return p.after * 9 / 10 }
+func (p *Presence) budget() time.Duration { return p.after * 9 / 10 }
 
-// hopeless reports whether an outage has lasted for so long that nothing is to be tried at the moment.
-func (p *presence) hopeless() bool {
+// Hopeless reports whether an outage has lasted for so long that nothing is to be tried at the moment.
+func (p *Presence) Hopeless() bool {
+	if p == nil {
+		return false
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	past := time.Since(p.since)
 	return p.budget() <= past && past < p.after
 }
 
-// missed notes that the database was not there at a time, and returns until when it is to be waited for.
-func (p *presence) missed(at time.Time) time.Time {
+// Missed notes that the database was not there at a time, and returns until when it is to be waited for.
+func (p *Presence) Missed(at time.Time) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if time.Since(p.since) >= p.after {
@@ -67,7 +70,10 @@ func (p *presence) missed(at time.Time) time.Time {
 }
 
 // until is how long something that is asked for at a time is waited for: in an outage that is known, no longer than that.
-func (p *presence) until(at time.Time) time.Time {
+func (p *Presence) until(at time.Time) time.Time {
+	if p == nil {
+		return at.Add(attemptTimeout)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if at.Sub(p.since) < p.after {
@@ -76,28 +82,34 @@ func (p *presence) until(at time.Time) time.Time {
 	return at.Add(p.budget())
 }
 
-// heard notes that the database is there.
-func (p *presence) heard() {
+// Heard notes that the database is there.
+func (p *Presence) Heard() {
+	if p == nil {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.since = time.Time{}
 }
 
-// watch returns a context that also ends, with errAway as its cause, when the database has been silent for too long. The
+// Watch returns a context that also ends, with ErrAway as its cause, when the database has been silent for too long. The
 // caller calls the function that comes with it.
-func (p *presence) watch(ctx context.Context) (context.Context, context.CancelFunc) {
+func (p *Presence) Watch(ctx context.Context) (context.Context, context.CancelFunc) {
+	if p == nil {
+		return ctx, func() {}
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	start := time.Now()
 	t := time.AfterFunc(p.after/4, func() {
 		for since := start; ; since = time.Now() {
 			if !p.answers(ctx, since.Add(p.budget())) {
 				if ctx.Err() == nil {
-					p.missed(since)
+					p.Missed(since)
 				}
-				cancel(errAway)
+				cancel(ErrAway)
 				return
 			}
-			if !sleep(ctx, p.after/4) {
+			if !Sleep(ctx, p.after/4) {
 				return
 			}
 		}
@@ -106,7 +118,7 @@ func (p *presence) watch(ctx context.Context) (context.Context, context.CancelFu
 }
 
 // answers asks the database until it answers, or until the deadline.
-func (p *presence) answers(ctx context.Context, deadline time.Time) bool {
+func (p *Presence) answers(ctx context.Context, deadline time.Time) bool {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	for {
@@ -118,14 +130,14 @@ func (p *presence) answers(ctx context.Context, deadline time.Time) bool {
 		case <-ctx.Done():
 			return false
 		}
-		if !sleep(ctx, min(maxBackoff, p.after/20)) {
+		if !Sleep(ctx, min(MaxBackoff, p.after/20)) {
 			return false
 		}
 	}
 }
 
 // ask asks on a connection of its own: all of the pool's may be waiting for something.
-func (p *presence) ask() (any, error) {
+func (p *Presence) ask() (any, error) {
 	p.mu.Lock()
 	if err := p.base.Err(); err != nil {
 		p.mu.Unlock()
@@ -144,13 +156,14 @@ func (p *presence) ask() (any, error) {
 	if err == nil {
 		return nil, nil
 	}
-	if v, reason := classify(err); v != connectionLost || reason == tooManyConnections {
+	if v, reason := Classify(err); v != Lost || reason == TooManyConnections {
 		return nil, nil // It refuses, and so it is there.
 	}
 	return nil, err
 }
 
-func (p *presence) close() {
+// Close ends the asking.
+func (p *Presence) Close() {
 	p.mu.Lock()
 	p.end()
 	p.mu.Unlock()
