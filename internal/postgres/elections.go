@@ -48,7 +48,10 @@ func NewElections(db *DB) (*Elections, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: elections: %w", err)
 	}
-	own := &DB{pool: pool, logger: db.logger, accounts: db.accounts, runner: pgkit.Runner{Pool: pool, Presence: db.presence, Logger: db.logger}}
+	own := &DB{
+		pool: pool, logger: db.logger, presence: db.presence, accounts: db.accounts,
+		runner: pgkit.Runner{Pool: pool, Presence: db.presence, Logger: db.logger},
+	}
 	return &Elections{pglock.New(pool, pglock.Options{Schema: electionSchema, Run: own.run, Logger: db.logger}), own}, nil
 }
 
