@@ -55,40 +55,40 @@ func (l *Locks) Backend() *pglock.Backend { return l.backend }
 func (l *Locks) Acquire(ctx context.Context, c command.Command[lock.Request]) (answer command.Answer, err error) {
 	began := time.Now()
 	fresh := false
-	waited := false
-	known := func(ctx context.Context, tx pgx.Tx) (keyState, error) {
-		k, err := l.lookup(ctx, tx, c.Key)
-		if err == nil && k.known {
+	var k keyState
+	var asked pgx.Tx // in which k was read
+	known := func(ctx context.Context, tx pgx.Tx) (_ bool, err error) {
+		if k, err = l.lookup(ctx, tx, c.Key); err != nil {
+			return false, err
+		}
+		asked = tx
+		if k.known {
 			answer = command.Answer{Answer: k.answer}
 		}
-		return k, err
+		return k.known, nil
 	}
 	g, err := l.backend.AcquireWith(ctx, c.Op, pglock.Hooks{
 		Request: c.Key.ID[:],
-		Known: func(ctx context.Context, tx pgx.Tx) (bool, error) {
-			k, err := known(ctx, tx)
-			return k.known, err
-		},
+		Known:   known,
 		Granted: func(ctx context.Context, tx pgx.Tx, g lock.Grant) error {
-			// The key may have been used for other locks since the request came: those are under other rows' locks.
-			k, err := known(ctx, tx)
-			if err != nil {
-				return err
-			}
-			if k.known {
-				return pglock.ErrAnswered
+			// While the request waited, its idempotency key may have been used for other locks.
+			if asked != tx {
+				if answered, err := known(ctx, tx); err != nil {
+					return err
+				} else if answered {
+					return pglock.ErrAnswered
+				}
 			}
 			fresh = true
 			answer, err = l.record(ctx, tx, c.Key, c.Render(g, nil), k.now)
 			return err
 		},
 	})
-	waited = g.Waited
 	if errors.Is(err, pglock.ErrAnswered) {
 		return answer, nil
 	}
 	if l.observer != nil && (fresh || err != nil) {
-		l.observer.Asked(LockClass, lock.OutcomeOf(err), time.Since(began), waited)
+		l.observer.Asked(LockClass, lock.OutcomeOf(err), time.Since(began), g.Waited)
 	}
 	if err != nil {
 		return command.Answer{}, fmt.Errorf("postgres: %w", err)
@@ -197,7 +197,8 @@ func (l *Locks) lookup(ctx context.Context, tx pgx.Tx, key *idempotency.Request)
 	return k, err
 }
 
-// record stores the answer with its effect, and what is to be audited.
+// record stores the answer and what is to be audited, and commits in the same round trip. Should another transaction have stored
+// an answer for the key meanwhile, the whole transaction runs again and finds that one.
 func (l *Locks) record(ctx context.Context, tx pgx.Tx, key *idempotency.Request, r command.Rendered, now time.Time, audit ...command.Audit) (command.Answer, error) {
 	answer := command.Answer{Answer: idempotency.Answer{Status: r.Status, Body: r.Body}}
 	if !r.Decided {
@@ -205,6 +206,9 @@ func (l *Locks) record(ctx context.Context, tx pgx.Tx, key *idempotency.Request,
 	}
 	var b pgx.Batch
 	saveAudit(&b, audit, now)
-	saveKeys(&b, []idempotency.Record{{Request: *key, Status: r.Status, Body: r.Body}}, now, countedWrites)
+	saveKeys(&b, []idempotency.Record{{Request: *key, Status: r.Status, Body: r.Body}}, now, guardedWrites)
+	if lazy, ok := tx.(*lockingTx); ok {
+		return answer, lazy.SendAndCommit(ctx, &b)
+	}
 	return answer, send(ctx, tx, &b)
 }

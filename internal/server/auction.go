@@ -89,18 +89,9 @@ func (q *createAuctionRequest) checkRounds(c *checks) []auction.NewRound {
 	return rounds
 }
 
-// span reads a Go duration string from low to [auction.MaxDuration]. Times are kept to the microsecond, so a finer duration would not be
-// the one that was asked for.
+// span reads a Go duration from low to [auction.MaxDuration].
 func (c *checks) span(field, value string, low time.Duration) time.Duration {
-	const high = auction.MaxDuration
-	d, err := time.ParseDuration(value)
-	switch {
-	case err != nil || d < low || d > high:
-		c.fail("%s must be a duration such as \"30m\" or \"1.5s\", from %s to %s", field, low, high)
-	case d%time.Microsecond != 0:
-		c.fail("%s must be a whole number of microseconds", field)
-	}
-	return d
+	return c.lockSpan(field, value, low, auction.MaxDuration)
 }
 
 // from0 reads a number from 0 to high that must be there.

@@ -227,12 +227,12 @@ func (t *tables) decideOn(ctx context.Context, tx pgx.Tx, r request, wait bool, 
 		if err != nil {
 			return a, err
 		}
-		if err := h.granted(ctx, tx, g); err != nil {
-			return a, err
-		}
 		a.grant = &g
 	}
-	if a.grant == nil && wait {
+	if a.grant != nil {
+		return a, h.granted(ctx, tx, *a.grant)
+	}
+	if wait {
 		a.ticket, err = t.enqueue(ctx, tx, r)
 	}
 	return a, err

@@ -63,7 +63,8 @@ type Hooks struct {
 	// Known is called in the transaction that is about to decide, with the keys locked, and tells whether the request
 	// was answered before. May be nil.
 	Known func(ctx context.Context, tx pgx.Tx) (bool, error)
-	// Granted is called in the transaction that commits the grant; an error undoes it. May be nil.
+	// Granted is called at the end of the transaction that commits the grant, and may commit it itself; an error undoes the grant.
+	// May be nil.
 	Granted func(ctx context.Context, tx pgx.Tx, g lock.Grant) error
 }
 
@@ -201,7 +202,7 @@ func (b *Backend) AcquireWith(ctx context.Context, r lock.Request, h Hooks) (loc
 	}
 	// Who asks while holding the lock of a cohort is known to hold it first: others may wait for that.
 	if holder, err := uuid.Parse(r.Owner); err == nil && !r.NewOwner {
-		if err := b.told(ctx, b.pool, holder); err != nil {
+		if err := b.flush(ctx, b.pool, holder); err != nil {
 			b.logger.DebugContext(ctx, "telling who has a lock failed, and is tried again", "owner", r.Owner, "error", err)
 		}
 	}
@@ -219,7 +220,7 @@ func (b *Backend) Renew(ctx context.Context, id string, ttl time.Duration) (lock
 	if err != nil {
 		return lock.Grant{}, lock.ErrLost
 	}
-	if err := b.told(ctx, pool, u); err != nil {
+	if err := b.flush(ctx, pool, u); err != nil {
 		return lock.Grant{}, fmt.Errorf("pglock: renew: %w", err)
 	}
 	g, err := scanGrant(pool.QueryRow(ctx, b.st.renew, u, ttl.Microseconds()))

@@ -29,33 +29,33 @@ const (
 	maxCohort = 64
 )
 
-// cohort is a run of requests of this process that stand in a key's line one behind the other, and to which the database
-// has granted the key together: the tables have the first one's lease, and tokens for all. They pass the lock on among
-// themselves, in the order of the line, without the database, which is told of all of them by the release of the last.
+// cohort is a run of requests of this process that stand in a key's line one behind the other. The database has granted
+// them the key together: the tables have the first one's lease, and tokens for all. They pass the lock on among
+// themselves, in the order of the line, without the database. The release of the last writes to the tables what became of all.
 // Their lease is the first one's, and nobody is passed the lock later than [passFor] after its start. (Dice, Marathe, Shavit:
 // Lock Cohorting, PPoPP 2012; there the cohort shares a processor's cache, here a round trip and a commit.)
 //
-// Until then the others' rows stay in line, so that they keep their places if this process dies. The holder has a name of
-// the cohort's own, which asks for nothing: so the graph has no cycle that there is not, and one that there is comes to be
-// seen when the tables are told, [settleAfter] the start.
+// Until that release the others' rows stay in line, so that they keep their places if this process dies. In the tables the
+// holder has a name of the cohort's own, which asks for nothing. So the graph shows no false cycle; it shows a true one once
+// the tables name the holder, [settleAfter] the start.
 //
 // The backend's mutex guards it.
 type cohort struct {
-	key     string
-	base    heir      // whose row has the lease
-	start   time.Time // from before the lease began
-	expires time.Time // by the database's clock
-	heirs   []heir    // who are to have it, in order
-	served  []heir    // who have had it after the base
-	holder  heir      // who has it: the last of the served ones, or the base
-	since   time.Time // when the holder got it
-	until   time.Time // when passing on ends
-	settler *time.Timer
-	over    chan struct{} // closed at its end, when its last release is done
-	writing chan struct{} // has a value while the tables are told of it
+	key        string
+	base       successor   // whose row has the lease
+	start      time.Time   // from before the lease began
+	expires    time.Time   // by the database's clock
+	successors []successor // who are to have it, in order
+	served     []successor // who have had it after the base
+	holder     successor   // who has it: the last of the served ones, or the base
+	since      time.Time   // when the holder got it
+	until      time.Time   // when passing on ends
+	settler    *time.Timer
+	over       chan struct{} // closed at its end, when its last release is done
+	writing    chan struct{} // has a value while it is written to the tables
 }
 
-type heir struct {
+type successor struct {
 	id     uuid.UUID
 	ticket int64
 	token  int64
@@ -81,9 +81,9 @@ func (b *Backend) pass(id uuid.UUID) (c *cohort, passed bool, err error) {
 	if c.holder.id != id {
 		return nil, false, lock.ErrLost
 	}
-	for now := time.Now(); len(c.heirs) > 0 && now.Before(c.until) && !b.closed; {
-		next := c.heirs[0]
-		c.heirs = c.heirs[1:]
+	for now := time.Now(); len(c.successors) > 0 && now.Before(c.until) && !b.closed; {
+		next := c.successors[0]
+		c.successors = c.successors[1:]
 		w := b.waiters[next.id]
 		if w == nil || !w.deliver(w.grant(next.token, c.expires, c.start)) {
 			continue // It has left, and so have its rows, or will.
@@ -112,7 +112,7 @@ func (w *waiter) deliver(g *lock.Grant) bool {
 	}
 }
 
-// freeze makes a request that has the lock of a cohort keep it. It reports false if the tables have been told of it.
+// freeze makes a request that has the lock of a cohort keep it. It reports false if the tables have it already.
 func (b *Backend) freeze(c *cohort, holder uuid.UUID) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -136,18 +136,18 @@ func (b *Backend) finish(c *cohort) {
 	close(c.over)
 }
 
-// handOn gives the first of the heirs the lock. One that is no longer there has left, and its leaving ends the lock.
-func (b *Backend) handOn(key string, heirs []heir, expires, start time.Time) {
+// handOn gives the first of the successors the lock. One that is no longer there has left, and its leaving ends the lock.
+func (b *Backend) handOn(key string, successors []successor, expires, start time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	first := heirs[0]
+	first := successors[0]
 	w := b.waiters[first.id]
 	if w == nil {
 		return
 	}
-	if len(heirs) > 1 {
+	if len(successors) > 1 {
 		c := &cohort{
-			key: key, base: first, start: start, expires: expires, heirs: heirs[1:], holder: first, since: time.Now(),
+			key: key, base: first, start: start, expires: expires, successors: successors[1:], holder: first, since: time.Now(),
 			until: start.Add(min(passFor, time.Duration(w.request.ttl)*time.Microsecond/4)), writing: make(chan struct{}, 1), over: make(chan struct{}),
 		}
 		b.runs[key] = c
@@ -178,7 +178,7 @@ func (b *Backend) settleLater(c *cohort) {
 	}
 }
 
-// settleCohort ends a cohort by telling the tables who has the lock, who then holds it like any other. It returns
+// settleCohort ends a cohort by writing to the tables who has the lock, who then holds it like any other. It returns
 // [lock.ErrLost] when it was no longer there.
 func (b *Backend) settleCohort(ctx context.Context, pool *pgxpool.Pool, c *cohort) error {
 	select {
@@ -207,9 +207,8 @@ func (b *Backend) settleCohort(ctx context.Context, pool *pgxpool.Pool, c *cohor
 	return nil
 }
 
-// told makes the tables tell of a request's lock what they may not yet: that it is who has the lock of its cohort. It
-// returns [lock.ErrLost] when the request has passed that on.
-func (b *Backend) told(ctx context.Context, pool *pgxpool.Pool, id uuid.UUID) error {
+// flush writes to the tables that a request has the lock of its cohort, where they don't say so yet. It returns [lock.ErrLost] when the request has passed that on.
+func (b *Backend) flush(ctx context.Context, pool *pgxpool.Pool, id uuid.UUID) error {
 	b.mu.Lock()
 	c := b.cohorts[id]
 	passed := c != nil && c.holder.id != id
@@ -235,7 +234,7 @@ func (c *cohort) wait(ctx context.Context) {
 	}
 }
 
-// settleAll tells the tables of all cohorts, at the end.
+// settleAll writes all cohorts to the tables, at the end.
 func (b *Backend) settleAll() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.base), notifyTimeout)
 	defer cancel()

@@ -184,7 +184,7 @@ func TestCohortIsRenewed(t *testing.T) {
 	let(t, three[2])
 }
 
-// TestCohortSkipsWhoHasLeft: an heir whose caller has gone is passed over, and leaves nothing behind.
+// TestCohortSkipsWhoHasLeft: an successor whose caller has gone is passed over, and leaves nothing behind.
 func TestCohortSkipsWhoHasLeft(t *testing.T) {
 	t.Parallel()
 	b, _ := open(t, database(t), Options{})

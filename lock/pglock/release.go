@@ -103,7 +103,7 @@ func (b *Backend) endByTransaction(ctx context.Context, t tenure) (done Released
 			}
 		}
 		done, err = b.releaseIn(ctx, tx, t.base, true)
-		if err == nil && done.Owner == "" && t.base != t.id { // No row has that name any more: the tables were told.
+		if err == nil && done.Owner == "" && t.base != t.id { // No row has that name any more: the cohort was settled.
 			done, err = b.releaseIn(ctx, tx, t.id, true)
 		}
 		return err
@@ -146,9 +146,9 @@ func (b *Backend) endAtOnce(ctx context.Context, t tenure) (outcome string, err 
 		b.poke(heirs[0]) // It may be of this process all the same; others have been notified.
 		return outcome, nil
 	}
-	next := make([]heir, len(heirs))
+	next := make([]successor, len(heirs))
 	for i, id := range heirs {
-		next[i] = heir{id: id, ticket: tickets[i], token: *token + int64(i)}
+		next[i] = successor{id: id, ticket: tickets[i], token: *token + int64(i)}
 	}
 	b.handOn(t.key, next, *expires, start) //nolint:contextcheck // What it starts outlives the release.
 	return outcome, nil

@@ -2,17 +2,15 @@ package pglock
 
 import (
 	"context"
-	"errors"
-	"io"
 	"math/rand/v2"
-	"net"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 )
 
 // Limits of the backend's own runs of transactions.
@@ -33,11 +31,7 @@ func (b *Backend) runHere(ctx context.Context, _ string, fn func(context.Context
 		if err == nil || ctx.Err() != nil || !passing(err) || time.Now().After(deadline) {
 			return err
 		}
-		t := time.NewTimer(pause/2 + rand.N(pause)) //nolint:gosec // Jitter needs no secrecy.
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+		if !pgkit.Sleep(ctx, pause/2+rand.N(pause)) { //nolint:gosec // Jitter needs no secrecy.
 			return err
 		}
 		pause = min(2*pause, maxBackoff)
@@ -93,9 +87,6 @@ func (t *lazyTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	return t.conn.SendBatch(ctx, b)
 }
 
-// divisionByZero is how a statement says that a row was not there.
-const divisionByZero = "22012"
-
 // last sends the last statements of a transaction, and with them its COMMIT where it is ours to send. None of them may
 // need a look at what it did before that is committed; one that finds its row gone fails all of them, which is errMoved.
 func last(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {
@@ -109,7 +100,7 @@ func last(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {
 		})
 	}
 	err := tx.SendBatch(ctx, b).Close()
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == divisionByZero {
+	if pgkit.Code(err) == pgkit.DivisionByZero { // How a statement says that a row was not there.
 		return errMoved
 	}
 	if ours && err == nil {
@@ -159,17 +150,6 @@ func (r failedRow) Scan(...any) error { return r.err }
 
 // passing reports failures that a later run may not meet: other transactions in the way, and connections that ended.
 func passing(err error) bool {
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
-		switch pgErr.Code {
-		case "40001", "40P01", "55P03", "23505", "25P03", "53300", "25006":
-			return true
-		}
-		return strings.HasPrefix(pgErr.Code, "57P") || strings.HasPrefix(pgErr.Code, "08")
-	}
-	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
-		return true
-	}
-	var netErr net.Error
-	return errors.As(err, &netErr) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
-		strings.Contains(err.Error(), "conn closed")
+	verdict, _ := pgkit.Classify(err, pgkit.QueryCanceled)
+	return verdict != pgkit.Final
 }

@@ -5,10 +5,10 @@ import (
 	_ "embed" // The schema is a file, so that other migrations can contain it.
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -31,15 +31,10 @@ type Beginner interface {
 
 // Install creates the schema and its tables unless they are there. Any number of processes may do so at once.
 func (s Schema) Install(ctx context.Context, conn Beginner) error {
-	tx, err := conn.Begin(ctx)
+	err := pgkit.Install(ctx, conn, installLock, string(s),
+		pgkit.Part{Has: `to_regclass('lock_fences') IS NOT NULL`, SQL: tablesSQL},
+		pgkit.Part{Has: `to_regproc('lock_settle') IS NOT NULL`, SQL: functionsSQL})
 	if err != nil {
-		return fmt.Errorf("pglock: install: %w", err)
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	if err := s.install(ctx, tx); err != nil {
-		return fmt.Errorf("pglock: install: %w", err)
-	}
-	if err := tx.Commit(ctx); err != nil {
 		return fmt.Errorf("pglock: install: %w", err)
 	}
 	return nil
@@ -48,43 +43,8 @@ func (s Schema) Install(ctx context.Context, conn Beginner) error {
 // installLock is the advisory lock that installers take turns by, a number of our own.
 const installLock = 0x2b9a5d1c
 
-func (s Schema) install(ctx context.Context, tx pgx.Tx) error {
-	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, installLock); err != nil {
-		return err
-	}
-	if s != "" {
-		name := pgx.Identifier{string(s)}.Sanitize()
-		if _, err := tx.Exec(ctx, `CREATE SCHEMA IF NOT EXISTS `+name); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, `SET LOCAL search_path TO `+name); err != nil {
-			return err
-		}
-	}
-	var tables, functions bool
-	if err := tx.QueryRow(ctx, `SELECT to_regclass('lock_fences') IS NOT NULL, to_regproc('lock_settle') IS NOT NULL`).Scan(&tables, &functions); err != nil {
-		return err
-	}
-	missing := SchemaSQL()
-	switch {
-	case functions:
-		return nil
-	case tables: // of an older version
-		missing = functionsSQL
-	}
-	// Several statements in one text need the simple protocol.
-	_, err := tx.Exec(ctx, missing, pgx.QueryExecModeSimpleProtocol)
-	return err
-}
-
 // in puts the schema into an SQL text, in which table names begin with @.
-func (s Schema) in(sql string) string {
-	prefix := ""
-	if s != "" {
-		prefix = pgx.Identifier{string(s)}.Sanitize() + "."
-	}
-	return strings.ReplaceAll(sql, "@", prefix)
-}
+func (s Schema) in(sql string) string { return pgkit.In(string(s), sql) }
 
 const fence = `INSERT INTO @lock_fences AS f (resource, token) VALUES ($1, $2)
 	ON CONFLICT (resource) DO UPDATE SET token = excluded.token WHERE f.token <= excluded.token`

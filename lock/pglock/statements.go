@@ -15,7 +15,7 @@ type statements struct {
 	readGrants, findGrant, sweepWaiters, sweepQueue string
 	expiredLines, notify                            string
 	ask, release, settle                            string
-	dropServed, dropServedPlaces, bury              string
+	dropServed, dropServedPlaces, tombstone         string
 }
 
 // Each row is looked up by itself, whatever the planner believes of tables that it has no statistics of: a statement names the
@@ -126,7 +126,7 @@ func newStatements(s Schema) *statements {
 		settle:     `SELECT @lock_settle($1, $2, $3::text[], $4::bigint[], $5, $6, $7::bigint, $8::bigint)`,
 		dropServed: `DELETE FROM @lock_waiters WHERE id = ` + someIDs,
 		// A request whose caller has gone, or which was made in another way, while it may still be on its way.
-		bury: `INSERT INTO @lock_waiters (id, owner, keys, ttl_us, hold_us, since, alive_until, cycle)
+		tombstone: `INSERT INTO @lock_waiters (id, owner, keys, ttl_us, hold_us, since, alive_until, cycle)
 			VALUES ($1, $2, $3, 1, 0, clock_timestamp(), clock_timestamp(), '{}') ON CONFLICT DO NOTHING`,
 		dropServedPlaces: `DELETE FROM @lock_queue WHERE key = $1 AND ticket = ANY ($2::bigint[])`,
 	}
@@ -144,6 +144,6 @@ func (st *statements) all() []*string {
 		&st.takeKeys, &st.dropWaiter, &st.dropQueue, &st.dropPlaces, &st.insertWaiter, &st.dropDead, &st.take, &st.renew, &st.endGrant,
 		&st.readCycle, &st.withdraw, &st.dropGrant, &st.readGraph, &st.ownersHold, &st.lockArbiter, &st.markVictim, &st.keepAlive,
 		&st.freeKeys, &st.nextExpiry, &st.waitedFor, &st.readGrants, &st.findGrant, &st.sweepWaiters, &st.sweepQueue, &st.expiredLines, &st.notify,
-		&st.ask, &st.release, &st.settle, &st.dropServed, &st.dropServedPlaces, &st.bury,
+		&st.ask, &st.release, &st.settle, &st.dropServed, &st.dropServedPlaces, &st.tombstone,
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -103,7 +104,7 @@ func (w *waiter) ask(ctx context.Context) (a asked, err error) {
 			a.grant.Start = start
 		}
 		if err == nil && a.grant != nil {
-			err = w.bury(ctx, tx)
+			err = w.entomb(ctx, tx)
 		}
 		return err
 	})
@@ -178,7 +179,7 @@ func (w *waiter) check(ctx context.Context) (lock.Grant, error) {
 		start time.Time
 		gone  bool
 	)
-	if !b.look(w) { // It is a cohort's first, and has been told, or its turn is over.
+	if !b.look(w) { // It is a cohort's first, and has its grant, or its turn is over.
 		select {
 		case g := <-w.granted:
 			return *g, nil
@@ -262,17 +263,17 @@ func (w *waiter) leaveOnce(ctx context.Context, take bool) (out left, start time
 		if out, err = b.leave(ctx, tx, w.request, take, w.hooks); err != nil {
 			return err
 		}
-		return w.bury(ctx, tx)
+		return w.entomb(ctx, tx)
 	})
 	return out, start, err
 }
 
-// bury leaves a row that refuses the request, if it may yet come about that it is carried out a first time.
-func (w *waiter) bury(ctx context.Context, tx pgx.Tx) error {
+// entomb leaves a tombstone: a row that refuses the request, which may still arrive and be carried out.
+func (w *waiter) entomb(ctx context.Context, tx pgx.Tx) error {
 	if !w.unsure {
 		return nil
 	}
-	_, err := tx.Exec(ctx, w.backend.st.bury, w.request.id, w.request.owner, w.request.keys)
+	_, err := tx.Exec(ctx, w.backend.st.tombstone, w.request.id, w.request.owner, w.request.keys)
 	return err
 }
 
@@ -308,11 +309,7 @@ func (b *Backend) leaveLater(w *waiter) {
 	}
 	b.tasks.Go(func() {
 		for range leaveAttempts {
-			t := time.NewTimer(leaveInterval)
-			select {
-			case <-t.C:
-			case <-b.base.Done():
-				t.Stop()
+			if !pgkit.Sleep(b.base, leaveInterval) {
 				return
 			}
 			ctx, cancel := context.WithTimeout(b.base, cleanupTimeout)

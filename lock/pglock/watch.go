@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -319,12 +320,7 @@ func (b *Backend) listen() {
 		if time.Since(began) > maxPause {
 			pause = firstPause
 		}
-		t := time.NewTimer(pause)
-		select {
-		case <-b.base.Done():
-		case <-t.C:
-		}
-		t.Stop()
+		pgkit.Sleep(b.base, pause)
 		pause = min(2*pause, maxPause)
 	}
 }
