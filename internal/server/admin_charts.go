@@ -63,14 +63,12 @@ func (s *Server) saleMap(r *http.Request, c *lottery.Campaign) (saleMapView, err
 	return newSaleMap(c, ordinals), nil
 }
 
-func (s *Server) getSaleMap(w http.ResponseWriter, r *http.Request) {
+func (s *Server) pathSaleMap(r *http.Request) (saleMapView, error) {
 	c, err := s.campaignOf(r)
 	if err != nil {
-		s.writeProblem(w, r, err)
-		return
+		return saleMapView{}, err
 	}
-	m, err := s.saleMap(r, c)
-	answer(s, w, r, func(m saleMapView) saleMapView { return m })(m, err)
+	return s.saleMap(r, c)
 }
 
 type bidMarkView struct {
@@ -125,24 +123,18 @@ func viewRoundMark(m desk.RoundMark) roundMarkView {
 	return roundMarkView{Seq: m.Seq, Type: m.Type, At: timestamp(m.At), Data: storedJSON(m.Data)}
 }
 
-func (s *Server) getBidChart(w http.ResponseWriter, r *http.Request) {
+func (s *Server) pathBidChart(r *http.Request) (bidChartView, error) {
 	a, err := s.auctionOf(r)
 	if err != nil {
-		s.writeProblem(w, r, err)
-		return
+		return bidChartView{}, err
 	}
-	chart, err := s.bidChart(r, a)
-	answer(s, w, r, func(v bidChartView) bidChartView { return v })(chart, err)
+	return s.bidChart(r, a)
 }
 
-func (s *Server) getLatestBids(w http.ResponseWriter, r *http.Request) {
-	a, p, err := s.auctionPage(r)
+func (s *Server) latestBids(r *http.Request, before int64, limit int) ([]auction.Placed, error) {
+	a, err := s.auctionOf(r)
 	if err != nil {
-		s.writeProblem(w, r, err)
-		return
+		return nil, err
 	}
-	bids, err := s.desk.LatestBids(r.Context(), a.ID, p.before(), p.limit+1)
-	answer(s, w, r, func(rows []auction.Placed) list[placedBidView] {
-		return newList(r, rows, p.limit, viewPlacedBid, func(row auction.Placed) int64 { return row.Seq })
-	})(bids, err)
+	return s.desk.LatestBids(r.Context(), a.ID, before, limit)
 }

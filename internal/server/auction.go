@@ -1,11 +1,9 @@
 package server
 
 import (
-	"context"
 	"net/http"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 )
 
@@ -113,38 +111,23 @@ func (c *checks) from0(field string, value *int, high int) int {
 }
 
 func (s *Server) auctionRoutes() []route {
+	act := func(verb, summary string, op auction.Op) route {
+		return commandRoute("/v1/auctions/{id}/"+verb, accessStaff, http.StatusOK, summary, viewAuction,
+			mutation[noFields, auction.Op]{what: "auction", executeOn: s.auction.Execute, op: fixed(op)})
+	}
 	return []route{
-		post("/v1/auctions", accessStaff, http.StatusCreated, doc[createAuctionRequest, auctionView]("Make an auction, pending"),
-			mutate(s, mutation[createAuctionRequest, auction.Op]{
-				status: http.StatusCreated, execute: s.auction.Create, view: of(viewAuction),
-				op: func(_ *http.Request, q *createAuctionRequest) (auction.Op, error) { return q.op() },
-			})),
-		get("/v1/auctions", accessUser, paged[auctionSummaryView]("List auctions, oldest first"), s.getAuctions),
-		get("/v1/auctions/{id}", accessUser, doc[none, auctionView]("Read an auction"), s.getAuction),
-		s.auctionRoute("start", "Open the first round", auction.Start{}),
-		s.auctionRoute("cancel", "End an auction, with every hold released", auction.Cancel{}),
-		hot(post("/v1/auctions/{id}/bids", accessUser, http.StatusCreated, doc[bidRequest, bidView]("Bid, or raise the account's bid"), s.postBid)),
+		commandRoute("/v1/auctions", accessStaff, http.StatusCreated, "Make an auction, pending", viewAuction,
+			mutation[createAuctionRequest, auction.Op]{execute: s.auction.Create, op: plain((*createAuctionRequest).op)}),
+		listRoute("/v1/auctions", accessUser, "List auctions, oldest first", oldestFirst(), func(r *http.Request, after int64, limit int) ([]auction.Auction, error) {
+			return s.auction.Auctions(r.Context(), after, limit, seesDrafts(infoOf(r).principal))
+		}, viewAuctionSummary, numberOfAuction),
+		readRoute("/v1/auctions/{id}", accessUser, "Read an auction", s.auctionOf, viewAuction),
+		act("start", "Open the first round", auction.Start{}),
+		act("cancel", "End an auction, with every hold released", auction.Cancel{}),
+		s.bidRoute(),
 		get("/v1/auctions/{id}/leaderboard", accessUser, leaderboardDoc(), s.getLeaderboard),
-		get("/v1/auctions/{id}/winners", accessUser, paged[auctionWinnerView]("List winners by round and rank"), s.getWinners),
-		get("/v1/auctions/{id}/bids", accessUser, paged[placedBidView]("List accepted bids in order"), s.getBids),
-		get("/v1/auctions/{id}/min-winning-bid", accessUser, doc[none, minWinningBidView]("Read the least new bid that would now win"), s.getMinWinningBid),
+		listRoute("/v1/auctions/{id}/winners", accessUser, "List winners by round and rank", oldestFirst(), s.winners, viewAuctionWinner, placeOfWinner),
+		listRoute("/v1/auctions/{id}/bids", accessUser, "List accepted bids in order", oldestFirst(), s.bids, viewPlacedBid, seqOfBid),
+		readRoute("/v1/auctions/{id}/min-winning-bid", accessUser, "Read the least new bid that would now win", s.minWinningBid, same[minWinningBidView]),
 	}
-}
-
-// auctionRoute is a route without fields on one auction, open to staff.
-func (s *Server) auctionRoute(verb, summary string, op auction.Op) route {
-	handler := func(w http.ResponseWriter, r *http.Request) {
-		mutate(s, mutation[noFields, auction.Op]{
-			status: http.StatusOK, view: of(viewAuction),
-			op: func(*http.Request, *noFields) (auction.Op, error) { return op, nil },
-			execute: func(ctx context.Context, c command.Command[auction.Op]) (command.Answer, error) {
-				id, err := pathUUID(r.PathValue("id"), "auction")
-				if err != nil {
-					return command.Answer{}, err
-				}
-				return s.auction.Execute(ctx, id, c)
-			},
-		})(w, r)
-	}
-	return post("/v1/auctions/{id}/"+verb, accessStaff, http.StatusOK, doc[noFields, auctionView](summary), handler)
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead-dev/fairlead/internal/live"
+	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
 )
 
@@ -30,7 +32,7 @@ func TestMetricsDocument(t *testing.T) {
 		t.Errorf("%s is not what the code has: run scripts/generate.sh", metricsDocument)
 	}
 	// The alerts and the dashboard name metrics that are there.
-	for _, file := range []string{"../../docs/operations/alerts.yaml", "../docs/operations/dashboard.json"} {
+	for _, file := range []string{"../../docs/operations/alerts.yaml", "../../docs/operations/dashboard.json"} {
 		text, err := os.ReadFile(file)
 		must(t, err)
 		for _, name := range regexp.MustCompile(`\bfairlead_[a-z_]+`).FindAllString(string(text), -1) {
@@ -50,12 +52,12 @@ func documentMetrics(t *testing.T) string {
 	telemetry.NewLaneMetrics(r)
 	telemetry.NewTransactions(r)
 	telemetry.NewLottery(r)
-	telemetry.NewAuctions(r)
+	telemetry.NewAuctions(r, auction.Outcomes())
 	telemetry.NewLocks(r)
 	telemetry.NewMultidraws(r)
-	telemetry.NewPublications(r)
+	telemetry.NewPublications[string, string](r)
 	telemetry.NewSagas(r)
-	telemetry.ObservePools(r, nil)
+	telemetry.ObservePools(r, (&postgres.DB{}).Pools)
 	telemetry.ObserveLive(r, live.New(live.Options{}))
 	descriptions := make(chan *prometheus.Desc)
 	go func() {

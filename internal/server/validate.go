@@ -1,11 +1,8 @@
 package server
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -13,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/internal/server/edge"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
@@ -56,18 +54,8 @@ func validCurrency(s string) bool {
 	return true
 }
 
-// legible lets those requests pass whose URL is text: UTF-8 without NUL, which no database takes. What a handler reads from the
-// path or the query it may pass on.
-func (s *Server) legible(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if err := checkURL(r.URL); err != nil {
-			s.writeProblem(w, r, err)
-			return
-		}
-		next(w, r)
-	}
-}
-
+// checkURL refuses a URL that is no text: UTF-8 without NUL, which no database takes. What a handler reads from the path or the
+// query it may pass on.
 func checkURL(u *url.URL) error {
 	if !isText(u.Path) {
 		return refuse("the path must be UTF-8 without NUL")
@@ -156,90 +144,20 @@ func pathUUID(s, what string) (uuid.UUID, error) {
 	// Other spellings of the same id (upper case, braces) would make other paths, and so other keys, of one object.
 	id, err := uuid.Parse(s)
 	if err != nil || id.String() != s {
-		return uuid.UUID{}, &refusal{kind: notFound, detail: "there is no such " + what}
+		return uuid.UUID{}, &refusal{Kind: edge.NotFound, Detail: "there is no such " + what}
 	}
 	return id, nil
+}
+
+// pathID reads the id of the thing in the path.
+func pathID(r *http.Request, what string) (uuid.UUID, error) {
+	return pathUUID(r.PathValue("id"), what)
 }
 
 // pathAccount reads an account's id from the path.
 func pathAccount(s string) (string, error) {
 	if !validID(s) {
-		return "", &refusal{kind: notFound, detail: "there is no such account"}
+		return "", &refusal{Kind: edge.NotFound, Detail: "there is no such account"}
 	}
 	return s, nil
-}
-
-// Page limits of lists.
-const (
-	defaultLimit = 50
-	maxLimit     = 200
-)
-
-// page is the part of a list that a request asks for.
-type page struct {
-	limit int
-	after int64 // the last item's place in the list's order; 0 from the start
-}
-
-// cursor names a place in the list at path: the place in base 36, and a check that binds it to that list, so that a cursor
-// which was made up, cut short, or belongs to another list is told from a good one.
-func cursor(path string, place int64) string {
-	n := strconv.FormatInt(place, 36)
-	sum := sha256.Sum256([]byte(path + "?after=" + n))
-	return n + "." + hex.EncodeToString(sum[:4])
-}
-
-// parsePage reads ?limit= and ?after= of a list.
-func parsePage(r *http.Request) (page, error) { return readPage(r.URL.Path, r.URL.RawQuery) }
-
-func readPage(path, rawQuery string) (page, error) { return readPageUpTo(path, rawQuery, maxLimit) }
-
-// readPageUpTo is readPage of a list whose pages may be longer.
-func readPageUpTo(path, rawQuery string, most int) (page, error) {
-	p := page{limit: defaultLimit}
-	q, err := url.ParseQuery(rawQuery)
-	if err != nil {
-		return p, refuse("the query is malformed")
-	}
-	for name, values := range q {
-		if len(values) > 1 {
-			return p, refuse("%s is given more than once", name)
-		}
-	}
-	if v, ok := q["limit"]; ok {
-		n, err := strconv.Atoi(v[0])
-		if err != nil || n < 1 || n > most || strconv.Itoa(n) != v[0] {
-			return p, refuse("limit must be an integer from 1 to %d", most)
-		}
-		p.limit = n
-	}
-	if v, ok := q["after"]; ok {
-		digits, _, _ := strings.Cut(v[0], ".")
-		n, err := strconv.ParseInt(digits, 36, 64)
-		if err != nil || n < 1 || cursor(path, n) != v[0] {
-			return p, refuse("after must be the next of an earlier answer")
-		}
-		p.after = n
-	}
-	return p, nil
-}
-
-// list is a page of items.
-type list[T any] struct {
-	Items []T     `json:"items"`
-	Next  *string `json:"next" doc:"cursor of the next page, null on the last"`
-}
-
-// newList makes the answer from up to limit+1 rows: the one too many says that there is a next page.
-func newList[R, T any](r *http.Request, rows []R, limit int, item func(R) T, place func(R) int64) list[T] {
-	out := list[T]{Items: make([]T, 0, min(len(rows), limit))}
-	for i, row := range rows {
-		if i == limit {
-			next := cursor(r.URL.Path, place(rows[i-1]))
-			out.Next = &next
-			break
-		}
-		out.Items = append(out.Items, item(row))
-	}
-	return out
 }

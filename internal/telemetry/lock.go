@@ -7,7 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead-dev/fairlead/lock"
-	"github.com/fairlead-dev/fairlead/lock/pglock"
 )
 
 // Locks observes locks: those of one process, and through samples all that the database has.
@@ -28,10 +27,7 @@ type lockClass struct {
 	contended, lost prometheus.Counter
 }
 
-var (
-	_ lock.Observer   = (*Locks)(nil)
-	_ pglock.Observer = (*Locks)(nil)
-)
+var _ lock.Observer = (*Locks)(nil)
 
 // lockSeconds are the buckets of waits and holds, from a millisecond to an hour.
 func lockSeconds() []float64 {
@@ -109,13 +105,13 @@ func (l *Locks) Ended(class string, held time.Duration, lost error) {
 	}
 }
 
-// Expired implements [pglock.Observer].
+// Expired implements the observer of the locks in PostgreSQL.
 func (l *Locks) Expired(n int) { l.expired.Add(float64(n)) }
 
-// Victim implements [pglock.Observer].
+// Victim implements the observer of the locks in PostgreSQL.
 func (l *Locks) Victim() { l.victims.Inc() }
 
-// HandedOver implements [pglock.Observer].
+// HandedOver implements the observer of the locks in PostgreSQL.
 func (l *Locks) HandedOver() { l.handedOver.Inc() }
 
 // Sample sets the gauges from what the database has at an instant, by the database's clock.

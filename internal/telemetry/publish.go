@@ -5,31 +5,25 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
 
-// Publications observes the workers that publish.
-type Publications struct {
+// Publications observes the workers that publish. Result and Outcome are the words of their service: for what was recorded of
+// an attempt, and for what came of an automation's firing.
+type Publications[Result, Outcome ~string] struct {
 	claimed  prometheus.Counter
 	claim    prometheus.Histogram
 	late     prometheus.Histogram
 	took     prometheus.Histogram
 	answers  *prometheus.CounterVec
-	results  map[publish.AttemptResult]prometheus.Counter
+	results  map[Result]prometheus.Counter
 	running  prometheus.Gauge
 	released prometheus.Counter
-	firings  map[publish.Outcome]prometheus.Counter
+	firings  map[Outcome]prometheus.Counter
 	fireLate prometheus.Histogram
 }
 
-var (
-	_ publish.Observer           = (*Publications)(nil)
-	_ publish.AutomationObserver = (*Publications)(nil)
-)
-
 // NewPublications registers the publications' metrics. All of them, and every result, are there from the start.
-func NewPublications(r prometheus.Registerer) *Publications {
+func NewPublications[Result, Outcome ~string](r prometheus.Registerer) *Publications[Result, Outcome] {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "fairlead_publish_" + name, Help: help})
 	}
@@ -49,7 +43,7 @@ func NewPublications(r prometheus.Registerer) *Publications {
 	firings := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fairlead_publish_firings_total", Help: "Automations fired, by outcome.",
 	}, []string{"outcome"})
-	p := &Publications{
+	p := &Publications[Result, Outcome]{
 		claimed: counter("claims_total", "Publications claimed."),
 		claim: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "fairlead_publish_claim_duration_seconds", Help: "Time of a transaction that claimed something.",
@@ -61,46 +55,46 @@ func NewPublications(r prometheus.Registerer) *Publications {
 		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_publish_answers_total", Help: "Answers of targets by status; 0: there was none.",
 		}, []string{"status"}),
-		results:  map[publish.AttemptResult]prometheus.Counter{},
+		results:  map[Result]prometheus.Counter{},
 		running:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_publish_running", Help: "Attempts under way."}),
 		released: counter("stale_claims_total", "Stale claims released, each an attempt that was lost."),
-		firings:  map[publish.Outcome]prometheus.Counter{},
+		firings:  map[Outcome]prometheus.Counter{},
 		fireLate: late("firing_late_seconds", "How late automations fired."),
 	}
-	for _, outcome := range []publish.Outcome{publish.OutcomeScheduled, publish.OutcomeNoDraft, publish.OutcomeQuota} {
+	for _, outcome := range []Outcome{"scheduled", "no_draft", "quota_reached"} {
 		p.firings[outcome] = firings.WithLabelValues(string(outcome))
 	}
-	for _, result := range []publish.AttemptResult{publish.ResultPublished, publish.ResultFailed, publish.ResultRefused} {
+	for _, result := range []Result{"published", "failed", "refused"} {
 		p.results[result] = results.WithLabelValues(string(result))
 	}
 	r.MustRegister(p.claimed, p.claim, p.late, p.took, p.answers, results, p.running, p.released, firings, p.fireLate)
 	return p
 }
 
-// Claimed implements [publish.Observer].
-func (p *Publications) Claimed(n int, took time.Duration) {
+// Claimed implements the observer of workers.
+func (p *Publications[Result, Outcome]) Claimed(n int, took time.Duration) {
 	p.claimed.Add(float64(n))
 	p.claim.Observe(took.Seconds())
 }
 
-// Attempted implements [publish.Observer].
-func (p *Publications) Attempted(late, took time.Duration, statusCode int) {
+// Attempted implements the observer of workers.
+func (p *Publications[Result, Outcome]) Attempted(late, took time.Duration, statusCode int) {
 	p.late.Observe(late.Seconds())
 	p.took.Observe(took.Seconds())
 	p.answers.WithLabelValues(strconv.Itoa(statusCode)).Inc()
 }
 
-// Recorded implements [publish.Observer].
-func (p *Publications) Recorded(result publish.AttemptResult) { p.results[result].Inc() }
+// Recorded implements the observer of workers.
+func (p *Publications[Result, Outcome]) Recorded(result Result) { p.results[result].Inc() }
 
-// Running implements [publish.Observer].
-func (p *Publications) Running(n int) { p.running.Set(float64(n)) }
+// Running implements the observer of workers.
+func (p *Publications[Result, Outcome]) Running(n int) { p.running.Set(float64(n)) }
 
-// Released implements [publish.Observer].
-func (p *Publications) Released(n int) { p.released.Add(float64(n)) }
+// Released implements the observer of workers.
+func (p *Publications[Result, Outcome]) Released(n int) { p.released.Add(float64(n)) }
 
-// Fired implements [publish.AutomationObserver].
-func (p *Publications) Fired(outcome publish.Outcome, late time.Duration) {
+// Fired implements the observer of automations.
+func (p *Publications[Result, Outcome]) Fired(outcome Outcome, late time.Duration) {
 	p.firings[outcome].Inc()
 	p.fireLate.Observe(late.Seconds())
 }

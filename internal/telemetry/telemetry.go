@@ -9,8 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
-	"github.com/fairlead-dev/fairlead/internal/postgres"
-	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
 
 // seconds are the buckets of durations from a tenth of a millisecond to ten seconds.
@@ -112,8 +110,6 @@ type Transactions struct {
 	known    sync.Map // of the names whose outcomes are all there
 }
 
-var _ postgres.Observer = (*Transactions)(nil)
-
 // NewTransactions registers the transactions' metrics.
 func NewTransactions(r prometheus.Registerer) *Transactions {
 	t := &Transactions{
@@ -140,7 +136,7 @@ func NewTransactions(r prometheus.Registerer) *Transactions {
 	return t
 }
 
-// Transaction implements [postgres.Observer].
+// Transaction implements the observer of the database.
 func (t *Transactions) Transaction(name string, _ int, took time.Duration, outcome string) {
 	t.duration.WithLabelValues(name).Observe(took.Seconds())
 	// All outcomes are there from a transaction's first one on: what is there for the first time with 1 has not increased.
@@ -152,16 +148,16 @@ func (t *Transactions) Transaction(name string, _ int, took time.Duration, outco
 	t.outcomes.WithLabelValues(name, outcome).Inc()
 }
 
-// Fallback implements [postgres.Observer].
+// Fallback implements the observer of the database.
 func (t *Transactions) Fallback(name, reason string) { t.fell.WithLabelValues(name, reason).Inc() }
 
-// Blocked implements [postgres.Observer].
+// Blocked implements the observer of the database.
 func (t *Transactions) Blocked(rows, commands int) {
 	t.rows.Set(float64(rows))
 	t.waiting.Set(float64(commands))
 }
 
-// Retry implements [postgres.Observer].
+// Retry implements the observer of the database.
 func (t *Transactions) Retry(name, reason string) { t.retries.WithLabelValues(name, reason).Inc() }
 
 // Lottery observes the lottery. Its metrics bear the names that the requirement gives them.
@@ -181,11 +177,6 @@ type Lottery struct {
 	waiting   prometheus.Gauge
 	overdue   prometheus.Gauge
 }
-
-var (
-	_ lottery.Observer         = (*Lottery)(nil)
-	_ postgres.LotteryObserver = (*Lottery)(nil)
-)
 
 // NewLottery registers the lottery's metrics.
 func NewLottery(r prometheus.Registerer) *Lottery {
@@ -222,10 +213,10 @@ func NewLottery(r prometheus.Registerer) *Lottery {
 	return l
 }
 
-// Attempted implements [lottery.Observer].
+// Attempted implements the observer of the lottery.
 func (l *Lottery) Attempted(n int) { l.attempts.Add(float64(n)) }
 
-// DrawTriggered implements [lottery.Observer].
+// DrawTriggered implements the observer of the lottery.
 func (l *Lottery) DrawTriggered(rerun bool) {
 	l.triggered.Inc()
 	if rerun {
@@ -233,7 +224,7 @@ func (l *Lottery) DrawTriggered(rerun bool) {
 	}
 }
 
-// DrawEnded implements [lottery.Observer].
+// DrawEnded implements the observer of the lottery.
 func (l *Lottery) DrawEnded(took time.Duration, err error) {
 	if err != nil {
 		l.failure.Inc()
@@ -243,19 +234,19 @@ func (l *Lottery) DrawEnded(took time.Duration, err error) {
 	l.duration.Observe(took.Seconds())
 }
 
-// Conflict implements [lottery.Observer].
+// Conflict implements the observer of the lottery.
 func (l *Lottery) Conflict() { l.conflicts.Inc() }
 
-// Watched implements [lottery.Observer].
-func (l *Lottery) Watched(w lottery.Watch) {
-	l.stuck.Set(float64(len(w.Stuck)))
-	l.oversold.Set(float64(w.Oversold))
-	l.twice.Set(float64(w.Duplicates))
-	l.waiting.Set(float64(w.Waiting))
-	l.overdue.Set(w.Overdue.Seconds())
+// Watched implements the observer of the lottery.
+func (l *Lottery) Watched(stuck, oversold, duplicates, waiting int, overdue time.Duration) {
+	l.stuck.Set(float64(stuck))
+	l.oversold.Set(float64(oversold))
+	l.twice.Set(float64(duplicates))
+	l.waiting.Set(float64(waiting))
+	l.overdue.Set(overdue.Seconds())
 }
 
-// RoundTried implements [lottery.Observer].
+// RoundTried implements the observer of the lottery.
 func (l *Lottery) RoundTried(failure string) {
 	if failure == "" {
 		failure = "ok"
@@ -263,5 +254,5 @@ func (l *Lottery) RoundTried(failure string) {
 	l.rounds.WithLabelValues(failure).Inc()
 }
 
-// LockWait implements [postgres.LotteryObserver].
+// LockWait implements the observer of its store.
 func (l *Lottery) LockWait(d time.Duration) { l.lockWait.Observe(d.Seconds()) }
