@@ -23,20 +23,18 @@ type Auctions[O Outcome] struct {
 
 // NewAuctions registers the auctions' metrics. All of them, and every outcome of a bid, are there from the start.
 func NewAuctions[O Outcome](r prometheus.Registerer, outcomes []O) *Auctions[O] {
-	bids := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "fairlead_auction_bids_total", Help: "Bids decided and committed, by outcome; replays are not counted.",
-	}, []string{"outcome"})
+	m := metricsOf(r, "fairlead_auction_")
+	bids := m.counters("bids_total", "Bids decided and committed, by outcome; replays are not counted.", "outcome")
 	a := &Auctions[O]{
 		bids:       map[O]prometheus.Counter{},
-		extensions: prometheus.NewCounter(prometheus.CounterOpts{Name: "fairlead_auction_extensions_total", Help: "Rounds' ends moved by late bids."}),
-		closed:     prometheus.NewCounter(prometheus.CounterOpts{Name: "fairlead_auction_rounds_closed_total", Help: "Rounds settled by this process."}),
-		term:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_auction_leader_term", Help: "The last term in which this process led; 0 before the first."}),
-		leading:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_auction_is_leader", Help: "Whether this process is the leader, 1 or 0. More than one in sum is a bug."}),
+		extensions: m.counter("extensions_total", "Rounds' ends moved by late bids."),
+		closed:     m.counter("rounds_closed_total", "Rounds settled by this process."),
+		term:       m.gauge("leader_term", "The last term in which this process led; 0 before the first."),
+		leading:    m.gauge("is_leader", "Whether this process is the leader, 1 or 0. More than one in sum is a bug."),
 	}
 	for _, outcome := range outcomes {
 		a.bids[outcome] = bids.WithLabelValues(outcome.String())
 	}
-	r.MustRegister(bids, a.extensions, a.closed, a.term, a.leading)
 	return a
 }
 

@@ -11,11 +11,6 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 )
 
-// seconds are the buckets of durations from a tenth of a millisecond to ten seconds.
-func seconds() []float64 {
-	return []float64{.0001, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
-}
-
 // Lanes observes the group commit of one service.
 type Lanes struct {
 	batch     prometheus.Observer
@@ -40,29 +35,19 @@ type LaneMetrics struct {
 
 // NewLaneMetrics registers the group commit's metrics.
 func NewLaneMetrics(r prometheus.Registerer) *LaneMetrics {
-	label := []string{"service"}
-	counter := func(name, help string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_lane_" + name, Help: help}, label)
+	metrics := metricsOf(r, "fairlead_lane_")
+	counters := func(name, help string) *prometheus.CounterVec { return metrics.counters(name, help, "service") }
+	return &LaneMetrics{
+		batch:     metrics.histograms("batch_size", "Commands a commit.", []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512}, "service"),
+		flush:     metrics.histograms("flush_duration_seconds", "Time from a batch's start to its commit.", seconds(), "service"),
+		wait:      metrics.histograms("wait_duration_seconds", "How long the oldest command of a batch had waited.", seconds(), "service"),
+		depth:     metrics.gauges("queue_depth", "Commands that waited on the lane that last took a batch.", "service"),
+		bisected:  counters("bisections_total", "Batches that failed and were halved."),
+		refused:   counters("refused_total", "Commands refused because their lane was full."),
+		panicked:  counters("panics_total", "Batches that panicked."),
+		failed:    counters("failures_total", "Batches, or parts of one, that failed."),
+		commanded: counters("commands_total", "Commands taken into batches."),
 	}
-	m := &LaneMetrics{
-		batch: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "fairlead_lane_batch_size", Help: "Commands a commit.", Buckets: []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512},
-		}, label),
-		flush: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "fairlead_lane_flush_duration_seconds", Help: "Time from a batch's start to its commit.", Buckets: seconds(),
-		}, label),
-		wait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "fairlead_lane_wait_duration_seconds", Help: "How long the oldest command of a batch had waited.", Buckets: seconds(),
-		}, label),
-		depth:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "fairlead_lane_queue_depth", Help: "Commands that waited on the lane that last took a batch."}, label),
-		bisected:  counter("bisections_total", "Batches that failed and were halved."),
-		refused:   counter("refused_total", "Commands refused because their lane was full."),
-		panicked:  counter("panics_total", "Batches that panicked."),
-		failed:    counter("failures_total", "Batches, or parts of one, that failed."),
-		commanded: counter("commands_total", "Commands taken into batches."),
-	}
-	r.MustRegister(m.batch, m.flush, m.wait, m.depth, m.bisected, m.refused, m.panicked, m.failed, m.commanded)
-	return m
 }
 
 // For returns the observer of one service's lanes.
@@ -112,28 +97,15 @@ type Transactions struct {
 
 // NewTransactions registers the transactions' metrics.
 func NewTransactions(r prometheus.Registerer) *Transactions {
-	t := &Transactions{
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "fairlead_transaction_duration_seconds", Help: "Time of a transaction, its reruns included.", Buckets: seconds(),
-		}, []string{"transaction"}),
-		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_transactions_total", Help: "Transactions by how they ended.",
-		}, []string{"transaction", "outcome"}),
-		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_transaction_retries_total", Help: "Reruns of transactions by SQLSTATE or reason.",
-		}, []string{"transaction", "reason"}),
-		fell: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_transaction_fallbacks_total", Help: "Transactions that were not committed on the fast path, by reason.",
-		}, []string{"transaction", "reason"}),
+	m := metricsOf(r, "fairlead_")
+	return &Transactions{
+		duration: m.histograms("transaction_duration_seconds", "Time of a transaction, its reruns included.", seconds(), "transaction"),
+		outcomes: m.counters("transactions_total", "Transactions by how they ended.", "transaction", "outcome"),
+		retries:  m.counters("transaction_retries_total", "Reruns of transactions by SQLSTATE or reason.", "transaction", "reason"),
+		fell:     m.counters("transaction_fallbacks_total", "Transactions that were not committed on the fast path, by reason.", "transaction", "reason"),
+		rows:     m.gauge("blocked_rows", "Accounts, auctions and campaigns that commands need and somebody else has locked."),
+		waiting:  m.gauge("blocked_commands", "Commands that wait for such rows, each by itself."),
 	}
-	t.rows = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "fairlead_blocked_rows", Help: "Accounts, auctions and campaigns that commands need and somebody else has locked.",
-	})
-	t.waiting = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "fairlead_blocked_commands", Help: "Commands that wait for such rows, each by itself.",
-	})
-	r.MustRegister(t.duration, t.outcomes, t.retries, t.fell, t.rows, t.waiting)
-	return t
 }
 
 // Transaction implements the observer of the database.
@@ -180,35 +152,23 @@ type Lottery struct {
 
 // NewLottery registers the lottery's metrics.
 func NewLottery(r prometheus.Registerer) *Lottery {
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: "fairlead_lottery_" + name, Help: help})
-	}
-	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_lottery_" + name, Help: help})
-	}
-	histogram := func(name, help string) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fairlead_lottery_" + name, Help: help, Buckets: seconds()})
-	}
+	m := metricsOf(r, "fairlead_lottery_")
 	l := &Lottery{
-		attempts:  counter("commands_total", "Commands on campaigns that were decided, purchases above all."),
-		triggered: counter("draw_triggered_total", "Transactions that set out to draw, reruns included."),
-		success:   counter("draw_success_total", "Draws committed."),
-		failure:   counter("draw_failure_total", "Draws that were computed and not committed."),
-		retries:   counter("draw_retries_total", "Reruns of transactions that draw."),
-		conflicts: counter("state_machine_conflicts_total", "Refused transitions of a campaign's status."),
-		duration:  histogram("draw_duration_seconds", "Time of a batch that draws, from its lane to its commit."),
-		lockWait:  histogram("advisory_lock_wait_seconds", "Wait for a campaign's advisory lock and row."),
-		stuck:     gauge("draws_stuck", "Campaigns drawing for longer than they may, at the last sweep."),
-		oversold:  gauge("oversold_campaigns", "Campaigns in sale with more sold than they have, at the last sweep. Anything but 0 is a bug."),
-		twice:     gauge("duplicate_draws", "Campaigns with more than one result, or with one before their draw, at the last sweep. Anything but 0 is a bug."),
-		rounds: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_lottery_beacon_attempts_total", Help: "Attempts to get the round of a beacon, by what they came to: ok, or the kind of failure.",
-		}, []string{"result"}),
-		waiting: gauge("beacon_waiting", "Sealed campaigns that wait for their beacon's round, at the last sweep."),
-		overdue: gauge("beacon_overdue_seconds", "How long the longest waiting campaign has waited since its round was due, at the last sweep."),
+		attempts:  m.counter("commands_total", "Commands on campaigns that were decided, purchases above all."),
+		triggered: m.counter("draw_triggered_total", "Transactions that set out to draw, reruns included."),
+		success:   m.counter("draw_success_total", "Draws committed."),
+		failure:   m.counter("draw_failure_total", "Draws that were computed and not committed."),
+		retries:   m.counter("draw_retries_total", "Reruns of transactions that draw."),
+		conflicts: m.counter("state_machine_conflicts_total", "Refused transitions of a campaign's status."),
+		duration:  m.histogram("draw_duration_seconds", "Time of a batch that draws, from its lane to its commit.", seconds()),
+		lockWait:  m.histogram("advisory_lock_wait_seconds", "Wait for a campaign's advisory lock and row.", seconds()),
+		stuck:     m.gauge("draws_stuck", "Campaigns drawing for longer than they may, at the last sweep."),
+		oversold:  m.gauge("oversold_campaigns", "Campaigns in sale with more sold than they have, at the last sweep. Anything but 0 is a bug."),
+		twice:     m.gauge("duplicate_draws", "Campaigns with more than one result, or with one before their draw, at the last sweep. Anything but 0 is a bug."),
+		rounds:    m.counters("beacon_attempts_total", "Attempts to get the round of a beacon, by what they came to: ok, or the kind of failure.", "result"),
+		waiting:   m.gauge("beacon_waiting", "Sealed campaigns that wait for their beacon's round, at the last sweep."),
+		overdue:   m.gauge("beacon_overdue_seconds", "How long the longest waiting campaign has waited since its round was due, at the last sweep."),
 	}
-	r.MustRegister(l.attempts, l.triggered, l.success, l.failure, l.retries, l.conflicts, l.duration, l.lockWait, l.stuck, l.oversold,
-		l.twice, l.rounds, l.waiting, l.overdue)
 	l.rounds.WithLabelValues("ok") // There from the start.
 	return l
 }
