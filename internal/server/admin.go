@@ -49,10 +49,10 @@ func (s *Server) adminRoutes() []route {
 	return []route{
 		get("/v1/admin/overview", accessAdmin, doc[none, overviewView]("Read what this process measured, and what waits in the whole house"), shown(s.overview, same[overviewView])),
 		get("/v1/admin/campaigns", accessAdmin, filtered(paged[campaignSummaryView]("List campaigns, newest first"), "status", "only those of this status"), s.getAdminCampaigns),
-		readRoute("/v1/admin/campaigns/{id}/map", accessAdmin, "Read which positions are sold", s.pathSaleMap, same[saleMapView]),
+		readRoute("/v1/admin/campaigns/{id}/map", accessAdmin, "Read which positions are sold", with(s.campaignOf, s.saleMap), same[saleMapView]),
 		get("/v1/admin/auctions", accessAdmin, filtered(paged[auctionSummaryView]("List auctions, newest first"), "status", "only those of this status"), s.getAdminAuctions),
-		listRoute("/v1/admin/auctions/{id}/bids", accessAdmin, "List bids, newest first", newestFirst(), s.latestBids, viewPlacedBid, seqOfBid),
-		readRoute("/v1/admin/auctions/{id}/chart", accessAdmin, "Read bids and rounds for a chart: every bid, or an even sample of many", s.pathBidChart, same[bidChartView]),
+		listRoute("/v1/admin/auctions/{id}/bids", accessAdmin, "List bids, newest first", newestFirst(), rowsWith(s.auctionOf, s.latestBids), viewPlacedBid, seqOfBid),
+		readRoute("/v1/admin/auctions/{id}/chart", accessAdmin, "Read bids and rounds for a chart: every bid, or an even sample of many", with(s.auctionOf, s.bidChart), same[bidChartView]),
 		get("/v1/admin/accounts", accessAdmin, filtered(paged[accountView]("List accounts by id"), "prefix", "only those whose id begins so"), s.getAdminAccounts),
 		get("/v1/admin/accounts/{id}/entries", accessAdmin, paged[entryView]("List an account's entries, newest first"), s.getLatestEntries),
 		get("/v1/admin/accounts/{id}/holds", accessAdmin, paged[openHoldView]("List an account's open holds, newest first"), s.getOpenHolds),

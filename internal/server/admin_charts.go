@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"encoding/base64"
-	"net/http"
 
 	"github.com/google/uuid"
 
@@ -52,23 +51,15 @@ func newSaleMap(c *lottery.Campaign, ordinals []int) saleMapView {
 }
 
 // saleMap reads the map of a campaign.
-func (s *Server) saleMap(r *http.Request, c *lottery.Campaign) (saleMapView, error) {
+func (s *Server) saleMap(ctx context.Context, c *lottery.Campaign) (saleMapView, error) {
 	if c.TotalPositions > maxMapped {
 		return newSaleMap(c, nil), nil
 	}
-	ordinals, err := bounded(r.Context(), s.scans, func(ctx context.Context) ([]int, error) { return s.desk.SoldOrdinals(ctx, c.ID) })
+	ordinals, err := bounded(ctx, s.scans, func(ctx context.Context) ([]int, error) { return s.desk.SoldOrdinals(ctx, c.ID) })
 	if err != nil {
 		return saleMapView{}, err
 	}
 	return newSaleMap(c, ordinals), nil
-}
-
-func (s *Server) pathSaleMap(r *http.Request) (saleMapView, error) {
-	c, err := s.campaignOf(r)
-	if err != nil {
-		return saleMapView{}, err
-	}
-	return s.saleMap(r, c)
 }
 
 type bidMarkView struct {
@@ -92,21 +83,21 @@ type bidChartView struct {
 	TotalBids int64           `json:"total_bids"`
 }
 
-func (s *Server) bidChart(r *http.Request, a *auction.Auction) (bidChartView, error) {
+func (s *Server) bidChart(ctx context.Context, a *auction.Auction) (bidChartView, error) {
 	v := bidChartView{TotalBids: a.TotalBids, Bids: []bidMarkView{}, Marks: []roundMarkView{}}
 	if a.Seq == 0 {
 		return v, nil
 	}
-	leave, err := s.scans.enter(r.Context())
+	leave, err := s.scans.enter(ctx)
 	if err != nil {
 		return v, err
 	}
 	defer leave()
-	bids, err := s.desk.Bids(r.Context(), a.ID, maxBidMarks)
+	bids, err := s.desk.Bids(ctx, a.ID, maxBidMarks)
 	if err != nil {
 		return v, err
 	}
-	marks, err := s.desk.RoundMarks(r.Context(), a.ID, maxRoundMarks)
+	marks, err := s.desk.RoundMarks(ctx, a.ID, maxRoundMarks)
 	if err != nil {
 		return v, err
 	}
@@ -123,18 +114,6 @@ func viewRoundMark(m desk.RoundMark) roundMarkView {
 	return roundMarkView{Seq: m.Seq, Type: m.Type, At: timestamp(m.At), Data: storedJSON(m.Data)}
 }
 
-func (s *Server) pathBidChart(r *http.Request) (bidChartView, error) {
-	a, err := s.auctionOf(r)
-	if err != nil {
-		return bidChartView{}, err
-	}
-	return s.bidChart(r, a)
-}
-
-func (s *Server) latestBids(r *http.Request, before int64, limit int) ([]auction.Placed, error) {
-	a, err := s.auctionOf(r)
-	if err != nil {
-		return nil, err
-	}
-	return s.desk.LatestBids(r.Context(), a.ID, before, limit)
+func (s *Server) latestBids(ctx context.Context, a *auction.Auction, before int64, limit int) ([]auction.Placed, error) {
+	return s.desk.LatestBids(ctx, a.ID, before, limit)
 }

@@ -59,12 +59,12 @@ func (q *createAuctionRequest) op() (auction.Op, error) {
 		op.MinIncrement = *q.MinIncrement
 	}
 	if a := q.AntiSnipe; a != nil {
-		op.AntiSnipe.Window = c.span("anti_snipe's window", a.Window, 0)
-		op.AntiSnipe.Extension = c.span("anti_snipe's extension", a.Extension, 0)
+		op.AntiSnipe.Window = c.auctionSpan("anti_snipe's window", a.Window, 0)
+		op.AntiSnipe.Extension = c.auctionSpan("anti_snipe's extension", a.Extension, 0)
 		op.AntiSnipe.MaxExtensions = c.from0("anti_snipe's max_extensions", a.MaxExtensions, auction.MaxExtensions)
 	}
 	if q.Cooldown != nil {
-		op.Cooldown = c.span("cooldown", *q.Cooldown, 0)
+		op.Cooldown = c.auctionSpan("cooldown", *q.Cooldown, 0)
 	}
 	if q.UniqueAmounts != nil {
 		op.UniqueAmounts = *q.UniqueAmounts
@@ -81,15 +81,15 @@ func (q *createAuctionRequest) checkRounds(c *checks) []auction.NewRound {
 	for i, r := range q.Rounds {
 		c.upTo("a round's winners", r.Winners, auction.MaxWinners)
 		rounds[i] = auction.NewRound{
-			Winners: r.Winners, Duration: c.span("a round's duration", r.Duration, auction.MinDuration),
+			Winners: r.Winners, Duration: c.auctionSpan("a round's duration", r.Duration, auction.MinDuration),
 		}
 	}
 	return rounds
 }
 
-// span reads a Go duration string from low to [auction.MaxDuration]. Times are kept to the microsecond, so a finer duration would not be
+// auctionSpan reads a Go duration string from low to [auction.MaxDuration]. Times are kept to the microsecond, so a finer duration would not be
 // the one that was asked for.
-func (c *checks) span(field, value string, low time.Duration) time.Duration {
+func (c *checks) auctionSpan(field, value string, low time.Duration) time.Duration {
 	const high = auction.MaxDuration
 	d, err := time.ParseDuration(value)
 	switch {
@@ -126,8 +126,8 @@ func (s *Server) auctionRoutes() []route {
 		act("cancel", "End an auction, with every hold released", auction.Cancel{}),
 		s.bidRoute(),
 		get("/v1/auctions/{id}/leaderboard", accessUser, leaderboardDoc(), s.getLeaderboard),
-		listRoute("/v1/auctions/{id}/winners", accessUser, "List winners by round and rank", oldestFirst(), s.winners, viewAuctionWinner, placeOfWinner),
-		listRoute("/v1/auctions/{id}/bids", accessUser, "List accepted bids in order", oldestFirst(), s.bids, viewPlacedBid, seqOfBid),
+		listRoute("/v1/auctions/{id}/winners", accessUser, "List winners by round and rank", oldestFirst(), rowsWith(s.auctionOf, s.winners), viewAuctionWinner, placeOfWinner),
+		listRoute("/v1/auctions/{id}/bids", accessUser, "List accepted bids in order", oldestFirst(), rowsWith(s.auctionOf, s.bids), viewPlacedBid, seqOfBid),
 		readRoute("/v1/auctions/{id}/min-winning-bid", accessUser, "Read the least new bid that would now win", s.minWinningBid, same[minWinningBidView]),
 	}
 }

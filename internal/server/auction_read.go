@@ -86,21 +86,13 @@ const rankBits = 16
 
 func placeOfWinner(w auction.Winner) int64 { return int64(w.Round)<<rankBits | int64(w.Rank) }
 
-func (s *Server) winners(r *http.Request, after int64, limit int) ([]auction.Winner, error) {
-	a, err := s.auctionOf(r)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) winners(ctx context.Context, a *auction.Auction, after int64, limit int) ([]auction.Winner, error) {
 	round, rank := int(min(after>>rankBits, auction.MaxRounds+1)), int(after&(1<<rankBits-1))
-	return s.auction.Winners(r.Context(), a.ID, round, rank, limit)
+	return s.auction.Winners(ctx, a.ID, round, rank, limit)
 }
 
-func (s *Server) bids(r *http.Request, after int64, limit int) ([]auction.Placed, error) {
-	a, err := s.auctionOf(r)
-	if err != nil {
-		return nil, err
-	}
-	return s.auction.Bids(r.Context(), a.ID, after, limit)
+func (s *Server) bids(ctx context.Context, a *auction.Auction, after int64, limit int) ([]auction.Placed, error) {
+	return s.auction.Bids(ctx, a.ID, after, limit)
 }
 
 func (s *Server) minWinningBid(r *http.Request) (v minWinningBidView, err error) {

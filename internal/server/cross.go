@@ -108,7 +108,7 @@ func (s *Server) crossRoutes() []route {
 				execute: s.cross.Create, account: (*crossTransferRequest).account, op: plain((*crossTransferRequest).op),
 			}),
 		stuckToo(listRoute("/v1/cross-transfers", accessStaff, "List transfers between ledgers, oldest first", oldestFirst(), s.crossTransfers, viewCross, numberOfSaga)),
-		readRoute("/v1/cross-transfers/{id}", accessStaff, "Read a transfer between ledgers", byID("transfer between ledgers", s.cross.Transfer), viewCross),
+		readRoute("/v1/cross-transfers/{id}", accessStaff, "Read a transfer between ledgers", with(pathIDOf("transfer between ledgers"), s.cross.Transfer), viewCross),
 		act("retry", "Let a pending transfer be tried at once", saga.Retry),
 		act("compensate", "Give a pending transfer up: legs that are not done are cancelled, those that are done are undone", saga.Compensate),
 		s.crossLegRoute(),

@@ -172,7 +172,7 @@ func (s *Server) ledgerRoutes() []route {
 				return ledger.CreateAccount{ID: q.ID, Currency: q.Currency}, c.err
 			},
 		}),
-		readRoute("/v1/accounts/{id}", accessUser, "Read an account", s.pathLedgerAccount, viewAccount),
+		readRoute("/v1/accounts/{id}", accessUser, "Read an account", with(s.ownAccount, s.ledger.Account), viewAccount),
 		get("/v1/accounts/{id}/entries", accessUser, paged[entryView]("List an account's entries, oldest first"), s.getEntries),
 		move("/v1/deposits", "Bring money in from the outside", func(q *movementRequest) ledger.Op {
 			return ledger.Deposit{Account: q.Account, Amount: q.Amount, Memo: q.Memo}
@@ -191,7 +191,7 @@ func (s *Server) ledgerRoutes() []route {
 				return ledger.MakeTransfer{From: q.From, To: q.To, Amount: q.Amount, Memo: q.Memo}, c.err
 			},
 		})),
-		readRoute("/v1/transfers/{id}", accessStaff, "Read a transfer", byID("transfer", s.ledger.Transfer), viewTransfer),
+		readRoute("/v1/transfers/{id}", accessStaff, "Read a transfer", with(pathIDOf("transfer"), s.ledger.Transfer), viewTransfer),
 		commandRoute("/v1/holds", accessStaff, http.StatusCreated, "Set money aside", viewHold, mutation[holdRequest, ledger.Op]{
 			execute: execute,
 			op: func(_ *http.Request, q *holdRequest) (ledger.Op, error) {
@@ -202,7 +202,7 @@ func (s *Server) ledgerRoutes() []route {
 				return ledger.PlaceHold{Account: q.Account, Amount: q.Amount, ExpiresIn: expires}, c.err
 			},
 		}),
-		readRoute("/v1/holds/{id}", accessStaff, "Read a hold", byID("hold", s.ledger.Hold), viewHold),
+		readRoute("/v1/holds/{id}", accessStaff, "Read a hold", with(pathIDOf("hold"), s.ledger.Hold), viewHold),
 		commandRoute("/v1/holds/{id}/capture", accessStaff, http.StatusOK, "Pay from a hold; what is not captured is released", viewHold,
 			mutation[captureRequest, ledger.Op]{
 				execute: execute,
@@ -234,14 +234,6 @@ func (s *Server) ledgerRoutes() []route {
 		get("/v1/accounts/{id}/aliases", accessUser, filtered(doc[none, aliasView]("Read what public pages call an account"), "topic", "campaign:ID or auction:ID"), shown(s.alias, same[aliasView])),
 		readRoute("/v1/integrity", accessStaff, "Recompute all balances from the entries", s.integrity, viewIntegrity),
 	}
-}
-
-func (s *Server) pathLedgerAccount(r *http.Request) (a ledger.Account, err error) {
-	id, err := s.ownAccount(r)
-	if err != nil {
-		return a, err
-	}
-	return s.ledger.Account(r.Context(), id)
 }
 
 func (s *Server) getEntries(w http.ResponseWriter, r *http.Request) error {

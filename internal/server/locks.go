@@ -27,6 +27,9 @@ type Locks interface {
 // maxLockWait bounds how long a request may wait for a lock: proxies and people give up sooner.
 const maxLockWait = 10 * time.Minute
 
+// lockExample is such a duration as locks take.
+const lockExample = `"30s" or "1.5s"`
+
 type lockRequest struct {
 	Keys  []string `json:"keys" minItems:"1" maxItems:"100" doc:"names of 1 to 200 characters, all to be locked or none"`
 	Owner string   `json:"owner" minLength:"1" maxLength:"200" doc:"the line of work that asks; deadlocks are told by owners"`
@@ -150,7 +153,7 @@ func (s *Server) lockRoutes() []route {
 			op: func(r *http.Request, q *renewLockRequest) (o lock.Renewal, err error) {
 				var c checks
 				if q.TTL != nil {
-					o.TTL = c.lockSpan("ttl", *q.TTL, lock.MinTTL, lock.MaxTTL)
+					o.TTL = c.span("ttl", *q.TTL, lockExample, lock.MinTTL, lock.MaxTTL, time.Microsecond)
 				}
 				if c.err != nil {
 					return o, c.err
@@ -169,15 +172,6 @@ func (s *Server) lockRoutes() []route {
 	}
 }
 
-// lockSpan reads a Go duration from low to high, of whole microseconds: times are kept no finer.
-func (c *checks) lockSpan(field, value string, low, high time.Duration) time.Duration {
-	d, err := time.ParseDuration(value)
-	if err != nil || d < low || d > high || d%time.Microsecond != 0 {
-		c.fail("%s must be a duration such as \"30s\" or \"1.5s\", from %s to %s, in whole microseconds", field, low, high)
-	}
-	return d
-}
-
 func (q *lockRequest) op(id string) (lock.Request, error) {
 	var c checks
 	c.upTo("the number of keys", len(q.Keys), lock.MaxKeys)
@@ -187,9 +181,9 @@ func (q *lockRequest) op(id string) (lock.Request, error) {
 		}
 	}
 	c.name("owner", q.Owner)
-	r := lock.Request{ID: id, Owner: q.Owner, TTL: c.lockSpan("ttl", q.TTL, lock.MinTTL, lock.MaxTTL)}
+	r := lock.Request{ID: id, Owner: q.Owner, TTL: c.span("ttl", q.TTL, lockExample, lock.MinTTL, lock.MaxTTL, time.Microsecond)}
 	if q.Wait != nil {
-		r.Wait = c.lockSpan("wait", *q.Wait, 0, maxLockWait)
+		r.Wait = c.span("wait", *q.Wait, lockExample, 0, maxLockWait, time.Microsecond)
 	}
 	if c.err != nil {
 		return r, c.err

@@ -165,15 +165,15 @@ func (s *Server) lotteryRoutes() []route {
 					return op, c.err
 				},
 			})),
-		listRoute("/v1/campaigns/{id}/positions", accessUser, "List positions by layer and number", oldestFirst(), s.positions, viewPosition,
+		listRoute("/v1/campaigns/{id}/positions", accessUser, "List positions by layer and number", oldestFirst(), rowsWith(s.campaignOf, s.positions), viewPosition,
 			func(p lottery.Purchase) int64 { return int64(p.Position.Ordinal) + 1 }),
-		listRoute("/v1/campaigns/{id}/purchases", accessUser, "List purchases in the order of sale", oldestFirst(), s.purchases, viewPurchase,
+		listRoute("/v1/campaigns/{id}/purchases", accessUser, "List purchases in the order of sale", oldestFirst(), rowsWith(s.campaignOf, s.purchases), viewPurchase,
 			func(p lottery.Purchase) int64 { return int64(p.Seq) }),
 		heavy(scanWeight, get("/v1/campaigns/{id}/draw", accessUser, doc[none, drawView]("Read the draw"), s.serveDocument("draw", s.writeDraw))),
 		heavy(proofWeight, get("/v1/campaigns/{id}/proof", accessUser, doc[none, proofDocument]("Read the document that fairlead verify checks"),
 			s.serveDocument("proof", s.lottery.WriteProof))),
 		heavy(scanWeight, get("/v1/campaigns/{id}/proof/positions/{position}", accessUser, doc[none, inclusionDocument]("Read the proof that a position was sealed"),
 			shown(s.pathInclusion, same[*fairdraw.InclusionProof]))),
-		heavy(scanWeight, readRoute("/v1/campaigns/{id}/statistics", accessUser, "Read what the sales add up to", s.statistics, same[statisticsView])),
+		heavy(scanWeight, readRoute("/v1/campaigns/{id}/statistics", accessUser, "Read what the sales add up to", with(s.campaignOf, s.statistics), same[statisticsView])),
 	}
 }

@@ -33,13 +33,9 @@ func (s *Server) campaign(ctx context.Context, p auth.Principal, id uuid.UUID) (
 func numberOfCampaign(c lottery.Campaign) int64 { return c.Number }
 
 // positions reads positions behind a place, which is the ordinal of the next one: it starts from 1 so that no cursor is 0.
-func (s *Server) positions(r *http.Request, after int64, limit int) ([]lottery.Purchase, error) {
-	c, err := s.campaignOf(r)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) positions(ctx context.Context, c *lottery.Campaign, after int64, limit int) ([]lottery.Purchase, error) {
 	from := int(min(after, int64(c.TotalPositions)))
-	owners, err := s.lottery.Owners(r.Context(), c.ID, from, min(from+limit, c.TotalPositions))
+	owners, err := s.lottery.Owners(ctx, c.ID, from, min(from+limit, c.TotalPositions))
 	rows := make([]lottery.Purchase, len(owners))
 	for i, owner := range owners {
 		rows[i] = lottery.Purchase{Account: owner, Position: c.Position(from + i)}
@@ -55,12 +51,8 @@ func viewPosition(p lottery.Purchase) positionView {
 	return v
 }
 
-func (s *Server) purchases(r *http.Request, after int64, limit int) ([]lottery.Purchase, error) {
-	c, err := s.campaignOf(r)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := s.lottery.Purchases(r.Context(), c.ID, int(min(after, int64(c.TotalPositions))), limit)
+func (s *Server) purchases(ctx context.Context, c *lottery.Campaign, after int64, limit int) ([]lottery.Purchase, error) {
+	rows, err := s.lottery.Purchases(ctx, c.ID, int(min(after, int64(c.TotalPositions))), limit)
 	for i := range rows {
 		rows[i].Position = c.Position(rows[i].Position.Ordinal)
 	}
@@ -104,14 +96,10 @@ func sealedPosition(r *http.Request, c *lottery.Campaign) (position lottery.Posi
 	return position, nil
 }
 
-func (s *Server) statistics(r *http.Request) (v statisticsView, err error) {
-	c, err := s.campaignOf(r)
+func (s *Server) statistics(ctx context.Context, c *lottery.Campaign) (statisticsView, error) {
+	stats, err := bounded(ctx, s.scans, func(ctx context.Context) (lottery.Statistics, error) { return s.lottery.Statistics(ctx, c.ID) })
 	if err != nil {
-		return v, err
-	}
-	stats, err := bounded(r.Context(), s.scans, func(ctx context.Context) (lottery.Statistics, error) { return s.lottery.Statistics(ctx, c.ID) })
-	if err != nil {
-		return v, err
+		return statisticsView{}, err
 	}
 	return viewStatistics(c, stats), nil
 }

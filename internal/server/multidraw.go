@@ -168,7 +168,9 @@ func (s *Server) multidrawRoutes() []route {
 		readRoute("/v1/multidraws/{id}", accessStaff, "Read a multi-draw", s.multidrawOf, viewMultidraw),
 		get("/v1/multidraws/{id}/results", accessStaff, results, s.getMultidrawResults),
 		get("/v1/multidraws/{id}/proof", accessStaff, doc[none, multidrawProofDocument]("Read the document that fairlead verify checks"),
-			shown(s.multidrawProof, same[*multidraw.Proof])),
+			shown(with(s.multidrawOf, func(_ context.Context, o *multidraw.Operation) (*multidraw.Proof, error) {
+				return multidraw.NewProof(o)
+			}), same[*multidraw.Proof])),
 		act("resume", "Go on with an interrupted multi-draw, in the background", multidraw.Resume{}),
 		act("rollback", "End an interrupted or completed multi-draw; its draws stay readable", multidraw.Rollback{}),
 	}

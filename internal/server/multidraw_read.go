@@ -11,7 +11,11 @@ import (
 const maxResultsLimit = 10_000
 
 func (s *Server) multidrawOf(r *http.Request) (*multidraw.Operation, error) {
-	return byID("multi-draw", s.multidraw.Operation)(r)
+	id, err := pathID(r, "multi-draw")
+	if err != nil {
+		return nil, err
+	}
+	return s.multidraw.Operation(r.Context(), id)
 }
 
 // getMultidrawResults lists what is drawn so far. The cursor is how many draws came before, so it stays good while more are
@@ -42,14 +46,6 @@ func (s *Server) getMultidrawResults(w http.ResponseWriter, r *http.Request) err
 		return writeView(w, list[int64]{Items: ints, Next: next})
 	}
 	return writeView(w, list[string]{Items: prizes, Next: next})
-}
-
-func (s *Server) multidrawProof(r *http.Request) (*multidraw.Proof, error) {
-	o, err := s.multidrawOf(r)
-	if err != nil {
-		return nil, err
-	}
-	return multidraw.NewProof(o)
 }
 
 // multidrawProofDocument is the schema of multidraw.Proof, whose own types have the names of others here.

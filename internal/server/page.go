@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"math"
@@ -167,4 +168,20 @@ func narrowed(path, name, value string) string {
 		return path
 	}
 	return path + "?" + name + "=" + value
+}
+
+// rowsWith reads the rows of what a finder has found.
+func rowsWith[A, R any](first func(*http.Request) (A, error), rows func(ctx context.Context, a A, after int64, limit int) ([]R, error)) func(*http.Request, int64, int) ([]R, error) {
+	return func(r *http.Request, after int64, limit int) ([]R, error) {
+		a, err := first(r)
+		if err != nil {
+			return nil, err
+		}
+		return rows(r.Context(), a, after, limit)
+	}
+}
+
+// rowsOf reads the rows of a list that is the same for all.
+func rowsOf[R any](rows func(ctx context.Context, after int64, limit int) ([]R, error)) func(*http.Request, int64, int) ([]R, error) {
+	return func(r *http.Request, after int64, limit int) ([]R, error) { return rows(r.Context(), after, limit) }
 }

@@ -155,7 +155,7 @@ func (s *Server) publicCampaignState(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.saleMap(r, c)
+	m, err := s.saleMap(r.Context(), c)
 	if err != nil {
 		return nil, err
 	}

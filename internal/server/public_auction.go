@@ -85,6 +85,6 @@ func (s *Server) publicAuctionState(r *http.Request) (any, error) {
 			v.MinWinningBid = &floor
 		}
 	}
-	v.Chart, err = s.bidChart(r, a)
+	v.Chart, err = s.bidChart(r.Context(), a)
 	return v, err
 }

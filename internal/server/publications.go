@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
@@ -103,22 +101,18 @@ func (c *checks) moment(field, value string) time.Time {
 }
 
 func (c *checks) jitter(value string) time.Duration {
-	d, err := time.ParseDuration(value)
-	if err != nil || d < 0 || d > publish.MaxJitter || d%time.Microsecond != 0 {
-		c.fail("jitter must be a duration such as \"30s\", from 0s to %s, in whole microseconds", publish.MaxJitter)
-	}
-	return d
+	return c.span("jitter", value, `"30s"`, 0, publish.MaxJitter, time.Microsecond)
 }
 
 func (s *Server) publicationRoutes() []route {
-	find := byID("publication", s.publish.Publication)
+	find := with(pathIDOf("publication"), s.publish.Publication)
 	own := []route{
 		commandRoute("/v1/publications", accessStaff, http.StatusCreated, "Make a publication: scheduled, or a draft without a time", viewPublication,
 			mutation[publicationRequest, publish.Op]{execute: s.publish.Create, op: plain((*publicationRequest).op)}),
 		get("/v1/publications", accessStaff, filtered(paged[publicationView]("List publications, oldest first"), "status", "only those of this status"), s.getPublications),
 		readRoute("/v1/publications/{id}", accessStaff, "Read a publication with its payload", find, viewPublicationDetail),
 		listRoute("/v1/publications/{id}/attempts", accessStaff, "List a publication's attempts in order", oldestFirst(),
-			rowsOf("publication", s.publish.Attempts), viewAttempt, func(a publish.Attempt) int64 { return a.Version }),
+			rowsWith(pathIDOf("publication"), s.publish.Attempts), viewAttempt, func(a publish.Attempt) int64 { return a.Version }),
 		publishingRoute(s, "publication", "schedule", "Give a draft its time, or a scheduled publication another one", viewPublication, (*scheduleRequest).op),
 		publishingRoute(s, "publication", "publish", "Publish a draft or a scheduled publication now", viewPublication, always(publish.MakeDue{})),
 		publishingRoute(s, "publication", "cancel", "Cancel a draft or a scheduled publication", viewPublication, always(publish.Cancel{})),
@@ -136,22 +130,6 @@ func publishingRoute[Req, R, V any](s *Server, what, verb, summary string, view 
 // always is the operation of a request without fields.
 func always(op publish.Op) func(*noFields) (publish.Op, error) {
 	return func(*noFields) (publish.Op, error) { return op, nil }
-}
-
-// rowsOf reads the rows of the thing in the path.
-func rowsOf[R any](what string, rows func(ctx context.Context, id uuid.UUID, after int64, limit int) ([]R, error)) func(*http.Request, int64, int) ([]R, error) {
-	return func(r *http.Request, after int64, limit int) ([]R, error) {
-		id, err := pathID(r, what)
-		if err != nil {
-			return nil, err
-		}
-		return rows(r.Context(), id, after, limit)
-	}
-}
-
-// rowsOfAll reads the rows of a list that is narrowed to nothing.
-func rowsOfAll[R any](rows func(ctx context.Context, after int64, limit int) ([]R, error)) func(*http.Request, int64, int) ([]R, error) {
-	return func(r *http.Request, after int64, limit int) ([]R, error) { return rows(r.Context(), after, limit) }
 }
 
 func (s *Server) getPublications(w http.ResponseWriter, r *http.Request) error {

@@ -63,11 +63,7 @@ func (q *automationRequest) op() (publish.Op, error) {
 }
 
 func (q *automationRequest) interval(c *checks, r *publish.Rule) {
-	every, err := time.ParseDuration(*q.Every)
-	if err != nil || every < publish.MinEvery || every > publish.MaxEvery || every%time.Second != 0 {
-		c.fail("every must be a duration such as \"6h\", from %s to %s, in whole seconds", publish.MinEvery, publish.MaxEvery)
-	}
-	r.Every = every
+	r.Every = c.span("every", *q.Every, `"6h"`, publish.MinEvery, publish.MaxEvery, time.Second)
 	if q.Weekdays != nil {
 		c.fail("weekdays are of a rule with times")
 	}
@@ -127,11 +123,11 @@ func (s *Server) automationRoutes() []route {
 	return []route{
 		commandRoute("/v1/automations", accessStaff, http.StatusCreated, "Make an automation: a rule that schedules drafts of a target", viewAutomation,
 			mutation[automationRequest, publish.Op]{execute: s.publish.Create, op: plain((*automationRequest).op)}),
-		listRoute("/v1/automations", accessStaff, "List automations, oldest first", oldestFirst(), rowsOfAll(s.publish.Automations),
+		listRoute("/v1/automations", accessStaff, "List automations, oldest first", oldestFirst(), rowsOf(s.publish.Automations),
 			viewed(viewAutomation), func(a publish.Automation) int64 { return a.Number }),
-		readRoute("/v1/automations/{id}", accessStaff, "Read an automation, and when it fires next", byID("automation", s.publish.Automation), viewAutomation),
+		readRoute("/v1/automations/{id}", accessStaff, "Read an automation, and when it fires next", with(pathIDOf("automation"), s.publish.Automation), viewAutomation),
 		listRoute("/v1/automations/{id}/firings", accessStaff, "List what an automation has fired, in order", oldestFirst(),
-			rowsOf("automation", s.publish.Firings), viewFiring, func(f publish.Firing) int64 { return f.Number }),
+			rowsWith(pathIDOf("automation"), s.publish.Firings), viewFiring, func(f publish.Firing) int64 { return f.Number }),
 		publishingRoute(s, "automation", "pause", "Keep an automation from firing", viewAutomation, always(publish.PauseAutomation{})),
 		publishingRoute(s, "automation", "resume", "Let a paused automation fire again, from its next time on", viewAutomation, always(publish.ResumeAutomation{})),
 		publishingRoute(s, "automation", "cancel", "End an automation for good", viewAutomation, always(publish.CancelAutomation{})),

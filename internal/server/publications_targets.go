@@ -65,11 +65,7 @@ func (q *createTargetRequest) op() (publish.Op, error) {
 		}
 	}
 	if config.Timeout != nil {
-		d, err := time.ParseDuration(*config.Timeout)
-		if err != nil || d < publish.MinTimeout || d > publish.MaxTimeout || d%time.Microsecond != 0 {
-			c.fail("config's timeout must be a duration such as \"10s\", from %s to %s, in whole microseconds", publish.MinTimeout, publish.MaxTimeout)
-		}
-		op.Timeout = d
+		op.Timeout = c.span("config's timeout", *config.Timeout, `"10s"`, publish.MinTimeout, publish.MaxTimeout, time.Microsecond)
 	}
 	return op, c.err
 }
@@ -127,11 +123,7 @@ func (q *rotateRequest) op() (publish.Op, error) {
 	var c checks
 	op := publish.RotateSecret{Overlap: usual}
 	if q.Overlap != nil {
-		d, err := time.ParseDuration(*q.Overlap)
-		if err != nil || d < 0 || d > publish.MaxOverlap || d%time.Microsecond != 0 {
-			c.fail("overlap must be a duration such as \"24h\", from 0s to %s, in whole microseconds", publish.MaxOverlap)
-		}
-		op.Overlap = d
+		op.Overlap = c.span("overlap", *q.Overlap, `"24h"`, 0, publish.MaxOverlap, time.Microsecond)
 	}
 	return op, c.err
 }
@@ -140,9 +132,9 @@ func (s *Server) targetRoutes() []route {
 	return []route{
 		commandRoute("/v1/targets", accessStaff, http.StatusCreated, "Make a target; its signing secret is shown this once", viewMadeTarget,
 			mutation[createTargetRequest, publish.Op]{execute: s.publish.Create, op: plain((*createTargetRequest).op)}),
-		listRoute("/v1/targets", accessStaff, "List targets, oldest first", oldestFirst(), rowsOfAll(s.publish.Targets),
+		listRoute("/v1/targets", accessStaff, "List targets, oldest first", oldestFirst(), rowsOf(s.publish.Targets),
 			viewed(viewTarget), func(t publish.Target) int64 { return t.Number }),
-		readRoute("/v1/targets/{id}", accessStaff, "Read a target, and how it is slowed down", byID("target", s.publish.Target), viewTarget),
+		readRoute("/v1/targets/{id}", accessStaff, "Read a target, and how it is slowed down", with(pathIDOf("target"), s.publish.Target), viewTarget),
 		publishingRoute(s, "target", "secret", "Replace a webhook's signing secret; the old one signs too for a while", viewMadeTarget, (*rotateRequest).op),
 		publishingRoute(s, "target", "credentials", "Give a target new credentials, and resume it", viewChangedTarget, (*credentialsRequest).op),
 		publishingRoute(s, "target", "pause", "Keep a target's publications back", viewChangedTarget, always(publish.PauseTarget{})),

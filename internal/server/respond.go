@@ -50,14 +50,19 @@ func readRoute[R, V any](path string, a access, summary string, find func(r *htt
 	return get(path, a, doc[none, V](summary), shown(find, view))
 }
 
-// byID finds the thing whose id is in the path. what names its kind.
-func byID[R any](what string, find func(ctx context.Context, id uuid.UUID) (R, error)) func(*http.Request) (R, error) {
+// pathIDOf finds the id in the path. what names the kind of thing that it is of.
+func pathIDOf(what string) func(*http.Request) (uuid.UUID, error) {
+	return func(r *http.Request) (uuid.UUID, error) { return pathID(r, what) }
+}
+
+// with finds something of what another finder has found.
+func with[A, R any](first func(*http.Request) (A, error), find func(ctx context.Context, a A) (R, error)) func(*http.Request) (R, error) {
 	return func(r *http.Request) (found R, err error) {
-		id, err := pathID(r, what)
+		a, err := first(r)
 		if err != nil {
 			return found, err
 		}
-		return find(r.Context(), id)
+		return find(r.Context(), a)
 	}
 }
 

@@ -87,7 +87,7 @@ func (s *Server) sagaRoutes() []route {
 	return []route{
 		stuckToo(all),
 		readRoute("/v1/sagas/{id}", accessStaff, "Read an operation of several steps",
-			byID("saga", func(ctx context.Context, id uuid.UUID) (*saga.Saga, error) { return s.cross.Sagas().Saga(ctx, id) }), viewSaga),
+			with(pathIDOf("saga"), func(ctx context.Context, id uuid.UUID) (*saga.Saga, error) { return s.cross.Sagas().Saga(ctx, id) }), viewSaga),
 		act("retry", "Let a pending operation be tried at once", saga.Retry),
 		act("compensate", "Give a pending operation up: steps that are not done are cancelled, those that are done are undone", saga.Compensate),
 		readRoute("/v1/in-doubt", accessStaff, "List the prepared transactions of this coordinator's in every ledger's database", s.doubts, same[doubtsView]),

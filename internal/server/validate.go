@@ -139,6 +139,17 @@ func (c *checks) duration(field string, value *string, most time.Duration) *time
 	return &d
 }
 
+// span reads a Go duration string from low to high, of whole microseconds, which is how finely times are kept, or of whole
+// seconds. example is such a duration, in quotes.
+func (c *checks) span(field, value, example string, low, high, unit time.Duration) time.Duration {
+	d, err := time.ParseDuration(value)
+	if err != nil || d < low || d > high || d%unit != 0 {
+		units := map[time.Duration]string{time.Microsecond: "microseconds", time.Second: "seconds"}
+		c.fail("%s must be a duration such as %s, from %s to %s, in whole %s", field, example, low, high, units[unit])
+	}
+	return d
+}
+
 // pathUUID reads an id that the server made from the path. What is not one names nothing, so it is not found.
 func pathUUID(s, what string) (uuid.UUID, error) {
 	// Other spellings of the same id (upper case, braces) would make other paths, and so other keys, of one object.
