@@ -83,9 +83,9 @@ func (p Principal) IsAdmin() bool { return p.Role == RoleAdmin }
 // accountMaxBytes is the length of the longest account id.
 const accountMaxBytes = 64
 
-// validAccount reports whether s can name an account: 1 to 64 of the characters A-Z a-z 0-9 . _ : @ - and neither "." nor
+// ValidAccount reports whether s can name an account: 1 to 64 of the characters A-Z a-z 0-9 . _ : @ - and neither "." nor
 // "..", which paths would swallow.
-func validAccount(s string) bool {
+func ValidAccount(s string) bool {
 	if s == "" || len(s) > accountMaxBytes || s == "." || s == ".." {
 		return false
 	}

@@ -140,7 +140,7 @@ func (v *verifier) verify(ctx context.Context, token string) (Principal, time.Ti
 		return Principal{}, time.Time{}, fmt.Errorf("%w: %w", ErrBadCredential, jwt.ErrTokenExpired)
 	}
 	sub, err := claims.GetSubject()
-	if err != nil || !validAccount(sub) {
+	if err != nil || !ValidAccount(sub) {
 		return Principal{}, time.Time{}, fmt.Errorf("%w: the token's sub can't be an account", ErrBadCredential)
 	}
 	return Principal{Role: RoleUser, ID: "user:" + sub, Account: sub, Name: sub}, expiresAt.Time, nil

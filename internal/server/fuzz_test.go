@@ -1,6 +1,7 @@
 package server
 
 import (
+	"github.com/fairlead-dev/fairlead/internal/auth"
 	"bytes"
 	"errors"
 	"net/http"
@@ -123,7 +124,7 @@ func FuzzValidate(f *testing.F) {
 		wantID := s != "." && s != ".." && all(1, 64, func(c byte) bool {
 			return upper(c) || digit(c) || ('a' <= c && c <= 'z') || strings.IndexByte("._:@-", c) >= 0
 		})
-		if got := passes(func(c *checks) { c.id("x", s) }); got != wantID || validID(s) != wantID {
+		if got := passes(func(c *checks) { c.id("x", s) }); got != wantID || auth.ValidAccount(s) != wantID {
 			t.Fatalf("id %q: %v, want %v", s, got, wantID)
 		}
 		if _, err := pathAccount(s); (err == nil) != wantID {

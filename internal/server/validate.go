@@ -1,6 +1,7 @@
 package server
 
 import (
+	"github.com/fairlead-dev/fairlead/internal/auth"
 	"net/http"
 	"net/url"
 	"strings"
@@ -16,30 +17,12 @@ import (
 
 // Limits of the contract, in characters.
 const (
-	maxID   = 64
 	maxName = 200
 	maxMemo = 500
 )
 
 // maxExpiry bounds how long a hold may last; longer ones are better without an expiry.
 const maxExpiry = 10 * 365 * 24 * time.Hour
-
-// validID reports whether s is an id that a client may choose: [A-Za-z0-9._:@-]{1,64}, but . and .. which would vanish
-// from a path. It is on the way of every command, so it is no regular expression.
-func validID(s string) bool {
-	if len(s) == 0 || len(s) > maxID || s == "." || s == ".." {
-		return false
-	}
-	for i := range len(s) {
-		switch c := s[i]; {
-		case 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z', '0' <= c && c <= '9':
-		case c == '.', c == '_', c == ':', c == '@', c == '-':
-		default:
-			return false
-		}
-	}
-	return true
-}
 
 // validCurrency reports whether s is [A-Z][A-Z0-9]{2,11}.
 func validCurrency(s string) bool {
@@ -87,7 +70,7 @@ func (c *checks) fail(format string, args ...any) {
 }
 
 func (c *checks) id(field, value string) {
-	if !validID(value) {
+	if !auth.ValidAccount(value) {
 		c.fail("%s must be 1 to 64 characters of A-Z a-z 0-9 . _ : @ - (and not . or ..)", field)
 	}
 }
@@ -167,7 +150,7 @@ func pathID(r *http.Request, what string) (uuid.UUID, error) {
 
 // pathAccount reads an account's id from the path.
 func pathAccount(s string) (string, error) {
-	if !validID(s) {
+	if !auth.ValidAccount(s) {
 		return "", &refusal{Kind: edge.NotFound, Detail: "there is no such account"}
 	}
 	return s, nil
