@@ -50,7 +50,7 @@ func (n *node) startLive(ctx context.Context, registry *prometheus.Registry) err
 
 // startAuctions makes the service of auctions and the election of the leader that closes their rounds.
 func (n *node) startAuctions(registry *prometheus.Registry, lanes *telemetry.LaneMetrics) (err error) {
-	observer := telemetry.NewAuctions(registry)
+	observer := telemetry.NewAuctions(registry, auction.Outcomes())
 	n.auction = auction.NewService(postgres.NewAuctions(n.db), auction.Options{
 		Lanes: groupcommit.Options{Observer: n.traces.Lanes("auction", lanes.For("auction"))}, Observer: observer, Logger: n.logger,
 		Committed: func(id uuid.UUID, events []auction.Event) {

@@ -163,7 +163,7 @@ func (n *node) startPublishing(registry *prometheus.Registry, lanes *telemetry.L
 		return err
 	}
 	store := postgres.NewPublications(n.db)
-	observer := telemetry.NewPublications(registry)
+	observer := telemetry.NewPublications[publish.AttemptResult, publish.Outcome](registry)
 	n.publisher = publish.NewWorker(publish.WorkerOptions{
 		Queue: store, Senders: n.senders(store, vault), Vault: vault, Policy: n.o.publish.policy,
 		StaleAfter: n.o.publish.staleAfter, SweepEvery: n.o.publish.sweepEvery, Drain: n.o.drainTimeout,

@@ -45,8 +45,8 @@ func TestValidAccount(t *testing.T) {
 		"": false, ".": false, "..": false, strings.Repeat("a", 65): false,
 		"a b": false, "a/b": false, "é": false, "a\x00": false, "١": false, "a%20": false,
 	} {
-		if got := validAccount(s); got != want {
-			t.Errorf("validAccount(%q) = %v", s, got)
+		if got := ValidAccount(s); got != want {
+			t.Errorf("ValidAccount(%q) = %v", s, got)
 		}
 	}
 }

@@ -13,34 +13,31 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// How long what is known of a key may be used, counted from the moment before
-// the store was asked, so that a slow answer is not a young one. The last of
-// them bounds the whole: whatever the store does, a key that was revoked is
-// refused at most keyGrace later.
+// How long what is known of a key may be used, counted from the moment before the store was asked, so that a slow answer is
+// not a young one. The last of them bounds the whole: whatever the store does, a key that was revoked is refused at most
+// keyGrace later.
 const (
-	// keyRefreshAfter is the age from which a key in use is looked up again in
-	// the background, so that no request waits for it.
+	// keyRefreshAfter is the age from which a key in use is looked up again in the background, so that no request waits for
+	// it.
 	keyRefreshAfter = 1 * time.Second
 	// keyFresh is the age up to which a key is accepted without more ado.
 	keyFresh = 2 * time.Second
-	// keyGrace is the age up to which a key is accepted although the store
-	// doesn't answer. Revocation must be in force within 5 s.
+	// keyGrace is the age up to which a key is accepted although the store doesn't answer. Revocation must be in force
+	// within 5 s.
 	keyGrace = 4 * time.Second
-	// keyGraceWait is how long a request with a key that is past fresh waits
-	// for the store before it falls back on the grace.
+	// keyGraceWait is how long a request with a key that is past fresh waits for the store before it falls back on the
+	// grace.
 	keyGraceWait = 250 * time.Millisecond
 	// keyLookupTimeout ends a look-up of the store.
 	keyLookupTimeout = 2 * time.Second
 	// refusalFresh is how long a bad credential is remembered as one.
 	refusalFresh = 1 * time.Second
-	// tokenFresh is how long a verified token is remembered as one, unless it
-	// expires before.
+	// tokenFresh is how long a verified token is remembered as one, unless it expires before.
 	tokenFresh = 5 * time.Second
 )
 
-// The bounds of the caches, and of the look-ups that a flood of unknown keys
-// can have under way at once; keys that are already known don't queue for
-// those.
+// The bounds of the caches, and of the look-ups that a flood of unknown keys can have under way at once; keys that are
+// already known don't queue for those.
 const (
 	keyCacheEntries     = 4096
 	refusalCacheEntries = 8192
@@ -54,8 +51,7 @@ type Options struct {
 	Store KeyStore
 	// JWT says how users' tokens are verified. Its zero value refuses them all.
 	JWT JWTOptions
-	// Now is the clock; nil means [time.Now]. Tokens are judged by it, and the
-	// age of what is cached.
+	// Now is the clock; nil means [time.Now]. Tokens are judged by it, and the age of what is cached.
 	Now func() time.Time
 }
 
@@ -90,9 +86,8 @@ type tokenEntry struct {
 	until     time.Time
 }
 
-// New returns an Authenticator. It opens no connection: a key set is fetched
-// when the first token needs it. It returns [ErrInvalidOptions] when the store
-// is missing or a JWT option can't be used. The caller ends it with
+// New returns an Authenticator. It opens no connection: a key set is fetched when the first token needs it. It returns
+// [ErrInvalidOptions] when the store is missing or a JWT option can't be used. The caller ends it with
 // [Authenticator.Close].
 func New(opts Options) (*Authenticator, error) {
 	if opts.Store == nil {
@@ -120,16 +115,15 @@ func New(opts Options) (*Authenticator, error) {
 	}, nil
 }
 
-// Close ends the look-ups and fetches that are under way, without waiting for
-// them. Credentials that need one are then answered with [ErrUnavailable].
+// Close ends the look-ups and fetches that are under way, without waiting for them. Credentials that need one are then
+// answered with [ErrUnavailable].
 func (a *Authenticator) Close() { a.stop() }
 
-// Authenticate returns who presents the given value of the Authorization
-// header, which is "Bearer" in any case, spaces, and an API key or a JWT.
+// Authenticate returns who presents the given value of the Authorization header, which is "Bearer" in any case, spaces, and
+// an API key or a JWT.
 //
-// It returns [ErrNoCredential] when the value is empty, [ErrBadCredential] when
-// it is refused, and [ErrUnavailable] when neither can be said now, also
-// because ctx ended. What wraps them is for the log alone.
+// It returns [ErrNoCredential] when the value is empty, [ErrBadCredential] when it is refused, and [ErrUnavailable] when
+// neither can be said now, also because ctx ended. What wraps them is for the log alone.
 func (a *Authenticator) Authenticate(ctx context.Context, authorization string) (Principal, error) {
 	credential, err := bearer(authorization)
 	if err != nil {
@@ -159,8 +153,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, authorization string) 
 	return a.refuseOnce(&hash, func() (Principal, error) { return a.token(ctx, &hash, credential) })
 }
 
-// refuseOnce remembers the refusal of a credential, so that repeating it costs
-// one hash and a look into a map.
+// refuseOnce remembers the refusal of a credential, so that repeating it costs one hash and a look into a map.
 func (a *Authenticator) refuseOnce(hash *[sha256.Size]byte, check func() (Principal, error)) (Principal, error) {
 	p, err := check()
 	if errors.Is(err, ErrBadCredential) {
@@ -169,9 +162,8 @@ func (a *Authenticator) refuseOnce(hash *[sha256.Size]byte, check func() (Princi
 	return p, err
 }
 
-// token verifies a credential that has the shape of a JWT. An operator's own
-// admin key may have that shape by chance, so that what is not a good token is
-// looked up as a key before it is refused.
+// token verifies a credential that has the shape of a JWT. An operator's own admin key may have that shape by chance, so
+// that what is not a good token is looked up as a key before it is refused.
 func (a *Authenticator) token(ctx context.Context, hash *[sha256.Size]byte, credential string) (Principal, error) {
 	p, expiresAt, err := a.tokens.verify(ctx, credential)
 	if err == nil {
@@ -190,8 +182,7 @@ func (a *Authenticator) token(ctx context.Context, hash *[sha256.Size]byte, cred
 	return Principal{}, err
 }
 
-// key looks a key up in the store. entry is what is known of it, nil for
-// nothing.
+// key looks a key up in the store. entry is what is known of it, nil for nothing.
 func (a *Authenticator) key(ctx context.Context, hash *[sha256.Size]byte, entry *keyEntry) (Principal, error) {
 	wait := keyLookupTimeout
 	inGrace := entry != nil && a.now().Sub(entry.askedAt) < keyGrace
@@ -209,8 +200,7 @@ func (a *Authenticator) key(ctx context.Context, hash *[sha256.Size]byte, entry 
 		}
 		fresh, ok := result.Val.(*keyEntry)
 		if !ok || a.now().Sub(fresh.askedAt) >= keyGrace {
-			// A store that doesn't honour its deadline answers for a past in
-			// which the key may not have been revoked yet.
+			// A store that doesn't honour its deadline answers for a past in which the key may not have been revoked yet.
 			err = fmt.Errorf("%w: the key store answered too late", ErrUnavailable)
 			break
 		}
@@ -226,9 +216,8 @@ func (a *Authenticator) key(ctx context.Context, hash *[sha256.Size]byte, entry 
 	return Principal{}, err
 }
 
-// startLookup looks a key up in the store, together with whoever else is doing
-// so, and independently of the request that asks, so that one client's hanging
-// up doesn't fail the others. The result is a *keyEntry, [ErrBadCredential] or
+// startLookup looks a key up in the store, together with whoever else is doing so, and independently of the request that
+// asks, so that one client's hanging up doesn't fail the others. The result is a *keyEntry, [ErrBadCredential] or
 // [ErrUnavailable].
 func (a *Authenticator) startLookup(hash *[sha256.Size]byte, known bool) <-chan singleflight.Result {
 	h := *hash

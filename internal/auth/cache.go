@@ -5,10 +5,9 @@ import (
 	"sync"
 )
 
-// cache is a bounded map from the hash of a credential to what is known of it.
-// When it is full, any one entry makes room: every entry can be learned anew,
-// and no order of eviction would be harder for a flood to exploit than a random
-// one. Expiry is in the values and their users' business.
+// cache is a bounded map from the hash of a credential to what is known of it. When it is full, any one entry makes room:
+// every entry can be learned anew, and no order of eviction would be harder for a flood to exploit than a random one. Expiry
+// is in the values and their users' business.
 type cache[V any] struct {
 	mu         sync.RWMutex
 	maxEntries int

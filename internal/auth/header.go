@@ -7,23 +7,22 @@ import (
 	"strings"
 )
 
-// credentialMaxBytes bounds what is presented as a credential, before anything
-// is computed from it. Tokens of real issuers stay under 4 KiB.
+// credentialMaxBytes bounds what is presented as a credential, before anything is computed from it. Tokens of real issuers
+// stay under 4 KiB.
 const credentialMaxBytes = 8 << 10
 
-// The parts of the WebSocket subprotocol header that carry a credential,
-// because browsers can't set Authorization on a WebSocket.
+// The parts of the WebSocket subprotocol header that carry a credential, because browsers can't set Authorization on a
+// WebSocket.
 const (
-	// Subprotocol is the application protocol that a WebSocket client offers
-	// beside its credential, and that the server accepts.
+	// Subprotocol is the application protocol that a WebSocket client offers beside its credential, and that the server
+	// accepts.
 	Subprotocol             = "fairlead"
 	subprotocolBearerPrefix = "bearer."
 )
 
-// Authorization returns the one Authorization value of h, to be given to
-// [Authenticator.Authenticate]. It returns [ErrNoCredential] when there is
-// none, and [ErrBadCredential] when there is more than one: two proxies may
-// each believe another of them.
+// Authorization returns the one Authorization value of h, to be given to [Authenticator.Authenticate]. It returns
+// [ErrNoCredential] when there is none, and [ErrBadCredential] when there is more than one: two proxies may each believe
+// another of them.
 func Authorization(h http.Header) (string, error) {
 	switch values := h["Authorization"]; len(values) {
 	case 0:
@@ -35,11 +34,9 @@ func Authorization(h http.Header) (string, error) {
 	}
 }
 
-// SubprotocolAuthorization returns the credential that a WebSocket handshake
-// carries in Sec-WebSocket-Protocol as "fairlead, bearer.KEY", in the form
-// that [Authenticator.Authenticate] takes. It returns [ErrNoCredential] when
-// there is none, and [ErrBadCredential] when there is more than one or when
-// [Subprotocol] is not offered with it. The server must answer with
+// SubprotocolAuthorization returns the credential that a WebSocket handshake carries in Sec-WebSocket-Protocol as "fairlead,
+// bearer.KEY", in the form that [Authenticator.Authenticate] takes. It returns [ErrNoCredential] when there is none, and
+// [ErrBadCredential] when there is more than one or when [Subprotocol] is not offered with it. The server must answer with
 // [Subprotocol], never with the bearer entry.
 func SubprotocolAuthorization(h http.Header) (string, error) {
 	var credential string
@@ -69,9 +66,8 @@ func SubprotocolAuthorization(h http.Header) (string, error) {
 	return "Bearer " + credential, nil
 }
 
-// Challenge returns the WWW-Authenticate value for a 401 that answers err, as
-// RFC 6750 section 3 asks: with an error code only when a credential was
-// presented.
+// Challenge returns the WWW-Authenticate value for a 401 that answers err, as RFC 6750 section 3 asks: with an error code
+// only when a credential was presented.
 func Challenge(err error) string {
 	if errors.Is(err, ErrNoCredential) {
 		return `Bearer realm="fairlead"`
@@ -79,10 +75,9 @@ func Challenge(err error) string {
 	return `Bearer realm="fairlead", error="invalid_token"`
 }
 
-// bearer returns the credential of an Authorization value: the scheme Bearer in
-// any case, one or more spaces, and 1 to 8192 visible ASCII characters, for
-// which RFC 6750 would allow fewer than an operator's own admin key may use.
-// The result is part of authorization, not a copy.
+// bearer returns the credential of an Authorization value: the scheme Bearer in any case, one or more spaces, and 1 to 8192
+// visible ASCII characters, for which RFC 6750 would allow fewer than an operator's own admin key may use. The result is
+// part of authorization, not a copy.
 func bearer(authorization string) (string, error) {
 	const scheme = "bearer"
 	if authorization == "" {

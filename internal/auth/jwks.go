@@ -25,22 +25,20 @@ import (
 
 // When a key set is fetched, and what may come of it.
 const (
-	// setRefreshAfter is the age from which the set is fetched again in the
-	// background, so that no request of a busy server waits for it.
+	// setRefreshAfter is the age from which the set is fetched again in the background, so that no request of a busy server
+	// waits for it.
 	setRefreshAfter = 4 * time.Minute
-	// setFresh is the age up to which the set is used without asking: how long
-	// a key that the issuer withdrew is still accepted.
+	// setFresh is the age up to which the set is used without asking: how long a key that the issuer withdrew is still
+	// accepted.
 	setFresh = 5 * time.Minute
-	// setUsable is the age up to which a set is used although the issuer can't
-	// be reached.
+	// setUsable is the age up to which a set is used although the issuer can't be reached.
 	setUsable = 1 * time.Hour
-	// setFetchInterval is the least time between two fetches, whatever the
-	// tokens name as their key.
+	// setFetchInterval is the least time between two fetches, whatever the tokens name as their key.
 	setFetchInterval = 5 * time.Second
 	// setRetryInterval is the same after a fetch that failed.
 	setRetryInterval = 1 * time.Second
-	// setFetchWait is how long a request whose key is in a set past fresh waits
-	// for the issuer before that set is used after all.
+	// setFetchWait is how long a request whose key is in a set past fresh waits for the issuer before that set is used after
+	// all.
 	setFetchWait = 500 * time.Millisecond
 	// setFetchTimeout ends a fetch.
 	setFetchTimeout = 5 * time.Second
@@ -48,8 +46,7 @@ const (
 	setMaxBytes = 256 << 10
 )
 
-// keySet is the issuer's published keys, as last fetched. It is safe for
-// concurrent use.
+// keySet is the issuer's published keys, as last fetched. It is safe for concurrent use.
 type keySet struct {
 	url        string
 	client     *http.Client
@@ -96,10 +93,9 @@ func loopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// find returns the keys of that kid which verify alg: as a rule one. Without a
-// kid it returns the only key that verifies alg, if there is only one. It
-// returns [ErrBadCredential] when the issuer has no such key, and
-// [ErrUnavailable] when it can't be asked.
+// find returns the keys of that kid which verify alg: as a rule one. Without a kid it returns the only key that verifies
+// alg, if there is only one. It returns [ErrBadCredential] when the issuer has no such key, and [ErrUnavailable] when it
+// can't be asked.
 func (s *keySet) find(ctx context.Context, kid, alg string) ([]publicKey, error) {
 	s.mu.Lock()
 	keys, fetchedAt := s.keys, s.fetchedAt
@@ -165,9 +161,8 @@ func match(keys []publicKey, kid, alg string) []publicKey {
 	return found
 }
 
-// startFetch fetches the set, together with whoever else wants it, unless that
-// has been done too lately. The result is the []publicKey that holds now, or
-// [ErrUnavailable].
+// startFetch fetches the set, together with whoever else wants it, unless that has been done too lately. The result is the
+// []publicKey that holds now, or [ErrUnavailable].
 func (s *keySet) startFetch() <-chan singleflight.Result {
 	return s.flight.DoChan("", func() (any, error) {
 		now := s.now()
@@ -223,8 +218,7 @@ func (s *keySet) fetch() ([]publicKey, error) {
 	return parseKeySet(data)
 }
 
-// jwk is a JSON Web Key (RFC 7517, 7518 section 6, 8037), as far as signatures
-// of the accepted kinds need it.
+// jwk is a JSON Web Key (RFC 7517, 7518 section 6, 8037), as far as signatures of the accepted kinds need it.
 type jwk struct {
 	Kty    string   `json:"kty"`
 	Kid    string   `json:"kid"`
@@ -238,10 +232,9 @@ type jwk struct {
 	Y      string   `json:"y"`
 }
 
-// parseKeySet reads a JSON Web Key Set. Keys that are for something else, of an
-// unknown kind or malformed are passed over, as RFC 7517 section 5 asks, so
-// that one of them doesn't take the others with it. A set without keys is a
-// set: its issuer wants no token accepted.
+// parseKeySet reads a JSON Web Key Set. Keys that are for something else, of an unknown kind or malformed are passed over,
+// as RFC 7517 section 5 asks, so that one of them doesn't take the others with it. A set without keys is a set: its issuer
+// wants no token accepted.
 func parseKeySet(data []byte) ([]publicKey, error) {
 	var set struct {
 		Keys *[]json.RawMessage `json:"keys"`
@@ -268,8 +261,8 @@ func parseKeySet(data []byte) ([]publicKey, error) {
 	return keys, nil
 }
 
-// publicKey returns the key and what it may verify. It returns an error for a
-// key that may verify nothing here; symmetric keys are among those.
+// publicKey returns the key and what it may verify. It returns an error for a key that may verify nothing here; symmetric
+// keys are among those.
 func (k jwk) publicKey() (publicKey, error) {
 	if k.Use != "" && k.Use != "sig" {
 		return publicKey{}, fmt.Errorf("it is for %q", k.Use)

@@ -22,11 +22,11 @@ import (
 const (
 	// jwtSecretMinBytes is the least length of an HMAC secret: 256 bits.
 	jwtSecretMinBytes = 32
-	// jwtLeeway is how far the issuer's clock may be ahead of ours. It counts
-	// for nbf and iat; a token is never accepted past its exp.
+	// jwtLeeway is how far the issuer's clock may be ahead of ours. It counts for nbf and iat; a token is never accepted
+	// past its exp.
 	jwtLeeway = 60 * time.Second
-	// rsaMinBits and rsaMaxBits bound RSA keys: below is breakable (NIST SP
-	// 800-131A), above makes a forged token expensive to refuse.
+	// rsaMinBits and rsaMaxBits bound RSA keys: below is breakable (NIST SP 800-131A), above makes a forged token expensive
+	// to refuse.
 	rsaMinBits = 2048
 	rsaMaxBits = 8192
 	// publicKeysMax is the most keys in one PEM file or key set.
@@ -35,19 +35,16 @@ const (
 	candidatesMax = 8
 )
 
-// JWTOptions say how users' tokens are verified. Secret may be combined with
-// one of PublicKeysPEM and JWKSURL. Which algorithms are accepted follows from
-// the keys alone, never from what a token says of itself.
+// JWTOptions say how users' tokens are verified. Secret may be combined with one of PublicKeysPEM and JWKSURL. Which
+// algorithms are accepted follows from the keys alone, never from what a token says of itself.
 type JWTOptions struct {
 	// Secret verifies HS256, HS384 and HS512: 32 bytes or more.
 	Secret []byte
-	// PublicKeysPEM holds one to eight public keys or certificates, one after
-	// the other: RSA (2048 to 8192 bits) for RS256 to RS512 and PS256 to
-	// PS512, P-256 for ES256, P-384 for ES384, P-521 for ES512, Ed25519 for
-	// EdDSA. Certificates lend their key, their dates are not looked at.
+	// PublicKeysPEM holds one to eight public keys or certificates, one after the other: RSA (2048 to 8192 bits) for RS256
+	// to RS512 and PS256 to PS512, P-256 for ES256, P-384 for ES384, P-521 for ES512, Ed25519 for EdDSA. Certificates lend
+	// their key, their dates are not looked at.
 	PublicKeysPEM []byte
-	// JWKSURL is where the issuer publishes its keys as a JSON Web Key Set
-	// (RFC 7517): https, or http to a loopback address.
+	// JWKSURL is where the issuer publishes its keys as a JSON Web Key Set (RFC 7517): https, or http to a loopback address.
 	JWKSURL string
 	// Issuer is what a token's iss must be. Empty accepts any.
 	Issuer string
@@ -127,8 +124,7 @@ func newVerifier(background context.Context, opts JWTOptions, now func() time.Ti
 	return v, nil
 }
 
-// verify returns the user whose token it is, and when it expires. It returns
-// [ErrBadCredential] or [ErrUnavailable].
+// verify returns the user whose token it is, and when it expires. It returns [ErrBadCredential] or [ErrUnavailable].
 func (v *verifier) verify(ctx context.Context, token string) (Principal, time.Time, error) {
 	// A map matches claims by their exact names; a struct would take "SUB" too.
 	claims := jwt.MapClaims{}
@@ -144,15 +140,14 @@ func (v *verifier) verify(ctx context.Context, token string) (Principal, time.Ti
 		return Principal{}, time.Time{}, fmt.Errorf("%w: %w", ErrBadCredential, jwt.ErrTokenExpired)
 	}
 	sub, err := claims.GetSubject()
-	if err != nil || !validAccount(sub) {
+	if err != nil || !ValidAccount(sub) {
 		return Principal{}, time.Time{}, fmt.Errorf("%w: the token's sub can't be an account", ErrBadCredential)
 	}
 	return Principal{Role: RoleUser, ID: "user:" + sub, Account: sub, Name: sub}, expiresAt.Time, nil
 }
 
-// candidates returns the keys that may have signed t: those made for the very
-// algorithm that it names, so that an RSA key never serves as an HMAC secret,
-// nor one curve's key another's signature.
+// candidates returns the keys that may have signed t: those made for the very algorithm that it names, so that an RSA key
+// never serves as an HMAC secret, nor one curve's key another's signature.
 func (v *verifier) candidates(ctx context.Context, t *jwt.Token) (any, error) {
 	if _, ok := t.Header["crit"]; ok {
 		// RFC 7515 section 4.1.11: what must be understood, and isn't, refuses.

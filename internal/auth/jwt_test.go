@@ -490,7 +490,7 @@ func FuzzToken(f *testing.F) {
 			t.Fatalf("accepted what isn't JSON: %q %q", header, claims)
 		}
 		exp, _ := c["exp"].(float64)
-		if !sign || h["alg"] != "HS256" || h["crit"] != nil || exp <= float64(now.Unix()) || c["sub"] != p.Account || !validAccount(p.Account) || p.Role != RoleUser {
+		if !sign || h["alg"] != "HS256" || h["crit"] != nil || exp <= float64(now.Unix()) || c["sub"] != p.Account || !ValidAccount(p.Account) || p.Role != RoleUser {
 			t.Fatalf("accepted %q %q as %+v", header, claims, p)
 		}
 	})

@@ -10,20 +10,17 @@ import (
 	"time"
 )
 
-// keySecretBytes is the randomness of a generated key: 256 bits, so that a
-// plain SHA-256 is all the protection that the stored hash needs. A slow
-// password hash would only slow the server down.
+// keySecretBytes is the randomness of a generated key: 256 bits, so that a plain SHA-256 is all the protection that the
+// stored hash needs. A slow password hash would only slow the server down.
 const keySecretBytes = 32
 
-// The bounds on an admin key that an operator chooses. The lower is API
-// contract; the upper keeps a header in bounds.
+// The bounds on an admin key that an operator chooses. The lower is API contract; the upper keeps a header in bounds.
 const (
 	adminKeyMinBytes = 32
 	adminKeyMaxBytes = 512
 )
 
-// credentialStackBytes is the length up to which hashing a credential costs no
-// allocation: every key's, and most tokens'.
+// credentialStackBytes is the length up to which hashing a credential costs no allocation: every key's, and most tokens'.
 const credentialStackBytes = 1024
 
 // Key is an API key as it is stored: everything but the secret.
@@ -42,27 +39,23 @@ type Key struct {
 	RevokedAt *time.Time
 }
 
-// KeyStore keeps API keys. Implementations are safe for concurrent use and
-// honour the context's end. Every error other than those named is taken to
-// mean that the store can't be reached.
+// KeyStore keeps API keys. Implementations are safe for concurrent use and honour the context's end. Every error other than
+// those named is taken to mean that the store can't be reached.
 type KeyStore interface {
-	// KeyByHash returns the key with that hash, revoked or not. It returns
-	// ErrUnknownKey when there is none.
+	// KeyByHash returns the key with that hash, revoked or not. It returns ErrUnknownKey when there is none.
 	KeyByHash(ctx context.Context, hash [sha256.Size]byte) (Key, error)
-	// InsertKey stores a new key. It returns ErrKeyExists when one with the
-	// same id or hash is there.
+	// InsertKey stores a new key. It returns ErrKeyExists when one with the same id or hash is there.
 	InsertKey(ctx context.Context, key Key) error
 	// Keys returns all keys, revoked ones too, oldest first.
 	Keys(ctx context.Context) ([]Key, error)
-	// RevokeKey revokes the key for good. Revoking twice keeps the first time
-	// and is no error. It returns ErrUnknownKey when no key has that id.
+	// RevokeKey revokes the key for good. Revoking twice keeps the first time and is no error. It returns ErrUnknownKey when
+	// no key has that id.
 	RevokeKey(ctx context.Context, id string) error
 }
 
-// GenerateKey makes a new API key for role, which is [RoleAdmin] or
-// [RoleService]. The secret is "fl_admin_" or "fl_service_", by which secret
-// scanners can know it, and 256 random bits in base64url. It is shown once and
-// kept nowhere; the hash is what is stored.
+// GenerateKey makes a new API key for role, which is [RoleAdmin] or [RoleService]. The secret is "fl_admin_" or
+// "fl_service_", by which secret scanners can know it, and 256 random bits in base64url. It is shown once and kept nowhere;
+// the hash is what is stored.
 func GenerateKey(role Role) (secret string, hash [sha256.Size]byte, err error) {
 	if !role.KeyRole() {
 		return "", hash, fmt.Errorf("auth: generate key: role %q can't have one", role)
@@ -81,9 +74,8 @@ func HashKey(secret string) [sha256.Size]byte {
 	return sha256.Sum256(append(buf[:0], secret...))
 }
 
-// ValidAdminKey returns an error that wraps [ErrInvalidAdminKey] unless s can
-// be an admin key that an operator sets: 32 to 512 visible ASCII characters,
-// 0x21 to 0x7E. The error doesn't contain s.
+// ValidAdminKey returns an error that wraps [ErrInvalidAdminKey] unless s can be an admin key that an operator sets: 32 to
+// 512 visible ASCII characters, 0x21 to 0x7E. The error doesn't contain s.
 func ValidAdminKey(s string) error {
 	if len(s) < adminKeyMinBytes || len(s) > adminKeyMaxBytes {
 		return fmt.Errorf("%w: got %d bytes", ErrInvalidAdminKey, len(s))
@@ -94,13 +86,11 @@ func ValidAdminKey(s string) error {
 	return nil
 }
 
-// EnsureAdminKey makes the secret that an operator chose an admin key of the
-// store, unless it is one. Processes that start together with the same secret
-// agree on one key. id and createdAt are those of the key if it is new.
+// EnsureAdminKey makes the secret that an operator chose an admin key of the store, unless it is one. Processes that start
+// together with the same secret agree on one key. id and createdAt are those of the key if it is new.
 //
-// It returns [ErrInvalidAdminKey] when the secret can't be a key,
-// [ErrKeyRevoked] when it has been revoked (which setting it again doesn't
-// undo: whoever learned it may still know it), and the store's error.
+// It returns [ErrInvalidAdminKey] when the secret can't be a key, [ErrKeyRevoked] when it has been revoked (which setting it
+// again doesn't undo: whoever learned it may still know it), and the store's error.
 func EnsureAdminKey(ctx context.Context, store KeyStore, secret, id string, createdAt time.Time) (Key, error) {
 	if err := ValidAdminKey(secret); err != nil {
 		return Key{}, err
@@ -126,8 +116,7 @@ func EnsureAdminKey(ctx context.Context, store KeyStore, secret, id string, crea
 	return key, nil
 }
 
-// firstInvisible returns the index of the first byte of s that is not visible
-// ASCII, or -1.
+// firstInvisible returns the index of the first byte of s that is not visible ASCII, or -1.
 func firstInvisible(s string) int {
 	for i := range len(s) {
 		if s[i] < 0x21 || s[i] > 0x7E {

@@ -22,18 +22,14 @@ const (
 
 // LimiterOptions say how many requests a principal may make.
 type LimiterOptions struct {
-	// Policy names the limit in the RateLimit headers: 1 to 64 letters, digits
-	// and hyphens. Empty means "user".
+	// Policy names the limit in the RateLimit headers: 1 to 64 letters, digits and hyphens. Empty means "user".
 	Policy string
-	// Quota is how many requests a principal may make in Window: all at once,
-	// or evenly. 1 to 1,000,000.
+	// Quota is how many requests a principal may make in Window: all at once, or evenly. 1 to 1,000,000.
 	Quota int
-	// Window is the time in which a spent quota has grown back: whole seconds,
-	// 1 s to 24 h.
+	// Window is the time in which a spent quota has grown back: whole seconds, 1 s to 24 h.
 	Window time.Duration
-	// MaxPrincipals is how many principals are remembered, 0 for 32,768. The
-	// one that has been quiet for longest is forgotten first, which gives it
-	// its whole quota back.
+	// MaxPrincipals is how many principals are remembered, 0 for 32,768. The one that has been quiet for longest is
+	// forgotten first, which gives it its whole quota back.
 	MaxPrincipals int
 	// LimitKeys limits API keys too. Otherwise only users are limited.
 	LimitKeys bool
@@ -41,9 +37,8 @@ type LimiterOptions struct {
 	Now func() time.Time
 }
 
-// Limiter gives every principal a token bucket. It is kept in the memory of one
-// process: behind a balancer, a principal has its quota once a process. It is
-// safe for concurrent use.
+// Limiter gives every principal a token bucket. It is kept in the memory of one process: behind a balancer, a principal has
+// its quota once a process. It is safe for concurrent use.
 type Limiter struct {
 	policy        string
 	quota         int
@@ -66,8 +61,8 @@ type bucket struct {
 
 // Decision is a [Limiter]'s answer to one request.
 type Decision struct {
-	// Limited tells whether the limiter applies to the principal at all. When
-	// it doesn't, Allowed is true and the rest is zero.
+	// Limited tells whether the limiter applies to the principal at all. When it doesn't, Allowed is true and the rest is
+	// zero.
 	Limited bool
 	// Allowed tells whether the request may go on. If so, it has been counted.
 	Allowed bool
@@ -75,13 +70,12 @@ type Decision struct {
 	Remaining int
 	// Reset is the time until the whole quota is there again.
 	Reset time.Duration
-	// RetryAfter is the time until the next request is allowed, or this one
-	// when it was not; zero when that is now.
+	// RetryAfter is the time until the next request is allowed, or this one when it was not; zero when that is now.
 	RetryAfter time.Duration
 }
 
-// NewLimiter returns a Limiter in which every principal has its whole quota. It
-// returns [ErrInvalidOptions] when an option is out of its range.
+// NewLimiter returns a Limiter in which every principal has its whole quota. It returns [ErrInvalidOptions] when an option
+// is out of its range.
 func NewLimiter(opts LimiterOptions) (*Limiter, error) {
 	if opts.Policy == "" {
 		opts.Policy = limiterPolicyDefault
@@ -119,8 +113,8 @@ func NewLimiter(opts LimiterOptions) (*Limiter, error) {
 // Allow counts one request of p, unless p has none left.
 func (l *Limiter) Allow(p Principal) Decision { return l.AllowN(p, 1) }
 
-// AllowN counts a request of p that costs as much as n, or as the whole quota
-// where that is less, unless p has not so many left.
+// AllowN counts a request of p that costs as much as n, or as the whole quota where that is less, unless p has not so many
+// left.
 func (l *Limiter) AllowN(p Principal, n int) Decision {
 	if p.Role.KeyRole() && !l.limitKeys {
 		return Decision{Allowed: true}
@@ -132,8 +126,7 @@ func (l *Limiter) AllowN(p Principal, n int) Decision {
 	n = min(n, l.quota)
 	d := Decision{Limited: true, Allowed: tokens.AllowN(now, n)}
 
-	// The bucket counts in floating point; the margin keeps a token that is
-	// there but for a rounding error.
+	// The bucket counts in floating point; the margin keeps a token that is there but for a rounding error.
 	const rounding = 1e-6
 	left := max(tokens.TokensAt(now), 0)
 	d.Remaining = min(int(math.Floor(left+rounding)), l.quota)
@@ -168,11 +161,10 @@ func (l *Limiter) timeFor(tokens float64) time.Duration {
 	return max(time.Duration(tokens/float64(l.limit)*float64(time.Second)), 0)
 }
 
-// SetHeaders writes what d says into a response's header: RateLimit-Policy and
-// RateLimit as of draft-ietf-httpapi-ratelimit-headers-10, and Retry-After (RFC
-// 9110 section 10.2.3) when the request was not allowed. Times are rounded up
-// to whole seconds, so that who waits for so long has waited long enough. It
-// writes nothing when the limiter doesn't apply.
+// SetHeaders writes what d says into a response's header: RateLimit-Policy and RateLimit as of
+// draft-ietf-httpapi-ratelimit-headers-10, and Retry-After (RFC 9110 section 10.2.3) when the request was not allowed. Times
+// are rounded up to whole seconds, so that who waits for so long has waited long enough. It writes nothing when the limiter
+// doesn't apply.
 func (l *Limiter) SetHeaders(h http.Header, d Decision) {
 	if !d.Limited {
 		return

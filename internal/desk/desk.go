@@ -109,3 +109,21 @@ type Backlog struct {
 
 // BacklogLimit is where counting stops: more is not told apart by an operator.
 const BacklogLimit = 1000
+
+// DatabaseWait is a session of the database that waits for one of PostgreSQL's own locks, in PostgreSQL's words.
+type DatabaseWait struct {
+	PID                  int32
+	Application          string
+	Kind, Mode, Relation string
+	Since                time.Time
+	Statement            string
+	Blockers             []DatabaseBlocker
+}
+
+// DatabaseBlocker is a session that others wait for; one without a PID is a prepared transaction.
+type DatabaseBlocker struct {
+	PID                int32
+	Application, State string
+	TransactionSince   time.Time // zero where that can't be seen
+	Statement          string
+}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/fairlead-dev/fairlead/internal/auth"
+	"github.com/fairlead-dev/fairlead/internal/server/edge"
 )
 
 // access says who may use a route.
@@ -30,52 +31,43 @@ func (a access) permits(role auth.Role) bool {
 	return false
 }
 
-// guard authenticates, then lets those pass who may use the route. It comes before everything that depends on state or
-// on the request's content, so that its refusals tell nothing about either.
-func (s *Server) guard(a access, next http.HandlerFunc) http.HandlerFunc {
-	next = s.legible(next)
-	if a == accessPublic {
-		return next
-	}
-	return func(w http.ResponseWriter, r *http.Request) {
-		if !s.authenticate(w, r) {
-			return
+// admit authenticates, and refuses those who may not use the route. It comes before everything that depends on state or on the
+// request's content, so that its refusals tell nothing about either.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, a access) error {
+	if a != accessPublic {
+		if err := s.authenticate(w, r); err != nil {
+			return err
 		}
-		p := infoOf(r).principal
-		if !a.permits(p.Role) {
-			s.writeProblem(w, r, &refusal{kind: forbidden, detail: "this route is not open to this credential"})
-			return
+		if !a.permits(infoOf(r).principal.Role) {
+			return &refusal{Kind: edge.Forbidden, Detail: "this route is not open to this credential"}
 		}
-		next(w, r)
 	}
+	return checkURL(r.URL)
 }
 
-// authenticate finds out who asks and counts the request against their rate. It has answered when it returns false.
-func (s *Server) authenticate(w http.ResponseWriter, r *http.Request) bool {
+// authenticate finds out who asks and counts the request against their rate.
+func (s *Server) authenticate(w http.ResponseWriter, r *http.Request) error {
 	credential, err := credentialOf(r)
 	if err == nil && strings.HasPrefix(credential, sessionScheme) {
 		err = s.checkSameOrigin(r)
 	}
 	if err != nil {
-		s.writeProblem(w, r, err)
-		return false
+		return err
 	}
-	p, err := s.identify(r.Context(), credential)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return false
+	i := infoOf(r)
+	if i.principal, err = s.identify(r.Context(), credential); err != nil || s.limiter == nil {
+		return err
 	}
-	infoOf(r).principal = p
-	if s.limiter == nil {
-		return true
-	}
-	d := s.limiter.AllowN(p, max(infoOf(r).weight, 1))
+	d := s.limiter.AllowN(i.principal, max(i.weight, 1))
 	s.limiter.SetHeaders(w.Header(), d)
 	if !d.Allowed {
-		s.writeProblem(w, r, &refusal{kind: rateLimited, detail: "the rate limit of this credential is used up"})
-		return false
+		return errRate()
 	}
-	return true
+	return nil
+}
+
+func errRate() error {
+	return &refusal{Kind: edge.RateLimited, Detail: "the rate limit of this credential is used up"}
 }
 
 // seesDrafts reports whether campaigns and auctions that were never opened exist for somebody: for staff alone.
@@ -84,7 +76,7 @@ func seesDrafts(p auth.Principal) bool { return p.Role.KeyRole() }
 // actFor refuses a user who names another's account.
 func actFor(p auth.Principal, account string) error {
 	if !p.MayActFor(account) {
-		return &refusal{kind: forbidden, detail: "this credential may act for its own account only"}
+		return &refusal{Kind: edge.Forbidden, Detail: "this credential may act for its own account only"}
 	}
 	return nil
 }

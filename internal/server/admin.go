@@ -3,7 +3,7 @@ package server
 import (
 	"context"
 	"net/http"
-	"net/url"
+	"reflect"
 	"slices"
 
 	"github.com/google/uuid"
@@ -11,6 +11,7 @@ import (
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/desk"
+	"github.com/fairlead-dev/fairlead/internal/server/edge"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
@@ -46,12 +47,12 @@ type Charts interface {
 // adminRoutes are those that the console reads beside the contract's own: the same things, newest first and narrowed.
 func (s *Server) adminRoutes() []route {
 	return []route{
-		get("/v1/admin/overview", accessAdmin, doc[none, overviewView]("Read what this process measured, and what waits in the whole house"), s.getOverview),
+		get("/v1/admin/overview", accessAdmin, doc[none, overviewView]("Read what this process measured, and what waits in the whole house"), shown(s.overview, same[overviewView])),
 		get("/v1/admin/campaigns", accessAdmin, filtered(paged[campaignSummaryView]("List campaigns, newest first"), "status", "only those of this status"), s.getAdminCampaigns),
-		get("/v1/admin/campaigns/{id}/map", accessAdmin, doc[none, saleMapView]("Read which positions are sold"), s.getSaleMap),
+		readRoute("/v1/admin/campaigns/{id}/map", accessAdmin, "Read which positions are sold", with(s.campaignOf, s.saleMap), same[saleMapView]),
 		get("/v1/admin/auctions", accessAdmin, filtered(paged[auctionSummaryView]("List auctions, newest first"), "status", "only those of this status"), s.getAdminAuctions),
-		get("/v1/admin/auctions/{id}/bids", accessAdmin, paged[placedBidView]("List bids, newest first"), s.getLatestBids),
-		get("/v1/admin/auctions/{id}/chart", accessAdmin, doc[none, bidChartView]("Read bids and rounds for a chart: every bid, or an even sample of many"), s.getBidChart),
+		listRoute("/v1/admin/auctions/{id}/bids", accessAdmin, "List bids, newest first", newestFirst(), rowsWith(s.auctionOf, s.latestBids), viewPlacedBid, seqOfBid),
+		readRoute("/v1/admin/auctions/{id}/chart", accessAdmin, "Read bids and rounds for a chart: every bid, or an even sample of many", with(s.auctionOf, s.bidChart), same[bidChartView]),
 		get("/v1/admin/accounts", accessAdmin, filtered(paged[accountView]("List accounts by id"), "prefix", "only those whose id begins so"), s.getAdminAccounts),
 		get("/v1/admin/accounts/{id}/entries", accessAdmin, paged[entryView]("List an account's entries, newest first"), s.getLatestEntries),
 		get("/v1/admin/accounts/{id}/holds", accessAdmin, paged[openHoldView]("List an account's open holds, newest first"), s.getOpenHolds),
@@ -59,8 +60,17 @@ func (s *Server) adminRoutes() []route {
 		get("/v1/admin/audit", accessAdmin, filtered(paged[auditView]("List administrative actions, newest first"),
 			"action", "only this action, such as campaign.publish", "object", "only those on the object with this id", "principal", "only those of this principal, such as key:ID"), s.getAudit),
 		get("/v1/admin/idempotency", accessAdmin, filtered(doc[none, keyRecordView]("Read what is kept under an idempotency key"),
-			"key", "the key", "method", "of the request, such as POST", "path", "of the request, such as /v1/transfers", "principal", "who sent it, such as key:ID or user:SUB"), s.getKeyRecord),
+			"key", "the key", "method", "of the request, such as POST", "path", "of the request, such as /v1/transfers", "principal", "who sent it, such as key:ID or user:SUB"),
+			shown(s.keyRecord, viewKeyRecord)),
 	}
+}
+
+// filtered documents a route with filters, given as name and description in turn.
+func filtered(o operation, filters ...string) operation {
+	for i := 0; i+1 < len(filters); i += 2 {
+		o.query = append(o.query, parameter{name: filters[i], doc: filters[i+1], schema: reflect.TypeFor[string]()})
+	}
+	return o
 }
 
 // one reads a query parameter that may be given once. Control characters are in nothing that can be looked for.
@@ -77,75 +87,43 @@ func one(r *http.Request, name string) (string, error) {
 	return values[0], c.err
 }
 
-// narrowed is the request as one for a list of its own: a cursor of one filter is none of another.
-func narrowed(r *http.Request, name, value string) *http.Request {
-	if value == "" {
-		return r
-	}
-	return &http.Request{URL: &url.URL{Path: r.URL.Path + "?" + name + "=" + value, RawQuery: r.URL.RawQuery}}
-}
-
-// statusOf reads ?status=, one of those known.
-func statusOf[S ~string](r *http.Request, known ...S) (S, error) {
+// statusOf reads ?status=, one of those known, and gives the path of the list that is narrowed to it.
+func statusOf[S ~string](r *http.Request, known ...S) (status S, path string, err error) {
 	value, err := one(r, "status")
 	if err == nil && value != "" && !slices.Contains(known, S(value)) {
 		err = refuse("status must be one of %v", known)
 	}
-	return S(value), err
+	return S(value), narrowed(r.URL.Path, "status", value), err
 }
 
-func (s *Server) getAdminCampaigns(w http.ResponseWriter, r *http.Request) {
-	status, err := statusOf(r, lottery.StatusPending, lottery.StatusActive, lottery.StatusDrawing, lottery.StatusCompleted, lottery.StatusCancelled)
+func (s *Server) getAdminCampaigns(w http.ResponseWriter, r *http.Request) error {
+	status, path, err := statusOf(r, lottery.StatusPending, lottery.StatusActive, lottery.StatusDrawing, lottery.StatusCompleted, lottery.StatusCancelled)
 	if err != nil {
-		s.writeProblem(w, r, err)
-		return
+		return err
 	}
-	of := narrowed(r, "status", string(status))
-	p, err := parsePage(of)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	rows, err := s.desk.Campaigns(r.Context(), status, p.before(), p.limit+1)
-	answer(s, w, r, func(rows []lottery.Campaign) list[campaignSummaryView] {
-		return newList(of, rows, p.limit, viewCampaignSummary, func(c lottery.Campaign) int64 { return c.Number })
-	})(rows, err)
+	return writePage(w, r, path, newestFirst(), func(before int64, limit int) ([]lottery.Campaign, error) {
+		return s.desk.Campaigns(r.Context(), status, before, limit)
+	}, viewCampaignSummary, numberOfCampaign)
 }
 
-func (s *Server) getAdminAuctions(w http.ResponseWriter, r *http.Request) {
-	status, err := statusOf(r, auction.StatusPending, auction.StatusActive, auction.StatusCompleted, auction.StatusCancelled)
+func (s *Server) getAdminAuctions(w http.ResponseWriter, r *http.Request) error {
+	status, path, err := statusOf(r, auction.StatusPending, auction.StatusActive, auction.StatusCompleted, auction.StatusCancelled)
 	if err != nil {
-		s.writeProblem(w, r, err)
-		return
+		return err
 	}
-	of := narrowed(r, "status", string(status))
-	p, err := parsePage(of)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	rows, err := s.desk.Auctions(r.Context(), status, p.before(), p.limit+1)
-	answer(s, w, r, func(rows []auction.Auction) list[auctionSummaryView] {
-		return newList(of, rows, p.limit, viewAuctionSummary, func(a auction.Auction) int64 { return a.Number })
-	})(rows, err)
+	return writePage(w, r, path, newestFirst(), func(before int64, limit int) ([]auction.Auction, error) {
+		return s.desk.Auctions(r.Context(), status, before, limit)
+	}, viewAuctionSummary, numberOfAuction)
 }
 
-func (s *Server) getAdminAccounts(w http.ResponseWriter, r *http.Request) {
+func (s *Server) getAdminAccounts(w http.ResponseWriter, r *http.Request) error {
 	prefix, err := one(r, "prefix")
 	if err != nil {
-		s.writeProblem(w, r, err)
-		return
+		return err
 	}
-	of := narrowed(r, "prefix", prefix)
-	p, err := parseTextPage(of)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	rows, err := s.desk.Accounts(r.Context(), prefix, p.after, p.limit+1)
-	answer(s, w, r, func(rows []ledger.Account) list[accountView] {
-		return newTextList(of, rows, p.limit, viewAccount, func(a ledger.Account) string { return a.ID })
-	})(rows, err)
+	return writePage(w, r, narrowed(r.URL.Path, "prefix", prefix), byName(), func(after string, limit int) ([]ledger.Account, error) {
+		return s.desk.Accounts(r.Context(), prefix, after, limit)
+	}, viewAccount, func(a ledger.Account) string { return a.ID })
 }
 
 // systemAccount reads an account's id from the path. Operators look at the house's own accounts too, whose ids have a slash.
@@ -154,26 +132,19 @@ func systemAccount(r *http.Request) (string, error) {
 	var c checks
 	c.name("id", id)
 	if c.err != nil {
-		return "", &refusal{kind: notFound, detail: "there is no such account"}
+		return "", &refusal{Kind: edge.NotFound, Detail: "there is no such account"}
 	}
 	return id, nil
 }
 
-func (s *Server) getLatestEntries(w http.ResponseWriter, r *http.Request) {
+func (s *Server) getLatestEntries(w http.ResponseWriter, r *http.Request) error {
 	id, err := systemAccount(r)
 	if err != nil {
-		s.writeProblem(w, r, err)
-		return
+		return err
 	}
-	p, err := parsePage(r)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	rows, err := s.desk.Entries(r.Context(), id, p.before(), p.limit+1)
-	answer(s, w, r, func(rows []ledger.Entry) list[entryView] {
-		return newList(r, rows, p.limit, viewEntry, func(e ledger.Entry) int64 { return e.Version })
-	})(rows, err)
+	return writePage(w, r, r.URL.Path, newestFirst(), func(before int64, limit int) ([]ledger.Entry, error) {
+		return s.desk.Entries(r.Context(), id, before, limit)
+	}, viewEntry, versionOfEntry)
 }
 
 // openHoldView is a hold with the part of the system that placed it.
@@ -190,39 +161,24 @@ func viewOpenHold(h ledger.Hold) openHoldView {
 	return openHoldView{ID: h.ID, Account: h.Account, Amount: h.Amount, Owner: h.Owner, ExpiresAt: optionalTime(h.ExpiresAt), CreatedAt: timestamp(h.CreatedAt)}
 }
 
-func (s *Server) getOpenHolds(w http.ResponseWriter, r *http.Request) {
+func (s *Server) getOpenHolds(w http.ResponseWriter, r *http.Request) error {
 	id, err := systemAccount(r)
 	if err != nil {
-		s.writeProblem(w, r, err)
-		return
+		return err
 	}
-	p, err := parseIDPage(r)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	rows, err := s.desk.OpenHolds(r.Context(), id, p.before(), p.limit+1)
-	answer(s, w, r, func(rows []ledger.Hold) list[openHoldView] {
-		return newTextList(r, rows, p.limit, viewOpenHold, func(h ledger.Hold) string { return h.ID.String() })
-	})(rows, err)
+	return writePage(w, r, r.URL.Path, newestIDs(), func(before uuid.UUID, limit int) ([]ledger.Hold, error) {
+		return s.desk.OpenHolds(r.Context(), id, before, limit)
+	}, viewOpenHold, func(h ledger.Hold) uuid.UUID { return h.ID })
 }
 
-func (s *Server) getAdminTransfers(w http.ResponseWriter, r *http.Request) {
-	status, err := statusOf(r, ledger.TransferPending, ledger.TransferCompleted, ledger.TransferFailed)
+func (s *Server) getAdminTransfers(w http.ResponseWriter, r *http.Request) error {
+	status, path, err := statusOf(r, ledger.TransferPending, ledger.TransferCompleted, ledger.TransferFailed)
 	if err != nil {
-		s.writeProblem(w, r, err)
-		return
+		return err
 	}
-	of := narrowed(r, "status", string(status))
-	p, err := parseIDPage(of)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	rows, err := s.desk.Transfers(r.Context(), status, p.before(), p.limit+1)
-	answer(s, w, r, func(rows []ledger.Transfer) list[transferView] {
-		return newTextList(of, rows, p.limit, viewTransfer, func(t ledger.Transfer) string { return t.ID.String() })
-	})(rows, err)
+	return writePage(w, r, path, newestIDs(), func(before uuid.UUID, limit int) ([]ledger.Transfer, error) {
+		return s.desk.Transfers(r.Context(), status, before, limit)
+	}, viewTransfer, func(t ledger.Transfer) uuid.UUID { return t.ID })
 }
 
 type auditView struct {
@@ -238,34 +194,25 @@ func viewAudit(a desk.AuditRow) auditView {
 	return auditView{ID: a.ID, At: timestamp(a.At), Principal: a.Principal, Action: a.Action, Object: a.Object, RequestID: a.RequestID}
 }
 
-func (s *Server) getAudit(w http.ResponseWriter, r *http.Request) {
-	var (
-		f     desk.AuditFilter
-		of    = r
-		given int
-	)
+func (s *Server) getAudit(w http.ResponseWriter, r *http.Request) error {
+	var f desk.AuditFilter
+	path, given := r.URL.Path, 0
 	for name, into := range map[string]*string{"action": &f.Action, "object": &f.Object, "principal": &f.Principal} {
 		value, err := one(r, name)
-		if err == nil && value != "" {
-			if given++; given > 1 {
-				err = refuse("the log is narrowed by one of action, object and principal")
-			}
-			*into, of = value, narrowed(r, name, value)
-		}
 		if err != nil {
-			s.writeProblem(w, r, err)
-			return
+			return err
 		}
+		if value == "" {
+			continue
+		}
+		if given++; given > 1 {
+			return refuse("the log is narrowed by one of action, object and principal")
+		}
+		*into, path = value, narrowed(r.URL.Path, name, value)
 	}
-	p, err := parseIDPage(of)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	rows, err := s.desk.Audit(r.Context(), f, p.before(), p.limit+1)
-	answer(s, w, r, func(rows []desk.AuditRow) list[auditView] {
-		return newTextList(of, rows, p.limit, viewAudit, func(a desk.AuditRow) string { return a.ID.String() })
-	})(rows, err)
+	return writePage(w, r, path, newestIDs(), func(before uuid.UUID, limit int) ([]desk.AuditRow, error) {
+		return s.desk.Audit(r.Context(), f, before, limit)
+	}, viewAudit, func(a desk.AuditRow) uuid.UUID { return a.ID })
 }
 
 type keyRecordView struct {
@@ -275,30 +222,27 @@ type keyRecordView struct {
 	CreatedAt timestamp  `json:"created_at"`
 }
 
-func (s *Server) getKeyRecord(w http.ResponseWriter, r *http.Request) {
+func viewKeyRecord(k desk.KeyRecord) keyRecordView {
+	body := storedJSON(k.Body)
+	if len(body) == 0 {
+		body = storedJSON("null") // A 204 has none.
+	}
+	return keyRecordView{Execution: k.Execution, Status: k.Status, Body: body, CreatedAt: timestamp(k.CreatedAt)}
+}
+
+func (s *Server) keyRecord(r *http.Request) (record desk.KeyRecord, err error) {
 	var key, method, path, principal string
 	for name, into := range map[string]*string{"key": &key, "method": &method, "path": &path, "principal": &principal} {
-		value, err := one(r, name)
-		if err == nil && value == "" {
-			err = refuse("%s is needed: a key is scoped by principal, method and path", name)
+		if *into, err = one(r, name); err != nil {
+			return record, err
 		}
-		if err != nil {
-			s.writeProblem(w, r, err)
-			return
+		if *into == "" {
+			return record, refuse("%s is needed: a key is scoped by principal, method and path", name)
 		}
-		*into = value
 	}
 	bare, err := idempotency.ParseKey(key)
 	if err != nil {
-		s.writeProblem(w, r, refuse("key must be 1 to 255 visible ASCII characters"))
-		return
+		return record, refuse("key must be 1 to 255 visible ASCII characters")
 	}
-	record, err := s.desk.KeyRecord(r.Context(), idempotency.NewID(principal, method, path, bare))
-	answer(s, w, r, func(k desk.KeyRecord) keyRecordView {
-		body := storedJSON(k.Body)
-		if len(body) == 0 {
-			body = storedJSON("null") // A 204 has none.
-		}
-		return keyRecordView{Execution: k.Execution, Status: k.Status, Body: body, CreatedAt: timestamp(k.CreatedAt)}
-	})(record, err)
+	return s.desk.KeyRecord(r.Context(), idempotency.NewID(principal, method, path, bare))
 }

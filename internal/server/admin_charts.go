@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"encoding/base64"
-	"net/http"
 
 	"github.com/google/uuid"
 
@@ -52,25 +51,15 @@ func newSaleMap(c *lottery.Campaign, ordinals []int) saleMapView {
 }
 
 // saleMap reads the map of a campaign.
-func (s *Server) saleMap(r *http.Request, c *lottery.Campaign) (saleMapView, error) {
+func (s *Server) saleMap(ctx context.Context, c *lottery.Campaign) (saleMapView, error) {
 	if c.TotalPositions > maxMapped {
 		return newSaleMap(c, nil), nil
 	}
-	ordinals, err := bounded(r.Context(), s.scans, func(ctx context.Context) ([]int, error) { return s.desk.SoldOrdinals(ctx, c.ID) })
+	ordinals, err := bounded(ctx, s.scans, func(ctx context.Context) ([]int, error) { return s.desk.SoldOrdinals(ctx, c.ID) })
 	if err != nil {
 		return saleMapView{}, err
 	}
 	return newSaleMap(c, ordinals), nil
-}
-
-func (s *Server) getSaleMap(w http.ResponseWriter, r *http.Request) {
-	c, err := s.campaignOf(r)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	m, err := s.saleMap(r, c)
-	answer(s, w, r, func(m saleMapView) saleMapView { return m })(m, err)
 }
 
 type bidMarkView struct {
@@ -94,21 +83,21 @@ type bidChartView struct {
 	TotalBids int64           `json:"total_bids"`
 }
 
-func (s *Server) bidChart(r *http.Request, a *auction.Auction) (bidChartView, error) {
+func (s *Server) bidChart(ctx context.Context, a *auction.Auction) (bidChartView, error) {
 	v := bidChartView{TotalBids: a.TotalBids, Bids: []bidMarkView{}, Marks: []roundMarkView{}}
 	if a.Seq == 0 {
 		return v, nil
 	}
-	leave, err := s.scans.enter(r.Context())
+	leave, err := s.scans.enter(ctx)
 	if err != nil {
 		return v, err
 	}
 	defer leave()
-	bids, err := s.desk.Bids(r.Context(), a.ID, maxBidMarks)
+	bids, err := s.desk.Bids(ctx, a.ID, maxBidMarks)
 	if err != nil {
 		return v, err
 	}
-	marks, err := s.desk.RoundMarks(r.Context(), a.ID, maxRoundMarks)
+	marks, err := s.desk.RoundMarks(ctx, a.ID, maxRoundMarks)
 	if err != nil {
 		return v, err
 	}
@@ -125,24 +114,6 @@ func viewRoundMark(m desk.RoundMark) roundMarkView {
 	return roundMarkView{Seq: m.Seq, Type: m.Type, At: timestamp(m.At), Data: storedJSON(m.Data)}
 }
 
-func (s *Server) getBidChart(w http.ResponseWriter, r *http.Request) {
-	a, err := s.auctionOf(r)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	chart, err := s.bidChart(r, a)
-	answer(s, w, r, func(v bidChartView) bidChartView { return v })(chart, err)
-}
-
-func (s *Server) getLatestBids(w http.ResponseWriter, r *http.Request) {
-	a, p, err := s.auctionPage(r)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	bids, err := s.desk.LatestBids(r.Context(), a.ID, p.before(), p.limit+1)
-	answer(s, w, r, func(rows []auction.Placed) list[placedBidView] {
-		return newList(r, rows, p.limit, viewPlacedBid, func(row auction.Placed) int64 { return row.Seq })
-	})(bids, err)
+func (s *Server) latestBids(ctx context.Context, a *auction.Auction, before int64, limit int) ([]auction.Placed, error) {
+	return s.desk.LatestBids(ctx, a.ID, before, limit)
 }

@@ -75,18 +75,15 @@ type overviewView struct {
 	Backlog  backlogView     `json:"backlog" doc:"of the whole house; counts end at 1,000"`
 }
 
-func (s *Server) getOverview(w http.ResponseWriter, r *http.Request) {
+func (s *Server) overview(r *http.Request) (v overviewView, err error) {
 	backlog, err := bounded(r.Context(), s.scans, s.desk.Backlog)
 	if err != nil {
-		s.writeProblem(w, r, err)
-		return
+		return v, err
 	}
 	families, err := s.registry.Gather()
-	answer(s, w, r, func(families []*dto.MetricFamily) overviewView {
-		v := overviewView{At: timestamp(time.Now()), Version: s.version, Backlog: viewBacklog(backlog)}
-		v.measure(families)
-		return v
-	})(families, err)
+	v = overviewView{At: timestamp(time.Now()), Version: s.version, Backlog: viewBacklog(backlog)}
+	v.measure(families)
+	return v, err
 }
 
 // measure reads what is shown from the process's metrics.

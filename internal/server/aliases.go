@@ -60,12 +60,11 @@ func (a *aliases) in(ctx context.Context, topic string) (func(account string) al
 	}, nil
 }
 
-// getAlias tells an account's owner what public pages call it.
-func (s *Server) getAlias(w http.ResponseWriter, r *http.Request) {
+// alias tells an account's owner what public pages call it.
+func (s *Server) alias(r *http.Request) (v aliasView, err error) {
 	account, err := s.ownAccount(r)
 	if err != nil {
-		s.writeProblem(w, r, err)
-		return
+		return v, err
 	}
 	topic, err := one(r, "topic")
 	if err == nil {
@@ -78,11 +77,13 @@ func (s *Server) getAlias(w http.ResponseWriter, r *http.Request) {
 		_, err = s.ledger.Account(r.Context(), account)
 	}
 	if err != nil {
-		s.writeProblem(w, r, err)
-		return
+		return v, err
 	}
 	name, err := s.aliases.in(r.Context(), topic)
-	answer(s, w, r, func(name func(string) aliasView) aliasView { return name(account) })(name, err)
+	if err != nil {
+		return v, err
+	}
+	return name(account), nil
 }
 
 // checkTopic refuses the topic of a campaign or auction that somebody may not see. It returns [live.ErrNoTopic] for what is the

@@ -108,34 +108,35 @@ func stateOf(c *lottery.Campaign, at time.Time) string {
 }
 
 // serveDocument answers with the document of that kind of a drawn campaign.
-func (s *Server) serveDocument(w http.ResponseWriter, r *http.Request, kind string, write func(context.Context, *lottery.Campaign, io.Writer) error) {
-	c, err := s.campaignOf(r)
-	if err == nil && (c.Status != lottery.StatusCompleted || c.CompletedAt == nil) {
-		err = lottery.ErrNotDrawn
-	}
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	d, done, err := s.archive.documents.get(r.Context(), kind+" "+stateOf(c, *c.CompletedAt), func() (*answerFile, int64, error) { //nolint:contextcheck // It is built for others, too.
-		d, err := build(s.archive, kind, func(ctx context.Context) (*answerFile, error) {
-			return newAnswerFile(s.archive.dir, func(w io.Writer) error { return write(ctx, c, w) })
+func (s *Server) serveDocument(kind string, write func(context.Context, *lottery.Campaign, io.Writer) error) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		c, err := s.campaignOf(r)
+		if err != nil {
+			return err
+		}
+		if c.Status != lottery.StatusCompleted || c.CompletedAt == nil {
+			return lottery.ErrNotDrawn
+		}
+		d, done, err := s.archive.documents.get(r.Context(), kind+" "+stateOf(c, *c.CompletedAt), func() (*answerFile, int64, error) { //nolint:contextcheck // It is built for others, too.
+			d, err := build(s.archive, kind, func(ctx context.Context) (*answerFile, error) {
+				return newAnswerFile(s.archive.dir, func(w io.Writer) error { return write(ctx, c, w) })
+			})
+			if err != nil {
+				return nil, 0, err
+			}
+			return d, d.size, nil
 		})
 		if err != nil {
-			return nil, 0, err
+			return err
 		}
-		return d, d.size, nil
-	})
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	defer done()
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.FormatInt(d.size, 10))
-	w.WriteHeader(http.StatusOK)
-	if r.Method != http.MethodHead {
-		_ = s.archive.send(r.Context(), w, d) // An error means that the client went away.
+		defer done()
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Length", strconv.FormatInt(d.size, 10))
+		w.WriteHeader(http.StatusOK)
+		if r.Method != http.MethodHead {
+			_ = s.archive.send(r.Context(), w, d) // An error means that the client went away.
+		}
+		return nil
 	}
 }
 
@@ -162,7 +163,7 @@ func (a *archive) send(ctx context.Context, w http.ResponseWriter, d *answerFile
 // sealedCampaign reads the campaign of the path. One that is sealed may have been read a moment ago, so that those who ask
 // for one inclusion proof after another cost the database little. It must not be changed.
 func (s *Server) sealedCampaign(r *http.Request) (*lottery.Campaign, error) {
-	id, err := pathUUID(r.PathValue("id"), "campaign")
+	id, err := pathID(r, "campaign")
 	if err != nil {
 		return nil, err
 	}

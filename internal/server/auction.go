@@ -1,11 +1,9 @@
 package server
 
 import (
-	"context"
 	"net/http"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 )
 
@@ -61,12 +59,12 @@ func (q *createAuctionRequest) op() (auction.Op, error) {
 		op.MinIncrement = *q.MinIncrement
 	}
 	if a := q.AntiSnipe; a != nil {
-		op.AntiSnipe.Window = c.span("anti_snipe's window", a.Window, 0)
-		op.AntiSnipe.Extension = c.span("anti_snipe's extension", a.Extension, 0)
+		op.AntiSnipe.Window = c.auctionSpan("anti_snipe's window", a.Window, 0)
+		op.AntiSnipe.Extension = c.auctionSpan("anti_snipe's extension", a.Extension, 0)
 		op.AntiSnipe.MaxExtensions = c.from0("anti_snipe's max_extensions", a.MaxExtensions, auction.MaxExtensions)
 	}
 	if q.Cooldown != nil {
-		op.Cooldown = c.span("cooldown", *q.Cooldown, 0)
+		op.Cooldown = c.auctionSpan("cooldown", *q.Cooldown, 0)
 	}
 	if q.UniqueAmounts != nil {
 		op.UniqueAmounts = *q.UniqueAmounts
@@ -83,15 +81,24 @@ func (q *createAuctionRequest) checkRounds(c *checks) []auction.NewRound {
 	for i, r := range q.Rounds {
 		c.upTo("a round's winners", r.Winners, auction.MaxWinners)
 		rounds[i] = auction.NewRound{
-			Winners: r.Winners, Duration: c.span("a round's duration", r.Duration, auction.MinDuration),
+			Winners: r.Winners, Duration: c.auctionSpan("a round's duration", r.Duration, auction.MinDuration),
 		}
 	}
 	return rounds
 }
 
-// span reads a Go duration from low to [auction.MaxDuration].
-func (c *checks) span(field, value string, low time.Duration) time.Duration {
-	return c.lockSpan(field, value, low, auction.MaxDuration)
+// auctionSpan reads a Go duration string from low to [auction.MaxDuration]. Times are kept to the microsecond, so a finer duration would not be
+// the one that was asked for.
+func (c *checks) auctionSpan(field, value string, low time.Duration) time.Duration {
+	const high = auction.MaxDuration
+	d, err := time.ParseDuration(value)
+	switch {
+	case err != nil || d < low || d > high:
+		c.fail("%s must be a duration such as \"30m\" or \"1.5s\", from %s to %s", field, low, high)
+	case d%time.Microsecond != 0:
+		c.fail("%s must be a whole number of microseconds", field)
+	}
+	return d
 }
 
 // from0 reads a number from 0 to high that must be there.
@@ -104,38 +111,23 @@ func (c *checks) from0(field string, value *int, high int) int {
 }
 
 func (s *Server) auctionRoutes() []route {
+	act := func(verb, summary string, op auction.Op) route {
+		return commandRoute("/v1/auctions/{id}/"+verb, accessStaff, http.StatusOK, summary, viewAuction,
+			mutation[noFields, auction.Op]{what: "auction", executeOn: s.auction.Execute, op: fixed(op)})
+	}
 	return []route{
-		post("/v1/auctions", accessStaff, http.StatusCreated, doc[createAuctionRequest, auctionView]("Make an auction, pending"),
-			mutate(s, mutation[createAuctionRequest, auction.Op]{
-				status: http.StatusCreated, execute: s.auction.Create, view: of(viewAuction),
-				op: func(_ *http.Request, q *createAuctionRequest) (auction.Op, error) { return q.op() },
-			})),
-		get("/v1/auctions", accessUser, paged[auctionSummaryView]("List auctions, oldest first"), s.getAuctions),
-		get("/v1/auctions/{id}", accessUser, doc[none, auctionView]("Read an auction"), s.getAuction),
-		s.auctionRoute("start", "Open the first round", auction.Start{}),
-		s.auctionRoute("cancel", "End an auction, with every hold released", auction.Cancel{}),
-		hot(post("/v1/auctions/{id}/bids", accessUser, http.StatusCreated, doc[bidRequest, bidView]("Bid, or raise the account's bid"), s.postBid)),
+		commandRoute("/v1/auctions", accessStaff, http.StatusCreated, "Make an auction, pending", viewAuction,
+			mutation[createAuctionRequest, auction.Op]{execute: s.auction.Create, op: plain((*createAuctionRequest).op)}),
+		listRoute("/v1/auctions", accessUser, "List auctions, oldest first", oldestFirst(), func(r *http.Request, after int64, limit int) ([]auction.Auction, error) {
+			return s.auction.Auctions(r.Context(), after, limit, seesDrafts(infoOf(r).principal))
+		}, viewAuctionSummary, numberOfAuction),
+		readRoute("/v1/auctions/{id}", accessUser, "Read an auction", s.auctionOf, viewAuction),
+		act("start", "Open the first round", auction.Start{}),
+		act("cancel", "End an auction, with every hold released", auction.Cancel{}),
+		s.bidRoute(),
 		get("/v1/auctions/{id}/leaderboard", accessUser, leaderboardDoc(), s.getLeaderboard),
-		get("/v1/auctions/{id}/winners", accessUser, paged[auctionWinnerView]("List winners by round and rank"), s.getWinners),
-		get("/v1/auctions/{id}/bids", accessUser, paged[placedBidView]("List accepted bids in order"), s.getBids),
-		get("/v1/auctions/{id}/min-winning-bid", accessUser, doc[none, minWinningBidView]("Read the least new bid that would now win"), s.getMinWinningBid),
+		listRoute("/v1/auctions/{id}/winners", accessUser, "List winners by round and rank", oldestFirst(), rowsWith(s.auctionOf, s.winners), viewAuctionWinner, placeOfWinner),
+		listRoute("/v1/auctions/{id}/bids", accessUser, "List accepted bids in order", oldestFirst(), rowsWith(s.auctionOf, s.bids), viewPlacedBid, seqOfBid),
+		readRoute("/v1/auctions/{id}/min-winning-bid", accessUser, "Read the least new bid that would now win", s.minWinningBid, same[minWinningBidView]),
 	}
-}
-
-// auctionRoute is a route without fields on one auction, open to staff.
-func (s *Server) auctionRoute(verb, summary string, op auction.Op) route {
-	handler := func(w http.ResponseWriter, r *http.Request) {
-		mutate(s, mutation[noFields, auction.Op]{
-			status: http.StatusOK, view: of(viewAuction),
-			op: func(*http.Request, *noFields) (auction.Op, error) { return op, nil },
-			execute: func(ctx context.Context, c command.Command[auction.Op]) (command.Answer, error) {
-				id, err := pathUUID(r.PathValue("id"), "auction")
-				if err != nil {
-					return command.Answer{}, err
-				}
-				return s.auction.Execute(ctx, id, c)
-			},
-		})(w, r)
-	}
-	return post("/v1/auctions/{id}/"+verb, accessStaff, http.StatusOK, doc[noFields, auctionView](summary), handler)
 }

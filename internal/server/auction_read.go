@@ -13,7 +13,7 @@ import (
 
 // auctionOf reads the auction of the path.
 func (s *Server) auctionOf(r *http.Request) (*auction.Auction, error) {
-	id, err := pathUUID(r.PathValue("id"), "auction")
+	id, err := pathID(r, "auction")
 	if err != nil {
 		return nil, err
 	}
@@ -39,34 +39,12 @@ func (s *Server) auctionID(r *http.Request) (uuid.UUID, error) {
 		}
 		return a.ID, nil
 	}
-	return pathUUID(r.PathValue("id"), "auction")
+	return pathID(r, "auction")
 }
 
-func (s *Server) getAuctions(w http.ResponseWriter, r *http.Request) {
-	p, err := parsePage(r)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	auctions, err := s.auction.Auctions(r.Context(), p.after, p.limit+1, seesDrafts(infoOf(r).principal))
-	answer(s, w, r, func(rows []auction.Auction) list[auctionSummaryView] {
-		return newList(r, rows, p.limit, viewAuctionSummary, func(a auction.Auction) int64 { return a.Number })
-	})(auctions, err)
-}
+func numberOfAuction(a auction.Auction) int64 { return a.Number }
 
-func (s *Server) getAuction(w http.ResponseWriter, r *http.Request) {
-	answer(s, w, r, viewAuction)(s.auctionOf(r))
-}
-
-// auctionPage reads the auction of the path and the page that is asked for.
-func (s *Server) auctionPage(r *http.Request) (*auction.Auction, page, error) {
-	p, err := parsePage(r)
-	if err != nil {
-		return nil, p, err
-	}
-	a, err := s.auctionOf(r)
-	return a, p, err
-}
+func seqOfBid(b auction.Placed) int64 { return b.Seq }
 
 // leaderboardDoc documents a list that has a member more.
 func leaderboardDoc() operation {
@@ -79,65 +57,48 @@ func leaderboardDoc() operation {
 // are counted.
 const nearPlaces = 1000
 
-func (s *Server) getLeaderboard(w http.ResponseWriter, r *http.Request) {
-	p, err := parsePage(r)
+func (s *Server) getLeaderboard(w http.ResponseWriter, r *http.Request) error {
+	p, err := parsePage(r, r.URL.Path, maxLimit, oldestFirst())
 	if err != nil {
-		s.writeProblem(w, r, err)
-		return
+		return err
 	}
 	id, err := s.auctionID(r)
 	if err != nil {
-		s.writeProblem(w, r, err)
-		return
+		return err
 	}
 	leave := func() {}
 	if p.after > nearPlaces {
 		if leave, err = s.scans.enter(r.Context()); err != nil {
-			s.writeProblem(w, r, err)
-			return
+			return err
 		}
 	}
 	places, round, err := s.auction.Leaderboard(r.Context(), id, int(min(p.after, math.MaxInt32)), p.limit+1)
 	leave()
-	answer(s, w, r, func(rows []auction.Ranked) leaderboardView {
-		l := newList(r, rows, p.limit, viewRank, func(row auction.Ranked) int64 { return int64(row.Rank) })
-		return leaderboardView{Items: l.Items, Round: round, Next: l.Next}
-	})(places, err)
+	if err != nil {
+		return err
+	}
+	l := newList(p, places, viewRank, func(row auction.Ranked) int64 { return int64(row.Rank) })
+	return writeView(w, leaderboardView{Items: l.Items, Round: round, Next: l.Next})
 }
 
 // rankBits is how much of a winner's place in the list is its rank, which is at most [auction.MaxWinners].
 const rankBits = 16
 
-func (s *Server) getWinners(w http.ResponseWriter, r *http.Request) {
-	a, p, err := s.auctionPage(r)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	round, rank := int(min(p.after>>rankBits, auction.MaxRounds+1)), int(p.after&(1<<rankBits-1))
-	winners, err := s.auction.Winners(r.Context(), a.ID, round, rank, p.limit+1)
-	answer(s, w, r, func(rows []auction.Winner) list[auctionWinnerView] {
-		return newList(r, rows, p.limit, viewAuctionWinner, func(row auction.Winner) int64 { return int64(row.Round)<<rankBits | int64(row.Rank) })
-	})(winners, err)
+func placeOfWinner(w auction.Winner) int64 { return int64(w.Round)<<rankBits | int64(w.Rank) }
+
+func (s *Server) winners(ctx context.Context, a *auction.Auction, after int64, limit int) ([]auction.Winner, error) {
+	round, rank := int(min(after>>rankBits, auction.MaxRounds+1)), int(after&(1<<rankBits-1))
+	return s.auction.Winners(ctx, a.ID, round, rank, limit)
 }
 
-func (s *Server) getBids(w http.ResponseWriter, r *http.Request) {
-	a, p, err := s.auctionPage(r)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	bids, err := s.auction.Bids(r.Context(), a.ID, p.after, p.limit+1)
-	answer(s, w, r, func(rows []auction.Placed) list[placedBidView] {
-		return newList(r, rows, p.limit, viewPlacedBid, func(row auction.Placed) int64 { return row.Seq })
-	})(bids, err)
+func (s *Server) bids(ctx context.Context, a *auction.Auction, after int64, limit int) ([]auction.Placed, error) {
+	return s.auction.Bids(ctx, a.ID, after, limit)
 }
 
-func (s *Server) getMinWinningBid(w http.ResponseWriter, r *http.Request) {
+func (s *Server) minWinningBid(r *http.Request) (v minWinningBidView, err error) {
 	id, err := s.auctionID(r)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
+	if err == nil {
+		v.Amount, err = s.auction.Floor(r.Context(), id)
 	}
-	answer(s, w, r, func(amount int64) minWinningBidView { return minWinningBidView{Amount: amount} })(s.auction.Floor(r.Context(), id))
+	return v, err
 }

@@ -47,7 +47,7 @@ func TestBodiesOfAllSizes(t *testing.T) {
 				if large := size > maxBody; large != (err != nil) || !large && string(got) != content {
 					t.Errorf("%d bytes, declared as %d: %d were read, %v", size, length, len(got), err)
 				}
-				if err != nil && problemOf(err, "").Code != payloadTooLarge.code {
+				if err != nil && problemOf(err, "").Code != payloadTooLarge.Code {
 					t.Errorf("%d bytes, declared as %d: %v", size, length, err)
 				}
 			}

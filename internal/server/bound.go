@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/server/edge"
 )
 
 // Reads that cost more than a page have bounds of their own, by how long they keep a processor and a connection, so that light
@@ -66,7 +68,7 @@ func (b *bound) enter(ctx context.Context) (leave func(), err error) {
 
 func (b *bound) refuse() error {
 	b.metrics.heavyRefused.WithLabelValues(b.name).Inc()
-	return &refusal{kind: overloaded, detail: "too many requests of this kind are under way"}
+	return &refusal{Kind: edge.Overloaded, Detail: "too many requests of this kind are under way"}
 }
 
 // bounded reads when it is its turn.

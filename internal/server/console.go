@@ -27,9 +27,9 @@ type Sessions interface {
 //
 //nolint:gochecknoglobals // As the table of problems.
 var (
-	linkUsed    = kind{status: http.StatusGone, code: "link_used", title: "The link is used up or has expired"}
-	crossOrigin = kind{status: http.StatusForbidden, code: "cross_origin", title: "A session acts for the console's own pages alone"}
-	notAnAdmin  = kind{status: http.StatusForbidden, code: "admin_key_needed", title: "The console takes admin keys alone"}
+	linkUsed    = kind{Status: http.StatusGone, Code: "link_used", Title: "The link is used up or has expired"}
+	crossOrigin = kind{Status: http.StatusForbidden, Code: "cross_origin", Title: "A session acts for the console's own pages alone"}
+	notAnAdmin  = kind{Status: http.StatusForbidden, Code: "admin_key_needed", Title: "The console takes admin keys alone"}
 )
 
 // What pages may do. Scripts, styles and connections are the server's own: no inline script or style, nothing from elsewhere.
@@ -50,29 +50,30 @@ const (
 
 // consoleRoutes adds the console to the router. It is no part of the contract: its pages and its sign-in serve browsers.
 func (s *Server) consoleRoutes(mux *http.ServeMux) {
-	handle := func(pattern string, h http.HandlerFunc) {
+	handle := func(pattern string, h handler) {
 		_, path, _ := strings.Cut(pattern, " ")
-		mux.HandleFunc(pattern, s.named(path, s.legible(h)))
+		mux.HandleFunc(pattern, s.serve(path, 0, accessPublic, h))
 	}
-	handle("GET /{$}", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, consoleRoot, http.StatusSeeOther) })
-	handle("GET /console", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, consoleRoot, http.StatusSeeOther) })
-	handle("GET "+consoleRoot+"{page...}", s.page(console.Page, consolePolicy))
-	handle("GET "+assetRoot+"{asset...}", s.getConsoleAsset)
+	redirect := func(w http.ResponseWriter, r *http.Request) error {
+		http.Redirect(w, r, consoleRoot, http.StatusSeeOther)
+		return nil
+	}
+	handle("GET /{$}", redirect)
+	handle("GET /console", redirect)
+	// The page comes whatever is behind the path: its own script looks.
+	handle("GET "+consoleRoot+"{page...}", func(w http.ResponseWriter, r *http.Request) error {
+		return writeConsolePage(w, r, console.Page, consolePolicy, http.StatusOK)
+	})
+	handle("GET "+assetRoot+"{asset...}", getConsoleAsset)
 	handle("GET "+sessionPath, s.getSession)
 	handle("POST "+sessionPath, s.postSession)
 	handle("DELETE "+sessionPath, s.deleteSession)
 }
 
-// page serves a page, whatever is behind the path: the page's own script looks.
-func (s *Server) page(name, policy string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) { s.writePage(w, r, name, policy, http.StatusOK) }
-}
-
-func (s *Server) writePage(w http.ResponseWriter, r *http.Request, name, policy string, status int) {
+func writeConsolePage(w http.ResponseWriter, r *http.Request, name, policy string, status int) error {
 	asset, ok := console.Find(name)
 	if !ok {
-		s.writeProblem(w, r, errors.New("the page is not in the binary"))
-		return
+		return errors.New("the page is not in the binary")
 	}
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
@@ -80,15 +81,16 @@ func (s *Server) writePage(w http.ResponseWriter, r *http.Request, name, policy 
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=()")
 	asset.Serve(w, r, status)
+	return nil
 }
 
-func (s *Server) getConsoleAsset(w http.ResponseWriter, r *http.Request) {
+func getConsoleAsset(w http.ResponseWriter, r *http.Request) error {
 	asset, ok := console.Find(r.PathValue("asset"))
 	if !ok || asset.IsPage() {
-		s.writeProblem(w, r, &refusal{kind: notFound, detail: "there is no such path"})
-		return
+		return noSuchPath(w, r)
 	}
 	// The worker that verifies proofs is held to what its page is held to.
 	w.Header().Set("Content-Security-Policy", consolePolicy)
 	asset.Serve(w, r, http.StatusOK)
+	return nil
 }

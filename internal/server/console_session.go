@@ -11,6 +11,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/desk"
+	"github.com/fairlead-dev/fairlead/internal/server/edge"
 )
 
 // sessionCookie names the cookie that a session is in.
@@ -86,31 +87,33 @@ func (s *Server) checkSameOrigin(r *http.Request) error {
 		r = &action
 	}
 	if err := s.sameOrigin.Check(r); err != nil {
-		return &refusal{kind: crossOrigin, detail: "the request comes from a page of another origin"}
+		return &refusal{Kind: crossOrigin, Detail: "the request comes from a page of another origin"}
 	}
 	return nil
 }
 
-func (s *Server) getSession(w http.ResponseWriter, r *http.Request) {
+func (s *Server) getSession(w http.ResponseWriter, r *http.Request) error {
 	secret := strings.TrimPrefix(sessionOf(r), sessionScheme)
 	x, err := s.sessions.Session(r.Context(), desk.HashOf(secret))
 	if errors.Is(err, desk.ErrNoSession) {
 		// Nothing went wrong: a page asks whether it has to show the sign-in.
 		w.WriteHeader(http.StatusNoContent)
-		return
+		return nil
 	}
-	answer(s, w, r, s.viewSession)(x, err)
+	if err != nil {
+		return err
+	}
+	return writeView(w, s.viewSession(x))
 }
 
-func (s *Server) postSession(w http.ResponseWriter, r *http.Request) {
+func (s *Server) postSession(w http.ResponseWriter, r *http.Request) error {
 	x, secret, err := s.signIn(w, r)
-	s.auditRefusal(r, err)
 	if err != nil {
-		s.writeProblem(w, r, err)
-		return
+		s.auditRefusal(r, err)
+		return err
 	}
 	http.SetCookie(w, s.cookie(r, secret, x.ExpiresAt))
-	answer(s, w, r, s.viewSession)(x, nil)
+	return writeView(w, s.viewSession(x))
 }
 
 func (s *Server) signIn(w http.ResponseWriter, r *http.Request) (x desk.Session, secret string, err error) {
@@ -119,7 +122,7 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) (x desk.Session,
 	}
 	d := s.signIns.Allow(auth.Principal{Role: auth.RoleUser, ID: addressOf(r)})
 	if s.signIns.SetHeaders(w.Header(), d); !d.Allowed {
-		return x, "", &refusal{kind: rateLimited, detail: "too many sign-ins came from this address"}
+		return x, "", &refusal{Kind: edge.RateLimited, Detail: "too many sign-ins came from this address"}
 	}
 	audit := command.Audit{RequestID: infoOf(r).requestID, Action: "session.begin", Object: addressOf(r)}
 	body, err := readSignIn(w, r)
@@ -127,7 +130,7 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) (x desk.Session,
 		return x, "", err
 	}
 	var req signInRequest
-	if err := decode(body, &req); err != nil {
+	if err := edge.Decode(body, &req); err != nil {
 		return x, "", err
 	}
 	secret, hash := desk.NewSecret()
@@ -137,7 +140,7 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) (x desk.Session,
 	case req.Link != nil:
 		x, err = s.sessions.UseLink(r.Context(), desk.HashOf(*req.Link), hash, desk.SessionLife, audit)
 		if errors.Is(err, desk.ErrLinkUsed) || errors.Is(err, desk.ErrNoSession) {
-			err = &refusal{kind: linkUsed, detail: "the link is used up or has expired; sign in with an admin key, or make another link with fairlead console"}
+			err = &refusal{Kind: linkUsed, Detail: "the link is used up or has expired; sign in with an admin key, or make another link with fairlead console"}
 		}
 		return x, secret, err
 	}
@@ -148,7 +151,7 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) (x desk.Session,
 	}
 	id, isKey := strings.CutPrefix(p.ID, "key:")
 	if !isKey || !p.IsAdmin() {
-		return x, "", &refusal{kind: notAnAdmin, detail: "sign in with an admin key"}
+		return x, "", &refusal{Kind: notAnAdmin, Detail: "sign in with an admin key"}
 	}
 	x, err = s.sessions.Begin(r.Context(), hash, id, desk.SessionLife, audit)
 	if errors.Is(err, desk.ErrNoSession) {
@@ -159,11 +162,8 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) (x desk.Session,
 
 // auditRefusal writes a sign-in down that was refused for what it showed. What was malformed, or came too often, is not.
 func (s *Server) auditRefusal(r *http.Request, err error) {
-	if err == nil {
-		return
-	}
 	switch p := problemOf(err, ""); p.Code {
-	case unauthorized.code, notAnAdmin.code, linkUsed.code:
+	case unauthorized.Code, notAnAdmin.Code, linkUsed.Code:
 		row := command.Audit{Principal: "unknown", RequestID: infoOf(r).requestID, Action: "session.refused", Object: addressOf(r)}
 		if err := s.sessions.SignInRefused(r.Context(), row); err != nil {
 			s.logger.WarnContext(r.Context(), "a refused sign-in could not be audited", "request_id", row.RequestID, "address", row.Object, "error", err)
@@ -200,19 +200,18 @@ func readSignIn(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, err //nolint:wrapcheck // As above.
 }
 
-func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request) {
+func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request) error {
 	if err := s.checkSameOrigin(r); err != nil {
-		s.writeProblem(w, r, err)
-		return
+		return err
 	}
 	if credential := sessionOf(r); credential != "" {
 		if err := s.sessions.End(r.Context(), desk.HashOf(strings.TrimPrefix(credential, sessionScheme))); err != nil {
-			s.writeProblem(w, r, err)
-			return
+			return err
 		}
 	}
 	http.SetCookie(w, s.cookie(r, "", time.Unix(1, 0)))
 	w.WriteHeader(http.StatusNoContent)
+	return nil
 }
 
 // cookie makes the session's cookie. It is marked Secure wherever the visitor came by TLS, also by way of a proxy that says so:

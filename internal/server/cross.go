@@ -3,11 +3,9 @@ package server
 import (
 	"context"
 	"net/http"
-	"reflect"
 
 	"github.com/google/uuid"
 
-	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
 	"github.com/fairlead-dev/fairlead/saga"
 )
@@ -100,69 +98,29 @@ func viewCross(s *saga.Saga) crossTransferView {
 }
 
 func (s *Server) crossRoutes() []route {
-	list := paged[crossTransferView]("List transfers between ledgers, oldest first")
-	list.query = append(list.query, parameter{name: "stuck", doc: "true: only those that fail to get on", schema: reflect.TypeFor[bool]()})
+	act := func(verb, summary string, act saga.Act) route {
+		return commandRoute("/v1/cross-transfers/{id}/"+verb, accessStaff, http.StatusOK, summary, viewCross,
+			mutation[noFields, saga.Act]{what: "transfer between ledgers", executeOn: s.cross.Execute, op: fixed(act)})
+	}
 	return []route{
-		post("/v1/cross-transfers", accessUser, http.StatusCreated,
-			doc[crossTransferRequest, crossTransferView]("Move money between accounts of different ledgers"),
-			mutate(s, mutation[crossTransferRequest, cross.Request]{
-				status: http.StatusCreated, view: of(viewCross),
-				account: (*crossTransferRequest).account,
-				op:      func(_ *http.Request, q *crossTransferRequest) (cross.Request, error) { return q.op() },
-				execute: func(ctx context.Context, c command.Command[cross.Request]) (command.Answer, error) {
-					return s.cross.Create(ctx, c)
-				},
-			})),
-		get("/v1/cross-transfers", accessStaff, list, s.getCrossTransfers),
-		get("/v1/cross-transfers/{id}", accessStaff, doc[none, crossTransferView]("Read a transfer between ledgers"), s.getCrossTransfer),
-		s.crossRoute("retry", "Let a pending transfer be tried at once", saga.Retry),
-		s.crossRoute("compensate", "Give a pending transfer up: legs that are not done are cancelled, those that are done are undone", saga.Compensate),
+		commandRoute("/v1/cross-transfers", accessUser, http.StatusCreated, "Move money between accounts of different ledgers", viewCross,
+			mutation[crossTransferRequest, cross.Request]{
+				execute: s.cross.Create, account: (*crossTransferRequest).account, op: plain((*crossTransferRequest).op),
+			}),
+		stuckToo(listRoute("/v1/cross-transfers", accessStaff, "List transfers between ledgers, oldest first", oldestFirst(), s.crossTransfers, viewCross, numberOfSaga)),
+		readRoute("/v1/cross-transfers/{id}", accessStaff, "Read a transfer between ledgers", with(pathIDOf("transfer between ledgers"), s.cross.Transfer), viewCross),
+		act("retry", "Let a pending transfer be tried at once", saga.Retry),
+		act("compensate", "Give a pending transfer up: legs that are not done are cancelled, those that are done are undone", saga.Compensate),
 		s.crossLegRoute(),
 	}
 }
 
-// crossRoute is an operator's act on one transfer.
-func (s *Server) crossRoute(verb, summary string, act saga.Act) route {
-	return post("/v1/cross-transfers/{id}/"+verb, accessStaff, http.StatusOK, doc[noFields, crossTransferView](summary),
-		func(w http.ResponseWriter, r *http.Request) {
-			mutate(s, mutation[noFields, saga.Act]{
-				status: http.StatusOK, view: of(viewCross),
-				op: func(*http.Request, *noFields) (saga.Act, error) { return act, nil },
-				execute: func(ctx context.Context, c command.Command[saga.Act]) (command.Answer, error) {
-					id, err := pathUUID(r.PathValue("id"), "transfer between ledgers")
-					if err != nil {
-						return command.Answer{}, err
-					}
-					return s.cross.Execute(ctx, id, c)
-				},
-			})(w, r)
-		})
-}
-
-func (s *Server) getCrossTransfer(w http.ResponseWriter, r *http.Request) {
-	id, err := pathUUID(r.PathValue("id"), "transfer between ledgers")
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	answer(s, w, r, viewCross)(s.cross.Transfer(r.Context(), id))
-}
-
-func (s *Server) getCrossTransfers(w http.ResponseWriter, r *http.Request) {
-	p, err := parsePage(r)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
+func (s *Server) crossTransfers(r *http.Request, after int64, limit int) ([]*saga.Saga, error) {
 	stuck := r.URL.Query().Get("stuck")
 	if stuck != "" && stuck != "true" && stuck != "false" {
-		s.writeProblem(w, r, refuse("stuck must be true or false"))
-		return
+		return nil, refuse("stuck must be true or false")
 	}
-	found, err := bounded(r.Context(), s.scans, func(ctx context.Context) ([]*saga.Saga, error) {
-		return s.cross.Transfers(ctx, stuck == "true", p.after, p.limit+1)
+	return bounded(r.Context(), s.scans, func(ctx context.Context) ([]*saga.Saga, error) {
+		return s.cross.Transfers(ctx, stuck == "true", after, limit)
 	})
-	answer(s, w, r, func(rows []*saga.Saga) list[crossTransferView] {
-		return newList(r, rows, p.limit, viewCross, func(s *saga.Saga) int64 { return s.Number })
-	})(found, err)
 }

@@ -1,12 +1,10 @@
 package server
 
 import (
-	"context"
 	"net/http"
 
 	"github.com/google/uuid"
 
-	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
 	"github.com/fairlead-dev/fairlead/saga"
 )
@@ -79,13 +77,6 @@ func viewLeg(o saga.Outcome) crossLegView {
 // crossLegRoute lets another server have its transfers' legs executed here. Who may call it moves money into and out of this
 // ledger, as with deposits and withdrawals.
 func (s *Server) crossLegRoute() route {
-	return post("/v1/cross-legs", accessStaff, http.StatusOK,
-		doc[crossLegRequest, crossLegView]("Execute, once, this ledger's leg of another server's transfer"),
-		mutate(s, mutation[crossLegRequest, *cross.Leg]{
-			status: http.StatusOK, view: of(viewLeg),
-			op: func(_ *http.Request, q *crossLegRequest) (*cross.Leg, error) { return q.op() },
-			execute: func(ctx context.Context, c command.Command[*cross.Leg]) (command.Answer, error) {
-				return s.cross.Leg(ctx, c)
-			},
-		}))
+	return commandRoute("/v1/cross-legs", accessStaff, http.StatusOK, "Execute, once, this ledger's leg of another server's transfer", viewLeg,
+		mutation[crossLegRequest, *cross.Leg]{execute: s.cross.Leg, op: plain((*crossLegRequest).op)})
 }

@@ -7,12 +7,17 @@
 //	  └ authenticate, rate-limit           access.go      401, 429, 503
 //	     └ may this role use this route    access.go      403
 //	        └ Idempotency-Key              mutation.go    400
-//	           └ strict JSON, validation   decode.go, validate.go   400, 413
+//	           └ strict JSON, validation   body.go, edge, validate.go   400, 413
 //	              └ whose account          mutation.go    403
 //	                 └ service             the answer, or a refusal through the one table in problem.go
 //
 // Every mutation is a [mutation]: a typed body, a check, a way to the service and a way to speak the result. The bytes
 // of an answer are made inside the transaction that decides it and stored with it, so that a retry gets the same bytes.
+//
+// A handler that returns an error has not answered: the one adapter in respond.go makes a problem of the error.
+//
+// The parts of the edge that stand by themselves have packages: live serves sockets and server-sent events, and edge has what
+// live and the server share.
 //
 // # The contract's document
 //

@@ -56,15 +56,15 @@ func unpacked(name string) ([]byte, error) {
 	return io.ReadAll(r) //nolint:wrapcheck // As above.
 }
 
-func (s *Server) getDocs(w http.ResponseWriter, r *http.Request) {
+func getDocs(w http.ResponseWriter, r *http.Request) error {
 	asset, ok := docsAssets()[r.PathValue("asset")]
 	if !ok {
-		s.noSuchPath(w, r)
-		return
+		return noSuchPath(w, r)
 	}
 	h := w.Header()
 	h.Set("Content-Security-Policy", docsPolicy)
 	h.Set("X-Frame-Options", "DENY") // For browsers that do not know frame-ancestors.
 	h.Set("Referrer-Policy", "no-referrer")
 	asset.Send(w, r, http.StatusOK)
+	return nil
 }

@@ -8,14 +8,15 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-dev/fairlead/internal/server/live"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
 
 // ContractVersion is the version in the copy of the document that the repository keeps: that of the paths. A running
 // server puts its own there.
 const ContractVersion = "v1"
-
-// absentKeys stands in for the administration of keys where the routes are only described.
-type absentKeys struct{ administration }
 
 // administration is Keys by another name, because an embedded Keys would hide the method Keys.
 type administration = Keys
@@ -24,9 +25,13 @@ type administration = Keys
 // keeps, and for the generators of clients. It is what a server of that version serves, byte for byte. The error is
 // about a type that the document can't describe.
 func Document(version string) ([]byte, error) {
-	// The routes come with their handlers, which are made here and never called.
-	s := &Server{keys: absentKeys{}, registry: prometheus.NewRegistry()}
-	s.live = newLiveEdge(s, LiveOptions{})
+	// The routes come with their handlers, which are made here and never called: what they read from is absent.
+	s := &Server{
+		keys: struct{ administration }{}, locks: struct{ Locks }{}, registry: prometheus.NewRegistry(),
+		ledger:  &ledger.Service{Reader: struct{ ledger.Reader }{}},
+		publish: &publish.Service{Reader: struct{ publish.Reader }{}, AutomationReader: struct{ publish.AutomationReader }{}},
+	}
+	s.live = live.New(nil, live.Options{})
 	b, err := openAPI(s.routes(), version)
 	if err != nil {
 		return nil, fmt.Errorf("server: build the OpenAPI document: %w", err)

@@ -16,8 +16,8 @@ import (
 //
 //nolint:gochecknoglobals // As the table of problems.
 var (
-	foreignHost  = kind{status: http.StatusMisdirectedRequest, code: "foreign_host", title: "The server does not answer to this host's name"}
-	tooManyConns = kind{status: http.StatusServiceUnavailable, code: "overloaded", title: "The server has as many connections as it may have", retryable: true}
+	foreignHost  = kind{Status: http.StatusMisdirectedRequest, Code: "foreign_host", Title: "The server does not answer to this host's name"}
+	tooManyConns = kind{Status: http.StatusServiceUnavailable, Code: "overloaded", Title: "The server has as many connections as it may have", Retryable: true}
 )
 
 // checkDoor refuses what no honest client sends.
@@ -28,7 +28,7 @@ func checkDoor(w http.ResponseWriter, r *http.Request) error {
 	}
 	hosts, ok := r.Context().Value(hostsKey{}).(*hosts)
 	if ok && !hosts.answersTo(r.Host) {
-		return &refusal{kind: foreignHost, detail: "the Host header is not one of this server's; --allowed-hosts names more"}
+		return &refusal{Kind: foreignHost, Detail: "the Host header is not one of this server's; --allowed-hosts names more"}
 	}
 	return nil
 }
@@ -90,7 +90,7 @@ func connectionsFor(descriptors int) int {
 
 // fullAnswer is what a connection is told for which there is no room.
 func fullAnswer() []byte {
-	body := mustMarshal(problemOf(&refusal{kind: tooManyConns, detail: "no more connections are taken for now"}, ""))
+	body := mustMarshal(problemOf(&refusal{Kind: tooManyConns, Detail: "no more connections are taken for now"}, ""))
 	return fmt.Appendf(nil, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: %s\r\nContent-Length: %d\r\nRetry-After: %s\r\nConnection: close\r\n\r\n%s",
 		contentTypeProblem, len(body), strconv.Itoa(retryAfterSeconds), body)
 }

@@ -132,7 +132,7 @@ func TestStreamsOfOnePrincipal(t *testing.T) {
 	t.Parallel()
 	const most = 3
 	e := newEnv(t)
-	l := newLiveEnv(t, e, live.Options{}, func(edge *liveEdge) { edge.each = most })
+	l := newLiveEnv(t, e, live.Options{}, func(o *LiveOptions) { o.MaxPerPrincipal = most })
 	id := e.started(oneRound, "")
 	ann, bob := *l, *l
 	ann.env, bob.env = l.by(l.user("ann")), l.by(l.user("bob"))

@@ -1,33 +1,37 @@
 package server
 
 import (
+	"github.com/fairlead-dev/fairlead/internal/auth"
 	"bytes"
 	"errors"
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/fairlead-dev/fairlead/internal/server/edge"
 )
 
 // fuzzDecode decodes a body into one type of request. What is accepted must be spelt one way, and that way be accepted.
 func fuzzDecode[Req any](t *testing.T, body []byte) {
 	t.Helper()
 	var first Req
-	err := decode(body, &first)
+	err := edge.Decode(body, &first)
 	if err != nil {
 		var r *refusal
-		if !errors.As(err, &r) || r.code != badRequest.code {
+		if !errors.As(err, &r) || r.Kind.Code != edge.BadRequest.Code {
 			t.Fatalf("%T: %v is no refusal of a bad request", first, err)
 		}
-		if !utf8.ValidString(r.detail) || strings.Contains(r.detail, "server.") || strings.Contains(r.detail, "Go ") {
-			t.Fatalf("%T: detail %q", first, r.detail)
+		if !utf8.ValidString(r.Detail) || strings.Contains(r.Detail, "server.") || strings.Contains(r.Detail, "Go ") {
+			t.Fatalf("%T: detail %q", first, r.Detail)
 		}
 		return
 	}
 	canonical := mustMarshal(&first)
 	var second Req
-	if err := decode(canonical, &second); err != nil {
+	if err := edge.Decode(canonical, &second); err != nil {
 		t.Fatalf("%T: the canonical form %s of %q is refused: %v", first, canonical, body, err)
 	}
 	if again := mustMarshal(&second); !bytes.Equal(canonical, again) {
@@ -57,7 +61,7 @@ func FuzzDecode(f *testing.F) {
 		fuzzDecode[noFields](t, body)
 		// A campaign that decodes is checked without a panic, whatever its numbers.
 		var q createCampaignRequest
-		if decode(body, &q) == nil {
+		if edge.Decode(body, &q) == nil {
 			_, _ = q.op() // Refusals are as good as operations here.
 		}
 	})
@@ -68,14 +72,19 @@ func FuzzPage(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, query string) {
+		u := &url.URL{Path: "/v1/campaigns", RawQuery: query}
 		q, malformed := url.ParseQuery(query)
-		p, err := readPage("/v1/campaigns", query)
+		err := checkURL(u)
 		if malformed != nil && err == nil {
 			t.Fatalf("%q: taken, though %v", query, malformed)
 		}
+		var p page[int64]
+		if err == nil {
+			p, err = parsePage(&http.Request{URL: u}, u.Path, maxLimit, oldestFirst())
+		}
 		if err != nil {
 			var r *refusal
-			if !errors.As(err, &r) || r.code != badRequest.code {
+			if !errors.As(err, &r) || r.Kind.Code != edge.BadRequest.Code {
 				t.Fatalf("%q: %v", query, err)
 			}
 			return
@@ -115,7 +124,7 @@ func FuzzValidate(f *testing.F) {
 		wantID := s != "." && s != ".." && all(1, 64, func(c byte) bool {
 			return upper(c) || digit(c) || ('a' <= c && c <= 'z') || strings.IndexByte("._:@-", c) >= 0
 		})
-		if got := passes(func(c *checks) { c.id("x", s) }); got != wantID || validID(s) != wantID {
+		if got := passes(func(c *checks) { c.id("x", s) }); got != wantID || auth.ValidAccount(s) != wantID {
 			t.Fatalf("id %q: %v, want %v", s, got, wantID)
 		}
 		if _, err := pathAccount(s); (err == nil) != wantID {

@@ -98,7 +98,7 @@ func newEnvWith(tb testing.TB, o setup) *env {
 	ledgerLanes.Observer, lotteryLanes.Observer, auctionLanes.Observer = lanes.For("ledger"), lanes.For("lottery"), lanes.For("auction")
 	e.ledger = ledger.NewService(postgres.NewLedger(db), ledgerLanes)
 	e.lottery = lottery.NewService(postgres.NewLottery(db, draws), lottery.Options{Lanes: lotteryLanes, Observer: draws, Logger: logger, Beacon: o.beacon})
-	e.auction = auction.NewService(postgres.NewAuctions(db), auction.Options{Lanes: auctionLanes, Observer: telemetry.NewAuctions(registry), Logger: logger})
+	e.auction = auction.NewService(postgres.NewAuctions(db), auction.Options{Lanes: auctionLanes, Observer: telemetry.NewAuctions(registry, auction.Outcomes()), Logger: logger})
 	e.multidraw = multidraw.NewService(postgres.NewMultidraws(db), multidraw.Options{Logger: logger})
 	e.startPublishing(db, o.lanes)
 	e.startCross(db, o.ledgers, logger)

@@ -30,42 +30,39 @@ func viewKey(k auth.Key) keyView {
 	return keyView{ID: k.ID, Role: k.Role, Name: k.Name, CreatedAt: timestamp(k.CreatedAt), RevokedAt: optionalTime(k.RevokedAt)}
 }
 
+func (q *createKeyRequest) op() (auth.KeyOp, error) {
+	var c checks
+	role := auth.Role(q.Role)
+	if role != auth.RoleAdmin && role != auth.RoleService {
+		c.fail("role must be admin or service")
+	}
+	c.name("name", q.Name)
+	hash, err := hex.DecodeString(q.Hash)
+	if err != nil || len(hash) != 32 || hex.EncodeToString(hash) != q.Hash {
+		c.fail("hash must be the SHA-256 of a secret that you made, as 64 lower-case hexadecimal digits")
+	}
+	if c.err != nil {
+		return auth.KeyOp{}, c.err
+	}
+	return auth.KeyOp{Create: &auth.Key{
+		ID: uuid.Must(uuid.NewV7()).String(), Role: role, Name: q.Name, Hash: [32]byte(hash), CreatedAt: time.Now().UTC(),
+	}}, nil
+}
+
 func (s *Server) keyRoutes() []route {
 	return []route{
-		get("/v1/keys", accessAdmin, paged[keyView]("List API keys, oldest first"), s.getKeys),
-		post("/v1/keys", accessAdmin, http.StatusCreated, doc[createKeyRequest, keyView]("Register an API key by the hash of its secret"),
-			mutate(s, mutation[createKeyRequest, auth.KeyOp]{
-				status: http.StatusCreated, execute: s.keys.Execute, view: of(viewKey),
-				op: func(_ *http.Request, q *createKeyRequest) (auth.KeyOp, error) {
-					var c checks
-					role := auth.Role(q.Role)
-					if role != auth.RoleAdmin && role != auth.RoleService {
-						c.fail("role must be admin or service")
-					}
-					c.name("name", q.Name)
-					hash, err := hex.DecodeString(q.Hash)
-					if err != nil || len(hash) != 32 || hex.EncodeToString(hash) != q.Hash {
-						c.fail("hash must be the SHA-256 of a secret that you made, as 64 lower-case hexadecimal digits")
-					}
-					if c.err != nil {
-						return auth.KeyOp{}, c.err
-					}
-					return auth.KeyOp{Create: &auth.Key{
-						ID: uuid.Must(uuid.NewV7()).String(), Role: role, Name: q.Name, Hash: [32]byte(hash), CreatedAt: time.Now().UTC(),
-					}}, nil
-				},
-			})),
-		{
-			method: http.MethodDelete, path: "/v1/keys/{id}", access: accessAdmin, status: http.StatusOK,
-			doc: doc[none, keyView]("Revoke an API key; in force everywhere within 5 s"),
-			handler: mutate(s, mutation[noFields, auth.KeyOp]{
-				status: http.StatusOK, execute: s.keys.Execute, view: of(viewKey),
+		listRoute("/v1/keys", accessAdmin, "List API keys, oldest first", oldestFirst(), s.listKeys,
+			func(k keyAt) keyView { return viewKey(k.Key) }, func(k keyAt) int64 { return k.place }),
+		commandRoute("/v1/keys", accessAdmin, http.StatusCreated, "Register an API key by the hash of its secret", viewKey,
+			mutation[createKeyRequest, auth.KeyOp]{execute: s.keys.Execute, op: plain((*createKeyRequest).op)}),
+		deleted(commandRoute("/v1/keys/{id}", accessAdmin, http.StatusOK, "Revoke an API key; in force everywhere within 5 s", viewKey,
+			mutation[noFields, auth.KeyOp]{
+				execute: s.keys.Execute,
 				op: func(r *http.Request, _ *noFields) (auth.KeyOp, error) {
-					id, err := pathUUID(r.PathValue("id"), "key")
+					id, err := pathID(r, "key")
 					return auth.KeyOp{Revoke: id.String()}, err
 				},
-			}),
-		},
+			})),
 	}
 }
 
@@ -76,20 +73,12 @@ type keyAt struct {
 	place int64
 }
 
-func (s *Server) getKeys(w http.ResponseWriter, r *http.Request) {
-	p, err := parsePage(r)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
+func (s *Server) listKeys(r *http.Request, after int64, _ int) ([]keyAt, error) {
 	keys, err := s.keys.Keys(r.Context())
 	rows := make([]keyAt, len(keys))
 	for i, k := range keys {
 		rows[i] = keyAt{Key: k, place: int64(i) + 1}
 	}
 	// Keys are never deleted and come in the order of their making, so a place in the list stays what it is.
-	rows = rows[min(p.after, int64(len(rows))):]
-	answer(s, w, r, func(rows []keyAt) list[keyView] {
-		return newList(r, rows, p.limit, func(k keyAt) keyView { return viewKey(k.Key) }, func(k keyAt) int64 { return k.place })
-	})(rows, err)
+	return rows[min(after, int64(len(rows))):], err
 }

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"math/big"
 	"net/http"
 	"time"
@@ -156,75 +155,57 @@ func viewIntegrity(in ledger.Integrity) integrityView {
 	return out
 }
 
-// of adapts a view of a result type to the untyped result of a service.
-func of[R, V any](view func(R) V) func(any) any {
-	return func(result any) any {
-		r, ok := result.(R)
-		if !ok {
-			panic(fmt.Sprintf("server: a service answered with %T", result)) // Its operation fixes the type.
-		}
-		return view(r)
-	}
-}
-
 func (s *Server) ledgerRoutes() []route {
 	execute := s.ledger.Execute
+	move := func(path, summary string, op func(q *movementRequest) ledger.Op) route {
+		return hot(commandRoute(path, accessStaff, http.StatusCreated, summary, viewMovement, mutation[movementRequest, ledger.Op]{
+			execute: execute, op: func(_ *http.Request, q *movementRequest) (ledger.Op, error) { return op(q), q.check() },
+		}))
+	}
 	return []route{
-		post("/v1/accounts", accessStaff, http.StatusCreated, doc[createAccountRequest, accountView]("Open an account"),
-			mutate(s, mutation[createAccountRequest, ledger.Op]{
-				status: http.StatusCreated, execute: execute, view: of(viewAccount),
-				op: func(_ *http.Request, q *createAccountRequest) (ledger.Op, error) {
-					var c checks
-					c.id("id", q.ID)
-					c.currency("currency", q.Currency)
-					return ledger.CreateAccount{ID: q.ID, Currency: q.Currency}, c.err
-				},
-			})),
-		get("/v1/accounts/{id}", accessUser, doc[none, accountView]("Read an account"), s.getAccount),
+		commandRoute("/v1/accounts", accessStaff, http.StatusCreated, "Open an account", viewAccount, mutation[createAccountRequest, ledger.Op]{
+			execute: execute,
+			op: func(_ *http.Request, q *createAccountRequest) (ledger.Op, error) {
+				var c checks
+				c.id("id", q.ID)
+				c.currency("currency", q.Currency)
+				return ledger.CreateAccount{ID: q.ID, Currency: q.Currency}, c.err
+			},
+		}),
+		readRoute("/v1/accounts/{id}", accessUser, "Read an account", with(s.ownAccount, s.ledger.Account), viewAccount),
 		get("/v1/accounts/{id}/entries", accessUser, paged[entryView]("List an account's entries, oldest first"), s.getEntries),
-		hot(post("/v1/deposits", accessStaff, http.StatusCreated, doc[movementRequest, movementView]("Bring money in from the outside"),
-			mutate(s, mutation[movementRequest, ledger.Op]{
-				status: http.StatusCreated, execute: execute, view: of(viewMovement),
-				op: func(_ *http.Request, q *movementRequest) (ledger.Op, error) {
-					return ledger.Deposit{Account: q.Account, Amount: q.Amount, Memo: q.Memo}, q.check()
-				},
-			}))),
-		hot(post("/v1/withdrawals", accessStaff, http.StatusCreated, doc[movementRequest, movementView]("Take money to the outside"),
-			mutate(s, mutation[movementRequest, ledger.Op]{
-				status: http.StatusCreated, execute: execute, view: of(viewMovement),
-				op: func(_ *http.Request, q *movementRequest) (ledger.Op, error) {
-					return ledger.Withdraw{Account: q.Account, Amount: q.Amount, Memo: q.Memo}, q.check()
-				},
-			}))),
-		hot(post("/v1/transfers", accessUser, http.StatusCreated, doc[transferRequest, transferView]("Move money between accounts"),
-			mutate(s, mutation[transferRequest, ledger.Op]{
-				status: http.StatusCreated, execute: execute, view: of(viewTransfer),
-				account: func(q *transferRequest) string { return q.From },
-				op: func(_ *http.Request, q *transferRequest) (ledger.Op, error) {
-					var c checks
-					c.id("from", q.From)
-					c.id("to", q.To)
-					c.amount("amount", q.Amount)
-					c.memo("memo", q.Memo)
-					return ledger.MakeTransfer{From: q.From, To: q.To, Amount: q.Amount, Memo: q.Memo}, c.err
-				},
-			}))),
-		get("/v1/transfers/{id}", accessStaff, doc[none, transferView]("Read a transfer"), s.getTransfer),
-		post("/v1/holds", accessStaff, http.StatusCreated, doc[holdRequest, holdView]("Set money aside"),
-			mutate(s, mutation[holdRequest, ledger.Op]{
-				status: http.StatusCreated, execute: execute, view: of(viewHold),
-				op: func(_ *http.Request, q *holdRequest) (ledger.Op, error) {
-					var c checks
-					c.id("account", q.Account)
-					c.amount("amount", q.Amount)
-					expires := c.duration("expires_in", q.ExpiresIn, maxExpiry)
-					return ledger.PlaceHold{Account: q.Account, Amount: q.Amount, ExpiresIn: expires}, c.err
-				},
-			})),
-		get("/v1/holds/{id}", accessStaff, doc[none, holdView]("Read a hold"), s.getHold),
-		post("/v1/holds/{id}/capture", accessStaff, http.StatusOK, doc[captureRequest, holdView]("Pay from a hold; what is not captured is released"),
-			mutate(s, mutation[captureRequest, ledger.Op]{
-				status: http.StatusOK, execute: execute, view: of(viewHold),
+		move("/v1/deposits", "Bring money in from the outside", func(q *movementRequest) ledger.Op {
+			return ledger.Deposit{Account: q.Account, Amount: q.Amount, Memo: q.Memo}
+		}),
+		move("/v1/withdrawals", "Take money to the outside", func(q *movementRequest) ledger.Op {
+			return ledger.Withdraw{Account: q.Account, Amount: q.Amount, Memo: q.Memo}
+		}),
+		hot(commandRoute("/v1/transfers", accessUser, http.StatusCreated, "Move money between accounts", viewTransfer, mutation[transferRequest, ledger.Op]{
+			execute: execute, account: func(q *transferRequest) string { return q.From },
+			op: func(_ *http.Request, q *transferRequest) (ledger.Op, error) {
+				var c checks
+				c.id("from", q.From)
+				c.id("to", q.To)
+				c.amount("amount", q.Amount)
+				c.memo("memo", q.Memo)
+				return ledger.MakeTransfer{From: q.From, To: q.To, Amount: q.Amount, Memo: q.Memo}, c.err
+			},
+		})),
+		readRoute("/v1/transfers/{id}", accessStaff, "Read a transfer", with(pathIDOf("transfer"), s.ledger.Transfer), viewTransfer),
+		commandRoute("/v1/holds", accessStaff, http.StatusCreated, "Set money aside", viewHold, mutation[holdRequest, ledger.Op]{
+			execute: execute,
+			op: func(_ *http.Request, q *holdRequest) (ledger.Op, error) {
+				var c checks
+				c.id("account", q.Account)
+				c.amount("amount", q.Amount)
+				expires := c.duration("expires_in", q.ExpiresIn, maxExpiry)
+				return ledger.PlaceHold{Account: q.Account, Amount: q.Amount, ExpiresIn: expires}, c.err
+			},
+		}),
+		readRoute("/v1/holds/{id}", accessStaff, "Read a hold", with(pathIDOf("hold"), s.ledger.Hold), viewHold),
+		commandRoute("/v1/holds/{id}/capture", accessStaff, http.StatusOK, "Pay from a hold; what is not captured is released", viewHold,
+			mutation[captureRequest, ledger.Op]{
+				execute: execute,
 				op: func(r *http.Request, q *captureRequest) (ledger.Op, error) {
 					var c checks
 					c.id("to", q.To)
@@ -234,58 +215,41 @@ func (s *Server) ledgerRoutes() []route {
 					if c.err != nil {
 						return nil, c.err
 					}
-					id, err := pathUUID(r.PathValue("id"), "hold")
+					id, err := pathID(r, "hold")
 					return ledger.CaptureHold{Hold: id, To: q.To, Amount: q.Amount}, err
 				},
-			})),
-		post("/v1/holds/{id}/release", accessStaff, http.StatusOK, doc[noFields, holdView]("Give a hold's money back"),
-			mutate(s, mutation[noFields, ledger.Op]{
-				status: http.StatusOK, view: of(viewHold),
-				execute: func(ctx context.Context, c command.Command[ledger.Op]) (command.Answer, error) {
-					if c.Operator && s.desk != nil {
-						return s.desk.ReleaseHold(ctx, c)
-					}
-					return execute(ctx, c)
-				},
-				op: func(r *http.Request, _ *noFields) (ledger.Op, error) {
-					id, err := pathUUID(r.PathValue("id"), "hold")
-					return ledger.ReleaseHold{Hold: id}, err
-				},
-			})),
-		get("/v1/accounts/{id}/aliases", accessUser, filtered(doc[none, aliasView]("Read what public pages call an account"), "topic", "campaign:ID or auction:ID"), s.getAlias),
-		get("/v1/integrity", accessStaff, doc[none, integrityView]("Recompute all balances from the entries"), s.getIntegrity),
+			}),
+		commandRoute("/v1/holds/{id}/release", accessStaff, http.StatusOK, "Give a hold's money back", viewHold, mutation[noFields, ledger.Op]{
+			execute: func(ctx context.Context, c command.Command[ledger.Op]) (command.Answer, error) {
+				if c.Operator && s.desk != nil {
+					return s.desk.ReleaseHold(ctx, c)
+				}
+				return execute(ctx, c)
+			},
+			op: func(r *http.Request, _ *noFields) (ledger.Op, error) {
+				id, err := pathID(r, "hold")
+				return ledger.ReleaseHold{Hold: id}, err
+			},
+		}),
+		get("/v1/accounts/{id}/aliases", accessUser, filtered(doc[none, aliasView]("Read what public pages call an account"), "topic", "campaign:ID or auction:ID"), shown(s.alias, same[aliasView])),
+		readRoute("/v1/integrity", accessStaff, "Recompute all balances from the entries", s.integrity, viewIntegrity),
 	}
 }
 
-func (s *Server) getAccount(w http.ResponseWriter, r *http.Request) {
+func (s *Server) getEntries(w http.ResponseWriter, r *http.Request) error {
 	id, err := s.ownAccount(r)
 	if err != nil {
-		s.writeProblem(w, r, err)
-		return
+		return err
 	}
-	answer(s, w, r, viewAccount)(s.ledger.Account(r.Context(), id))
+	return writePage(w, r, r.URL.Path, oldestFirst(), func(after int64, limit int) ([]ledger.Entry, error) {
+		if _, err := s.ledger.Account(r.Context(), id); err != nil {
+			return nil, err
+		}
+		return s.ledger.Entries(r.Context(), id, after, limit)
+	}, viewEntry, versionOfEntry)
 }
 
-func (s *Server) getEntries(w http.ResponseWriter, r *http.Request) {
-	id, err := s.ownAccount(r)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	p, err := parsePage(r)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	if _, err := s.ledger.Account(r.Context(), id); err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	entries, err := s.ledger.Entries(r.Context(), id, p.after, p.limit+1)
-	answer(s, w, r, func(rows []ledger.Entry) list[entryView] {
-		return newList(r, rows, p.limit, viewEntry, func(e ledger.Entry) int64 { return e.Version })
-	})(entries, err)
-}
+func versionOfEntry(e ledger.Entry) int64 { return e.Version }
 
 // ownAccount reads the account of the path and refuses it to a user whose it is not.
 func (s *Server) ownAccount(r *http.Request) (string, error) {
@@ -296,42 +260,13 @@ func (s *Server) ownAccount(r *http.Request) (string, error) {
 	return pathAccount(raw)
 }
 
-func (s *Server) getTransfer(w http.ResponseWriter, r *http.Request) {
-	id, err := pathUUID(r.PathValue("id"), "transfer")
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	answer(s, w, r, viewTransfer)(s.ledger.Transfer(r.Context(), id))
-}
-
-func (s *Server) getHold(w http.ResponseWriter, r *http.Request) {
-	id, err := pathUUID(r.PathValue("id"), "hold")
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	answer(s, w, r, viewHold)(s.ledger.Hold(r.Context(), id))
-}
-
 // integrityTimeout bounds the check over HTTP. A ledger too large for it is checked by fairlead integrity, on the database.
 const integrityTimeout = 30 * time.Second
 
-func (s *Server) getIntegrity(w http.ResponseWriter, r *http.Request) {
+func (s *Server) integrity(r *http.Request) (ledger.Integrity, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), integrityTimeout)
 	defer cancel()
-	answer(s, w, r, viewIntegrity)(bounded(ctx, s.checks, s.ledger.Integrity))
-}
-
-// answer speaks the outcome of a read.
-func answer[R, V any](s *Server, w http.ResponseWriter, r *http.Request, view func(R) V) func(R, error) {
-	return func(result R, err error) {
-		if err != nil {
-			s.writeProblem(w, r, err)
-			return
-		}
-		writeBody(w, http.StatusOK, mustMarshal(view(result)))
-	}
+	return bounded(ctx, s.checks, s.ledger.Integrity)
 }
 
 // timestamp is a time as the contract spells it: RFC 3339, UTC, with microseconds.

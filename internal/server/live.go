@@ -4,250 +4,96 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
-	"net/url"
 	"reflect"
 	"strings"
-	"sync"
-	"sync/atomic"
-	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/internal/auth"
-	"github.com/fairlead-dev/fairlead/internal/live"
+	hub "github.com/fairlead-dev/fairlead/internal/live"
+	"github.com/fairlead-dev/fairlead/internal/server/edge"
+	"github.com/fairlead-dev/fairlead/internal/server/live"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
 const livePath = "/v1/live"
 
-// defaultMaxStreams bounds the open sockets and streams of a process: each takes some 20 KB.
-const defaultMaxStreams = 20_000
-
-// maxTopic is the longest name of a topic, in bytes, that is looked at.
-const maxTopic = 200
-
-// The problems of the live stream.
-//
-//nolint:gochecknoglobals // As the table of problems.
-var (
-	upgradeRequired = kind{status: http.StatusUpgradeRequired, code: "upgrade_required", title: "The path takes WebSocket handshakes"}
-	eventsExpired   = kind{status: http.StatusGone, code: "events_expired", title: "The events are no longer kept"}
-	tooManyStreams  = kind{status: http.StatusTooManyRequests, code: "too_many_streams", title: "The credential has as many live connections as it may have", retryable: true}
-	tooManyTopics   = kind{status: http.StatusConflict, code: "too_many_subscriptions", title: "The connection has as many subscriptions as it may have"}
-)
-
 // LiveOptions are what the live stream is made of. Without a hub its routes answer 503.
-type LiveOptions struct {
-	Hub *live.Hub
-	// AllowedOrigins are the origins, such as https://app.example.com, whose pages may open a socket, besides the server's
-	// own.
-	AllowedOrigins []string
-	// MaxStreams bounds the open sockets and streams; 20,000 when 0.
-	MaxStreams int
-	// MaxPerPrincipal bounds those of one principal, a key or a user; 0: any number.
-	MaxPerPrincipal int
-}
+type LiveOptions = live.Options
 
-// liveTimes are the live stream's times. Tests shorten them.
-type liveTimes struct {
-	write     time.Duration // for a batch of messages to be taken by the client's network
-	linger    time.Duration // for a client that was too slow to take what it was given, and the news that it was
-	ping      time.Duration // between two pings
-	pong      time.Duration // for its answer
-	recheck   time.Duration // between two looks at the credentials: a revoked key is refused within 5 s
-	subscribe time.Duration // for the log to say where a topic is
-	keepAlive time.Duration // between two comments in a stream of server-sent events
-	goodbye   time.Duration // for the answers under way, and again for the close handshake, at the end
-}
-
-func defaultLiveTimes() liveTimes {
-	return liveTimes{
-		write: 10 * time.Second, linger: 30 * time.Second, ping: 30 * time.Second, pong: 20 * time.Second, recheck: time.Second,
-		subscribe: 10 * time.Second, keepAlive: 15 * time.Second, goodbye: time.Second,
-	}
-}
-
-// liveEdge serves the sockets and streams.
-type liveEdge struct {
-	s       *Server
-	hub     *live.Hub
-	origins map[string]struct{}
-	most    int
-	each    int // of one principal; 0: any number
-	times   liveTimes
-
-	livePools
-
-	ctx    context.Context //nolint:containedctx // Ends all sockets, whose requests are long over.
-	cancel context.CancelFunc
-	work   sync.WaitGroup
-
-	mu      sync.Mutex
-	clients map[*liveClient]struct{}
-	streams map[string]int // by the principal's id
-	warden  bool
-}
-
-// liveClient is an open socket or stream.
-type liveClient struct {
-	principal  auth.Principal
-	credential string // as of an Authorization header
-	ping       func() // nil for streams; guarded by liveEdge.mu
-	done       chan struct{}
-	once       sync.Once
-	cause      atomic.Pointer[error]
-}
-
-// Reasons for which the server ends a connection.
-var (
-	errGoingAway  = errors.New("the server is going away")
-	errTooSlow    = errors.New("the subscriber is too slow")
-	errCredential = errors.New("the credential is no longer valid")
-	errGone       = errors.New("the client is gone")
-)
-
-// end makes the connection's own goroutine end it. The first reason counts.
-func (c *liveClient) end(cause error) {
-	c.once.Do(func() {
-		c.cause.Store(&cause)
-		close(c.done)
-	})
-}
-
-func newLiveEdge(s *Server, o LiveOptions) *liveEdge {
-	e := &liveEdge{
-		s: s, hub: o.Hub, origins: map[string]struct{}{}, most: o.MaxStreams, each: o.MaxPerPrincipal, times: defaultLiveTimes(),
-		clients: map[*liveClient]struct{}{}, streams: map[string]int{},
-	}
-	if e.most <= 0 {
-		e.most = defaultMaxStreams
-	}
-	e.batches.New, e.buffers.New = newBatch, newBuffer
-	for _, origin := range o.AllowedOrigins {
-		e.origins[strings.ToLower(strings.TrimSuffix(origin, "/"))] = struct{}{}
-	}
-	e.ctx, e.cancel = context.WithCancel(context.Background())
-	return e
-}
-
-// routes are the live stream's.
-func (e *liveEdge) routes() []route {
-	socket := get(livePath, accessUser, doc[none, none]("Events as they happen, and bids, over a WebSocket"), e.getSocket)
+// liveRoutes are the live stream's.
+func liveRoutes(e *live.Edge) []route {
+	socket := get(livePath, accessUser, doc[none, none]("Events as they happen, and bids, over a WebSocket"), e.Socket)
 	socket.status = http.StatusSwitchingProtocols
 	events := doc[none, none]("Events as they happen, as server-sent events")
 	events.query = []parameter{
 		{name: "topic", doc: "auction:ID, campaign:ID or multidraw:ID", schema: reflect.TypeFor[string]()},
 		{name: "since", doc: "replay the events above this number first; the header Last-Event-ID goes before it", schema: reflect.TypeFor[int64]()},
 	}
-	return []route{socket, get("/v1/events", accessUser, events, e.getEvents)}
+	return []route{socket, get("/v1/events", accessUser, events, e.Events)}
 }
 
-// close ends all sockets and streams and waits for them, up to ctx. No new ones are taken.
-func (e *liveEdge) close(ctx context.Context) error {
-	e.mu.Lock()
-	e.cancel()
-	e.mu.Unlock()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		e.work.Wait()
-	}()
-	select {
-	case <-ended:
+// liveServer is the server as its live stream sees it.
+type liveServer struct{ *Server }
+
+var _ live.Server = liveServer{}
+
+// Credential implements [live.Server].
+func (liveServer) Credential(r *http.Request) (string, error) { return credentialOf(r) }
+
+// Principal implements [live.Server].
+func (liveServer) Principal(r *http.Request) auth.Principal { return infoOf(r).principal }
+
+// Identify implements [live.Server].
+func (s liveServer) Identify(ctx context.Context, credential string) (auth.Principal, error) {
+	return s.identify(ctx, credential)
+}
+
+// Count implements [live.Server].
+func (s liveServer) Count(p auth.Principal) error {
+	if s.limiter == nil || s.limiter.Allow(p).Allowed {
 		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("server: live connections were still open: %w", ctx.Err())
 	}
+	return errRate()
 }
 
-// admit makes a client of a request that was authenticated. It must leave in the end.
-func (e *liveEdge) admit(r *http.Request) (*liveClient, error) {
-	credential, err := credentialOf(r)
+// MayFollow implements [live.Server]. Users are refused the events of what they may not read.
+func (s liveServer) MayFollow(ctx context.Context, p auth.Principal, topic string) error {
+	if p.Role == auth.RoleUser && strings.HasPrefix(topic, multidraw.TopicPrefix) {
+		return &refusal{Kind: edge.Forbidden, Detail: "this topic is not open to users"}
+	}
+	if seesDrafts(p) {
+		return nil
+	}
+	if err := s.checkTopic(ctx, p, topic); !errors.Is(err, hub.ErrNoTopic) {
+		return err
+	}
+	return nil // Other topics are the hub's to know.
+}
+
+// Bid implements [live.Server].
+func (s liveServer) Bid(ctx context.Context, p auth.Principal, auction, account string, amount int64, key string) (status int, body []byte, err error) {
+	id, err := pathUUID(auction, "auction")
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
-	c := &liveClient{principal: infoOf(r).principal, credential: credential, done: make(chan struct{})}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	switch {
-	case e.hub == nil:
-		return nil, &refusal{kind: unavailable, detail: "this server has no live stream"}
-	case e.ctx.Err() != nil:
-		return nil, &refusal{kind: shuttingDown, detail: "the server is shutting down"}
-	case len(e.clients) >= e.most:
-		return nil, &refusal{kind: overloaded, detail: "the server has as many live connections as it may have"}
-	case e.each > 0 && e.streams[c.principal.ID] >= e.each:
-		return nil, &refusal{kind: tooManyStreams, detail: fmt.Sprintf("this credential has its %d live connections already", e.each)}
-	}
-	e.clients[c] = struct{}{}
-	e.streams[c.principal.ID]++
-	e.work.Add(1)
-	if !e.warden {
-		e.warden = true
-		e.work.Go(e.watch)
-	}
-	return c, nil
+	a, err := s.placeBid(ctx, p, uuid.Must(uuid.NewV7()).String(), id, bidRequest{Account: account, Amount: amount}, key)
+	return a.Status, a.Body, err
 }
 
-func (e *liveEdge) leave(c *liveClient) {
-	e.mu.Lock()
-	delete(e.clients, c)
-	if e.streams[c.principal.ID]--; e.streams[c.principal.ID] <= 0 {
-		delete(e.streams, c.principal.ID)
+// Problem implements [live.Server].
+func (s liveServer) Problem(by auth.Principal, err error, keyed bool) (status int, body []byte) {
+	requestID := uuid.Must(uuid.NewV7()).String()
+	if _, _, known := classify(err); !known {
+		s.logger.Error("live request failed", "request_id", requestID, "principal", by.ID, "error", err)
 	}
-	e.mu.Unlock()
-	e.work.Done()
-}
-
-// watch looks after all clients, as long as there are any: whether their credentials are still good, and whether they are
-// still there. One goroutine does it, so that a quiet client costs no timers.
-func (e *liveEdge) watch() {
-	tick := time.NewTicker(e.times.recheck)
-	defer tick.Stop()
-	pinged := time.Now()
-	for {
-		select {
-		case <-e.ctx.Done():
-			return
-		case now := <-tick.C:
-			e.mu.Lock()
-			if len(e.clients) == 0 {
-				e.warden = false
-				e.mu.Unlock()
-				return
-			}
-			ping := now.Sub(pinged) >= e.times.ping
-			clients := make([]*liveClient, 0, len(e.clients))
-			for c := range e.clients {
-				clients = append(clients, c)
-				if ping && c.ping != nil {
-					e.work.Go(c.ping)
-				}
-			}
-			e.mu.Unlock()
-			if ping {
-				pinged = now
-			}
-			e.recheck(clients)
-		}
+	p := problemOf(err, requestID)
+	if keyed {
+		p.beforeKey(err)
 	}
-}
-
-// recheck ends the clients whose credential was revoked or has expired. One that cannot be checked now stays.
-func (e *liveEdge) recheck(clients []*liveClient) {
-	verdicts := map[string]error{}
-	for _, c := range clients {
-		err, known := verdicts[c.credential]
-		if !known {
-			ctx, cancel := context.WithTimeout(e.ctx, e.times.recheck)
-			_, err = e.s.identify(ctx, c.credential)
-			cancel()
-			verdicts[c.credential] = err
-		}
-		if errors.Is(err, auth.ErrBadCredential) {
-			c.end(errCredential)
-		}
-	}
+	return p.Status, mustMarshal(p)
 }
 
 // credentialOf finds a request's credential. Browsers cannot set a header on a WebSocket, so its handshake may carry it
@@ -265,50 +111,6 @@ func credentialOf(r *http.Request) (string, error) {
 	return credential, err
 }
 
-// checkOrigin refuses a page of somebody else. Programs that are no browsers send no Origin.
-func (e *liveEdge) checkOrigin(r *http.Request) error {
-	values := r.Header["Origin"]
-	if len(values) == 0 {
-		return nil
-	}
-	if len(values) == 1 {
-		origin := strings.ToLower(values[0])
-		if _, ok := e.origins[origin]; ok {
-			return nil
-		}
-		u, err := url.Parse(origin)
-		web := err == nil && (u.Scheme == "http" || u.Scheme == "https")
-		if web && u.Host != "" && strings.EqualFold(u.Host, r.Host) {
-			return nil
-		}
-	}
-	return &refusal{kind: forbidden, detail: "this origin may not open a live connection"}
-}
-
-// liveError makes refusals of the hub's errors.
-func liveError(err error) error {
-	expired, ok := errors.AsType[*live.ExpiredError](err)
-	switch {
-	case ok:
-		return &refusal{kind: eventsExpired, detail: expired.Error()}
-	case errors.Is(err, live.ErrNoTopic):
-		return &refusal{kind: notFound, detail: live.ErrNoTopic.Error()}
-	case errors.Is(err, live.ErrTooManyTopics):
-		return &refusal{kind: tooManyTopics, detail: live.ErrTooManyTopics.Error()}
-	case errors.Is(err, live.ErrClosed):
-		return &refusal{kind: shuttingDown, detail: "the server is shutting down"}
-	}
-	return err
-}
-
-// mayAsk counts something that a live client asks for against its rate.
-func (e *liveEdge) mayAsk(p auth.Principal) error {
-	if e.s.limiter == nil || e.s.limiter.Allow(p).Allowed {
-		return nil
-	}
-	return &refusal{kind: rateLimited, detail: "the rate limit of this credential is used up"}
-}
-
 type purchaseMadeView struct {
 	Account  string    `json:"account"`
 	Position placeView `json:"position"`
@@ -316,8 +118,8 @@ type purchaseMadeView struct {
 
 // PurchaseMade is the data of the event purchase.made.
 func PurchaseMade(p lottery.Purchase) json.RawMessage {
-	return mustMarshal(purchaseMadeView{Account: p.Account, Position: viewPlace(p.Position)})
+	return edge.Marshal(purchaseMadeView{Account: p.Account, Position: viewPlace(p.Position)})
 }
 
 // DrawCompleted is the data of the event draw.completed: the draw as its route shows it.
-func DrawCompleted(d *lottery.Draw) json.RawMessage { return mustMarshal(viewDraw(d)) }
+func DrawCompleted(d *lottery.Draw) json.RawMessage { return edge.Marshal(viewDraw(d)) }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/live"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
+	serverlive "github.com/fairlead-dev/fairlead/internal/server/live"
 )
 
 const livePatience = 20 * time.Second
@@ -24,31 +25,32 @@ const livePatience = 20 * time.Second
 type liveEnv struct {
 	*env
 
-	edge *liveEdge
+	edge *serverlive.Edge
 	hub  *live.Hub
 	url  string
 	http *http.Client
 }
 
 // newLiveEnv has a hub that follows the database by polling alone; adjust may be nil.
-func newLiveEnv(t *testing.T, e *env, o live.Options, adjust func(*liveEdge)) *liveEnv {
+func newLiveEnv(t *testing.T, e *env, o live.Options, adjust func(*LiveOptions)) *liveEnv {
 	t.Helper()
 	return newHastyLiveEnv(t, e, o, adjust, livePatience)
 }
 
 // newHastyLiveEnv has a listener that gives requests so long to be read, and again to be answered, as any server does.
-func newHastyLiveEnv(t *testing.T, e *env, o live.Options, adjust func(*liveEdge), limit time.Duration) *liveEnv {
+func newHastyLiveEnv(t *testing.T, e *env, o live.Options, adjust func(*LiveOptions), limit time.Duration) *liveEnv {
 	t.Helper()
 	db, err := postgres.Open(t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 4})
 	must(t, err)
 	o.Log = postgres.NewEvents(db, postgres.EventViews{Purchase: PurchaseMade, Draw: DrawCompleted})
 	o.PollEvery = 5 * time.Millisecond
 	l := &liveEnv{env: e, hub: live.New(o)}
-	l.edge = newLiveEdge(e.server, LiveOptions{Hub: l.hub, AllowedOrigins: []string{"https://App.example/"}})
+	options := LiveOptions{Hub: l.hub, AllowedOrigins: []string{"https://App.example/"}, Logger: e.server.logger, Times: serverlive.DefaultTimes()}
 	if adjust != nil {
-		adjust(l.edge)
+		adjust(&options)
 	}
-	handler := e.server.outermost(e.server.mux(l.edge.routes()))
+	l.edge = serverlive.New(liveServer{e.server}, options)
+	handler := e.server.outermost(e.server.mux(liveRoutes(l.edge)))
 	listener := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if credential, err := credentialOf(r); err == nil {
 			r.Header.Set("Authorization", credential)
@@ -67,7 +69,7 @@ func newHastyLiveEnv(t *testing.T, e *env, o live.Options, adjust func(*liveEdge
 		transport.CloseIdleConnections()
 		ending, stop := context.WithTimeout(context.Background(), livePatience)
 		defer stop()
-		if err := l.edge.close(ending); err != nil {
+		if err := l.edge.Close(ending); err != nil {
 			t.Error(err)
 		}
 		listener.Close()

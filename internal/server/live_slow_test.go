@@ -18,7 +18,7 @@ import (
 func TestAStalledClientCostsNobodyAnything(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
-	l := newLiveEnv(t, e, live.Options{Buffer: 500}, func(e *liveEdge) { e.times.write, e.times.linger = 8*time.Second, livePatience })
+	l := newLiveEnv(t, e, live.Options{Buffer: 500}, func(o *LiveOptions) { o.Times.Write, o.Times.Linger = 8*time.Second, livePatience })
 	id := e.auctioned(oneRound, "")
 	topic := "auction:" + id
 	stalled, quick := l.connect(), l.connect()
@@ -55,7 +55,7 @@ func TestAStalledClientCostsNobodyAnything(t *testing.T) {
 	if code, _ := stalled.ended(); code != websocket.StatusTryAgainLater {
 		t.Errorf("closed with %d", code)
 	}
-	eventually(t, livePatience, "the server lets go of it", func() bool { return len(l.clientsOf()) == 1 })
+	eventually(t, livePatience, "the server lets go of it", func() bool { return l.edge.Connections() == 1 })
 	again := l.connect()
 	again.say(`{"op":"subscribe","topic":%q,"since":%d}`, topic, last)
 	if h := again.hear(); h.Op != "subscribed" || *h.Seq != rounds*each {
@@ -70,8 +70,8 @@ func TestAStalledClientCostsNobodyAnything(t *testing.T) {
 func TestAClientThatIsGoneIsNoticed(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
-	l := newLiveEnv(t, e, live.Options{}, func(e *liveEdge) {
-		e.times.recheck, e.times.ping, e.times.pong = 20*time.Millisecond, 40*time.Millisecond, 3*time.Second
+	l := newLiveEnv(t, e, live.Options{}, func(o *LiveOptions) {
+		o.Times.Recheck, o.Times.Ping, o.Times.Pong = 20*time.Millisecond, 40*time.Millisecond, 3*time.Second
 	})
 	var pings atomic.Int64
 	quiet, _, err := websocket.Dial(t.Context(), l.url+livePath, &websocket.DialOptions{
@@ -82,13 +82,13 @@ func TestAClientThatIsGoneIsNoticed(t *testing.T) {
 	defer func() { _ = quiet.CloseNow() }()
 	ctx := quiet.CloseRead(t.Context()) // It reads, and so answers.
 	gone := l.connect()
-	if n := len(l.clientsOf()); n != 2 {
+	if n := l.edge.Connections(); n != 2 {
 		t.Fatalf("%d clients", n)
 	}
-	eventually(t, livePatience, "one is given up", func() bool { return len(l.clientsOf()) == 1 })
+	eventually(t, livePatience, "one is given up", func() bool { return l.edge.Connections() == 1 })
 	before := pings.Load()
 	eventually(t, livePatience, "the other one is asked again", func() bool { return pings.Load() > before+20 })
-	if ctx.Err() != nil || len(l.clientsOf()) != 1 {
+	if ctx.Err() != nil || l.edge.Connections() != 1 {
 		t.Error("the other one was given up, too")
 	}
 	_ = gone.ws.CloseNow()

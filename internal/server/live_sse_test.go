@@ -44,7 +44,7 @@ func TestServerSentEvents(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	const limit = 2 * time.Second // A stream must outlive what requests are given.
-	l := newHastyLiveEnv(t, e, live.Options{}, func(e *liveEdge) { e.times.write, e.times.keepAlive = limit, limit+time.Second }, limit)
+	l := newHastyLiveEnv(t, e, live.Options{}, func(o *LiveOptions) { o.Times.Write, o.Times.KeepAlive = limit, limit+time.Second }, limit)
 	e.account("ann", "EUR", 1000)
 	id := e.started(oneRound, `"cooldown":"0s"`)
 	path := "/v1/events?topic=auction:" + id
@@ -109,7 +109,7 @@ func TestServerSentEvents(t *testing.T) {
 func TestServerSentEventsAreRefused(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
-	l := newLiveEnv(t, e, live.Options{}, func(e *liveEdge) { e.most = 1 })
+	l := newLiveEnv(t, e, live.Options{}, func(o *LiveOptions) { o.MaxStreams = 1 })
 	id := e.auctioned(oneRound, "")
 	topic := "?topic=auction:" + id
 	for query, want := range map[string]int{
@@ -129,7 +129,7 @@ func TestServerSentEventsAreRefused(t *testing.T) {
 			t.Errorf("%s: %s", query, r.Status)
 		}
 		_ = r.Body.Close()
-		eventually(t, livePatience, "the stream ends", func() bool { return l.hub.Stats().Subscribers == 0 && len(l.clientsOf()) == 0 })
+		eventually(t, livePatience, "the stream ends", func() bool { return l.hub.Stats().Subscribers == 0 && l.edge.Connections() == 0 })
 	}
 	r := l.stream(t, "/v1/events"+topic, http.Header{"Last-Event-Id": {"nonsense"}})
 	if r.StatusCode != 400 {
@@ -149,14 +149,4 @@ func TestServerSentEventsAreRefused(t *testing.T) {
 		_ = r.Body.Close()
 	}
 	_ = c.ws.CloseNow()
-}
-
-func (l *liveEnv) clientsOf() map[*liveClient]struct{} {
-	l.edge.mu.Lock()
-	defer l.edge.mu.Unlock()
-	out := map[*liveClient]struct{}{}
-	for c := range l.edge.clients {
-		out[c] = struct{}{}
-	}
-	return out
 }

@@ -194,7 +194,7 @@ func TestLiveRefusals(t *testing.T) {
 	if h := c.hear(); h.Problem == nil || h.Problem.Code != "too_many_subscriptions" {
 		t.Errorf("%+v", h)
 	}
-	must(t, c.ws.Write(t.Context(), websocket.MessageText, make([]byte, maxFrame+1)))
+	must(t, c.ws.Write(t.Context(), websocket.MessageText, make([]byte, 64<<10+1)))
 	if code, _ := c.ended(); code != websocket.StatusMessageTooBig {
 		t.Errorf("a message too large: %d", code)
 	}
@@ -319,8 +319,12 @@ func TestShutdownEndsSocketsAndStreamsWithAnswers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second) // Although one of them never answers.
 	defer cancel()
 	closed := make(chan error, 1)
-	go func() { closed <- l.edge.close(ctx) }()
-	<-l.edge.ctx.Done()
+	go func() { closed <- l.edge.Close(ctx) }()
+	eventually(t, livePatience, "no more streams are taken", func() bool {
+		r := l.stream(t, "/v1/events?topic=auction:"+id, nil)
+		_ = r.Body.Close()
+		return r.StatusCode == http.StatusServiceUnavailable
+	})
 	must(t, tx.Rollback(t.Context()))
 	must(t, <-closed)
 	if code, last := c.ended(); code != websocket.StatusGoingAway || last.Status != 201 {
@@ -330,9 +334,4 @@ func TestShutdownEndsSocketsAndStreamsWithAnswers(t *testing.T) {
 		t.Error(err) // An end that was cut.
 	}
 	_ = events.Body.Close()
-	r := l.stream(t, "/v1/events?topic=auction:"+id, nil)
-	if r.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("after the end: %s", r.Status)
-	}
-	_ = r.Body.Close()
 }

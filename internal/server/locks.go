@@ -8,9 +8,10 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/desk"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/internal/server/edge"
 	"github.com/fairlead-dev/fairlead/lock"
-	"github.com/fairlead-dev/fairlead/lock/pglock"
 )
 
 // Locks is what the server needs of the lock service.
@@ -20,11 +21,14 @@ type Locks interface {
 	Release(ctx context.Context, c command.Command[lock.Renewal]) (command.Answer, error)
 	Snapshot(ctx context.Context) (lock.Snapshot, error)
 	// DatabaseWaits lists who waits for the database's own locks, longest first.
-	DatabaseWaits(ctx context.Context) ([]pglock.DatabaseWait, error)
+	DatabaseWaits(ctx context.Context) ([]desk.DatabaseWait, error)
 }
 
 // maxLockWait bounds how long a request may wait for a lock: proxies and people give up sooner.
 const maxLockWait = 10 * time.Minute
+
+// lockExample is such a duration as locks take.
+const lockExample = `"30s" or "1.5s"`
 
 type lockRequest struct {
 	Keys  []string `json:"keys" minItems:"1" maxItems:"100" doc:"names of 1 to 200 characters, all to be locked or none"`
@@ -115,7 +119,7 @@ type databaseWaitsView struct {
 	Waits []databaseWaitView `json:"waits" doc:"longest first, 200 at most"`
 }
 
-func viewDatabaseWaits(all []pglock.DatabaseWait) databaseWaitsView {
+func viewDatabaseWaits(all []desk.DatabaseWait) databaseWaitsView {
 	v := databaseWaitsView{Waits: make([]databaseWaitView, len(all))}
 	for i, w := range all {
 		x := databaseWaitView{
@@ -136,23 +140,36 @@ func viewDatabaseWaits(all []pglock.DatabaseWait) databaseWaitsView {
 func (s *Server) lockRoutes() []route {
 	return []route{
 		post("/v1/locks", accessStaff, http.StatusCreated, doc[lockRequest, lockView]("Lock all of the keys or none, waiting in line if asked to"), s.postLock),
-		get("/v1/locks", accessAdmin, doc[none, locksView]("See who holds, who waits, and for whom"), s.getLocks),
-		get("/v1/admin/database-waits", accessAdmin, doc[none, databaseWaitsView]("See which sessions of the database wait for PostgreSQL's own locks, and for whom"), s.getDatabaseWaits),
-		post("/v1/locks/{id}/renew", accessStaff, http.StatusOK, doc[renewLockRequest, lockView]("Renew a lock that is still held"), s.renewLock),
-		{
-			method: http.MethodDelete, path: "/v1/locks/{id}", access: accessStaff, status: http.StatusNoContent,
-			doc: doc[none, none]("Release a lock that is still held"), handler: s.deleteLock,
-		},
+		readRoute("/v1/locks", accessAdmin, "See who holds, who waits, and for whom",
+			func(r *http.Request) (lock.Snapshot, error) { return bounded(r.Context(), s.scans, s.locks.Snapshot) }, viewLocks),
+		readRoute("/v1/admin/database-waits", accessAdmin, "See which sessions of the database wait for PostgreSQL's own locks, and for whom",
+			func(r *http.Request) ([]desk.DatabaseWait, error) {
+				return bounded(r.Context(), s.scans, s.locks.DatabaseWaits)
+			}, viewDatabaseWaits),
+		commandRoute("/v1/locks/{id}/renew", accessStaff, http.StatusOK, "Renew a lock that is still held", viewLock, mutation[renewLockRequest, lock.Renewal]{
+			execute: func(ctx context.Context, c command.Command[lock.Renewal]) (command.Answer, error) {
+				return s.locks.Renew(ctx, c)
+			},
+			op: func(r *http.Request, q *renewLockRequest) (o lock.Renewal, err error) {
+				var c checks
+				if q.TTL != nil {
+					o.TTL = c.span("ttl", *q.TTL, lockExample, lock.MinTTL, lock.MaxTTL, time.Microsecond)
+				}
+				if c.err != nil {
+					return o, c.err
+				}
+				o.ID, err = pathLock(r)
+				return o, err
+			},
+		}),
+		deleted(post("/v1/locks/{id}", accessStaff, http.StatusNoContent, doc[none, none]("Release a lock that is still held"), mutate(mutation[noFields, lock.Renewal]{
+			status: http.StatusNoContent, execute: s.releaseLock,
+			op: func(r *http.Request, _ *noFields) (lock.Renewal, error) {
+				id, err := pathLock(r)
+				return lock.Renewal{ID: id}, err
+			},
+		}))),
 	}
-}
-
-// lockSpan reads a Go duration from low to high, of whole microseconds: times are kept no finer.
-func (c *checks) lockSpan(field, value string, low, high time.Duration) time.Duration {
-	d, err := time.ParseDuration(value)
-	if err != nil || d < low || d > high || d%time.Microsecond != 0 {
-		c.fail("%s must be a duration such as \"30s\" or \"1.5s\", from %s to %s, in whole microseconds", field, low, high)
-	}
-	return d
 }
 
 func (q *lockRequest) op(id string) (lock.Request, error) {
@@ -164,9 +181,9 @@ func (q *lockRequest) op(id string) (lock.Request, error) {
 		}
 	}
 	c.name("owner", q.Owner)
-	r := lock.Request{ID: id, Owner: q.Owner, TTL: c.lockSpan("ttl", q.TTL, lock.MinTTL, lock.MaxTTL)}
+	r := lock.Request{ID: id, Owner: q.Owner, TTL: c.span("ttl", q.TTL, lockExample, lock.MinTTL, lock.MaxTTL, time.Microsecond)}
 	if q.Wait != nil {
-		r.Wait = c.lockSpan("wait", *q.Wait, 0, maxLockWait)
+		r.Wait = c.span("wait", *q.Wait, lockExample, 0, maxLockWait, time.Microsecond)
 	}
 	if c.err != nil {
 		return r, c.err
@@ -179,7 +196,7 @@ func (q *lockRequest) op(id string) (lock.Request, error) {
 }
 
 // postLock may take as long as the request says, which other routes may not.
-func (s *Server) postLock(w http.ResponseWriter, r *http.Request) {
+func (s *Server) postLock(w http.ResponseWriter, r *http.Request) error {
 	c, err := readCommand(w, r, &mutation[lockRequest, lock.Request]{
 		status: http.StatusCreated, view: of(viewLock),
 		op: func(_ *http.Request, q *lockRequest) (lock.Request, error) {
@@ -187,10 +204,9 @@ func (s *Server) postLock(w http.ResponseWriter, r *http.Request) {
 		},
 	})
 	if err != nil {
-		s.writeProblem(w, r, err)
-		return
+		return err
 	}
-	limit := c.Op.Wait + commandTimeout
+	limit := c.Op.Wait + edge.CommandTimeout
 	if c.Op.Wait > 0 {
 		// The connection's own limits are for those who are slow, not for those who wait. Where they can't be moved they stay.
 		rc := http.NewResponseController(w)
@@ -203,10 +219,10 @@ func (s *Server) postLock(w http.ResponseWriter, r *http.Request) {
 	defer stop()
 	a, err := s.locks.Acquire(ctx, c)
 	if err != nil {
-		s.writeProblem(w, r, err)
-		return
+		return err
 	}
 	writeAnswer(w, r, a)
+	return nil
 }
 
 // untilDraining ends a context when the server shuts down: whoever waits for a lock is told so at once, and finds another
@@ -231,57 +247,20 @@ func (s *Server) untilDraining(ctx context.Context) (context.Context, func()) {
 // pathLock reads a lock's id from the path. One that was never given out can't be told from one that ended, unless it
 // could not have been: then it names nothing.
 func pathLock(r *http.Request) (string, error) {
-	id, err := pathUUID(r.PathValue("id"), "lock")
+	id, err := pathID(r, "lock")
 	if err == nil && id.Version() != 7 {
-		err = &refusal{kind: notFound, detail: "there is no such lock"}
+		err = &refusal{Kind: edge.NotFound, Detail: "there is no such lock"}
 	}
 	return id.String(), err
 }
 
-func (s *Server) renewLock(w http.ResponseWriter, r *http.Request) {
-	mutate(s, mutation[renewLockRequest, lock.Renewal]{
-		status: http.StatusOK, view: of(viewLock), execute: s.locks.Renew,
-		op: func(r *http.Request, q *renewLockRequest) (lock.Renewal, error) {
-			var c checks
-			var ttl time.Duration
-			if q.TTL != nil {
-				ttl = c.lockSpan("ttl", *q.TTL, lock.MinTTL, lock.MaxTTL)
-			}
-			if c.err != nil {
-				return lock.Renewal{}, c.err
-			}
-			id, err := pathLock(r)
-			return lock.Renewal{ID: id, TTL: ttl}, err
-		},
-	})(w, r)
-}
-
-func (s *Server) deleteLock(w http.ResponseWriter, r *http.Request) {
-	mutate(s, mutation[noFields, lock.Renewal]{
-		status: http.StatusNoContent,
-		op: func(r *http.Request, _ *noFields) (lock.Renewal, error) {
-			id, err := pathLock(r)
-			return lock.Renewal{ID: id}, err
-		},
-		execute: func(ctx context.Context, c command.Command[lock.Renewal]) (command.Answer, error) {
-			spoken := c.Render
-			c.Render = func(result any, err error) command.Rendered {
-				if err == nil { // Success has no body.
-					return command.Rendered{Status: http.StatusNoContent, Decided: true}
-				}
-				return spoken(result, err)
-			}
-			return s.locks.Release(ctx, c)
-		},
-	})(w, r)
-}
-
-func (s *Server) getLocks(w http.ResponseWriter, r *http.Request) {
-	snapshot, err := bounded(r.Context(), s.scans, s.locks.Snapshot)
-	answer(s, w, r, viewLocks)(snapshot, err)
-}
-
-func (s *Server) getDatabaseWaits(w http.ResponseWriter, r *http.Request) {
-	waits, err := bounded(r.Context(), s.scans, s.locks.DatabaseWaits)
-	answer(s, w, r, viewDatabaseWaits)(waits, err)
+func (s *Server) releaseLock(ctx context.Context, c command.Command[lock.Renewal]) (command.Answer, error) {
+	spoken := c.Render
+	c.Render = func(result any, err error) command.Rendered {
+		if err == nil { // Success has no body.
+			return command.Rendered{Status: http.StatusNoContent, Decided: true}
+		}
+		return spoken(result, err)
+	}
+	return s.locks.Release(ctx, c)
 }

@@ -1,11 +1,10 @@
 package server
 
 import (
-	"context"
 	"math"
 	"net/http"
 
-	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
@@ -139,20 +138,23 @@ func (q *createCampaignRequest) checkPrizes(c *checks) []lottery.Prize {
 }
 
 func (s *Server) lotteryRoutes() []route {
+	on := func(op lottery.Op) mutation[noFields, lottery.Op] {
+		return mutation[noFields, lottery.Op]{what: "campaign", executeOn: s.lottery.Execute, op: fixed(op)}
+	}
 	return []route{
-		post("/v1/campaigns", accessStaff, http.StatusCreated, doc[createCampaignRequest, campaignView]("Make a campaign, pending"),
-			mutate(s, mutation[createCampaignRequest, lottery.Op]{
-				status: http.StatusCreated, execute: s.lottery.Create, view: of(viewCampaign),
-				op: func(_ *http.Request, q *createCampaignRequest) (lottery.Op, error) { return q.op() },
-			})),
-		get("/v1/campaigns", accessUser, paged[campaignSummaryView]("List campaigns, oldest first"), s.getCampaigns),
-		get("/v1/campaigns/{id}", accessUser, doc[none, campaignView]("Read a campaign"), s.getCampaign),
-		s.campaignRoute("publish", "Open the sale", lottery.Publish{}, of(viewCampaign)),
-		s.campaignRoute("cancel", "End a campaign that was not drawn, with refunds", lottery.Cancel{}, of(viewCampaign)),
-		s.campaignRoute("draw", "Ask for the draw: the same one for ever", lottery.AskDraw{}, of(viewDraw)),
-		hot(post("/v1/campaigns/{id}/purchases", accessUser, http.StatusCreated, doc[purchaseRequest, purchaseView]("Buy a random free position"),
-			mutateOne(s, http.StatusCreated, of(viewPurchase), func(q *purchaseRequest) string { return q.Account },
-				func(r *http.Request, q *purchaseRequest) (lottery.Op, error) {
+		commandRoute("/v1/campaigns", accessStaff, http.StatusCreated, "Make a campaign, pending", viewCampaign,
+			mutation[createCampaignRequest, lottery.Op]{execute: s.lottery.Create, op: plain((*createCampaignRequest).op)}),
+		listRoute("/v1/campaigns", accessUser, "List campaigns, oldest first", oldestFirst(), func(r *http.Request, after int64, limit int) ([]lottery.Campaign, error) {
+			return s.lottery.Campaigns(r.Context(), after, limit, seesDrafts(infoOf(r).principal))
+		}, viewCampaignSummary, numberOfCampaign),
+		readRoute("/v1/campaigns/{id}", accessUser, "Read a campaign", s.campaignOf, viewCampaign),
+		commandRoute("/v1/campaigns/{id}/publish", accessStaff, http.StatusOK, "Open the sale", viewCampaign, on(lottery.Publish{})),
+		commandRoute("/v1/campaigns/{id}/cancel", accessStaff, http.StatusOK, "End a campaign that was not drawn, with refunds", viewCampaign, on(lottery.Cancel{})),
+		commandRoute("/v1/campaigns/{id}/draw", accessStaff, http.StatusOK, "Ask for the draw: the same one for ever", viewDraw, on(lottery.AskDraw{})),
+		hot(commandRoute("/v1/campaigns/{id}/purchases", accessUser, http.StatusCreated, "Buy a random free position", viewPurchase,
+			mutation[purchaseRequest, lottery.Op]{
+				what: "campaign", executeOn: s.lottery.Execute, account: func(q *purchaseRequest) string { return q.Account },
+				op: func(r *http.Request, q *purchaseRequest) (lottery.Op, error) {
 					var c checks
 					c.id("account", q.Account)
 					op := lottery.Buy{Account: q.Account, User: !seesDrafts(infoOf(r).principal)}
@@ -161,38 +163,17 @@ func (s *Server) lotteryRoutes() []route {
 						op.Layer = *q.Layer
 					}
 					return op, c.err
-				}))),
-		get("/v1/campaigns/{id}/positions", accessUser, paged[positionView]("List positions by layer and number"), s.getPositions),
-		get("/v1/campaigns/{id}/purchases", accessUser, paged[purchaseView]("List purchases in the order of sale"), s.getPurchases),
-		heavy(scanWeight, get("/v1/campaigns/{id}/draw", accessUser, doc[none, drawView]("Read the draw"), s.getDraw)),
-		heavy(proofWeight, get("/v1/campaigns/{id}/proof", accessUser, doc[none, proofDocument]("Read the document that fairlead verify checks"), s.getProof)),
-		heavy(scanWeight, get("/v1/campaigns/{id}/proof/positions/{position}", accessUser, doc[none, inclusionDocument]("Read the proof that a position was sealed"), s.getInclusion)),
-		heavy(scanWeight, get("/v1/campaigns/{id}/statistics", accessUser, doc[none, statisticsView]("Read what the sales add up to"), s.getStatistics)),
-	}
-}
-
-// campaignRoute is a route without fields on one campaign, open to staff.
-func (s *Server) campaignRoute(verb, summary string, op lottery.Op, view func(any) any) route {
-	o := doc[noFields, campaignView](summary)
-	if _, ok := op.(lottery.AskDraw); ok {
-		o = doc[noFields, drawView](summary)
-	}
-	return post("/v1/campaigns/{id}/"+verb, accessStaff, http.StatusOK, o,
-		mutateOne(s, http.StatusOK, view, nil, func(*http.Request, *noFields) (lottery.Op, error) { return op, nil }))
-}
-
-// mutateOne serves a mutation of the campaign in the path.
-func mutateOne[Req any](s *Server, status int, view func(any) any, account func(*Req) string, op func(*http.Request, *Req) (lottery.Op, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		mutate(s, mutation[Req, lottery.Op]{
-			status: status, view: view, account: account, op: op,
-			execute: func(ctx context.Context, c command.Command[lottery.Op]) (command.Answer, error) {
-				id, err := pathUUID(r.PathValue("id"), "campaign")
-				if err != nil {
-					return command.Answer{}, err
-				}
-				return s.lottery.Execute(ctx, id, c)
-			},
-		})(w, r)
+				},
+			})),
+		listRoute("/v1/campaigns/{id}/positions", accessUser, "List positions by layer and number", oldestFirst(), rowsWith(s.campaignOf, s.positions), viewPosition,
+			func(p lottery.Purchase) int64 { return int64(p.Position.Ordinal) + 1 }),
+		listRoute("/v1/campaigns/{id}/purchases", accessUser, "List purchases in the order of sale", oldestFirst(), rowsWith(s.campaignOf, s.purchases), viewPurchase,
+			func(p lottery.Purchase) int64 { return int64(p.Seq) }),
+		heavy(scanWeight, get("/v1/campaigns/{id}/draw", accessUser, doc[none, drawView]("Read the draw"), s.serveDocument("draw", s.writeDraw))),
+		heavy(proofWeight, get("/v1/campaigns/{id}/proof", accessUser, doc[none, proofDocument]("Read the document that fairlead verify checks"),
+			s.serveDocument("proof", s.lottery.WriteProof))),
+		heavy(scanWeight, get("/v1/campaigns/{id}/proof/positions/{position}", accessUser, doc[none, inclusionDocument]("Read the proof that a position was sealed"),
+			shown(s.pathInclusion, same[*fairdraw.InclusionProof]))),
+		heavy(scanWeight, readRoute("/v1/campaigns/{id}/statistics", accessUser, "Read what the sales add up to", with(s.campaignOf, s.statistics), same[statisticsView])),
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 // campaignOf reads the campaign of the path.
 func (s *Server) campaignOf(r *http.Request) (*lottery.Campaign, error) {
-	id, err := pathUUID(r.PathValue("id"), "campaign")
+	id, err := pathID(r, "campaign")
 	if err != nil {
 		return nil, err
 	}
@@ -30,39 +30,17 @@ func (s *Server) campaign(ctx context.Context, p auth.Principal, id uuid.UUID) (
 	return c, err
 }
 
-func (s *Server) getCampaigns(w http.ResponseWriter, r *http.Request) {
-	p, err := parsePage(r)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	campaigns, err := s.lottery.Campaigns(r.Context(), p.after, p.limit+1, seesDrafts(infoOf(r).principal))
-	answer(s, w, r, func(rows []lottery.Campaign) list[campaignSummaryView] {
-		return newList(r, rows, p.limit, viewCampaignSummary, func(c lottery.Campaign) int64 { return c.Number })
-	})(campaigns, err)
-}
+func numberOfCampaign(c lottery.Campaign) int64 { return c.Number }
 
-func (s *Server) getCampaign(w http.ResponseWriter, r *http.Request) {
-	answer(s, w, r, viewCampaign)(s.campaignOf(r))
-}
-
-func (s *Server) getPositions(w http.ResponseWriter, r *http.Request) {
-	c, p, err := s.campaignPage(r)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	// The cursor is the ordinal of the next position, which starts from 1 so that no cursor is 0.
-	from := min(int(min(p.after, int64(c.TotalPositions))), c.TotalPositions)
-	to := min(from+p.limit+1, c.TotalPositions)
-	owners, err := s.lottery.Owners(r.Context(), c.ID, from, to)
+// positions reads positions behind a place, which is the ordinal of the next one: it starts from 1 so that no cursor is 0.
+func (s *Server) positions(ctx context.Context, c *lottery.Campaign, after int64, limit int) ([]lottery.Purchase, error) {
+	from := int(min(after, int64(c.TotalPositions)))
+	owners, err := s.lottery.Owners(ctx, c.ID, from, min(from+limit, c.TotalPositions))
 	rows := make([]lottery.Purchase, len(owners))
 	for i, owner := range owners {
 		rows[i] = lottery.Purchase{Account: owner, Position: c.Position(from + i)}
 	}
-	answer(s, w, r, func(rows []lottery.Purchase) list[positionView] {
-		return newList(r, rows, p.limit, viewPosition, func(row lottery.Purchase) int64 { return int64(row.Position.Ordinal) + 1 })
-	})(rows, err)
+	return rows, err
 }
 
 func viewPosition(p lottery.Purchase) positionView {
@@ -73,59 +51,32 @@ func viewPosition(p lottery.Purchase) positionView {
 	return v
 }
 
-func (s *Server) getPurchases(w http.ResponseWriter, r *http.Request) {
-	c, p, err := s.campaignPage(r)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
+func (s *Server) purchases(ctx context.Context, c *lottery.Campaign, after int64, limit int) ([]lottery.Purchase, error) {
+	rows, err := s.lottery.Purchases(ctx, c.ID, int(min(after, int64(c.TotalPositions))), limit)
+	for i := range rows {
+		rows[i].Position = c.Position(rows[i].Position.Ordinal)
 	}
-	after := int(min(p.after, int64(c.TotalPositions)))
-	purchases, err := s.lottery.Purchases(r.Context(), c.ID, after, p.limit+1)
-	for i := range purchases {
-		purchases[i].Position = c.Position(purchases[i].Position.Ordinal)
+	return rows, err
+}
+
+func (s *Server) writeDraw(ctx context.Context, c *lottery.Campaign, w io.Writer) error {
+	draw, _, err := s.lottery.Result(ctx, c.ID)
+	if err == nil {
+		_, err = w.Write(mustMarshal(viewDraw(draw)))
 	}
-	answer(s, w, r, func(rows []lottery.Purchase) list[purchaseView] {
-		return newList(r, rows, p.limit, viewPurchase, func(row lottery.Purchase) int64 { return int64(row.Seq) })
-	})(purchases, err)
+	return err
 }
 
-// campaignPage reads the campaign of the path and the page that is asked for.
-func (s *Server) campaignPage(r *http.Request) (*lottery.Campaign, page, error) {
-	p, err := parsePage(r)
-	if err != nil {
-		return nil, p, err
-	}
-	c, err := s.campaignOf(r)
-	return c, p, err
-}
-
-func (s *Server) getDraw(w http.ResponseWriter, r *http.Request) {
-	s.serveDocument(w, r, "draw", func(ctx context.Context, c *lottery.Campaign, w io.Writer) error {
-		draw, _, err := s.lottery.Result(ctx, c.ID)
-		if err == nil {
-			_, err = w.Write(mustMarshal(viewDraw(draw)))
-		}
-		return err
-	})
-}
-
-func (s *Server) getProof(w http.ResponseWriter, r *http.Request) {
-	s.serveDocument(w, r, "proof", s.lottery.WriteProof)
-}
-
-func (s *Server) getInclusion(w http.ResponseWriter, r *http.Request) {
+func (s *Server) pathInclusion(r *http.Request) (*fairdraw.InclusionProof, error) {
 	c, err := s.sealedCampaign(r)
 	if err != nil {
-		s.writeProblem(w, r, err)
-		return
+		return nil, err
 	}
 	position, err := sealedPosition(r, c)
 	if err != nil {
-		s.writeProblem(w, r, err)
-		return
+		return nil, err
 	}
-	proof, err := s.inclusion(r.Context(), c, position)
-	answer(s, w, r, func(p *fairdraw.InclusionProof) *fairdraw.InclusionProof { return p })(proof, err)
+	return s.inclusion(r.Context(), c, position)
 }
 
 // sealedPosition finds the position of the path in a campaign whose positions are sealed.
@@ -145,12 +96,10 @@ func sealedPosition(r *http.Request, c *lottery.Campaign) (position lottery.Posi
 	return position, nil
 }
 
-func (s *Server) getStatistics(w http.ResponseWriter, r *http.Request) {
-	c, err := s.campaignOf(r)
+func (s *Server) statistics(ctx context.Context, c *lottery.Campaign) (statisticsView, error) {
+	stats, err := bounded(ctx, s.scans, func(ctx context.Context) (lottery.Statistics, error) { return s.lottery.Statistics(ctx, c.ID) })
 	if err != nil {
-		s.writeProblem(w, r, err)
-		return
+		return statisticsView{}, err
 	}
-	stats, err := bounded(r.Context(), s.scans, func(ctx context.Context) (lottery.Statistics, error) { return s.lottery.Statistics(ctx, c.ID) })
-	answer(s, w, r, func(st lottery.Statistics) statisticsView { return viewStatistics(c, st) })(stats, err)
+	return viewStatistics(c, stats), nil
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead-dev/fairlead/internal/live"
+	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
 )
 
@@ -50,12 +52,12 @@ func documentMetrics(t *testing.T) string {
 	telemetry.NewLaneMetrics(r)
 	telemetry.NewTransactions(r)
 	telemetry.NewLottery(r)
-	telemetry.NewAuctions(r)
+	telemetry.NewAuctions(r, auction.Outcomes())
 	telemetry.NewLocks(r)
 	telemetry.NewMultidraws(r)
-	telemetry.NewPublications(r)
+	telemetry.NewPublications[string, string](r)
 	telemetry.NewSagas(r)
-	telemetry.ObservePools(r, nil)
+	telemetry.ObservePools(r, (&postgres.DB{}).Pools)
 	telemetry.ObserveLive(r, live.New(live.Options{}))
 	descriptions := make(chan *prometheus.Desc)
 	go func() {

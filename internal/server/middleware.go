@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/internal/auth"
+	"github.com/fairlead-dev/fairlead/internal/server/edge"
 )
 
 // info is what the layers of one request tell each other.
@@ -87,7 +88,13 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 			ctx, end := s.trace(r)
 			r = r.WithContext(ctx) //nolint:contextcheck // It is made from the request's own.
 			// The last thing, so that a panic has been answered.
-			defer func() { end(answered(i, rec)) }()
+			defer func() {
+				route := i.route
+				if route == unmatched {
+					route = ""
+				}
+				end(route, rec.status, i.code, i.requestID, i.replayed)
+			}()
 		}
 		h := rec.Header()
 		// Their names are in canonical form, which Set would find out for each answer.
@@ -102,7 +109,7 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 				}
 				s.logger.ErrorContext(r.Context(), "handler panicked", "request_id", i.requestID, "panic", p, "stack", string(debug.Stack()))
 				if rec.status == 0 {
-					s.writeProblem(rec, r, &refusal{kind: internalError, detail: "The error was logged under the request id."})
+					s.writeProblem(rec, r, &refusal{Kind: internalError, Detail: "The error was logged under the request id."})
 				}
 			}
 			s.finish(r, rec, i, time.Since(start))
@@ -117,7 +124,7 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 			return
 		}
 		if s.tooLate(r) {
-			s.writeProblem(rec, r, &refusal{kind: shuttingDown, detail: "the server is shutting down"})
+			s.writeProblem(rec, r, &refusal{Kind: edge.ShuttingDown, Detail: "the server is shutting down"})
 			return
 		}
 		next.ServeHTTP(rec, r)

@@ -156,24 +156,32 @@ func (s *Server) multidrawRoutes() []route {
 	create.accepted = true
 	results := paged[drawnResult]("List the draws so far, in order: integers, or ids of prizes")
 	results.query[0] = parameter{name: "limit", doc: "most draws to return, 1 to 10,000, 50 when absent", schema: reflect.TypeFor[int]()}
+	act := func(verb, summary string, op multidraw.Op) route {
+		return commandRoute("/v1/multidraws/{id}/"+verb, accessStaff, http.StatusOK, summary, viewMultidraw,
+			mutation[noFields, multidraw.Op]{what: "multi-draw", executeOn: s.multidraw.Execute, op: fixed(op)})
+	}
 	return []route{
 		post("/v1/multidraws", accessStaff, http.StatusCreated, create, s.postMultidraw),
-		get("/v1/multidraws", accessStaff, paged[multidrawSummaryView]("List multi-draws, oldest first"), s.getMultidraws),
-		get("/v1/multidraws/{id}", accessStaff, doc[none, multidrawView]("Read a multi-draw"), s.getMultidraw),
+		listRoute("/v1/multidraws", accessStaff, "List multi-draws, oldest first", oldestFirst(), func(r *http.Request, after int64, limit int) ([]multidraw.Operation, error) {
+			return s.multidraw.Operations(r.Context(), after, limit)
+		}, viewMultidrawSummary, func(o multidraw.Operation) int64 { return o.Number }),
+		readRoute("/v1/multidraws/{id}", accessStaff, "Read a multi-draw", s.multidrawOf, viewMultidraw),
 		get("/v1/multidraws/{id}/results", accessStaff, results, s.getMultidrawResults),
-		get("/v1/multidraws/{id}/proof", accessStaff, doc[none, multidrawProofDocument]("Read the document that fairlead verify checks"), s.getMultidrawProof),
-		s.multidrawRoute("resume", "Go on with an interrupted multi-draw, in the background", multidraw.Resume{}),
-		s.multidrawRoute("rollback", "End an interrupted or completed multi-draw; its draws stay readable", multidraw.Rollback{}),
+		get("/v1/multidraws/{id}/proof", accessStaff, doc[none, multidrawProofDocument]("Read the document that fairlead verify checks"),
+			shown(with(s.multidrawOf, func(_ context.Context, o *multidraw.Operation) (*multidraw.Proof, error) {
+				return multidraw.NewProof(o)
+			}), same[*multidraw.Proof])),
+		act("resume", "Go on with an interrupted multi-draw, in the background", multidraw.Resume{}),
+		act("rollback", "End an interrupted or completed multi-draw; its draws stay readable", multidraw.Rollback{}),
 	}
 }
 
 // postMultidraw serves the one route whose status depends on how far its effect has come.
-func (s *Server) postMultidraw(w http.ResponseWriter, r *http.Request) {
+func (s *Server) postMultidraw(w http.ResponseWriter, r *http.Request) error {
 	requestID := infoOf(r).requestID
 	created, accepted := renderer(http.StatusCreated, of(viewMultidraw), requestID), renderer(http.StatusAccepted, of(viewMultidraw), requestID)
-	mutate(s, mutation[createMultidrawRequest, multidraw.Op]{
-		status: http.StatusCreated, view: of(viewMultidraw),
-		op: func(_ *http.Request, q *createMultidrawRequest) (multidraw.Op, error) { return q.op() },
+	return mutate(mutation[createMultidrawRequest, multidraw.Op]{
+		op: plain((*createMultidrawRequest).op),
 		execute: func(ctx context.Context, c command.Command[multidraw.Op]) (command.Answer, error) {
 			c.Render = func(result any, err error) command.Rendered {
 				if o, ok := result.(*multidraw.Operation); ok && err == nil && o.CompletedAt == nil {
@@ -184,22 +192,4 @@ func (s *Server) postMultidraw(w http.ResponseWriter, r *http.Request) {
 			return s.multidraw.Create(ctx, c)
 		},
 	})(w, r)
-}
-
-// multidrawRoute is a route without fields on one multi-draw.
-func (s *Server) multidrawRoute(verb, summary string, op multidraw.Op) route {
-	return post("/v1/multidraws/{id}/"+verb, accessStaff, http.StatusOK, doc[noFields, multidrawView](summary),
-		func(w http.ResponseWriter, r *http.Request) {
-			mutate(s, mutation[noFields, multidraw.Op]{
-				status: http.StatusOK, view: of(viewMultidraw),
-				op: func(*http.Request, *noFields) (multidraw.Op, error) { return op, nil },
-				execute: func(ctx context.Context, c command.Command[multidraw.Op]) (command.Answer, error) {
-					id, err := pathUUID(r.PathValue("id"), "multi-draw")
-					if err != nil {
-						return command.Answer{}, err
-					}
-					return s.multidraw.Execute(ctx, id, c)
-				},
-			})(w, r)
-		})
 }

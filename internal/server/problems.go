@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
@@ -9,6 +10,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/desk"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/internal/server/edge"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
@@ -19,145 +21,169 @@ import (
 	"github.com/fairlead-dev/fairlead/saga"
 )
 
-// refusal is an error that the edge itself raises.
-type refusal struct {
-	kind
-	detail string
-}
+// The words of the edge that its parts share.
+type (
+	refusal = edge.Refusal
+	kind    = edge.Kind
+)
 
-func (r *refusal) Error() string { return r.detail }
-
-// kind is a row of the table of problems.
-type kind struct {
-	status    int
-	code      string
-	title     string
-	retryable bool
-	outcome   string // not_applied when empty
-}
+func refuse(format string, args ...any) error { return edge.Refuse(format, args...) }
 
 // The problems that the edge raises, and those that services' errors become.
 //
 //nolint:gochecknoglobals // A table: written here, read everywhere, changed nowhere.
 var (
-	badRequest       = kind{status: http.StatusBadRequest, code: "bad_request", title: "The request is malformed"}
-	keyRequired      = kind{status: http.StatusBadRequest, code: "idempotency_key_required", title: "A valid Idempotency-Key header is required"}
-	unauthorized     = kind{status: http.StatusUnauthorized, code: "unauthorized", title: "A valid credential is required"}
-	forbidden        = kind{status: http.StatusForbidden, code: "forbidden", title: "The credential does not allow this"}
-	notFound         = kind{status: http.StatusNotFound, code: "not_found", title: "There is no such thing"}
-	methodNotAllowed = kind{status: http.StatusMethodNotAllowed, code: "method_not_allowed", title: "The path does not take this method"}
-	payloadTooLarge  = kind{status: http.StatusRequestEntityTooLarge, code: "payload_too_large", title: "The body is larger than 1 MiB"}
-	rateLimited      = kind{status: http.StatusTooManyRequests, code: "rate_limited", title: "Too many requests", retryable: true}
-	overloaded       = kind{status: http.StatusServiceUnavailable, code: "overloaded", title: "The queue is full", retryable: true}
-	shuttingDown     = kind{status: http.StatusServiceUnavailable, code: "shutting_down", title: "The server is shutting down", retryable: true}
-	unavailable      = kind{status: http.StatusServiceUnavailable, code: "unavailable", title: "The database is unavailable", retryable: true}
-	rowLocked        = kind{status: http.StatusServiceUnavailable, code: "row_locked", title: "Another session of the database has locked what the command needs", retryable: true}
-	ledgerAway       = kind{status: http.StatusServiceUnavailable, code: "ledger_unreachable", title: "A ledger cannot be reached", retryable: true}
-	unknownOutcome   = kind{status: http.StatusServiceUnavailable, code: "outcome_unknown", title: "The outcome is not known yet; the same key will tell", retryable: true, outcome: outcomeUnknown}
+	keyRequired      = kind{Status: http.StatusBadRequest, Code: "idempotency_key_required", Title: "A valid Idempotency-Key header is required"}
+	unauthorized     = kind{Status: http.StatusUnauthorized, Code: "unauthorized", Title: "A valid credential is required"}
+	methodNotAllowed = kind{Status: http.StatusMethodNotAllowed, Code: "method_not_allowed", Title: "The path does not take this method"}
+	payloadTooLarge  = kind{Status: http.StatusRequestEntityTooLarge, Code: "payload_too_large", Title: "The body is larger than 1 MiB"}
+	rowLocked        = kind{Status: http.StatusServiceUnavailable, Code: "row_locked", Title: "Another session of the database has locked what the command needs", Retryable: true}
+	ledgerAway       = kind{Status: http.StatusServiceUnavailable, Code: "ledger_unreachable", Title: "A ledger cannot be reached", Retryable: true}
+	unknownOutcome   = kind{Status: http.StatusServiceUnavailable, Code: "outcome_unknown", Title: "The outcome is not known yet; the same key will tell", Retryable: true, Outcome: outcomeUnknown}
 	// What went wrong is not known, so neither is whether it was before or after a commit.
-	internalError = kind{status: http.StatusInternalServerError, code: "internal_error", title: "Something went wrong on our side", outcome: outcomeUnknown}
+	internalError = kind{Status: http.StatusInternalServerError, Code: "internal_error", Title: "Something went wrong on our side", Outcome: outcomeUnknown}
 
-	keyReused         = kind{status: http.StatusUnprocessableEntity, code: "idempotency_key_reused", title: "The Idempotency-Key was used with a different request"}
-	accountExists     = kind{status: http.StatusConflict, code: "account_exists", title: "The account exists already"}
-	insufficientFunds = kind{status: http.StatusPaymentRequired, code: "insufficient_funds", title: "The account has too little available"}
-	sameAccount       = kind{status: http.StatusUnprocessableEntity, code: "same_account", title: "Source and destination are the same account"}
-	currencyMismatch  = kind{status: http.StatusUnprocessableEntity, code: "currency_mismatch", title: "The currencies differ"}
-	balanceOverflow   = kind{status: http.StatusUnprocessableEntity, code: "balance_overflow", title: "The balance would be too large"}
-	holdClosed        = kind{status: http.StatusConflict, code: "hold_closed", title: "The hold is closed"}
-	holdOwned         = kind{status: http.StatusConflict, code: "hold_owned", title: "The hold belongs to another part of the system"}
-	notActive         = kind{status: http.StatusConflict, code: "not_active", title: "It is not open at present"}
-	soldOut           = kind{status: http.StatusConflict, code: "sold_out", title: "No position is left"}
-	purchaseLimit     = kind{status: http.StatusConflict, code: "purchase_limit", title: "The purchase limit is reached"}
-	badTransition     = kind{status: http.StatusConflict, code: "bad_transition", title: "The status does not allow this"}
-	notSoldOut        = kind{status: http.StatusConflict, code: "not_sold_out", title: "The campaign is not sold out"}
-	notDrawn          = kind{status: http.StatusNotFound, code: "not_drawn", title: "The campaign is not drawn"}
-	noBeacon          = kind{status: http.StatusUnprocessableEntity, code: "beacon_unavailable", title: "The server has no beacon"}
-	beaconPending     = kind{status: http.StatusConflict, code: "beacon_pending", title: "The draw waits for its beacon's round", retryable: true}
-	tooManyPrizes     = kind{status: http.StatusUnprocessableEntity, code: "too_many_prizes", title: "A prize's quantity exceeds the positions that can win it"}
-	bidTooLow         = kind{status: http.StatusUnprocessableEntity, code: "bid_too_low", title: "The bid is too low"}
-	amountTaken       = kind{status: http.StatusConflict, code: "amount_taken", title: "Another active bid has this amount"}
-	ownAuction        = kind{status: http.StatusConflict, code: "own_auction", title: "The seller cannot bid"}
-	coolingDown       = kind{status: http.StatusTooManyRequests, code: "cooldown", title: "The account bid a moment ago", retryable: true}
-	multidrawLockHeld = kind{status: http.StatusConflict, code: "lock_held", title: "The lock key is held", retryable: true}
-	corruptState      = kind{status: http.StatusInternalServerError, code: "corrupt_state", title: "What was saved contradicts itself"}
-	drawsNotCompleted = kind{status: http.StatusNotFound, code: "not_drawn", title: "Not everything is drawn"}
-	targetExists      = kind{status: http.StatusConflict, code: "target_exists", title: "A target of this name exists already"}
-	automationExists  = kind{status: http.StatusConflict, code: "automation_exists", title: "An automation of this name exists already"}
-	wrongKind         = kind{status: http.StatusConflict, code: "wrong_kind", title: "A target of this kind has nothing to replace"}
-	keyExists         = kind{status: http.StatusConflict, code: "key_exists", title: "The key exists already"}
-	lastAdmin         = kind{status: http.StatusConflict, code: "last_admin", title: "The last admin key cannot be revoked"}
-	lockHeld          = kind{status: http.StatusConflict, code: "lock_held", title: "Another holds one of the keys, or is before in line", retryable: true}
-	deadlocked        = kind{status: http.StatusConflict, code: "deadlock", title: "Waiting would not end: the owners wait for each other", retryable: true}
-	lockLost          = kind{status: http.StatusGone, code: "lock_lost", title: "The lock is no longer held"}
-	noTwoPhase        = kind{status: http.StatusUnprocessableEntity, code: "two_phase_unavailable", title: "A ledger's database takes no prepared transactions"}
-	coordinatorActive = kind{status: http.StatusConflict, code: "coordinator_active", title: "Another incarnation of the log is at work", retryable: true}
-	captureTooLarge   = kind{status: http.StatusUnprocessableEntity, code: "capture_too_large", title: "The amount exceeds the hold"}
+	keyReused         = kind{Status: http.StatusUnprocessableEntity, Code: "idempotency_key_reused", Title: "The Idempotency-Key was used with a different request"}
+	accountExists     = kind{Status: http.StatusConflict, Code: "account_exists", Title: "The account exists already"}
+	insufficientFunds = kind{Status: http.StatusPaymentRequired, Code: "insufficient_funds", Title: "The account has too little available"}
+	sameAccount       = kind{Status: http.StatusUnprocessableEntity, Code: "same_account", Title: "Source and destination are the same account"}
+	currencyMismatch  = kind{Status: http.StatusUnprocessableEntity, Code: "currency_mismatch", Title: "The currencies differ"}
+	balanceOverflow   = kind{Status: http.StatusUnprocessableEntity, Code: "balance_overflow", Title: "The balance would be too large"}
+	holdClosed        = kind{Status: http.StatusConflict, Code: "hold_closed", Title: "The hold is closed"}
+	holdOwned         = kind{Status: http.StatusConflict, Code: "hold_owned", Title: "The hold belongs to another part of the system"}
+	notActive         = kind{Status: http.StatusConflict, Code: "not_active", Title: "It is not open at present"}
+	soldOut           = kind{Status: http.StatusConflict, Code: "sold_out", Title: "No position is left"}
+	purchaseLimit     = kind{Status: http.StatusConflict, Code: "purchase_limit", Title: "The purchase limit is reached"}
+	badTransition     = kind{Status: http.StatusConflict, Code: "bad_transition", Title: "The status does not allow this"}
+	notSoldOut        = kind{Status: http.StatusConflict, Code: "not_sold_out", Title: "The campaign is not sold out"}
+	notDrawn          = kind{Status: http.StatusNotFound, Code: "not_drawn", Title: "The campaign is not drawn"}
+	noBeacon          = kind{Status: http.StatusUnprocessableEntity, Code: "beacon_unavailable", Title: "The server has no beacon"}
+	beaconPending     = kind{Status: http.StatusConflict, Code: "beacon_pending", Title: "The draw waits for its beacon's round", Retryable: true}
+	tooManyPrizes     = kind{Status: http.StatusUnprocessableEntity, Code: "too_many_prizes", Title: "A prize's quantity exceeds the positions that can win it"}
+	bidTooLow         = kind{Status: http.StatusUnprocessableEntity, Code: "bid_too_low", Title: "The bid is too low"}
+	amountTaken       = kind{Status: http.StatusConflict, Code: "amount_taken", Title: "Another active bid has this amount"}
+	ownAuction        = kind{Status: http.StatusConflict, Code: "own_auction", Title: "The seller cannot bid"}
+	coolingDown       = kind{Status: http.StatusTooManyRequests, Code: "cooldown", Title: "The account bid a moment ago", Retryable: true}
+	multidrawLockHeld = kind{Status: http.StatusConflict, Code: "lock_held", Title: "The lock key is held", Retryable: true}
+	corruptState      = kind{Status: http.StatusInternalServerError, Code: "corrupt_state", Title: "What was saved contradicts itself"}
+	drawsNotCompleted = kind{Status: http.StatusNotFound, Code: "not_drawn", Title: "Not everything is drawn"}
+	targetExists      = kind{Status: http.StatusConflict, Code: "target_exists", Title: "A target of this name exists already"}
+	automationExists  = kind{Status: http.StatusConflict, Code: "automation_exists", Title: "An automation of this name exists already"}
+	wrongKind         = kind{Status: http.StatusConflict, Code: "wrong_kind", Title: "A target of this kind has nothing to replace"}
+	keyExists         = kind{Status: http.StatusConflict, Code: "key_exists", Title: "The key exists already"}
+	lastAdmin         = kind{Status: http.StatusConflict, Code: "last_admin", Title: "The last admin key cannot be revoked"}
+	lockHeld          = kind{Status: http.StatusConflict, Code: "lock_held", Title: "Another holds one of the keys, or is before in line", Retryable: true}
+	deadlocked        = kind{Status: http.StatusConflict, Code: "deadlock", Title: "Waiting would not end: the owners wait for each other", Retryable: true}
+	lockLost          = kind{Status: http.StatusGone, Code: "lock_lost", Title: "The lock is no longer held"}
+	noTwoPhase        = kind{Status: http.StatusUnprocessableEntity, Code: "two_phase_unavailable", Title: "A ledger's database takes no prepared transactions"}
+	coordinatorActive = kind{Status: http.StatusConflict, Code: "coordinator_active", Title: "Another incarnation of the log is at work", Retryable: true}
+	captureTooLarge   = kind{Status: http.StatusUnprocessableEntity, Code: "capture_too_large", Title: "The amount exceeds the hold"}
 )
 
-// sentinels is the one table from services' errors to problems. The first row that matches counts.
+// problems is the one table from services' errors to problems. The first row that finds its error counts. Only the words of
+// the error that it finds go out; what wraps that is for the log. terse says that even those are not for clients: the title is
+// their detail.
 //
 //nolint:gochecknoglobals // As above.
-var sentinels = []struct {
-	err  error
-	kind kind
-	// terse says that the error's own words are not for clients: the title is their detail.
+var problems = []struct {
+	find  func(error) error
+	kind  kind
 	terse bool
 }{
-	{idempotency.ErrMalformedKey, keyRequired, false},
-	{idempotency.ErrKeyReused, keyReused, false},
-	{groupcommit.ErrInFlight, unknownOutcome, true},
-	{groupcommit.ErrFull, overloaded, true},
-	{groupcommit.ErrClosed, shuttingDown, true},
-	{command.ErrUnknownOutcome, unknownOutcome, true},
-	{command.ErrUnavailable, unavailable, true},
-	{auth.ErrUnavailable, unavailable, true},
-	{auth.ErrNoCredential, unauthorized, true},
-	{auth.ErrBadCredential, unauthorized, true},
-	{context.Canceled, unavailable, true},
-	{context.DeadlineExceeded, unavailable, true},
-	{ledger.ErrAccountExists, accountExists, false},
-	{ledger.ErrSameAccount, sameAccount, false},
-	{ledger.ErrCurrencyMismatch, currencyMismatch, false},
-	{ledger.ErrBalanceOverflow, balanceOverflow, false},
-	{ledger.ErrHoldClosed, holdClosed, false},
-	{ledger.ErrCaptureTooLarge, captureTooLarge, false},
-	{ledger.ErrHoldOwned, holdOwned, false},
-	{lottery.ErrNotActive, notActive, false},
-	{lottery.ErrSoldOut, soldOut, false},
-	{lottery.ErrPurchaseLimit, purchaseLimit, false},
-	{lottery.ErrBadTransition, badTransition, false},
-	{lottery.ErrNotSoldOut, notSoldOut, false},
-	{lottery.ErrNotDrawn, notDrawn, false},
-	{lottery.ErrTooManyPrizes, tooManyPrizes, false},
-	{lottery.ErrNoBeacon, noBeacon, false},
-	{auction.ErrBadTransition, badTransition, false},
-	{auction.ErrNotActive, notActive, false},
-	{auction.ErrOwnAuction, ownAuction, false},
-	{auction.ErrAmountTaken, amountTaken, false},
-	{cross.ErrTwoPhaseUnavailable, noTwoPhase, false},
-	{cross.ErrNotDone, badTransition, false},
-	{saga.ErrTwoPhaseUnavailable, noTwoPhase, false},
-	{saga.ErrCoordinatorActive, coordinatorActive, false},
-	{saga.ErrBadTransition, badTransition, false},
-	{saga.ErrTooManyRuns, overloaded, false},
-	{saga.ErrClosed, shuttingDown, true},
-	{multidraw.ErrBadTransition, badTransition, false},
-	{multidraw.ErrNotCompleted, drawsNotCompleted, false},
-	{multidraw.ErrCorrupt, corruptState, true},
-	{multidraw.ErrOtherParameters, corruptState, true},
-	{multidraw.ErrTooManyRuns, overloaded, false},
-	{multidraw.ErrClosed, shuttingDown, true},
-	{publish.ErrBadTransition, badTransition, false},
-	{publish.ErrTargetExists, targetExists, false},
-	{publish.ErrAutomationExists, automationExists, false},
-	{publish.ErrWrongKind, wrongKind, false},
-	{publish.ErrRefusedURL, badRequest, false},
-	{lock.ErrHeld, lockHeld, true},
-	{lock.ErrLost, lockLost, true},
-	{lock.ErrClosed, shuttingDown, true},
-	{lock.ErrTooManyWaiters, overloaded, true},
-	{auth.ErrKeyExists, keyExists, true},
-	{auth.ErrLastAdmin, lastAdmin, true},
-	{auth.ErrUnknownKey, notFound, true},
-	{desk.ErrNoKeyRecord, notFound, true},
+	{is[*ledger.AccountNotFoundError], edge.NotFound, false},
+	{is[*ledger.HoldNotFoundError], edge.NotFound, false},
+	{is[*ledger.TransferNotFoundError], edge.NotFound, false},
+	{is[*lottery.CampaignNotFoundError], edge.NotFound, false},
+	{is[*lottery.LayerNotFoundError], edge.NotFound, false},
+	{is[*lottery.PositionNotFoundError], edge.NotFound, false},
+	{is[*multidraw.NotFoundError], edge.NotFound, false},
+	{is[*auction.NotFoundError], edge.NotFound, false},
+	{is[*cross.LedgerNotFoundError], edge.NotFound, false},
+	{is[*saga.NotFoundError], edge.NotFound, false},
+	{is[*publish.NotFoundError], edge.NotFound, false},
+	{is[*publish.TargetNotFoundError], edge.NotFound, false},
+	{is[*publish.AutomationNotFoundError], edge.NotFound, false},
+	{is[*ledger.InsufficientFundsError], insufficientFunds, false},
+	{is[*auction.BidTooLowError], bidTooLow, false},
+	{is[*auction.CooldownError], coolingDown, false},
+	{is[*multidraw.LockHeldError], multidrawLockHeld, false},
+	{is[*lottery.BeaconPendingError], beaconPending, false},
+	{is[*lock.DeadlockError], deadlocked, false},
+	{is[*command.BlockedError], rowLocked, true},
+	{is[*cross.UnreachableError], ledgerAway, false},
+	{only(idempotency.ErrMalformedKey), keyRequired, false},
+	{only(idempotency.ErrKeyReused), keyReused, false},
+	{only(groupcommit.ErrInFlight), unknownOutcome, true},
+	{only(groupcommit.ErrFull), edge.Overloaded, true},
+	{only(groupcommit.ErrClosed), edge.ShuttingDown, true},
+	{only(command.ErrUnknownOutcome), unknownOutcome, true},
+	{only(command.ErrUnavailable), edge.Unavailable, true},
+	{only(auth.ErrUnavailable), edge.Unavailable, true},
+	{only(auth.ErrNoCredential), unauthorized, true},
+	{only(auth.ErrBadCredential), unauthorized, true},
+	{only(context.Canceled), edge.Unavailable, true},
+	{only(context.DeadlineExceeded), edge.Unavailable, true},
+	{only(ledger.ErrAccountExists), accountExists, false},
+	{only(ledger.ErrSameAccount), sameAccount, false},
+	{only(ledger.ErrCurrencyMismatch), currencyMismatch, false},
+	{only(ledger.ErrBalanceOverflow), balanceOverflow, false},
+	{only(ledger.ErrHoldClosed), holdClosed, false},
+	{only(ledger.ErrCaptureTooLarge), captureTooLarge, false},
+	{only(ledger.ErrHoldOwned), holdOwned, false},
+	{only(lottery.ErrNotActive), notActive, false},
+	{only(lottery.ErrSoldOut), soldOut, false},
+	{only(lottery.ErrPurchaseLimit), purchaseLimit, false},
+	{only(lottery.ErrBadTransition), badTransition, false},
+	{only(lottery.ErrNotSoldOut), notSoldOut, false},
+	{only(lottery.ErrNotDrawn), notDrawn, false},
+	{only(lottery.ErrTooManyPrizes), tooManyPrizes, false},
+	{only(lottery.ErrNoBeacon), noBeacon, false},
+	{only(auction.ErrBadTransition), badTransition, false},
+	{only(auction.ErrNotActive), notActive, false},
+	{only(auction.ErrOwnAuction), ownAuction, false},
+	{only(auction.ErrAmountTaken), amountTaken, false},
+	{only(cross.ErrTwoPhaseUnavailable), noTwoPhase, false},
+	{only(cross.ErrNotDone), badTransition, false},
+	{only(saga.ErrTwoPhaseUnavailable), noTwoPhase, false},
+	{only(saga.ErrCoordinatorActive), coordinatorActive, false},
+	{only(saga.ErrBadTransition), badTransition, false},
+	{only(saga.ErrTooManyRuns), edge.Overloaded, false},
+	{only(saga.ErrClosed), edge.ShuttingDown, true},
+	{only(multidraw.ErrBadTransition), badTransition, false},
+	{only(multidraw.ErrNotCompleted), drawsNotCompleted, false},
+	{only(multidraw.ErrCorrupt), corruptState, true},
+	{only(multidraw.ErrOtherParameters), corruptState, true},
+	{only(multidraw.ErrTooManyRuns), edge.Overloaded, false},
+	{only(multidraw.ErrClosed), edge.ShuttingDown, true},
+	{only(publish.ErrBadTransition), badTransition, false},
+	{only(publish.ErrTargetExists), targetExists, false},
+	{only(publish.ErrAutomationExists), automationExists, false},
+	{only(publish.ErrWrongKind), wrongKind, false},
+	{only(publish.ErrRefusedURL), edge.BadRequest, false},
+	{only(lock.ErrHeld), lockHeld, true},
+	{only(lock.ErrLost), lockLost, true},
+	{only(lock.ErrClosed), edge.ShuttingDown, true},
+	{only(lock.ErrTooManyWaiters), edge.Overloaded, true},
+	{only(auth.ErrKeyExists), keyExists, true},
+	{only(auth.ErrLastAdmin), lastAdmin, true},
+	{only(auth.ErrUnknownKey), edge.NotFound, true},
+	{only(desk.ErrNoKeyRecord), edge.NotFound, true},
+}
+
+// is finds an error of a type; nil where there is none.
+func is[E error](err error) error {
+	if e, ok := errors.AsType[E](err); ok {
+		return e
+	}
+	return nil
+}
+
+// only finds one error.
+func only(sentinel error) func(error) error {
+	return func(err error) error {
+		if errors.Is(err, sentinel) {
+			return sentinel
+		}
+		return nil
+	}
 }

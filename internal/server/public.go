@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/fairlead-dev/fairlead/internal/console"
+	"github.com/fairlead-dev/fairlead/internal/server/edge"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
 
@@ -29,11 +30,12 @@ const (
 // publicRoutes are the pages that anybody may look at, and what they show. Accounts appear there by alias alone.
 func (s *Server) publicRoutes() []route {
 	return []route{
-		get("/p/campaigns/{id}", accessPublic, doc[none, none]("A campaign's public page"), s.getPublicCampaignPage),
-		get("/p/campaigns/{id}/state", accessPublic, doc[none, publicCampaignView]("Read what a campaign's public page shows"), s.getPublicCampaign),
-		get("/p/campaigns/{id}/positions/{position}", accessPublic, doc[none, publicPositionView]("Read that a position was sealed, and by which alias it was bought"), s.getPublicPosition),
-		get("/p/auctions/{id}", accessPublic, doc[none, none]("An auction's public page"), s.getPublicAuctionPage),
-		get("/p/auctions/{id}/state", accessPublic, doc[none, publicAuctionView]("Read what an auction's public page shows"), s.getPublicAuction),
+		get("/p/campaigns/{id}", accessPublic, doc[none, none]("A campaign's public page"), publicPage(console.CampaignPage, s.publicCampaign)),
+		get("/p/campaigns/{id}/state", accessPublic, doc[none, publicCampaignView]("Read what a campaign's public page shows"), s.snapshot(s.publicCampaignState)),
+		readRoute("/p/campaigns/{id}/positions/{position}", accessPublic, "Read that a position was sealed, and by which alias it was bought",
+			s.publicPosition, same[publicPositionView]),
+		get("/p/auctions/{id}", accessPublic, doc[none, none]("An auction's public page"), publicPage(console.AuctionPage, s.publicAuction)),
+		get("/p/auctions/{id}/state", accessPublic, doc[none, publicAuctionView]("Read what an auction's public page shows"), s.snapshot(s.publicAuctionState)),
 	}
 }
 
@@ -82,24 +84,26 @@ func (c *snapshots) get(name string, fill func() ([]byte, error)) ([]byte, error
 	return body.([]byte), nil //nolint:errcheck,forcetypeassert // The flight has nothing else.
 }
 
-// serveSnapshot answers with what is remembered under the request's path. fill does not depend on who asks, so the first one's
+// snapshot answers with what is remembered under the request's path. fill does not depend on who asks, so the first one's
 // going away does not fail the others.
-func (s *Server) serveSnapshot(w http.ResponseWriter, r *http.Request, fill func(*http.Request) (any, error)) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), commandTimeout)
-	defer cancel()
-	body, err := s.snapshots.get(r.URL.Path, func() ([]byte, error) {
-		v, err := fill(r.WithContext(ctx))
+func (s *Server) snapshot(fill func(*http.Request) (any, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), edge.CommandTimeout)
+		defer cancel()
+		body, err := s.snapshots.get(r.URL.Path, func() ([]byte, error) {
+			v, err := fill(r.WithContext(ctx))
+			if err != nil {
+				return nil, err
+			}
+			return mustMarshal(v), nil
+		})
 		if err != nil {
-			return nil, err
+			return err
 		}
-		return mustMarshal(v), nil
-	})
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
+		w.Header().Set("X-Robots-Tag", "noindex")
+		writeBody(w, http.StatusOK, body)
+		return nil
 	}
-	w.Header().Set("X-Robots-Tag", "noindex")
-	writeBody(w, http.StatusOK, body)
 }
 
 // publicCampaign reads the campaign of the path if the public may see it: not before it is published.
@@ -111,26 +115,17 @@ func (s *Server) publicCampaign(r *http.Request) (*lottery.Campaign, error) {
 	return c, err
 }
 
-func (s *Server) getPublicCampaignPage(w http.ResponseWriter, r *http.Request) {
-	_, err := s.publicCampaign(r)
-	s.writePublicPage(w, r, console.CampaignPage, err)
-}
-
-func (s *Server) getPublicAuctionPage(w http.ResponseWriter, r *http.Request) {
-	_, err := s.publicAuction(r)
-	s.writePublicPage(w, r, console.AuctionPage, err)
-}
-
-// writePublicPage answers with a page; where there is nothing to show, the page says so, with the status that says so.
-func (s *Server) writePublicPage(w http.ResponseWriter, r *http.Request, name string, err error) {
-	status := http.StatusOK
-	if err != nil {
-		if status = problemOf(err, "").Status; status != http.StatusNotFound {
-			s.writeProblem(w, r, err)
-			return
+// publicPage answers with a page; where there is nothing to show, the page says so, with the status that says so.
+func publicPage[R any](name string, find func(*http.Request) (R, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		status := http.StatusOK
+		if _, err := find(r); err != nil {
+			if status = problemOf(err, "").Status; status != http.StatusNotFound {
+				return err
+			}
 		}
+		return writeConsolePage(w, r, name, publicPolicy, status)
 	}
-	s.writePage(w, r, name, publicPolicy, status)
 }
 
 // publicCampaignView is a campaign as anybody may see it.
@@ -155,42 +150,40 @@ type publicWinnerView struct {
 	Alias    string     `json:"alias" doc:"of the winner's account, who finds it at /v1/accounts/{id}/aliases"`
 }
 
-func (s *Server) getPublicCampaign(w http.ResponseWriter, r *http.Request) {
-	s.serveSnapshot(w, r, func(r *http.Request) (any, error) {
-		c, err := s.publicCampaign(r)
-		if err != nil {
-			return nil, err
-		}
-		m, err := s.saleMap(r, c)
-		if err != nil {
-			return nil, err
-		}
-		full := viewCampaign(c)
-		v := publicCampaignView{
-			ID: c.ID, Name: c.Name, Status: c.Status, Currency: c.Currency, Prizes: full.Prizes, Commitment: full.Commitment,
-			PublishedAt: full.PublishedAt, CompletedAt: full.CompletedAt, Map: m, Winners: []publicWinnerView{}, Now: timestamp(time.Now()),
-		}
-		if c.Status != lottery.StatusCompleted {
-			return v, nil
-		}
-		draw, err := bounded(r.Context(), s.scans, func(ctx context.Context) (*lottery.Draw, error) {
-			draw, _, err := s.lottery.Result(ctx, c.ID)
-			return draw, err
-		})
-		if err != nil {
-			return nil, err
-		}
-		name, err := s.aliases.in(r.Context(), lottery.Topic(c.ID))
-		if err != nil {
-			return nil, err
-		}
-		drawn := viewDraw(draw)
-		v.Root = &drawn.Root
-		for _, winner := range drawn.Winners {
-			v.Winners = append(v.Winners, publicWinnerView{Prize: winner.Prize, Position: winner.Position, Alias: name(winner.Account).Alias})
-		}
+func (s *Server) publicCampaignState(r *http.Request) (any, error) {
+	c, err := s.publicCampaign(r)
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.saleMap(r.Context(), c)
+	if err != nil {
+		return nil, err
+	}
+	full := viewCampaign(c)
+	v := publicCampaignView{
+		ID: c.ID, Name: c.Name, Status: c.Status, Currency: c.Currency, Prizes: full.Prizes, Commitment: full.Commitment,
+		PublishedAt: full.PublishedAt, CompletedAt: full.CompletedAt, Map: m, Winners: []publicWinnerView{}, Now: timestamp(time.Now()),
+	}
+	if c.Status != lottery.StatusCompleted {
 		return v, nil
+	}
+	draw, err := bounded(r.Context(), s.scans, func(ctx context.Context) (*lottery.Draw, error) {
+		draw, _, err := s.lottery.Result(ctx, c.ID)
+		return draw, err
 	})
+	if err != nil {
+		return nil, err
+	}
+	name, err := s.aliases.in(r.Context(), lottery.Topic(c.ID))
+	if err != nil {
+		return nil, err
+	}
+	drawn := viewDraw(draw)
+	v.Root = &drawn.Root
+	for _, winner := range drawn.Winners {
+		v.Winners = append(v.Winners, publicWinnerView{Prize: winner.Prize, Position: winner.Position, Alias: name(winner.Account).Alias})
+	}
+	return v, nil
 }
 
 // publicPositionView is a sealed position as anybody may see it. The hashes that prove its place are not there: they are of
@@ -208,11 +201,6 @@ type publicPlaceView struct {
 	Layer  int       `json:"layer"`
 	Number int       `json:"number"`
 	Alias  string    `json:"alias" doc:"of the account that bought it"`
-}
-
-func (s *Server) getPublicPosition(w http.ResponseWriter, r *http.Request) {
-	v, err := s.publicPosition(r)
-	answer(s, w, r, func(v publicPositionView) publicPositionView { return v })(v, err)
 }
 
 func (s *Server) publicPosition(r *http.Request) (v publicPositionView, err error) {

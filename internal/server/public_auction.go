@@ -51,42 +51,40 @@ type publicWonView struct {
 	Amount int64  `json:"amount"`
 }
 
-func (s *Server) getPublicAuction(w http.ResponseWriter, r *http.Request) {
-	s.serveSnapshot(w, r, func(r *http.Request) (any, error) {
-		a, err := s.publicAuction(r)
-		if err != nil {
-			return nil, err
+func (s *Server) publicAuctionState(r *http.Request) (any, error) {
+	a, err := s.publicAuction(r)
+	if err != nil {
+		return nil, err
+	}
+	full := viewAuction(a)
+	v := publicAuctionView{
+		ID: a.ID, Title: a.Title, Status: a.Status, Currency: a.Currency, CurrentRound: a.CurrentRound, Rounds: full.Rounds,
+		AntiSnipe: full.AntiSnipe, MinIncrement: a.MinIncrement, TotalBids: a.TotalBids, Seq: a.Seq,
+		Leaderboard: []publicRankView{}, Winners: []publicWonView{}, Now: timestamp(time.Now()),
+	}
+	name, err := s.aliases.in(r.Context(), a.Topic())
+	if err != nil {
+		return nil, err
+	}
+	places, _, err := s.auction.Leaderboard(r.Context(), a.ID, 0, publicPlaces)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range places {
+		v.Leaderboard = append(v.Leaderboard, publicRankView{Rank: p.Rank, Alias: name(p.Account).Alias, Amount: p.Amount, Winning: p.Winning})
+	}
+	winners, err := s.auction.Winners(r.Context(), a.ID, 0, 0, maxLimit)
+	if err != nil {
+		return nil, err
+	}
+	for _, won := range winners {
+		v.Winners = append(v.Winners, publicWonView{Round: won.Round, Rank: won.Rank, Alias: name(won.Account).Alias, Amount: won.Amount})
+	}
+	if a.Status == auction.StatusActive {
+		if floor, err := s.auction.Floor(r.Context(), a.ID); err == nil {
+			v.MinWinningBid = &floor
 		}
-		full := viewAuction(a)
-		v := publicAuctionView{
-			ID: a.ID, Title: a.Title, Status: a.Status, Currency: a.Currency, CurrentRound: a.CurrentRound, Rounds: full.Rounds,
-			AntiSnipe: full.AntiSnipe, MinIncrement: a.MinIncrement, TotalBids: a.TotalBids, Seq: a.Seq,
-			Leaderboard: []publicRankView{}, Winners: []publicWonView{}, Now: timestamp(time.Now()),
-		}
-		name, err := s.aliases.in(r.Context(), a.Topic())
-		if err != nil {
-			return nil, err
-		}
-		places, _, err := s.auction.Leaderboard(r.Context(), a.ID, 0, publicPlaces)
-		if err != nil {
-			return nil, err
-		}
-		for _, p := range places {
-			v.Leaderboard = append(v.Leaderboard, publicRankView{Rank: p.Rank, Alias: name(p.Account).Alias, Amount: p.Amount, Winning: p.Winning})
-		}
-		winners, err := s.auction.Winners(r.Context(), a.ID, 0, 0, maxLimit)
-		if err != nil {
-			return nil, err
-		}
-		for _, won := range winners {
-			v.Winners = append(v.Winners, publicWonView{Round: won.Round, Rank: won.Rank, Alias: name(won.Account).Alias, Amount: won.Amount})
-		}
-		if a.Status == auction.StatusActive {
-			if floor, err := s.auction.Floor(r.Context(), a.ID); err == nil {
-				v.MinWinningBid = &floor
-			}
-		}
-		v.Chart, err = s.bidChart(r, a)
-		return v, err
-	})
+	}
+	v.Chart, err = s.bidChart(r.Context(), a)
+	return v, err
 }

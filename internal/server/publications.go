@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
 
@@ -103,55 +101,44 @@ func (c *checks) moment(field, value string) time.Time {
 }
 
 func (c *checks) jitter(value string) time.Duration {
-	d, err := time.ParseDuration(value)
-	if err != nil || d < 0 || d > publish.MaxJitter || d%time.Microsecond != 0 {
-		c.fail("jitter must be a duration such as \"30s\", from 0s to %s, in whole microseconds", publish.MaxJitter)
-	}
-	return d
+	return c.span("jitter", value, `"30s"`, 0, publish.MaxJitter, time.Microsecond)
 }
 
 func (s *Server) publicationRoutes() []route {
+	find := with(pathIDOf("publication"), s.publish.Publication)
 	own := []route{
-		post("/v1/publications", accessStaff, http.StatusCreated, doc[publicationRequest, publicationView]("Make a publication: scheduled, or a draft without a time"),
-			mutate(s, mutation[publicationRequest, publish.Op]{
-				status: http.StatusCreated, execute: s.publish.Create, view: of(viewPublication),
-				op: func(_ *http.Request, q *publicationRequest) (publish.Op, error) { return q.op() },
-			})),
-		get("/v1/publications", accessStaff, publicationsDoc(), s.getPublications),
-		get("/v1/publications/{id}", accessStaff, doc[none, publicationView]("Read a publication with its payload"), s.getPublication),
-		get("/v1/publications/{id}/attempts", accessStaff, paged[attemptView]("List a publication's attempts in order"), s.getAttempts),
-		publicationRoute(s, "schedule", "Give a draft its time, or a scheduled publication another one",
-			func(q *scheduleRequest) (publish.Op, error) { return q.op() }),
-		publicationRoute(s, "publish", "Publish a draft or a scheduled publication now", fixed(publish.MakeDue{})),
-		publicationRoute(s, "cancel", "Cancel a draft or a scheduled publication", fixed(publish.Cancel{})),
-		publicationRoute(s, "retry", "Attempt a failed publication anew", fixed(publish.Retry{})),
+		commandRoute("/v1/publications", accessStaff, http.StatusCreated, "Make a publication: scheduled, or a draft without a time", viewPublication,
+			mutation[publicationRequest, publish.Op]{execute: s.publish.Create, op: plain((*publicationRequest).op)}),
+		get("/v1/publications", accessStaff, filtered(paged[publicationView]("List publications, oldest first"), "status", "only those of this status"), s.getPublications),
+		readRoute("/v1/publications/{id}", accessStaff, "Read a publication with its payload", find, viewPublicationDetail),
+		listRoute("/v1/publications/{id}/attempts", accessStaff, "List a publication's attempts in order", oldestFirst(),
+			rowsWith(pathIDOf("publication"), s.publish.Attempts), viewAttempt, func(a publish.Attempt) int64 { return a.Version }),
+		publishingRoute(s, "publication", "schedule", "Give a draft its time, or a scheduled publication another one", viewPublication, (*scheduleRequest).op),
+		publishingRoute(s, "publication", "publish", "Publish a draft or a scheduled publication now", viewPublication, always(publish.MakeDue{})),
+		publishingRoute(s, "publication", "cancel", "Cancel a draft or a scheduled publication", viewPublication, always(publish.Cancel{})),
+		publishingRoute(s, "publication", "retry", "Attempt a failed publication anew", viewPublication, always(publish.Retry{})),
 	}
 	return slices.Concat(s.targetRoutes(), own, s.automationRoutes())
 }
 
-func fixed(op publish.Op) func(*noFields) (publish.Op, error) {
+// publishingRoute is an operation on one thing of publishing's, which its path names.
+func publishingRoute[Req, R, V any](s *Server, what, verb, summary string, view func(R) V, op func(*Req) (publish.Op, error)) route {
+	return commandRoute("/v1/"+what+"s/{id}/"+verb, accessStaff, http.StatusOK, summary, view,
+		mutation[Req, publish.Op]{what: what, executeOn: s.publish.Execute, op: plain(op)})
+}
+
+// always is the operation of a request without fields.
+func always(op publish.Op) func(*noFields) (publish.Op, error) {
 	return func(*noFields) (publish.Op, error) { return op, nil }
 }
 
-// publicationRoute is an operation on one publication.
-func publicationRoute[Req any](s *Server, verb, summary string, op func(*Req) (publish.Op, error)) route {
-	return operationRoute(s, "/v1/publications/{id}/"+verb, "publication", doc[Req, publicationView](summary), of(viewPublication), op)
-}
-
-// operationRoute is an operation on one thing of publishing's, which its path names.
-func operationRoute[Req any](s *Server, path, what string, document operation, view func(any) any, op func(*Req) (publish.Op, error)) route {
-	handler := func(w http.ResponseWriter, r *http.Request) {
-		mutate(s, mutation[Req, publish.Op]{
-			status: http.StatusOK, view: view,
-			op: func(_ *http.Request, q *Req) (publish.Op, error) { return op(q) },
-			execute: func(ctx context.Context, c command.Command[publish.Op]) (command.Answer, error) {
-				id, err := pathUUID(r.PathValue("id"), what)
-				if err != nil {
-					return command.Answer{}, err
-				}
-				return s.publish.Execute(ctx, id, c)
-			},
-		})(w, r)
+func (s *Server) getPublications(w http.ResponseWriter, r *http.Request) error {
+	query := r.URL.Query()
+	status := publish.Status(query.Get("status"))
+	if query.Has("status") && !slices.Contains(publish.Statuses(), status) {
+		return refuse("status must be one of %v", publish.Statuses())
 	}
-	return post(path, accessStaff, http.StatusOK, document, handler)
+	return writePage(w, r, narrowed(r.URL.Path, "status", string(status)), oldestFirst(), func(after int64, limit int) ([]publish.Publication, error) {
+		return s.publish.Publications(r.Context(), status, after, limit)
+	}, viewed(viewPublication), func(p publish.Publication) int64 { return p.Number })
 }

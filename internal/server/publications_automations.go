@@ -63,11 +63,7 @@ func (q *automationRequest) op() (publish.Op, error) {
 }
 
 func (q *automationRequest) interval(c *checks, r *publish.Rule) {
-	every, err := time.ParseDuration(*q.Every)
-	if err != nil || every < publish.MinEvery || every > publish.MaxEvery || every%time.Second != 0 {
-		c.fail("every must be a duration such as \"6h\", from %s to %s, in whole seconds", publish.MinEvery, publish.MaxEvery)
-	}
-	r.Every = every
+	r.Every = c.span("every", *q.Every, `"6h"`, publish.MinEvery, publish.MaxEvery, time.Second)
 	if q.Weekdays != nil {
 		c.fail("weekdays are of a rule with times")
 	}
@@ -124,60 +120,18 @@ func timeOfDay(text string) (time.Duration, bool) {
 }
 
 func (s *Server) automationRoutes() []route {
-	operation := func(verb, summary string, op publish.Op) route {
-		return operationRoute(s, "/v1/automations/{id}/"+verb, "automation", doc[noFields, automationView](summary), of(viewAutomation), fixed(op))
-	}
 	return []route{
-		post("/v1/automations", accessStaff, http.StatusCreated, doc[automationRequest, automationView]("Make an automation: a rule that schedules drafts of a target"),
-			mutate(s, mutation[automationRequest, publish.Op]{
-				status: http.StatusCreated, execute: s.publish.Create, view: of(viewAutomation),
-				op: func(_ *http.Request, q *automationRequest) (publish.Op, error) { return q.op() },
-			})),
-		get("/v1/automations", accessStaff, paged[automationView]("List automations, oldest first"), s.getAutomations),
-		get("/v1/automations/{id}", accessStaff, doc[none, automationView]("Read an automation, and when it fires next"), s.getAutomation),
-		get("/v1/automations/{id}/firings", accessStaff, paged[firingView]("List what an automation has fired, in order"), s.getFirings),
-		operation("pause", "Keep an automation from firing", publish.PauseAutomation{}),
-		operation("resume", "Let a paused automation fire again, from its next time on", publish.ResumeAutomation{}),
-		operation("cancel", "End an automation for good", publish.CancelAutomation{}),
+		commandRoute("/v1/automations", accessStaff, http.StatusCreated, "Make an automation: a rule that schedules drafts of a target", viewAutomation,
+			mutation[automationRequest, publish.Op]{execute: s.publish.Create, op: plain((*automationRequest).op)}),
+		listRoute("/v1/automations", accessStaff, "List automations, oldest first", oldestFirst(), rowsOf(s.publish.Automations),
+			viewed(viewAutomation), func(a publish.Automation) int64 { return a.Number }),
+		readRoute("/v1/automations/{id}", accessStaff, "Read an automation, and when it fires next", with(pathIDOf("automation"), s.publish.Automation), viewAutomation),
+		listRoute("/v1/automations/{id}/firings", accessStaff, "List what an automation has fired, in order", oldestFirst(),
+			rowsWith(pathIDOf("automation"), s.publish.Firings), viewFiring, func(f publish.Firing) int64 { return f.Number }),
+		publishingRoute(s, "automation", "pause", "Keep an automation from firing", viewAutomation, always(publish.PauseAutomation{})),
+		publishingRoute(s, "automation", "resume", "Let a paused automation fire again, from its next time on", viewAutomation, always(publish.ResumeAutomation{})),
+		publishingRoute(s, "automation", "cancel", "End an automation for good", viewAutomation, always(publish.CancelAutomation{})),
 	}
-}
-
-func (s *Server) getAutomations(w http.ResponseWriter, r *http.Request) {
-	p, err := parsePage(r)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	all, err := s.publish.Automations(r.Context(), p.after, p.limit+1)
-	answer(s, w, r, func(rows []publish.Automation) list[automationView] {
-		return newList(r, rows, p.limit, func(a publish.Automation) automationView { return viewAutomation(&a) }, func(a publish.Automation) int64 { return a.Number })
-	})(all, err)
-}
-
-func (s *Server) getAutomation(w http.ResponseWriter, r *http.Request) {
-	id, err := pathUUID(r.PathValue("id"), "automation")
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	answer(s, w, r, viewAutomation)(s.publish.Automation(r.Context(), id))
-}
-
-func (s *Server) getFirings(w http.ResponseWriter, r *http.Request) {
-	p, err := parsePage(r)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	id, err := pathUUID(r.PathValue("id"), "automation")
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	firings, err := s.publish.Firings(r.Context(), id, p.after, p.limit+1)
-	answer(s, w, r, func(rows []publish.Firing) list[firingView] {
-		return newList(r, rows, p.limit, viewFiring, func(f publish.Firing) int64 { return f.Number })
-	})(firings, err)
 }
 
 type automationView struct {

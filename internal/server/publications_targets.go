@@ -65,11 +65,7 @@ func (q *createTargetRequest) op() (publish.Op, error) {
 		}
 	}
 	if config.Timeout != nil {
-		d, err := time.ParseDuration(*config.Timeout)
-		if err != nil || d < publish.MinTimeout || d > publish.MaxTimeout || d%time.Microsecond != 0 {
-			c.fail("config's timeout must be a duration such as \"10s\", from %s to %s, in whole microseconds", publish.MinTimeout, publish.MaxTimeout)
-		}
-		op.Timeout = d
+		op.Timeout = c.span("config's timeout", *config.Timeout, `"10s"`, publish.MinTimeout, publish.MaxTimeout, time.Microsecond)
 	}
 	return op, c.err
 }
@@ -127,54 +123,23 @@ func (q *rotateRequest) op() (publish.Op, error) {
 	var c checks
 	op := publish.RotateSecret{Overlap: usual}
 	if q.Overlap != nil {
-		d, err := time.ParseDuration(*q.Overlap)
-		if err != nil || d < 0 || d > publish.MaxOverlap || d%time.Microsecond != 0 {
-			c.fail("overlap must be a duration such as \"24h\", from 0s to %s, in whole microseconds", publish.MaxOverlap)
-		}
-		op.Overlap = d
+		op.Overlap = c.span("overlap", *q.Overlap, `"24h"`, 0, publish.MaxOverlap, time.Microsecond)
 	}
 	return op, c.err
 }
 
 func (s *Server) targetRoutes() []route {
 	return []route{
-		post("/v1/targets", accessStaff, http.StatusCreated, doc[createTargetRequest, madeTargetView]("Make a target; its signing secret is shown this once"),
-			mutate(s, mutation[createTargetRequest, publish.Op]{
-				status: http.StatusCreated, execute: s.publish.Create, view: of(viewMadeTarget),
-				op: func(_ *http.Request, q *createTargetRequest) (publish.Op, error) { return q.op() },
-			})),
-		get("/v1/targets", accessStaff, paged[targetView]("List targets, oldest first"), s.getTargets),
-		get("/v1/targets/{id}", accessStaff, doc[none, targetView]("Read a target, and how it is slowed down"), s.getTarget),
-		operationRoute(s, "/v1/targets/{id}/secret", "target", doc[rotateRequest, madeTargetView]("Replace a webhook's signing secret; the old one signs too for a while"),
-			of(viewMadeTarget), func(q *rotateRequest) (publish.Op, error) { return q.op() }),
-		operationRoute(s, "/v1/targets/{id}/credentials", "target", doc[credentialsRequest, targetView]("Give a target new credentials, and resume it"),
-			of(viewChangedTarget), func(q *credentialsRequest) (publish.Op, error) { return q.op() }),
-		operationRoute(s, "/v1/targets/{id}/pause", "target", doc[noFields, targetView]("Keep a target's publications back"),
-			of(viewChangedTarget), fixed(publish.PauseTarget{})),
-		operationRoute(s, "/v1/targets/{id}/resume", "target", doc[noFields, targetView]("Let a paused target's publications go"),
-			of(viewChangedTarget), fixed(publish.ResumeTarget{})),
+		commandRoute("/v1/targets", accessStaff, http.StatusCreated, "Make a target; its signing secret is shown this once", viewMadeTarget,
+			mutation[createTargetRequest, publish.Op]{execute: s.publish.Create, op: plain((*createTargetRequest).op)}),
+		listRoute("/v1/targets", accessStaff, "List targets, oldest first", oldestFirst(), rowsOf(s.publish.Targets),
+			viewed(viewTarget), func(t publish.Target) int64 { return t.Number }),
+		readRoute("/v1/targets/{id}", accessStaff, "Read a target, and how it is slowed down", with(pathIDOf("target"), s.publish.Target), viewTarget),
+		publishingRoute(s, "target", "secret", "Replace a webhook's signing secret; the old one signs too for a while", viewMadeTarget, (*rotateRequest).op),
+		publishingRoute(s, "target", "credentials", "Give a target new credentials, and resume it", viewChangedTarget, (*credentialsRequest).op),
+		publishingRoute(s, "target", "pause", "Keep a target's publications back", viewChangedTarget, always(publish.PauseTarget{})),
+		publishingRoute(s, "target", "resume", "Let a paused target's publications go", viewChangedTarget, always(publish.ResumeTarget{})),
 	}
-}
-
-func (s *Server) getTargets(w http.ResponseWriter, r *http.Request) {
-	p, err := parsePage(r)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	targets, err := s.publish.Targets(r.Context(), p.after, p.limit+1)
-	answer(s, w, r, func(rows []publish.Target) list[targetView] {
-		return newList(r, rows, p.limit, func(t publish.Target) targetView { return viewTarget(&t) }, func(t publish.Target) int64 { return t.Number })
-	})(targets, err)
-}
-
-func (s *Server) getTarget(w http.ResponseWriter, r *http.Request) {
-	id, err := pathUUID(r.PathValue("id"), "target")
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	answer(s, w, r, viewTarget)(s.publish.Target(r.Context(), id))
 }
 
 type paceView struct {

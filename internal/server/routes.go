@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+
+	"github.com/fairlead-dev/fairlead/internal/server/edge"
 )
 
 // route is a row of the table that both serves and documents the contract.
@@ -13,7 +15,7 @@ type route struct {
 	access  access
 	status  int // of success
 	doc     operation
-	handler http.HandlerFunc
+	handler handler
 	hot     bool // whether its requests are served lean (internal/leanhttp)
 	weight  int  // how many requests one counts as in the rate limit; 0 means 1
 }
@@ -38,6 +40,7 @@ type parameter struct {
 // none is the request type of routes without a body.
 type none struct{}
 
+// doc documents a route by the types of its request and its answer, [none] where there is none.
 func doc[Req, Resp any](summary string) operation {
 	o := operation{summary: summary, response: reflect.TypeFor[Resp]()}
 	if t := reflect.TypeFor[Req](); t != reflect.TypeFor[none]() {
@@ -59,11 +62,11 @@ func paged[Item any](summary string) operation {
 	return o
 }
 
-func get(path string, a access, o operation, h http.HandlerFunc) route {
+func get(path string, a access, o operation, h handler) route {
 	return route{method: http.MethodGet, path: path, access: a, status: http.StatusOK, doc: o, handler: h}
 }
 
-func post(path string, a access, status int, o operation, h http.HandlerFunc) route {
+func post(path string, a access, status int, o operation, h handler) route {
 	return route{method: http.MethodPost, path: path, access: a, status: status, doc: o, handler: h}
 }
 
@@ -123,7 +126,7 @@ func (s *Server) routes() []route {
 		{"auctions", s.auctionRoutes()},
 		{"publishing", s.publicationRoutes()},
 		{"locks", s.lockRoutes()},
-		{"live", s.live.routes()},
+		{"live", liveRoutes(s.live)},
 		{"administration", s.keyRoutes()},
 		{"administration", s.adminRoutes()},
 		{"public pages", s.publicRoutes()},
@@ -143,7 +146,7 @@ func (s *Server) mux(routes []route) *http.ServeMux {
 	methods := map[string][]string{}
 	accesses := map[string]access{}
 	for _, rt := range routes {
-		mux.HandleFunc(rt.method+" "+rt.path, s.named(rt.path, weighed(rt.weight, s.guard(rt.access, rt.handler))))
+		mux.HandleFunc(rt.method+" "+rt.path, s.serve(rt.path, rt.weight, rt.access, rt.handler))
 		methods[rt.path] = append(methods[rt.path], rt.method)
 		if rt.method == http.MethodGet {
 			methods[rt.path] = append(methods[rt.path], http.MethodHead)
@@ -152,10 +155,10 @@ func (s *Server) mux(routes []route) *http.ServeMux {
 	}
 	for path, allowed := range methods {
 		allow := strings.Join(allowed, ", ")
-		mux.HandleFunc(path, s.named(path, s.guard(accesses[path], func(w http.ResponseWriter, r *http.Request) {
+		mux.HandleFunc(path, s.serve(path, 0, accesses[path], func(w http.ResponseWriter, _ *http.Request) error {
 			w.Header().Set("Allow", allow)
-			s.writeProblem(w, r, &refusal{kind: methodNotAllowed, detail: "this path takes " + allow})
-		})))
+			return &refusal{Kind: methodNotAllowed, Detail: "this path takes " + allow}
+		}))
 	}
 	if s.sessions != nil {
 		s.consoleRoutes(mux)
@@ -164,33 +167,15 @@ func (s *Server) mux(routes []route) *http.ServeMux {
 	return mux
 }
 
-// weighed notes the route's weight.
-func weighed(weight int, next http.HandlerFunc) http.HandlerFunc {
-	if weight == 0 {
-		return next
-	}
-	return func(w http.ResponseWriter, r *http.Request) {
-		infoOf(r).weight = weight
-		next(w, r)
-	}
-}
-
-// named notes the pattern that matched, so that metrics have one label value a route and not one an id.
-func (s *Server) named(pattern string, next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		infoOf(r).route = pattern
-		next(w, r)
-	}
-}
-
 // notFoundPath answers a path that no route has. Under /v1 it asks for a credential first, as every route there does.
 func (s *Server) notFoundPath(w http.ResponseWriter, r *http.Request) {
-	if strings.HasPrefix(r.URL.Path, "/v1") && !s.authenticate(w, r) {
-		return
+	a := accessPublic
+	if strings.HasPrefix(r.URL.Path, "/v1") {
+		a = accessUser
 	}
-	s.legible(s.noSuchPath)(w, r)
+	s.serve(unmatched, 0, a, noSuchPath)(w, r)
 }
 
-func (s *Server) noSuchPath(w http.ResponseWriter, r *http.Request) {
-	s.writeProblem(w, r, &refusal{kind: notFound, detail: "there is no such path"})
+func noSuchPath(http.ResponseWriter, *http.Request) error {
+	return &refusal{Kind: edge.NotFound, Detail: "there is no such path"}
 }

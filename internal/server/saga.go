@@ -78,71 +78,46 @@ type doubtsView struct {
 
 // sagaRoutes are an operator's view of operations of several steps, and what may safely be done to them.
 func (s *Server) sagaRoutes() []route {
-	list := filtered(paged[sagaView]("List operations of several steps, oldest first"),
-		"name", "only those of this definition, such as cross-transfer", "status", "only those of this status: pending, completed, failed or compensated")
-	list.query = append(list.query, parameter{name: "stuck", doc: "true: only those that fail to get on", schema: reflect.TypeFor[bool]()})
+	act := func(verb, summary string, act saga.Act) route {
+		return commandRoute("/v1/sagas/{id}/"+verb, accessStaff, http.StatusOK, summary, viewSaga,
+			mutation[noFields, saga.Act]{what: "saga", executeOn: s.cross.Execute, op: fixed(act)})
+	}
+	all := listRoute("/v1/sagas", accessStaff, "List operations of several steps, oldest first", oldestFirst(), s.sagas, viewSaga, numberOfSaga)
+	all.doc = filtered(all.doc, "name", "only those of this definition, such as cross-transfer", "status", "only those of this status: pending, completed, failed or compensated")
 	return []route{
-		get("/v1/sagas", accessStaff, list, s.getSagas),
-		get("/v1/sagas/{id}", accessStaff, doc[none, sagaView]("Read an operation of several steps"), s.getSaga),
-		s.sagaRoute("retry", "Let a pending operation be tried at once", saga.Retry),
-		s.sagaRoute("compensate", "Give a pending operation up: steps that are not done are cancelled, those that are done are undone", saga.Compensate),
-		get("/v1/in-doubt", accessStaff, doc[none, doubtsView]("List the prepared transactions of this coordinator's in every ledger's database"), s.getDoubts),
-		post("/v1/in-doubt/adopt", accessAdmin, http.StatusOK,
-			doc[noFields, adoptionView]("Let this log, which is a copy or was restored, end the coordinator's prepared transactions from now on"),
-			mutate(s, mutation[noFields, struct{}]{
-				status: http.StatusOK, view: of(func(a saga.Adoption) adoptionView {
-					return adoptionView{Coordinator: a.Coordinator, Ledgers: append([]string{}, a.Participants...)}
-				}),
-				op: func(*http.Request, *noFields) (o struct{}, err error) { return o, nil },
+		stuckToo(all),
+		readRoute("/v1/sagas/{id}", accessStaff, "Read an operation of several steps",
+			with(pathIDOf("saga"), func(ctx context.Context, id uuid.UUID) (*saga.Saga, error) { return s.cross.Sagas().Saga(ctx, id) }), viewSaga),
+		act("retry", "Let a pending operation be tried at once", saga.Retry),
+		act("compensate", "Give a pending operation up: steps that are not done are cancelled, those that are done are undone", saga.Compensate),
+		readRoute("/v1/in-doubt", accessStaff, "List the prepared transactions of this coordinator's in every ledger's database", s.doubts, same[doubtsView]),
+		commandRoute("/v1/in-doubt/adopt", accessAdmin, http.StatusOK, "Let this log, which is a copy or was restored, end the coordinator's prepared transactions from now on",
+			func(a saga.Adoption) adoptionView {
+				return adoptionView{Coordinator: a.Coordinator, Ledgers: append([]string{}, a.Participants...)}
+			},
+			mutation[noFields, struct{}]{
+				op: fixed(struct{}{}),
 				execute: func(ctx context.Context, c command.Command[struct{}]) (command.Answer, error) {
 					return s.cross.Sagas().Adopt(ctx, c)
 				},
-			})),
+			}),
 	}
 }
 
-// sagaRoute is an operator's act on one saga.
-func (s *Server) sagaRoute(verb, summary string, act saga.Act) route {
-	return post("/v1/sagas/{id}/"+verb, accessStaff, http.StatusOK, doc[noFields, sagaView](summary),
-		func(w http.ResponseWriter, r *http.Request) {
-			mutate(s, mutation[noFields, saga.Act]{
-				status: http.StatusOK, view: of(viewSaga),
-				op: func(*http.Request, *noFields) (saga.Act, error) { return act, nil },
-				execute: func(ctx context.Context, c command.Command[saga.Act]) (command.Answer, error) {
-					id, err := pathUUID(r.PathValue("id"), "saga")
-					if err != nil {
-						return command.Answer{}, err
-					}
-					return s.cross.Execute(ctx, id, c)
-				},
-			})(w, r)
-		})
+// stuckToo documents a list that can be narrowed to what fails to get on.
+func stuckToo(r route) route {
+	r.doc.query = append(r.doc.query, parameter{name: "stuck", doc: "true: only those that fail to get on", schema: reflect.TypeFor[bool]()})
+	return r
 }
 
-func (s *Server) getSaga(w http.ResponseWriter, r *http.Request) {
-	id, err := pathUUID(r.PathValue("id"), "saga")
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	answer(s, w, r, viewSaga)(s.cross.Sagas().Saga(r.Context(), id))
-}
+func numberOfSaga(s *saga.Saga) int64 { return s.Number }
 
-func (s *Server) getSagas(w http.ResponseWriter, r *http.Request) {
-	p, err := parsePage(r)
-	if err != nil {
-		s.writeProblem(w, r, err)
-		return
-	}
-	q := saga.Query{After: p.after, Limit: p.limit + 1}
+func (s *Server) sagas(r *http.Request, after int64, limit int) ([]*saga.Saga, error) {
+	q := saga.Query{After: after, Limit: limit}
 	if err := sagaFilter(r, &q); err != nil {
-		s.writeProblem(w, r, err)
-		return
+		return nil, err
 	}
-	found, err := bounded(r.Context(), s.scans, func(ctx context.Context) ([]*saga.Saga, error) { return s.cross.Sagas().Sagas(ctx, q) })
-	answer(s, w, r, func(rows []*saga.Saga) list[sagaView] {
-		return newList(r, rows, p.limit, viewSaga, func(s *saga.Saga) int64 { return s.Number })
-	})(found, err)
+	return bounded(r.Context(), s.scans, func(ctx context.Context) ([]*saga.Saga, error) { return s.cross.Sagas().Sagas(ctx, q) })
 }
 
 // sagaFilter reads what narrows the list.
@@ -168,26 +143,23 @@ func sagaFilter(r *http.Request, q *saga.Query) error {
 	return c.err
 }
 
-func (s *Server) getDoubts(w http.ResponseWriter, r *http.Request) {
+func (s *Server) doubts(r *http.Request) (v doubtsView, err error) {
 	leave, err := s.checks.enter(r.Context())
 	if err != nil {
-		s.writeProblem(w, r, err)
-		return
+		return v, err
 	}
 	found, failures := s.cross.Sagas().InDoubt(r.Context())
 	leave()
 	for ledger, err := range failures {
 		s.logger.WarnContext(r.Context(), "a ledger could not be asked for its prepared transactions", "ledger", ledger, "error", err)
 	}
-	v := doubtsView{Items: make([]doubtView, len(found)), Unreachable: slices.Sorted(maps.Keys(failures))}
-	if v.Unreachable == nil {
-		v.Unreachable = []string{}
-	}
+	v = doubtsView{Items: make([]doubtView, len(found)), Unreachable: slices.AppendSeq([]string{}, maps.Keys(failures))}
+	slices.Sort(v.Unreachable)
 	for i := range found {
 		d := &found[i]
 		v.Items[i] = doubtView{
 			Ledger: d.Participant, GID: d.GID, Saga: d.Saga, Term: d.Term, PreparedAt: timestamp(d.At), AgeMS: d.Age.Milliseconds(), Verdict: d.Verdict.String(), Reason: d.Reason,
 		}
 	}
-	answer(s, w, r, func(v doubtsView) doubtsView { return v })(v, nil)
+	return v, nil
 }

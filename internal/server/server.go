@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/leanhttp"
+	"github.com/fairlead-dev/fairlead/internal/server/live"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
@@ -97,7 +98,7 @@ type Server struct {
 	auth         *auth.Authenticator
 	limiter      *auth.Limiter
 	signIns      *auth.Limiter // by address
-	live         *liveEdge
+	live         *live.Edge
 	ready        func(context.Context) error
 	registry     *prometheus.Registry
 	metrics      *httpMetrics
@@ -138,7 +139,8 @@ func New(o Options) (*Server, error) {
 	s.scans, s.checks = newBound("scan", scansAtOnce, scansQueued, s.metrics), newBound("check", checksAtOnce, checksQueued, s.metrics)
 	s.aliases.desk = o.Desk
 	s.checkHosts, s.allowedHosts, s.maxConns = o.CheckHosts, o.AllowedHosts, o.MaxConnections
-	s.live = newLiveEdge(s, o.Live)
+	o.Live.Logger = o.Logger
+	s.live = live.New(liveServer{s}, o.Live)
 	routes := s.routes()
 	var err error
 	if s.signIns, err = auth.NewLimiter(auth.LimiterOptions{Policy: "sign-in", Quota: signInQuota, Window: signInWindow}); err != nil {
@@ -202,7 +204,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 	defer cancel()
 	// A socket is no request that comes to an end by itself; its client resumes elsewhere.
 	farewell := make(chan error, 1)
-	go func() { farewell <- s.live.close(drain) }()
+	go func() { farewell <- s.live.Close(drain) }()
 	err := srv.Shutdown(drain)
 	if err != nil {
 		err = fmt.Errorf("server: requests were still under way after %s: %w", grace, err)

@@ -19,20 +19,24 @@ type healthView struct {
 func (s *Server) systemRoutes() []route {
 	metrics := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{})
 	return []route{
-		get("/healthz", accessPublic, doc[none, healthView]("Is the process alive"), s.getHealth),
+		readRoute("/healthz", accessPublic, "Is the process alive", func(*http.Request) (healthView, error) {
+			return healthView{Status: "ok", Version: s.version}, nil
+		}, same[healthView]),
 		get("/readyz", accessPublic, doc[none, healthView]("Are commands served"), s.getReady),
-		get("/metrics", accessPublic, doc[none, none]("Metrics in Prometheus' text format"), metrics.ServeHTTP),
-		get("/openapi.json", accessPublic, doc[none, none]("This document"), s.getOpenAPI),
-		get("/docs", accessPublic, doc[none, none]("The documentation as a page"), s.getDocs),
-		get("/docs/{asset...}", accessPublic, doc[none, none]("The page's assets"), s.getDocs),
+		get("/metrics", accessPublic, doc[none, none]("Metrics in Prometheus' text format"), func(w http.ResponseWriter, r *http.Request) error {
+			metrics.ServeHTTP(w, r)
+			return nil
+		}),
+		get("/openapi.json", accessPublic, doc[none, none]("This document"), func(w http.ResponseWriter, _ *http.Request) error {
+			writeBody(w, http.StatusOK, s.openAPI)
+			return nil
+		}),
+		get("/docs", accessPublic, doc[none, none]("The documentation as a page"), getDocs),
+		get("/docs/{asset...}", accessPublic, doc[none, none]("The page's assets"), getDocs),
 	}
 }
 
-func (s *Server) getHealth(w http.ResponseWriter, _ *http.Request) {
-	writeBody(w, http.StatusOK, mustMarshal(healthView{Status: "ok", Version: s.version}))
-}
-
-func (s *Server) getReady(w http.ResponseWriter, r *http.Request) {
+func (s *Server) getReady(w http.ResponseWriter, r *http.Request) error {
 	v := healthView{Status: "ok", Version: s.version}
 	status := http.StatusOK
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
@@ -49,8 +53,5 @@ func (s *Server) getReady(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(mustMarshal(v)) // The prober went away.
-}
-
-func (s *Server) getOpenAPI(w http.ResponseWriter, _ *http.Request) {
-	writeBody(w, http.StatusOK, s.openAPI)
+	return nil
 }

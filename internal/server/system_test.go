@@ -22,7 +22,7 @@ func TestProbes(t *testing.T) {
 		r.exactly(r.decoded, "status", "version").equal(`{"status":"ok","version":"test"}`)
 	}
 	o := Options{
-		Ledger: e.ledger, Lottery: e.lottery, Auction: e.auction, Keys: e.keys, Auth: e.server.auth, Version: "v",
+		Ledger: e.ledger, Lottery: e.lottery, Auction: e.auction, Publish: e.publish, Locks: e.locks, Keys: e.keys, Auth: e.server.auth, Version: "v",
 		Ready: func(context.Context) error { return errors.New("secret-inside") },
 	}
 	s, err := New(o)
@@ -182,13 +182,12 @@ func TestDocs(t *testing.T) {
 //
 //nolint:paralleltest // It measures the whole process.
 func TestDocsAreReadyToBeSent(t *testing.T) {
-	s := &Server{}
 	asset := func(encoding string) *httptest.ResponseRecorder {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodHead, "/docs/swagger-ui-bundle.js", http.NoBody)
 		r.SetPathValue("asset", "swagger-ui-bundle.js")
 		r.Header.Set("Accept-Encoding", encoding)
 		w := httptest.NewRecorder()
-		s.getDocs(w, r)
+		must(t, getDocs(w, r))
 		return w
 	}
 	plain, packed := asset("identity"), asset("gzip")

@@ -14,30 +14,39 @@ import (
 func TestTrace(t *testing.T) {
 	t.Parallel()
 	type mark struct{}
-	var told []Answered
+	type answered struct {
+		Route           string
+		Status          int
+		Code, RequestID string
+		Replayed        bool
+	}
+	var told []answered
 	s := &Server{
 		metrics: newHTTPMetrics(prometheus.NewRegistry()), logger: slog.New(slog.DiscardHandler),
-		trace: func(r *http.Request) (context.Context, func(Answered)) {
-			return context.WithValue(r.Context(), mark{}, r.URL.Path), func(a Answered) { told = append(told, a) }
+		trace: func(r *http.Request) (context.Context, func(string, int, string, string, bool)) {
+			return context.WithValue(r.Context(), mark{}, r.URL.Path), func(route string, status int, code, requestID string, replayed bool) {
+				told = append(told, answered{route, status, code, requestID, replayed})
+			}
 		},
 	}
 	for _, c := range []struct {
 		path    string
 		handler http.HandlerFunc
 		aborts  bool
-		want    Answered
+		want    answered
 	}{
-		{"/matched", s.named("/{any}", func(w http.ResponseWriter, r *http.Request) {
+		{"/matched", s.serve("/{any}", 0, accessPublic, func(w http.ResponseWriter, r *http.Request) error {
 			infoOf(r).replayed = true
 			w.WriteHeader(http.StatusCreated)
-		}), false, Answered{Route: "/{any}", Status: http.StatusCreated, Replayed: true}},
-		{"/unmatched", s.notFoundPath, false, Answered{Status: http.StatusNotFound, Code: "not_found"}},
-		{"/not//clean", func(http.ResponseWriter, *http.Request) { t.Error("it is served") }, false, Answered{Status: http.StatusNotFound, Code: "not_found"}},
+			return nil
+		}), false, answered{Route: "/{any}", Status: http.StatusCreated, Replayed: true}},
+		{"/unmatched", s.notFoundPath, false, answered{Status: http.StatusNotFound, Code: "not_found"}},
+		{"/not//clean", func(http.ResponseWriter, *http.Request) { t.Error("it is served") }, false, answered{Status: http.StatusNotFound, Code: "not_found"}},
 		{
-			"/panics", s.named("/panics", func(http.ResponseWriter, *http.Request) { panic("oh") }), false,
-			Answered{Route: "/panics", Status: http.StatusInternalServerError, Code: "internal_error"},
+			"/panics", s.serve("/panics", 0, accessPublic, func(http.ResponseWriter, *http.Request) error { panic("oh") }), false,
+			answered{Route: "/panics", Status: http.StatusInternalServerError, Code: "internal_error"},
 		},
-		{"/aborts", s.named("/aborts", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }), true, Answered{Route: "/aborts"}},
+		{"/aborts", s.serve("/aborts", 0, accessPublic, func(http.ResponseWriter, *http.Request) error { panic(http.ErrAbortHandler) }), true, answered{Route: "/aborts"}},
 	} {
 		told = nil
 		h := s.outermost(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

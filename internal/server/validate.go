@@ -1,11 +1,9 @@
 package server
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"github.com/fairlead-dev/fairlead/internal/auth"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -13,35 +11,18 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/internal/server/edge"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
 // Limits of the contract, in characters.
 const (
-	maxID   = 64
 	maxName = 200
 	maxMemo = 500
 )
 
 // maxExpiry bounds how long a hold may last; longer ones are better without an expiry.
 const maxExpiry = 10 * 365 * 24 * time.Hour
-
-// validID reports whether s is an id that a client may choose: [A-Za-z0-9._:@-]{1,64}, but . and .. which would vanish
-// from a path. It is on the way of every command, so it is no regular expression.
-func validID(s string) bool {
-	if len(s) == 0 || len(s) > maxID || s == "." || s == ".." {
-		return false
-	}
-	for i := range len(s) {
-		switch c := s[i]; {
-		case 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z', '0' <= c && c <= '9':
-		case c == '.', c == '_', c == ':', c == '@', c == '-':
-		default:
-			return false
-		}
-	}
-	return true
-}
 
 // validCurrency reports whether s is [A-Z][A-Z0-9]{2,11}.
 func validCurrency(s string) bool {
@@ -56,18 +37,8 @@ func validCurrency(s string) bool {
 	return true
 }
 
-// legible lets those requests pass whose URL is text: UTF-8 without NUL, which no database takes. What a handler reads from the
-// path or the query it may pass on.
-func (s *Server) legible(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if err := checkURL(r.URL); err != nil {
-			s.writeProblem(w, r, err)
-			return
-		}
-		next(w, r)
-	}
-}
-
+// checkURL refuses a URL that is no text: UTF-8 without NUL, which no database takes. What a handler reads from the path or the
+// query it may pass on.
 func checkURL(u *url.URL) error {
 	if !isText(u.Path) {
 		return refuse("the path must be UTF-8 without NUL")
@@ -99,7 +70,7 @@ func (c *checks) fail(format string, args ...any) {
 }
 
 func (c *checks) id(field, value string) {
-	if !validID(value) {
+	if !auth.ValidAccount(value) {
 		c.fail("%s must be 1 to 64 characters of A-Z a-z 0-9 . _ : @ - (and not . or ..)", field)
 	}
 }
@@ -151,95 +122,36 @@ func (c *checks) duration(field string, value *string, most time.Duration) *time
 	return &d
 }
 
+// span reads a Go duration string from low to high, of whole microseconds, which is how finely times are kept, or of whole
+// seconds. example is such a duration, in quotes.
+func (c *checks) span(field, value, example string, low, high, unit time.Duration) time.Duration {
+	d, err := time.ParseDuration(value)
+	if err != nil || d < low || d > high || d%unit != 0 {
+		units := map[time.Duration]string{time.Microsecond: "microseconds", time.Second: "seconds"}
+		c.fail("%s must be a duration such as %s, from %s to %s, in whole %s", field, example, low, high, units[unit])
+	}
+	return d
+}
+
 // pathUUID reads an id that the server made from the path. What is not one names nothing, so it is not found.
 func pathUUID(s, what string) (uuid.UUID, error) {
 	// Other spellings of the same id (upper case, braces) would make other paths, and so other keys, of one object.
 	id, err := uuid.Parse(s)
 	if err != nil || id.String() != s {
-		return uuid.UUID{}, &refusal{kind: notFound, detail: "there is no such " + what}
+		return uuid.UUID{}, &refusal{Kind: edge.NotFound, Detail: "there is no such " + what}
 	}
 	return id, nil
 }
 
+// pathID reads the id of the thing in the path.
+func pathID(r *http.Request, what string) (uuid.UUID, error) {
+	return pathUUID(r.PathValue("id"), what)
+}
+
 // pathAccount reads an account's id from the path.
 func pathAccount(s string) (string, error) {
-	if !validID(s) {
-		return "", &refusal{kind: notFound, detail: "there is no such account"}
+	if !auth.ValidAccount(s) {
+		return "", &refusal{Kind: edge.NotFound, Detail: "there is no such account"}
 	}
 	return s, nil
-}
-
-// Page limits of lists.
-const (
-	defaultLimit = 50
-	maxLimit     = 200
-)
-
-// page is the part of a list that a request asks for.
-type page struct {
-	limit int
-	after int64 // the last item's place in the list's order; 0 from the start
-}
-
-// cursor names a place in the list at path: the place in base 36, and a check that binds it to that list, so that a cursor
-// which was made up, cut short, or belongs to another list is told from a good one.
-func cursor(path string, place int64) string {
-	n := strconv.FormatInt(place, 36)
-	sum := sha256.Sum256([]byte(path + "?after=" + n))
-	return n + "." + hex.EncodeToString(sum[:4])
-}
-
-// parsePage reads ?limit= and ?after= of a list.
-func parsePage(r *http.Request) (page, error) { return readPage(r.URL.Path, r.URL.RawQuery) }
-
-func readPage(path, rawQuery string) (page, error) { return readPageUpTo(path, rawQuery, maxLimit) }
-
-// readPageUpTo is readPage of a list whose pages may be longer.
-func readPageUpTo(path, rawQuery string, most int) (page, error) {
-	p := page{limit: defaultLimit}
-	q, err := url.ParseQuery(rawQuery)
-	if err != nil {
-		return p, refuse("the query is malformed")
-	}
-	for name, values := range q {
-		if len(values) > 1 {
-			return p, refuse("%s is given more than once", name)
-		}
-	}
-	if v, ok := q["limit"]; ok {
-		n, err := strconv.Atoi(v[0])
-		if err != nil || n < 1 || n > most || strconv.Itoa(n) != v[0] {
-			return p, refuse("limit must be an integer from 1 to %d", most)
-		}
-		p.limit = n
-	}
-	if v, ok := q["after"]; ok {
-		digits, _, _ := strings.Cut(v[0], ".")
-		n, err := strconv.ParseInt(digits, 36, 64)
-		if err != nil || n < 1 || cursor(path, n) != v[0] {
-			return p, refuse("after must be the next of an earlier answer")
-		}
-		p.after = n
-	}
-	return p, nil
-}
-
-// list is a page of items.
-type list[T any] struct {
-	Items []T     `json:"items"`
-	Next  *string `json:"next" doc:"cursor of the next page, null on the last"`
-}
-
-// newList makes the answer from up to limit+1 rows: the one too many says that there is a next page.
-func newList[R, T any](r *http.Request, rows []R, limit int, item func(R) T, place func(R) int64) list[T] {
-	out := list[T]{Items: make([]T, 0, min(len(rows), limit))}
-	for i, row := range rows {
-		if i == limit {
-			next := cursor(r.URL.Path, place(rows[i-1]))
-			out.Next = &next
-			break
-		}
-		out.Items = append(out.Items, item(row))
-	}
-	return out
 }

@@ -1,56 +1,54 @@
 package telemetry
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
+	"fmt"
 
-	"github.com/fairlead-dev/fairlead/internal/services/auction"
-	"github.com/fairlead-dev/fairlead/lock"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
+// Outcome is what became of a bid, in the words of the auctions' service.
+type Outcome interface {
+	comparable
+	fmt.Stringer
+}
+
 // Auctions observes the auctions and the leader that closes their rounds.
-type Auctions struct {
-	bids       map[auction.Outcome]prometheus.Counter
+type Auctions[O Outcome] struct {
+	bids       map[O]prometheus.Counter
 	extensions prometheus.Counter
 	closed     prometheus.Counter
 	term       prometheus.Gauge
 	leading    prometheus.Gauge
 }
 
-var (
-	_ auction.Observer  = (*Auctions)(nil)
-	_ lock.TermObserver = (*Auctions)(nil)
-)
-
 // NewAuctions registers the auctions' metrics. All of them, and every outcome of a bid, are there from the start.
-func NewAuctions(r prometheus.Registerer) *Auctions {
-	bids := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "fairlead_auction_bids_total", Help: "Bids decided and committed, by outcome; replays are not counted.",
-	}, []string{"outcome"})
-	a := &Auctions{
-		bids:       map[auction.Outcome]prometheus.Counter{},
-		extensions: prometheus.NewCounter(prometheus.CounterOpts{Name: "fairlead_auction_extensions_total", Help: "Rounds' ends moved by late bids."}),
-		closed:     prometheus.NewCounter(prometheus.CounterOpts{Name: "fairlead_auction_rounds_closed_total", Help: "Rounds settled by this process."}),
-		term:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_auction_leader_term", Help: "The last term in which this process led; 0 before the first."}),
-		leading:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_auction_is_leader", Help: "Whether this process is the leader, 1 or 0. More than one in sum is a bug."}),
+func NewAuctions[O Outcome](r prometheus.Registerer, outcomes []O) *Auctions[O] {
+	m := metricsOf(r, "fairlead_auction_")
+	bids := m.counters("bids_total", "Bids decided and committed, by outcome; replays are not counted.", "outcome")
+	a := &Auctions[O]{
+		bids:       map[O]prometheus.Counter{},
+		extensions: m.counter("extensions_total", "Rounds' ends moved by late bids."),
+		closed:     m.counter("rounds_closed_total", "Rounds settled by this process."),
+		term:       m.gauge("leader_term", "The last term in which this process led; 0 before the first."),
+		leading:    m.gauge("is_leader", "Whether this process is the leader, 1 or 0. More than one in sum is a bug."),
 	}
-	for _, outcome := range auction.Outcomes() {
+	for _, outcome := range outcomes {
 		a.bids[outcome] = bids.WithLabelValues(outcome.String())
 	}
-	r.MustRegister(bids, a.extensions, a.closed, a.term, a.leading)
 	return a
 }
 
-// BidsDecided implements [auction.Observer].
-func (a *Auctions) BidsDecided(outcome auction.Outcome, n int) { a.bids[outcome].Add(float64(n)) }
+// BidsDecided implements the observer of the auctions.
+func (a *Auctions[O]) BidsDecided(outcome O, n int) { a.bids[outcome].Add(float64(n)) }
 
-// RoundsExtended implements [auction.Observer].
-func (a *Auctions) RoundsExtended(n int) { a.extensions.Add(float64(n)) }
+// RoundsExtended implements the observer of the auctions.
+func (a *Auctions[O]) RoundsExtended(n int) { a.extensions.Add(float64(n)) }
 
-// RoundClosed implements [auction.Observer].
-func (a *Auctions) RoundClosed() { a.closed.Inc() }
+// RoundClosed implements the observer of the auctions.
+func (a *Auctions[O]) RoundClosed() { a.closed.Inc() }
 
-// Leading implements [lock.TermObserver], for the one election that the auctions' leader holds.
-func (a *Auctions) Leading(_ string, term int64, leading bool) {
+// Leading implements the observer of an election, for the one election that the auctions' leader holds.
+func (a *Auctions[O]) Leading(_ string, term int64, leading bool) {
 	a.term.Set(float64(term))
 	if leading {
 		a.leading.Set(1)

@@ -13,7 +13,7 @@ import (
 func TestAuctions(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
-	a := telemetry.NewAuctions(r)
+	a := telemetry.NewAuctions(r, auction.Outcomes())
 	bids := func(outcome string) string { return `fairlead_auction_bids_total{outcome="` + outcome + `"}` }
 	want := map[string]sample{}
 	for _, outcome := range []string{

@@ -7,7 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead-dev/fairlead/lock"
-	"github.com/fairlead-dev/fairlead/lock/pglock"
 )
 
 // Locks observes locks: those of one process, and through samples all that the database has.
@@ -28,10 +27,7 @@ type lockClass struct {
 	contended, lost prometheus.Counter
 }
 
-var (
-	_ lock.Observer   = (*Locks)(nil)
-	_ pglock.Observer = (*Locks)(nil)
-)
+var _ lock.Observer = (*Locks)(nil)
 
 // lockSeconds are the buckets of waits and holds, from a millisecond to an hour.
 func lockSeconds() []float64 {
@@ -40,36 +36,24 @@ func lockSeconds() []float64 {
 
 // NewLocks registers the locks' metrics. The classes are those that are there from the start.
 func NewLocks(r prometheus.Registerer, classes ...string) *Locks {
-	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_lock_" + name, Help: help}, append([]string{"class"}, labels...))
-	}
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: "fairlead_lock_" + name, Help: help})
-	}
-	histograms := func(name, help string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "fairlead_lock_" + name, Help: help, Buckets: lockSeconds()}, []string{"class"})
-	}
-	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_lock" + name, Help: help})
-	}
+	m := metricsOf(r, "fairlead_lock")
 	l := &Locks{
-		requests:   counters("requests_total", "Requests for locks by how they ended.", "outcome"),
-		wait:       histograms("wait_seconds", "Time from a request for a lock to its end, granted or not."),
-		hold:       histograms("hold_seconds", "How long locks were held that ended in this process."),
-		contended:  counters("contended_total", "Requests that had to wait in line and were granted."),
-		lost:       counters("lost_total", "Locks that their holder in this process lost."),
-		victims:    counter("deadlock_victims_total", "Requests refused to break a deadlock."),
-		expired:    counter("expired_total", "Leases found expired by this process: their holders died, or forgot them."),
-		handedOver: counter("handovers_total", "Locks passed to the next in line by this process."),
-		held:       gauge("s_held", "Locks held, on all processes, at the last sample."),
-		waiting:    gauge("s_waiting", "Requests that waited, on all processes, at the last sample."),
-		oldest:     gauge("_oldest_hold_seconds", "How long the oldest lock had been held at the last sample."),
-		longest:    gauge("_longest_wait_seconds", "How long the first in line had waited at the last sample."),
+		requests:   m.counters("_requests_total", "Requests for locks by how they ended.", "class", "outcome"),
+		wait:       m.histograms("_wait_seconds", "Time from a request for a lock to its end, granted or not.", lockSeconds(), "class"),
+		hold:       m.histograms("_hold_seconds", "How long locks were held that ended in this process.", lockSeconds(), "class"),
+		contended:  m.counters("_contended_total", "Requests that had to wait in line and were granted.", "class"),
+		lost:       m.counters("_lost_total", "Locks that their holder in this process lost.", "class"),
+		victims:    m.counter("_deadlock_victims_total", "Requests refused to break a deadlock."),
+		expired:    m.counter("_expired_total", "Leases found expired by this process: their holders died, or forgot them."),
+		handedOver: m.counter("_handovers_total", "Locks passed to the next in line by this process."),
+		held:       m.gauge("s_held", "Locks held, on all processes, at the last sample."),
+		waiting:    m.gauge("s_waiting", "Requests that waited, on all processes, at the last sample."),
+		oldest:     m.gauge("_oldest_hold_seconds", "How long the oldest lock had been held at the last sample."),
+		longest:    m.gauge("_longest_wait_seconds", "How long the first in line had waited at the last sample."),
 	}
 	for _, class := range classes {
 		l.class(class)
 	}
-	r.MustRegister(l.requests, l.wait, l.hold, l.contended, l.lost, l.victims, l.expired, l.handedOver, l.held, l.waiting, l.oldest, l.longest)
 	return l
 }
 
@@ -109,13 +93,13 @@ func (l *Locks) Ended(class string, held time.Duration, lost error) {
 	}
 }
 
-// Expired implements [pglock.Observer].
+// Expired implements the observer of the locks in PostgreSQL.
 func (l *Locks) Expired(n int) { l.expired.Add(float64(n)) }
 
-// Victim implements [pglock.Observer].
+// Victim implements the observer of the locks in PostgreSQL.
 func (l *Locks) Victim() { l.victims.Inc() }
 
-// HandedOver implements [pglock.Observer].
+// HandedOver implements the observer of the locks in PostgreSQL.
 func (l *Locks) HandedOver() { l.handedOver.Inc() }
 
 // Sample sets the gauges from what the database has at an instant, by the database's clock.

@@ -20,22 +20,18 @@ var _ multidraw.Observer = (*Multidraws)(nil)
 
 // NewMultidraws registers the multi-draws' metrics. All of them, and every end of an operation, are there from the start.
 func NewMultidraws(r prometheus.Registerer) *Multidraws {
-	ended := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "fairlead_multidraw_ended_total", Help: "Runs completed or interrupted, and operations rolled back, by what they came to; interrupted ones may be resumed.",
-	}, []string{"status"})
+	metrics := metricsOf(r, "fairlead_multidraw_")
+	ended := metrics.counters("ended_total", "Runs completed or interrupted, and operations rolled back, by what they came to; interrupted ones may be resumed.", "status")
 	m := &Multidraws{
-		draws: prometheus.NewCounter(prometheus.CounterOpts{Name: "fairlead_multidraw_draws_total", Help: "Draws made and saved."}),
-		saved: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "fairlead_multidraw_checkpoint_duration_seconds", Help: "Time that the transaction of a checkpoint took.",
-			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5},
-		}),
-		running: prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_multidraw_running", Help: "Operations that this process runs."}),
+		draws: metrics.counter("draws_total", "Draws made and saved."),
+		saved: metrics.histogram("checkpoint_duration_seconds", "Time that the transaction of a checkpoint took.",
+			[]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5}),
+		running: metrics.gauge("running", "Operations that this process runs."),
 		ended:   map[multidraw.Status]prometheus.Counter{},
 	}
 	for _, status := range []multidraw.Status{multidraw.StatusCompleted, multidraw.StatusInterrupted, multidraw.StatusRolledBack} {
 		m.ended[status] = ended.WithLabelValues(string(status))
 	}
-	r.MustRegister(m.draws, m.saved, m.running, ended)
 	return m
 }
 

@@ -1,18 +1,38 @@
 package telemetry
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
+	"time"
 
-	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
-// ObservePools registers the metrics of the pools of connections, which are read on each scrape.
-func ObservePools(r prometheus.Registerer, pools func() []postgres.Pool) {
-	r.MustRegister(poolMetrics(pools))
+// Pool is what is known of a pool of connections.
+type Pool struct {
+	Name         string
+	Max, InUse   int
+	Taken, Waits int64
+	Waited       time.Duration
+}
+
+// ObservePools registers the metrics of the pools of connections, which are read on each scrape. P is the [Pool] of whoever has
+// the pools.
+func ObservePools[P ~struct {
+	Name         string
+	Max, InUse   int
+	Taken, Waits int64
+	Waited       time.Duration
+}](r prometheus.Registerer, pools func() []P) {
+	r.MustRegister(poolMetrics(func() []Pool {
+		var all []Pool
+		for _, p := range pools() {
+			all = append(all, Pool(p))
+		}
+		return all
+	}))
 }
 
 // poolMetrics collects from the pools.
-type poolMetrics func() []postgres.Pool
+type poolMetrics func() []Pool
 
 // poolDesc describes a metric of a pool.
 func poolDesc(name, help string) *prometheus.Desc {

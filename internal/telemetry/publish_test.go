@@ -14,7 +14,7 @@ import (
 func TestPublications(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
-	p := telemetry.NewPublications(r)
+	p := telemetry.NewPublications[publish.AttemptResult, publish.Outcome](r)
 	attempts := func(result string) string { return `fairlead_publish_attempts_total{result="` + result + `"}` }
 	want := map[string]sample{attempts("published"): {}, attempts("failed"): {}, attempts("refused"): {}}
 	for _, n := range []string{"claims_total", "claim_duration_seconds", "late_seconds", "send_duration_seconds", "running", "stale_claims_total", "firing_late_seconds"} {

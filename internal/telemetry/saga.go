@@ -35,27 +35,20 @@ var _ saga.Observer = (*Sagas)(nil)
 
 // NewSagas registers the sagas' metrics. All of them are there from the start.
 func NewSagas(r prometheus.Registerer) *Sagas {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	}
+	metrics := metricsOf(r, "fairlead_saga_")
 	m := &Sagas{
-		ended: counter("fairlead_saga_ended_total", "Sagas that have ended, by protocol and how.", "protocol", "status"),
-		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "fairlead_saga_duration_seconds", Help: "Time from a saga's intent to its end.",
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
-		}, []string{"protocol"}),
-		retried:  counter("fairlead_saga_retries_total", "Runs that failed to get on, and are tried again.", "protocol"),
-		resumed:  counter("fairlead_saga_resumed_total", "Sagas taken over from a run that had ended early.", "protocol"),
-		resolved: counter("fairlead_saga_resolved_total", "Prepared transactions that were left behind and settled.", "decision"),
-		running:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_saga_running", Help: "Sagas that this process runs."}),
+		ended: metrics.counters("ended_total", "Sagas that have ended, by protocol and how.", "protocol", "status"),
+		took: metrics.histograms("duration_seconds", "Time from a saga's intent to its end.",
+			[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}, "protocol"),
+		retried:  metrics.counters("retries_total", "Runs that failed to get on, and are tried again.", "protocol"),
+		resumed:  metrics.counters("resumed_total", "Sagas taken over from a run that had ended early.", "protocol"),
+		resolved: metrics.counters("resolved_total", "Prepared transactions that were left behind and settled.", "decision"),
+		running:  metrics.gauge("running", "Sagas that this process runs."),
+		doubts:   metrics.gauges("in_doubt", "Prepared transactions, undecided or not yet settled, of all processes, at the last sample.", "ledger"),
+		oldest:   metrics.gauges("in_doubt_oldest_seconds", "How long the oldest of them had been prepared at the last sample; 0 where there is none.", "ledger"),
+		away:     metrics.gauges("ledger_unreachable", "Whether the ledger's database could not be asked for them at the last sample, 1 or 0; then they are those of the last answer.", "ledger"),
+		seen:     map[string]age{},
 	}
-	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"ledger"})
-	}
-	m.doubts = gauge("fairlead_saga_in_doubt", "Prepared transactions, undecided or not yet settled, of all processes, at the last sample.")
-	m.oldest = gauge("fairlead_saga_in_doubt_oldest_seconds", "How long the oldest of them had been prepared at the last sample; 0 where there is none.")
-	m.away = gauge("fairlead_saga_ledger_unreachable", "Whether the ledger's database could not be asked for them at the last sample, 1 or 0; then they are those of the last answer.")
-	m.seen = map[string]age{}
 	for _, p := range []saga.Protocol{saga.Compensated, saga.TwoPhase} {
 		for _, s := range []saga.Status{saga.Completed, saga.Failed, saga.WasCompensated} {
 			m.ended.WithLabelValues(string(p), string(s))
@@ -67,7 +60,6 @@ func NewSagas(r prometheus.Registerer) *Sagas {
 	for _, committed := range []bool{true, false} {
 		m.resolved.WithLabelValues(decision(committed))
 	}
-	r.MustRegister(m.ended, m.took, m.retried, m.resumed, m.resolved, m.running, m.doubts, m.oldest, m.away)
 	return m
 }
 

@@ -9,14 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
-	"github.com/fairlead-dev/fairlead/internal/postgres"
-	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
-
-// seconds are the buckets of durations from a tenth of a millisecond to ten seconds.
-func seconds() []float64 {
-	return []float64{.0001, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
-}
 
 // Lanes observes the group commit of one service.
 type Lanes struct {
@@ -42,29 +35,19 @@ type LaneMetrics struct {
 
 // NewLaneMetrics registers the group commit's metrics.
 func NewLaneMetrics(r prometheus.Registerer) *LaneMetrics {
-	label := []string{"service"}
-	counter := func(name, help string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_lane_" + name, Help: help}, label)
+	metrics := metricsOf(r, "fairlead_lane_")
+	counters := func(name, help string) *prometheus.CounterVec { return metrics.counters(name, help, "service") }
+	return &LaneMetrics{
+		batch:     metrics.histograms("batch_size", "Commands a commit.", []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512}, "service"),
+		flush:     metrics.histograms("flush_duration_seconds", "Time from a batch's start to its commit.", seconds(), "service"),
+		wait:      metrics.histograms("wait_duration_seconds", "How long the oldest command of a batch had waited.", seconds(), "service"),
+		depth:     metrics.gauges("queue_depth", "Commands that waited on the lane that last took a batch.", "service"),
+		bisected:  counters("bisections_total", "Batches that failed and were halved."),
+		refused:   counters("refused_total", "Commands refused because their lane was full."),
+		panicked:  counters("panics_total", "Batches that panicked."),
+		failed:    counters("failures_total", "Batches, or parts of one, that failed."),
+		commanded: counters("commands_total", "Commands taken into batches."),
 	}
-	m := &LaneMetrics{
-		batch: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "fairlead_lane_batch_size", Help: "Commands a commit.", Buckets: []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512},
-		}, label),
-		flush: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "fairlead_lane_flush_duration_seconds", Help: "Time from a batch's start to its commit.", Buckets: seconds(),
-		}, label),
-		wait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "fairlead_lane_wait_duration_seconds", Help: "How long the oldest command of a batch had waited.", Buckets: seconds(),
-		}, label),
-		depth:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "fairlead_lane_queue_depth", Help: "Commands that waited on the lane that last took a batch."}, label),
-		bisected:  counter("bisections_total", "Batches that failed and were halved."),
-		refused:   counter("refused_total", "Commands refused because their lane was full."),
-		panicked:  counter("panics_total", "Batches that panicked."),
-		failed:    counter("failures_total", "Batches, or parts of one, that failed."),
-		commanded: counter("commands_total", "Commands taken into batches."),
-	}
-	r.MustRegister(m.batch, m.flush, m.wait, m.depth, m.bisected, m.refused, m.panicked, m.failed, m.commanded)
-	return m
 }
 
 // For returns the observer of one service's lanes.
@@ -112,35 +95,20 @@ type Transactions struct {
 	known    sync.Map // of the names whose outcomes are all there
 }
 
-var _ postgres.Observer = (*Transactions)(nil)
-
 // NewTransactions registers the transactions' metrics.
 func NewTransactions(r prometheus.Registerer) *Transactions {
-	t := &Transactions{
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "fairlead_transaction_duration_seconds", Help: "Time of a transaction, its reruns included.", Buckets: seconds(),
-		}, []string{"transaction"}),
-		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_transactions_total", Help: "Transactions by how they ended.",
-		}, []string{"transaction", "outcome"}),
-		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_transaction_retries_total", Help: "Reruns of transactions by SQLSTATE or reason.",
-		}, []string{"transaction", "reason"}),
-		fell: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_transaction_fallbacks_total", Help: "Transactions that were not committed on the fast path, by reason.",
-		}, []string{"transaction", "reason"}),
+	m := metricsOf(r, "fairlead_")
+	return &Transactions{
+		duration: m.histograms("transaction_duration_seconds", "Time of a transaction, its reruns included.", seconds(), "transaction"),
+		outcomes: m.counters("transactions_total", "Transactions by how they ended.", "transaction", "outcome"),
+		retries:  m.counters("transaction_retries_total", "Reruns of transactions by SQLSTATE or reason.", "transaction", "reason"),
+		fell:     m.counters("transaction_fallbacks_total", "Transactions that were not committed on the fast path, by reason.", "transaction", "reason"),
+		rows:     m.gauge("blocked_rows", "Accounts, auctions and campaigns that commands need and somebody else has locked."),
+		waiting:  m.gauge("blocked_commands", "Commands that wait for such rows, each by itself."),
 	}
-	t.rows = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "fairlead_blocked_rows", Help: "Accounts, auctions and campaigns that commands need and somebody else has locked.",
-	})
-	t.waiting = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "fairlead_blocked_commands", Help: "Commands that wait for such rows, each by itself.",
-	})
-	r.MustRegister(t.duration, t.outcomes, t.retries, t.fell, t.rows, t.waiting)
-	return t
 }
 
-// Transaction implements [postgres.Observer].
+// Transaction implements the observer of the database.
 func (t *Transactions) Transaction(name string, _ int, took time.Duration, outcome string) {
 	t.duration.WithLabelValues(name).Observe(took.Seconds())
 	// All outcomes are there from a transaction's first one on: what is there for the first time with 1 has not increased.
@@ -152,16 +120,16 @@ func (t *Transactions) Transaction(name string, _ int, took time.Duration, outco
 	t.outcomes.WithLabelValues(name, outcome).Inc()
 }
 
-// Fallback implements [postgres.Observer].
+// Fallback implements the observer of the database.
 func (t *Transactions) Fallback(name, reason string) { t.fell.WithLabelValues(name, reason).Inc() }
 
-// Blocked implements [postgres.Observer].
+// Blocked implements the observer of the database.
 func (t *Transactions) Blocked(rows, commands int) {
 	t.rows.Set(float64(rows))
 	t.waiting.Set(float64(commands))
 }
 
-// Retry implements [postgres.Observer].
+// Retry implements the observer of the database.
 func (t *Transactions) Retry(name, reason string) { t.retries.WithLabelValues(name, reason).Inc() }
 
 // Lottery observes the lottery. Its metrics bear the names that the requirement gives them.
@@ -182,50 +150,33 @@ type Lottery struct {
 	overdue   prometheus.Gauge
 }
 
-var (
-	_ lottery.Observer         = (*Lottery)(nil)
-	_ postgres.LotteryObserver = (*Lottery)(nil)
-)
-
 // NewLottery registers the lottery's metrics.
 func NewLottery(r prometheus.Registerer) *Lottery {
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: "fairlead_lottery_" + name, Help: help})
-	}
-	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_lottery_" + name, Help: help})
-	}
-	histogram := func(name, help string) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fairlead_lottery_" + name, Help: help, Buckets: seconds()})
-	}
+	m := metricsOf(r, "fairlead_lottery_")
 	l := &Lottery{
-		attempts:  counter("commands_total", "Commands on campaigns that were decided, purchases above all."),
-		triggered: counter("draw_triggered_total", "Transactions that set out to draw, reruns included."),
-		success:   counter("draw_success_total", "Draws committed."),
-		failure:   counter("draw_failure_total", "Draws that were computed and not committed."),
-		retries:   counter("draw_retries_total", "Reruns of transactions that draw."),
-		conflicts: counter("state_machine_conflicts_total", "Refused transitions of a campaign's status."),
-		duration:  histogram("draw_duration_seconds", "Time of a batch that draws, from its lane to its commit."),
-		lockWait:  histogram("advisory_lock_wait_seconds", "Wait for a campaign's advisory lock and row."),
-		stuck:     gauge("draws_stuck", "Campaigns drawing for longer than they may, at the last sweep."),
-		oversold:  gauge("oversold_campaigns", "Campaigns in sale with more sold than they have, at the last sweep. Anything but 0 is a bug."),
-		twice:     gauge("duplicate_draws", "Campaigns with more than one result, or with one before their draw, at the last sweep. Anything but 0 is a bug."),
-		rounds: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_lottery_beacon_attempts_total", Help: "Attempts to get the round of a beacon, by what they came to: ok, or the kind of failure.",
-		}, []string{"result"}),
-		waiting: gauge("beacon_waiting", "Sealed campaigns that wait for their beacon's round, at the last sweep."),
-		overdue: gauge("beacon_overdue_seconds", "How long the longest waiting campaign has waited since its round was due, at the last sweep."),
+		attempts:  m.counter("commands_total", "Commands on campaigns that were decided, purchases above all."),
+		triggered: m.counter("draw_triggered_total", "Transactions that set out to draw, reruns included."),
+		success:   m.counter("draw_success_total", "Draws committed."),
+		failure:   m.counter("draw_failure_total", "Draws that were computed and not committed."),
+		retries:   m.counter("draw_retries_total", "Reruns of transactions that draw."),
+		conflicts: m.counter("state_machine_conflicts_total", "Refused transitions of a campaign's status."),
+		duration:  m.histogram("draw_duration_seconds", "Time of a batch that draws, from its lane to its commit.", seconds()),
+		lockWait:  m.histogram("advisory_lock_wait_seconds", "Wait for a campaign's advisory lock and row.", seconds()),
+		stuck:     m.gauge("draws_stuck", "Campaigns drawing for longer than they may, at the last sweep."),
+		oversold:  m.gauge("oversold_campaigns", "Campaigns in sale with more sold than they have, at the last sweep. Anything but 0 is a bug."),
+		twice:     m.gauge("duplicate_draws", "Campaigns with more than one result, or with one before their draw, at the last sweep. Anything but 0 is a bug."),
+		rounds:    m.counters("beacon_attempts_total", "Attempts to get the round of a beacon, by what they came to: ok, or the kind of failure.", "result"),
+		waiting:   m.gauge("beacon_waiting", "Sealed campaigns that wait for their beacon's round, at the last sweep."),
+		overdue:   m.gauge("beacon_overdue_seconds", "How long the longest waiting campaign has waited since its round was due, at the last sweep."),
 	}
-	r.MustRegister(l.attempts, l.triggered, l.success, l.failure, l.retries, l.conflicts, l.duration, l.lockWait, l.stuck, l.oversold,
-		l.twice, l.rounds, l.waiting, l.overdue)
 	l.rounds.WithLabelValues("ok") // There from the start.
 	return l
 }
 
-// Attempted implements [lottery.Observer].
+// Attempted implements the observer of the lottery.
 func (l *Lottery) Attempted(n int) { l.attempts.Add(float64(n)) }
 
-// DrawTriggered implements [lottery.Observer].
+// DrawTriggered implements the observer of the lottery.
 func (l *Lottery) DrawTriggered(rerun bool) {
 	l.triggered.Inc()
 	if rerun {
@@ -233,7 +184,7 @@ func (l *Lottery) DrawTriggered(rerun bool) {
 	}
 }
 
-// DrawEnded implements [lottery.Observer].
+// DrawEnded implements the observer of the lottery.
 func (l *Lottery) DrawEnded(took time.Duration, err error) {
 	if err != nil {
 		l.failure.Inc()
@@ -243,19 +194,19 @@ func (l *Lottery) DrawEnded(took time.Duration, err error) {
 	l.duration.Observe(took.Seconds())
 }
 
-// Conflict implements [lottery.Observer].
+// Conflict implements the observer of the lottery.
 func (l *Lottery) Conflict() { l.conflicts.Inc() }
 
-// Watched implements [lottery.Observer].
-func (l *Lottery) Watched(w lottery.Watch) {
-	l.stuck.Set(float64(len(w.Stuck)))
-	l.oversold.Set(float64(w.Oversold))
-	l.twice.Set(float64(w.Duplicates))
-	l.waiting.Set(float64(w.Waiting))
-	l.overdue.Set(w.Overdue.Seconds())
+// Watched implements the observer of the lottery.
+func (l *Lottery) Watched(stuck, oversold, duplicates, waiting int, overdue time.Duration) {
+	l.stuck.Set(float64(stuck))
+	l.oversold.Set(float64(oversold))
+	l.twice.Set(float64(duplicates))
+	l.waiting.Set(float64(waiting))
+	l.overdue.Set(overdue.Seconds())
 }
 
-// RoundTried implements [lottery.Observer].
+// RoundTried implements the observer of the lottery.
 func (l *Lottery) RoundTried(failure string) {
 	if failure == "" {
 		failure = "ok"
@@ -263,5 +214,5 @@ func (l *Lottery) RoundTried(failure string) {
 	l.rounds.WithLabelValues(failure).Inc()
 }
 
-// LockWait implements [postgres.LotteryObserver].
+// LockWait implements the observer of its store.
 func (l *Lottery) LockWait(d time.Duration) { l.lockWait.Observe(d.Seconds()) }

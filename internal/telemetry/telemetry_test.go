@@ -8,11 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
-	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
 )
 
@@ -154,7 +153,7 @@ func TestLottery(t *testing.T) {
 	l.DrawEnded(2*time.Second, nil)
 	l.Conflict()
 	l.LockWait(time.Second)
-	l.Watched(lottery.Watch{Stuck: make([]uuid.UUID, 3), Oversold: 2, Duplicates: 5, Waiting: 4, Overdue: 90 * time.Second})
+	l.Watched(3, 2, 5, 4, 90*time.Second)
 	l.RoundTried("")
 	l.RoundTried("timeout")
 	for n, s := range map[string]sample{
@@ -167,7 +166,7 @@ func TestLottery(t *testing.T) {
 		names["fairlead_lottery_"+n] = s
 	}
 	expect(t, r, names)
-	l.Watched(lottery.Watch{})
+	l.Watched(0, 0, 0, 0, 0)
 	names["fairlead_lottery_draws_stuck"], names["fairlead_lottery_oversold_campaigns"] = sample{}, sample{}
 	names["fairlead_lottery_duplicate_draws"] = sample{}
 	names["fairlead_lottery_beacon_waiting"], names["fairlead_lottery_beacon_overdue_seconds"] = sample{}, sample{}
@@ -180,7 +179,7 @@ func TestAllMetricsFitOneRegistry(t *testing.T) {
 	telemetry.NewLaneMetrics(r).For("ledger")
 	telemetry.NewTransactions(r).Transaction("ledger", 1, time.Second, "committed")
 	telemetry.NewLottery(r)
-	telemetry.NewAuctions(r)
+	telemetry.NewAuctions(r, auction.Outcomes())
 	got := gather(t, r)
 	services := slices.Collect(func(yield func(string) bool) {
 		for name := range got {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
@@ -12,8 +13,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
-	"github.com/fairlead-dev/fairlead/internal/server"
-	"github.com/fairlead-dev/fairlead/internal/services/publish"
 	"github.com/fairlead-dev/fairlead/saga"
 )
 
@@ -37,41 +36,41 @@ const (
 )
 
 // Requests traces the server's requests; nil where traces are off.
-func (t *Tracing) Requests() server.Trace {
+func (t *Tracing) Requests() func(r *http.Request) (ctx context.Context, end func(route string, status int, code, requestID string, replayed bool)) {
 	if t == nil {
 		return nil
 	}
 	w3c := propagation.TraceContext{}
-	return func(r *http.Request) (context.Context, func(server.Answered)) {
+	return func(r *http.Request) (context.Context, func(string, int, string, string, bool)) {
 		method := methodOf(r)
 		// The pattern is known when the router has seen the request; until then the span has the name that the conventions
 		// give to one without a route.
 		ctx, span := t.tracer.Start(w3c.Extract(r.Context(), propagation.HeaderCarrier(r.Header)), method, trace.WithSpanKind(trace.SpanKindServer),
 			trace.WithAttributes(semconv.HTTPRequestMethodKey.String(method), semconv.URLPath(r.URL.Path)))
-		return ctx, func(a server.Answered) {
+		return ctx, func(route string, status int, code, requestID string, replayed bool) {
 			defer span.End()
 			if !span.IsRecording() {
 				return
 			}
-			span.SetAttributes(keyRequestID.String(a.RequestID))
-			if a.Route != "" {
-				span.SetName(method + " " + a.Route)
-				span.SetAttributes(semconv.HTTPRoute(a.Route))
+			span.SetAttributes(keyRequestID.String(requestID))
+			if route != "" {
+				span.SetName(method + " " + route)
+				span.SetAttributes(semconv.HTTPRoute(route))
 			}
-			if a.Code != "" {
-				span.SetAttributes(keyProblem.String(a.Code))
+			if code != "" {
+				span.SetAttributes(keyProblem.String(code))
 			}
-			if a.Replayed {
+			if replayed {
 				span.SetAttributes(keyReplayed.Bool(true))
 			}
 			switch {
-			case a.Status == 0:
+			case status == 0:
 				span.SetStatus(codes.Error, "broken off without an answer")
 				return
-			case a.Status >= http.StatusInternalServerError:
-				span.SetStatus(codes.Error, a.Code)
+			case status >= http.StatusInternalServerError:
+				span.SetStatus(codes.Error, code)
 			}
-			span.SetAttributes(semconv.HTTPResponseStatusCode(a.Status))
+			span.SetAttributes(semconv.HTTPResponseStatusCode(status))
 		}
 	}
 }
@@ -112,23 +111,20 @@ func (l *lanes) Flushed(size int, took time.Duration, err error) {
 }
 
 // Deliveries traces the attempts to publish; nil where traces are off.
-func (t *Tracing) Deliveries() func(context.Context, *publish.Work) (context.Context, func(publish.Result)) {
+func (t *Tracing) Deliveries() func(ctx context.Context, kind string, target, publication uuid.UUID, version int64, late time.Duration) (context.Context, func(status int, err error)) {
 	if t == nil {
 		return nil
 	}
-	return func(ctx context.Context, w *publish.Work) (context.Context, func(publish.Result)) {
-		kind := string(w.Target.Kind)
+	return func(ctx context.Context, kind string, target, publication uuid.UUID, version int64, late time.Duration) (context.Context, func(int, error)) {
 		ctx, span := t.tracer.Start(ctx, "deliver "+kind, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
-			keyPublication.String(w.Publication.String()), keyVersion.Int64(w.Version), keyLate.Int64(w.Late.Milliseconds()),
-			keyTarget.String(w.Target.ID.String()), keyKind.String(kind)))
-		return ctx, func(r publish.Result) {
+			keyPublication.String(publication.String()), keyVersion.Int64(version), keyLate.Int64(late.Milliseconds()),
+			keyTarget.String(target.String()), keyKind.String(kind)))
+		return ctx, func(status int, err error) {
 			defer span.End()
-			if r.StatusCode != 0 {
-				span.SetAttributes(semconv.HTTPResponseStatusCode(r.StatusCode))
+			if status != 0 {
+				span.SetAttributes(semconv.HTTPResponseStatusCode(status))
 			}
-			if r.Class != publish.Delivered {
-				span.SetStatus(codes.Error, r.Error)
-			}
+			fail(span, err)
 		}
 	}
 }

@@ -17,8 +17,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
-	"github.com/fairlead-dev/fairlead/internal/server"
-	"github.com/fairlead-dev/fairlead/internal/services/publish"
 	"github.com/fairlead-dev/fairlead/internal/tracing"
 	"github.com/fairlead-dev/fairlead/saga"
 )
@@ -136,12 +134,12 @@ func TestSpans(t *testing.T) {
 		t.Errorf("of 5 reports the observer heard %d", n)
 	}
 	_, end := tr.Requests()(httptest.NewRequest("BREW", "/v1/coffee", nil))
-	end(server.Answered{Status: http.StatusServiceUnavailable, Code: "overloaded", RequestID: "request-1", Replayed: true})
+	end("", http.StatusServiceUnavailable, "overloaded", "request-1", true)
 	_, end = tr.Requests()(httptest.NewRequest(http.MethodGet, "/gone", nil))
-	end(server.Answered{Route: "/gone"})
-	work := &publish.Work{Claim: publish.Claim{Publication: uuid.Must(uuid.NewV7()), Version: 2}, Target: &publish.Target{ID: uuid.Must(uuid.NewV7()), Kind: publish.KindWebhook}}
-	_, delivered := tr.Deliveries()(t.Context(), work)
-	delivered(publish.Result{Class: publish.Transient, StatusCode: http.StatusBadGateway, Error: "the target answered 502"})
+	end("/gone", 0, "", "", false)
+	publication := uuid.Must(uuid.NewV7())
+	_, delivered := tr.Deliveries()(t.Context(), "webhook", uuid.Must(uuid.NewV7()), publication, 2, 0)
+	delivered(http.StatusBadGateway, errors.New("the target answered 502"))
 	call := saga.Call{Saga: uuid.Must(uuid.NewV7()), Step: "credit"}
 	_, refused := tr.Steps()(t.Context(), saga.PhaseDo, call)
 	refused(saga.Refuse("account_closed"), nil)
@@ -151,7 +149,7 @@ func TestSpans(t *testing.T) {
 		t.Error(err)
 	}
 	for _, text := range []string{
-		"commit ledger", "disk full", "_OTHER", "/v1/coffee", "overloaded", "request-1", "fairlead.replayed", "GET /gone", "broken off", "deliver webhook", work.Publication.String(),
+		"commit ledger", "disk full", "_OTHER", "/v1/coffee", "overloaded", "request-1", "fairlead.replayed", "GET /gone", "broken off", "deliver webhook", publication.String(),
 		"answered 502", "do credit", call.Saga.String(), "account_closed", "undo credit", "connection reset", "the-shop", "v0.0.0-test",
 	} {
 		if !c.has(text) {
@@ -172,7 +170,7 @@ func TestSampler(t *testing.T) {
 	c := newCollector(t)
 	tr := start(t, c.URL, io.Discard)
 	ctx, end := tr.Requests()(httptest.NewRequest(http.MethodGet, "/", nil))
-	end(server.Answered{Status: http.StatusOK})
+	end("", http.StatusOK, "", "", false)
 	if ctx == nil || tr.Close(t.Context()) != nil || c.posts != 0 {
 		t.Errorf("%d posts", c.posts)
 	}

@@ -32,8 +32,8 @@ type Observer interface {
 	DrawEnded(took time.Duration, err error)
 	// Conflict reports a refused state transition.
 	Conflict()
-	// Watched reports the sweeper's findings.
-	Watched(w Watch)
+	// Watched reports the sweeper's findings: how many campaigns each number of [Watch] is about.
+	Watched(stuck, oversold, duplicates, waiting int, overdue time.Duration)
 	// RoundTried reports an attempt to get a beacon's round: one of the names of beacon.Failure, or "" for success.
 	RoundTried(failure string)
 }
@@ -116,7 +116,7 @@ func (s *Service) Sweep(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("lottery: look for stuck draws: %w", err)
 	}
 	if s.o.Observer != nil {
-		s.o.Observer.Watched(w)
+		s.o.Observer.Watched(len(w.Stuck), w.Oversold, w.Duplicates, w.Waiting, w.Overdue)
 	}
 	finished := 0
 	var failures []error

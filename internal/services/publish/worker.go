@@ -117,8 +117,9 @@ type WorkerOptions struct {
 	Automator *Automator
 	Observer  Observer
 	// Trace, where it is not nil, begins the trace of an attempt, which runs under the context that it returns; end is called
-	// with what came of it. It must not block.
-	Trace  func(ctx context.Context, w *Work) (attempt context.Context, end func(Result))
+	// with the answer's status, 0 without one, and with why nothing was delivered. It must not block.
+	Trace func(ctx context.Context, kind string, target, publication uuid.UUID, version int64, late time.Duration) (
+		attempt context.Context, end func(status int, err error))
 	Logger *slog.Logger
 }
 
@@ -373,9 +374,13 @@ func (w *Worker) traced(ctx context.Context, a *attempt) Result {
 	if w.o.Trace == nil {
 		return w.send(ctx, a)
 	}
-	ctx, end := w.o.Trace(ctx, a.work)
+	ctx, end := w.o.Trace(ctx, string(a.work.Target.Kind), a.work.Target.ID, a.work.Publication, a.work.Version, a.work.Late)
 	result := w.send(ctx, a)
-	end(result)
+	var err error
+	if result.Class != Delivered {
+		err = errors.New(result.Error)
+	}
+	end(result.StatusCode, err)
 	return result
 }
 

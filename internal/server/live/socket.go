@@ -1,4 +1,4 @@
-package server
+package live
 
 import (
 	"bytes"
@@ -15,7 +15,8 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/fairlead-dev/fairlead/internal/auth"
-	"github.com/fairlead-dev/fairlead/internal/live"
+	hub "github.com/fairlead-dev/fairlead/internal/live"
+	"github.com/fairlead-dev/fairlead/internal/server/edge"
 )
 
 // Limits of a socket.
@@ -29,45 +30,44 @@ const (
 // socket is one WebSocket. Its reader executes what the client asks for, its writer is the only one that waits for the
 // client to take something.
 type socket struct {
-	*liveClient
+	*client
 
-	edge    *liveEdge
+	edge    *Edge
 	ws      *websocket.Conn
 	wire    *corkedConn
-	sub     *live.Subscriber
+	sub     *hub.Subscriber
 	answers chan []byte
 	bids    chan struct{} // has an element for each bid under way
 }
 
-// getSocket answers a WebSocket handshake. The socket outlives the request.
-func (e *liveEdge) getSocket(w http.ResponseWriter, r *http.Request) {
+// Socket answers a WebSocket handshake. The socket outlives the request.
+func (e *Edge) Socket(w http.ResponseWriter, r *http.Request) error {
 	err := e.checkOrigin(r)
 	if err == nil {
 		err = checkHandshake(w, r)
 	}
-	var c *liveClient
+	var c *client
 	if err == nil {
 		c, err = e.admit(r)
 	}
 	if err != nil {
-		e.s.writeProblem(w, r, err)
-		return
+		return err
 	}
 	hijacking := &corkingWriter{ResponseWriter: w, buffers: &e.buffers}
 	// Who may connect was checked above, by our rules and with our answers.
 	ws, err := websocket.Accept(hijacking, r, &websocket.AcceptOptions{
 		Subprotocols: []string{auth.Subprotocol}, InsecureSkipVerify: true,
 		// Pings count, too. One too many is not answered.
-		OnPingReceived: func(context.Context, []byte) bool { return e.mayAsk(c.principal) == nil },
+		OnPingReceived: func(context.Context, []byte) bool { return e.s.Count(c.principal) == nil },
 	})
 	if err != nil {
-		e.s.logger.DebugContext(r.Context(), "websocket", "request_id", infoOf(r).requestID, "error", err)
+		e.logger.DebugContext(r.Context(), "websocket", "error", err)
 		e.leave(c)
-		return
+		return nil
 	}
 	ws.SetReadLimit(maxFrame)
 	s := &socket{
-		liveClient: c, edge: e, ws: ws, wire: hijacking.conn, sub: e.hub.NewSubscriber(),
+		client: c, edge: e, ws: ws, wire: hijacking.conn, sub: e.hub.NewSubscriber(),
 		answers: make(chan []byte, maxAnswers), bids: make(chan struct{}, maxBids),
 	}
 	e.mu.Lock()
@@ -78,6 +78,7 @@ func (e *liveEdge) getSocket(w http.ResponseWriter, r *http.Request) {
 		defer e.leave(c)
 		s.guard(s.write)
 	}()
+	return nil
 }
 
 // checkHandshake refuses what is no WebSocket handshake (RFC 6455 section 4.2.1).
@@ -87,10 +88,10 @@ func checkHandshake(w http.ResponseWriter, r *http.Request) error {
 	case r.Method != http.MethodGet || !r.ProtoAtLeast(1, 1) || !hasToken(h, "Connection", "upgrade") || !hasToken(h, "Upgrade", "websocket"):
 		w.Header().Set("Connection", "Upgrade")
 		w.Header().Set("Upgrade", "websocket")
-		return &refusal{kind: upgradeRequired, detail: "this path takes WebSocket handshakes; /v1/events has the same as server-sent events"}
+		return &edge.Refusal{Kind: upgradeRequired, Detail: "this path takes WebSocket handshakes; /v1/events has the same as server-sent events"}
 	case h.Get("Sec-Websocket-Version") != "13":
 		w.Header().Set("Sec-Websocket-Version", "13")
-		return &refusal{kind: upgradeRequired, detail: "the WebSocket version must be 13"}
+		return &edge.Refusal{Kind: upgradeRequired, Detail: "the WebSocket version must be 13"}
 	}
 	keys := h["Sec-Websocket-Key"]
 	if len(keys) == 1 {
@@ -99,7 +100,7 @@ func checkHandshake(w http.ResponseWriter, r *http.Request) error {
 			return nil
 		}
 	}
-	return refuse("Sec-WebSocket-Key must be 16 bytes in base64")
+	return edge.Refuse("Sec-WebSocket-Key must be 16 bytes in base64")
 }
 
 // hasToken looks for a token in a header that is a list.
@@ -118,7 +119,7 @@ func hasToken(h http.Header, name, token string) bool {
 func (s *socket) guard(run func()) {
 	defer func() {
 		if p := recover(); p != nil {
-			s.edge.s.logger.ErrorContext(s.edge.ctx, "live socket panicked", "principal", s.principal.ID, "panic", p, "stack", string(debug.Stack()))
+			s.edge.logger.ErrorContext(s.edge.ctx, "live socket panicked", "principal", s.principal.ID, "panic", p, "stack", string(debug.Stack()))
 			s.end(errGone)
 			_ = s.wire.Conn.Close()
 		}
@@ -138,11 +139,11 @@ func (s *socket) read() {
 			continue // Nobody answers any more; the close handshake is under way.
 		}
 		if kind != websocket.MessageText {
-			err := s.edge.mayAsk(s.principal)
+			err := s.edge.s.Count(s.principal)
 			if err == nil {
-				err = refuse("messages must be text")
+				err = edge.Refuse("messages must be text")
 			}
-			s.refuse(liveAnswer{}, err)
+			s.refuse(answer{}, err)
 			continue
 		}
 		s.execute(data)
@@ -188,7 +189,7 @@ func (s *socket) write() {
 
 // deliver sends everything that is there.
 func (s *socket) deliver() error {
-	batch := s.edge.batches.Get().(*[]live.Message) //nolint:errcheck,forcetypeassert // The pool has nothing else.
+	batch := s.edge.batches.Get().(*[]hub.Message) //nolint:errcheck,forcetypeassert // The pool has nothing else.
 	defer func() {
 		clear((*batch)[:cap(*batch)])
 		s.edge.batches.Put(batch)
@@ -196,7 +197,7 @@ func (s *socket) deliver() error {
 	for {
 		s.drainAnswers()
 		// Pull may have to wait for the log.
-		if err := s.wire.flush(s.edge.times.write); err != nil {
+		if err := s.wire.flush(s.edge.times.Write); err != nil {
 			return err
 		}
 		messages, err := s.sub.Pull(s.edge.ctx, *batch)
@@ -208,7 +209,7 @@ func (s *socket) deliver() error {
 		}
 		s.wire.cork()
 		dropped := s.sendAll(messages)
-		if err := s.wire.flush(s.edge.times.write); err != nil {
+		if err := s.wire.flush(s.edge.times.Write); err != nil {
 			return err
 		}
 		if dropped {
@@ -232,16 +233,16 @@ func (s *socket) drainAnswers() {
 }
 
 // sendAll reports whether a subscription was dropped.
-func (s *socket) sendAll(messages []live.Message) (dropped bool) {
+func (s *socket) sendAll(messages []hub.Message) (dropped bool) {
 	for i := range messages {
 		switch m := &messages[i]; m.Kind {
-		case live.KindEvent:
+		case hub.KindEvent:
 			s.send(m.JSON)
-		case live.KindSubscribed:
-			s.send(mustMarshal(liveAnswer{Op: "subscribed", Topic: m.Topic, Seq: &m.Seq}))
-		case live.KindDropped:
+		case hub.KindSubscribed:
+			s.send(edge.Marshal(answer{Op: "subscribed", Topic: m.Topic, Seq: &m.Seq}))
+		case hub.KindDropped:
 			dropped = true
-			s.send(mustMarshal(liveAnswer{Op: "dropped", Topic: m.Topic, LastSeq: &m.Seq}))
+			s.send(edge.Marshal(answer{Op: "dropped", Topic: m.Topic, LastSeq: &m.Seq}))
 		}
 	}
 	return dropped
@@ -258,7 +259,7 @@ func (s *socket) goodbye(cause error) {
 	case errors.Is(cause, os.ErrDeadlineExceeded):
 		s.sendAll(s.sub.Behind())
 		s.sub.Close()
-		if s.wire.flush(s.edge.times.linger) != nil {
+		if s.wire.flush(s.edge.times.Linger) != nil {
 			_ = s.ws.CloseNow()
 			return
 		}
@@ -276,19 +277,19 @@ func (s *socket) goodbye(cause error) {
 
 func (s *socket) close(code websocket.StatusCode, reason string) {
 	// Who does not answer the close is not waited for any longer than needed.
-	impatient := time.AfterFunc(s.edge.times.goodbye, func() {
+	impatient := time.AfterFunc(s.edge.times.Goodbye, func() {
 		if s.edge.ctx.Err() != nil {
 			_ = s.wire.Conn.Close()
 		}
 	})
 	defer impatient.Stop()
-	s.wire.uncork(s.edge.times.write)
+	s.wire.uncork(s.edge.times.Write)
 	_ = s.ws.Close(code, reason) // The client may have been faster.
 }
 
 // finishBids waits for the answers of the bids under way.
 func (s *socket) finishBids() {
-	patience := time.NewTimer(commandTimeout)
+	patience := time.NewTimer(edge.CommandTimeout)
 	defer patience.Stop()
 	for range maxBids {
 		for taken := false; !taken; {
@@ -305,7 +306,7 @@ func (s *socket) finishBids() {
 		}
 	}
 	s.drainAnswers()
-	_ = s.wire.flush(s.edge.times.goodbye) // The goodbye follows either way.
+	_ = s.wire.flush(s.edge.times.Goodbye) // The goodbye follows either way.
 }
 
 // pingOnce makes the client show that it is there. One that does not take what it was sent is dealt with by the writer.
@@ -313,7 +314,7 @@ func (s *socket) pingOnce() {
 	if s.wire.stuck.Load() || s.over() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(s.edge.ctx, s.edge.times.pong)
+	ctx, cancel := context.WithTimeout(s.edge.ctx, s.edge.times.Pong)
 	defer cancel()
 	if err := s.ws.Ping(ctx); err != nil && !s.wire.stuck.Load() {
 		s.end(errGone)
@@ -322,14 +323,14 @@ func (s *socket) pingOnce() {
 
 // newBatch and newBuffer fill the pools that sockets share, so that a quiet one holds neither.
 func newBatch() any {
-	b := make([]live.Message, 0, messageBatch)
+	b := make([]hub.Message, 0, messageBatch)
 	return &b
 }
 
 func newBuffer() any { return new(bytes.Buffer) }
 
-// livePools are those pools.
-type livePools struct {
+// pools are those pools.
+type pools struct {
 	batches sync.Pool
 	buffers sync.Pool
 }

@@ -1,4 +1,4 @@
-package server
+package live
 
 import (
 	"context"
@@ -7,10 +7,10 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/internal/auth"
-	"github.com/fairlead-dev/fairlead/internal/live"
+	hub "github.com/fairlead-dev/fairlead/internal/live"
+	"github.com/fairlead-dev/fairlead/internal/server/edge"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
@@ -28,7 +28,7 @@ type (
 		Op    string `json:"op"`
 		Topic string `json:"topic"`
 	}
-	liveBidRequest struct {
+	bidRequest struct {
 		Op      string         `json:"op"`
 		ID      jsontext.Value `json:"id"`
 		Auction string         `json:"auction"`
@@ -38,8 +38,8 @@ type (
 	}
 )
 
-// liveAnswer is what a client is told beside events.
-type liveAnswer struct {
+// answer is what a client is told beside events.
+type answer struct {
 	Op       string         `json:"op"`
 	ID       jsontext.Value `json:"id,omitempty"`
 	Topic    string         `json:"topic,omitempty"`
@@ -64,16 +64,16 @@ func (s *socket) execute(data []byte) {
 		head.ID = nil
 	}
 	// Whatever was sent is an operation, and counts.
-	if over := s.edge.mayAsk(s.principal); over != nil {
+	if over := s.edge.s.Count(s.principal); over != nil {
 		if head.Op == "bid" { // It has a key, or ought to have one.
-			s.refuseKeyed(liveAnswer{Op: "bid", ID: head.ID.Clone()}, "unread", over)
+			s.refuseKeyed(answer{Op: "bid", ID: head.ID.Clone()}, "unread", over)
 		} else {
-			s.refuse(liveAnswer{}, over)
+			s.refuse(answer{}, over)
 		}
 		return
 	}
 	if err != nil {
-		s.refuse(liveAnswer{}, refuse("%s", describe(err)))
+		s.refuse(answer{}, edge.Refuse("%s", edge.Describe(err)))
 		return
 	}
 	switch head.Op {
@@ -84,79 +84,66 @@ func (s *socket) execute(data []byte) {
 	case "bid":
 		s.bid(data, head.ID)
 	default:
-		s.refuse(liveAnswer{}, refuse("op must be subscribe, unsubscribe or bid"))
+		s.refuse(answer{}, edge.Refuse("op must be subscribe, unsubscribe or bid"))
 	}
 }
 
 // answer hands a message to the writer.
-func (s *socket) answer(a liveAnswer) {
+func (s *socket) answer(a answer) {
 	select {
-	case s.answers <- mustMarshal(a):
+	case s.answers <- edge.Marshal(a):
 	case <-s.done:
 	}
 }
 
 // refuse answers with the problem that an error is: a bid's as the bid's answer, any other as an error.
-func (s *socket) refuse(a liveAnswer, err error) {
+func (s *socket) refuse(a answer, err error) {
 	s.refuseKeyed(a, "", err)
 }
 
 // refuseKeyed is refuse for what has a key, unless that is empty.
-func (s *socket) refuseKeyed(a liveAnswer, key string, err error) {
-	requestID := uuid.Must(uuid.NewV7()).String()
-	if _, _, known := classify(err); !known {
-		s.edge.s.logger.ErrorContext(s.edge.ctx, "live request failed", "request_id", requestID, "principal", s.principal.ID, "error", err)
-	}
-	p := problemOf(err, requestID)
-	if key != "" {
-		p.beforeKey(err)
-	}
+func (s *socket) refuseKeyed(a answer, key string, err error) {
+	status, problem := s.edge.s.Problem(s.principal, err, key != "")
 	if a.Op == "" {
 		a.Op = "error"
 	} else {
-		a.Status = p.Status
+		a.Status = status
 	}
-	a.Problem = mustMarshal(p)
+	a.Problem = problem
 	s.answer(a)
 }
 
 func (s *socket) subscribe(data []byte) {
 	var q subscribeRequest
-	if err := decode(data, &q); err != nil {
-		s.refuse(liveAnswer{}, err)
+	if err := edge.Decode(data, &q); err != nil {
+		s.refuse(answer{}, err)
 		return
 	}
-	a := liveAnswer{Topic: q.Topic}
+	a := answer{Topic: q.Topic}
 	if len(q.Topic) > maxTopic {
 		a.Topic = ""
 	}
 	if q.Since != nil && (*q.Since < 0 || *q.Since > ledger.MaxAmount) {
-		s.refuse(a, refuse("since must be an integer from 0 to %d", int64(ledger.MaxAmount)))
-		return
-	}
-	if err := mayFollow(s.principal, q.Topic); err != nil {
-		s.refuse(a, err)
+		s.refuse(a, edge.Refuse("since must be an integer from 0 to %d", int64(ledger.MaxAmount)))
 		return
 	}
 	// That it worked is told as the subscription's first message, by the writer.
 	if err := s.edge.subscribe(s.edge.ctx, s.principal, s.sub, q.Topic, q.Since); err != nil {
-		if expired, ok := errors.AsType[*live.ExpiredError](err); ok {
+		if expired, ok := errors.AsType[*hub.ExpiredError](err); ok {
 			a.FirstSeq = &expired.First
 		}
-		s.refuse(a, liveError(err))
+		s.refuse(a, refusalOf(err))
 	}
 }
 
-func (e *liveEdge) subscribe(ctx context.Context, p auth.Principal, sub *live.Subscriber, topic string, since *int64) error {
-	if len(topic) > maxTopic {
-		return live.ErrNoTopic
-	}
-	ctx, cancel := context.WithTimeout(ctx, e.times.subscribe)
+func (e *Edge) subscribe(ctx context.Context, p auth.Principal, sub *hub.Subscriber, topic string, since *int64) error {
+	ctx, cancel := context.WithTimeout(ctx, e.times.Subscribe)
 	defer cancel()
-	if !seesDrafts(p) {
-		if err := e.s.checkTopic(ctx, p, topic); err != nil && !errors.Is(err, live.ErrNoTopic) {
-			return err // Other topics are the hub's to know.
-		}
+	if err := e.s.MayFollow(ctx, p, topic); err != nil {
+		return err
+	}
+	if len(topic) > maxTopic {
+		return hub.ErrNoTopic
 	}
 	_, err := sub.Subscribe(ctx, topic, since)
 	return err
@@ -164,32 +151,27 @@ func (e *liveEdge) subscribe(ctx context.Context, p auth.Principal, sub *live.Su
 
 func (s *socket) unsubscribe(data []byte) {
 	var q unsubscribeRequest
-	if err := decode(data, &q); err != nil {
-		s.refuse(liveAnswer{}, err)
+	if err := edge.Decode(data, &q); err != nil {
+		s.refuse(answer{}, err)
 		return
 	}
 	if !s.sub.Unsubscribe(q.Topic) {
-		s.refuse(liveAnswer{}, &refusal{kind: notFound, detail: "there is no such subscription"})
+		s.refuse(answer{}, &edge.Refusal{Kind: edge.NotFound, Detail: "there is no such subscription"})
 		return
 	}
-	s.answer(liveAnswer{Op: "unsubscribed", Topic: q.Topic})
+	s.answer(answer{Op: "unsubscribed", Topic: q.Topic})
 }
 
 // bid executes a bid beside others. Their answers come in any order and name their request.
 func (s *socket) bid(data []byte, id jsontext.Value) {
-	a := liveAnswer{Op: "bid", ID: id.Clone()}
-	var q liveBidRequest
-	if err := decode(data, &q); err != nil {
+	a := answer{Op: "bid", ID: id.Clone()}
+	var q bidRequest
+	if err := edge.Decode(data, &q); err != nil {
 		s.refuse(a, err)
 		return
 	}
 	if k := q.ID.Kind(); len(q.ID) > maxBidID || len(q.ID) > 0 && k != '"' && k != '0' && k != 'n' {
-		s.refuse(a, refuse("id must be a string or a number of at most %d bytes", maxBidID))
-		return
-	}
-	auctionID, err := pathUUID(q.Auction, "auction")
-	if err != nil {
-		s.refuseKeyed(a, q.Key, err)
+		s.refuse(a, edge.Refuse("id must be a string or a number of at most %d bytes", maxBidID))
 		return
 	}
 	select {
@@ -201,16 +183,15 @@ func (s *socket) bid(data []byte, id jsontext.Value) {
 		defer func() { <-s.bids }()
 		s.guard(func() {
 			// A bid that was begun is finished, whatever becomes of its socket.
-			answer, err := s.edge.s.placeBid(context.Background(), s.principal, uuid.Must(uuid.NewV7()).String(), auctionID,
-				bidRequest{Account: q.Account, Amount: q.Amount}, q.Key)
+			status, body, err := s.edge.s.Bid(context.Background(), s.principal, q.Auction, q.Account, q.Amount, q.Key)
 			if err != nil {
 				s.refuseKeyed(a, q.Key, err)
 				return
 			}
-			if a.Status = answer.Status; a.Status < http.StatusBadRequest {
-				a.Data = answer.Body
+			if a.Status = status; a.Status < http.StatusBadRequest {
+				a.Data = body
 			} else {
-				a.Problem = answer.Body
+				a.Problem = body
 			}
 			s.answer(a)
 		})

@@ -1,68 +1,57 @@
-package server
+package live
 
 import (
 	"errors"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/internal/live"
+	hub "github.com/fairlead-dev/fairlead/internal/live"
+	"github.com/fairlead-dev/fairlead/internal/server/edge"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
-// getEvents streams one topic's events as server-sent events (WHATWG HTML, section 9.2) until the client goes, is too
+// Events streams one topic's events as server-sent events (WHATWG HTML, section 9.2) until the client goes, is too
 // slow, or the server stops. A client that comes back with Last-Event-ID misses nothing.
-func (e *liveEdge) getEvents(w http.ResponseWriter, r *http.Request) {
+func (e *Edge) Events(w http.ResponseWriter, r *http.Request) error {
 	topic, since, err := parseStream(r)
 	if err != nil {
-		e.s.writeProblem(w, r, err)
-		return
+		return err
 	}
 	c, err := e.admit(r)
 	if err != nil {
-		e.s.writeProblem(w, r, err)
-		return
+		return err
 	}
 	defer e.leave(c)
-	if err := mayFollow(c.principal, topic); err != nil {
-		e.s.writeProblem(w, r, err)
-		return
-	}
 	sub := e.hub.NewSubscriber()
 	defer sub.Close()
 	if err := e.subscribe(r.Context(), c.principal, sub, topic, since); err != nil {
-		e.s.writeProblem(w, r, liveError(err))
-		return
+		return refusalOf(err)
 	}
-	st := &stream{w: w, rc: http.NewResponseController(w), timeout: e.times.write}
+	st := &stream{w: w, rc: http.NewResponseController(w), timeout: e.times.Write}
 	// The server's deadlines are for requests that end.
 	if err := errors.Join(st.rc.SetReadDeadline(time.Time{}), st.rc.SetWriteDeadline(time.Now().Add(st.timeout))); err != nil {
-		e.s.writeProblem(w, r, err)
-		return
+		return err
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // Some proxies collect answers unless told not to.
 	w.WriteHeader(http.StatusOK)
-	if r.Method == http.MethodHead {
-		return
+	if r.Method != http.MethodHead {
+		st.run(e, r, c, sub)
 	}
-	st.run(e, r, c, sub)
+	return nil
 }
 
 // parseStream reads which topic is asked for, and from where.
 func parseStream(r *http.Request) (topic string, since *int64, err error) {
-	q, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return "", nil, refuse("the query is malformed")
-	}
+	q := r.URL.Query()
 	for name, values := range q {
 		if len(values) > 1 {
-			return "", nil, refuse("%s is given more than once", name)
+			return "", nil, edge.Refuse("%s is given more than once", name)
 		}
 	}
 	if topic = q.Get("topic"); topic == "" {
-		return "", nil, refuse("topic must be given, as auction:ID or campaign:ID")
+		return "", nil, edge.Refuse("topic must be given, as auction:ID or campaign:ID")
 	}
 	from, name := q.Get("since"), "since"
 	// A client that reconnects by itself repeats its URL, and knows better.
@@ -73,7 +62,7 @@ func parseStream(r *http.Request) (topic string, since *int64, err error) {
 	}
 	n, err := strconv.ParseInt(from, 10, 64)
 	if err != nil || n < 0 || n > ledger.MaxAmount {
-		return "", nil, refuse("%s must be an integer from 0 to %d", name, int64(ledger.MaxAmount))
+		return "", nil, edge.Refuse("%s must be an integer from 0 to %d", name, int64(ledger.MaxAmount))
 	}
 	return topic, &n, nil
 }
@@ -86,10 +75,10 @@ type stream struct {
 	line    []byte
 }
 
-func (st *stream) run(e *liveEdge, r *http.Request, c *liveClient, sub *live.Subscriber) {
-	quiet := time.NewTicker(e.times.keepAlive)
+func (st *stream) run(e *Edge, r *http.Request, c *client, sub *hub.Subscriber) {
+	quiet := time.NewTicker(e.times.KeepAlive)
 	defer quiet.Stop()
-	buf := make([]live.Message, 0, messageBatch)
+	buf := make([]hub.Message, 0, messageBatch)
 	if st.flush() != nil {
 		return
 	}
@@ -122,23 +111,23 @@ func (st *stream) run(e *liveEdge, r *http.Request, c *liveClient, sub *live.Sub
 }
 
 // write reports whether to go on.
-func (st *stream) write(messages []live.Message) bool {
+func (st *stream) write(messages []hub.Message) bool {
 	for i := range messages {
 		switch m := &messages[i]; m.Kind {
-		case live.KindEvent:
+		case hub.KindEvent:
 			if m.Seq > 0 {
 				st.line = append(st.line, "id: "...)
 				st.line = strconv.AppendInt(st.line, m.Seq, 10)
 				st.line = append(st.line, '\n')
 			}
 			st.event(m.Type, m.JSON)
-		case live.KindSubscribed:
+		case hub.KindSubscribed:
 			// A comment, since clients look for events alone.
 			st.line = append(st.line, ": subscribed "...)
 			st.line = strconv.AppendInt(st.line, m.Seq, 10)
 			st.line = append(st.line, "\n\n"...)
-		case live.KindDropped:
-			st.event("dropped", mustMarshal(liveAnswer{Op: "dropped", Topic: m.Topic, LastSeq: &m.Seq}))
+		case hub.KindDropped:
+			st.event("dropped", edge.Marshal(answer{Op: "dropped", Topic: m.Topic, LastSeq: &m.Seq}))
 			_ = st.flush() // It ends here either way.
 			return false
 		}

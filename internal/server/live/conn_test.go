@@ -1,4 +1,4 @@
-package server
+package live
 
 import (
 	"bytes"
@@ -37,7 +37,9 @@ func TestAFlushThatTookTooLongGoesOnWhereItStopped(t *testing.T) {
 	if err := c.flush(100 * time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("nobody reads: %v", err)
 	}
-	must(t, <-took)
+	if err := <-took; err != nil {
+		t.Fatal(err)
+	}
 	write(10, 'b')
 	if len(c.dirty) != 1 {
 		t.Error("the flusher was not woken")
@@ -47,9 +49,11 @@ func TestAFlushThatTookTooLongGoesOnWhereItStopped(t *testing.T) {
 		rest, _ := io.ReadAll(there)
 		got <- slices.Concat(taken, rest)
 	}()
-	must(t, c.flush(livePatience))
+	flushed := c.flush(20 * time.Second)
 	write(10, 'c')
-	must(t, c.Close()) // Which sends what is left.
+	if err := errors.Join(flushed, c.Close()); err != nil { // Close sends what is left.
+		t.Fatal(err)
+	}
 	if all := <-got; !bytes.Equal(all, want.Bytes()) {
 		t.Errorf("got %d bytes, want %d", len(all), want.Len())
 	}

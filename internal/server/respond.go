@@ -1,0 +1,154 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/auth"
+	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/internal/server/edge"
+)
+
+// handler serves a request. An error that it returns becomes the answer, a problem; the handler has written nothing then.
+type handler func(w http.ResponseWriter, r *http.Request) error
+
+// serve adapts a handler: it notes the pattern, so that metrics have one label value a route and not one an id, lets those
+// pass who may use the route, and answers with the problem that an error is.
+func (s *Server) serve(pattern string, weight int, a access, next handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		i := infoOf(r)
+		i.route, i.weight = pattern, weight
+		err := s.admit(w, r, a)
+		if err == nil {
+			err = next(w, r)
+		}
+		if err != nil {
+			s.writeProblem(w, r, err)
+		}
+	}
+}
+
+// shown is a handler that answers with what find finds, as view shows it.
+func shown[R, V any](find func(r *http.Request) (R, error), view func(R) V) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		found, err := find(r)
+		if err != nil {
+			return err
+		}
+		return writeView(w, view(found))
+	}
+}
+
+// readRoute is the route of one document.
+func readRoute[R, V any](path string, a access, summary string, find func(r *http.Request) (R, error), view func(R) V) route {
+	return get(path, a, doc[none, V](summary), shown(find, view))
+}
+
+// pathIDOf finds the id in the path. what names the kind of thing that it is of.
+func pathIDOf(what string) func(*http.Request) (uuid.UUID, error) {
+	return func(r *http.Request) (uuid.UUID, error) { return pathID(r, what) }
+}
+
+// with finds something of what another finder has found.
+func with[A, R any](first func(*http.Request) (A, error), find func(ctx context.Context, a A) (R, error)) func(*http.Request) (R, error) {
+	return func(r *http.Request) (found R, err error) {
+		a, err := first(r)
+		if err != nil {
+			return found, err
+		}
+		return find(r.Context(), a)
+	}
+}
+
+// same is the view of what is shown as it is.
+func same[V any](v V) V { return v }
+
+// viewed lets a view of a pointer show rows of a list.
+func viewed[R, V any](view func(*R) V) func(R) V { return func(row R) V { return view(&row) } }
+
+const contentTypeProblem = "application/problem+json"
+
+// retryAfterSeconds is what a client is told to wait after a 503: long enough for a full queue to drain.
+const retryAfterSeconds = 1
+
+// writeProblem answers with the problem that err is.
+func (s *Server) writeProblem(w http.ResponseWriter, r *http.Request, err error) {
+	info := infoOf(r)
+	if _, _, known := classify(err); !known {
+		attrs := []any{"request_id", info.requestID, "path", r.URL.Path, "error", err}
+		if p, ok := errors.AsType[*groupcommit.PanicError](err); ok {
+			attrs = append(attrs, "stack", string(p.Stack))
+		}
+		s.logger.ErrorContext(r.Context(), "request failed", attrs...)
+	}
+	p := problemOf(err, info.requestID)
+	if hasKey(r) {
+		p.beforeKey(err)
+	}
+	switch p.Status {
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", auth.Challenge(err))
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", strconv.Itoa(retryAfterSeconds))
+	case http.StatusTooManyRequests:
+		if w.Header().Get("Retry-After") == "" { // The limiter says when.
+			w.Header().Set("Retry-After", strconv.Itoa(retryAfterSeconds))
+		}
+	}
+	info.code = p.Code
+	writeBody(w, p.Status, mustMarshal(p))
+}
+
+// writeAnswer answers with what a service rendered.
+func writeAnswer(w http.ResponseWriter, r *http.Request, a command.Answer) {
+	infoOf(r).replayed = a.Replayed
+	if a.Replayed {
+		w.Header().Set("Idempotent-Replayed", "true")
+	}
+	if a.Status == http.StatusTooManyRequests {
+		// The body is all that came through the transaction, so the header is taken from it.
+		var p Problem
+		if err := json.Unmarshal(a.Body, &p); err == nil && p.RetryAfter > 0 {
+			w.Header().Set("Retry-After", strconv.FormatInt(p.RetryAfter, 10))
+		}
+	}
+	writeBody(w, a.Status, a.Body)
+}
+
+// writeView answers with one of our own documents. It returns nil, for handlers that end with it.
+func writeView(w http.ResponseWriter, v any) error {
+	writeBody(w, http.StatusOK, mustMarshal(v))
+	return nil
+}
+
+// writeBody answers with bytes that are ready.
+func writeBody(w http.ResponseWriter, status int, body []byte) {
+	h := w.Header()
+	if status == http.StatusNoContent {
+		w.WriteHeader(status) // Which has neither a body nor the headers of one.
+		return
+	}
+	if status >= http.StatusBadRequest {
+		h.Set("Content-Type", contentTypeProblem)
+	} else {
+		h.Set("Content-Type", "application/json")
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	//nolint:gosec,nolintlint // Bodies are JSON, said to be so, and not sniffed; gosec is not always of the same opinion. An error means that the client went away.
+	_, _ = w.Write(body)
+}
+
+// mustMarshal encodes one of our own answer types, which cannot fail.
+func mustMarshal(v any) []byte {
+	if v, ok := v.(appender); ok {
+		return v.appendJSON(make([]byte, 0, 384))
+	}
+	return edge.Marshal(v)
+}
