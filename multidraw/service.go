@@ -169,7 +169,7 @@ func (cr *creation) decide(u *Unit) {
 	}
 	if cr.c.Key != nil && u.Asked != nil && !command.Known(u.Keys, cr.c.Key) {
 		if u.Asked.Pending.Fingerprint != cr.c.Key.Fingerprint {
-			cr.answer = command.Refuse(batch, idempotency.ErrKeyReused)[0]
+			cr.answer = batch[0].Refuse(idempotency.ErrKeyReused)
 			return
 		}
 		cr.wait = &u.Asked.ID
@@ -282,11 +282,11 @@ func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[O
 	defer place.giveBack()
 	var (
 		answer command.Answer
-		batch  = []command.Command[Op]{c}
 		to     *Operation
 		seed   fairdraw.Seed
 		before *Operation // as an earlier run of the transaction left it, if that was committed after all
 	)
+	batch := []command.Command[Op]{c}
 	err = s.store.Update(ctx, id, command.Keys(batch), func(u *Unit) {
 		to, seed = nil, u.Seed
 		if before != nil && before.same(u.Operation) {
@@ -307,7 +307,7 @@ func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[O
 		})[0]
 	})
 	if absent, ok := errors.AsType[*NotFoundError](err); ok && c.Render != nil {
-		return command.Refuse(batch, absent)[0], nil
+		return c.Refuse(absent), nil
 	}
 	if err != nil || to == nil {
 		return answer, err

@@ -134,7 +134,7 @@ func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[A
 		})[0]
 	})
 	if absent, ok := errors.AsType[*NotFoundError](err); ok && c.Render != nil {
-		return command.Refuse(batch, absent)[0], nil
+		return batch[0].Refuse(absent), nil
 	}
 	s.nudge()
 	return answer, err

@@ -243,7 +243,7 @@ func (cr *creation) decide(u *Unit) {
 	}
 	if cr.c.Key != nil && u.Asked != nil && !command.Known(u.Keys, cr.c.Key) {
 		if u.Asked.Pending.Fingerprint != cr.c.Key.Fingerprint {
-			cr.answer = command.Refuse(batch, idempotency.ErrKeyReused)[0]
+			cr.answer = batch[0].Refuse(idempotency.ErrKeyReused)
 			return
 		}
 		cr.wait = &u.Asked.ID

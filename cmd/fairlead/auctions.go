@@ -58,9 +58,12 @@ func (n *node) startAuctions(registry *prometheus.Registry, lanes *telemetry.Lan
 		},
 	})
 	n.onClose(n.auction.Close)
-	leases := postgres.NewLeases(n.db)
-	n.onClose(leases.Close)
-	n.election, err = lock.NewElection(lock.New(leases, lock.LockerOptions{Logger: n.logger}), auctionLease, lock.ElectionOptions{
+	elections, err := postgres.NewElections(n.db)
+	if err != nil {
+		return err
+	}
+	n.onClose(elections.Close)
+	n.election, err = lock.NewElection(lock.New(elections, lock.LockerOptions{Logger: n.logger}), auctionLease, lock.ElectionOptions{
 		TTL: n.o.leaderTTL, Logger: n.logger, Observer: observer,
 	})
 	return err

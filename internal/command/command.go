@@ -139,8 +139,7 @@ func decideOne[Op any](c Command[Op], keys *idempotency.Batch, decide func(Comma
 		known, ok, err := keys.Lookup(*c.Key)
 		switch {
 		case err != nil:
-			r := c.Render(nil, err)
-			return Answer{Answer: idempotency.Answer{Status: r.Status, Body: r.Body}}
+			return c.Refuse(err)
 		case ok:
 			return Answer{Answer: known}
 		}
@@ -156,16 +155,40 @@ func decideOne[Op any](c Command[Op], keys *idempotency.Batch, decide func(Comma
 	return Answer{Answer: idempotency.Answer{Status: r.Status, Body: r.Body}}
 }
 
-// Refuse answers commands on something that does not exist. Nothing can have been decided under their keys.
-func Refuse[Op any](batch []Command[Op], reason error) []Answer {
-	answers := make([]Answer, len(batch))
-	for i, c := range batch {
-		if c.Render == nil {
-			answers[i].Err = reason
-			continue
+// DecideAs is [Decide] for a batch whose operations are all of type T.
+func DecideAs[T, Op any](batch []Command[Op], keys *idempotency.Batch, decide func(Command[Op], T) (any, error)) []Answer {
+	return Decide(batch, keys, func(c Command[Op]) (any, error) {
+		op, ok := any(c.Op).(T)
+		if !ok {
+			return nil, fmt.Errorf("command: %T is not a %T", c.Op, op)
 		}
-		r := c.Render(nil, reason)
-		answers[i].Status, answers[i].Body = r.Status, r.Body
+		return decide(c, op)
+	})
+}
+
+// Each calls visit with every operation of a batch that is of type T.
+func Each[T, Op any](batch []Command[Op], visit func(T)) {
+	for i := range batch {
+		if op, ok := any(batch[i].Op).(T); ok {
+			visit(op)
+		}
+	}
+}
+
+// Refuse answers a command without a decision: nothing is stored under its key.
+func (c *Command[Op]) Refuse(reason error) Answer {
+	if c.Render == nil {
+		return Answer{Err: reason}
+	}
+	r := c.Render(nil, reason)
+	return Answer{Answer: idempotency.Answer{Status: r.Status, Body: r.Body}}
+}
+
+// RefuseAll refuses the commands of a batch on something that does not exist.
+func RefuseAll[Op any](batch []Command[Op], reason error) []Answer {
+	answers := make([]Answer, len(batch))
+	for i := range batch {
+		answers[i] = batch[i].Refuse(reason)
 	}
 	return answers
 }

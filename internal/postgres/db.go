@@ -216,11 +216,13 @@ func (db *DB) bids(id uuid.UUID) *pipeline { return db.ahead[int(id[len(id)-1])%
 
 // Shutdown is Close that waits no longer than ctx lives: a connection to a database that has stopped answering may never
 // come back.
-func (db *DB) Shutdown(ctx context.Context) error {
+func (db *DB) Shutdown(ctx context.Context) error { return closeWithin(ctx, db.Close) }
+
+func closeWithin(ctx context.Context, closeAll func()) error {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		db.Close()
+		closeAll()
 	}()
 	select {
 	case <-closed:

@@ -44,6 +44,9 @@ func Migrate(ctx context.Context, url string) ([]Migration, error) {
 		} else if version > 0 && version < firstVersion {
 			return fmt.Errorf("%w: it is at step %d, and %d is the first", ErrTooOld, version, firstVersion)
 		}
+		if err := installPackages(ctx, url); err != nil {
+			return err
+		}
 		results, err := p.Up(ctx)
 		for _, r := range results {
 			now := time.Now().UTC()
@@ -51,23 +54,21 @@ func Migrate(ctx context.Context, url string) ([]Migration, error) {
 		}
 		return err
 	})
-	if err == nil {
-		err = installPackages(ctx, url)
-	}
 	if err != nil {
 		return applied, fmt.Errorf("postgres: migrate: %w", err)
 	}
 	return applied, nil
 }
 
-// installPackages installs the tables of the packages that have a schema of their own, beside those of the services.
+// installPackages installs the tables that packages define themselves: locks and sagas beside those of the services, and the locks
+// of elections in a schema of their own.
 func installPackages(ctx context.Context, url string) (err error) {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-	return errors.Join(pglock.Schema("").Install(ctx, conn), pgsaga.Schema("").Install(ctx, conn))
+	return errors.Join(pglock.Schema("").Install(ctx, conn), electionSchema.Install(ctx, conn), pgsaga.Schema("").Install(ctx, conn))
 }
 
 // MigrationStatus lists all steps, applied or pending, in order.

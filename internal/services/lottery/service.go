@@ -93,9 +93,8 @@ func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.An
 	return command.Execute(ctx, func() (command.Answer, error) { return s.group.Do(ctx, creations, c) })
 }
 
-// Execute decides one command on a campaign, commits it together with its neighbours, and returns its answer. It
-// returns groupcommit.ErrFull, groupcommit.ErrClosed, command.ErrUnavailable, command.ErrUnknownOutcome, or the
-// context's error.
+// Execute decides one command on a campaign, commits it together with its neighbours, and returns its answer. It returns
+// groupcommit.ErrFull, groupcommit.ErrClosed, command.ErrUnavailable, command.ErrUnknownOutcome, or the context's error.
 func (s *Service) Execute(ctx context.Context, campaign uuid.UUID, c command.Command[Op]) (command.Answer, error) {
 	if campaign == creations {
 		return command.Answer{}, &CampaignNotFoundError{ID: campaign}
@@ -109,8 +108,8 @@ func (s *Service) Execute(ctx context.Context, campaign uuid.UUID, c command.Com
 // Close stops taking commands and waits until those already taken are answered.
 func (s *Service) Close(ctx context.Context) error { return s.group.Close(ctx) }
 
-// Sweep finishes the draws of campaigns that have been drawing for too long, and returns how many it finished. Any
-// number of processes may sweep at once.
+// Sweep finishes the draws of campaigns that have been drawing for too long, and returns how many it finished. Any number
+// of processes may sweep at once.
 func (s *Service) Sweep(ctx context.Context) (int, error) {
 	w, err := s.Watch(ctx, s.o.StuckAfter)
 	if err != nil {
@@ -180,7 +179,7 @@ func (s *Service) flush(ctx context.Context, campaign uuid.UUID, batch []command
 		last = lastEvent(u.State)
 	})
 	if notFound, ok := errors.AsType[*CampaignNotFoundError](err); ok {
-		return command.Refuse(batch, notFound), nil
+		return command.RefuseAll(batch, notFound), nil
 	}
 	if err == nil && from != to {
 		s.o.Logger.InfoContext(ctx, "campaign changed", "campaign", campaign, "from", from, "to", to)

@@ -229,7 +229,7 @@ func TestLeaderAbsent(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.breaks()
-	blocks(t, database, `SELECT FROM leases FOR UPDATE`)
+	blocks(t, database, `SELECT FROM fairlead_elections.lock_keys, fairlead_elections.lock_grants FOR UPDATE`)
 	s.fires("FairleadLeaderAbsent")
 	section.says(t, "[FairleadCommitSlow](#fairleadcommitslow)")
 	unblocks(t, s)
