@@ -10,7 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/localpg"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestDropsale runs it twice: the accounts of the first run must not be in the way of the second.
@@ -38,7 +39,7 @@ carrier: 4.50 available, 0.00 held
 	const steps = 7
 	file := filepath.Join(t.TempDir(), "order")
 	for step := 1; step <= steps; step++ {
-		out, err := program(within(t), "wallet", "-order", file, "-crash-at", string(rune('0'+step))).CombinedOutput()
+		out, err := program(testwait.Context(t, patience), "wallet", "-order", file, "-crash-at", string(rune('0'+step))).CombinedOutput()
 		ended, ok := errors.AsType[*exec.ExitError](err)
 		if !ok || ended.ExitCode() != 3 {
 			t.Fatalf("step %d: it did not crash: %v\n%s", step, err, out)
@@ -74,12 +75,10 @@ forgeries refused: 1
 // TestPrintshop has no use for the server, only for its PostgreSQL, in which the shop has a schema of its own.
 func TestPrintshop(t *testing.T) {
 	t.Parallel()
-	database, err := sim.PrivateURL(house.server.DataDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	database, err := localpg.URLOf(house.server.DataDir())
+	testwait.Must(t, err)
 	for range 2 {
-		cmd := program(within(t), "printshop")
+		cmd := program(testwait.Context(t, patience), "printshop")
 		cmd.Env = append(cmd.Env, "DATABASE_URL="+database)
 		out, err := cmd.CombinedOutput()
 		if err != nil {

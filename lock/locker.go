@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/fairlead-dev/fairlead/internal/lapse"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // DefaultTTL is the time to live where none is asked for.
@@ -166,7 +166,7 @@ func (l *Locker) hold(ctx context.Context, g Grant, o Options) *Held {
 	if o.MaxHold > 0 {
 		h.keeper.limit = g.Start.Add(o.MaxHold - Margin(min(o.MaxHold, o.TTL)))
 	}
-	h.shown = lapse.Context(h.ctx, h.keeper.compare)
+	h.shown = wait.Lease(h.ctx, h.keeper.compare)
 	h.keeper.start()
 	return h
 }

@@ -1,6 +1,7 @@
 package saga
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -143,30 +144,9 @@ func NewService(store Store, o Options) *Service {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.SyncWait == 0 {
-		o.SyncWait = SyncWait
-	}
-	if o.LeaseTTL == 0 {
-		o.LeaseTTL = LeaseTTL
-	}
-	if o.TendEvery == 0 {
-		o.TendEvery = TendEvery
-	}
-	if o.Deadline == 0 {
-		o.Deadline = TwoPhaseDeadline
-	}
-	if o.StepTimeout == 0 {
-		o.StepTimeout = StepTimeout
-	}
-	if o.MaxPause == 0 {
-		o.MaxPause = MaxPause
-	}
-	if o.DoubtAge == 0 {
-		o.DoubtAge = DoubtAge
-	}
-	if o.FenceEvery == 0 {
-		o.FenceEvery = FenceEvery
-	}
+	o.SyncWait, o.LeaseTTL, o.TendEvery = cmp.Or(o.SyncWait, SyncWait), cmp.Or(o.LeaseTTL, LeaseTTL), cmp.Or(o.TendEvery, TendEvery)
+	o.Deadline, o.StepTimeout = cmp.Or(o.Deadline, TwoPhaseDeadline), cmp.Or(o.StepTimeout, StepTimeout)
+	o.MaxPause, o.DoubtAge, o.FenceEvery = cmp.Or(o.MaxPause, MaxPause), cmp.Or(o.DoubtAge, DoubtAge), cmp.Or(o.FenceEvery, FenceEvery)
 	s := &Service{
 		Reader: store, store: store, o: o, owner: newID(), definitions: map[string]Definition{}, slots: make(chan struct{}, MaxRuns),
 		wake: make(chan struct{}, 1), reads: make(chan struct{}, 1), runs: map[uuid.UUID]*run{},

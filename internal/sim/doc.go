@@ -11,8 +11,7 @@
 //   - [History.Check]: the model. It replays what clients were told against the database: every acknowledged effect is
 //     there once, nothing else is, each balance is what the clients' own books say, each key's answers were
 //     byte-identical and are what is stored.
-//   - Package audit, the independent auditor of the database by itself; package wire, a proxy that loses the answer
-//     to COMMIT.
+//   - Package audit, the independent auditor of the database by itself; package wire, a proxy that loses the answer to COMMIT.
 //
 // # Protocol of a fault test
 //

@@ -1,7 +1,6 @@
 //go:build unix
 
-// Package lapsetest stops processes that hold leases past the end of these, and looks what they are told when they go on.
-package lapsetest
+package testwait
 
 import (
 	"bufio"
@@ -15,15 +14,15 @@ import (
 	"time"
 )
 
-// child says that the process is the one that is stopped.
+// child marks the process that is stopped.
 const child = "FAIRLEAD_TEST_STOPPED"
 
-// rounds is how many processes are stopped: how their threads go on is the machine's to decide.
+// rounds is how many processes are stopped: the machine decides how their threads go on.
 const rounds = 5
 
-// Stopped runs the calling test again in processes of its own. There, it calls hold, and asks the context all the time
-// whether it has ended. Each process is stopped for two leases, and must not be told that its context lasts at any moment
-// after over.
+// Stopped checks that a process which was stopped past the end of its lease notices at once. It runs the calling test again in
+// child processes, which call hold and poll the context that it returns. Each child is stopped for two leases. Its context must
+// not seem alive at any moment after over.
 func Stopped(t *testing.T, lease time.Duration, hold func(t *testing.T) (ctx context.Context, over time.Time)) {
 	t.Helper()
 	if os.Getenv(child) != "" {
@@ -35,7 +34,6 @@ func Stopped(t *testing.T, lease time.Duration, hold func(t *testing.T) (ctx con
 	}
 }
 
-// spin is what the holder does.
 func spin(ctx context.Context, over time.Time) {
 	fmt.Println("\nheld") // The test's name may stand before it, without a line's end.
 	for {

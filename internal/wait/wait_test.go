@@ -1,4 +1,4 @@
-package lapse_test
+package wait_test
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/internal/lapse"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // TestAskedFirst: whatever the context is asked for first, it has compared the clock.
@@ -32,7 +32,7 @@ func TestAskedFirst(t *testing.T) {
 	} {
 		inner, cancel := context.WithCancelCause(t.Context())
 		lapsed := false
-		ctx := lapse.Context(inner, func() {
+		ctx := wait.Lease(inner, func() {
 			if lapsed {
 				cancel(over)
 			}
