@@ -46,7 +46,8 @@ const (
 	setMaxBytes = 256 << 10
 )
 
-// keySet is the issuer's published keys, as last fetched. It is safe for concurrent use.
+// keySet is the issuer's published keys, as last fetched. It is our own, and not keyfunc: that reads answers of any size, keeps
+// old keys for ever while the issuer is away, and loses a whole set to one malformed key. It is safe for concurrent use.
 type keySet struct {
 	url        string
 	client     *http.Client
