@@ -191,9 +191,6 @@ func (s *Service) compensated(r *run, steps []Step) error {
 // execute calls a step's function within its time. A panic in it must not take down a process that would only meet it
 // again when it is back.
 func (s *Service) execute(ctx context.Context, c Call, f func(context.Context, Call) (Outcome, error)) (out Outcome, err error) {
-	if f == nil {
-		return out, nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, s.o.StepTimeout)
 	defer cancel()
 	defer func() {
@@ -279,7 +276,9 @@ func (s *Service) commit(r *run, branches []Branch) error {
 	for i, b := range branches {
 		gid := GID(saga.Coordinator, saga.ID, saga.Decided, i)
 		call := Call{Saga: saga.ID, Step: b.Name, Term: saga.Term, GID: gid}
-		if err := s.traceCommit(r.ctx, call, func(ctx context.Context, gid string) error { return s.end(ctx, b.Participant, gid, true, r.life) }); err != nil {
+		ctx, end := s.trace(r.ctx, PhaseCommit, call)
+		err := s.end(ctx, b.Participant, gid, true, r.life)
+		if end(Outcome{}, err); err != nil {
 			return fmt.Errorf("saga: commit %s: %w", b.Name, err)
 		}
 		saga.Steps[i].Status = StepDone

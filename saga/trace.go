@@ -17,24 +17,21 @@ const (
 // with what came of it. It must not block.
 type Trace func(ctx context.Context, p Phase, c Call) (step context.Context, end func(Outcome, error))
 
-// traced runs f under a trace where somebody wants one. Where f is nil, nothing is done and there is nothing to tell.
-func (s *Service) traced(ctx context.Context, p Phase, c Call, f func(context.Context, Call) (Outcome, error)) (Outcome, error) {
-	if s.o.Trace == nil || f == nil {
-		return s.execute(ctx, c, f)
+// trace begins a trace where one is wanted.
+func (s *Service) trace(ctx context.Context, p Phase, c Call) (context.Context, func(Outcome, error)) {
+	if s.o.Trace == nil {
+		return ctx, func(Outcome, error) {}
 	}
-	ctx, end := s.o.Trace(ctx, p, c)
+	return s.o.Trace(ctx, p, c)
+}
+
+// traced executes f under a trace. Where f is nil, there is nothing to do or trace.
+func (s *Service) traced(ctx context.Context, p Phase, c Call, f func(context.Context, Call) (Outcome, error)) (Outcome, error) {
+	if f == nil {
+		return Outcome{}, nil
+	}
+	ctx, end := s.trace(ctx, p, c)
 	out, err := s.execute(ctx, c, f)
 	end(out, err)
 	return out, err
-}
-
-// traceCommit is traced for the commit of a branch, which has no outcome of its own.
-func (s *Service) traceCommit(ctx context.Context, c Call, commit func(ctx context.Context, gid string) error) error {
-	if s.o.Trace == nil {
-		return commit(ctx, c.GID)
-	}
-	ctx, end := s.o.Trace(ctx, PhaseCommit, c)
-	err := commit(ctx, c.GID)
-	end(Outcome{}, err)
-	return err
 }

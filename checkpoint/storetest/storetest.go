@@ -122,7 +122,7 @@ func testGuarded(t *testing.T, h Harness) {
 	try := func(s *checkpoint.Save) error { return h.Store.Save(t.Context(), k, s) }
 	testwait.Must(t, try(save(1, 9, "a", "one")))
 	testwait.Must(t, try(save(1, 9, "a", "one"))) // Its answer was lost, and it is sent again.
-	two := save(2, 10, "b", "two")       // A new tenure goes on.
+	two := save(2, 10, "b", "two")                // A new tenure goes on.
 	testwait.Must(t, try(two))
 	testwait.Must(t, try(two))
 	for what, s := range map[string]*checkpoint.Save{
