@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -21,10 +19,10 @@ type place struct {
 // takePlace is asked before anything is decided, so that what is decided can be run. It gives nil where there will be
 // nothing to run.
 func (s *Service) takePlace(toRun bool) (*place, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.runs.Lock()
+	defer s.runs.Unlock()
 	switch {
-	case s.closed:
+	case s.runs.Closed:
 		return nil, ErrClosed
 	case !toRun:
 		return nil, nil
@@ -41,8 +39,8 @@ func (p *place) giveBack() {
 		return
 	}
 	p.once.Do(func() {
-		p.s.mu.Lock()
-		defer p.s.mu.Unlock()
+		p.s.runs.Lock()
+		defer p.s.runs.Unlock()
 		p.s.taken--
 	})
 }
@@ -52,33 +50,15 @@ func (s *Service) start(p *place, op *Operation, draws *Draws) {
 	r := &run{op: op, draws: draws, done: make(chan struct{})}
 	kept := &place{s: s}
 	p.once.Do(func() {}) // The run gives it back.
-	s.mu.Lock()
-	if s.closed {
-		s.taken--
-		s.mu.Unlock()
-		close(r.done)
-		return // The lease expires.
-	}
-	// An earlier run here, in a lower term, is fenced; it must not take this one's entry with it.
-	s.runs[op.ID] = r
-	n := len(s.runs)
-	s.work.Add(1)
-	s.mu.Unlock()
-	s.observe(func(o Observer) { o.Running(n) })
-	go func() {
-		defer s.work.Done()
+	if !s.runs.Start(op.ID, r, r.done, s.running, func() {
+		defer kept.giveBack()
 		s.drive(r)
-		s.mu.Lock()
-		if s.runs[op.ID] == r {
-			delete(s.runs, op.ID)
-		}
-		n := len(s.runs)
-		s.mu.Unlock()
+	}) {
 		kept.giveBack()
-		s.observe(func(o Observer) { o.Running(n) })
-		close(r.done)
-	}()
+	}
 }
+
+func (s *Service) running(n int) { s.observe(func(o Observer) { o.Running(n) }) }
 
 // drive draws and saves until the operation is completed, or belongs to somebody else, or the service is closed.
 func (s *Service) drive(r *run) {
@@ -161,9 +141,7 @@ func (s *Service) Tend(ctx context.Context) {
 
 // Sweep does once what [Service.Tend] does, and returns how many operations it found interrupted.
 func (s *Service) Sweep(ctx context.Context) (int, error) {
-	s.mu.Lock()
-	ids := slices.Collect(maps.Keys(s.runs))
-	s.mu.Unlock()
+	ids := s.runs.IDs()
 	ctx, cancel := context.WithTimeout(ctx, s.o.LeaseTTL)
 	defer cancel()
 	// Its own first: a process that stood still for a while goes on where nobody else has.
@@ -186,19 +164,8 @@ func (s *Service) Sweep(ctx context.Context) (int, error) {
 // Close takes no more operations and interrupts those that run here, each after the checkpoint that is under way; they can
 // be resumed elsewhere at once. It waits for that up to ctx.
 func (s *Service) Close(ctx context.Context) error {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.cancel()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		s.work.Wait()
-	}()
-	select {
-	case <-ended:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("multidraw: runs were still under way: %w", ctx.Err())
+	if err := s.runs.Close(ctx, s.cancel); err != nil {
+		return fmt.Errorf("multidraw: runs were still under way: %w", err)
 	}
+	return nil
 }

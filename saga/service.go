@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/runs"
 )
 
 // Times and limits of a service.
@@ -128,11 +128,9 @@ type Service struct {
 	reads  chan struct{}   // has a value while a lookup reads
 	ctx    context.Context //nolint:containedctx // Ends the runs, whose requests are long over.
 	cancel context.CancelFunc
-	work   sync.WaitGroup
 
-	mu     sync.Mutex
-	closed bool
-	runs   map[uuid.UUID]*run
+	// The mutex of runs guards what follows, too.
+	runs   runs.Set[*run]
 	next   *lookup           // the one that has not begun to read, or nil
 	life   uuid.UUID         // the log's incarnation, as this process knows it
 	fences map[string]*fence // by participant
@@ -169,7 +167,7 @@ func NewService(store Store, o Options) *Service {
 	}
 	s := &Service{
 		Reader: store, store: store, o: o, owner: newID(), definitions: map[string]Definition{}, slots: make(chan struct{}, MaxRuns),
-		wake: make(chan struct{}, 1), reads: make(chan struct{}, 1), runs: map[uuid.UUID]*run{},
+		wake: make(chan struct{}, 1), reads: make(chan struct{}, 1),
 		fences: map[string]*fence{},
 	}
 	s.lineage, _ = store.(Lineage)
@@ -211,12 +209,12 @@ func (s *Service) Create(ctx context.Context, c command.Command[New]) (command.A
 }
 
 func (s *Service) admit() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.runs.Lock()
+	defer s.runs.Unlock()
 	switch {
-	case s.closed:
+	case s.runs.Closed:
 		return ErrClosed
-	case len(s.runs) >= MaxWaiting:
+	case len(s.runs.Runs) >= MaxWaiting:
 		return ErrTooManyRuns
 	}
 	return nil
