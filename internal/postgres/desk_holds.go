@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
@@ -45,7 +46,7 @@ func (d *Desk) ReleaseHold(ctx context.Context, c command.Command[ledger.Op]) (a
 		saveBook(&b, book.Changes(), countedWrites)
 		saveAudit(&b, audit, book.Now())
 		saveKeys(&b, keys.Fresh(), book.Now(), countedWrites)
-		return send(ctx, tx, &b)
+		return pgkit.Send(ctx, tx, &b)
 	})
 	return answer, err
 }

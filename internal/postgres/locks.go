@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/pglock"
 )
@@ -206,5 +207,5 @@ func (l *Locks) record(ctx context.Context, tx pgx.Tx, key *idempotency.Request,
 	var b pgx.Batch
 	saveAudit(&b, audit, now)
 	saveKeys(&b, []idempotency.Record{{Request: *key, Status: r.Status, Body: r.Body}}, now, countedWrites)
-	return answer, send(ctx, tx, &b)
+	return answer, pgkit.Send(ctx, tx, &b)
 }

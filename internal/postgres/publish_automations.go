@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
 
@@ -51,11 +52,7 @@ func (s *Publications) CreateAutomations(ctx context.Context, names, targets []s
 		if err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, selectTakenNames, sortedNames(names))
-		if err != nil {
-			return err
-		}
-		taken, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		taken, err := pgkit.Rows(ctx, tx, pgx.RowTo[string], selectTakenNames, sortedNames(names))
 		if err != nil {
 			return err
 		}
@@ -76,7 +73,7 @@ func (s *Publications) CreateAutomations(ctx context.Context, names, targets []s
 		}
 		saveAudit(&b, u.Audit, u.Now)
 		saveKeys(&b, u.Keys.Fresh(), u.Now, countedWrites)
-		return send(ctx, tx, &b)
+		return pgkit.Send(ctx, tx, &b)
 	})
 }
 
@@ -92,7 +89,7 @@ func (s *Publications) CommitAutomation(ctx context.Context, id uuid.UUID, keys 
 		b.Queue(lockAutomation, id).Query(collect(&found, scanAutomation))
 		loadKeys(&b, keys, &known)
 		b.Queue(selectNow).QueryRow(func(row pgx.Row) error { return row.Scan(&u.Now) })
-		if err := send(ctx, tx, &b); err != nil {
+		if err := pgkit.Send(ctx, tx, &b); err != nil {
 			return err
 		}
 		if len(found) == 0 {
@@ -106,7 +103,7 @@ func (s *Publications) CommitAutomation(ctx context.Context, id uuid.UUID, keys 
 		}
 		saveAudit(&b, u.Audit, u.Now)
 		saveKeys(&b, u.Keys.Fresh(), u.Now, countedWrites)
-		return send(ctx, tx, &b)
+		return pgkit.Send(ctx, tx, &b)
 	})
 }
 
@@ -121,7 +118,7 @@ func (s *Publications) FireDue(ctx context.Context, draw publish.Draw) (fired *p
 		)
 		b.Queue(lockDueAutomation).Query(collect(&found, scanAutomation))
 		b.Queue(selectNow).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
-		if err := send(ctx, tx, &b); err != nil || len(found) == 0 {
+		if err := pgkit.Send(ctx, tx, &b); err != nil || len(found) == 0 {
 			return err
 		}
 		a, now := &found[0], now.UTC()
@@ -143,7 +140,7 @@ func (s *Publications) FireDue(ctx context.Context, draw publish.Draw) (fired *p
 			scheduled = p
 		}
 		fired, f = a, firing
-		return send(ctx, tx, &b)
+		return pgkit.Send(ctx, tx, &b)
 	})
 	if err != nil {
 		return nil, nil, nil, err
@@ -166,11 +163,7 @@ func scheduledToday(ctx context.Context, tx pgx.Tx, a *publish.Automation, now t
 func pickDraft(ctx context.Context, tx pgx.Tx, a *publish.Automation, draw publish.Draw) (*publish.Publication, error) {
 	const draws = 5
 	lock := func(sql string, args ...any) (*publish.Publication, error) {
-		rows, err := tx.Query(ctx, sql, args...)
-		if err != nil {
-			return nil, err
-		}
-		found, err := pgx.CollectRows(rows, scanPublication)
+		found, err := pgkit.Rows(ctx, tx, scanPublication, sql, args...)
 		if err != nil || len(found) == 0 {
 			return nil, err
 		}
@@ -248,7 +241,7 @@ func (s *Publications) Firings(ctx context.Context, id uuid.UUID, after int64, l
 			f.ScheduledFor, f.FiredAt = f.ScheduledFor.UTC(), f.FiredAt.UTC()
 			return f, err
 		}))
-		if err := send(ctx, tx, &b); err != nil {
+		if err := pgkit.Send(ctx, tx, &b); err != nil {
 			return err
 		}
 		if !there {

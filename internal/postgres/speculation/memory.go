@@ -1,4 +1,4 @@
-package postgres
+package speculation
 
 import (
 	"context"
@@ -12,140 +12,143 @@ import (
 )
 
 const (
-	// maxAuctionStates is how many auctions a process remembers. One with ten thousand bidders takes some 3 MB.
-	maxAuctionStates = 64
-	// maxBackoffTransactions bounds how many transactions read under the lock after one found that another process works on the
-	// auction. It is backoffTransactions at first and doubles as long as that goes on, since each such find costs a reading of all
+	// maxAuctions is how many auctions a process remembers. One with ten thousand bidders takes some 3 MB.
+	maxAuctions = 64
+	// maxBackoff bounds how many transactions read under the lock after one found that another process works on the
+	// auction. It is BackoffTransactions at first and doubles as long as that goes on, since each such find costs a reading of all
 	// standing bids.
-	maxBackoffTransactions = 1024
+	maxBackoff = 1024
 )
 
-// auctionMemory is what a process remembers of auctions.
-type auctionMemory struct {
-	mu    sync.Mutex
-	seats map[uuid.UUID]*seat
+// NewMemory returns a memory of nothing.
+func NewMemory() *Memory { return &Memory{entries: map[uuid.UUID]*Entry{}} }
+
+// Memory is what a process remembers of auctions. It is safe for concurrent use.
+type Memory struct {
+	mu      sync.Mutex
+	entries map[uuid.UUID]*Entry
 }
 
-// seat is where what is remembered of one auction lies while no transaction has it in hand.
-type seat struct {
-	turn sync.Mutex // held by a run that locks the auction
+// Entry holds what is remembered of one auction while no transaction works on it.
+type Entry struct {
+	Turn sync.Mutex // held by a run that locks the auction
 
 	// What follows is guarded by the memory's mutex.
-	users   int           // calls that have the seat
-	known   *knownAuction // nil while it is in hand, and where nothing is remembered
-	backoff int           // how many more transactions read under the lock, because another process works on the auction
-	length  int           // of the last backoff
-	streak  int           // how many were sent ahead since, and committed
-	ahead   int           // how many were sent ahead and are under way
-	settled chan struct{} // closed when there are none; nil while nobody waits
+	users    int           // calls that have the entry
+	known    *Known        // nil while a transaction works on it, and where nothing is remembered
+	backoff  int           // how many more transactions read under the lock, because another process works on the auction
+	length   int           // of the last backoff
+	streak   int           // how many speculative ones committed since
+	underWay int           // how many speculative ones are under way
+	settled  chan struct{} // closed when there are none; nil while nobody waits
 }
 
-// knownAuction is an auction as this process has left or read it. The revision tells whether it still is.
-type knownAuction struct {
+// Known is an auction as this process has left or read it. The revision tells whether it still is.
+type Known struct {
 	*auction.State
 
-	revision uuid.UUID
-	last     lastBid
+	Revision uuid.UUID
+	Last     LastBid
 
-	// What follows is guarded by the memory's mutex while it is not in hand.
-	ahead   int  // transactions that it rests on and that are under way
-	spoilt  bool // one of them has failed
-	settled bool // there were none when a locked run took it in hand
+	// What follows is guarded by the memory's mutex while no transaction works on it.
+	underWay int  // transactions that it rests on and that are under way
+	poisoned bool // one of them has failed
+	Settled  bool // there were none when a locked run took it
 }
 
-// lastBid is the latest bid that a process remembers. It tells whether the database still has it: after a failover that lost
+// LastBid is the latest bid that a process remembers. It tells whether the database still has it: after a failover that lost
 // it, a bid that was placed anew may have the same number, account, hold and amount, but not the same nonce.
-type lastBid struct {
+type LastBid struct {
 	auction.Bid
 
-	nonce int64 // of the batch that placed it; 0 for those of before there were nonces
+	Nonce int64 // of the batch that placed it; 0 for those of before there were nonces
 }
 
-// is reports whether both are the very same bid.
-func (b *lastBid) is(other *lastBid) bool {
+// Is reports whether both are the very same bid.
+func (b *LastBid) Is(other *LastBid) bool {
 	x, y := b.Bid, other.Bid
 	x.At, y.At = time.Time{}, time.Time{}
-	return x == y && b.At.Equal(other.At) && b.nonce == other.nonce
+	return x == y && b.At.Equal(other.At) && b.Nonce == other.Nonce
 }
 
-// newNonce returns a number that no other batch has.
-func newNonce() int64 { return rand.Int64() } //nolint:gosec // Nobody gains by guessing it.
+// NewNonce returns a number that no other batch has.
+func NewNonce() int64 { return rand.Int64() } //nolint:gosec // Nobody gains by guessing it.
 
-// seat returns the seat of an auction, which the caller leaves.
-func (m *auctionMemory) seat(id uuid.UUID) *seat {
+// Enter returns the entry of an auction, which the caller leaves.
+func (m *Memory) Enter(id uuid.UUID) *Entry {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	t := m.seats[id]
+	t := m.entries[id]
 	if t == nil {
-		t = &seat{}
-		m.seats[id] = t
+		t = &Entry{}
+		m.entries[id] = t
 	}
 	t.users++
 	return t
 }
 
-// leave gives a seat back. Beyond the bound of auctions, what nobody works on is forgotten, and read again when needed.
-func (m *auctionMemory) leave(id uuid.UUID, t *seat) {
+// Leave gives an entry back. Beyond the bound of auctions, what nobody works on is forgotten, and read again when needed.
+func (m *Memory) Leave(id uuid.UUID, t *Entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t.users--
 	if t.users == 0 && t.known == nil {
-		delete(m.seats, id)
+		delete(m.entries, id)
 	}
-	for other, o := range m.seats {
-		if len(m.seats) <= maxAuctionStates {
+	for other, o := range m.entries {
+		if len(m.entries) <= maxAuctions {
 			break
 		}
 		if o.users == 0 {
-			delete(m.seats, other)
+			delete(m.entries, other)
 		}
 	}
 }
 
-// take hands out what is remembered, nil where nothing is, or nothing that can be used.
-func (m *auctionMemory) take(t *seat) *knownAuction {
+// Take hands out what is remembered, nil where nothing is, or nothing that can be used.
+func (m *Memory) Take(t *Entry) *Known {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := t.known
 	t.known = nil
 	if known != nil {
-		known.settled = known.ahead == 0
+		known.Settled = known.underWay == 0
 	}
 	return known
 }
 
-// takeAhead is take for a transaction that is to be sent ahead.
-func (m *auctionMemory) takeAhead(t *seat) (*knownAuction, error) {
+// TakeSpeculative is Take for a speculative transaction.
+func (m *Memory) TakeSpeculative(t *Entry) (*Known, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if t.backoff > 0 {
 		t.backoff--
-		return nil, notSent(fallbackBackoff, nil)
+		return nil, NotSent(Backoff, nil)
 	}
 	known := t.known
 	if known == nil {
-		return nil, notSent(fallbackAbsent, nil)
+		return nil, NotSent(absent, nil)
 	}
 	t.known = nil
 	return known, nil
 }
 
-// settle waits until nothing that was sent ahead is under way, which a transaction with locks would overtake and make fail.
-// It gives up where that takes too long. It returns what take has handed out, nil where that rests on a failure.
-func (m *auctionMemory) settle(ctx context.Context, t *seat, known *knownAuction, patience time.Duration) *knownAuction {
+// Settle waits until no speculative transaction is under way, which a transaction with locks would overtake and make fail.
+// It gives up where that takes too long. It returns what Take has handed out, nil where that rests on a failure.
+func (m *Memory) Settle(ctx context.Context, t *Entry, known *Known, patience time.Duration) *Known {
 	m.wait(ctx, t, patience)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if known == nil || known.spoilt {
+	if known == nil || known.poisoned {
 		return nil
 	}
-	known.settled = known.ahead == 0
+	known.Settled = known.underWay == 0
 	return known
 }
 
-func (m *auctionMemory) wait(ctx context.Context, t *seat, patience time.Duration) {
+func (m *Memory) wait(ctx context.Context, t *Entry, patience time.Duration) {
 	m.mu.Lock()
-	if t.ahead > 0 && t.settled == nil {
+	if t.underWay > 0 && t.settled == nil {
 		t.settled = make(chan struct{})
 	}
 	settled := t.settled
@@ -162,34 +165,34 @@ func (m *auctionMemory) wait(ctx context.Context, t *seat, patience time.Duratio
 	}
 }
 
-// put takes back what take has handed out.
-func (m *auctionMemory) put(t *seat, known *knownAuction) {
+// Put takes back what Take has handed out.
+func (m *Memory) Put(t *Entry, known *Known) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !known.spoilt {
+	if !known.poisoned {
 		t.known = known
 	}
 }
 
-// sent takes back what takeAhead has handed out, with a transaction under way.
-func (m *auctionMemory) sent(t *seat, known *knownAuction) {
+// Sent takes back what TakeSpeculative has handed out, with a transaction under way.
+func (m *Memory) Sent(t *Entry, known *Known) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	known.ahead++
-	t.ahead++
-	if !known.spoilt {
+	known.underWay++
+	t.underWay++
+	if !known.poisoned {
 		t.known = known
 	}
 }
 
-// ended says how a transaction that was sent ahead has ended. What rests on one that failed is forgotten. surprised says
-// that another process was in the way.
-func (m *auctionMemory) ended(t *seat, known *knownAuction, committed, surprised bool) {
+// Ended says how a speculative transaction has ended. What rests on one that failed is forgotten. stale says that
+// another process was in the way.
+func (m *Memory) Ended(t *Entry, known *Known, committed, stale bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	known.ahead--
-	t.ahead--
-	if t.ahead == 0 && t.settled != nil {
+	known.underWay--
+	t.underWay--
+	if t.underWay == 0 && t.settled != nil {
 		close(t.settled)
 		t.settled = nil
 	}
@@ -197,33 +200,33 @@ func (m *auctionMemory) ended(t *seat, known *knownAuction, committed, surprised
 		t.streak++
 		return
 	}
-	known.spoilt = true
+	known.poisoned = true
 	if t.known == known {
 		t.known = nil
 	}
-	if !surprised || t.backoff > 0 {
+	if !stale || t.backoff > 0 {
 		return
 	}
-	if t.streak >= backoffTransactions {
+	if t.streak >= BackoffTransactions {
 		t.length = 0
 	}
-	t.length = min(max(2*t.length, backoffTransactions), maxBackoffTransactions)
+	t.length = min(max(2*t.length, BackoffTransactions), maxBackoff)
 	t.backoff, t.streak = t.length, 0
 }
 
-// end is when the open round ends; the zero time where there is none.
-func (k *knownAuction) end() (at time.Time) {
+// End is when the open round ends; the zero time where there is none.
+func (k *Known) End() (at time.Time) {
 	if r := k.Auction.Open(); r != nil {
 		at = *r.EndsAt
 	}
 	return at
 }
 
-// settle makes the outcome of a transaction what the next one begins with. nonce is that of its batch.
-func (k *knownAuction) settle(nonce int64) {
+// Settle makes the outcome of a transaction what the next one begins with. nonce is that of its batch.
+func (k *Known) Settle(nonce int64) {
 	if n := len(k.Placed); n > 0 {
 		p := &k.Placed[n-1]
-		k.last = lastBid{auction.Bid{Account: p.Account, Amount: p.Amount, Round: p.Round, Seq: p.Seq, At: p.At, Hold: p.Hold}, nonce}
+		k.Last = LastBid{auction.Bid{Account: p.Account, Amount: p.Amount, Round: p.Round, Seq: p.Seq, At: p.At, Hold: p.Hold}, nonce}
 	}
 	k.Keep()
 }
