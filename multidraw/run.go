@@ -164,7 +164,7 @@ func (s *Service) Sweep(ctx context.Context) (int, error) {
 // Close takes no more operations and interrupts those that run here, each after the checkpoint that is under way; they can
 // be resumed elsewhere at once. It waits for that up to ctx.
 func (s *Service) Close(ctx context.Context) error {
-	if err := s.runs.Close(ctx, s.cancel); err != nil {
+	if err := s.runs.Close(ctx, func() { s.cancel() }); err != nil {
 		return fmt.Errorf("multidraw: runs were still under way: %w", err)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package saga
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -141,30 +142,14 @@ func NewService(store Store, o Options) *Service {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.SyncWait == 0 {
-		o.SyncWait = SyncWait
-	}
-	if o.LeaseTTL == 0 {
-		o.LeaseTTL = LeaseTTL
-	}
-	if o.TendEvery == 0 {
-		o.TendEvery = TendEvery
-	}
-	if o.Deadline == 0 {
-		o.Deadline = TwoPhaseDeadline
-	}
-	if o.StepTimeout == 0 {
-		o.StepTimeout = StepTimeout
-	}
-	if o.MaxPause == 0 {
-		o.MaxPause = MaxPause
-	}
-	if o.DoubtAge == 0 {
-		o.DoubtAge = DoubtAge
-	}
-	if o.FenceEvery == 0 {
-		o.FenceEvery = FenceEvery
-	}
+	o.SyncWait = cmp.Or(o.SyncWait, SyncWait)
+	o.LeaseTTL = cmp.Or(o.LeaseTTL, LeaseTTL)
+	o.TendEvery = cmp.Or(o.TendEvery, TendEvery)
+	o.Deadline = cmp.Or(o.Deadline, TwoPhaseDeadline)
+	o.StepTimeout = cmp.Or(o.StepTimeout, StepTimeout)
+	o.MaxPause = cmp.Or(o.MaxPause, MaxPause)
+	o.DoubtAge = cmp.Or(o.DoubtAge, DoubtAge)
+	o.FenceEvery = cmp.Or(o.FenceEvery, FenceEvery)
 	s := &Service{
 		Reader: store, store: store, o: o, owner: newID(), definitions: map[string]Definition{}, slots: make(chan struct{}, MaxRuns),
 		wake: make(chan struct{}, 1), reads: make(chan struct{}, 1),

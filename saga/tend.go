@@ -283,7 +283,7 @@ func (s *Service) resolve(ctx context.Context, p Participant, d *Doubt) (err err
 // Close takes no more sagas and stops those that run here, each after the step that is under way; others go on with them at
 // once. It waits for that up to ctx.
 func (s *Service) Close(ctx context.Context) error {
-	if err := s.runs.Close(ctx, s.cancel); err != nil {
+	if err := s.runs.Close(ctx, func() { s.cancel() }); err != nil {
 		return fmt.Errorf("saga: runs were still under way: %w", err)
 	}
 	return nil

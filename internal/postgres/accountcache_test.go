@@ -163,6 +163,7 @@ func TestRememberedAccountsAreLockedInOrder(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %d of 40", name, share), func(t *testing.T) {
 				url := database(t)
 				db := open(t, Options{URL: url})
+				waitLong(db)
 				ids := make([]string, 40)
 				for i := range ids {
 					ids[len(ids)-1-i] = fmt.Sprintf("a%02d", i) // The rows lie in the opposite order.

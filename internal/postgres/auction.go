@@ -45,9 +45,7 @@ func (s *Auctions) Create(ctx context.Context, accounts []string, keys []idempot
 		for i := range u.Creation.Auctions {
 			saveNewAuction(&b, &u.Creation.Auctions[i])
 		}
-		saveAudit(&b, u.Audit, book.Now())
-		saveKeys(&b, u.Keys.Fresh(), book.Now(), countedWrites)
-		return pgkit.Send(ctx, tx, &b)
+		return sendDecided(ctx, tx, &b, u.Audit, u.Keys.Fresh(), book.Now())
 	})
 }
 

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,9 +101,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		return nil, fmt.Errorf("postgres: database URL: %w", err)
 	}
 	cfg.MaxConns = o.MaxConns
-	if cfg.MaxConns == 0 {
-		cfg.MaxConns = defaultMaxConns
-	}
+	cfg.MaxConns = cmp.Or(cfg.MaxConns, defaultMaxConns)
 	if o.UnavailableAfter <= 0 {
 		o.UnavailableAfter = UnavailableAfter
 	}

@@ -68,9 +68,7 @@ func (l *Lottery) Create(ctx context.Context, accounts []string, keys []idempote
 				return err
 			}
 		}
-		saveAudit(&b, u.Audit, book.Now())
-		saveKeys(&b, u.Keys.Fresh(), book.Now(), countedWrites)
-		return pgkit.Send(ctx, tx, &b)
+		return sendDecided(ctx, tx, &b, u.Audit, u.Keys.Fresh(), book.Now())
 	})
 }
 

@@ -92,9 +92,7 @@ func (m *Multidraws) Create(ctx context.Context, id uuid.UUID, lockKey string, k
 				return err
 			}
 		}
-		saveAudit(&save, u.Audit, u.Now)
-		saveKeys(&save, u.Keys.Fresh(), u.Now, countedWrites)
-		return pgkit.Send(ctx, tx, &save)
+		return sendDecided(ctx, tx, &save, u.Audit, u.Keys.Fresh(), u.Now)
 	})
 }
 
@@ -188,9 +186,7 @@ func (m *Multidraws) Update(ctx context.Context, id uuid.UUID, keys []idempotenc
 			expectRows(save.Queue(updateOperation, id, string(o.Status), o.Owner, o.Term, o.LeaseExpiresAt, o.UpdatedAt, o.RolledBackAt,
 				key, fingerprint, execution), 1, errNoTransition)
 		}
-		saveAudit(&save, u.Audit, u.Now)
-		saveKeys(&save, u.Keys.Fresh(), u.Now, countedWrites)
-		return pgkit.Send(ctx, tx, &save)
+		return sendDecided(ctx, tx, &save, u.Audit, u.Keys.Fresh(), u.Now)
 	})
 }
 

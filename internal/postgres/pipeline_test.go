@@ -19,10 +19,10 @@ func pair(t *testing.T) (l *Ledger, seen *recorder, around *pgx.Conn) {
 	t.Helper()
 	seen = &recorder{}
 	db := open(t, Options{URL: database(t), Observer: seen})
+	waitLong(db)
 	fund(t, newLedgerService(t, db), 100, "ann", "ben", "cid", "dan")
 	l = NewLedger(db)
 	knowTheTime(t, db)
-	waitLong(db)
 	if err := new(decided).transfer(t, l, "ann", "ben", 1); err != nil { // It connects.
 		t.Fatal(err)
 	}

@@ -86,9 +86,7 @@ func (s *Publications) CreateTargets(ctx context.Context, names []string, keys [
 		var b pgx.Batch
 		saveTargets(&b, u.MadeTargets, u.Now)
 		saveTokens(&b, u.Tokens)
-		saveAudit(&b, u.Audit, u.Now)
-		saveKeys(&b, u.Fresh, u.Now, countedWrites)
-		return pgkit.Send(ctx, tx, &b)
+		return sendDecided(ctx, tx, &b, u.Audit, u.Fresh, u.Now)
 	})
 }
 
@@ -139,9 +137,7 @@ func (s *Publications) Commit(ctx context.Context, id uuid.UUID, keys []idempote
 		if p := u.Publication; changed(&before, p) {
 			expectRows(b.Queue(updatePublication, p.ID, p.Status, p.Jitter.Microseconds(), p.PublishAt, p.ActualPublishAt, p.DueAt, p.Spent), 1, errLostRow)
 		}
-		saveAudit(&b, u.Audit, u.Now)
-		saveKeys(&b, u.Keys.Fresh(), u.Now, countedWrites)
-		return pgkit.Send(ctx, tx, &b)
+		return sendDecided(ctx, tx, &b, u.Audit, u.Keys.Fresh(), u.Now)
 	})
 }
 

@@ -71,9 +71,7 @@ func (s *Publications) CreateAutomations(ctx context.Context, names, targets []s
 			expectRows(b.Queue(insertAutomation, a.ID, a.Name, a.Target, a.Status, weekdays, times, r.Zone.String(), r.Every.Microseconds(), r.From, a.Pick,
 				a.DailyQuota, a.Jitter.Microseconds(), a.NextAt, a.CreatedAt), 1, errLostRow)
 		}
-		saveAudit(&b, u.Audit, u.Now)
-		saveKeys(&b, u.Keys.Fresh(), u.Now, countedWrites)
-		return pgkit.Send(ctx, tx, &b)
+		return sendDecided(ctx, tx, &b, u.Audit, u.Keys.Fresh(), u.Now)
 	})
 }
 
@@ -101,9 +99,7 @@ func (s *Publications) CommitAutomation(ctx context.Context, id uuid.UUID, keys 
 		if a := u.Automation; len(u.Audit) > 0 { // Every change is audited.
 			expectRows(b.Queue(updateAutomation, a.ID, a.Status, a.NextAt), 1, errLostRow)
 		}
-		saveAudit(&b, u.Audit, u.Now)
-		saveKeys(&b, u.Keys.Fresh(), u.Now, countedWrites)
-		return pgkit.Send(ctx, tx, &b)
+		return sendDecided(ctx, tx, &b, u.Audit, u.Keys.Fresh(), u.Now)
 	})
 }
 

@@ -72,9 +72,7 @@ func (s *Publications) CommitTarget(ctx context.Context, id uuid.UUID, keys []id
 				1, errLostRow)
 		}
 		saveTokens(&b, u.Tokens)
-		saveAudit(&b, u.Audit, u.Now)
-		saveKeys(&b, u.Fresh, u.Now, countedWrites)
-		return pgkit.Send(ctx, tx, &b)
+		return sendDecided(ctx, tx, &b, u.Audit, u.Fresh, u.Now)
 	})
 }
 
