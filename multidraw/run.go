@@ -4,26 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
 )
 
-// place is the right to run one more operation. It belongs to one request until a run takes it over.
+// place is the right to run one more operation.
 type place struct {
 	s    *Service
-	gone bool // given back, or taken over
+	once sync.Once
 }
 
-// takePlace is called before anything is decided, so that what is decided can be run. It returns nil when there will be
+// takePlace is asked before anything is decided, so that what is decided can be run. It gives nil where there will be
 // nothing to run.
 func (s *Service) takePlace(toRun bool) (*place, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.runs.Lock()
+	defer s.runs.Unlock()
 	switch {
-	case s.closed:
+	case s.runs.Closed:
 		return nil, ErrClosed
 	case !toRun:
 		return nil, nil
@@ -34,47 +33,32 @@ func (s *Service) takePlace(toRun bool) (*place, error) {
 	return &place{s: s}, nil
 }
 
-// giveBack does nothing for a nil place, and for one that is gone.
+// giveBack does nothing when the place was none, was passed on to a run, or given back before.
 func (p *place) giveBack() {
-	if p == nil || p.gone {
+	if p == nil {
 		return
 	}
-	p.gone = true
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	p.s.taken--
+	p.once.Do(func() {
+		p.s.runs.Lock()
+		defer p.s.runs.Unlock()
+		p.s.taken--
+	})
 }
 
-// start runs an operation whose lease a committed transaction has given to this process. It takes the place over.
+// start runs an operation whose lease this process has been given by a committed transaction. It takes the place over.
 func (s *Service) start(p *place, op *Operation, draws *Draws) {
 	r := &run{op: op, draws: draws, done: make(chan struct{})}
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		close(r.done)
-		return // The lease expires, and the caller gives the place back.
-	}
-	p.gone = true
-	// This replaces an earlier run of a lower term, which is fenced.
-	s.runs[op.ID] = r
-	n := len(s.runs)
-	s.work.Add(1)
-	s.mu.Unlock()
-	s.observe(func(o Observer) { o.Running(n) })
-	go func() {
-		defer s.work.Done()
+	kept := &place{s: s}
+	p.once.Do(func() {}) // The run gives it back.
+	if !s.runs.Start(op.ID, r, r.done, s.running, func() {
+		defer kept.giveBack()
 		s.drive(r)
-		s.mu.Lock()
-		if s.runs[op.ID] == r {
-			delete(s.runs, op.ID)
-		}
-		s.taken--
-		n := len(s.runs)
-		s.mu.Unlock()
-		s.observe(func(o Observer) { o.Running(n) })
-		close(r.done)
-	}()
+	}) {
+		kept.giveBack()
+	}
 }
+
+func (s *Service) running(n int) { s.observe(func(o Observer) { o.Running(n) }) }
 
 // drive draws and saves until the operation is completed, or belongs to somebody else, or the service is closed.
 func (s *Service) drive(r *run) {
@@ -157,9 +141,7 @@ func (s *Service) Tend(ctx context.Context) {
 
 // Sweep does once what [Service.Tend] does, and returns how many operations it found interrupted.
 func (s *Service) Sweep(ctx context.Context) (int, error) {
-	s.mu.Lock()
-	ids := slices.Collect(maps.Keys(s.runs))
-	s.mu.Unlock()
+	ids := s.runs.IDs()
 	ctx, cancel := context.WithTimeout(ctx, s.o.LeaseTTL)
 	defer cancel()
 	// Its own first: a process that stood still for a while goes on where nobody else has.
@@ -182,19 +164,8 @@ func (s *Service) Sweep(ctx context.Context) (int, error) {
 // Close takes no more operations and interrupts those that run here, each after the checkpoint that is under way; they can
 // be resumed elsewhere at once. It waits for that up to ctx.
 func (s *Service) Close(ctx context.Context) error {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.cancel()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		s.work.Wait()
-	}()
-	select {
-	case <-ended:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("multidraw: runs were still under way: %w", ctx.Err())
+	if err := s.runs.Close(ctx, func() { s.cancel() }); err != nil {
+		return fmt.Errorf("multidraw: runs were still under way: %w", err)
 	}
+	return nil
 }

@@ -1,12 +1,12 @@
 package multidraw
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/runs"
 )
 
 // Times and limits of a service.
@@ -67,12 +68,10 @@ type Service struct {
 	saving chan struct{}
 	ctx    context.Context //nolint:containedctx // Ends the runs, whose requests are long over.
 	cancel context.CancelFunc
-	work   sync.WaitGroup
 
-	mu     sync.Mutex
-	closed bool
-	taken  int // places for runs that are taken, by runs and by requests that may become one
-	runs   map[uuid.UUID]*run
+	// The mutex of runs guards taken, too.
+	runs  runs.Set[*run]
+	taken int // places for runs that are taken, by runs and by requests that may become one
 }
 
 // run is an operation that this process draws.
@@ -87,15 +86,11 @@ func NewService(store Store, o Options) *Service {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.SyncWait == 0 {
-		o.SyncWait = SyncWait
-	}
-	if o.LeaseTTL == 0 {
-		o.LeaseTTL = LeaseTTL
-	}
+	o.SyncWait = cmp.Or(o.SyncWait, SyncWait)
+	o.LeaseTTL = cmp.Or(o.LeaseTTL, LeaseTTL)
 	s := &Service{
 		Reader: store, store: store, o: o, grant: Grant{Owner: newID(), TTL: o.LeaseTTL},
-		saving: make(chan struct{}, maxSaving), runs: map[uuid.UUID]*run{},
+		saving: make(chan struct{}, maxSaving),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -233,9 +228,7 @@ func (s *Service) await(ctx context.Context, id uuid.UUID, c command.Command[Op]
 
 // ended waits until an operation no longer runs, here or elsewhere, or its answer is decided.
 func (s *Service) ended(ctx context.Context, id uuid.UUID) error {
-	s.mu.Lock()
-	r := s.runs[id]
-	s.mu.Unlock()
+	r := s.runs.Get(id)
 	if r != nil {
 		select {
 		case <-r.done:

@@ -56,9 +56,9 @@ func (s *Service) Adopt(ctx context.Context, c command.Command[struct{}]) (comma
 	if err != nil {
 		return command.Answer{}, err
 	}
-	s.mu.Lock()
+	s.runs.Lock()
 	clear(s.fences)
-	s.mu.Unlock()
+	s.runs.Unlock()
 	s.nudge()
 	return answer, nil
 }

@@ -121,13 +121,13 @@ func (s *Service) stand(ctx context.Context, name string, p Participant) (standi
 	if !fences || s.lineage == nil {
 		return standing{}, nil
 	}
-	s.mu.Lock()
+	s.runs.Lock()
 	own := s.fences[name]
 	if own == nil {
 		own = &fence{turn: make(chan struct{}, 1)}
 		s.fences[name] = own
 	}
-	s.mu.Unlock()
+	s.runs.Unlock()
 	select {
 	case own.turn <- struct{}{}:
 		defer func() { <-own.turn }()
@@ -135,9 +135,9 @@ func (s *Service) stand(ctx context.Context, name string, p Participant) (standi
 		return standing{}, ctx.Err()
 	}
 	asked := time.Now()
-	s.mu.Lock()
+	s.runs.Lock()
 	held, fresh := own.held, own.failed == nil && asked.Before(own.until)
-	s.mu.Unlock()
+	s.runs.Unlock()
 	if fresh {
 		return held, nil
 	}
@@ -152,8 +152,8 @@ func (s *Service) stand(ctx context.Context, name string, p Participant) (standi
 	if err != nil {
 		err = fmt.Errorf("saga: prove the log to %s: %w", name, err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.runs.Lock()
+	defer s.runs.Unlock()
 	if err != nil && (own.failed == nil || own.failed.Error() != err.Error()) {
 		s.o.Logger.WarnContext(ctx, "prepared transactions are left in doubt", "error", err)
 	}
@@ -221,17 +221,17 @@ func (s *Service) alone() bool {
 func (s *Service) incarnation(ctx context.Context) (Incarnation, error) {
 	life, err := s.lineage.Incarnation(ctx)
 	if err == nil {
-		s.mu.Lock()
+		s.runs.Lock()
 		s.life = life.ID
-		s.mu.Unlock()
+		s.runs.Unlock()
 	}
 	return life, err
 }
 
 // disowned reports whether any participant, other than this one, has a token that this log never had.
 func (s *Service) disowned(but *fence) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.runs.Lock()
+	defer s.runs.Unlock()
 	for _, f := range s.fences {
 		if f != but && f.disowned {
 			return true
@@ -249,9 +249,9 @@ type grant struct {
 }
 
 func (s *Service) asking(ctx context.Context) grant {
-	s.mu.Lock()
+	s.runs.Lock()
 	g := grant{asked: time.Now(), life: s.life}
-	s.mu.Unlock()
+	s.runs.Unlock()
 	if s.lineage != nil && g.life == uuid.Nil {
 		if life, err := s.incarnation(ctx); err == nil {
 			g.life = life.ID

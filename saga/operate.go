@@ -2,6 +2,7 @@ package saga
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,9 +24,7 @@ func (s *Service) Start(ctx context.Context, n New) (*Saga, error) {
 	if n.ID == uuid.Nil {
 		n.ID = newID()
 	}
-	if n.Protocol == "" {
-		n.Protocol = Compensated
-	}
+	n.Protocol = cmp.Or(n.Protocol, Compensated)
 	if n.Input == nil {
 		n.Input = json.RawMessage("null")
 	}

@@ -48,33 +48,15 @@ func (s *Service) start(saga *Saga, g grant) {
 		life: g.life, until: g.asked.Add(s.o.LeaseTTL),
 	}
 	r.ctx, r.cancel = context.WithCancelCause(s.ctx)
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		r.cancel(ErrClosed)
-		close(r.done)
-		return // The lease expires.
-	}
-	// An earlier run here, in a lower term, is fenced; it must not take this one's entry with it.
-	s.runs[saga.ID] = r
-	n := len(s.runs)
-	s.work.Add(1)
-	s.mu.Unlock()
-	s.observe(func(o Observer) { o.Running(n) })
-	go func() {
-		defer s.work.Done()
+	if !s.runs.Start(saga.ID, r, r.done, s.running, func() {
 		defer r.cancel(nil)
 		s.drive(r)
-		s.mu.Lock()
-		if s.runs[saga.ID] == r {
-			delete(s.runs, saga.ID)
-		}
-		n := len(s.runs)
-		s.mu.Unlock()
-		s.observe(func(o Observer) { o.Running(n) })
-		close(r.done)
-	}()
+	}) {
+		r.cancel(ErrClosed)
+	}
 }
+
+func (s *Service) running(n int) { s.observe(func(o Observer) { o.Running(n) }) }
 
 // drive runs a saga until it has ended, has to wait, or belongs to somebody else.
 func (s *Service) drive(r *run) {
@@ -86,9 +68,9 @@ func (s *Service) drive(r *run) {
 		s.park(saga, 0)
 		return
 	}
-	s.mu.Lock()
+	s.runs.Lock()
 	r.active = true
-	s.mu.Unlock()
+	s.runs.Unlock()
 	err := s.advance(r)
 	if err == nil {
 		s.observe(func(o Observer) { o.Ended(saga.Protocol, saga.Status, r.now().Sub(saga.CreatedAt)) })

@@ -6,13 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/runs"
 )
 
 // Times and limits of a service.
@@ -129,11 +129,9 @@ type Service struct {
 	reads  chan struct{}   // has a value while a lookup reads
 	ctx    context.Context //nolint:containedctx // Ends the runs, whose requests are long over.
 	cancel context.CancelFunc
-	work   sync.WaitGroup
 
-	mu     sync.Mutex
-	closed bool
-	runs   map[uuid.UUID]*run
+	// The mutex of runs guards what follows, too.
+	runs   runs.Set[*run]
 	next   *lookup           // the one that has not begun to read, or nil
 	life   uuid.UUID         // the log's incarnation, as this process knows it
 	fences map[string]*fence // by participant
@@ -144,12 +142,17 @@ func NewService(store Store, o Options) *Service {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	o.SyncWait, o.LeaseTTL, o.TendEvery = cmp.Or(o.SyncWait, SyncWait), cmp.Or(o.LeaseTTL, LeaseTTL), cmp.Or(o.TendEvery, TendEvery)
-	o.Deadline, o.StepTimeout = cmp.Or(o.Deadline, TwoPhaseDeadline), cmp.Or(o.StepTimeout, StepTimeout)
-	o.MaxPause, o.DoubtAge, o.FenceEvery = cmp.Or(o.MaxPause, MaxPause), cmp.Or(o.DoubtAge, DoubtAge), cmp.Or(o.FenceEvery, FenceEvery)
+	o.SyncWait = cmp.Or(o.SyncWait, SyncWait)
+	o.LeaseTTL = cmp.Or(o.LeaseTTL, LeaseTTL)
+	o.TendEvery = cmp.Or(o.TendEvery, TendEvery)
+	o.Deadline = cmp.Or(o.Deadline, TwoPhaseDeadline)
+	o.StepTimeout = cmp.Or(o.StepTimeout, StepTimeout)
+	o.MaxPause = cmp.Or(o.MaxPause, MaxPause)
+	o.DoubtAge = cmp.Or(o.DoubtAge, DoubtAge)
+	o.FenceEvery = cmp.Or(o.FenceEvery, FenceEvery)
 	s := &Service{
 		Reader: store, store: store, o: o, owner: newID(), definitions: map[string]Definition{}, slots: make(chan struct{}, MaxRuns),
-		wake: make(chan struct{}, 1), reads: make(chan struct{}, 1), runs: map[uuid.UUID]*run{},
+		wake: make(chan struct{}, 1), reads: make(chan struct{}, 1),
 		fences: map[string]*fence{},
 	}
 	s.lineage, _ = store.(Lineage)
@@ -191,12 +194,12 @@ func (s *Service) Create(ctx context.Context, c command.Command[New]) (command.A
 }
 
 func (s *Service) admit() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.runs.Lock()
+	defer s.runs.Unlock()
 	switch {
-	case s.closed:
+	case s.runs.Closed:
 		return ErrClosed
-	case len(s.runs) >= MaxWaiting:
+	case len(s.runs.Runs) >= MaxWaiting:
 		return ErrTooManyRuns
 	}
 	return nil

@@ -68,9 +68,9 @@ func (s *Service) look(ctx context.Context) error {
 		return fmt.Errorf("saga: renew leases: %w", err)
 	}
 	for {
-		s.mu.Lock()
-		room, closed := MaxWaiting-len(s.runs), s.closed
-		s.mu.Unlock()
+		s.runs.Lock()
+		room, closed := MaxWaiting-len(s.runs.Runs), s.runs.Closed
+		s.runs.Unlock()
 		if closed || room <= 0 || len(s.names) == 0 {
 			return nil
 		}
@@ -94,22 +94,20 @@ func (s *Service) look(ctx context.Context) error {
 
 // renew keeps the leases of what runs here, and ends the runs whose leases may have expired.
 func (s *Service) renew(ctx context.Context) error {
-	s.mu.Lock()
-	ids := slices.Collect(maps.Keys(s.runs))
-	s.mu.Unlock()
+	ids := s.runs.IDs()
 	if len(ids) == 0 {
 		return nil
 	}
 	asked := time.Now()
 	renewed, err := s.store.Renew(ctx, s.owner, ids, s.o.LeaseTTL)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.runs.Lock()
+	defer s.runs.Unlock()
 	for _, id := range renewed {
-		if r := s.runs[id]; r != nil {
+		if r := s.runs.Runs[id]; r != nil {
 			r.until = asked.Add(s.o.LeaseTTL)
 		}
 	}
-	for _, r := range s.runs {
+	for _, r := range s.runs.Runs {
 		if time.Now().After(r.until) {
 			r.cancel(ErrLeaseLost)
 		}
@@ -265,10 +263,10 @@ func (s *Service) resolve(ctx context.Context, p Participant, d *Doubt) (err err
 	case Leave, Undecided:
 		return nil
 	case CommitBranch:
-		s.mu.Lock()
-		r := s.runs[d.Saga]
+		s.runs.Lock()
+		r := s.runs.Runs[d.Saga]
 		here := r != nil && r.active
-		s.mu.Unlock()
+		s.runs.Unlock()
 		if here {
 			return nil // Its run is about to do so.
 		}
@@ -285,19 +283,8 @@ func (s *Service) resolve(ctx context.Context, p Participant, d *Doubt) (err err
 // Close takes no more sagas and stops those that run here, each after the step that is under way; others go on with them at
 // once. It waits for that up to ctx.
 func (s *Service) Close(ctx context.Context) error {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.cancel()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		s.work.Wait()
-	}()
-	select {
-	case <-ended:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("saga: runs were still under way: %w", ctx.Err())
+	if err := s.runs.Close(ctx, func() { s.cancel() }); err != nil {
+		return fmt.Errorf("saga: runs were still under way: %w", err)
 	}
+	return nil
 }

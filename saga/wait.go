@@ -22,9 +22,7 @@ func (s *Service) until(ctx context.Context, id uuid.UUID, patience time.Duratio
 	defer tick.Stop()
 	var missed time.Time // since when the log can't be read; zero while it can
 	for {
-		s.mu.Lock()
-		r := s.runs[id]
-		s.mu.Unlock()
+		r := s.runs.Get(id)
 		if r != nil {
 			select {
 			case <-r.done:
@@ -66,19 +64,19 @@ type lookup struct {
 
 // lookUp reads a saga together with those that others wait for; nil: there is none.
 func (s *Service) lookUp(ctx context.Context, id uuid.UUID) (*Saga, error) {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
+	s.runs.Lock()
+	if s.runs.Closed {
+		s.runs.Unlock()
 		return nil, ErrClosed
 	}
 	l := s.next
 	if l == nil {
 		l = &lookup{ids: map[uuid.UUID]struct{}{}, done: make(chan struct{})}
 		s.next = l
-		s.work.Go(func() { s.read(l) }) //nolint:contextcheck // It reads for others too.
+		s.runs.Work.Go(func() { s.read(l) }) //nolint:contextcheck // It reads for others too.
 	}
 	l.ids[id] = struct{}{}
-	s.mu.Unlock()
+	s.runs.Unlock()
 	select {
 	case <-l.done:
 		return l.found[id], l.err
@@ -92,10 +90,10 @@ func (s *Service) read(l *lookup) {
 	defer close(l.done)
 	s.reads <- struct{}{}
 	defer func() { <-s.reads }()
-	s.mu.Lock()
+	s.runs.Lock()
 	s.next = nil
 	ids := slices.Collect(maps.Keys(l.ids))
-	s.mu.Unlock()
+	s.runs.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), readTimeout)
 	defer cancel()
 	found, err := s.store.Find(ctx, ids)

@@ -186,8 +186,9 @@ func (s *Store) Sweep(ctx context.Context, limit int) (int, error) {
 }
 
 // passing reports failures that a later try may not meet: other transactions in the way, and connections that ended. A
-// save whose COMMIT was not answered is tried again, and recognised by its head. A unique violation is the step's own.
+// save whose COMMIT was not answered is tried again, and recognised by its head. A unique violation is the step's own. A database that refuses a connection may take the next one.
 func passing(err error) bool {
+	_, refused := errors.AsType[*pgconn.ConnectError](err)
 	v, _ := pgkit.Classify(err, pgkit.UniqueViolation, pgkit.QueryCanceled)
-	return v != pgkit.Final
+	return refused || v != pgkit.Final
 }

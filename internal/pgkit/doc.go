@@ -1,5 +1,5 @@
 // Package pgkit is the one way in which this module's packages use PostgreSQL: [Runner] runs transactions, [Classify] says
-// what an error means, [Install] makes tables, and [Listener] hears notifications. What differs between the users are fields
+// what an error means, [Install] makes tables, and [Listen] hears notifications. What differs between the users are fields
 // and arguments.
 //
 // # When the answer to COMMIT does not come

@@ -116,3 +116,20 @@ type failedRow struct{ err error }
 
 // Scan implements [pgx.Row].
 func (r failedRow) Scan(...any) error { return r.err }
+
+// Send runs the queued statements in one round trip and gives each its callback; the first error ends it.
+func Send(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {
+	if b.Len() == 0 {
+		return nil
+	}
+	return tx.SendBatch(ctx, b).Close()
+}
+
+// Rows reads rows in a transaction.
+func Rows[T any](ctx context.Context, tx pgx.Tx, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+	rows, err := tx.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scan)
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
@@ -68,8 +69,8 @@ func TestRememberedAccounts(t *testing.T) {
 		t.Errorf("ann has %d, ben %d", a, b)
 	}
 
-	// Another process fills ann: what is remembered here would refuse it. backoffTransactions batches go by, so that it is trusted again.
-	for range backoffTransactions + 1 {
+	// Another process fills ann: what is remembered here would refuse it. speculation.BackoffTransactions batches go by, so that it is trusted again.
+	for range speculation.BackoffTransactions + 1 {
 		if err := d.transfer(t, here, "ben", "ann", 1); err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +86,7 @@ func TestRememberedAccounts(t *testing.T) {
 	}
 
 	// A balance changed under the same version, as a failover that loses commits could bring about.
-	for range backoffTransactions + 1 {
+	for range speculation.BackoffTransactions + 1 {
 		if err := d.transfer(t, here, "ben", "ann", 1); err != nil {
 			t.Fatal(err)
 		}
@@ -162,6 +163,7 @@ func TestRememberedAccountsAreLockedInOrder(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %d of 40", name, share), func(t *testing.T) {
 				url := database(t)
 				db := open(t, Options{URL: url})
+				waitLong(db)
 				ids := make([]string, 40)
 				for i := range ids {
 					ids[len(ids)-1-i] = fmt.Sprintf("a%02d", i) // The rows lie in the opposite order.

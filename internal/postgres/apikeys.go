@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 )
 
 // APIKeys keeps the keys of administrators and services.
@@ -98,7 +99,7 @@ func (k *APIKeys) Execute(ctx context.Context, c command.Command[auth.KeyOp]) (c
 			saveAudit(&b, []command.Audit{auditOf(c)}, book.Now())
 		}
 		saveKeys(&b, keys.Fresh(), book.Now(), countedWrites)
-		return send(ctx, tx, &b)
+		return pgkit.Send(ctx, tx, &b)
 	})
 	return answer, err
 }
@@ -138,11 +139,7 @@ func decideKey(ctx context.Context, tx pgx.Tx, op auth.KeyOp) (auth.Key, error) 
 }
 
 func oneKey(ctx context.Context, tx pgx.Tx, id string) (auth.Key, error) {
-	rows, err := tx.Query(ctx, selectKey, id)
-	if err != nil {
-		return auth.Key{}, err
-	}
-	keys, err := pgx.CollectRows(rows, scanKey)
+	keys, err := pgkit.Rows(ctx, tx, scanKey, selectKey, id)
 	if err != nil {
 		return auth.Key{}, err
 	}

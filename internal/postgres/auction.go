@@ -12,20 +12,22 @@ import (
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 )
 
 // Auctions is the auctions' store.
 type Auctions struct {
 	db     *DB
-	memory auctionMemory
+	memory *speculation.Memory
 }
 
 var _ auction.Store = (*Auctions)(nil)
 
 // NewAuctions returns the auctions' store on db.
 func NewAuctions(db *DB) *Auctions {
-	return &Auctions{db: db, memory: auctionMemory{seats: map[uuid.UUID]*seat{}}}
+	return &Auctions{db: db, memory: speculation.NewMemory()}
 }
 
 // Create implements [auction.Store].
@@ -43,29 +45,27 @@ func (s *Auctions) Create(ctx context.Context, accounts []string, keys []idempot
 		for i := range u.Creation.Auctions {
 			saveNewAuction(&b, &u.Creation.Auctions[i])
 		}
-		saveAudit(&b, u.Audit, book.Now())
-		saveKeys(&b, u.Keys.Fresh(), book.Now(), countedWrites)
-		return send(ctx, tx, &b)
+		return sendDecided(ctx, tx, &b, u.Audit, u.Keys.Fresh(), book.Now())
 	})
 }
 
 // Commit implements [auction.Store].
 //
-// The first run of a batch of bids is sent ahead, where it can be, as the ledger's is (docs/adr/0010): it decides on the
+// The first run of a batch of bids is speculative, where it can be, as the ledger's is (docs/adr/0010): it decides on the
 // auction and the accounts as this process remembers them and writes only where all of them still are. Every other run
 // locks the auction's row and brings what is remembered up to date first. It may be called while an earlier call for the
 // same auction has not returned.
 func (s *Auctions) Commit(ctx context.Context, id uuid.UUID, want auction.Want, decide func(*auction.Unit)) error {
 	slices.Sort(want.Bidders)
 	want.Bidders = slices.Compact(want.Bidders)
-	t := s.memory.seat(id)
-	defer s.memory.leave(id, t)
+	t := s.memory.Enter(id)
+	defer s.memory.Leave(id, t)
 	if reason := s.db.blocked.find(auctionRowKind, id.String()); reason != nil {
 		return s.refuseBlocked(ctx, reason, want.Keys, decide)
 	}
 	aside := setAside{rows: s.db.blocked}
-	ahead, err := s.db.runAhead(auctionTransaction, func() error {
-		return aside.met(s.commitAhead(ctx, id, t, want, decide))
+	speculative, err := s.db.spec.Run(auctionTransaction, func() error {
+		return aside.met(s.commitSpeculative(ctx, id, t, want, decide))
 	}, func() error {
 		return s.runLocked(ctx, id, t, want, &aside, decide)
 	})
@@ -76,8 +76,8 @@ func (s *Auctions) Commit(ctx context.Context, id uuid.UUID, want auction.Want, 
 		return err
 	}
 	crashpoint.Hit(crashpoint.AuctionAfterCommit)
-	if ahead {
-		s.db.askTime(ctx)
+	if speculative {
+		s.db.spec.AskTime(ctx)
 	}
 	return nil
 }
@@ -96,17 +96,17 @@ const auctionTransaction = "auction"
 
 // runLocked locks, reads, decides and writes. One such run at a time works on an auction in this process, so that each
 // begins with what the one before has left.
-func (s *Auctions) runLocked(ctx context.Context, id uuid.UUID, t *seat, want auction.Want, aside *setAside,
+func (s *Auctions) runLocked(ctx context.Context, id uuid.UUID, t *speculation.Entry, want auction.Want, aside *setAside,
 	decide func(*auction.Unit),
 ) error {
-	t.turn.Lock()
-	defer t.turn.Unlock()
+	t.Turn.Lock()
+	defer t.Turn.Unlock()
 	// What is remembered leaves the memory for as long as it is worked on: should the outcome be unknown, nothing that was
 	// changed in vain can come back.
 	var (
-		known = s.memory.settle(ctx, t, s.memory.take(t), s.db.accounts.patience)
+		known = s.memory.Settle(ctx, t, s.memory.Take(t), s.db.spec.Accounts.Patience)
 		first = true
-		nonce = newNonce()
+		nonce = speculation.NewNonce()
 	)
 	err := s.db.run(ctx, auctionTransaction, func(ctx context.Context, tx pgx.Tx) (err error) {
 		if !first && known != nil {
@@ -120,17 +120,17 @@ func (s *Auctions) runLocked(ctx context.Context, id uuid.UUID, t *seat, want au
 		return err
 	}
 	if known.Auction.Status == auction.StatusActive { // Nothing is bid before the start or after the end.
-		known.settle(nonce)
-		s.memory.put(t, known)
+		known.Settle(nonce)
+		s.memory.Put(t, known)
 	}
 	return nil
 }
 
 // commitLocked locks the auction, brings what is remembered of it up to date, locks the accounts, decides and writes. It
 // also returns what is to be remembered. Where somebody else has locked the auction it returns a [command.BlockedError].
-func (s *Auctions) commitLocked(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *knownAuction, want auction.Want, aside *setAside,
+func (s *Auctions) commitLocked(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *speculation.Known, want auction.Want, aside *setAside,
 	nonce int64, decide func(*auction.Unit),
-) (*knownAuction, error) {
+) (*speculation.Known, error) {
 	known, err := lockAuction(ctx, tx, id, known)
 	if isLockTimeout(err) {
 		return known, s.db.blocked.add(auctionRowKind, id.String())
@@ -147,8 +147,8 @@ func (s *Auctions) commitLocked(ctx context.Context, tx pgx.Tx, id uuid.UUID, kn
 	if err != nil {
 		return known, err
 	}
-	s.db.clock.learned(book.Now(), asked, time.Now())
-	was, revision, round, end := known.Auction.Version, newID(), known.Auction.CurrentRound, known.end()
+	s.db.spec.Clock.Learned(book.Now(), asked, time.Now())
+	was, revision, round, end := known.Auction.Version, newID(), known.Auction.CurrentRound, known.End()
 	known.Begin(book)
 	known.LoadHolds(accounts)
 	u := &auction.Unit{State: known.State, Keys: idempotency.NewBatch(keys)}
@@ -157,7 +157,7 @@ func (s *Auctions) commitLocked(ctx context.Context, tx pgx.Tx, id uuid.UUID, kn
 	var b pgx.Batch
 	saveBook(&b, book.Changes(), countedWrites)
 	if want.Settling != nil {
-		if err := send(ctx, tx, &b); err != nil {
+		if err := pgkit.Send(ctx, tx, &b); err != nil {
 			return known, err
 		}
 		b = pgx.Batch{}
@@ -166,7 +166,7 @@ func (s *Auctions) commitLocked(ctx context.Context, tx pgx.Tx, id uuid.UUID, kn
 	if len(known.Placed) > 0 {
 		// This process may have been stopped since it read the clock.
 		if known.Auction.CurrentRound != round {
-			end = known.end() // The batch has opened the round that it bids in.
+			end = known.End() // The batch has opened the round that it bids in.
 		}
 		expectRows(b.Queue(beforeEnd, end), 1, errStale)
 	}
@@ -177,14 +177,14 @@ func (s *Auctions) commitLocked(ctx context.Context, tx pgx.Tx, id uuid.UUID, kn
 	saveOutcome(&b, known.State)
 	saveAudit(&b, u.Audit, book.Now())
 	saveKeys(&b, u.Keys.Fresh(), book.Now(), countedWrites)
-	s.db.recent.note(u.Keys.Fresh())
-	if err := send(ctx, tx, &b); err != nil {
+	s.db.spec.Keys.Note(u.Keys.Fresh())
+	if err := pgkit.Send(ctx, tx, &b); err != nil {
 		return known, err
 	}
 	crashpoint.Hit(crashpoint.AuctionBeforeCommit)
 	if known.Changed() {
 		// Should the transaction not commit after all, the revision is one that nobody ever sees, and everything is read again.
-		known.revision = revision
+		known.Revision = revision
 	}
 	return known, nil
 }
@@ -207,7 +207,7 @@ const (
 
 // lockAuction waits for its turn and returns the auction as it then stands. Each statement of a round trip has its own
 // snapshot, so those after the lock see what the lock's earlier holder committed.
-func lockAuction(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *knownAuction) (*knownAuction, error) {
+func lockAuction(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *speculation.Known) (*speculation.Known, error) {
 	var (
 		b     pgx.Batch
 		found []auctionRow
@@ -216,7 +216,7 @@ func lockAuction(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *knownAucti
 	b.Queue(waitBriefly)
 	b.Queue(lockAuctionRow, id).Query(collect(&found, scanAuction))
 	b.Queue(selectRounds, id).Query(collect(&row.Rounds, scanRound))
-	if err := send(ctx, tx, &b); err != nil {
+	if err := pgkit.Send(ctx, tx, &b); err != nil {
 		return known, err
 	}
 	if len(found) == 0 {
@@ -224,11 +224,11 @@ func lockAuction(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *knownAucti
 	}
 	found[0].Rounds = row.Rounds
 	row = found[0]
-	if known != nil && known.revision == row.revision && known.Auction.Version == row.Version {
-		known.settled = true // All that it rests on is committed.
+	if known != nil && known.Revision == row.revision && known.Auction.Version == row.Version {
+		known.Settled = true // All that it rests on is committed.
 		return known, nil
 	}
-	if known != nil && known.settled {
+	if known != nil && known.Settled {
 		caught, err := catchUp(ctx, tx, known, &row)
 		if caught || err != nil {
 			return known, err
@@ -236,17 +236,17 @@ func lockAuction(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *knownAucti
 	}
 	var (
 		bids []auction.Bid
-		last []lastBid
+		last []speculation.LastBid
 	)
 	b = pgx.Batch{}
 	b.Queue(selectStanding, id).Query(collect(&bids, scanStanding))
 	b.Queue(selectLastBid, id, row.Seq).Query(collect(&last, scanLastBid))
-	if err := send(ctx, tx, &b); err != nil {
+	if err := pgkit.Send(ctx, tx, &b); err != nil {
 		return known, err
 	}
-	known = &knownAuction{State: auction.NewState(&row.Auction, bids), revision: row.revision, settled: true}
+	known = &speculation.Known{State: auction.NewState(&row.Auction, bids), Revision: row.revision, Settled: true}
 	if len(last) > 0 {
-		known.last = last[0]
+		known.Last = last[0]
 	}
 	return known, nil
 }
@@ -254,20 +254,16 @@ func lockAuction(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *knownAucti
 // catchUp applies the bids that another process placed since, which is all that can have happened within one open round.
 // It reports false, and has changed nothing, where more happened, or where the last bid that is remembered is not the
 // database's: then a failover lost it.
-func catchUp(ctx context.Context, tx pgx.Tx, known *knownAuction, row *auctionRow) (bool, error) {
-	last := known.last
+func catchUp(ctx context.Context, tx pgx.Tx, known *speculation.Known, row *auctionRow) (bool, error) {
+	last := known.Last
 	if last.Seq == 0 || known.Auction.Status != row.Status || known.Auction.CurrentRound != row.CurrentRound || row.Version < known.Auction.Version {
 		return false, nil
 	}
-	rows, err := tx.Query(ctx, selectNewBids, row.ID, last.Seq, known.Auction.Seq)
+	placed, err := pgkit.Rows(ctx, tx, scanLastBid, selectNewBids, row.ID, last.Seq, known.Auction.Seq)
 	if err != nil {
 		return false, err
 	}
-	placed, err := pgx.CollectRows(rows, scanLastBid)
-	if err != nil {
-		return false, err
-	}
-	if len(placed) == 0 || !placed[0].is(&last) {
+	if len(placed) == 0 || !placed[0].Is(&last) {
 		return false, nil
 	}
 	bids := make([]auction.Bid, len(placed)-1)
@@ -275,7 +271,7 @@ func catchUp(ctx context.Context, tx pgx.Tx, known *knownAuction, row *auctionRo
 		bids[i] = placed[i+1].Bid
 	}
 	known.CatchUp(&row.Auction, bids)
-	known.revision, known.last = row.revision, placed[len(placed)-1]
+	known.Revision, known.Last = row.revision, placed[len(placed)-1]
 	return true, nil
 }
 
@@ -309,8 +305,8 @@ func scanStanding(row pgx.CollectableRow) (b auction.Bid, err error) {
 	return b, err
 }
 
-func scanLastBid(row pgx.CollectableRow) (b lastBid, err error) {
-	err = row.Scan(&b.Account, &b.Amount, &b.Round, &b.Seq, &b.At, &b.Hold, &b.nonce)
+func scanLastBid(row pgx.CollectableRow) (b speculation.LastBid, err error) {
+	err = row.Scan(&b.Account, &b.Amount, &b.Round, &b.Seq, &b.At, &b.Hold, &b.Nonce)
 	b.At = b.At.UTC()
 	return b, err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 )
 
@@ -31,7 +32,7 @@ func readAuction(ctx context.Context, tx pgx.Tx, id uuid.UUID) (*auction.Auction
 	)
 	b.Queue(selectAuction, id).Query(collect(&found, scanAuction))
 	b.Queue(selectRounds, id).Query(collect(&rounds, scanRound))
-	if err := send(ctx, tx, &b); err != nil {
+	if err := pgkit.Send(ctx, tx, &b); err != nil {
 		return nil, err
 	}
 	if len(found) == 0 {
@@ -91,7 +92,7 @@ func (s *Auctions) Leaderboard(ctx context.Context, id uuid.UUID, after, limit i
 			rank = rankUnique
 		}
 		b.Queue(rank, id, winners, max(0, after-winners), limit).Query(collect(&others, scanRanked))
-		if err := send(ctx, tx, &b); err != nil {
+		if err := pgkit.Send(ctx, tx, &b); err != nil {
 			return err
 		}
 		for i := range won {
@@ -148,12 +149,8 @@ func (s *Auctions) Floor(ctx context.Context, id uuid.UUID) (floor int64, err er
 		case open == nil:
 			return auction.ErrNotActive
 		}
-		rows, err := tx.Query(ctx, `SELECT amount FROM auction_standing WHERE auction = $1 AND active
+		lowest, err := pgkit.Rows(ctx, tx, pgx.RowTo[int64], `SELECT amount FROM auction_standing WHERE auction = $1 AND active
 			ORDER BY amount DESC, seq OFFSET $2 LIMIT 1`, id, open.Winners-1)
-		if err != nil {
-			return err
-		}
-		lowest, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 		if len(lowest) == 1 {
 			floor = lowest[0] + 1
 		}

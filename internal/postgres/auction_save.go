@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
@@ -89,9 +90,9 @@ func saveNewAuction(b *pgx.Batch, a *auction.Auction) {
 }
 
 // saveAuction writes the auction's row over the very one that was read, and its changed rounds.
-func saveAuction(b *pgx.Batch, known *knownAuction, was int64, revision uuid.UUID) {
+func saveAuction(b *pgx.Batch, known *speculation.Known, was int64, revision uuid.UUID) {
 	a := known.Auction
-	expectRows(b.Queue(updateAuction, a.ID, was, known.revision, a.Status, a.CurrentRound, a.TotalBids, a.Seq, a.LeaderTerm, a.StartedAt,
+	expectRows(b.Queue(updateAuction, a.ID, was, known.Revision, a.Status, a.CurrentRound, a.TotalBids, a.Seq, a.LeaderTerm, a.StartedAt,
 		a.EndedAt, a.Version, revision), 1, errStale)
 	// The round that ends makes room, in the index of open rounds, for the one that starts.
 	open, ended := []auction.Round{}, []auction.Round{}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
@@ -181,7 +182,7 @@ func TestRememberedAuction(t *testing.T) {
 	}
 	knowTheTime(t, here.db)
 	// The backoff passes.
-	for i := range int64(backoffTransactions + 4) {
+	for i := range int64(speculation.BackoffTransactions + 4) {
 		place(here, "ann", 13+i)
 	}
 	before := len(retried())
@@ -292,16 +293,16 @@ func TestRememberedAuctionOfALostTimeline(t *testing.T) {
 	if _, err := here.bid(id, "ann", 10); err != nil {
 		t.Fatal(err)
 	}
-	seat := here.store.memory.seat(id)
-	known := here.store.memory.take(seat)
+	entry := here.store.memory.Enter(id)
+	known := here.store.memory.Take(entry)
 	lost, err := here.service.Auction(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	here.store.memory.put(seat, known)
-	here.store.memory.leave(id, seat)
+	here.store.memory.Put(entry, known)
+	here.store.memory.Leave(id, entry)
 	// The other process stands for the same version of another history: what is remembered here has other bids.
-	known.revision, known.last.Hold = uuid.New(), uuid.New()
+	known.Revision, known.Last.Hold = uuid.New(), uuid.New()
 	if _, err := there.bid(id, "ben", 11); err != nil {
 		t.Fatal(err)
 	}

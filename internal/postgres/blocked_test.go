@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
@@ -301,10 +302,8 @@ func TestAccountsSharedWithinAProcess(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, database(t))
 	waitLong(h.db) // A machine that stalls is no stranger, and no neighbour that never ends.
-	h.db.accounts.patience = patience
-	for range 3 { // As on a machine with more processors.
-		h.db.ahead = append(h.db.ahead, &pipeline{config: h.db.ahead[0].config, presence: h.db.presence, statements: aheadStatements()})
-	}
+	h.db.spec.Accounts.Patience = patience
+	h.db.spec.Grow(maxPipelines) // As on a machine with more processors.
 	money := newLedgerService(t, h.db)
 	accounts := make([]string, 20)
 	for i := range accounts {
@@ -345,7 +344,7 @@ func TestAccountsSharedWithinAProcess(t *testing.T) {
 		}
 	}
 	fell := h.retries.fallbacks()
-	for _, reason := range []string{fallbackStale, fallbackBehind, fallbackBackoff, "encode"} {
+	for _, reason := range []string{speculation.Stale, "behind", speculation.Backoff, "encode"} {
 		if n := fell[reason] - before[reason]; n > 0 {
 			t.Errorf("%d transactions left the fast path because of %q; in all %v", n, reason, fell)
 		}
@@ -384,7 +383,7 @@ func TestRepeatsAreNoForeignWrites(t *testing.T) {
 	for reason := range before {
 		fell[reason] -= before[reason]
 	}
-	if fell[fallbackBackoff] > 0 || fell[fallbackStale] > 0 || fell[fallbackKeyKnown] != 1 {
+	if fell[speculation.Backoff] > 0 || fell[speculation.Stale] > 0 || fell["key_known"] != 1 {
 		t.Errorf("fallbacks %v", fell)
 	}
 }
@@ -415,8 +414,8 @@ func TestFirstBidsTakeTheFastPath(t *testing.T) {
 			}
 		}
 		after := h.retries.fallbacks()
-		delete(before, fallbackBlocked)
-		delete(after, fallbackBlocked) // A stalled machine may look like a locked row.
+		delete(before, speculation.Blocked)
+		delete(after, speculation.Blocked) // A stalled machine may look like a locked row.
 		if fmt.Sprint(after) != fmt.Sprint(before) {
 			t.Errorf("unique %v: fallbacks %v, before %v", unique, after, before)
 		}

@@ -9,53 +9,12 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 )
 
-// TestClockIsAnInterval: whatever the database's clock shows when it is asked, it is within what is known of it.
-func TestClockIsAnInterval(t *testing.T) {
-	t.Parallel()
-	var c clock
-	if _, ok := c.now(); ok || !c.due() {
-		t.Error("a clock that nobody asked is known")
-	}
-	asked := time.Now()
-	database := asked.Add(time.Hour)
-	c.learned(database, asked, asked.Add(40*time.Millisecond))
-	now, ok := c.now()
-	if !ok {
-		t.Fatal("an answer is not believed")
-	}
-	// The database may have read its clock when it was asked, or when it answered.
-	if width := now.latest.Sub(now.earliest); width < 40*time.Millisecond || width > 50*time.Millisecond {
-		t.Errorf("the interval is %v wide after an answer of 40 ms", width)
-	}
-	if since := time.Since(asked); now.latest.Before(database.Add(since-10*time.Second)) || now.earliest.After(database.Add(since)) {
-		t.Errorf("the interval %+v is off", now)
-	}
-	// Worse answers add nothing, better ones do.
-	c.learned(database.Add(time.Minute), asked, asked.Add(60*time.Millisecond))
-	c.learned(database.Add(time.Minute), asked.Add(-time.Second), asked)
-	if again, _ := c.now(); again.latest.Sub(now.latest) > 30*time.Second {
-		t.Error("a worse answer was taken")
-	}
-	c.learned(database.Add(time.Minute), asked, asked.Add(time.Millisecond))
-	if again, _ := c.now(); again.latest.Sub(now.latest) < 30*time.Second || again.latest.Sub(again.earliest) > 10*time.Millisecond {
-		t.Error("a better answer was not taken")
-	}
-	// Nothing is believed for long.
-	old := time.Now().Add(-clockTrust)
-	c = clock{}
-	c.learned(database, old, old.Add(time.Millisecond))
-	if _, ok := c.now(); ok {
-		t.Error("an old answer is believed")
-	}
-}
-
 // slowClock makes a process believe that the database's clock is behind what it is.
 func slowClock(t *testing.T, db *DB, by time.Duration) {
 	t.Helper()
-	knowTheTime(t, db)
-	db.clock.mu.Lock()
-	defer db.clock.mu.Unlock()
-	db.clock.database = db.clock.database.Add(-by)
+	now := ask[time.Time](t, db, `SELECT clock_timestamp()`)
+	at := time.Now().Add(time.Hour)
+	db.spec.Clock.Learned(now.Add(time.Hour-by), at, at)
 }
 
 // TestAWrongClockLetsNoBidIn has a process believe that a round is far from its end which is over, or about to be extended,

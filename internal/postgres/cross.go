@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
 	"github.com/fairlead-dev/fairlead/saga"
@@ -110,16 +111,12 @@ func executeLeg(ctx context.Context, tx pgx.Tx, leg *cross.Leg) (saga.Outcome, e
 	if err != nil {
 		return out, err
 	}
-	return out, send(ctx, tx, &b)
+	return out, pgkit.Send(ctx, tx, &b)
 }
 
 // decideLeg looks for the mark under the accounts' locks, and else decides and queues what is to be written.
 func decideLeg(ctx context.Context, tx pgx.Tx, leg *cross.Leg, book *ledger.Book, b *pgx.Batch) (saga.Outcome, error) {
-	rows, err := tx.Query(ctx, selectLeg, leg.Saga, leg.Key())
-	if err != nil {
-		return saga.Outcome{}, err
-	}
-	marks, err := pgx.CollectRows(rows, pgx.RowToStructByPos[saga.Outcome])
+	marks, err := pgkit.Rows(ctx, tx, pgx.RowToStructByPos[saga.Outcome], selectLeg, leg.Saga, leg.Key())
 	if err != nil {
 		return saga.Outcome{}, err
 	}
@@ -178,7 +175,7 @@ func (l *CrossLedger) Command(ctx context.Context, c command.Command[*cross.Leg]
 			return failed
 		}
 		saveKeys(&b, keys.Fresh(), book.Now(), countedWrites)
-		return send(ctx, tx, &b)
+		return pgkit.Send(ctx, tx, &b)
 	})
 	return answer, err
 }
@@ -199,7 +196,7 @@ func (l *CrossLedger) Prepare(ctx context.Context, leg *cross.Leg, gid string) (
 		}
 		return err
 	})
-	l.db.accounts.forget(leg.Accounts()) // The transaction is the participant's, and tells nobody what it locks.
+	l.db.spec.Accounts.Forget(leg.Accounts()) // The transaction is the participant's, and tells nobody what it locks.
 	if errors.Is(err, errLegRefused) {
 		return out, nil
 	}

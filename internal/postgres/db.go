@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
@@ -18,12 +18,14 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
 // Limits of a session. They bound how long a stopped or forgotten process can stand in the way of the others.
 const (
 	defaultMaxConns  = 16
-	maxPipelines     = 4     // connections on which transactions are sent ahead: one for two processors, up to this
+	maxPipelines     = 4     // connections for speculative transactions: one for two processors, up to this
 	statementTimeout = "60s" // a refund of the largest campaign takes a few seconds
 	lockTimeout      = "10s"
 	idleInTxTimeout  = "5s" // a process that was stopped in mid-transaction loses its locks after this
@@ -55,20 +57,13 @@ type Options struct {
 
 // Observer is told what the transactions do. Its methods must not block and may be called concurrently.
 type Observer interface {
-	// Transaction is called at the end of each; attempts counts its runs, outcome is "committed", "failed" or "unknown".
-	Transaction(name string, attempts int, took time.Duration, outcome string)
-	// Retry is called before each rerun; reason is a SQLSTATE, "stale", "behind", "key_known", "blocked", "connection" or
-	// "commit_unknown".
-	Retry(name, reason string)
-	// Fallback is called for each transaction that could have been sent ahead of its locks and was not, or failed when it
-	// was. What reasons there are is in docs/operations/runbook.md.
-	Fallback(name, reason string)
+	speculation.Observer
 	// Blocked is called when the number of rows that others have locked changes, or that of the commands that wait for them.
 	Blocked(rows, commands int)
 }
 
 // DB is the connections to one database: a pool for commands and for the work in the background, a pool for reads, and those
-// that transactions are sent ahead on. It is safe for concurrent use.
+// of speculative transactions. It is safe for concurrent use.
 type DB struct {
 	pool     *pgxpool.Pool
 	reads    reads
@@ -76,12 +71,9 @@ type DB struct {
 	observer Observer
 	presence *pgkit.Presence
 	runner   pgkit.Runner
-	accounts *accountCache
-	clock    clock
-	recent   *recentKeys
+	spec     *speculation.Speculator
 	blocked  *blockedRows
 	keys     keySweep
-	ahead    []*pipeline // those on one auction always go by the same, and all of the ledger's by the first
 }
 
 // replicationWarning is [pgkit.ReplicationWarning].
@@ -109,9 +101,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		return nil, fmt.Errorf("postgres: database URL: %w", err)
 	}
 	cfg.MaxConns = o.MaxConns
-	if cfg.MaxConns == 0 {
-		cfg.MaxConns = defaultMaxConns
-	}
+	cfg.MaxConns = cmp.Or(cfg.MaxConns, defaultMaxConns)
 	if o.UnavailableAfter <= 0 {
 		o.UnavailableAfter = UnavailableAfter
 	}
@@ -139,7 +129,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		pool.Close()
 		return nil, fmt.Errorf("postgres: connect: %w", err)
 	}
-	db := &DB{pool: pool, logger: o.Logger, observer: o.Observer, accounts: newAccountCache(), recent: newRecentKeys()}
+	db := &DB{pool: pool, logger: o.Logger, observer: o.Observer}
 	db.presence = pgkit.NewPresence(o.UnavailableAfter, cfg.ConnConfig.Copy())
 	db.runner = pgkit.Runner{Pool: pool, Presence: db.presence, Logger: o.Logger}
 	if o.Observer != nil {
@@ -147,12 +137,21 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	}
 	db.reads = reads{readPool, db.presence}
 	db.blocked = newBlockedRows(db)
-	ahead := cfg.ConnConfig.Copy()
-	ahead.RuntimeParams["lock_timeout"] = strconv.FormatInt(speculativeBlockedAfter.Milliseconds(), 10)
-	ahead.RuntimeParams["plan_cache_mode"] = "force_generic_plan" // A plan for each batch would be the same one.
-	for range min(max(runtime.GOMAXPROCS(0)/2, 1), maxPipelines) {
-		db.ahead = append(db.ahead, &pipeline{config: ahead, presence: db.presence, statements: aheadStatements()})
+	config := cfg.ConnConfig.Copy()
+	config.RuntimeParams["lock_timeout"] = strconv.FormatInt(speculativeBlockedAfter.Milliseconds(), 10)
+	config.RuntimeParams["plan_cache_mode"] = "force_generic_plan" // A plan for each batch would be the same one.
+	spec := speculation.Options{
+		Pool: pool, Config: config, Pipelines: min(max(runtime.GOMAXPROCS(0)/2, 1), maxPipelines), Statements: speculativeStatements(),
+		Presence: db.presence, NewID: newID,
+		Blocked: func(accounts []string) bool { return db.blocked.find(accountRow, accounts...) != nil },
+		Read: func(ctx context.Context, ids []string) ([]ledger.Account, error) {
+			return query(ctx, db, scanAccount, selectAccounts, ids)
+		},
 	}
+	if o.Observer != nil {
+		spec.Observer = o.Observer
+	}
+	db.spec = speculation.New(spec)
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
 		readPool.Close()
@@ -205,14 +204,9 @@ func (db *DB) Close() {
 	db.blocked.close()
 	db.reads.pool.Close()
 	db.pool.Close()
-	for _, p := range db.ahead {
-		p.close()
-	}
+	db.spec.Close()
 	db.presence.Close()
 }
-
-// bids is the pipeline of an auction.
-func (db *DB) bids(id uuid.UUID) *pipeline { return db.ahead[int(id[len(id)-1])%len(db.ahead)] }
 
 // Shutdown is Close that waits no longer than ctx lives: a connection to a database that has stopped answering may never
 // come back.
@@ -276,20 +270,16 @@ func query[T any](ctx context.Context, from pooled, scan pgx.RowToFunc[T], sql s
 	return out, err
 }
 
-// queryOne is query for exactly one row; it returns absent where there is none.
+// queryOne is query for one row; it returns absent where there is none.
 func queryOne[T any](ctx context.Context, from pooled, absent error, scan pgx.RowToFunc[T], sql string, args ...any) (out T, err error) {
-	pool, presence := from.connections()
-	err = reading(ctx, presence, readTimeout, func(ctx context.Context) error {
-		rows, err := pool.Query(ctx, sql, args...)
-		if err == nil {
-			out, err = pgx.CollectExactlyOneRow(rows, scan)
-		}
-		return err
-	})
-	if errors.Is(err, pgx.ErrNoRows) {
+	found, err := query(ctx, from, scan, sql, args...)
+	switch {
+	case err != nil:
+		return out, err
+	case len(found) == 0:
 		return out, absent
 	}
-	return out, err
+	return found[0], nil
 }
 
 // snapshot runs reads that must agree with each other, in one read-only transaction. read may run more than once.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/desk"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
@@ -217,7 +218,7 @@ func (d *Desk) Backlog(ctx context.Context) (out desk.Backlog, err error) {
 		for _, o := range oldest {
 			b.Queue(o.sql).QueryRow(func(row pgx.Row) error { return row.Scan(o.into) })
 		}
-		return send(ctx, tx, &b)
+		return pgkit.Send(ctx, tx, &b)
 	})
 	out.OldestDrawing, out.OldestClaim, out.OldestDue = utc(out.OldestDrawing), utc(out.OldestClaim), utc(out.OldestDue)
 	return out, err

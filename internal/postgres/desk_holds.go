@@ -43,9 +43,7 @@ func (d *Desk) ReleaseHold(ctx context.Context, c command.Command[ledger.Op]) (a
 			return result, err
 		})[0]
 		saveBook(&b, book.Changes(), countedWrites)
-		saveAudit(&b, audit, book.Now())
-		saveKeys(&b, keys.Fresh(), book.Now(), countedWrites)
-		return send(ctx, tx, &b)
+		return sendDecided(ctx, tx, &b, audit, keys.Fresh(), book.Now())
 	})
 	return answer, err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/desk"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 )
 
 // Desk keeps the sessions of the console and reads the lists of its operators. It is safe for concurrent use.
@@ -96,11 +97,7 @@ func (d *Desk) SignInRefused(ctx context.Context, a command.Audit) error {
 // others get [desk.ErrLinkUsed].
 func (d *Desk) UseLink(ctx context.Context, link, hash desk.Hash, life time.Duration, audit ...command.Audit) (desk.Session, error) {
 	err := d.db.run(ctx, "use link", func(ctx context.Context, tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, useLink, link[:])
-		if err != nil {
-			return err
-		}
-		keys, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		keys, err := pgkit.Rows(ctx, tx, pgx.RowTo[string], useLink, link[:])
 		if err != nil {
 			return err
 		}

@@ -2,7 +2,7 @@
 //
 // # Rules
 //
-//   - One place begins, retries and commits transactions: DB.run in tx.go. Closures may run more than once and say so.
+//   - One place begins, retries and commits transactions: pgkit.Runner, by DB.run. Closures may run more than once and say so.
 //   - READ COMMITTED with explicit row locks in canonical order: entities (campaign, …) by kind and id, then accounts
 //     by id. No decision rests on a SELECT made before the lock, with one exception: the ledger's first run decides on
 //     accounts that it remembers, and its writes check that they are still so (docs/adr/0010).

@@ -49,7 +49,7 @@ func NewElections(db *DB) (*Elections, error) {
 		return nil, fmt.Errorf("postgres: elections: %w", err)
 	}
 	own := &DB{
-		pool: pool, logger: db.logger, presence: db.presence, accounts: db.accounts,
+		pool: pool, logger: db.logger, presence: db.presence, spec: db.spec,
 		runner: pgkit.Runner{Pool: pool, Presence: db.presence, Logger: db.logger},
 	}
 	return &Elections{pglock.New(pool, pglock.Options{Schema: electionSchema, Run: own.run, Logger: db.logger}), own}, nil

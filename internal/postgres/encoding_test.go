@@ -9,11 +9,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
-// TestEveryParameterIsEncoded queues all writes of transactions that are sent ahead, and has every statement's parameters
+// TestEveryParameterIsEncoded queues all writes of speculative transactions, and has every statement's parameters
 // encoded as the database wants them.
 func TestEveryParameterIsEncoded(t *testing.T) {
 	t.Parallel()
@@ -23,7 +24,7 @@ func TestEveryParameterIsEncoded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	missing := aheadStatements()
+	missing := speculativeStatements()
 	for _, unique := range []bool{true, false} {
 		for _, q := range everyWrite(t, unique) {
 			statement, err := conn.Conn().Prepare(t.Context(), q.SQL, q.SQL)
@@ -36,8 +37,8 @@ func TestEveryParameterIsEncoded(t *testing.T) {
 				continue
 			}
 			for i, arg := range q.Arguments {
-				var p params
-				if err := p.append(statement.ParamOIDs[i], arg); err != nil {
+				var p speculation.Params
+				if err := p.Append(statement.ParamOIDs[i], arg); err != nil {
 					t.Errorf("%s: $%d: %v", q.SQL, i+1, err)
 					continue
 				}
@@ -48,7 +49,7 @@ func TestEveryParameterIsEncoded(t *testing.T) {
 					want, err = kind.Codec.DecodeValue(conn.Conn().TypeMap(), kind.OID, pgx.BinaryFormatCode, raw)
 				}
 				if err == nil {
-					got, err = kind.Codec.DecodeValue(conn.Conn().TypeMap(), kind.OID, pgx.BinaryFormatCode, p.next(1)[0])
+					got, err = kind.Codec.DecodeValue(conn.Conn().TypeMap(), kind.OID, pgx.BinaryFormatCode, p.Next(1)[0])
 				}
 				if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 					t.Errorf("%s: $%d, %T: decoded as %v, want %v (%v)", q.SQL, i+1, arg, got, want, err)
@@ -70,15 +71,15 @@ func everyWrite(t *testing.T, unique bool) []*pgx.QueuedQuery {
 		ID: uuid.New(), Status: auction.StatusActive, Currency: "EUR", Seller: "seller", CurrentRound: 1, MinBid: 1, MinIncrement: 1,
 		UniqueAmounts: unique, Seq: 1, CreatedAt: now, Rounds: []auction.Round{{Number: 1, Winners: 1, Status: auction.RoundActive, StartedAt: &now, EndsAt: &end}},
 	}
-	known := &knownAuction{State: auction.NewState(a, []auction.Bid{{Account: "ann", Amount: 5, Round: 1, Seq: 1, At: now, Hold: uuid.New()}})}
+	known := &speculation.Known{State: auction.NewState(a, []auction.Bid{{Account: "ann", Amount: 5, Round: 1, Seq: 1, At: now, Hold: uuid.New()}})}
 	book := ledger.NewBook(now.Add(time.Minute), newID)
 	for _, id := range []string{"ann", "ben", "cid"} {
 		book.LoadAccount(ledger.Account{ID: id, Currency: "EUR", Available: 1000, Held: 5, Version: 2})
 	}
 	var b pgx.Batch
-	s := NewAuctions(&DB{recent: newRecentKeys()})
+	s := NewAuctions(&DB{spec: speculation.New(speculation.Options{})})
 	want := auction.Want{Bidders: []string{"ann", "ben", "cid"}}
-	if err := s.bidAhead(&b, known, want, book, 0, []string{"absent"}, func(u *auction.Unit) {
+	if err := s.bidSpeculatively(&b, known, want, speculation.Scene{Book: book, Absent: []string{"absent"}}, func(u *auction.Unit) {
 		for _, key := range []string{"missed", "stored"} {
 			if _, _, err := u.Keys.Lookup(*keyed[ledger.Op](nil, key, "").Key); err != nil {
 				t.Error(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/live"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
@@ -240,7 +241,7 @@ func (e *Events) campaignEvents(ctx context.Context, id uuid.UUID, after int64, 
 			return p, err
 		}))
 		b.Queue(selectDraw, id).Query(collect(&draws, scanDraw))
-		return send(ctx, tx, &b)
+		return pgkit.Send(ctx, tx, &b)
 	})
 	if err != nil {
 		return nil, err
@@ -317,7 +318,7 @@ func (e *Events) prune(ctx context.Context, id uuid.UUID, retention time.Duratio
 		var first []int64
 		var b pgx.Batch
 		b.Queue(findHorizon, id, retention.Microseconds()).Query(collect(&first, pgx.RowTo[int64]))
-		if err := send(ctx, tx, &b); err != nil || len(first) == 0 {
+		if err := pgkit.Send(ctx, tx, &b); err != nil || len(first) == 0 {
 			return err
 		}
 		tag, err := tx.Exec(ctx, `UPDATE auctions SET first_seq = $2 WHERE id = $1 AND first_seq < $2`, id, first[0])

@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 )
 
 const selectKeys = `SELECT id, fingerprint, execution, status, body FROM idempotency_keys WHERE id = ANY($1)`
@@ -79,4 +81,11 @@ func saveKeys(b *pgx.Batch, fresh []idempotency.Record, now time.Time, how write
 		return
 	}
 	expectRows(b.Queue(insertKeysOrNothing, args...), n, errStale)
+}
+
+// sendDecided sends what was queued, and with it the audit and the records of the keys.
+func sendDecided(ctx context.Context, tx pgx.Tx, b *pgx.Batch, audit []command.Audit, fresh []idempotency.Record, now time.Time) error {
+	saveAudit(b, audit, now)
+	saveKeys(b, fresh, now, countedWrites)
+	return pgkit.Send(ctx, tx, b)
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
@@ -24,15 +26,15 @@ func NewLedger(db *DB) *Ledger { return &Ledger{db: db} }
 
 // Commit implements [ledger.Store].
 //
-// First it is tried ahead of what is read under locks: see commitAhead and docs/adr/0010. Any surprise, and any outcome
+// First it is tried speculatively: see commitSpeculative and docs/adr/0010. Any surprise, and any outcome
 // but plain success, is left to a run that locks and reads first. It may be called while an earlier call has not
 // returned.
 func (l *Ledger) Commit(ctx context.Context, want ledger.Want, decide func(*ledger.Unit)) error {
 	slices.Sort(want.Accounts)
 	want.Accounts = slices.Compact(want.Accounts)
 	aside := setAside{rows: l.db.blocked}
-	ahead, err := l.db.runAhead(ledgerTransaction, func() error {
-		return aside.met(l.commitAhead(ctx, want, decide))
+	speculative, err := l.db.spec.Run(ledgerTransaction, func() error {
+		return aside.met(l.commitSpeculative(ctx, want, decide))
 	}, func() error {
 		return l.db.run(ctx, ledgerTransaction, func(ctx context.Context, tx pgx.Tx) error {
 			return aside.met(l.commitLocked(ctx, tx, want, &aside, decide))
@@ -42,8 +44,8 @@ func (l *Ledger) Commit(ctx context.Context, want ledger.Want, decide func(*ledg
 		return err
 	}
 	crashpoint.Hit(crashpoint.LedgerAfterCommit)
-	if ahead {
-		l.db.askTime(ctx)
+	if speculative {
+		l.db.spec.AskTime(ctx)
 	}
 	return nil
 }
@@ -66,45 +68,46 @@ func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, 
 	if err != nil {
 		return err
 	}
-	l.db.clock.learned(book.Now(), asked, time.Now())
+	l.db.spec.Clock.Learned(book.Now(), asked, time.Now())
 	unit := &ledger.Unit{Book: book, Keys: idempotency.NewBatch(known)}
 	decide(unit)
 
 	var b pgx.Batch
 	saveBook(&b, book.Changes(), countedWrites)
 	saveKeys(&b, unit.Keys.Fresh(), book.Now(), countedWrites)
-	l.db.recent.note(unit.Keys.Fresh())
-	if err := send(ctx, tx, &b); err != nil {
+	l.db.spec.Keys.Note(unit.Keys.Fresh())
+	if err := pgkit.Send(ctx, tx, &b); err != nil {
 		return err
 	}
 	crashpoint.Hit(crashpoint.LedgerBeforeCommit)
 	return nil
 }
 
-// aheadStatements are those of transactions that are sent ahead.
-func aheadStatements() []string {
+// speculativeStatements are those of speculative transactions.
+func speculativeStatements() []string {
 	return []string{
 		guardedInsertAccounts, guardedUpdateAccounts, insertTransfers, insertHolds, insertKeys, raiseAuction, guardAuction,
 		guardAbsentAccounts, guardSameAccounts, guardAbsentKeys, guardedRaiseStanding, guardedRaiseUnique, insertStanding, insertBids,
 	}
 }
 
-// commitAhead decides on what this process remembers, without a word to the database, and sends writes that check it, as
+// commitSpeculative decides on what this process remembers, without a word to the database, and sends writes that check it, as
 // one transaction; the next call may do so before that one has ended, and then decides on what it will have left. It
-// returns nil once the transaction is committed, and any error of [pipeline.commit].
+// returns nil once the transaction is committed, and any error of [speculation.Pipeline.Commit].
 //
 // Nothing is sent where the outcome must rest on what is read under locks: a refusal, whose reason may be gone by now; an
 // account that was looked at and not changed, which no check would cover; a hold, whose expiry is the database's clock's to
 // set; a command that leaves no record; and one that repeats another, as far as is known.
-func (l *Ledger) commitAhead(ctx context.Context, want ledger.Want, decide func(*ledger.Unit)) error {
+func (l *Ledger) commitSpeculative(ctx context.Context, want ledger.Want, decide func(*ledger.Unit)) error {
 	switch {
 	case len(want.Holds) > 0:
-		return notSent(fallbackCommand, nil)
-	case !l.db.accounts.trusted():
-		return notSent(fallbackBackoff, nil)
+		return speculation.NotSent(speculation.Command, nil)
+	case !l.db.spec.Accounts.Trusted():
+		return speculation.NotSent(speculation.Backoff, nil)
 	}
-	err := l.db.speculate(ctx, l.db.ahead[0], crashpoint.LedgerBeforeCommit, want.Accounts, want.Keys,
-		func(b *pgx.Batch, book *ledger.Book, _ time.Duration, _ []string) error {
+	err := l.db.spec.Commit(ctx, l.db.spec.Pipeline(0), crashpoint.LedgerBeforeCommit, want.Accounts, want.Keys,
+		func(b *pgx.Batch, on speculation.Scene) error {
+			book := on.Book
 			unit := &ledger.Unit{Book: book, Keys: idempotency.NewBatch(nil)}
 			book.Grow(len(want.Keys))
 			unit.Keys.Grow(len(want.Keys))
@@ -112,17 +115,17 @@ func (l *Ledger) commitAhead(ctx context.Context, want ledger.Want, decide func(
 			c := book.Changes()
 			switch {
 			case unit.Refused || unit.Keys.Undecided():
-				return notSent(fallbackRefusal, nil)
+				return speculation.NotSent(speculation.Refusal, nil)
 			case len(c.CreatedHolds) > 0 || len(c.UpdatedAccounts)+len(c.CreatedAccounts) != len(want.Accounts):
-				return notSent(fallbackCommand, nil)
+				return speculation.NotSent(speculation.Command, nil)
 			}
 			saveBook(b, c, guardedWrites)
 			saveKeys(b, unit.Keys.Fresh(), book.Now(), guardedWrites)
-			l.db.recent.note(unit.Keys.Fresh())
+			l.db.spec.Keys.Note(unit.Keys.Fresh())
 			return nil
 		})
-	if err != nil && fallbackReason(err) == fallbackStale {
-		l.db.accounts.backOff()
+	if err != nil && speculation.Reason(err) == speculation.Stale {
+		l.db.spec.Accounts.BackOff()
 	}
 	return err
 }
@@ -133,7 +136,7 @@ func finish(ctx context.Context, tx pgx.Tx, b *pgx.Batch, place string) error {
 	if lazy, ok := tx.(*lockingTx); ok && !crashpoint.Enabled {
 		return lazy.SendAndCommit(ctx, b)
 	}
-	err := send(ctx, tx, b)
+	err := pgkit.Send(ctx, tx, b)
 	crashpoint.Hit(place)
 	return err
 }
@@ -210,7 +213,7 @@ func lockBookAside(ctx context.Context, tx pgx.Tx, aside *setAside, accounts []s
 		}
 		if lazy, ok := tx.(*lockingTx); ok {
 			lazy.lock(accounts)
-			lazy.accounts.settle(ctx, accounts)
+			lazy.accounts.Settle(ctx, accounts)
 		}
 		b.Queue(waitBriefly)
 		lock := lockAccounts
@@ -225,7 +228,7 @@ func lockBookAside(ctx context.Context, tx pgx.Tx, aside *setAside, accounts []s
 	}
 	loadKeys(&b, keys, &known)
 	b.Queue(`SELECT clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
-	if err := send(ctx, tx, &b); err != nil {
+	if err := pgkit.Send(ctx, tx, &b); err != nil {
 		return nil, nil, err
 	}
 	book := ledger.NewBook(now.UTC(), newID)

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
@@ -31,7 +32,7 @@ func (l *Ledger) ExpireHolds(ctx context.Context, limit int, decide func(*ledger
 		)
 		b.Queue(lockDueHolds, limit).Query(collect(&due, scanDueHold))
 		b.Queue(`SELECT clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
-		if err := send(ctx, tx, &b); err != nil {
+		if err := pgkit.Send(ctx, tx, &b); err != nil {
 			return err
 		}
 		found = len(due)
@@ -51,7 +52,7 @@ func (l *Ledger) ExpireHolds(ctx context.Context, limit int, decide func(*ledger
 		decide(book, ids)
 		b = pgx.Batch{}
 		saveBook(&b, book.Changes(), countedWrites)
-		return send(ctx, tx, &b)
+		return pgkit.Send(ctx, tx, &b)
 	})
 	return found, err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/desk"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/pglock"
 )
@@ -220,5 +221,5 @@ func (l *Locks) record(ctx context.Context, tx pgx.Tx, key *idempotency.Request,
 	if lazy, ok := tx.(*lockingTx); ok {
 		return answer, lazy.SendAndCommit(ctx, &b)
 	}
-	return answer, send(ctx, tx, &b)
+	return answer, pgkit.Send(ctx, tx, &b)
 }

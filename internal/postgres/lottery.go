@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
 
@@ -67,9 +68,7 @@ func (l *Lottery) Create(ctx context.Context, accounts []string, keys []idempote
 				return err
 			}
 		}
-		saveAudit(&b, u.Audit, book.Now())
-		saveKeys(&b, u.Keys.Fresh(), book.Now(), countedWrites)
-		return send(ctx, tx, &b)
+		return sendDecided(ctx, tx, &b, u.Audit, u.Keys.Fresh(), book.Now())
 	})
 }
 
@@ -155,7 +154,7 @@ func save(ctx context.Context, tx pgx.Tx, u *lottery.Unit) error {
 	saveBook(&b, st.Book.Changes(), countedWrites)
 	savePurchases(&b, st.Purchases)
 	if st.Refunded {
-		if err := send(ctx, tx, &b); err != nil {
+		if err := pgkit.Send(ctx, tx, &b); err != nil {
 			return err
 		}
 		b = pgx.Batch{}
@@ -175,7 +174,7 @@ func save(ctx context.Context, tx pgx.Tx, u *lottery.Unit) error {
 	}
 	saveAudit(&b, u.Audit, st.Book.Now())
 	saveKeys(&b, u.Keys.Fresh(), st.Book.Now(), countedWrites)
-	if err := send(ctx, tx, &b); err != nil {
+	if err := pgkit.Send(ctx, tx, &b); err != nil {
 		return err
 	}
 	crashpoint.Hit(crashpoint.LotteryBeforeCommit)
@@ -218,7 +217,7 @@ func (l *Lottery) lockCampaign(ctx context.Context, tx pgx.Tx, id uuid.UUID, kno
 	if remembers {
 		b.Queue(selectLastSale, id, (*known).Sold()).Query(collect(&last, pgx.RowTo[uuid.UUID]))
 	}
-	if err := send(ctx, tx, &b); err != nil {
+	if err := pgkit.Send(ctx, tx, &b); err != nil {
 		return nil, err
 	}
 	if remembers && !slices.Equal(last, []uuid.UUID{(*known).last}) {
@@ -269,11 +268,7 @@ func loadResult(ctx context.Context, tx pgx.Tx, id uuid.UUID) (seed fairdraw.See
 		return seed, nil, err
 	}
 	seed = fairdraw.Seed(raw)
-	rows, err := tx.Query(ctx, selectResult, id)
-	if err != nil {
-		return seed, nil, err
-	}
-	draws, err := pgx.CollectRows(rows, scanResult)
+	draws, err := pgkit.Rows(ctx, tx, scanResult, selectResult, id)
 	if err != nil || len(draws) == 0 {
 		return seed, nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
 
@@ -23,7 +24,7 @@ func (l *Lottery) Campaign(ctx context.Context, id uuid.UUID) (*lottery.Campaign
 		b.Queue(`SELECT `+campaignFields+` FROM campaigns WHERE id = $1`, id).Query(collect(&found, scanCampaign))
 		b.Queue(selectLayers, id).Query(func(rows pgx.Rows) error { return readLayers(rows, &layers) })
 		b.Queue(selectPrizes, id).Query(func(rows pgx.Rows) error { return readPrizes(rows, &layers) })
-		if err := send(ctx, tx, &b); err != nil || len(found) == 0 {
+		if err := pgkit.Send(ctx, tx, &b); err != nil || len(found) == 0 {
 			return err
 		}
 		return loadBeacon(ctx, tx, &found[0])

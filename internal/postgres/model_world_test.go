@@ -151,8 +151,8 @@ func (f *fallbacks) Transaction(string, int, time.Duration, string) {}
 
 func (f *fallbacks) Retry(name, reason string) { f.count(name + " run again: " + reason) }
 
-// Fallback counts what was not sent ahead.
-func (f *fallbacks) Fallback(name, reason string) { f.count(name + " not sent ahead: " + reason) }
+// Fallback counts what was not speculative.
+func (f *fallbacks) Fallback(name, reason string) { f.count(name + " not speculative: " + reason) }
 
 // Blocked says nothing of the fast path.
 func (f *fallbacks) Blocked(int, int) {}

@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
@@ -67,7 +68,7 @@ func (m *Multidraws) Create(ctx context.Context, id uuid.UUID, lockKey string, k
 		}
 		// A rerun finds its own, if its COMMIT was done and the answer lost.
 		b.Queue(selectMultidraw, id).Query(collect(&earlier, scanMultidraw))
-		if err := send(ctx, tx, &b); err != nil {
+		if err := pgkit.Send(ctx, tx, &b); err != nil {
 			return err
 		}
 		book, known, err := lockBook(ctx, tx, nil, nil, keys)
@@ -91,9 +92,7 @@ func (m *Multidraws) Create(ctx context.Context, id uuid.UUID, lockKey string, k
 				return err
 			}
 		}
-		saveAudit(&save, u.Audit, u.Now)
-		saveKeys(&save, u.Keys.Fresh(), u.Now, countedWrites)
-		return send(ctx, tx, &save)
+		return sendDecided(ctx, tx, &save, u.Audit, u.Keys.Fresh(), u.Now)
 	})
 }
 
@@ -165,7 +164,7 @@ func (m *Multidraws) Update(ctx context.Context, id uuid.UUID, keys []idempotenc
 		// Each statement has its own snapshot, so what is read after the lock is what its last holder committed.
 		b.Queue(selectMultidraw, id).Query(collect(&found, scanMultidraw))
 		b.Queue(selectDrawSeed, id).Query(collect(&seeds, pgx.RowTo[[]byte]))
-		if err := send(ctx, tx, &b); err != nil {
+		if err := pgkit.Send(ctx, tx, &b); err != nil {
 			return err
 		}
 		if len(found) == 0 {
@@ -187,9 +186,7 @@ func (m *Multidraws) Update(ctx context.Context, id uuid.UUID, keys []idempotenc
 			expectRows(save.Queue(updateOperation, id, string(o.Status), o.Owner, o.Term, o.LeaseExpiresAt, o.UpdatedAt, o.RolledBackAt,
 				key, fingerprint, execution), 1, errNoTransition)
 		}
-		saveAudit(&save, u.Audit, u.Now)
-		saveKeys(&save, u.Keys.Fresh(), u.Now, countedWrites)
-		return send(ctx, tx, &save)
+		return sendDecided(ctx, tx, &save, u.Audit, u.Keys.Fresh(), u.Now)
 	})
 }
 
@@ -263,11 +260,7 @@ func (m *Multidraws) Expire(ctx context.Context) (lost []uuid.UUID, err error) {
 		return nil, err
 	}
 	err = m.db.run(ctx, "multidraw.expire", func(ctx context.Context, tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, interruptLapsed, expired)
-		if err != nil {
-			return err
-		}
-		lost, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+		lost, err = pgkit.Rows(ctx, tx, pgx.RowTo[uuid.UUID], interruptLapsed, expired)
 		return err
 	})
 	return lost, err

@@ -100,7 +100,7 @@ func (n *Notifications) Receive(ctx context.Context, f func(live.Hint)) error {
 		}
 	})
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // The caller has ended it.
 	}
 	return fmt.Errorf("postgres: listen: %w", err)
 }

@@ -1,20 +1,16 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
-	"pgregory.net/rapid"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
@@ -23,10 +19,10 @@ func pair(t *testing.T) (l *Ledger, seen *recorder, around *pgx.Conn) {
 	t.Helper()
 	seen = &recorder{}
 	db := open(t, Options{URL: database(t), Observer: seen})
+	waitLong(db)
 	fund(t, newLedgerService(t, db), 100, "ann", "ben", "cid", "dan")
 	l = NewLedger(db)
 	knowTheTime(t, db)
-	waitLong(db)
 	if err := new(decided).transfer(t, l, "ann", "ben", 1); err != nil { // It connects.
 		t.Fatal(err)
 	}
@@ -43,18 +39,14 @@ func pair(t *testing.T) (l *Ledger, seen *recorder, around *pgx.Conn) {
 func knowTheTime(t *testing.T, db *DB) {
 	t.Helper()
 	now := ask[time.Time](t, db, `SELECT clock_timestamp()`)
-	db.clock.mu.Lock()
-	defer db.clock.mu.Unlock()
 	at := time.Now().Add(time.Hour)
-	db.clock.database, db.clock.asked, db.clock.answered = now.Add(time.Hour), at, at
+	db.spec.Clock.Learned(now.Add(time.Hour), at, at)
 }
 
-// waitLong has transactions that are sent ahead wait for locked rows as long as a test may take. It is called before the
+// waitLong has speculative transactions wait for locked rows as long as a test may take. It is called before the
 // first of them.
 func waitLong(db *DB) {
-	for _, p := range db.ahead {
-		p.config.RuntimeParams["lock_timeout"] = "60s"
-	}
+	db.spec.Pipeline(0).Config.RuntimeParams["lock_timeout"] = "60s" // All have one configuration.
 }
 
 // oneWaits waits until a session of the database waits for a lock.
@@ -95,12 +87,8 @@ func sentBehind(t *testing.T, l *Ledger) (ended chan error) {
 			ended <- err
 		}()
 		eventually(t, "it is sent", func() bool {
-			l.db.ahead[0].mu.Lock()
-			defer l.db.ahead[0].mu.Unlock()
-			link := l.db.ahead[0].link
-			link.mu.Lock()
-			defer link.mu.Unlock()
-			return len(link.sent) == i+1
+			n, _ := l.db.spec.Pipeline(0).UnderWay()
+			return n == i+1
 		})
 	}
 	return ended
@@ -212,13 +200,12 @@ func TestPipelineThatIsCut(t *testing.T) {
 		t.Errorf("balances %v", got)
 	}
 	// It connects again.
-	eventually(t, "transactions are sent ahead again", func() bool {
+	eventually(t, "transactions are speculative again", func() bool {
 		if err := new(decided).transfer(t, l, "ann", "ben", 1); err != nil {
 			t.Fatal(err)
 		}
-		l.db.ahead[0].mu.Lock()
-		defer l.db.ahead[0].mu.Unlock()
-		return l.db.ahead[0].link.failure() == nil
+		_, connected := l.db.spec.Pipeline(0).UnderWay()
+		return connected
 	})
 }
 
@@ -230,20 +217,20 @@ func TestPipelineWithoutAnswer(t *testing.T) {
 	tx := lockAnn(t, around)
 	done := make(chan error, 1)
 	go func() {
-		done <- l.db.ahead[0].commit(t.Context(), "", func(b *pgx.Batch) error {
+		done <- l.db.spec.Pipeline(0).Commit(t.Context(), "", func(b *pgx.Batch) error {
 			b.Queue(guardedUpdateAccounts, []string{"ann"}, []int64{99}, []int64{0}, []int64{version}, []int64{99}, []int64{0}, []int64{version}, 1)
 			return nil
 		})
 	}()
 	oneWaits(t, l.db)
-	l.db.ahead[0].close()
-	if err := <-done; !errors.Is(err, errLinkLost) {
+	l.db.spec.Pipeline(0).Close()
+	if err := <-done; !errors.Is(err, speculation.ErrLinkLost) {
 		t.Errorf("outcome: %v", err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.db.ahead[0].commit(t.Context(), "", func(*pgx.Batch) error { t.Error("asked after the end"); return nil }); !isNotSent(err) {
+	if err := l.db.spec.Pipeline(0).Commit(t.Context(), "", func(*pgx.Batch) error { t.Error("asked after the end"); return nil }); !speculation.IsNotSent(err) {
 		t.Errorf("after the end: %v", err)
 	}
 	// The ledger goes on without.
@@ -256,18 +243,18 @@ func TestPipelineRefusesWhatItCannotSend(t *testing.T) {
 	t.Parallel()
 	l, _, _ := pair(t)
 	for name, fill := range map[string]func(*pgx.Batch) error{
-		"nothing to send":            func(*pgx.Batch) error { return notSent("nothing", nil) },
+		"nothing to send":            func(*pgx.Batch) error { return speculation.NotSent("nothing", nil) },
 		"an unknown statement":       func(b *pgx.Batch) error { b.Queue(`SELECT 1`); return nil },
 		"a parameter without a type": func(b *pgx.Batch) error { b.Queue(guardAbsentAccounts, struct{}{}); return nil },
 	} {
-		if err := l.db.ahead[0].commit(t.Context(), "", fill); !isNotSent(err) {
+		if err := l.db.spec.Pipeline(0).Commit(t.Context(), "", fill); !speculation.IsNotSent(err) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// A panic leaves the pipeline as it was.
 	func() {
 		defer func() { _ = recover() }()
-		_ = l.db.ahead[0].commit(t.Context(), "", func(*pgx.Batch) error { panic("no decision") })
+		_ = l.db.spec.Pipeline(0).Commit(t.Context(), "", func(*pgx.Batch) error { panic("no decision") })
 	}()
 	var d decided
 	if err := d.transfer(t, l, "ann", "ben", 1); err != nil || d.runs != 1 {
@@ -290,7 +277,7 @@ func TestPipelineSaysUnknown(t *testing.T) {
 	}()
 	oneWaits(t, l.db)
 	cancel() // The rerun won't be waited for.
-	l.db.ahead[0].close()
+	l.db.spec.Pipeline(0).Close()
 	if err := <-failed; !errors.Is(err, command.ErrUnknownOutcome) || errors.Is(err, command.ErrUnavailable) {
 		t.Errorf("outcome: %v", err)
 	}
@@ -299,107 +286,22 @@ func TestPipelineSaysUnknown(t *testing.T) {
 	}
 }
 
-// TestParams compares the encoding with the driver's own.
-func TestParams(t *testing.T) {
-	t.Parallel()
-	types := pgtype.NewMap()
-	now := time.Date(2026, 2, 3, 4, 5, 6, 7000, time.UTC)
-	rapid.Check(t, func(rt *rapid.T) {
-		n := rapid.IntRange(0, 5).Draw(rt, "n")
-		texts, raws, ids := make([]string, n), make([][]byte, n), make([][16]byte, n)
-		big, small, times := make([]int64, n), make([]int16, n), make([]time.Time, n)
-		ints := make([]int, n)
-		for i := range n {
-			texts[i], raws[i] = rapid.String().Draw(rt, "text"), rapid.SliceOf(rapid.Byte()).Draw(rt, "raw")
-			copy(ids[i][:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(rt, "id"))
-			big[i], small[i] = rapid.Int64().Draw(rt, "big"), rapid.Int16().Draw(rt, "small")
-			times[i] = now.Add(time.Duration(rapid.Int64Range(math.MinInt32, math.MaxInt32).Draw(rt, "at")) * time.Second)
-			ints[i] = int(rapid.Int32().Draw(rt, "int"))
-		}
-		args := []struct {
-			oid uint32
-			arg any
-		}{
-			{pgtype.TextArrayOID, texts},
-			{pgtype.ByteaArrayOID, raws},
-			{pgtype.UUIDArrayOID, ids},
-			{pgtype.Int8ArrayOID, big},
-			{pgtype.Int2ArrayOID, small},
-			{pgtype.TimestamptzArrayOID, times},
-			{pgtype.TimestamptzOID, now},
-			{pgtype.Int8OID, n},
-			{pgtype.Int8OID, int64(n)},
-			{pgtype.BoolOID, n%2 == 0},
-			{pgtype.UUIDOID, uuid.New()},
-			{pgtype.Int4ArrayOID, ints},
-		}
-		var p params
-		for range 2 { // The memory is used again.
-			p.reset()
-			for _, a := range args {
-				if err := p.append(a.oid, a.arg); err != nil {
-					rt.Fatal(err)
-				}
-			}
-			got := slices.Concat(p.next(3), p.next(len(args)-3))
-			for i, a := range args {
-				want, err := types.Encode(a.oid, pgtype.BinaryFormatCode, a.arg, nil)
-				if err != nil || !bytes.Equal(got[i], want) {
-					rt.Errorf("%T: %x, want %x (%v)", a.arg, got[i], want, err)
-				}
-			}
-		}
-	})
-	// Of arrays with NULLs the driver says so, which nobody needs to hear; so it is the decoding that is compared.
-	rapid.Check(t, func(rt *rapid.T) {
-		there := rapid.SliceOf(rapid.Bool()).Draw(rt, "there")
-		ids, times := make([]*[16]byte, len(there)), make([]*time.Time, len(there))
-		for i, b := range there {
-			if b {
-				ids[i], times[i] = (*[16]byte)(new(uuid.New())[:]), new(now.Add(time.Duration(i)*time.Hour))
-			}
-		}
-		var p params
-		if err := errors.Join(p.append(pgtype.UUIDArrayOID, ids), p.append(pgtype.TimestamptzArrayOID, times)); err != nil {
-			rt.Fatal(err)
-		}
-		raw := p.next(2)
-		var gotIDs []*[16]byte
-		var gotTimes []*time.Time
-		err := errors.Join(types.Scan(pgtype.UUIDArrayOID, pgtype.BinaryFormatCode, raw[0], &gotIDs),
-			types.Scan(pgtype.TimestamptzArrayOID, pgtype.BinaryFormatCode, raw[1], &gotTimes))
-		if err != nil || len(gotIDs) != len(ids) || len(gotTimes) != len(times) {
-			rt.Fatalf("%v, %v: %v", gotIDs, gotTimes, err)
-		}
-		for i := range there {
-			if there[i] && (*gotIDs[i] != *ids[i] || !gotTimes[i].Equal(*times[i])) || !there[i] && (gotIDs[i] != nil || gotTimes[i] != nil) {
-				rt.Errorf("%d: %v, %v", i, gotIDs[i], gotTimes[i])
-			}
-		}
-	})
-	if err := new(params).append(pgtype.TextOID, struct{}{}); err == nil {
-		t.Error("a type that it doesn't know is encoded")
-	}
-}
-
 // TestPipelineAsksForTheTime: what is known of the database's clock is renewed before it is too old, so that nothing that is
-// sent ahead has to stop for it.
+// speculative has to stop for it.
 func TestPipelineAsksForTheTime(t *testing.T) {
 	t.Parallel()
 	l, _, _ := pair(t)
 	// Nobody waits long for the answer, so on a slow machine it may take several.
 	from, to := "ann", "ben"
 	eventually(t, "somebody asks for the time", func() bool {
-		const ago = clockTrust * 3 / 4
+		const ago = 750 * time.Millisecond // of the second for which an answer counts
 		now := ask[time.Time](t, l.db, `SELECT clock_timestamp()`)
 		then := time.Now().Add(-ago)
-		l.db.clock.mu.Lock()
-		l.db.clock.database, l.db.clock.asked, l.db.clock.answered = now.Add(-ago), then, then
-		l.db.clock.mu.Unlock()
+		l.db.spec.Clock.Learned(now.Add(-ago), then, then)
 		if err := new(decided).transfer(t, l, from, to, 1); err != nil {
 			t.Fatal(err)
 		}
 		from, to = to, from // Lest one of them runs out of money.
-		return !l.db.clock.due()
+		return !l.db.spec.Clock.Due()
 	})
 }

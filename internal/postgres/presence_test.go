@@ -57,7 +57,7 @@ func TestAnAbsentDatabaseIsGivenUpInTime(t *testing.T) {
 			for n := range 8 {
 				group.Go(func() {
 					start := time.Now()
-					// A new account is never sent ahead.
+					// A new account is never speculative.
 					_, err := s.Execute(t.Context(), keyed[ledger.Op](ledger.CreateAccount{ID: "new" + strconv.Itoa(n), Currency: "EUR"}, strconv.Itoa(n), ""))
 					if !errors.Is(err, command.ErrUnavailable) {
 						t.Errorf("%d: %v", n, err)

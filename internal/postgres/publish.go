@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
 
@@ -67,7 +68,7 @@ func (s *Publications) Create(ctx context.Context, targets []string, keys []idem
 		if lazy, ok := tx.(*lockingTx); ok && b.Len() > 0 {
 			return lazy.SendAndCommit(ctx, &b)
 		}
-		return send(ctx, tx, &b)
+		return pgkit.Send(ctx, tx, &b)
 	})
 }
 
@@ -85,9 +86,7 @@ func (s *Publications) CreateTargets(ctx context.Context, names []string, keys [
 		var b pgx.Batch
 		saveTargets(&b, u.MadeTargets, u.Now)
 		saveTokens(&b, u.Tokens)
-		saveAudit(&b, u.Audit, u.Now)
-		saveKeys(&b, u.Fresh, u.Now, countedWrites)
-		return send(ctx, tx, &b)
+		return sendDecided(ctx, tx, &b, u.Audit, u.Fresh, u.Now)
 	})
 }
 
@@ -102,7 +101,7 @@ func readTargets(ctx context.Context, tx pgx.Tx, names []string, keys []idempote
 	b.Queue(selectTargetsByName, slices.Compact(names)).Query(collect(&found, scanTarget))
 	loadKeys(&b, keys, &known)
 	b.Queue(selectNow).QueryRow(func(row pgx.Row) error { return row.Scan(&u.Now) })
-	if err := send(ctx, tx, &b); err != nil {
+	if err := pgkit.Send(ctx, tx, &b); err != nil {
 		return nil, nil, err
 	}
 	u.Now = u.Now.UTC()
@@ -124,7 +123,7 @@ func (s *Publications) Commit(ctx context.Context, id uuid.UUID, keys []idempote
 		b.Queue(lockPublication, id).Query(collect(&found, scanPublication))
 		loadKeys(&b, keys, &known)
 		b.Queue(selectNow).QueryRow(func(row pgx.Row) error { return row.Scan(&u.Now) })
-		if err := send(ctx, tx, &b); err != nil {
+		if err := pgkit.Send(ctx, tx, &b); err != nil {
 			return err
 		}
 		if len(found) == 0 {
@@ -138,9 +137,7 @@ func (s *Publications) Commit(ctx context.Context, id uuid.UUID, keys []idempote
 		if p := u.Publication; changed(&before, p) {
 			expectRows(b.Queue(updatePublication, p.ID, p.Status, p.Jitter.Microseconds(), p.PublishAt, p.ActualPublishAt, p.DueAt, p.Spent), 1, errLostRow)
 		}
-		saveAudit(&b, u.Audit, u.Now)
-		saveKeys(&b, u.Keys.Fresh(), u.Now, countedWrites)
-		return send(ctx, tx, &b)
+		return sendDecided(ctx, tx, &b, u.Audit, u.Keys.Fresh(), u.Now)
 	})
 }
 
@@ -266,7 +263,7 @@ func (s *Publications) Attempts(ctx context.Context, id uuid.UUID, after int64, 
 			a.StartedAt, a.EndedAt = a.StartedAt.UTC(), utc(a.EndedAt)
 			return a, err
 		}))
-		if err := send(ctx, tx, &b); err != nil {
+		if err := pgkit.Send(ctx, tx, &b); err != nil {
 			return err
 		}
 		if !there {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
 
@@ -51,11 +52,7 @@ func (s *Publications) CreateAutomations(ctx context.Context, names, targets []s
 		if err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, selectTakenNames, sortedNames(names))
-		if err != nil {
-			return err
-		}
-		taken, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		taken, err := pgkit.Rows(ctx, tx, pgx.RowTo[string], selectTakenNames, sortedNames(names))
 		if err != nil {
 			return err
 		}
@@ -74,9 +71,7 @@ func (s *Publications) CreateAutomations(ctx context.Context, names, targets []s
 			expectRows(b.Queue(insertAutomation, a.ID, a.Name, a.Target, a.Status, weekdays, times, r.Zone.String(), r.Every.Microseconds(), r.From, a.Pick,
 				a.DailyQuota, a.Jitter.Microseconds(), a.NextAt, a.CreatedAt), 1, errLostRow)
 		}
-		saveAudit(&b, u.Audit, u.Now)
-		saveKeys(&b, u.Keys.Fresh(), u.Now, countedWrites)
-		return send(ctx, tx, &b)
+		return sendDecided(ctx, tx, &b, u.Audit, u.Keys.Fresh(), u.Now)
 	})
 }
 
@@ -92,7 +87,7 @@ func (s *Publications) CommitAutomation(ctx context.Context, id uuid.UUID, keys 
 		b.Queue(lockAutomation, id).Query(collect(&found, scanAutomation))
 		loadKeys(&b, keys, &known)
 		b.Queue(selectNow).QueryRow(func(row pgx.Row) error { return row.Scan(&u.Now) })
-		if err := send(ctx, tx, &b); err != nil {
+		if err := pgkit.Send(ctx, tx, &b); err != nil {
 			return err
 		}
 		if len(found) == 0 {
@@ -104,9 +99,7 @@ func (s *Publications) CommitAutomation(ctx context.Context, id uuid.UUID, keys 
 		if a := u.Automation; len(u.Audit) > 0 { // Every change is audited.
 			expectRows(b.Queue(updateAutomation, a.ID, a.Status, a.NextAt), 1, errLostRow)
 		}
-		saveAudit(&b, u.Audit, u.Now)
-		saveKeys(&b, u.Keys.Fresh(), u.Now, countedWrites)
-		return send(ctx, tx, &b)
+		return sendDecided(ctx, tx, &b, u.Audit, u.Keys.Fresh(), u.Now)
 	})
 }
 
@@ -121,7 +114,7 @@ func (s *Publications) FireDue(ctx context.Context, draw publish.Draw) (fired *p
 		)
 		b.Queue(lockDueAutomation).Query(collect(&found, scanAutomation))
 		b.Queue(selectNow).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
-		if err := send(ctx, tx, &b); err != nil || len(found) == 0 {
+		if err := pgkit.Send(ctx, tx, &b); err != nil || len(found) == 0 {
 			return err
 		}
 		a, now := &found[0], now.UTC()
@@ -143,7 +136,7 @@ func (s *Publications) FireDue(ctx context.Context, draw publish.Draw) (fired *p
 			scheduled = p
 		}
 		fired, f = a, firing
-		return send(ctx, tx, &b)
+		return pgkit.Send(ctx, tx, &b)
 	})
 	if err != nil {
 		return nil, nil, nil, err
@@ -166,11 +159,7 @@ func scheduledToday(ctx context.Context, tx pgx.Tx, a *publish.Automation, now t
 func pickDraft(ctx context.Context, tx pgx.Tx, a *publish.Automation, draw publish.Draw) (*publish.Publication, error) {
 	const draws = 5
 	lock := func(sql string, args ...any) (*publish.Publication, error) {
-		rows, err := tx.Query(ctx, sql, args...)
-		if err != nil {
-			return nil, err
-		}
-		found, err := pgx.CollectRows(rows, scanPublication)
+		found, err := pgkit.Rows(ctx, tx, scanPublication, sql, args...)
 		if err != nil || len(found) == 0 {
 			return nil, err
 		}
@@ -248,7 +237,7 @@ func (s *Publications) Firings(ctx context.Context, id uuid.UUID, after int64, l
 			f.ScheduledFor, f.FiredAt = f.ScheduledFor.UTC(), f.FiredAt.UTC()
 			return f, err
 		}))
-		if err := send(ctx, tx, &b); err != nil {
+		if err := pgkit.Send(ctx, tx, &b); err != nil {
 			return err
 		}
 		if !there {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
 
@@ -53,7 +54,7 @@ func repaceTargets(ctx context.Context, tx pgx.Tx, batch []publish.Conclusion, r
 	)
 	b.Queue(lockTargets, ids).Query(collect(&found, scanTarget))
 	b.Queue(selectNow).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
-	if err := send(ctx, tx, &b); err != nil {
+	if err := pgkit.Send(ctx, tx, &b); err != nil {
 		return err
 	}
 	n := len(found)
@@ -73,5 +74,5 @@ func repaceTargets(ctx context.Context, tx pgx.Tx, batch []publish.Conclusion, r
 	}
 	b = pgx.Batch{}
 	expectRows(b.Queue(updateTargets, ids, intervals, refusals, last, next, open), n, errLostRow)
-	return send(ctx, tx, &b)
+	return pgkit.Send(ctx, tx, &b)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/claim"
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
 
@@ -88,7 +89,7 @@ func (s *Publications) ClaimDue(ctx context.Context, slots publish.Slots) (work 
 	err = s.db.run(ctx, "publish.claim", func(ctx context.Context, tx pgx.Tx) error {
 		work = nil
 		if !first {
-			if err := send(ctx, tx, workBatch(&work, selectClaimed, lock)); err != nil || len(work) > 0 {
+			if err := pgkit.Send(ctx, tx, workBatch(&work, selectClaimed, lock)); err != nil || len(work) > 0 {
 				return err
 			}
 		}
@@ -98,7 +99,7 @@ func (s *Publications) ClaimDue(ctx context.Context, slots publish.Slots) (work 
 		if lazy, ok := tx.(*lockingTx); ok {
 			return lazy.SendAndCommit(ctx, b)
 		}
-		return send(ctx, tx, b)
+		return pgkit.Send(ctx, tx, b)
 	})
 	if err != nil {
 		return nil, err
@@ -211,7 +212,7 @@ func (s *Publications) SaveProgress(ctx context.Context, c publish.Claim, progre
 	return s.db.run(ctx, "publish.progress", func(ctx context.Context, tx pgx.Tx) error {
 		var b pgx.Batch
 		expectRows(b.Queue(saveProgress, c.Publication, c.LockID, c.Version, string(progress)), 1, publish.ErrClaimLost)
-		return send(ctx, tx, &b)
+		return pgkit.Send(ctx, tx, &b)
 	})
 }
 
@@ -272,7 +273,7 @@ func conclude(ctx context.Context, tx pgx.Tx, batch []publish.Conclusion) (map[a
 		})
 		return err
 	})
-	return recorded, send(ctx, tx, &b)
+	return recorded, pgkit.Send(ctx, tx, &b)
 }
 
 const loseAttempts = `UPDATE publication_attempts AS a SET result = 'lost', ended_at = clock_timestamp(), error = $4
@@ -294,7 +295,7 @@ func (s *Publications) ReleaseStale(ctx context.Context, age time.Duration) (tot
 			}
 			var b pgx.Batch
 			expectRows(b.Queue(loseAttempts, ids, locks, versions, releasedError), n, errLostRow)
-			return send(ctx, tx, &b)
+			return pgkit.Send(ctx, tx, &b)
 		})
 		total += n
 		if err != nil || n < releaseBatch {

@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
 
@@ -77,7 +78,7 @@ func (s *Publications) resealSome(ctx context.Context, v *publish.Vault, lock, u
 			expectRows(b.Queue(update, r.id, fresh.Bytes, fresh.KeyID), 1, errLostRow)
 		}
 		n = len(found)
-		return send(ctx, tx, &b)
+		return pgkit.Send(ctx, tx, &b)
 	})
 	return n, err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/claim"
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
 
@@ -47,7 +48,7 @@ func (s *Publications) CommitTarget(ctx context.Context, id uuid.UUID, keys []id
 		b.Queue(lockTarget, id).Query(collect(&found, scanTarget))
 		loadKeys(&b, keys, &u.Known)
 		b.Queue(selectNow).QueryRow(func(row pgx.Row) error { return row.Scan(&u.Now) })
-		if err := send(ctx, tx, &b); err != nil {
+		if err := pgkit.Send(ctx, tx, &b); err != nil {
 			return err
 		}
 		if len(found) == 0 {
@@ -71,9 +72,7 @@ func (s *Publications) CommitTarget(ctx context.Context, id uuid.UUID, keys []id
 				1, errLostRow)
 		}
 		saveTokens(&b, u.Tokens)
-		saveAudit(&b, u.Audit, u.Now)
-		saveKeys(&b, u.Fresh, u.Now, countedWrites)
-		return send(ctx, tx, &b)
+		return sendDecided(ctx, tx, &b, u.Audit, u.Fresh, u.Now)
 	})
 }
 

@@ -3,9 +3,6 @@ package postgres
 import (
 	"testing"
 
-	"github.com/google/uuid"
-
-	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
@@ -35,26 +32,5 @@ func TestRepeatsUndoNothing(t *testing.T) {
 	}
 	if h.remembered(id) == nil {
 		t.Error("the auction was forgotten")
-	}
-}
-
-func TestRecentKeys(t *testing.T) {
-	t.Parallel()
-	r := newRecentKeys()
-	key := func() idempotency.ID { return idempotency.NewID(uuid.NewString(), "POST", "/", uuid.NewString()) }
-	first := key()
-	r.note([]idempotency.Record{{Request: idempotency.Request{ID: first}}})
-	more := make([]idempotency.Record, maxRecentKeys)
-	for i := range more {
-		more[i].ID = key()
-	}
-	r.note(more)
-	if !r.any([]idempotency.ID{key(), first}) || !r.any([]idempotency.ID{more[len(more)-1].ID}) || r.any([]idempotency.ID{key()}) {
-		t.Error("it does not remember what it is to")
-	}
-	r.note(more)
-	r.note(more[:1])
-	if r.any([]idempotency.ID{first}) || !r.any([]idempotency.ID{more[1].ID}) {
-		t.Error("it remembers for ever, or not long enough")
 	}
 }

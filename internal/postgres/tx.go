@@ -11,13 +11,13 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
 // Errors of the kit that the stores name.
 var (
 	errStale         = pgkit.ErrStale
-	errAway          = pgkit.ErrAway
 	errNotReplicated = pgkit.ErrNotReplicated
 )
 
@@ -31,7 +31,7 @@ var (
 // command.ErrUnknownOutcome when a COMMIT's answer was lost and could not be had; else what fn or the database said.
 func (db *DB) run(ctx context.Context, name string, fn func(context.Context, pgx.Tx) error) error {
 	outcome, err := db.runner.Run(ctx, name, func(ctx context.Context, tx pgx.Tx) error {
-		t := &lockingTx{Tx: tx.(*pgkit.Tx), accounts: db.accounts} //nolint:errcheck // The runner gives nothing else.
+		t := &lockingTx{Tx: tx.(*pgkit.Tx), accounts: db.spec.Accounts} //nolint:errcheck // The runner gives nothing else.
 		t.Ended = t.unlock
 		return fn(ctx, t)
 	})
@@ -65,24 +65,6 @@ func (db *DB) persist(ctx context.Context, name string, fn func(context.Context,
 	}
 }
 
-func (db *DB) observe(name string, attempts int, start time.Time, outcome string) {
-	if db.observer != nil {
-		db.observer.Transaction(name, attempts, time.Since(start), outcome)
-	}
-}
-
-func (db *DB) fallback(name, reason string) {
-	if db.observer != nil {
-		db.observer.Fallback(name, reason)
-	}
-}
-
-func (db *DB) retry(name, reason string) {
-	if db.observer != nil {
-		db.observer.Retry(name, reason)
-	}
-}
-
 // readError marks failures of the connection as unavailability.
 func readError(err error) error {
 	if v, _ := pgkit.Classify(err); v == pgkit.Lost {
@@ -95,14 +77,14 @@ func readError(err error) error {
 type lockingTx struct {
 	*pgkit.Tx
 
-	accounts *accountCache
+	accounts *speculation.Accounts
 	locked   []string     // accounts, as the cache was told
 	book     *ledger.Book // what is to be remembered of them; may be nil
 }
 
 // lock tells the rest of the process that this transaction locks accounts, each of them once.
 func (t *lockingTx) lock(ids []string) {
-	t.accounts.lock(ids)
+	t.accounts.Lock(ids)
 	t.locked = append(t.locked, ids...)
 }
 
@@ -111,5 +93,5 @@ func (t *lockingTx) unlock(committed bool) {
 	if !committed {
 		t.book = nil
 	}
-	t.accounts.unlock(t.locked, t.book)
+	t.accounts.Unlock(t.locked, t.book)
 }

@@ -1,9 +1,9 @@
 package server
 
 import (
-	"github.com/fairlead-dev/fairlead/internal/auth"
 	"bytes"
 	"errors"
+	"github.com/fairlead-dev/fairlead/internal/auth"
 	"net/http"
 	"net/url"
 	"strings"

@@ -1,6 +1,7 @@
 package pgsaga
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,9 +58,7 @@ var _ saga.Participant = (*Database)(nil)
 
 // NewDatabase returns the pool's database, which has the tables, see [Schema.Install].
 func NewDatabase(pool *pgxpool.Pool, o Options) *Database {
-	if o.LockTimeout == 0 {
-		o.LockTimeout = DefaultLockTimeout
-	}
+	o.LockTimeout = cmp.Or(o.LockTimeout, DefaultLockTimeout)
 	d := &Database{pool: pool, run: newRunner(pool, o.LockTimeout), schema: o.Schema, committed: o.Committed}
 	if d.upkeep = o.Upkeep; d.upkeep == nil {
 		d.upkeep = pool

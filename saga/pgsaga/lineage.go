@@ -183,6 +183,6 @@ func (l *Log) Adopt(ctx context.Context, seen map[string]uuid.UUID, keys []idemp
 			}
 		}
 		l.answers.Queue(&b, u)
-		return send(ctx, tx, &b)
+		return pgkit.Send(ctx, tx, &b)
 	})
 }

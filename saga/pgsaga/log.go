@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/saga"
 )
 
@@ -151,7 +152,7 @@ func (l *Log) Create(ctx context.Context, id uuid.UUID, key *idempotency.ID, dec
 				return err
 			}
 		}
-		there, err := collect(ctx, tx, scan, l.sql.asked, id, raw)
+		there, err := pgkit.Rows(ctx, tx, scan, l.sql.asked, id, raw)
 		if err != nil {
 			return err
 		}
@@ -176,7 +177,7 @@ func (l *Log) Create(ctx context.Context, id uuid.UUID, key *idempotency.ID, dec
 			}
 		}
 		l.answers.Queue(&b, u)
-		return send(ctx, tx, &b)
+		return pgkit.Send(ctx, tx, &b)
 	})
 }
 
@@ -197,13 +198,6 @@ func pending(s *saga.Saga) (key, fingerprint []byte, execution *uuid.UUID) {
 		return nil, nil, nil
 	}
 	return s.Pending.ID[:], s.Pending.Fingerprint[:], &s.Pending.Execution
-}
-
-func send(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {
-	if b.Len() == 0 {
-		return nil
-	}
-	return tx.SendBatch(ctx, b).Close()
 }
 
 // Update implements [saga.Store].
@@ -238,7 +232,7 @@ func (l *Log) Update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, d
 			b.Queue(l.sql.update, id, u.Saga.Cancelled, u.Saga.NextAt, u.Saga.Attempts, key, fingerprint, execution)
 		}
 		l.answers.Queue(&b, u)
-		return send(ctx, tx, &b)
+		return pgkit.Send(ctx, tx, &b)
 	})
 }
 
@@ -282,11 +276,11 @@ func (l *Log) Save(ctx context.Context, s *saga.Saga, park *time.Duration) error
 func (l *Log) Claim(ctx context.Context, owner uuid.UUID, names []string, ttl time.Duration, limit int) (claimed []*saga.Saga, err error) {
 	err = l.upkeep(ctx, "saga.claim", func(ctx context.Context, tx pgx.Tx) error {
 		claimed = nil
-		ids, err := collect(ctx, tx, pgx.RowTo[uuid.UUID], l.sql.due, limit, names)
+		ids, err := pgkit.Rows(ctx, tx, pgx.RowTo[uuid.UUID], l.sql.due, limit, names)
 		if err != nil || len(ids) == 0 {
 			return err
 		}
-		claimed, err = collect(ctx, tx, scan, l.sql.take, owner, ttl.Microseconds(), ids)
+		claimed, err = pgkit.Rows(ctx, tx, scan, l.sql.take, owner, ttl.Microseconds(), ids)
 		return err
 	})
 	return claimed, err
@@ -295,26 +289,17 @@ func (l *Log) Claim(ctx context.Context, owner uuid.UUID, names []string, ttl ti
 // Find implements [saga.Reader].
 func (l *Log) Find(ctx context.Context, ids []uuid.UUID) (found []*saga.Saga, err error) {
 	err = l.upkeep(ctx, "saga.find", func(ctx context.Context, tx pgx.Tx) error {
-		found, err = collect(ctx, tx, scan, l.sql.many, ids)
+		found, err = pgkit.Rows(ctx, tx, scan, l.sql.many, ids)
 		return err
 	})
 	return found, err
-}
-
-// collect reads rows in a transaction.
-func collect[T any](ctx context.Context, tx pgx.Tx, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
-	rows, err := tx.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, scan)
 }
 
 // Renew implements [saga.Store]. A row that is being written at this moment is renewed the next time. A lease that was given
 // up is not.
 func (l *Log) Renew(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, ttl time.Duration) (renewed []uuid.UUID, err error) {
 	err = l.upkeep(ctx, "saga.renew", func(ctx context.Context, tx pgx.Tx) error {
-		renewed, err = collect(ctx, tx, pgx.RowTo[uuid.UUID], l.sql.renew, owner, ids, ttl.Microseconds())
+		renewed, err = pgkit.Rows(ctx, tx, pgx.RowTo[uuid.UUID], l.sql.renew, owner, ids, ttl.Microseconds())
 		return err
 	})
 	return renewed, err

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/saga"
 )
 
@@ -18,7 +19,7 @@ var (
 // Ended implements [saga.Pruner].
 func (l *Log) Ended(ctx context.Context, age time.Duration, spare []uuid.UUID, limit int) (ids []uuid.UUID, err error) {
 	err = l.upkeep(ctx, "saga.ended", func(ctx context.Context, tx pgx.Tx) error {
-		ids, err = collect(ctx, tx, pgx.RowTo[uuid.UUID], l.sql.ended, age.Microseconds(), spare, limit)
+		ids, err = pgkit.Rows(ctx, tx, pgx.RowTo[uuid.UUID], l.sql.ended, age.Microseconds(), spare, limit)
 		return err
 	})
 	return ids, err

@@ -9,8 +9,8 @@ import (
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
+	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
-	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
 // closingMargin is how long before a round's end bids are decided under the auction's lock, with the database's own clock:
@@ -24,73 +24,72 @@ const raiseAuction = `WITH written AS (
 		WHERE id = $1 AND version = $2 AND revision = $3 AND status || '' = 'active' AND seq <= $5 AND clock_timestamp() < $8 RETURNING 1
 	) SELECT 1 / (count(*) = 1)::integer FROM written`
 
-// commitAhead decides on what is remembered and sends the writes as one transaction, which the next call may rest on
-// before this one has ended: see [Ledger.commitAhead]. It sends nothing where the auction's row must be locked first: near
+// commitSpeculative decides on what is remembered and sends the writes as one transaction, which the next call may rest on
+// before this one has ended: see [Ledger.commitSpeculative]. It sends nothing where the auction's row must be locked first: near
 // the end of a round, which only the database's own clock may judge, and where a bid has moved the end; nor where a bid
 // repeats another, as far as is known.
 //
 // Everything that a decision can rest on is checked by the statements: the auction with its rounds and standing bids by
 // its version and revision; the time by the database's clock; accounts that change by their version and balance; those that
 // were only looked at, or were not there, by a look at them; the keys whose answers leave no record by a look at those.
-func (s *Auctions) commitAhead(ctx context.Context, id uuid.UUID, t *seat, want auction.Want, decide func(*auction.Unit)) error {
+func (s *Auctions) commitSpeculative(ctx context.Context, id uuid.UUID, t *speculation.Entry, want auction.Want, decide func(*auction.Unit)) error {
 	if want.Settling != nil {
-		return notSent(fallbackCommand, nil)
+		return speculation.NotSent(speculation.Command, nil)
 	}
-	var known *knownAuction // once the transaction is sent
-	err := s.db.speculate(ctx, s.db.bids(id), crashpoint.AuctionBeforeCommit, want.Bidders, want.Keys,
-		func(b *pgx.Batch, book *ledger.Book, uncertain time.Duration, absent []string) error {
-			k, err := s.memory.takeAhead(t)
+	var known *speculation.Known // once the transaction is sent
+	err := s.db.spec.Commit(ctx, s.db.spec.Pipeline(int(id[len(id)-1])), crashpoint.AuctionBeforeCommit, want.Bidders, want.Keys,
+		func(b *pgx.Batch, on speculation.Scene) error {
+			k, err := s.memory.TakeSpeculative(t)
 			if err != nil {
 				return err
 			}
-			if err := s.bidAhead(b, k, want, book, uncertain, absent, decide); err != nil {
-				s.memory.put(t, k)
+			if err := s.bidSpeculatively(b, k, want, on, decide); err != nil {
+				s.memory.Put(t, k)
 				return err
 			}
 			known = k
-			s.memory.sent(t, k)
+			s.memory.Sent(t, k)
 			return nil
 		})
 	if known != nil {
-		s.memory.ended(t, known, err == nil, err != nil && fallbackReason(err) == fallbackStale)
+		s.memory.Ended(t, known, err == nil, err != nil && speculation.Reason(err) == speculation.Stale)
 	}
 	return err
 }
 
-// bidAhead decides on what is remembered and queues the writes. After an error it has changed nothing.
-func (s *Auctions) bidAhead(b *pgx.Batch, known *knownAuction, want auction.Want, book *ledger.Book, uncertain time.Duration,
-	absent []string, decide func(*auction.Unit),
-) error {
+// bidSpeculatively decides on what is remembered and queues the writes. After an error it has changed nothing.
+func (s *Auctions) bidSpeculatively(b *pgx.Batch, known *speculation.Known, want auction.Want, on speculation.Scene, decide func(*auction.Unit)) error {
+	book := on.Book
 	round := known.Auction.Open()
 	if round == nil || !book.Now().Before(round.EndsAt.Add(-closingMargin)) {
-		return notSent(fallbackClosing, nil)
+		return speculation.NotSent(speculation.Closing, nil)
 	}
 	was, revision := known.Auction.Version, newID()
 	known.Begin(book)
-	known.Uncertain = uncertain
+	known.Uncertain = on.Uncertain
 	known.LoadHolds(want.Bidders)
 	u := &auction.Unit{State: known.State, Keys: idempotency.NewBatch(nil)}
 	u.Keys.Grow(len(want.Keys))
 	decide(u)
 	if len(known.ChangedRounds()) > 0 {
 		known.Undo()
-		return notSent(fallbackExtension, nil)
+		return speculation.NotSent(speculation.Extension, nil)
 	}
 
 	a := known.Auction
 	if known.Changed() {
-		b.Queue(raiseAuction, a.ID, was, known.revision, a.TotalBids, a.Seq, a.Version, revision, known.Horizon())
-		known.revision = revision
+		b.Queue(raiseAuction, a.ID, was, known.Revision, a.TotalBids, a.Seq, a.Version, revision, known.Horizon())
+		known.Revision = revision
 	} else {
-		b.Queue(guardAuction, a.ID, was, known.revision)
+		b.Queue(guardAuction, a.ID, was, known.Revision)
 	}
-	guardUnchanged(b, book, absent)
+	guardUnchanged(b, book, on.Absent)
 	guardMisses(b, u.Keys.Misses())
 	saveBook(b, book.Changes(), guardedWrites)
-	nonce := newNonce()
+	nonce := speculation.NewNonce()
 	saveBids(b, known.State, nonce, guardedWrites)
 	saveKeys(b, u.Keys.Fresh(), book.Now(), guardedWrites)
-	s.db.recent.note(u.Keys.Fresh())
-	known.settle(nonce)
+	s.db.spec.Keys.Note(u.Keys.Fresh())
+	known.Settle(nonce)
 	return nil
 }

@@ -13,15 +13,16 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 )
 
 // remembered takes what a process remembers of an auction, once nothing is under way.
-func (h *house) remembered(id uuid.UUID) *knownAuction {
+func (h *house) remembered(id uuid.UUID) *speculation.Known {
 	h.t.Helper()
-	seat := h.store.memory.seat(id)
-	defer h.store.memory.leave(id, seat)
-	return h.store.memory.take(seat)
+	entry := h.store.memory.Enter(id)
+	defer h.store.memory.Leave(id, entry)
+	return h.store.memory.Take(entry)
 }
 
 // standing spells an auction and its standing bids.
@@ -114,7 +115,7 @@ func TestBidsSentAhead(t *testing.T) {
 		return slices.Contains(reasons, reason)
 	}
 
-	// The first bids find nothing remembered, read under the lock, and may overtake one that is sent ahead by then. A machine
+	// The first bids find nothing remembered, read under the lock, and may overtake one that is speculative by then. A machine
 	// that is so slow that the database's clock has to be asked again lets others do so, too. But such bids are few.
 	storm(func() {}, func() bool { _, outcomes, _ := here.retries.seen(); return len(outcomes) >= 400 })
 	if reasons, outcomes, _ := here.retries.seen(); len(reasons) > len(outcomes)/20 {
@@ -181,7 +182,7 @@ func TestBidsThatRestOnAFailure(t *testing.T) {
 	waitLong(here.db)
 	// The second bid is decided on the first one's amount.
 	ended := make(chan error, 2)
-	p := here.db.bids(id)
+	p := here.db.spec.Pipeline(int(id[len(id)-1]))
 	for i, account := range []string{"ann", "ben"} {
 		go func() {
 			want := auction.Want{Bidders: []string{account}}
@@ -192,11 +193,8 @@ func TestBidsThatRestOnAFailure(t *testing.T) {
 			})
 		}()
 		eventually(t, "it is sent", func() bool {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.link.mu.Lock()
-			defer p.link.mu.Unlock()
-			return len(p.link.sent) == i+1
+			n, _ := p.UnderWay()
+			return n == i+1
 		})
 	}
 	// What a bid of another process changes, as far as these two could know.
@@ -247,76 +245,4 @@ func TestBidsThatMoveTheEnd(t *testing.T) {
 	if h.remembered(id) == nil {
 		t.Error("nothing is remembered")
 	}
-}
-
-// TestAuctionMemory walks through what may become of what is remembered.
-func TestAuctionMemory(t *testing.T) {
-	t.Parallel()
-	m := auctionMemory{seats: map[uuid.UUID]*seat{}}
-	id := uuid.New()
-	t0 := m.seat(id)
-	state := func() *knownAuction { return &knownAuction{State: auction.NewState(&auction.Auction{}, nil)} }
-	k := state()
-	m.put(t0, k)
-	if got, err := m.takeAhead(t0); got != k || err != nil {
-		t.Fatal("what was put is not there")
-	}
-	if m.take(t0) != nil {
-		t.Fatal("it can be had twice")
-	}
-	m.sent(t0, k)
-	if got := m.take(t0); got != k || got.settled {
-		t.Error("what rests on a transaction under way counts as settled")
-	}
-	m.put(t0, k)
-	m.ended(t0, k, true, false)
-	if got := m.take(t0); got != k || !got.settled {
-		t.Error("what rests on committed transactions does not count as settled")
-	}
-
-	// One that fails while the next is made from it spoils that.
-	m.sent(t0, k)
-	if got, err := m.takeAhead(t0); got != k || err != nil {
-		t.Fatal("it is gone")
-	}
-	m.ended(t0, k, false, true)
-	m.sent(t0, k)
-	if m.take(t0) != nil {
-		t.Error("what rests on a failure is still there")
-	}
-	m.ended(t0, k, false, true)
-	if t0.backoff != backoffTransactions {
-		t.Errorf("backs off for %d", t0.backoff)
-	}
-	// Failures without rest make it back off longer, up to a bound; a while without brings that back.
-	for _, want := range []int{2 * backoffTransactions, 4 * backoffTransactions, maxBackoffTransactions, maxBackoffTransactions} {
-		for want == maxBackoffTransactions && t0.length < maxBackoffTransactions/2 {
-			t0.length *= 2
-		}
-		t0.backoff = 0
-		k = state()
-		m.sent(t0, k)
-		m.ended(t0, k, false, true)
-		if t0.backoff != want {
-			t.Errorf("backs off for %d, want %d", t0.backoff, want)
-		}
-	}
-	t0.backoff, t0.streak = 0, backoffTransactions
-	m.sent(t0, k)
-	m.ended(t0, k, false, true)
-	if t0.backoff != backoffTransactions {
-		t.Errorf("backs off for %d after a while without surprises", t0.backoff)
-	}
-
-	// Seats that nobody has are given up beyond the bound, and no others.
-	for range 2 * maxAuctionStates {
-		other := uuid.New()
-		o := m.seat(other)
-		m.put(o, state())
-		m.leave(other, o)
-	}
-	if n := len(m.seats); n != maxAuctionStates || m.seats[id] != t0 {
-		t.Errorf("%d seats", n)
-	}
-	m.leave(id, t0)
 }

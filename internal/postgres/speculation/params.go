@@ -1,4 +1,4 @@
-package postgres
+package speculation
 
 import (
 	"encoding/binary"
@@ -10,10 +10,10 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// params encodes the parameters of statements in PostgreSQL's binary format, into memory that it uses again. It knows
+// Params encodes the parameters of statements in PostgreSQL's binary format, into memory that it uses again. It knows
 // the types that the hot statements have, most of them arrays of one dimension (src/backend/utils/adt/arrayfuncs.c,
 // array_recv), and costs a third of what the driver's encoding of any type does, which takes all others.
-type params struct {
+type Params struct {
 	types  *pgtype.Map // made when it is first needed
 	buf    []byte
 	ends   []int    // of each parameter in buf
@@ -21,12 +21,13 @@ type params struct {
 	taken  int
 }
 
-func (p *params) reset() {
+// Reset forgets the parameters.
+func (p *Params) Reset() {
 	p.buf, p.ends, p.values, p.taken = p.buf[:0], p.ends[:0], p.values[:0], 0
 }
 
-// next returns the next n parameters, all of them having been appended before. They are valid until reset.
-func (p *params) next(n int) [][]byte {
+// Next returns the next n parameters, all of them having been appended before. They are valid until Reset.
+func (p *Params) Next(n int) [][]byte {
 	first := len(p.values)
 	for i := p.taken; i < p.taken+n; i++ {
 		start := 0
@@ -39,8 +40,8 @@ func (p *params) next(n int) [][]byte {
 	return p.values[first:]
 }
 
-// append encodes one parameter of a type. It returns an error where the driver can't encode it either.
-func (p *params) append(oid uint32, arg any) error {
+// Append encodes one parameter of a type. It returns an error where the driver can't encode it either.
+func (p *Params) Append(oid uint32, arg any) error {
 	switch v := arg.(type) {
 	case int: // Counts, which the statements take as bigint.
 		p.buf = binary.BigEndian.AppendUint64(p.buf, uint64(v)) //nolint:gosec // The bits count.
@@ -132,7 +133,7 @@ func (p *params) append(oid uint32, arg any) error {
 
 // array begins an array: one dimension, perhaps NULLs, the elements' type, their number and the first one's index. That
 // there are no NULLs need not be said: array_recv looks.
-func (p *params) array(element uint32, n int) {
+func (p *Params) array(element uint32, n int) {
 	p.length(1)
 	p.length(0)
 	p.buf = binary.BigEndian.AppendUint32(p.buf, element)
@@ -141,7 +142,7 @@ func (p *params) array(element uint32, n int) {
 }
 
 // nullable appends an array in which nil is NULL.
-func nullable[T any](p *params, element uint32, values []*T, put func(T)) {
+func nullable[T any](p *Params, element uint32, values []*T, put func(T)) {
 	p.array(element, len(values))
 	for _, v := range values {
 		if v == nil {
@@ -152,12 +153,12 @@ func nullable[T any](p *params, element uint32, values []*T, put func(T)) {
 	}
 }
 
-func (p *params) length(n int) {
+func (p *Params) length(n int) {
 	p.buf = binary.BigEndian.AppendUint32(p.buf, uint32(n)) //nolint:gosec // A request has a megabyte at most.
 }
 
 // time is the microseconds since 2000 began.
-func (p *params) time(t time.Time) {
+func (p *Params) time(t time.Time) {
 	const epoch = 946_684_800 * 1_000_000
 	p.buf = binary.BigEndian.AppendUint64(p.buf, uint64(t.UnixMicro()-epoch)) //nolint:gosec // The bits count.
 }

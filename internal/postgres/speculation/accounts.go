@@ -1,4 +1,4 @@
-package postgres
+package speculation
 
 import (
 	"context"
@@ -11,17 +11,17 @@ import (
 
 // Limits of what a process remembers of the ledger.
 const (
-	// maxCachedAccounts bounds the memory to some tens of megabytes.
-	maxCachedAccounts = 200_000
-	// backoffTransactions is how many transactions read under locks after one found what it remembered to be stale: where
+	// maxAccounts bounds the memory to some tens of megabytes.
+	maxAccounts = 200_000
+	// BackoffTransactions is how many transactions read under locks after one found what it remembered to be stale: where
 	// several processes write the same accounts, remembering does not pay.
-	backoffTransactions = 32
+	BackoffTransactions = 32
 	// maxAccountWait bounds how long a transaction waits for others of this process that work on its accounts. After that
 	// it goes the way by locks, where the database arbitrates.
 	maxAccountWait = 250 * time.Millisecond
 )
 
-// accountCache remembers accounts as they were when this process last committed or read them, and which of its own
+// Accounts remembers accounts as they were when this process last committed or read them, and which of its own
 // transactions work on them. What it remembers is never believed: a transaction that uses it writes only where the version
 // is still the one remembered, for every account that its decisions looked at.
 //
@@ -29,43 +29,44 @@ const (
 // two connections may not, nor may a speculative transaction rest on one that holds locks. So an account is worked on by one
 // connection's speculative transactions at a time, or by transactions with locks. This only saves failures that the
 // database's checks would bring about; it protects nothing.
-type accountCache struct {
-	patience time.Duration // maxAccountWait, but for tests
+type Accounts struct {
+	Patience time.Duration // bounds the wait for transactions of this process; maxAccountWait but for tests
 
 	mu       sync.Mutex
-	accounts map[string]*cachedAccount
+	accounts map[string]*account
 	backoff  int
 }
 
-// cachedAccount is guarded by the cache's mutex.
-type cachedAccount struct {
-	account ledger.Account
-	known   bool
+// account is guarded by the cache's mutex.
+type account struct {
+	state ledger.Account
+	known bool
 
-	pipeline    *pipeline     // whose transactions those are:
+	pipeline    *Pipeline     // whose transactions those are:
 	speculative int           // under way
 	locked      int           // transactions under way that lock the account, or are about to
 	released    chan struct{} // closed when either count falls to zero; nil while nobody waits
 }
 
-func newAccountCache() *accountCache {
-	return &accountCache{patience: maxAccountWait, accounts: map[string]*cachedAccount{}}
+// NewAccounts returns what remembers nothing yet.
+func NewAccounts() *Accounts {
+	return &Accounts{Patience: maxAccountWait, accounts: map[string]*account{}}
 }
 
 // entry returns the account's entry, which it makes where there is none. The caller holds the mutex.
-func (c *accountCache) entry(id string) *cachedAccount {
+func (c *Accounts) entry(id string) *account {
 	e := c.accounts[id]
 	if e == nil {
 		c.evict()
-		e = &cachedAccount{}
+		e = &account{}
 		c.accounts[id] = e
 	}
 	return e
 }
 
 // evict makes room for one account. The caller holds the mutex.
-func (c *accountCache) evict() {
-	if len(c.accounts) < maxCachedAccounts {
+func (c *Accounts) evict() {
+	if len(c.accounts) < maxAccounts {
 		return
 	}
 	for id, e := range c.accounts {
@@ -78,7 +79,7 @@ func (c *accountCache) evict() {
 
 // enter says that a speculative transaction of p is going to work on the accounts, until leave. It waits while others of
 // this process do, and reports false where that takes too long.
-func (c *accountCache) enter(ctx context.Context, p *pipeline, ids []string) bool {
+func (c *Accounts) enter(ctx context.Context, p *Pipeline, ids []string) bool {
 	return c.await(ctx, func() <-chan struct{} {
 		for _, id := range ids {
 			if e := c.accounts[id]; e != nil && (e.locked > 0 || (e.speculative > 0 && e.pipeline != p)) {
@@ -95,7 +96,7 @@ func (c *accountCache) enter(ctx context.Context, p *pipeline, ids []string) boo
 }
 
 // leave ends what enter began.
-func (c *accountCache) leave(ids []string) {
+func (c *Accounts) leave(ids []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, id := range ids {
@@ -107,8 +108,8 @@ func (c *accountCache) leave(ids []string) {
 	}
 }
 
-// lock says that a transaction locks the accounts, or is going to, until unlock. What is remembered of them is forgotten.
-func (c *accountCache) lock(ids []string) {
+// Lock says that a transaction locks the accounts, or is going to, until unlock. What is remembered of them is forgotten.
+func (c *Accounts) Lock(ids []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, id := range ids {
@@ -118,9 +119,9 @@ func (c *accountCache) lock(ids []string) {
 	}
 }
 
-// settle waits for the speculative transactions on accounts that lock was called for, and gives up where that takes too
+// Settle waits for the speculative transactions on accounts that lock was called for, and gives up where that takes too
 // long.
-func (c *accountCache) settle(ctx context.Context, ids []string) {
+func (c *Accounts) Settle(ctx context.Context, ids []string) {
 	c.await(ctx, func() <-chan struct{} {
 		for _, id := range ids {
 			if e := c.accounts[id]; e.speculative > 0 {
@@ -133,9 +134,9 @@ func (c *accountCache) settle(ctx context.Context, ids []string) {
 
 var errUncommitted = errors.New("not committed")
 
-// unlock ends what lock began. committed is the book of the transaction, nil where it did not commit: what it left of the
+// Unlock ends what lock began. committed is the book of the transaction, nil where it did not commit: what it left of the
 // accounts is remembered, and of others nothing.
-func (c *accountCache) unlock(ids []string, committed *ledger.Book) {
+func (c *Accounts) Unlock(ids []string, committed *ledger.Book) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, id := range ids {
@@ -148,8 +149,8 @@ func (c *accountCache) unlock(ids []string, committed *ledger.Book) {
 		switch {
 		case err != nil:
 			e.known = false
-		case !e.known || e.account.Version <= a.Version: // Another one may have committed later and ended sooner.
-			e.account, e.known = a, true
+		case !e.known || e.state.Version <= a.Version: // Another one may have committed later and ended sooner.
+			e.state, e.known = a, true
 		}
 		e.locked--
 		if e.locked == 0 {
@@ -159,7 +160,7 @@ func (c *accountCache) unlock(ids []string, committed *ledger.Book) {
 }
 
 // await calls busy, under the mutex, until it returns nil, and each time waits for the channel that it returned.
-func (c *accountCache) await(ctx context.Context, busy func() <-chan struct{}) bool {
+func (c *Accounts) await(ctx context.Context, busy func() <-chan struct{}) bool {
 	var timeout *time.Timer
 	for {
 		c.mu.Lock()
@@ -169,7 +170,7 @@ func (c *accountCache) await(ctx context.Context, busy func() <-chan struct{}) b
 			return true
 		}
 		if timeout == nil {
-			timeout = time.NewTimer(c.patience)
+			timeout = time.NewTimer(c.Patience)
 			defer timeout.Stop()
 		}
 		select {
@@ -182,22 +183,22 @@ func (c *accountCache) await(ctx context.Context, busy func() <-chan struct{}) b
 	}
 }
 
-func (e *cachedAccount) wait() <-chan struct{} {
+func (e *account) wait() <-chan struct{} {
 	if e.released == nil {
 		e.released = make(chan struct{})
 	}
 	return e.released
 }
 
-func (e *cachedAccount) signal() {
+func (e *account) signal() {
 	if e.released != nil {
 		close(e.released)
 		e.released = nil
 	}
 }
 
-// trusted reports whether the next transaction may use the cache.
-func (c *accountCache) trusted() bool {
+// Trusted reports whether the next transaction may use the cache.
+func (c *Accounts) Trusted() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.backoff > 0 {
@@ -209,12 +210,12 @@ func (c *accountCache) trusted() bool {
 
 // loadAll puts accounts into a book: as they are remembered, or else as they were read just before. It returns the ids of
 // those that do not exist; ok is false when one was forgotten meanwhile.
-func (c *accountCache) loadAll(ids []string, read map[string]*ledger.Account, into *ledger.Book) (absent []string, ok bool) {
+func (c *Accounts) loadAll(ids []string, read map[string]*ledger.Account, into *ledger.Book) (absent []string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, id := range ids {
 		if e := c.accounts[id]; e != nil && e.known {
-			into.LoadAccount(e.account)
+			into.LoadAccount(e.state)
 			continue
 		}
 		a, ok := read[id]
@@ -231,7 +232,7 @@ func (c *accountCache) loadAll(ids []string, read map[string]*ledger.Account, in
 }
 
 // unknown returns the ids of accounts that are not remembered.
-func (c *accountCache) unknown(ids []string) (unknown []string) {
+func (c *Accounts) unknown(ids []string) (unknown []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, id := range ids {
@@ -244,18 +245,18 @@ func (c *accountCache) unknown(ids []string) (unknown []string) {
 
 // keep remembers the accounts of a book whose transaction has committed, or will have once those that rest on it are
 // decided; one that is known in a later version stays as it is.
-func (c *accountCache) keep(b *ledger.Book) {
+func (c *Accounts) keep(b *ledger.Book) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for a := range b.Accounts() {
-		if e := c.entry(a.ID); !e.known || e.account.Version <= a.Version {
-			e.account, e.known = a, true
+		if e := c.entry(a.ID); !e.known || e.state.Version <= a.Version {
+			e.state, e.known = a, true
 		}
 	}
 }
 
-// forget drops accounts whose transaction failed.
-func (c *accountCache) forget(ids []string) {
+// Forget drops accounts whose transaction failed.
+func (c *Accounts) Forget(ids []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, id := range ids {
@@ -265,9 +266,9 @@ func (c *accountCache) forget(ids []string) {
 	}
 }
 
-// backOff makes the next transactions read under locks.
-func (c *accountCache) backOff() {
+// BackOff makes the next transactions read under locks.
+func (c *Accounts) BackOff() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.backoff = backoffTransactions
+	c.backoff = BackoffTransactions
 }

@@ -1,4 +1,4 @@
-package postgres
+package speculation
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 )
 
-// pipeline commits transactions on a connection of its own, each of which may be sent while those before it are still
+// Pipeline commits transactions on a connection of its own, each of which may be sent while those before it are still
 // being executed or committed: PostgreSQL goes from one to the next without waiting for this process in between.
 //
 // A transaction is the statements up to a Sync (PostgreSQL documentation, "Extended Query", pipelining). They run in one
@@ -26,10 +26,10 @@ import (
 // transaction that rests on an earlier one must have guards that fail when that one did.
 //
 // It connects when it is first used, and again after a failure. It is safe for concurrent use.
-type pipeline struct {
-	config     *pgx.ConnConfig
-	presence   *pgkit.Presence
-	statements []string // all that can be sent
+type Pipeline struct {
+	Config     *pgx.ConnConfig
+	Presence   *pgkit.Presence
+	Statements []string // all that can be sent
 
 	mu      sync.Mutex // held while a transaction is made and sent, which keeps their order
 	link    *link
@@ -45,14 +45,17 @@ const (
 	waitLess = `SELECT set_config('lock_timeout', '8ms', true)`
 )
 
-// reconnectPause is how long transactions go another way after a connection could not be had.
-const reconnectPause = time.Second
+const (
+	connectTimeout = 5 * time.Second
+	// reconnectPause is how long transactions go another way after a connection could not be had.
+	reconnectPause = time.Second
+)
 
 var (
-	// errLinkLost is returned when nobody knows whether a transaction was committed.
-	errLinkLost = errors.New("the connection was lost before the transaction's end was known")
-	// errBehind is returned, with PostgreSQL's error, for a transaction that failed after one that it was sent behind.
-	errBehind = errors.New("sent behind a transaction that failed")
+	// ErrLinkLost is returned when nobody knows whether a transaction was committed.
+	ErrLinkLost = errors.New("the connection was lost before the transaction's end was known")
+	// ErrBehind is returned, with PostgreSQL's error, for a transaction that failed after one that it was sent behind.
+	ErrBehind = errors.New("sent behind a transaction that failed")
 )
 
 // notSentError is returned when nothing of a transaction has reached the database.
@@ -70,33 +73,33 @@ func (e *notSentError) Error() string {
 
 func (e *notSentError) Unwrap() error { return e.cause }
 
-// notSent reports that a transaction was not sent.
-func notSent(reason string, cause error) error { return &notSentError{reason: reason, cause: cause} }
+// NotSent reports that a transaction was not sent.
+func NotSent(reason string, cause error) error { return &notSentError{reason: reason, cause: cause} }
 
-// isNotSent reports whether nothing of a transaction has reached the database.
-func isNotSent(err error) bool {
+// IsNotSent reports whether nothing of a transaction has reached the database.
+func IsNotSent(err error) bool {
 	_, ok := errors.AsType[*notSentError](err)
 	return ok
 }
 
-// commit calls fill, sends what it has queued as one transaction, and waits for its end. The next caller's fill is called
+// Commit calls fill, sends what it has queued as one transaction, and waits for its end. The next caller's fill is called
 // once this one's transaction is sent. Where fill returns an error, nothing is sent, and the error is returned. place is a
 // crash point.
 //
-// Its own errors are a [notSentError], [errLinkLost], [errNotReplicated], and PostgreSQL's, after which nothing of the
+// Its own errors are a [notSentError], [ErrLinkLost], [pgkit.ErrNotReplicated], and PostgreSQL's, after which nothing of the
 // transaction is there. Once it is sent, ctx no longer counts: giving up would only make the outcome unknown.
-func (p *pipeline) commit(ctx context.Context, place string, fill func(*pgx.Batch) error) error {
+func (p *Pipeline) Commit(ctx context.Context, place string, fill func(*pgx.Batch) error) error {
 	done, l, err := p.send(ctx, place, fill)
 	if err != nil {
 		return err
 	}
 	// A transaction that waits, or takes its time, is not cut; one of a database that is away is.
-	there, stop := p.presence.Watch(context.WithoutCancel(ctx))
+	there, stop := p.Presence.Watch(context.WithoutCancel(ctx))
 	defer stop()
 	select {
 	case err := <-done:
-		if !errors.Is(err, errLinkLost) {
-			p.presence.Heard()
+		if !errors.Is(err, ErrLinkLost) {
+			p.Presence.Heard()
 		}
 		return err
 	case <-there.Done():
@@ -105,11 +108,11 @@ func (p *pipeline) commit(ctx context.Context, place string, fill func(*pgx.Batc
 	}
 }
 
-func (p *pipeline) send(ctx context.Context, place string, fill func(*pgx.Batch) error) (<-chan error, *link, error) {
+func (p *Pipeline) send(ctx context.Context, place string, fill func(*pgx.Batch) error) (<-chan error, *link, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.connected(ctx); err != nil {
-		return nil, nil, notSent("connection", err)
+		return nil, nil, NotSent("connection", err)
 	}
 	var b pgx.Batch
 	if err := fill(&b); err != nil {
@@ -120,7 +123,7 @@ func (p *pipeline) send(ctx context.Context, place string, fill func(*pgx.Batch)
 }
 
 // connected makes sure that there is a connection that has not failed, as far as is known.
-func (p *pipeline) connected(ctx context.Context) error {
+func (p *Pipeline) connected(ctx context.Context) error {
 	switch {
 	case p.closed:
 		return net.ErrClosed
@@ -132,7 +135,7 @@ func (p *pipeline) connected(ctx context.Context) error {
 	start := time.Now()
 	l, err := p.connect(ctx)
 	if err != nil {
-		p.presence.Missed(start)
+		p.Presence.Missed(start)
 		p.retryAt = time.Now().Add(reconnectPause)
 		return err
 	}
@@ -141,15 +144,15 @@ func (p *pipeline) connected(ctx context.Context) error {
 	return nil
 }
 
-func (p *pipeline) connect(ctx context.Context) (*link, error) {
+func (p *Pipeline) connect(ctx context.Context) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	conn, err := pgconn.ConnectConfig(ctx, &p.config.Config)
+	conn, err := pgconn.ConnectConfig(ctx, &p.Config.Config)
 	if err != nil {
 		return nil, err
 	}
-	l := &link{statements: make(map[string]*pgconn.StatementDescription, len(p.statements))}
-	for i, sql := range append([]string{waitLess}, p.statements...) {
+	l := &link{statements: make(map[string]*pgconn.StatementDescription, len(p.Statements))}
+	for i, sql := range append([]string{waitLess}, p.Statements...) {
 		statement, err := conn.Prepare(ctx, "fairlead_pipeline_"+strconv.Itoa(i), sql, nil)
 		if err != nil {
 			return nil, errors.Join(err, conn.Close(ctx))
@@ -164,8 +167,8 @@ func (p *pipeline) connect(ctx context.Context) (*link, error) {
 	return l, l.conn.SetDeadline(time.Time{})
 }
 
-// close ends the connection. What was sent and not answered ends with [errLinkLost]; the callers see to that before.
-func (p *pipeline) close() {
+// Close ends the connection. What was sent and not answered ends with [ErrLinkLost]; the callers see to that before.
+func (p *Pipeline) Close() {
 	p.mu.Lock()
 	p.closed = true
 	if p.link != nil {
@@ -180,7 +183,7 @@ type link struct {
 	conn       net.Conn
 	frontend   *pgproto3.Frontend                      // of the reader
 	statements map[string]*pgconn.StatementDescription // by text
-	params     params                                  // of the writer
+	params     Params                                  // of the writer
 	out        []byte                                  // likewise: what is to be written
 
 	mu     sync.Mutex
@@ -196,22 +199,22 @@ type underWay struct {
 
 // send writes a transaction to the connection. After an error nothing of it has been sent.
 func (l *link) send(b *pgx.Batch, place string) (<-chan error, error) {
-	l.params.reset()
+	l.params.Reset()
 	for _, q := range b.QueuedQueries {
 		statement := l.statements[q.SQL]
 		if statement == nil || len(statement.ParamOIDs) != len(q.Arguments) {
-			return nil, notSent("encode", errors.New("a statement that is not prepared, or has other parameters"))
+			return nil, NotSent("encode", errors.New("a statement that is not prepared, or has other parameters"))
 		}
 		for i, arg := range q.Arguments {
-			if err := l.params.append(statement.ParamOIDs[i], arg); err != nil {
-				return nil, notSent("encode", err)
+			if err := l.params.Append(statement.ParamOIDs[i], arg); err != nil {
+				return nil, NotSent("encode", err)
 			}
 		}
 	}
 	done := make(chan error, 1)
 	before, err := l.expect(done)
 	if err != nil {
-		return nil, notSent("connection", err)
+		return nil, NotSent("connection", err)
 	}
 	binary := []int16{pgx.BinaryFormatCode}
 	if before >= crowded {
@@ -220,7 +223,7 @@ func (l *link) send(b *pgx.Batch, place string) (<-chan error, error) {
 	}
 	for _, q := range b.QueuedQueries {
 		l.append(&pgproto3.Bind{
-			PreparedStatement: l.statements[q.SQL].Name, ParameterFormatCodes: binary, Parameters: l.params.next(len(q.Arguments)),
+			PreparedStatement: l.statements[q.SQL].Name, ParameterFormatCodes: binary, Parameters: l.params.Next(len(q.Arguments)),
 			ResultFormatCodes: binary,
 		})
 		l.append(&pgproto3.Execute{})
@@ -283,7 +286,7 @@ func (l *link) receive() {
 			outcome = pgconn.ErrorResponseToPgError(msg)
 		case *pgproto3.NoticeResponse:
 			if outcome == nil && pgkit.IsReplicationWarning(msg.Routine) {
-				outcome = errNotReplicated
+				outcome = pgkit.ErrNotReplicated
 			}
 		case *pgproto3.ReadyForQuery:
 			l.answer(outcome)
@@ -305,10 +308,23 @@ func (l *link) answer(outcome error) {
 			l.sent[i].behind = true
 		}
 		if first.behind {
-			outcome = fmt.Errorf("%w: %w", errBehind, outcome)
+			outcome = fmt.Errorf("%w: %w", ErrBehind, outcome)
 		}
 	}
 	first.done <- outcome
+}
+
+// UnderWay counts the transactions that were sent and whose end is not known yet. There are none without a connection, of
+// which connected tells.
+func (p *Pipeline) UnderWay() (n int, connected bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.link == nil {
+		return 0, false
+	}
+	p.link.mu.Lock()
+	defer p.link.mu.Unlock()
+	return len(p.link.sent), p.link.broken == nil
 }
 
 func (l *link) failure() error {
@@ -327,7 +343,7 @@ func (l *link) fail(reason error) {
 	l.broken = reason
 	_ = l.conn.Close()
 	for _, t := range l.sent {
-		t.done <- fmt.Errorf("%w: %w", errLinkLost, reason)
+		t.done <- fmt.Errorf("%w: %w", ErrLinkLost, reason)
 	}
 	l.sent = nil
 }

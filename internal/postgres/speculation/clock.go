@@ -1,4 +1,4 @@
-package postgres
+package speculation
 
 import (
 	"sync"
@@ -17,21 +17,18 @@ const (
 	clockPatience = 50 * time.Millisecond
 )
 
-// clock is what a process knows of the database's clock. The database reads its clock at some instant between the question
+// Clock is what a process knows of the database's clock. The database reads its clock at some instant between the question
 // and the answer, so all that is known is an interval. It is safe for concurrent use.
-type clock struct {
+type Clock struct {
 	mu       sync.Mutex
 	database time.Time // what the database's clock showed …
 	asked    time.Time // … at some instant after this one of the local clock …
 	answered time.Time // … and before this one; both include the monotonic reading
 }
 
-// instant is the database's present time as far as it is known: not before earliest, and not after latest.
-type instant struct{ earliest, latest time.Time }
-
-// learned notes what the database's clock showed between two readings of the local clock. An answer that took too long is
+// Learned notes what the database's clock showed between two readings of the local clock. An answer that took too long is
 // worth nothing, and one that took longer than a fresh one adds nothing.
-func (c *clock) learned(database, asked, answered time.Time) {
+func (c *Clock) Learned(database, asked, answered time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	width := answered.Sub(asked)
@@ -41,23 +38,21 @@ func (c *clock) learned(database, asked, answered time.Time) {
 	c.database, c.asked, c.answered = database, asked, answered
 }
 
-// now returns the present time by the database's clock; ok is false where the database was not asked lately.
-func (c *clock) now() (now instant, ok bool) {
+// Now returns the present time by the database's clock, which is not before earliest and not after latest; ok is false where the database was not asked lately.
+func (c *Clock) Now() (earliest, latest time.Time, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	least, most := time.Since(c.answered), time.Since(c.asked)
 	if c.database.IsZero() || most >= clockTrust {
-		return now, false
+		return earliest, latest, false
 	}
 	drift := max(most, 0)/clockDrift + time.Microsecond // Timestamps are kept in microseconds.
-	return instant{
-		earliest: c.database.Add(least - drift).Truncate(time.Microsecond).UTC(),
-		latest:   c.database.Add(most + drift).Truncate(time.Microsecond).UTC(),
-	}, true
+	earliest = c.database.Add(least - drift).Truncate(time.Microsecond).UTC()
+	return earliest, c.database.Add(most + drift).Truncate(time.Microsecond).UTC(), true
 }
 
-// due reports whether the database should be asked again soon.
-func (c *clock) due() bool {
+// Due reports whether the database should be asked again soon.
+func (c *Clock) Due() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return time.Since(c.asked) > clockTrust/2

@@ -1,0 +1,232 @@
+package speculation
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/services/auction"
+)
+
+const (
+	// maxAuctions is how many auctions a process remembers. One with ten thousand bidders takes some 3 MB.
+	maxAuctions = 64
+	// maxBackoff bounds how many transactions read under the lock after one found that another process works on the
+	// auction. It is BackoffTransactions at first and doubles as long as that goes on, since each such find costs a reading of all
+	// standing bids.
+	maxBackoff = 1024
+)
+
+// NewMemory returns a memory of nothing.
+func NewMemory() *Memory { return &Memory{entries: map[uuid.UUID]*Entry{}} }
+
+// Memory is what a process remembers of auctions. It is safe for concurrent use.
+type Memory struct {
+	mu      sync.Mutex
+	entries map[uuid.UUID]*Entry
+}
+
+// Entry holds what is remembered of one auction while no transaction works on it.
+type Entry struct {
+	Turn sync.Mutex // held by a run that locks the auction
+
+	// What follows is guarded by the memory's mutex.
+	users    int           // calls that have the entry
+	known    *Known        // nil while a transaction works on it, and where nothing is remembered
+	backoff  int           // how many more transactions read under the lock, because another process works on the auction
+	length   int           // of the last backoff
+	streak   int           // how many speculative ones committed since
+	underWay int           // how many speculative ones are under way
+	settled  chan struct{} // closed when there are none; nil while nobody waits
+}
+
+// Known is an auction as this process has left or read it. The revision tells whether it still is.
+type Known struct {
+	*auction.State
+
+	Revision uuid.UUID
+	Last     LastBid
+
+	// What follows is guarded by the memory's mutex while no transaction works on it.
+	underWay int  // transactions that it rests on and that are under way
+	poisoned bool // one of them has failed
+	Settled  bool // there were none when a locked run took it
+}
+
+// LastBid is the latest bid that a process remembers. It tells whether the database still has it: after a failover that lost
+// it, a bid that was placed anew may have the same number, account, hold and amount, but not the same nonce.
+type LastBid struct {
+	auction.Bid
+
+	Nonce int64 // of the batch that placed it; 0 for those of before there were nonces
+}
+
+// Is reports whether both are the very same bid.
+func (b *LastBid) Is(other *LastBid) bool {
+	x, y := b.Bid, other.Bid
+	x.At, y.At = time.Time{}, time.Time{}
+	return x == y && b.At.Equal(other.At) && b.Nonce == other.Nonce
+}
+
+// NewNonce returns a number that no other batch has.
+func NewNonce() int64 { return rand.Int64() } //nolint:gosec // Nobody gains by guessing it.
+
+// Enter returns the entry of an auction, which the caller leaves.
+func (m *Memory) Enter(id uuid.UUID) *Entry {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.entries[id]
+	if t == nil {
+		t = &Entry{}
+		m.entries[id] = t
+	}
+	t.users++
+	return t
+}
+
+// Leave gives an entry back. Beyond the bound of auctions, what nobody works on is forgotten, and read again when needed.
+func (m *Memory) Leave(id uuid.UUID, t *Entry) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t.users--
+	if t.users == 0 && t.known == nil {
+		delete(m.entries, id)
+	}
+	for other, o := range m.entries {
+		if len(m.entries) <= maxAuctions {
+			break
+		}
+		if o.users == 0 {
+			delete(m.entries, other)
+		}
+	}
+}
+
+// Take hands out what is remembered, nil where nothing is, or nothing that can be used.
+func (m *Memory) Take(t *Entry) *Known {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := t.known
+	t.known = nil
+	if known != nil {
+		known.Settled = known.underWay == 0
+	}
+	return known
+}
+
+// TakeSpeculative is Take for a speculative transaction.
+func (m *Memory) TakeSpeculative(t *Entry) (*Known, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if t.backoff > 0 {
+		t.backoff--
+		return nil, NotSent(Backoff, nil)
+	}
+	known := t.known
+	if known == nil {
+		return nil, NotSent(absent, nil)
+	}
+	t.known = nil
+	return known, nil
+}
+
+// Settle waits until no speculative transaction is under way, which a transaction with locks would overtake and make fail.
+// It gives up where that takes too long. It returns what Take has handed out, nil where that rests on a failure.
+func (m *Memory) Settle(ctx context.Context, t *Entry, known *Known, patience time.Duration) *Known {
+	m.wait(ctx, t, patience)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known == nil || known.poisoned {
+		return nil
+	}
+	known.Settled = known.underWay == 0
+	return known
+}
+
+func (m *Memory) wait(ctx context.Context, t *Entry, patience time.Duration) {
+	m.mu.Lock()
+	if t.underWay > 0 && t.settled == nil {
+		t.settled = make(chan struct{})
+	}
+	settled := t.settled
+	m.mu.Unlock()
+	if settled == nil {
+		return
+	}
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	select {
+	case <-settled:
+	case <-timeout.C:
+	case <-ctx.Done():
+	}
+}
+
+// Put takes back what Take has handed out.
+func (m *Memory) Put(t *Entry, known *Known) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !known.poisoned {
+		t.known = known
+	}
+}
+
+// Sent takes back what TakeSpeculative has handed out, with a transaction under way.
+func (m *Memory) Sent(t *Entry, known *Known) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known.underWay++
+	t.underWay++
+	if !known.poisoned {
+		t.known = known
+	}
+}
+
+// Ended says how a speculative transaction has ended. What rests on one that failed is forgotten. stale says that
+// another process was in the way.
+func (m *Memory) Ended(t *Entry, known *Known, committed, stale bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known.underWay--
+	t.underWay--
+	if t.underWay == 0 && t.settled != nil {
+		close(t.settled)
+		t.settled = nil
+	}
+	if committed {
+		t.streak++
+		return
+	}
+	known.poisoned = true
+	if t.known == known {
+		t.known = nil
+	}
+	if !stale || t.backoff > 0 {
+		return
+	}
+	if t.streak >= BackoffTransactions {
+		t.length = 0
+	}
+	t.length = min(max(2*t.length, BackoffTransactions), maxBackoff)
+	t.backoff, t.streak = t.length, 0
+}
+
+// End is when the open round ends; the zero time where there is none.
+func (k *Known) End() (at time.Time) {
+	if r := k.Auction.Open(); r != nil {
+		at = *r.EndsAt
+	}
+	return at
+}
+
+// Settle makes the outcome of a transaction what the next one begins with. nonce is that of its batch.
+func (k *Known) Settle(nonce int64) {
+	if n := len(k.Placed); n > 0 {
+		p := &k.Placed[n-1]
+		k.Last = LastBid{auction.Bid{Account: p.Account, Amount: p.Amount, Round: p.Round, Seq: p.Seq, At: p.At, Hold: p.Hold}, nonce}
+	}
+	k.Keep()
+}
