@@ -30,10 +30,8 @@ type InputError struct {
 	Err error
 }
 
-// Error implements error.
 func (e *InputError) Error() string { return e.Field + ": " + e.Reason }
 
-// Unwrap gives the sentinel that the error is an instance of.
 func (e *InputError) Unwrap() error { return e.Err }
 
 func badInput(field, format string, args ...any) error {
@@ -51,7 +49,6 @@ type FormatError struct {
 	Reason string
 }
 
-// Error implements error.
 func (e *FormatError) Error() string {
 	if e.Path == "" {
 		return fmt.Sprintf("byte %d: %s", e.Offset, e.Reason)
@@ -59,7 +56,6 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("%s (byte %d): %s", e.Path, e.Offset, e.Reason)
 }
 
-// Unwrap gives ErrNotCanonical.
 func (e *FormatError) Unwrap() error { return ErrNotCanonical }
 
 // Difference names the first field of a proof that is not what recomputation gives. It is returned by the Verify methods.
@@ -72,7 +68,6 @@ type Difference struct {
 	Got string
 }
 
-// Error implements error.
 func (d *Difference) Error() string {
 	return fmt.Sprintf("%s differs: want %q, got %q", d.Field, d.Want, d.Got)
 }

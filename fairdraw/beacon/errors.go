@@ -42,10 +42,8 @@ type RelayError struct {
 	Err   error
 }
 
-// Error implements error.
 func (e *RelayError) Error() string { return fmt.Sprintf("%s: %v", e.Relay, e.Err) }
 
-// Unwrap gives the failure.
 func (e *RelayError) Unwrap() error { return e.Err }
 
 // Failure returns a short, stable name of what went wrong, without a relay's address or words, so that anybody may see it:
