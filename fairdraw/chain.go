@@ -43,7 +43,7 @@ type Chain struct {
 	BeaconID string `json:"beacon_id"`
 }
 
-// Round is one round of a chain: what nobody knew before it was due.
+// Round is one round of a chain, unknown to everybody before it was due.
 type Round struct {
 	Number uint64
 	// Signature is the chain's signature of the round.

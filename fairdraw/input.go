@@ -81,7 +81,7 @@ func (in *Input) Validate() error {
 	return CheckPrizes(in.Prizes, perLayer)
 }
 
-// CheckPrizes tells whether a prize list can be drawn on a campaign with that many positions a layer, so that it can be
+// CheckPrizes checks whether a prize list can be drawn on a campaign with that many positions a layer, so that it can be
 // refused when the campaign is made and not when it is sold out. It returns an [*InputError] on [ErrBadInput], or on
 // [ErrTooManyPrizes] when a quantity exceeds the eligible positions. A list without prizes is allowed and has no winners.
 func CheckPrizes(prizes []Prize, positionsPerLayer map[int]int) error {

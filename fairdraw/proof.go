@@ -68,7 +68,7 @@ type Proof struct {
 }
 
 // NewProof makes the proof of a draw from what went in and what came out. It does not draw again: in and res may come from
-// storage. Whether they belong together is what [Proof.Verify] tells.
+// storage. [Proof.Verify] finds out whether they belong together.
 func NewProof(in Input, res *Result) *Proof {
 	seed := drawSeed(&in, res.Root)
 	return &Proof{
@@ -166,7 +166,7 @@ func (p *Proof) verify(verify func(Chain, Round) error) error {
 	return verify(p.Source.Chain, Round{Number: p.Source.Round, Signature: in.Beacon, Previous: previous})
 }
 
-// VerifyCommitment tells whether the proof opens the commitment that was published before the sale. It returns an
+// VerifyCommitment checks whether the proof opens the commitment that was published before the sale. It returns an
 // [*InputError] when published is not 64 lower-case hexadecimal digits, and a [*Difference] when the proof's commitment, or
 // the hash of the seed that it reveals, is another one. It does not replace Verify.
 func (p *Proof) VerifyCommitment(published string) error {
@@ -427,7 +427,7 @@ type proofWriter struct {
 	buf     bytes.Buffer
 }
 
-// text writes; a failure is kept by the buffered writer, and told by its Flush.
+// text writes; a failure is kept by the buffered writer, and returned by its Flush.
 func (w *proofWriter) text(s string) { _, _ = w.to.WriteString(s) }
 
 // value writes a value without the given beginning and end.

@@ -206,8 +206,7 @@ func (w *Weights) Pick(s *Stream) int {
 	return sort.Search(len(w.upTo), func(i int) bool { return w.upTo[i] > r })
 }
 
-// Weighted chooses once among weights; see [NewWeights] for the rules and errors. Whoever chooses repeatedly prepares a
-// [Weights].
+// Weighted chooses once among weights; see [NewWeights] for the rules and errors. For repeated choices prepare a [Weights].
 func Weighted(s *Stream, weights []uint64) (int, error) {
 	w, err := NewWeights(weights)
 	if err != nil {

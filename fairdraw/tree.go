@@ -99,7 +99,7 @@ func (t *Tree) Root() [32]byte { return t.root }
 // Size is the number of positions.
 func (t *Tree) Size() int { return t.size }
 
-// Tile tells which positions prove that of an index within the list: those from from on, before to. There are at most
+// Tile returns the range of positions, from from up to but not including to, that prove the one at index. There are at most
 // [TileSize] of them.
 func (t *Tree) Tile(index int) (from, to int) {
 	from = index &^ (TileSize - 1)

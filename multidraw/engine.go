@@ -28,9 +28,9 @@ type EngineOptions struct {
 	Observer Observer
 }
 
-// Engine draws under lock keys for a program that has a lock backend and a store for states of its own, such as Redis for both,
-// and no server: one draw or many, of a range or of prizes, saved by itself, with progress, resume and roll-back. Each draw is
-// made under the lock on its lock key. An Engine is safe for concurrent use.
+// Engine draws under lock keys for a program that has a lock backend and a store for states of its own, such as Redis for
+// both, and no server: one draw or many, of a range or of prizes, saved by itself, with progress, resume and roll-back.
+// Each draw is made under the lock on its lock key. An Engine is safe for concurrent use.
 type Engine struct {
 	locks  *lock.Locker
 	o      EngineOptions
@@ -59,8 +59,8 @@ func NewEngine(store checkpoint.Store, locks *lock.Locker, o EngineOptions) (*En
 	return e, errors.Join(err, err2)
 }
 
-// DrawInRange draws one integer from low to high, both included, under the lock on lockKey. It returns a [*ParameterError], or
-// the errors of acquiring the lock, or of releasing it, when another may have drawn under it.
+// DrawInRange draws one integer from low to high, both included, under the lock on lockKey. It returns a [*ParameterError],
+// or the errors of acquiring the lock, or of releasing it, when another may have drawn under it.
 func (e *Engine) DrawInRange(ctx context.Context, lockKey string, low, high int64) (v int64, err error) {
 	err = e.locked(ctx, lockKey, func() (err error) {
 		v, err = InRange(rand.Reader, low, high)
@@ -89,12 +89,12 @@ func (e *Engine) locked(ctx context.Context, lockKey string, draw func() error) 
 
 // Order is what many draws are asked for with, besides what is drawn from. All may be zero.
 type Order struct {
-	// ID names the operation under its lock key, see [checkpoint.Key]; "" means a new one. Asking again under the same id goes
-	// on with what was begun, or returns what was drawn.
+	// ID names the operation under its lock key, see [checkpoint.Key]; "" means a new one. Asking again under the same id
+	// goes on with what was begun, or returns what was drawn.
 	ID string
-	// Seed is what the draws are derived from, nil a new one that nobody can guess.
+	// Seed is what the draws are derived from; nil means a new random seed.
 	Seed *fairdraw.Seed
-	// Progress is told after each save. It must return quickly.
+	// Progress is called after each save. It must return quickly.
 	Progress func(completed, total int64)
 }
 
@@ -144,10 +144,10 @@ func drawn[R any](r *checkpoint.Result[R], err error) (*Drawn, error) {
 	return d, err
 }
 
-// DrawMultipleInRange draws count integers from low to high, both included, under the lock on lockKey, saved as it goes. With
-// an error it returns what is drawn and saved so far, if anything is; the operation can be gone on with. Errors are those of
-// [checkpoint.Runner.Run]. More draws than a state can hold ([checkpoint.MaxBytes] with the parameters: 5 million of one digit,
-// half a million of any int64) are refused with a [*checkpoint.ParameterError] before anything is drawn.
+// DrawMultipleInRange draws count integers from low to high, both included, under the lock on lockKey, saved as it goes.
+// With an error it returns what is drawn and saved so far, if anything is; the operation can be gone on with. Errors are
+// those of [checkpoint.Runner.Run]. More draws than a state can hold ([checkpoint.MaxBytes] with the parameters: 5 million
+// of one digit, half a million of any int64) are refused with a [*checkpoint.ParameterError] before anything is drawn.
 func (e *Engine) DrawMultipleInRange(ctx context.Context, lockKey string, low, high, count int64, o Order) (*Drawn, error) {
 	return drawMultiple(ctx, e, e.ranges, lockKey, request{Count: count, Range: &Range{Min: low, Max: high}}, o)
 }
@@ -176,8 +176,8 @@ func (e *Engine) Resume(ctx context.Context, lockKey, id string, o Order) (*Draw
 	})
 }
 
-// Rollback ends an operation for good, whether it is interrupted or completed. What was drawn stays readable, until the state
-// expires. Errors are those of [checkpoint.Runner.Rollback].
+// Rollback ends an operation for good, whether it is interrupted or completed. What was drawn stays readable, until the
+// state expires. Errors are those of [checkpoint.Runner.Rollback].
 func (e *Engine) Rollback(ctx context.Context, lockKey, id string, o Order) (*Drawn, error) {
 	return e.existing(ctx, lockKey, id, func(key checkpoint.Key) (*Drawn, error) {
 		return drawn(e.ranges.Rollback(ctx, key, e.call(o)))
@@ -249,8 +249,8 @@ func NewID(now time.Time) string {
 	return "multi_draw_" + now.UTC().Format("20060102_150405") + "_" + hex.EncodeToString(random[:])
 }
 
-// Proof is the document that fairlead verify reads. It draws again, and returns a [*Difference] where the draws are not those of
-// the seed, and [ErrNotCompleted] before their end.
+// Proof is the document that fairlead verify reads. It draws again, and returns a [*Difference] where the draws are not
+// those of the seed, and [ErrNotCompleted] before their end.
 func (d *Drawn) Proof(ctx context.Context) (*Proof, error) {
 	if d.Completed < d.Total {
 		return nil, ErrNotCompleted

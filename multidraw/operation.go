@@ -86,7 +86,7 @@ func (o *Operation) apply(s *State, now time.Time) {
 	}
 }
 
-// same says whether nothing has happened to the operation since it was like this.
+// same reports whether the operation has not changed since.
 func (o *Operation) same(now *Operation) bool {
 	return o.Status == now.Status && o.Owner == now.Owner && o.Term == now.Term && o.UpdatedAt.Equal(now.UpdatedAt)
 }

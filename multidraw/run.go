@@ -76,7 +76,7 @@ func (s *Service) start(p *place, op *Operation, draws *Draws) {
 	}()
 }
 
-// drive draws and saves until the operation is completed, or belongs to somebody else, or the service is closed.
+// drive draws and saves until the operation is completed, another process owns it, or the service is closed.
 func (s *Service) drive(r *run) {
 	began := time.Now()
 	last, err := Run(s.ctx, r.draws, r.op.State(), func(ctx context.Context, c Chunk) error { return s.save(ctx, r, c) })
@@ -120,7 +120,7 @@ func (s *Service) save(ctx context.Context, r *run, c Chunk) error {
 	return nil
 }
 
-// saved tells of what was drawn in the transaction that made the operation.
+// saved reports the draws of the transaction that made the operation.
 func (s *Service) saved(o *Operation) {
 	if o.Checkpoints == 0 {
 		return
@@ -162,7 +162,7 @@ func (s *Service) Sweep(ctx context.Context) (int, error) {
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, s.o.LeaseTTL)
 	defer cancel()
-	// Its own first: a process that stood still for a while goes on where nobody else has.
+	// Its own leases come first: a process that was paused for a while continues unless another has taken over.
 	if len(ids) > 0 {
 		if err := s.store.Renew(ctx, s.grant.Owner, ids, s.o.LeaseTTL); err != nil {
 			return 0, fmt.Errorf("multidraw: renew leases: %w", err)

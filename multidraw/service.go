@@ -36,7 +36,7 @@ const (
 	releaseTimeout = 3 * time.Second
 )
 
-// Observer is told what the service does, for metrics. Its methods must not block and may be called concurrently.
+// Observer receives what the service does, for metrics. Its methods must not block and may be called concurrently.
 type Observer interface {
 	// Saved reports a checkpoint with so many draws, and how long its transaction took.
 	Saved(draws int, took time.Duration)
@@ -50,7 +50,7 @@ type Observer interface {
 type Options struct {
 	Observer Observer
 	Logger   *slog.Logger
-	// Committed is told of each checkpoint's commit, which is the operation's event with that number.
+	// Committed is called after the commit of each checkpoint, which is the operation's event with that number.
 	Committed func(id uuid.UUID, checkpoint int64)
 	SyncWait  time.Duration // 0 means [SyncWait]
 	LeaseTTL  time.Duration // 0 means [LeaseTTL]
@@ -218,10 +218,10 @@ func drawsOf(o *Operation, seed fairdraw.Seed) *Draws {
 	return d
 }
 
-// waits says whether the caller is to wait for draws that are made after the transaction.
+// waits reports whether the caller waits for draws that are made after the transaction.
 func (cr *creation) waits() bool { return !cr.op.Async && cr.op.Count > AtOnce }
 
-// known says whether a request was decided before, whatever it asked for.
+// known reports whether a request was decided before, whatever it asked for.
 func known(keys *idempotency.Batch, r *idempotency.Request) bool {
 	_, ok, err := keys.Lookup(*r)
 	return ok || err != nil
@@ -273,7 +273,7 @@ func (s *Service) settle(ctx context.Context, id uuid.UUID, c command.Command[Op
 	err = s.store.Update(ctx, id, command.Keys([]command.Command[Op]{c}), func(u *Unit) {
 		settling, replayed := c, false
 		if p := u.Operation.Pending; p != nil && c.Key != nil && p.ID == c.Key.ID {
-			// Whoever asks, the answer is that of the request that made the operation.
+			// Every caller gets the answer of the request that made the operation.
 			settling.Key, replayed = p, p.Execution != c.Key.Execution
 			u.Operation.Pending, u.Changed = nil, true
 		}

@@ -87,8 +87,8 @@ type AntiSnipe struct {
 	MaxExtensions int
 }
 
-// Open returns the round that takes bids, as far as the states say, or nil. Whether its time is over is for the caller
-// to compare.
+// Open returns the round that takes bids, as far as the states say, or nil. Whether its time is over is for the caller to
+// compare.
 func (a *Auction) Open() *Round {
 	if a.Status != StatusActive || a.CurrentRound < 1 || a.CurrentRound > len(a.Rounds) {
 		return nil
@@ -125,7 +125,7 @@ type Raise struct {
 	Before int64 // the amount of the earlier one
 }
 
-// Placed is an accepted bid, as its bidder is told, as it is kept in the history, and as the event bid.placed.
+// Placed is an accepted bid: the answer to its bidder, its entry in the history, and the event bid.placed.
 type Placed struct {
 	Auction        uuid.UUID
 	Account        string

@@ -26,7 +26,7 @@ func Settling(s *State, ops []Op) []string {
 			if r == nil || r.Number != op.Round {
 				continue
 			}
-			// Who bids in the same batch may come before others, but nobody else can move up.
+			// Bids of the same batch may rank before others, but no other bid can move up.
 			places := r.Winners
 			if r.Number == len(s.Auction.Rounds) {
 				places = s.Standing.Len()
@@ -120,7 +120,7 @@ func (s *State) pay(winners []Bid, round int) RoundCompletedData {
 	for i, bid := range winners {
 		hold, err := s.Book.Capture(bid.Hold, s.Auction.Seller, bid.Amount, memo)
 		if err != nil {
-			// Everything was checked before; to go on would let somebody win without paying.
+			// Everything was checked before; to continue would let an account win without paying.
 			panic(fmt.Sprintf("auction: a winner cannot pay: %v", err))
 		}
 		if hold.Amount != bid.Amount {

@@ -97,8 +97,8 @@ func look(s *auction.State) seen {
 }
 
 // TestAgainstModel plays random interleavings of bids, raises, closes, starts and cancellations, in batches, on a moving
-// clock, with transactions that are undone and states that are dropped, or brought up to date with bids that somebody
-// else has committed. Answers, events, money and order must be the model's.
+// clock, with transactions that are undone and states that are dropped, or brought up to date with bids that another
+// process has committed. Answers, events, money and order must be the model's.
 func TestAgainstModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -16,11 +16,11 @@ const (
 	maxIdleJournal = 4096
 )
 
-// Standing is the set of the standing bids of an auction, in order of rank: the higher amount first, then the earlier
-// bid. Reading it is safe for concurrent use, as long as nobody decides on its state.
+// Standing is the set of the standing bids of an auction, in order of rank: the higher amount first, then the earlier bid.
+// Reading it is safe for concurrent use, as long as no decision on its state is running.
 //
-// The order is a list of sorted blocks, so that a bid costs a binary search, a short move in memory and no allocation,
-// and a rank is the sum of the sizes of the blocks before. What is changed is noted once a transaction and account.
+// The order is a list of sorted blocks, so that a bid costs a binary search, a short move in memory and no allocation, and
+// a rank is the sum of the sizes of the blocks before. What is changed is noted once a transaction and account.
 type Standing struct {
 	nodes  map[string]*node
 	blocks [][]place // none of them empty

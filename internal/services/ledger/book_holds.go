@@ -82,7 +82,7 @@ func (b *Book) Capture(id uuid.UUID, to string, amount int64, memo string) (Hold
 	if amount > h.Amount {
 		return Hold{}, ErrCaptureTooLarge
 	}
-	// The money is made available and moved in one step of this book; nobody sees it in between. Should the move be
+	// The money is made available and moved in one step of this book; no reader sees it in between. Should the move be
 	// refused, it is set aside again.
 	version := a.Version
 	a.Available, a.Held = a.Available+h.Amount, a.Held-h.Amount

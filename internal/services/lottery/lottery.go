@@ -45,8 +45,8 @@ func Topic(id uuid.UUID) string { return "campaign:" + id.String() }
 const (
 	// DrawInstant is the mode in which the last sale's transaction draws.
 	DrawInstant = "instant"
-	// DrawBeacon is the mode in which the last sale's transaction seals what was sold and names a round of a public
-	// beacon that nobody can know yet; the draw follows when the round is there.
+	// DrawBeacon is the mode in which the last sale's transaction seals what was sold and names a round of a public beacon
+	// that is still unknown; the draw follows when the round is published.
 	DrawBeacon = "beacon"
 )
 
@@ -147,8 +147,8 @@ func (c *Campaign) Position(ordinal int) Position {
 	return Position{ID: PositionID(c.ID, ordinal), Layer: low + 1, Number: ordinal - c.Layers[low].First + 1, Ordinal: ordinal}
 }
 
-// PositionID is a position's identifier: a UUIDv7 with the campaign's time, its ordinal in the last four bytes, and
-// between them a hash that binds the two. Positions therefore need no row to have an identity.
+// PositionID is a position's identifier: a UUIDv7 with the campaign's time, its ordinal in the last four bytes, and between
+// them a hash that binds the two. Positions therefore need no row to have an identity.
 func PositionID(campaign uuid.UUID, ordinal int) uuid.UUID {
 	var in [20]byte
 	copy(in[:], campaign[:])

@@ -22,7 +22,7 @@ const DefaultStuckAfter = 10 * time.Minute
 // creations is the key of the lane on which campaigns are made. No campaign has this id.
 var creations = uuid.Nil //nolint:gochecknoglobals // A constant, but for the type.
 
-// Observer is told what the service does, for metrics. Its methods must not block and may be called concurrently.
+// Observer receives what the service does, for metrics. Its methods must not block and may be called concurrently.
 type Observer interface {
 	// Attempted reports how many purchases were decided by one transaction.
 	Attempted(purchases int)
@@ -45,7 +45,7 @@ type Options struct {
 	Beacon     *BeaconOptions // nil: campaigns are drawn instantly
 	Observer   Observer
 	Logger     *slog.Logger
-	// Committed is told, after each transaction that sold or drew, the number of the campaign's last event: sales are
+	// Committed receives, after each transaction that sold or drew, the number of the campaign's last event: sales are
 	// numbered from 1, and the draw comes after the last of them. It delays the campaign's next transaction, so it must not
 	// block.
 	Committed func(campaign uuid.UUID, last int64)

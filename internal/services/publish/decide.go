@@ -127,7 +127,7 @@ const (
 	Delivered   Class = iota // the target has it
 	Transient                // it may work later
 	Permanent                // it will not
-	AuthExpired              // not before somebody has given the target its authorization anew
+	AuthExpired              // not before the target gets new credentials
 )
 
 // Result is what an attempt brought about.
@@ -142,14 +142,14 @@ type Result struct {
 	Error      string // for a person; empty when delivered
 }
 
-// Policy says when an attempt is made again, and how a target that is sent too much is slowed down. Only Backoff is required;
-// what else is zero follows from it, so that all times shrink together in a test.
+// Policy says when an attempt is made again, and how a target that is sent too much is slowed down. Only Backoff is
+// required; what else is zero follows from it, so that all times shrink together in a test.
 type Policy struct {
-	// Backoff is the pause after the first failed attempt; it doubles with each, up to 32 times itself, and is shifted by up
-	// to a fifth either way.
+	// Backoff is the pause after the first failed attempt; it doubles with each, up to 32 times itself, and is shifted by
+	// up to a fifth either way.
 	Backoff time.Duration
-	// PaceBase is the interval between two claims after the first refusal, 1.5 times Backoff by default; PaceMax the longest,
-	// 150 times Backoff by default.
+	// PaceBase is the interval between two claims after the first refusal, 1.5 times Backoff by default; PaceMax the
+	// longest, 150 times Backoff by default.
 	PaceBase, PaceMax time.Duration
 	// BreakerRefusals in a row open the breaker, 3 by default, for BreakerOpen, 150 times Backoff by default.
 	BreakerRefusals int
@@ -167,7 +167,8 @@ type Verdict struct {
 	Status Status // published, failed, or scheduled for another attempt
 	Result AttemptResult
 	Delay  time.Duration // until the next attempt
-	// Free says that the attempt does not count among the [MaxAttempts]: it failed for a reason that is not the publication's.
+	// Free says that the attempt does not count among the [MaxAttempts]: it failed for a reason that is not the
+	// publication's.
 	Free bool
 	// Pause says that the target is to be paused, because its authorization has expired.
 	Pause bool
@@ -212,8 +213,9 @@ type (
 		Kind    Kind
 		URL     string
 		Timeout time.Duration
-		// Secret is what the other side wants to see, such as a client's id and secret; nil where deliveries are signed, because
-		// then the secret is made here. Token is its first token, nil where it has none. Both are the sender's own format.
+		// Secret is what the other side wants to see, such as a client's id and secret; nil where deliveries are signed,
+		// because then the secret is made here. Token is its first token, nil where it has none. Both are the sender's own
+		// format.
 		Secret, Token []byte
 	}
 	// RotateSecret gives a target another signing secret. The one before it signs too, until the overlap is over.
@@ -232,8 +234,8 @@ func (ReplaceCredentials) action() string { return "target.replace_credentials" 
 func (PauseTarget) action() string        { return "target.pause" }
 func (ResumeTarget) action() string       { return "target.resume" }
 
-// DecideTarget carries an operation out on a target, which it changes unless it returns [ErrBadTransition] or [ErrWrongKind].
-// sealed is the new secret, where the operation brings one.
+// DecideTarget carries an operation out on a target, which it changes unless it returns [ErrBadTransition] or
+// [ErrWrongKind]. sealed is the new secret, where the operation brings one.
 func DecideTarget(t *Target, op Op, sealed *Sealed, now time.Time) error {
 	switch op := op.(type) {
 	case RotateSecret:
@@ -270,8 +272,8 @@ func DecideTarget(t *Target, op Op, sealed *Sealed, now time.Time) error {
 	return nil
 }
 
-// resume ends a pause. When it did is kept even where there was none: an attempt that began before and comes back with news of
-// the old authorization must not pause the target again.
+// resume ends a pause. When it did is kept even where there was none: an attempt that began before and comes back with news
+// of the old authorization must not pause the target again.
 func (t *Target) resume(now time.Time) {
 	t.PausedAt, t.PausedReason, t.ResumedAt = nil, "", &now
 }

@@ -12,7 +12,8 @@ import (
 const (
 	// MaxJitter bounds by how much a publication may be moved behind its time.
 	MaxJitter = 300 * time.Second
-	// MaxAttempts is how often a publication is attempted before it has failed; a retry by hand begins anew.
+	// MaxAttempts is how often a publication is attempted before it has failed; a retry that an operator asks for begins
+	// anew.
 	MaxAttempts = 7
 	// MaxURL bounds a target's URL, in bytes.
 	MaxURL = 2000
@@ -55,8 +56,8 @@ const (
 // its own, lower-case letters, digits and underscores, up to 64 of them.
 type Kind string
 
-// KindWebhook is a URL that publications are posted to (package webhook). KindDeviantArt is an account of that site (package
-// deviantart).
+// KindWebhook is a URL that publications are posted to (package webhook). KindDeviantArt is an account of that site
+// (package deviantart).
 const (
 	KindWebhook    Kind = "webhook"
 	KindDeviantArt Kind = "deviantart"
@@ -81,8 +82,8 @@ type Publication struct {
 	Status     Status
 	Payload    []byte // JSON, as it came; nil where it was not asked for
 	Jitter     time.Duration
-	// PublishAt is the time that was asked for; nil in a draft. ActualPublishAt has the jitter added. DueAt is when it may be
-	// claimed next; it is behind ActualPublishAt after a failed attempt.
+	// PublishAt is the time that was asked for; nil in a draft. ActualPublishAt has the jitter added. DueAt is when it may
+	// be claimed next; it is behind ActualPublishAt after a failed attempt.
 	PublishAt, ActualPublishAt, DueAt *time.Time
 	// LockID and LockedAt are those of the claim that is in force; Version that of the last claim, 0 before the first.
 	LockID   *uuid.UUID

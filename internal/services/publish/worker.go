@@ -16,12 +16,12 @@ import (
 
 // Limits and rhythms of a worker.
 const (
-	// DefaultConcurrency is how many attempts a process makes at once: they mostly wait for somebody else's server.
+	// DefaultConcurrency is how many attempts a process makes at once: they mostly wait for the targets' servers.
 	DefaultConcurrency = 256
-	// DefaultPerTarget is how many of them go to one target at most. A target begins with firstSlots of them and gets one more
-	// with each answer that takes at least slowAnswer: where answers come at once more would only stand in each other's way, and
-	// in that of the claims. One whose attempts fail gets fewer, down to one, so that it takes many bad ones to be in the way of
-	// a good one.
+	// DefaultPerTarget is how many of them go to one target at most. A target begins with firstSlots of them and gets one
+	// more with each answer that takes at least slowAnswer: where answers come at once more would only stand in each
+	// other's way, and in that of the claims. One whose attempts fail gets fewer, down to one, so that it takes many bad
+	// ones to be in the way of a good one.
 	DefaultPerTarget = 32
 	firstSlots       = 4
 	slowAnswer       = 25 * time.Millisecond
@@ -29,8 +29,8 @@ const (
 	forgetAfter = time.Minute
 	// poll is how often a worker looks for what other processes have scheduled.
 	poll = time.Second
-	// A worker waits for more attempts to end when one has, so that one claim fills all their places: gatherTimes as long as
-	// its last claim took, so that where many workers want the database at once they leave it time, but no less than
+	// A worker waits for more attempts to end when one has, so that one claim fills all their places: gatherTimes as long
+	// as its last claim took, so that where many workers want the database at once they leave it time, but no less than
 	// leastGather and no more than mostGather.
 	gatherTimes = 2
 	leastGather = 8 * time.Millisecond
@@ -56,8 +56,8 @@ var (
 type Delivery struct {
 	Publication uuid.UUID
 	Version     int64 // grows with each attempt
-	// At is when the attempt is made, by the database's clock: receivers refuse what seems old, and this machine's clock may
-	// be wrong.
+	// At is when the attempt is made, by the database's clock: receivers refuse what seems old, and this machine's clock
+	// may be wrong.
 	At     time.Time
 	Target *Target
 	Secret []byte
@@ -66,9 +66,9 @@ type Delivery struct {
 	Payload  []byte // JSON
 	// Progress is what an earlier attempt has saved, nil when there is none.
 	Progress []byte
-	// Save keeps what this attempt has brought about so far, for the next one, in a format of the sender's own, which must be
-	// text. It returns [ErrClaimLost] when another process may be at the publication: then the attempt must end. A sender saves
-	// before each step that cannot be taken back.
+	// Save keeps what this attempt has brought about so far, for the next one, in a format of the sender's own, which must
+	// be text. It returns [ErrClaimLost] when another process may be at the publication: then the attempt must end. A
+	// sender saves before each step that cannot be taken back.
 	Save func(ctx context.Context, progress []byte) error
 }
 
@@ -78,15 +78,15 @@ type Sender interface {
 	Send(ctx context.Context, d *Delivery) Result
 }
 
-// Finder is what a [Sender] also is whose targets can be asked whether they have a publication. It is asked before a repeat,
-// so that nothing is published twice.
+// Finder is what a [Sender] also is whose targets can be asked whether they have a publication. It is asked before a
+// repeat, so that nothing is published twice.
 type Finder interface {
-	// Find asks. settled says that nothing is to be sent: the target has the publication, and the result is Delivered with its
-	// name for it; or it could not be asked, and the result says why.
+	// Find asks. settled says that nothing is to be sent: the target has the publication, and the result is Delivered with
+	// its name for it; or it could not be asked, and the result says why.
 	Find(ctx context.Context, d *Delivery) (result Result, settled bool)
 }
 
-// Observer is told what workers do, for metrics. Its methods must not block and may be called concurrently.
+// Observer receives what workers do, for metrics. Its methods must not block and may be called concurrently.
 type Observer interface {
 	// Claimed reports publications that were claimed in one transaction and how long it took.
 	Claimed(n int, took time.Duration)
@@ -116,8 +116,8 @@ type WorkerOptions struct {
 	// Automator runs beside the worker; it may be nil.
 	Automator *Automator
 	Observer  Observer
-	// Trace, where it is not nil, begins the trace of an attempt, which runs under the context that it returns; end is called
-	// with what came of it. It must not block.
+	// Trace, where it is not nil, begins the trace of an attempt, which runs under the context that it returns; end is
+	// called with what came of it. It must not block.
 	Trace  func(ctx context.Context, w *Work) (attempt context.Context, end func(Result))
 	Logger *slog.Logger
 }
@@ -128,7 +128,7 @@ type Worker struct {
 	ends  *groupcommit.Group[struct{}, Conclusion, AttemptResult]
 	wake  chan struct{}
 	freed chan struct{} // an attempt has ended
-	// ending says that nobody waits any more for a database that is away.
+	// ending is set when an unreachable database is no longer waited for.
 	ending atomic.Bool
 
 	mu      sync.Mutex
@@ -186,7 +186,7 @@ func (w *Worker) Scheduled(in time.Duration) {
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // It has been told already.
+	default: // A signal is pending already.
 	}
 }
 
@@ -246,8 +246,8 @@ func (w *Worker) loop(ctx context.Context, start func([]*Work, time.Time)) {
 				if len(work) == free.Total {
 					continue
 				}
-				// It took what there was for each target, or as much as that may have: what is due still is for targets whose
-				// places are taken.
+				// It took what there was for each target, or as much as that may have: what is due still is for targets
+				// whose places are taken.
 				free = w.free()
 			}
 			if err == nil {
@@ -368,7 +368,7 @@ func (w *Worker) end(work *Work, result Result, took time.Duration) {
 	signal(w.freed)
 }
 
-// traced makes the attempt, under a trace where somebody wants one.
+// traced makes the attempt, under a trace if traces are on.
 func (w *Worker) traced(ctx context.Context, a *attempt) Result {
 	if w.o.Trace == nil {
 		return w.send(ctx, a)

@@ -1,5 +1,5 @@
-// Package targettest is the conformance suite of senders: what the worker of package publish relies on, tried on a target that
-// a test has in hand. Write a [Target] for yours and call [Run] from a test.
+// Package targettest is the conformance suite of senders: what the worker of package publish relies on, tried on a target
+// that a test controls. Write a [Target] for yours and call [Run] from a test.
 package targettest
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
 
-// Answer is what the target's server does with the requests that publish something, from the moment it is told on.
+// Answer is what the target's server does with the requests that publish something, from the call of Answers on.
 type Answer struct {
 	// Status is answered in place of an effect; 0: the request has its effect and is answered as usual.
 	Status     int
@@ -27,12 +27,12 @@ type Answer struct {
 	Cut bool
 }
 
-// Target is a target in a test's hand. It is used by one test at a time.
+// Target is a target that a test controls. One test at a time uses it.
 type Target interface {
 	// Sender is the sender under test.
 	Sender() publish.Sender
-	// Delivery makes one for a new publication, with a target whose timeout is at most [MaxTimeout]. Version, Progress and Save are
-	// set by the suite.
+	// Delivery makes one for a new publication, with a target whose timeout is at most [MaxTimeout]. Version, Progress and
+	// Save are set by the suite.
 	Delivery(t *testing.T) *publish.Delivery
 	// Answers says what happens from now on.
 	Answers(a Answer)
@@ -231,8 +231,8 @@ func isConcurrent(t *testing.T, x *trial) {
 	}
 }
 
-// repeatsNothingItCanAsk loses the answer to what took effect. Who can ask does not do it again; who can't says so by not being
-// a Finder.
+// repeatsNothingItCanAsk loses the answer to what took effect. A sender that can ask does not send again; a sender that
+// can't is not a Finder.
 func repeatsNothingItCanAsk(t *testing.T, x *trial) {
 	t.Helper()
 	d := x.next()
