@@ -140,12 +140,8 @@ func checkPositions(campaign string, positions []Position) error {
 	ids := make(map[string]struct{}, len(positions))
 	for i := range positions {
 		p := &positions[i]
-		if field, reason := positionProblem(p); reason != "" {
-			return badInput(fmt.Sprintf("positions[%d].%s", i, field), "%s", reason)
-		}
-		if i > 0 && !before(&positions[i-1], p) {
-			return badInput(fmt.Sprintf("positions[%d]", i), "layer %d number %d does not come after layer %d number %d",
-				p.Layer, p.Number, positions[i-1].Layer, positions[i-1].Number)
+		if err := checkPosition(i, &positions[max(i-1, 0)], p); err != nil {
+			return err
 		}
 		if ids[p.ID] = struct{}{}; len(ids) != i+1 {
 			return badInput(fmt.Sprintf("positions[%d].id", i), "%q appears twice", p.ID)
@@ -154,9 +150,16 @@ func checkPositions(campaign string, positions []Position) error {
 	return nil
 }
 
-// before is the canonical order.
-func before(a, b *Position) bool {
-	return a.Layer < b.Layer || a.Layer == b.Layer && a.Number < b.Number
+// checkPosition checks position i, which comes after last in canonical order: by layer, then by number.
+func checkPosition(i int, last, p *Position) error {
+	if field, reason := positionProblem(p); reason != "" {
+		return badInput(fmt.Sprintf("positions[%d].%s", i, field), "%s", reason)
+	}
+	if i > 0 && (p.Layer < last.Layer || p.Layer == last.Layer && p.Number <= last.Number) {
+		return badInput(fmt.Sprintf("positions[%d]", i), "layer %d number %d does not come after layer %d number %d",
+			p.Layer, p.Number, last.Layer, last.Number)
+	}
+	return nil
 }
 
 // positionProblem names the first field of a position that breaks a rule.

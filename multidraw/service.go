@@ -1,6 +1,7 @@
 package multidraw
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -84,15 +85,9 @@ type run struct {
 
 // NewService returns a service that keeps operations in store.
 func NewService(store Store, o Options) *Service {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.SyncWait == 0 {
-		o.SyncWait = SyncWait
-	}
-	if o.LeaseTTL == 0 {
-		o.LeaseTTL = LeaseTTL
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.SyncWait = cmp.Or(o.SyncWait, SyncWait)
+	o.LeaseTTL = cmp.Or(o.LeaseTTL, LeaseTTL)
 	s := &Service{
 		Reader: store, store: store, o: o, grant: Grant{Owner: newID(), TTL: o.LeaseTTL},
 		saving: make(chan struct{}, maxSaving), runs: map[uuid.UUID]*run{},

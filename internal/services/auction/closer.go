@@ -1,6 +1,7 @@
 package auction
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,10 +50,7 @@ type Closer struct {
 // database's clock; a round is first counted down within a second and a half of its start.
 func (c *Closer) Lead(ctx context.Context, term int64) {
 	ctx, cancel := context.WithCancel(ctx)
-	log := c.Logger
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log := cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	t := &closing{
 		Closer: c, term: term, log: log.With("term", term),
 		origin: time.Now(), open: map[uuid.UUID]round{}, busy: map[uuid.UUID]bool{},

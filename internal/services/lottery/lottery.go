@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sort"
 	"time"
 
 	"github.com/google/uuid"
@@ -135,16 +136,8 @@ func (c *Campaign) Draft() bool { return c.PublishedAt == nil }
 
 // Position returns the position with the given ordinal.
 func (c *Campaign) Position(ordinal int) Position {
-	low, high := 0, len(c.Layers)-1
-	for low < high {
-		mid := (low + high + 1) / 2
-		if c.Layers[mid].First <= ordinal {
-			low = mid
-		} else {
-			high = mid - 1
-		}
-	}
-	return Position{ID: PositionID(c.ID, ordinal), Layer: low + 1, Number: ordinal - c.Layers[low].First + 1, Ordinal: ordinal}
+	layer := sort.Search(len(c.Layers), func(i int) bool { return c.Layers[i].First > ordinal })
+	return Position{ID: PositionID(c.ID, ordinal), Layer: layer, Number: ordinal - c.Layers[layer-1].First + 1, Ordinal: ordinal}
 }
 
 // PositionID is a position's identifier: a UUIDv7 with the campaign's time, its ordinal in the last four bytes, and between

@@ -1,6 +1,7 @@
 package lottery
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -62,12 +63,8 @@ type Service struct {
 
 // NewService returns a service that commits through store.
 func NewService(store Store, o Options) *Service {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.StuckAfter == 0 {
-		o.StuckAfter = DefaultStuckAfter
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.StuckAfter = cmp.Or(o.StuckAfter, DefaultStuckAfter)
 	s := &Service{Reader: store, store: store, o: o}
 	lanes := o.Lanes
 	lanes.Divisible = func(err error) bool { return !command.Undividable(err) }

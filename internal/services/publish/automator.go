@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -37,9 +38,7 @@ type Automator struct{ o AutomatorOptions }
 
 // NewAutomator returns an automator; Run makes it work.
 func NewAutomator(o AutomatorOptions) *Automator {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Scheduled == nil {
 		o.Scheduled = func(time.Duration) {}
 	}

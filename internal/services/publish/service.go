@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -80,9 +81,7 @@ type Service struct {
 
 // NewService returns a service that commits through store.
 func NewService(store Store, o Options) *Service {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Scheduled == nil {
 		o.Scheduled = func(time.Duration) {}
 	}

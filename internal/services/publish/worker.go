@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -153,9 +154,7 @@ type slots struct {
 
 // NewWorker returns a worker; Run makes it work.
 func NewWorker(o WorkerOptions) *Worker {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Observer == nil {
 		o.Observer = nobody{}
 	}
@@ -164,6 +163,9 @@ func NewWorker(o WorkerOptions) *Worker {
 	}
 	if o.PerTarget <= 0 {
 		o.PerTarget = DefaultPerTarget
+	}
+	if o.Trace == nil {
+		o.Trace = func(ctx context.Context, _ *Work) (context.Context, func(Result)) { return ctx, func(Result) {} }
 	}
 	w := &Worker{
 		o: o, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1),
@@ -335,7 +337,9 @@ func (w *Worker) begin(ctx context.Context, work *Work, since time.Time) func() 
 	w.mu.Unlock()
 	return func() {
 		began := time.Now()
-		result := w.traced(ctx, a)
+		traced, end := w.o.Trace(ctx, work)
+		result := w.send(traced, a)
+		end(result)
 		cancel(nil)
 		took := time.Since(began)
 		w.o.Observer.Attempted(work.Late, took, result.StatusCode)
@@ -366,17 +370,6 @@ func (w *Worker) end(work *Work, result Result, took time.Duration) {
 	t.ended = time.Now()
 	w.o.Observer.Running(len(w.running))
 	signal(w.freed)
-}
-
-// traced makes the attempt, under a trace if traces are on.
-func (w *Worker) traced(ctx context.Context, a *attempt) Result {
-	if w.o.Trace == nil {
-		return w.send(ctx, a)
-	}
-	ctx, end := w.o.Trace(ctx, a.work)
-	result := w.send(ctx, a)
-	end(result)
-	return result
 }
 
 // send makes the attempt.

@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -48,10 +49,7 @@ type Client struct {
 
 // New returns a client. Close it after use.
 func New(o Options) *Client {
-	c := &Client{guard: newGuard(), allowPrivate: o.AllowPrivate, userAgent: o.UserAgent}
-	if c.userAgent == "" {
-		c.userAgent = "Fairlead"
-	}
+	c := &Client{guard: newGuard(), allowPrivate: o.AllowPrivate, userAgent: cmp.Or(o.UserAgent, "Fairlead")}
 	dialer := &net.Dialer{Timeout: dialTimeout, Resolver: o.Resolver}
 	if !o.AllowPrivate {
 		dialer.Control = c.guard.control
