@@ -11,15 +11,12 @@ const (
 	// MaxPositions is the most sold positions of one draw. A proof of that many is some 200 MB; the root takes under a
 	// second.
 	MaxPositions = 1_000_000
-	// MaxPrizes is the most entries in a prize list.
-	MaxPrizes = 10_000
-	// MaxWinners is the most winners of one draw: the sum of all quantities.
-	MaxWinners = 1_000_000
+	MaxPrizes    = 10_000    // the most entries in a prize list
+	MaxWinners   = 1_000_000 // the most winners of one draw: the sum of all quantities
 	// MaxLayer and MaxNumber are the largest layer of a position and the largest number within it; both start at 1.
-	MaxLayer  = 1_000_000
-	MaxNumber = 1_000_000
-	// MaxTextRunes is the longest campaign, position id, account, prize name or operation, in Unicode code points.
-	MaxTextRunes = 200
+	MaxLayer     = 1_000_000
+	MaxNumber    = 1_000_000
+	MaxTextRunes = 200 // the longest campaign, position id, account, prize name or operation, in Unicode code points
 	// MaxBeaconBytes is the longest beacon signature. BLS signatures take 48 or 96 bytes.
 	MaxBeaconBytes = 1024
 )
@@ -34,12 +31,9 @@ type Position struct {
 
 // Prize is one entry of the prize list.
 type Prize struct {
-	// Name is unique in the list.
-	Name string `json:"name"`
-	// Layer is the layer whose positions may win it; 0 means any.
-	Layer int `json:"layer"`
-	// Quantity is how many distinct positions win it; at least 1.
-	Quantity int `json:"quantity"`
+	Name     string `json:"name"`     // unique in the list
+	Layer    int    `json:"layer"`    // the layer whose positions may win it; 0 means any
+	Quantity int    `json:"quantity"` // how many distinct positions win it; at least 1
 }
 
 // Winner is one position that won one prize.
@@ -50,16 +44,12 @@ type Winner struct {
 
 // Input is all that decides a draw.
 type Input struct {
-	// Campaign is the campaign's id.
-	Campaign string
-	// Seed is the server seed, which must not be zero.
-	Seed Seed
-	// Beacon is the public beacon's signature; empty in instant mode.
-	Beacon []byte
+	Campaign string // the campaign's id
+	Seed     Seed   // the server seed, which must not be zero
+	Beacon   []byte // the public beacon's signature; empty in instant mode
 	// Positions are the sold positions in canonical order: strictly ascending by (layer, number). Ids are unique.
 	Positions []Position
-	// Prizes is the prize list, in the order in which it is drawn.
-	Prizes []Prize
+	Prizes    []Prize // the prize list, in the order in which it is drawn
 }
 
 // Validate returns the first rule that the input breaks, as an [*InputError] on [ErrBadInput] or [ErrTooManyPrizes], or

@@ -13,13 +13,11 @@ import (
 
 // The versions that this package writes, and the only ones it reads.
 const (
-	// DocumentVersion is the form of the JSON documents.
-	DocumentVersion = 1
+	DocumentVersion = 1 // the form of the JSON documents
 	// BeaconDocumentVersion is the form of a proof whose beacon names its chain and round, so that its signature can be
 	// verified.
 	BeaconDocumentVersion = 2
-	// AlgorithmVersion is the rule by which root and winners are computed.
-	AlgorithmVersion = 1
+	AlgorithmVersion      = 1 // the rule by which root and winners are computed
 )
 
 // Versions says by which rules a document is read and recomputed.

@@ -18,10 +18,8 @@ import (
 
 // EngineOptions configure an [Engine]. All may be zero.
 type EngineOptions struct {
-	// Every is how many draws there are between two saves; 0 means [DefaultEvery].
-	Every int
-	// TTL is for how long a state is kept after its last save; 0 means checkpoint.DefaultTTL, an hour.
-	TTL time.Duration
+	Every int           // how many draws there are between two saves; 0 means [DefaultEvery]
+	TTL   time.Duration // for how long a state is kept after its last save; 0 means checkpoint.DefaultTTL, an hour
 	// Lock says how the lock on the lock key is acquired: without a wait, unless it says otherwise.
 	Lock     lock.Options
 	Logger   *slog.Logger
@@ -91,9 +89,8 @@ func (e *Engine) locked(ctx context.Context, lockKey string, draw func() error) 
 type Order struct {
 	// ID names the operation under its lock key, see [checkpoint.Key]; "" means a new one. Asking again under the same id
 	// goes on with what was begun, or returns what was drawn.
-	ID string
-	// Seed is what the draws are derived from; nil means a new random seed.
-	Seed *fairdraw.Seed
+	ID   string
+	Seed *fairdraw.Seed // what the draws are derived from; nil means a new random seed
 	// Progress is called after each save. It must return quickly.
 	Progress func(completed, total int64)
 }
@@ -107,14 +104,12 @@ type Drawn struct {
 	Total     int64
 	Completed int64
 	// Ints or PrizeIDs are the first Completed draws.
-	Ints     []int64
-	PrizeIDs []string
-	// Errors are those that interrupted the operation, on all runs.
-	Errors    []checkpoint.Failure
-	StartedAt time.Time
-	UpdatedAt time.Time
-	// Commitment is the hex SHA-256 of Seed, which is to be kept secret until all is drawn.
-	Commitment string
+	Ints       []int64
+	PrizeIDs   []string
+	Errors     []checkpoint.Failure // those that interrupted the operation, on all runs
+	StartedAt  time.Time
+	UpdatedAt  time.Time
+	Commitment string // the hex SHA-256 of Seed, which is to be kept secret until all is drawn
 	Seed       fairdraw.Seed
 }
 

@@ -19,18 +19,15 @@ import (
 
 // Times and limits of a service.
 const (
-	// LeaseTTL is after how much silence of its process an operation counts as interrupted.
-	LeaseTTL = 5 * time.Second
+	LeaseTTL = 5 * time.Second // after how much silence of its process an operation counts as interrupted
 	// TendEvery is how often leases are renewed and expired ones looked for. An operation is therefore interrupted at most
 	// LeaseTTL and TendEvery after the last sign of its process, as long as any process looks.
 	TendEvery = time.Second
 	// SyncWait is how long a caller who did not ask for async waits for the last draw. Then the answer is an operation that
 	// is running.
-	SyncWait = 25 * time.Second
-	// MaxRuns is how many operations a process runs at once.
-	MaxRuns = 64
-	// maxSaving is how many of them save at once, so that they leave connections to others.
-	maxSaving = 4
+	SyncWait  = 25 * time.Second
+	MaxRuns   = 64 // how many operations a process runs at once
+	maxSaving = 4  // how many of them save at once, so that they leave connections to others
 	// pollEvery is how often the answer to a request is looked for that another process executes.
 	pollEvery = 100 * time.Millisecond
 	// releaseTimeout bounds the note that a run has ended early; the lease's expiry says the same, later.

@@ -12,12 +12,9 @@ import (
 
 // Limits of how often a run is saved, in draws.
 const (
-	// DefaultEvery is how many draws there are between two checkpoints of an operation of up to a million draws.
-	DefaultEvery = 1_000
-	// MaxEvery is the most draws between two checkpoints: what a crash costs at most, some milliseconds of work.
-	MaxEvery = 20_000
-	// usualCheckpoints is how many checkpoints a longer operation has.
-	usualCheckpoints = 1_000
+	DefaultEvery     = 1_000  // how many draws there are between two checkpoints of an operation of up to a million draws
+	MaxEvery         = 20_000 // the most draws between two checkpoints: what a crash costs at most, some milliseconds of work
+	usualCheckpoints = 1_000  // how many checkpoints a longer operation has
 )
 
 // EveryFor is how many draws there are between two checkpoints of an operation, unless its caller knows better: a thousand,

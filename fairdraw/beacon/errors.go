@@ -37,8 +37,7 @@ var (
 
 // RelayError is one relay's failure. It unwraps to one of the errors above.
 type RelayError struct {
-	// Relay is the base URL.
-	Relay string
+	Relay string // the base URL
 	Err   error
 }
 

@@ -17,14 +17,11 @@ import (
 const (
 	// MaxBaseLength makes a triangle of 500,500 positions.
 	MaxBaseLength = 1000
-	// MaxLayers is the largest number of explicit layers.
-	MaxLayers = 1000
+	MaxLayers     = 1000 // the largest number of explicit layers
 	// MaxPositions is the most positions of a campaign: its draw, and its cancellation, are one transaction each.
 	MaxPositions = 1_000_000
-	// MaxPrizes is the most kinds of prizes of a campaign.
-	MaxPrizes = 1000
-	// MaxWinners is the most that the quantities of a campaign's prizes may sum to.
-	MaxWinners = 100_000
+	MaxPrizes    = 1000    // the most kinds of prizes of a campaign
+	MaxWinners   = 100_000 // the most that the quantities of a campaign's prizes may sum to
 )
 
 // Status is the state of a campaign.
@@ -44,8 +41,7 @@ func Topic(id uuid.UUID) string { return "campaign:" + id.String() }
 
 // The modes of drawing.
 const (
-	// DrawInstant is the mode in which the last sale's transaction draws.
-	DrawInstant = "instant"
+	DrawInstant = "instant" // the mode in which the last sale's transaction draws
 	// DrawBeacon is the mode in which the last sale's transaction seals what was sold and names a round of a public beacon
 	// that is still unknown; the draw follows when the round is published.
 	DrawBeacon = "beacon"

@@ -68,10 +68,9 @@ type Rounds interface {
 
 // Watch is what the sweeper looks at.
 type Watch struct {
-	Stuck    []uuid.UUID // campaigns that are drawing for too long
-	Oversold int         // campaigns with more purchases than positions
-	// Duplicates is how many campaigns have more than one result, or one that they should not have yet.
-	Duplicates int
+	Stuck      []uuid.UUID // campaigns that are drawing for too long
+	Oversold   int         // campaigns with more purchases than positions
+	Duplicates int         // how many campaigns have more than one result, or one that they should not have yet
 	// Waiting is how many campaigns are sealed and wait for their round, and Overdue how long the longest of them has
 	// waited since its round was due; 0 while none is.
 	Waiting int

@@ -135,9 +135,8 @@ type Result struct {
 	Class      Class
 	StatusCode int // of the target's answer, 0 without one
 	// Throttled says that the target was sent too much (429).
-	Throttled bool
-	// RetryAfter is how long the target asked to be left alone, 0 when it did not.
-	RetryAfter time.Duration
+	Throttled  bool
+	RetryAfter time.Duration // how long the target asked to be left alone, 0 when it did not
 	ExternalID string
 	Error      string // for a person; empty when delivered
 }

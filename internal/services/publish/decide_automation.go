@@ -10,15 +10,13 @@ import (
 
 // Limits of an automation.
 const (
-	// MaxTimes is how many times of the day a rule may have.
-	MaxTimes = 48
+	MaxTimes = 48 // how many times of the day a rule may have
 	// MinEvery and MaxEvery bound a rule's interval.
 	MinEvery = time.Minute
 	MaxEvery = 366 * 24 * time.Hour
 	// MaxDailyQuota bounds what a rule may publish in a day.
 	MaxDailyQuota = 1000
-	// maxSkipped is how far missed times are counted.
-	maxSkipped = 10_000
+	maxSkipped    = 10_000 // how far missed times are counted
 )
 
 // Rule says when an automation fires: at times of the day on days of the week, or at an interval.

@@ -74,10 +74,9 @@ const (
 
 // Publication is one thing to be published once.
 type Publication struct {
-	ID     uuid.UUID
-	Number int64 // the order of lists
-	// Target is where it goes, by id and by name.
-	Target     uuid.UUID
+	ID         uuid.UUID
+	Number     int64     // the order of lists
+	Target     uuid.UUID // where it goes, by id and by name
 	TargetName string
 	Status     Status
 	Payload    []byte // JSON, as it came; nil where it was not asked for
@@ -86,12 +85,11 @@ type Publication struct {
 	// be claimed next; it is behind ActualPublishAt after a failed attempt.
 	PublishAt, ActualPublishAt, DueAt *time.Time
 	// LockID and LockedAt are those of the claim that is in force; Version that of the last claim, 0 before the first.
-	LockID   *uuid.UUID
-	LockedAt *time.Time
-	Version  int64
-	Attempts int
-	// Spent is how many of the attempts count no more, because a retry has given new ones.
-	Spent       int
+	LockID      *uuid.UUID
+	LockedAt    *time.Time
+	Version     int64
+	Attempts    int
+	Spent       int // how many of the attempts count no more, because a retry has given new ones
 	LastError   string
 	ExternalID  string // what the target calls it, where it says so
 	PublishedAt *time.Time

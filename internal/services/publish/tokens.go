@@ -11,12 +11,10 @@ import (
 
 // Rhythms of the renewal of tokens.
 const (
-	// TokenClaimAge is how long the claim on a token's renewal lives: longer than a renewal may take.
-	TokenClaimAge = 30 * time.Second
+	TokenClaimAge = 30 * time.Second // how long the claim on a token's renewal lives: longer than a renewal may take
 	// renewTimeout bounds one renewal.
 	renewTimeout = 20 * time.Second
-	// tokenPoll is how often a process checks whether another has finished its renewal.
-	tokenPoll = 50 * time.Millisecond
+	tokenPoll    = 50 * time.Millisecond // how often a process checks whether another has finished its renewal
 )
 
 // ErrTokenBusy is returned by a [TokenStore] while another process renews the token.

@@ -17,8 +17,7 @@ import (
 
 // Limits and rhythms of a worker.
 const (
-	// DefaultConcurrency is how many attempts a process makes at once: they mostly wait for the targets' servers.
-	DefaultConcurrency = 256
+	DefaultConcurrency = 256 // how many attempts a process makes at once: they mostly wait for the targets' servers
 	// DefaultPerTarget is how many of them go to one target at most. A target begins with firstSlots of them and gets one
 	// more with each answer that takes at least slowAnswer: where answers come at once more would only stand in each
 	// other's way, and in that of the claims. One whose attempts fail gets fewer, down to one, so that it takes many bad
@@ -26,10 +25,8 @@ const (
 	DefaultPerTarget = 32
 	firstSlots       = 4
 	slowAnswer       = 25 * time.Millisecond
-	// forgetAfter is how long a target without attempts keeps more than the first of its places.
-	forgetAfter = time.Minute
-	// poll is how often a worker looks for what other processes have scheduled.
-	poll = time.Second
+	forgetAfter      = time.Minute // how long a target without attempts keeps more than the first of its places
+	poll             = time.Second // how often a worker looks for what other processes have scheduled
 	// A worker waits for more attempts to end when one has, so that one claim fills all their places: gatherTimes as long
 	// as its last claim took, so that where many workers want the database at once they leave it time, but no less than
 	// leastGather and no more than mostGather.
@@ -38,8 +35,7 @@ const (
 	mostGather  = 50 * time.Millisecond
 	// shortestWait keeps a worker from asking again and again for something that another transaction has locked.
 	shortestWait = 10 * time.Millisecond
-	// errorPause is how long a worker leaves a database alone that has just failed.
-	errorPause = 500 * time.Millisecond
+	errorPause   = 500 * time.Millisecond // how long a worker leaves a database alone that has just failed
 	// Heartbeats come four times in the life of a claim, but at least once in a while.
 	beatsPerLife = 4
 	longestBeat  = time.Minute
@@ -59,14 +55,12 @@ type Delivery struct {
 	Version     int64 // grows with each attempt
 	// At is when the attempt is made, by the database's clock: receivers refuse what seems old, and this machine's clock
 	// may be wrong.
-	At     time.Time
-	Target *Target
-	Secret []byte
-	// Previous is the secret before the last rotation, nil once its overlap is over.
-	Previous []byte
+	At       time.Time
+	Target   *Target
+	Secret   []byte
+	Previous []byte // the secret before the last rotation, nil once its overlap is over
 	Payload  []byte // JSON
-	// Progress is what an earlier attempt has saved, nil when there is none.
-	Progress []byte
+	Progress []byte // what an earlier attempt has saved, nil when there is none
 	// Save keeps what this attempt has brought about so far, for the next one, in a format of the sender's own, which must
 	// be text. It returns [ErrClaimLost] when another process may be at the publication: then the attempt must end. A
 	// sender saves before each step that cannot be taken back.
@@ -109,9 +103,8 @@ type WorkerOptions struct {
 	Policy  Policy
 	// StaleAfter is how long a claim without heartbeat lives; SweepEvery how often stale claims are released.
 	StaleAfter, SweepEvery time.Duration
-	// Drain is how long the end of Run waits for attempts under way.
-	Drain                  time.Duration
-	Concurrency, PerTarget int // 0: the defaults
+	Drain                  time.Duration // how long the end of Run waits for attempts under way
+	Concurrency, PerTarget int           // 0: the defaults
 	// Resealer, where it is not nil, has what is sealed under another key of the vault sealed under its first one.
 	Resealer Resealer
 	// Automator runs beside the worker; it may be nil.
@@ -125,12 +118,11 @@ type WorkerOptions struct {
 
 // Worker claims what is due, sends it, and records what came of it.
 type Worker struct {
-	o     WorkerOptions
-	ends  *groupcommit.Group[struct{}, Conclusion, AttemptResult]
-	wake  chan struct{}
-	freed chan struct{} // an attempt has ended
-	// ending is set when an unreachable database is no longer waited for.
-	ending atomic.Bool
+	o      WorkerOptions
+	ends   *groupcommit.Group[struct{}, Conclusion, AttemptResult]
+	wake   chan struct{}
+	freed  chan struct{} // an attempt has ended
+	ending atomic.Bool   // set when an unreachable database is no longer waited for
 
 	mu      sync.Mutex
 	looksAt time.Time // when it will look for due publications by itself

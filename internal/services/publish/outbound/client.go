@@ -18,10 +18,8 @@ import (
 
 // Limits of an exchange.
 const (
-	// MaxReply is how much of an answer's body is read when nothing hangs on it, in bytes.
-	MaxReply = 64 << 10
-	// drainTime is how long that may take: a new connection costs about as much.
-	drainTime      = 200 * time.Millisecond
+	MaxReply       = 64 << 10               // how much of an answer's body is read when nothing hangs on it, in bytes
+	drainTime      = 200 * time.Millisecond // how long that may take: a new connection costs about as much
 	maxReplyHeader = 64 << 10
 	dialTimeout    = 5 * time.Second
 	idleTimeout    = 30 * time.Second

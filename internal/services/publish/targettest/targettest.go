@@ -18,8 +18,7 @@ import (
 
 // Answer is what the target's server does with the requests that publish something, from the call of Answers on.
 type Answer struct {
-	// Status is answered in place of an effect; 0: the request has its effect and is answered as usual.
-	Status     int
+	Status     int           // answered in place of an effect; 0: the request has its effect and is answered as usual
 	RetryAfter time.Duration // sent along, in whole seconds, when above 0
 	// Stall has the request neither take effect nor be answered, until its client goes away.
 	Stall bool
