@@ -201,9 +201,9 @@ func (t *closing) learn(ctx context.Context, r reading) {
 	t.open = open
 }
 
-// setClock corrects what is known of the database's clock. The database read it between the question and the answer: the
-// estimate is moved no further than to be true to that, and begins at the late end, so that it is behind rather than ahead,
-// and a slow answer does not set it back.
+// setClock corrects the estimate of the database's clock. The database read its clock between the question and the answer,
+// and the estimate moves only as far as that interval requires. It starts at the late end, so that it is behind rather than
+// ahead, and a slow answer does not set it back.
 func (t *closing) setClock(r reading) {
 	if r.now.IsZero() {
 		return // There was no row to read it with.

@@ -167,7 +167,7 @@ func decideCancel(s *State) (any, error) {
 	if a.Status != StatusPending && a.Status != StatusActive {
 		return nil, ErrBadTransition
 	}
-	if err := s.atHand(Cancel{}); err != nil {
+	if err := s.loaded(Cancel{}); err != nil {
 		return nil, err
 	}
 	now := s.now()

@@ -26,8 +26,8 @@ type Publish struct{}
 // Cancel ends a campaign that was not drawn and refunds every purchase. Result: *[Campaign].
 type Cancel struct{}
 
-// AskDraw returns the draw of a completed campaign, and makes that of one found drawing. Result: *[Draw]. In beacon mode it
-// needs the round that was named, which the service finds; without it, it is refused with [BeaconPendingError].
+// AskDraw returns the draw of a completed campaign, and draws a campaign that is found drawing. Result: *[Draw]. In beacon
+// mode it needs the named round, which the service gets; without it, it is refused with [BeaconPendingError].
 type AskDraw struct{ Round *fairdraw.Round }
 
 // FinishDraw makes the draw of a campaign that has been drawing for longer than StuckAfter; the sweeper sends it. In beacon

@@ -55,9 +55,9 @@ type Reader interface {
 
 // Rounds keeps what was tried to get the rounds that sealed campaigns wait for.
 type Rounds interface {
-	// ClaimRounds returns up to limit campaigns whose round is to be asked for now, the longest waiting first, and has
+	// ClaimRounds returns up to limit campaigns whose round is to be asked for now, the longest waiting first, and
 	// schedules another attempt for each of them: at once when its round falls due, and afterwards with a growing delay.
-	// One process at a time asks for a campaign's round, therefore; but no more than two asking at once rests on it.
+	// One process at a time therefore asks for a campaign's round; correctness does not depend on that.
 	ClaimRounds(ctx context.Context, limit int) ([]Wait, error)
 	// RoundMissed notes that the round could not be had, and why, in one word.
 	RoundMissed(ctx context.Context, campaign uuid.UUID, failure string) error

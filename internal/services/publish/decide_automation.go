@@ -70,8 +70,8 @@ func (r *Rule) Day(t time.Time) (begins, ends time.Time) {
 	return instant(year, month, day, 0, r.Zone), instant(year, month, day+1, 0, r.Zone)
 }
 
-// instant is when the clocks of a zone show a time of a day: the first time where they do twice, and where they never do,
-// when they would have with the offset that was in force before.
+// instant returns when the clocks of a zone show a time of a day: the first time when they show it twice, and when they
+// never do, the time at which the earlier offset would have shown it.
 func instant(year int, month time.Month, day int, at time.Duration, zone *time.Location) time.Time {
 	shown := time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Add(at)
 	// No zone is further than this from UTC, so the one offset is in force before the clocks show the time, the other
@@ -218,9 +218,8 @@ func (a *Automation) activate(now time.Time) {
 	a.Status, a.NextAt = AutomationActive, &next
 }
 
-// Due returns the time that an active automation fires for, which is the last one that is not after now, and how many
-// before it are skipped: after a time without any server, a rule fires once and not for each time that it missed. ok is
-// false when it is not due.
+// Due returns the time that an active automation fires for, the last one that is not after now, and how many times before
+// it are skipped: after an outage a rule fires once, not once for each missed time. ok is false when it is not due.
 func (a *Automation) Due(now time.Time) (at time.Time, skipped int, ok bool) {
 	if a.Status != AutomationActive || a.NextAt.After(now) {
 		return at, 0, false
@@ -239,8 +238,8 @@ func (a *Automation) Due(now time.Time) (at time.Time, skipped int, ok bool) {
 	}
 }
 
-// Fire is the firing of a due automation. used is how many drafts it has scheduled in the day of now by its rule's clocks;
-// draft is the one that was picked, nil when there is none. The draft is scheduled and the automation moved on.
+// Fire fires a due automation: it schedules the draft and moves the automation on. used is how many drafts the automation
+// has scheduled on the day of now, by its rule's clocks; draft is the one that was picked, nil when there is none.
 func Fire(a *Automation, draft *Publication, used int, now time.Time, draw Draw) *Firing {
 	at, skipped, ok := a.Due(now)
 	if !ok {

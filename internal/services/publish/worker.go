@@ -19,17 +19,17 @@ import (
 const (
 	DefaultConcurrency = 256 // how many attempts a process makes at once: they mostly wait for the targets' servers
 	// DefaultPerTarget is how many of them go to one target at most. A target begins with firstSlots of them and gets one
-	// more with each answer that takes at least slowAnswer: where answers come at once more would only stand in each
-	// other's way, and in that of the claims. One whose attempts fail gets fewer, down to one, so that it takes many bad
-	// ones to be in the way of a good one.
+	// more with each answer that takes at least slowAnswer; when answers are quick, more attempts would only compete with
+	// each other and with the claims. A target whose attempts fail gets fewer, down to one: it takes many failing targets
+	// to delay a working one.
 	DefaultPerTarget = 32
 	firstSlots       = 4
 	slowAnswer       = 25 * time.Millisecond
 	forgetAfter      = time.Minute // how long a target without attempts keeps more than the first of its places
 	poll             = time.Second // how often a worker looks for what other processes have scheduled
-	// A worker waits for more attempts to end when one has, so that one claim fills all their places: gatherTimes as long
-	// as its last claim took, so that where many workers want the database at once they leave it time, but no less than
-	// leastGather and no more than mostGather.
+	// When an attempt has ended, a worker waits for more to end, so that one claim fills all their places. It waits
+	// gatherTimes as long as its last claim took, so that many workers leave the database time, but at least leastGather
+	// and at most mostGather.
 	gatherTimes = 2
 	leastGather = 8 * time.Millisecond
 	mostGather  = 50 * time.Millisecond
