@@ -11,14 +11,12 @@ import (
 
 // Limits of a public beacon's description.
 const (
-	// MaxBeaconPeriod is the longest time between two rounds.
-	MaxBeaconPeriod = 24 * time.Hour
+	MaxBeaconPeriod = 24 * time.Hour // the longest time between two rounds
 	// MaxBeaconRound is the last round that a document can name: the largest integer that every JSON reader keeps exactly.
 	MaxBeaconRound = 1<<53 - 1
 	// maxKeyBytes bounds public keys and genesis seeds. BLS keys take 48 or 96.
-	maxKeyBytes = 256
-	// maxGenesisTime is the start of the year 10000, which no timestamp of RFC 3339 passes.
-	maxGenesisTime = 253402300800
+	maxKeyBytes    = 256
+	maxGenesisTime = 253402300800 // the start of the year 10000, which no timestamp of RFC 3339 passes
 )
 
 // defaultBeaconID is the one id that drand leaves out of a chain's hash, because the chain is older than ids are.
@@ -29,37 +27,27 @@ const defaultBeaconID = "default"
 //
 // This package names rounds and binds them; package fairdraw/beacon verifies their signatures.
 type Chain struct {
-	// Scheme is drand's name of the way in which rounds are signed.
-	Scheme string `json:"scheme"`
-	// PublicKey is the chain's key in lower-case hexadecimal.
-	PublicKey string `json:"public_key"`
-	// PeriodSeconds is the time between two rounds.
-	PeriodSeconds int `json:"period"`
-	// GenesisTime is when round 1 is due, in seconds of Unix time.
-	GenesisTime int64 `json:"genesis_time"`
-	// GenesisSeed is the hash of the group that began the chain, in lower-case hexadecimal.
-	GenesisSeed string `json:"genesis_seed"`
-	// BeaconID is the chain's name among those who run it.
-	BeaconID string `json:"beacon_id"`
+	Scheme        string `json:"scheme"`       // drand's name of the way in which rounds are signed
+	PublicKey     string `json:"public_key"`   // the chain's key in lower-case hexadecimal
+	PeriodSeconds int    `json:"period"`       // the time between two rounds
+	GenesisTime   int64  `json:"genesis_time"` // when round 1 is due, in seconds of Unix time
+	GenesisSeed   string `json:"genesis_seed"` // the hash of the group that began the chain, in lower-case hexadecimal
+	BeaconID      string `json:"beacon_id"`    // the chain's name among those who run it
 }
 
-// Round is one round of a chain: what nobody knew before it was due.
+// Round is one round of a chain, unknown to everybody before it was due.
 type Round struct {
-	Number uint64
-	// Signature is the chain's signature of the round.
-	Signature []byte
-	// Previous is the signature of the round before, on chains that sign it too; empty on others.
-	Previous []byte
+	Number    uint64
+	Signature []byte // the chain's signature of the round
+	Previous  []byte // the signature of the round before, on chains that sign it too; empty on others
 }
 
 // BeaconSource says of which round of which chain a proof's signature is.
 type BeaconSource struct {
-	Chain Chain
-	// ChainHash is [Chain.Hash], by which chains are known.
-	ChainHash string
-	Round     uint64
-	// PreviousSignature is in lower-case hexadecimal, and empty where the chain does not sign it.
-	PreviousSignature string
+	Chain             Chain
+	ChainHash         string // [Chain.Hash], by which chains are known
+	Round             uint64
+	PreviousSignature string // in lower-case hexadecimal, and empty where the chain does not sign it
 }
 
 // Validate returns the first rule that the description breaks, as an [*InputError] on [ErrBadInput], or nil. Whether key

@@ -18,10 +18,8 @@ const (
 
 // Result is what a draw decided.
 type Result struct {
-	// Root is the sealed root of the positions.
-	Root [32]byte
-	// Winners are in the order of the prize list, and within a prize in the order of selection.
-	Winners []Winner
+	Root    [32]byte // the sealed root of the positions
+	Winners []Winner // in the order of the prize list, and within a prize in the order of selection
 }
 
 // Draw selects the winners. It is a pure function of its input: every run, on any machine, gives the same result. Prize i

@@ -22,18 +22,13 @@ var ErrBeaconUnverified = errors.New("the beacon's signature is not verified")
 
 // InputError says which argument broke a rule, and which rule. It unwraps to [ErrBadInput] or [ErrTooManyPrizes].
 type InputError struct {
-	// Field is the path of the argument, such as "positions[3].id".
-	Field string
-	// Reason is the rule that it broke.
-	Reason string
-	// Err is ErrBadInput or ErrTooManyPrizes.
-	Err error
+	Field  string // the path of the argument, such as "positions[3].id"
+	Reason string // the rule that it broke
+	Err    error  // ErrBadInput or ErrTooManyPrizes
 }
 
-// Error implements error.
 func (e *InputError) Error() string { return e.Field + ": " + e.Reason }
 
-// Unwrap gives the sentinel that the error is an instance of.
 func (e *InputError) Unwrap() error { return e.Err }
 
 func badInput(field, format string, args ...any) error {
@@ -43,15 +38,11 @@ func badInput(field, format string, args ...any) error {
 // FormatError says where a document was refused by [ParseProof] or [ParseInclusionProof], and why. It unwraps to
 // [ErrNotCanonical].
 type FormatError struct {
-	// Path is the field, such as "winners[2].position.id"; empty at the top.
-	Path string
-	// Offset is the position in the document, in bytes from its start.
-	Offset int
-	// Reason is the rule that was broken.
-	Reason string
+	Path   string // the field, such as "winners[2].position.id"; empty at the top
+	Offset int    // the position in the document, in bytes from its start
+	Reason string // the rule that was broken
 }
 
-// Error implements error.
 func (e *FormatError) Error() string {
 	if e.Path == "" {
 		return fmt.Sprintf("byte %d: %s", e.Offset, e.Reason)
@@ -59,20 +50,15 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("%s (byte %d): %s", e.Path, e.Offset, e.Reason)
 }
 
-// Unwrap gives ErrNotCanonical.
 func (e *FormatError) Unwrap() error { return ErrNotCanonical }
 
 // Difference names the first field of a proof that is not what recomputation gives. It is returned by the Verify methods.
 type Difference struct {
-	// Field is the path of the field, such as "winners[2].account".
-	Field string
-	// Want is the recomputed value.
-	Want string
-	// Got is the value that the document claims.
-	Got string
+	Field string // the path of the field, such as "winners[2].account"
+	Want  string // the recomputed value
+	Got   string // the value that the document claims
 }
 
-// Error implements error.
 func (d *Difference) Error() string {
 	return fmt.Sprintf("%s differs: want %q, got %q", d.Field, d.Want, d.Got)
 }

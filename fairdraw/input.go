@@ -11,15 +11,12 @@ const (
 	// MaxPositions is the most sold positions of one draw. A proof of that many is some 200 MB; the root takes under a
 	// second.
 	MaxPositions = 1_000_000
-	// MaxPrizes is the most entries in a prize list.
-	MaxPrizes = 10_000
-	// MaxWinners is the most winners of one draw: the sum of all quantities.
-	MaxWinners = 1_000_000
+	MaxPrizes    = 10_000    // the most entries in a prize list
+	MaxWinners   = 1_000_000 // the most winners of one draw: the sum of all quantities
 	// MaxLayer and MaxNumber are the largest layer of a position and the largest number within it; both start at 1.
-	MaxLayer  = 1_000_000
-	MaxNumber = 1_000_000
-	// MaxTextRunes is the longest campaign, position id, account, prize name or operation, in Unicode code points.
-	MaxTextRunes = 200
+	MaxLayer     = 1_000_000
+	MaxNumber    = 1_000_000
+	MaxTextRunes = 200 // the longest campaign, position id, account, prize name or operation, in Unicode code points
 	// MaxBeaconBytes is the longest beacon signature. BLS signatures take 48 or 96 bytes.
 	MaxBeaconBytes = 1024
 )
@@ -34,12 +31,9 @@ type Position struct {
 
 // Prize is one entry of the prize list.
 type Prize struct {
-	// Name is unique in the list.
-	Name string `json:"name"`
-	// Layer is the layer whose positions may win it; 0 means any.
-	Layer int `json:"layer"`
-	// Quantity is how many distinct positions win it; at least 1.
-	Quantity int `json:"quantity"`
+	Name     string `json:"name"`     // unique in the list
+	Layer    int    `json:"layer"`    // the layer whose positions may win it; 0 means any
+	Quantity int    `json:"quantity"` // how many distinct positions win it; at least 1
 }
 
 // Winner is one position that won one prize.
@@ -50,16 +44,12 @@ type Winner struct {
 
 // Input is all that decides a draw.
 type Input struct {
-	// Campaign is the campaign's id.
-	Campaign string
-	// Seed is the server seed, which must not be zero.
-	Seed Seed
-	// Beacon is the public beacon's signature; empty in instant mode.
-	Beacon []byte
+	Campaign string // the campaign's id
+	Seed     Seed   // the server seed, which must not be zero
+	Beacon   []byte // the public beacon's signature; empty in instant mode
 	// Positions are the sold positions in canonical order: strictly ascending by (layer, number). Ids are unique.
 	Positions []Position
-	// Prizes is the prize list, in the order in which it is drawn.
-	Prizes []Prize
+	Prizes    []Prize // the prize list, in the order in which it is drawn
 }
 
 // Validate returns the first rule that the input breaks, as an [*InputError] on [ErrBadInput] or [ErrTooManyPrizes], or
@@ -81,7 +71,7 @@ func (in *Input) Validate() error {
 	return CheckPrizes(in.Prizes, perLayer)
 }
 
-// CheckPrizes tells whether a prize list can be drawn on a campaign with that many positions a layer, so that it can be
+// CheckPrizes checks whether a prize list can be drawn on a campaign with that many positions a layer, so that it can be
 // refused when the campaign is made and not when it is sold out. It returns an [*InputError] on [ErrBadInput], or on
 // [ErrTooManyPrizes] when a quantity exceeds the eligible positions. A list without prizes is allowed and has no winners.
 func CheckPrizes(prizes []Prize, positionsPerLayer map[int]int) error {
@@ -140,12 +130,8 @@ func checkPositions(campaign string, positions []Position) error {
 	ids := make(map[string]struct{}, len(positions))
 	for i := range positions {
 		p := &positions[i]
-		if field, reason := positionProblem(p); reason != "" {
-			return badInput(fmt.Sprintf("positions[%d].%s", i, field), "%s", reason)
-		}
-		if i > 0 && !before(&positions[i-1], p) {
-			return badInput(fmt.Sprintf("positions[%d]", i), "layer %d number %d does not come after layer %d number %d",
-				p.Layer, p.Number, positions[i-1].Layer, positions[i-1].Number)
+		if err := checkPosition(i, &positions[max(i-1, 0)], p); err != nil {
+			return err
 		}
 		if ids[p.ID] = struct{}{}; len(ids) != i+1 {
 			return badInput(fmt.Sprintf("positions[%d].id", i), "%q appears twice", p.ID)
@@ -154,9 +140,16 @@ func checkPositions(campaign string, positions []Position) error {
 	return nil
 }
 
-// before is the canonical order.
-func before(a, b *Position) bool {
-	return a.Layer < b.Layer || a.Layer == b.Layer && a.Number < b.Number
+// checkPosition checks position i, which comes after last in canonical order: by layer, then by number.
+func checkPosition(i int, last, p *Position) error {
+	if field, reason := positionProblem(p); reason != "" {
+		return badInput(fmt.Sprintf("positions[%d].%s", i, field), "%s", reason)
+	}
+	if i > 0 && (p.Layer < last.Layer || p.Layer == last.Layer && p.Number <= last.Number) {
+		return badInput(fmt.Sprintf("positions[%d]", i), "layer %d number %d does not come after layer %d number %d",
+			p.Layer, p.Number, last.Layer, last.Number)
+	}
+	return nil
 }
 
 // positionProblem names the first field of a position that breaks a rule.

@@ -99,13 +99,10 @@ func sealTree(campaign string, size int, tree [32]byte) [32]byte {
 type InclusionProof struct {
 	Versions Versions
 	Campaign string
-	// Root is the sealed root in lower-case hexadecimal.
-	Root     string
+	Root     string // the sealed root in lower-case hexadecimal
 	Position Position
-	// Index is the place of the position in canonical order, from 0.
-	Index int
-	// Size is the number of positions.
-	Size int
+	Index    int // the place of the position in canonical order, from 0
+	Size     int // the number of positions
 	// Siblings are the partner hashes from the leaf upward, in lower-case hexadecimal; a level on which the node has no
 	// partner has none.
 	Siblings []string

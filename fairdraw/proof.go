@@ -1,21 +1,23 @@
 package fairdraw
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
+	"iter"
 	"strconv"
 )
 
 // The versions that this package writes, and the only ones it reads.
 const (
-	// DocumentVersion is the form of the JSON documents.
-	DocumentVersion = 1
+	DocumentVersion = 1 // the form of the JSON documents
 	// BeaconDocumentVersion is the form of a proof whose beacon names its chain and round, so that its signature can be
 	// verified.
 	BeaconDocumentVersion = 2
-	// AlgorithmVersion is the rule by which root and winners are computed.
-	AlgorithmVersion = 1
+	AlgorithmVersion      = 1 // the rule by which root and winners are computed
 )
 
 // Versions says by which rules a document is read and recomputed.
@@ -64,7 +66,7 @@ type Proof struct {
 }
 
 // NewProof makes the proof of a draw from what went in and what came out. It does not draw again: in and res may come from
-// storage. Whether they belong together is what [Proof.Verify] tells.
+// storage. [Proof.Verify] finds out whether they belong together.
 func NewProof(in Input, res *Result) *Proof {
 	seed := drawSeed(&in, res.Root)
 	return &Proof{
@@ -162,7 +164,7 @@ func (p *Proof) verify(verify func(Chain, Round) error) error {
 	return verify(p.Source.Chain, Round{Number: p.Source.Round, Signature: in.Beacon, Previous: previous})
 }
 
-// VerifyCommitment tells whether the proof opens the commitment that was published before the sale. It returns an
+// VerifyCommitment checks whether the proof opens the commitment that was published before the sale. It returns an
 // [*InputError] when published is not 64 lower-case hexadecimal digits, and a [*Difference] when the proof's commitment, or
 // the hash of the seed that it reveals, is another one. It does not replace Verify.
 func (p *Proof) VerifyCommitment(published string) error {
@@ -370,4 +372,72 @@ func (ip *InclusionProof) UnmarshalJSON(data []byte) error {
 		*ip = *parsed
 	}
 	return err
+}
+
+// WriteJSON writes the document that [ParseProof] reads, with the positions that are given in place of p's, one at a time:
+// a million of them are never in memory together. It ends with the first error of positions or of w.
+func (p *Proof) WriteJSON(w io.Writer, positions iter.Seq2[Position, error]) error {
+	out := proofWriter{to: bufio.NewWriterSize(w, proofBuffer)}
+	out.encoder = json.NewEncoder(&out.buf)
+	out.encoder.SetEscapeHTML(false)
+	if err := out.value(p.head(), "", "}"); err != nil {
+		return err
+	}
+	separator := `,"positions":[`
+	for position, err := range positions {
+		if err != nil {
+			return fmt.Errorf("fairdraw: write a proof: %w", err)
+		}
+		out.text(separator)
+		if err := out.value(position, "", ""); err != nil {
+			return err
+		}
+		separator = ","
+	}
+	if separator != "," {
+		out.text(separator)
+	}
+	out.text("],")
+	tail := p.tail()
+	winners := make([]winnerJSON, len(tail.Winners))
+	for i := range tail.Winners {
+		winners[i] = tail.Winners[i].document()
+	}
+	err := out.value(struct {
+		Prizes  []Prize      `json:"prizes"`
+		Winners []winnerJSON `json:"winners"`
+	}{tail.Prizes, winners}, "{", "")
+	if err != nil {
+		return err
+	}
+	if err := out.to.Flush(); err != nil {
+		return fmt.Errorf("fairdraw: write a proof: %w", err)
+	}
+	return nil
+}
+
+// proofBuffer is how much is written at a time.
+const proofBuffer = 64 << 10
+
+type proofWriter struct {
+	to      *bufio.Writer
+	encoder *json.Encoder // to buf
+	buf     bytes.Buffer
+}
+
+// text writes; a failure is kept by the buffered writer, and returned by its Flush.
+func (w *proofWriter) text(s string) { _, _ = w.to.WriteString(s) }
+
+// value writes a value without the given beginning and end.
+func (w *proofWriter) value(v any, begin, end string) error {
+	w.buf.Reset()
+	if err := w.encoder.Encode(v); err != nil {
+		return fmt.Errorf("fairdraw: write a proof: %w", err)
+	}
+	b := bytes.TrimSuffix(w.buf.Bytes(), []byte("\n"))
+	b = bytes.TrimSuffix(bytes.TrimPrefix(b, []byte(begin)), []byte(end))
+	if _, err := w.to.Write(b); err != nil {
+		return fmt.Errorf("fairdraw: write a proof: %w", err)
+	}
+	return nil
 }

@@ -13,7 +13,7 @@ import (
 const redacted = "[redacted seed]"
 
 // Seed is the server seed of a draw: 32 secret bytes, committed to before the first sale and revealed with the proof.
-// Whoever has it before the sale ends can compute how each sale would change the winners.
+// Anyone who has it before the sale ends can compute how each sale would change the winners.
 //
 // Printing, logging or encoding a Seed gives a placeholder, so that it is not disclosed by accident; Hex and s[:] give it
 // on purpose and are what to store. (The fmt package cannot call methods on unexported fields: a Seed in one is not
@@ -49,7 +49,7 @@ func (s Seed) Commitment() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// IsZero tells whether the seed was never set.
+// IsZero reports whether the seed was never set.
 func (s Seed) IsZero() bool { return s == Seed{} }
 
 // String gives a placeholder, not the seed.
@@ -91,7 +91,7 @@ func decodeHex(dst []byte, text string) bool {
 	return err == nil
 }
 
-// isHex tells whether text is size bytes in lower-case hexadecimal.
+// isHex reports whether text is size bytes in lower-case hexadecimal.
 func isHex(text string, size int) bool {
 	if len(text) != 2*size {
 		return false

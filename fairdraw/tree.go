@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
-	"strconv"
 )
 
 // tileHeight is how many levels of a tree lie within a tile.
@@ -48,12 +47,8 @@ func (b *TreeBuilder) Add(p Position) error {
 	if b.size == MaxPositions {
 		return badInput("positions", "over %d entries", MaxPositions)
 	}
-	if field, reason := positionProblem(&p); reason != "" {
-		return badInput("positions["+strconv.Itoa(b.size)+"]."+field, "%s", reason)
-	}
-	if b.size > 0 && !before(&b.last, &p) {
-		return badInput("positions["+strconv.Itoa(b.size)+"]", "layer %d number %d does not come after layer %d number %d",
-			p.Layer, p.Number, b.last.Layer, b.last.Number)
+	if err := checkPosition(b.size, &b.last, &p); err != nil {
+		return err
 	}
 	if len(b.tile) == TileSize {
 		b.endTile()
@@ -99,7 +94,7 @@ func (t *Tree) Root() [32]byte { return t.root }
 // Size is the number of positions.
 func (t *Tree) Size() int { return t.size }
 
-// Tile tells which positions prove that of an index within the list: those from from on, before to. There are at most
+// Tile returns the range of positions, from from up to but not including to, that prove the one at index. There are at most
 // [TileSize] of them.
 func (t *Tree) Tile(index int) (from, to int) {
 	from = index &^ (TileSize - 1)

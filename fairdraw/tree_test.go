@@ -147,7 +147,7 @@ func TestWriteJSON(t *testing.T) {
 	}
 }
 
-// TestWriteJSONFails hands on what the positions and the writer say.
+// TestWriteJSONFails checks that the errors of positions and writer are returned.
 func TestWriteJSONFails(t *testing.T) {
 	p, _ := mustProof(t, testInput())
 	boom := errors.New("boom")

@@ -8,14 +8,15 @@ import (
 	"github.com/fairlead-dev/fairlead/fairdraw"
 )
 
-// Grant is a lease that may be given to whoever makes or resumes an operation.
+// Grant is the lease for the process that makes or resumes an operation.
 type Grant struct {
 	Owner uuid.UUID
 	TTL   time.Duration
 }
 
-// DecideCreate makes an operation that the lock key is free for, running and with nothing drawn yet. holder is the operation
-// that has the lock key, or nil. It returns a [*LockHeldError], a [*ParameterError], or fairdraw's error about the seed.
+// DecideCreate makes an operation that the lock key is free for, running and with nothing drawn yet. holder is the
+// operation that has the lock key, or nil. It returns a [*LockHeldError], a [*ParameterError], or fairdraw's error about
+// the seed.
 func DecideCreate(op *Create, id uuid.UUID, seed fairdraw.Seed, holder *uuid.UUID, g Grant, now time.Time) (*Operation, *Draws, error) {
 	d, err := New(seed, id.String(), op.Spec)
 	if err != nil {
@@ -63,8 +64,8 @@ func (o *Operation) grant(g Grant, now time.Time) {
 	o.Term++
 }
 
-// interrupted says whether nobody runs the operation and something is left to be drawn. That its owner's lease has expired is
-// enough, whether or not that was noted.
+// interrupted reports whether no process runs the operation and draws are left. An expired lease is enough, whether or not
+// that was noted.
 func (o *Operation) interrupted(now time.Time) bool {
 	return o.Status == StatusInterrupted || (o.Status == StatusRunning && !now.Before(o.LeaseExpiresAt))
 }
@@ -97,7 +98,7 @@ func DecideRollback(o *Operation, now time.Time) error {
 		return ErrBadTransition
 	}
 	o.Status, o.UpdatedAt, o.RolledBackAt = StatusRolledBack, now, &now
-	o.Term++ // Whoever still believes to run it is fenced.
+	o.Term++ // A process that still runs it is fenced.
 	return nil
 }
 

@@ -123,8 +123,8 @@ func (d *Draws) Ints(first int64, count int) []int64 {
 // Prize is draw i of prizes. It panics where integers are drawn.
 func (d *Draws) Prize(i int64) Prize { return d.spec.Prizes[d.Places(i, 1)[0]] }
 
-// Places are draws first to first+count−1 of prizes, each as the prize's place in the list, from 0. It panics where integers are
-// drawn.
+// Places are draws first to first+count−1 of prizes, each as the prize's place in the list, from 0. It panics where
+// integers are drawn.
 func (d *Draws) Places(first int64, count int) []int {
 	if d.wheel == nil {
 		panic("multidraw: integers are no prizes")
@@ -151,7 +151,7 @@ func (d *Draws) Prizes(first int64, count int) []Prize {
 }
 
 // InRange draws one integer from low to high, both included, under a fresh seed that is read from random, which must be a
-// cryptographic source such as crypto/rand.Reader. Whoever draws often makes [Draws] once. Errors are those of [New], and
+// cryptographic source such as crypto/rand.Reader. To draw often, make [Draws] once. Errors are those of [New], and
 // random's.
 func InRange(random io.Reader, low, high int64) (int64, error) {
 	d, err := fresh(random, Spec{Range: &Range{Min: low, Max: high}})

@@ -18,19 +18,17 @@ import (
 
 // EngineOptions configure an [Engine]. All may be zero.
 type EngineOptions struct {
-	// Every is how many draws there are between two saves; 0 means [DefaultEvery].
-	Every int
-	// TTL is for how long a state is kept after its last save; 0 means checkpoint.DefaultTTL, an hour.
-	TTL time.Duration
+	Every int           // how many draws there are between two saves; 0 means [DefaultEvery]
+	TTL   time.Duration // for how long a state is kept after its last save; 0 means checkpoint.DefaultTTL, an hour
 	// Lock says how the lock on the lock key is acquired: without a wait, unless it says otherwise.
 	Lock     lock.Options
 	Logger   *slog.Logger
 	Observer Observer
 }
 
-// Engine draws under lock keys for a program that has a lock backend and a store for states of its own, such as Redis for both,
-// and no server: one draw or many, of a range or of prizes, saved by itself, with progress, resume and roll-back. Each draw is
-// made under the lock on its lock key. An Engine is safe for concurrent use.
+// Engine draws under lock keys for a program that has a lock backend and a store for states of its own, such as Redis for
+// both, and no server: one draw or many, of a range or of prizes, saved by itself, with progress, resume and roll-back.
+// Each draw is made under the lock on its lock key. An Engine is safe for concurrent use.
 type Engine struct {
 	locks  *lock.Locker
 	o      EngineOptions
@@ -59,8 +57,8 @@ func NewEngine(store checkpoint.Store, locks *lock.Locker, o EngineOptions) (*En
 	return e, errors.Join(err, err2)
 }
 
-// DrawInRange draws one integer from low to high, both included, under the lock on lockKey. It returns a [*ParameterError], or
-// the errors of acquiring the lock, or of releasing it, when another may have drawn under it.
+// DrawInRange draws one integer from low to high, both included, under the lock on lockKey. It returns a [*ParameterError],
+// or the errors of acquiring the lock, or of releasing it, when another may have drawn under it.
 func (e *Engine) DrawInRange(ctx context.Context, lockKey string, low, high int64) (v int64, err error) {
 	err = e.locked(ctx, lockKey, func() (err error) {
 		v, err = InRange(rand.Reader, low, high)
@@ -89,12 +87,11 @@ func (e *Engine) locked(ctx context.Context, lockKey string, draw func() error) 
 
 // Order is what many draws are asked for with, besides what is drawn from. All may be zero.
 type Order struct {
-	// ID names the operation under its lock key, see [checkpoint.Key]; "" means a new one. Asking again under the same id goes
-	// on with what was begun, or returns what was drawn.
-	ID string
-	// Seed is what the draws are derived from, nil a new one that nobody can guess.
-	Seed *fairdraw.Seed
-	// Progress is told after each save. It must return quickly.
+	// ID names the operation under its lock key, see [checkpoint.Key]; "" means a new one. Asking again under the same id
+	// goes on with what was begun, or returns what was drawn.
+	ID   string
+	Seed *fairdraw.Seed // what the draws are derived from; nil means a new random seed
+	// Progress is called after each save. It must return quickly.
 	Progress func(completed, total int64)
 }
 
@@ -107,14 +104,12 @@ type Drawn struct {
 	Total     int64
 	Completed int64
 	// Ints or PrizeIDs are the first Completed draws.
-	Ints     []int64
-	PrizeIDs []string
-	// Errors are those that interrupted the operation, on all runs.
-	Errors    []checkpoint.Failure
-	StartedAt time.Time
-	UpdatedAt time.Time
-	// Commitment is the hex SHA-256 of Seed, which is to be kept secret until all is drawn.
-	Commitment string
+	Ints       []int64
+	PrizeIDs   []string
+	Errors     []checkpoint.Failure // those that interrupted the operation, on all runs
+	StartedAt  time.Time
+	UpdatedAt  time.Time
+	Commitment string // the hex SHA-256 of Seed, which is to be kept secret until all is drawn
 	Seed       fairdraw.Seed
 }
 
@@ -144,10 +139,10 @@ func drawn[R any](r *checkpoint.Result[R], err error) (*Drawn, error) {
 	return d, err
 }
 
-// DrawMultipleInRange draws count integers from low to high, both included, under the lock on lockKey, saved as it goes. With
-// an error it returns what is drawn and saved so far, if anything is; the operation can be gone on with. Errors are those of
-// [checkpoint.Runner.Run]. More draws than a state can hold ([checkpoint.MaxBytes] with the parameters: 5 million of one digit,
-// half a million of any int64) are refused with a [*checkpoint.ParameterError] before anything is drawn.
+// DrawMultipleInRange draws count integers from low to high, both included, under the lock on lockKey, saved as it goes.
+// With an error it returns what is drawn and saved so far, if anything is; the operation can be gone on with. Errors are
+// those of [checkpoint.Runner.Run]. More draws than a state can hold ([checkpoint.MaxBytes] with the parameters: 5 million
+// of one digit, half a million of any int64) are refused with a [*checkpoint.ParameterError] before anything is drawn.
 func (e *Engine) DrawMultipleInRange(ctx context.Context, lockKey string, low, high, count int64, o Order) (*Drawn, error) {
 	return drawMultiple(ctx, e, e.ranges, lockKey, request{Count: count, Range: &Range{Min: low, Max: high}}, o)
 }
@@ -176,8 +171,8 @@ func (e *Engine) Resume(ctx context.Context, lockKey, id string, o Order) (*Draw
 	})
 }
 
-// Rollback ends an operation for good, whether it is interrupted or completed. What was drawn stays readable, until the state
-// expires. Errors are those of [checkpoint.Runner.Rollback].
+// Rollback ends an operation for good, whether it is interrupted or completed. What was drawn stays readable, until the
+// state expires. Errors are those of [checkpoint.Runner.Rollback].
 func (e *Engine) Rollback(ctx context.Context, lockKey, id string, o Order) (*Drawn, error) {
 	return e.existing(ctx, lockKey, id, func(key checkpoint.Key) (*Drawn, error) {
 		return drawn(e.ranges.Rollback(ctx, key, e.call(o)))
@@ -249,8 +244,8 @@ func NewID(now time.Time) string {
 	return "multi_draw_" + now.UTC().Format("20060102_150405") + "_" + hex.EncodeToString(random[:])
 }
 
-// Proof is the document that fairlead verify reads. It draws again, and returns a [*Difference] where the draws are not those of
-// the seed, and [ErrNotCompleted] before their end.
+// Proof is the document that fairlead verify reads. It draws again, and returns a [*Difference] where the draws are not
+// those of the seed, and [ErrNotCompleted] before their end.
 func (d *Drawn) Proof(ctx context.Context) (*Proof, error) {
 	if d.Completed < d.Total {
 		return nil, ErrNotCompleted
@@ -268,4 +263,72 @@ func (d *Drawn) Proof(ctx context.Context) (*Proof, error) {
 		p.Results, p.PrizeResults = d.Ints, d.PrizeIDs
 	}
 	return p, nil
+}
+
+// request is the parameters of an operation of an [Engine], of which one of Range and Prizes is set.
+type request struct {
+	Count  int64   `json:"count"`
+	Range  *Range  `json:"range,omitempty"`
+	Prizes []Prize `json:"prizes,omitempty"`
+}
+
+func (o *request) spec() Spec { return Spec{Range: o.Range, Prizes: o.Prizes} }
+
+// engineName is the name of the draws of all operations of engines: each has a seed of its own.
+const engineName = "engine"
+
+// steps are draws, one a step. They are made some at a time.
+type steps[R any] struct {
+	count int
+	draw  func(first int64, count int) []R
+	drawn []R
+	first int // index of the first in drawn
+}
+
+// drawsAtOnce is how many draws are made at a time.
+const drawsAtOnce = 1000
+
+var _ checkpoint.Steps[int64] = (*steps[int64])(nil)
+
+// Count implements [checkpoint.Steps].
+func (s *steps[R]) Count() int { return s.count }
+
+// Do implements [checkpoint.Steps].
+func (s *steps[R]) Do(_ context.Context, step int) (R, error) {
+	if step < s.first || step >= s.first+len(s.drawn) {
+		s.first, s.drawn = step, s.draw(int64(step), min(drawsAtOnce, s.count-step))
+	}
+	return s.drawn[step-s.first], nil
+}
+
+func openDraws(o *request, seed checkpoint.Seed) (*Draws, error) {
+	if o.Count < 1 || o.Count > MaxCount {
+		return nil, bad("count", "must be an integer from 1 to %d", MaxCount)
+	}
+	return New(fairdraw.Seed(seed), engineName, o.spec())
+}
+
+func openRange(o request, seed checkpoint.Seed) (checkpoint.Steps[int64], error) {
+	d, err := openDraws(&o, seed)
+	if err != nil {
+		return nil, err
+	}
+	return &steps[int64]{count: int(o.Count), draw: d.Ints}, nil
+}
+
+func openPrizes(o request, seed checkpoint.Seed) (checkpoint.Steps[string], error) {
+	if o.Prizes == nil {
+		o.Prizes = []Prize{} // An empty list of prizes is refused as such.
+	}
+	d, err := openDraws(&o, seed)
+	if err != nil {
+		return nil, err
+	}
+	return &steps[string]{count: int(o.Count), draw: func(first int64, count int) []string {
+		ids := make([]string, 0, count)
+		for _, place := range d.Places(first, count) {
+			ids = append(ids, o.Prizes[place].ID)
+		}
+		return ids
+	}}, nil
 }

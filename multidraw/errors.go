@@ -38,7 +38,6 @@ type ParameterError struct {
 
 func (e *ParameterError) Error() string { return e.Field + " " + e.Reason }
 
-// Unwrap gives [ErrBadParameters].
 func (e *ParameterError) Unwrap() error { return ErrBadParameters }
 
 func bad(field, format string, args ...any) error {
@@ -50,7 +49,6 @@ type CorruptError struct{ Reason string }
 
 func (e *CorruptError) Error() string { return ErrCorrupt.Error() + ": " + e.Reason }
 
-// Unwrap gives [ErrCorrupt].
 func (e *CorruptError) Unwrap() error { return ErrCorrupt }
 
 func corrupt(format string, args ...any) error {
@@ -67,7 +65,6 @@ func (e *LockHeldError) Error() string {
 	return fmt.Sprintf("the lock key is held by the multi-draw %s, until that is completed or rolled back", e.Holder)
 }
 
-// Unwrap gives [ErrLockHeld].
 func (e *LockHeldError) Unwrap() error { return ErrLockHeld }
 
 // FencedError says how an operation stands that a checkpoint was refused for. It unwraps to [ErrFenced].
@@ -82,7 +79,6 @@ func (e *FencedError) Error() string {
 	return fmt.Sprintf("%v: %s is %s in term %d with %d draws", ErrFenced, e.ID, e.Status, e.Term, e.Completed)
 }
 
-// Unwrap gives [ErrFenced].
 func (e *FencedError) Unwrap() error { return ErrFenced }
 
 // NotFoundError is returned when there is no such operation.

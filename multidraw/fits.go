@@ -15,7 +15,7 @@ const stateOverhead = 8 << 10
 // unlikely is how improbable it is that an operation which was let through outgrows its state: e to the power of -unlikely.
 const unlikely = 40
 
-// lengths tells how long draws are as JSON, the comma after each included.
+// lengths describes how long draws are as JSON, including the comma after each.
 type lengths struct {
 	mean, variance float64
 	most           float64
@@ -32,7 +32,8 @@ func (l *lengths) add(length, weight float64) {
 
 func (l *lengths) done() { l.variance = max(0, l.variance-l.mean*l.mean) }
 
-// bytes is what count draws have in all but one of e^unlikely cases (Bernstein's inequality), and never more than if each had the most.
+// bytes is what count draws have in all but one of e^unlikely cases (Bernstein's inequality), and never more than if each
+// had the most.
 func (l *lengths) bytes(count int64) int64 {
 	n := float64(count)
 	third := (l.most - l.mean) * unlikely / 3
@@ -89,11 +90,11 @@ func ids(prizes []Prize) lengths {
 	return l
 }
 
-// fits returns a [*checkpoint.ParameterError] for an operation that its state can't hold when all is drawn. Parameters that break
-// another rule are refused elsewhere.
+// fits returns a [*checkpoint.ParameterError] for an operation that its state can't hold when all is drawn. Parameters that
+// break another rule are refused elsewhere.
 func fits(o request) error {
 	if spec := o.spec(); spec.Validate() != nil || o.Count < 1 || o.Count > MaxCount {
-		return nil
+		return nil //nolint:nilerr // Parameters that break another rule are refused elsewhere.
 	}
 	var l lengths
 	if o.Range != nil {

@@ -26,23 +26,21 @@ const (
 const (
 	// AtOnce is the most draws that are made in the transaction that makes the operation, where the caller waits for them:
 	// some milliseconds of work.
-	AtOnce = 10_000
-	// InlineResults is the most draws that come with the operation.
-	InlineResults = 1_000
+	AtOnce        = 10_000
+	InlineResults = 1_000 // the most draws that come with the operation
 )
 
 // Operation is a multi-draw as it is kept.
 type Operation struct {
-	ID        uuid.UUID
-	Number    int64 // the order of lists
-	LockKey   string
-	Spec      Spec
-	Status    Status
-	Total     int64
-	Completed int64
-	Every     int // draws between two checkpoints
-	// Checkpoints is how often the operation was saved, and the number of its last event.
-	Checkpoints int64
+	ID          uuid.UUID
+	Number      int64 // the order of lists
+	LockKey     string
+	Spec        Spec
+	Status      Status
+	Total       int64
+	Completed   int64
+	Every       int   // draws between two checkpoints
+	Checkpoints int64 // how often the operation was saved, and the number of its last event
 	Parameters  [sha256.Size]byte
 	Commitment  [sha256.Size]byte // of the seed
 	Digest      [sha256.Size]byte
@@ -58,10 +56,8 @@ type Operation struct {
 
 	// Pending is the key under which the operation was asked for, as long as the answer is not decided.
 	Pending *idempotency.Request
-	// Inline are the saved draws so far, of operations of up to InlineResults.
-	Inline []byte
-	// Seed is set once the operation was completed.
-	Seed *fairdraw.Seed
+	Inline  []byte         // the saved draws so far, of operations of up to InlineResults
+	Seed    *fairdraw.Seed // set once the operation was completed
 }
 
 // TopicPrefix begins the names of the topics of operations' events.
@@ -86,7 +82,7 @@ func (o *Operation) apply(s *State, now time.Time) {
 	}
 }
 
-// same says whether nothing has happened to the operation since it was like this.
+// same reports whether the operation has not changed since.
 func (o *Operation) same(now *Operation) bool {
 	return o.Status == now.Status && o.Owner == now.Owner && o.Term == now.Term && o.UpdatedAt.Equal(now.UpdatedAt)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead-dev/fairlead/fairdraw"
 )
 
-// ProofKind is the kind of a multi-draw's proof, which tells it from a campaign's.
+// ProofKind is the kind of a multi-draw's proof, which distinguishes it from a campaign's.
 const ProofKind = "multidraw"
 
 // proofVersion is the form of the document, and the rules by which it is recomputed.
@@ -66,7 +66,7 @@ func (s *Spec) Results(saved []byte) (ints []int64, prizes []string, err error) 
 	return nil, prizes, err
 }
 
-// IsProof says whether a document claims to be a multi-draw's proof.
+// IsProof reports whether a document claims to be a multi-draw's proof.
 func IsProof(data []byte) bool {
 	var head struct {
 		Kind string `json:"kind"`
@@ -74,8 +74,8 @@ func IsProof(data []byte) bool {
 	return json.Unmarshal(data, &head) == nil && head.Kind == ProofKind
 }
 
-// ParseProof reads a proof, and nothing but one: unknown fields and trailing data are refused. It does not recompute: that is
-// [Proof.Verify]. Errors are [*CorruptError].
+// ParseProof reads a proof, and nothing but one: unknown fields and trailing data are refused. It does not recompute: that
+// is [Proof.Verify]. Errors are [*CorruptError].
 func ParseProof(data []byte) (*Proof, error) {
 	var p Proof
 	if err := decodeStrictly(data, "proof", &p); err != nil {
@@ -178,7 +178,7 @@ func firstOther[T comparable](field string, first int64, got, want []T) error {
 	return nil
 }
 
-// VerifyCommitment tells whether the proof opens the commitment that was published at the start. It does not replace
+// VerifyCommitment checks whether the proof opens the commitment that was published at the start. It does not replace
 // [Proof.Verify].
 func (p *Proof) VerifyCommitment(published string) error {
 	if !decodeHash(new([sha256.Size]byte), published) {

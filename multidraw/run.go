@@ -104,7 +104,7 @@ func (s *Service) save(ctx context.Context, r *run, c Chunk) error {
 	return nil
 }
 
-// saved tells of what was drawn in the transaction that made the operation.
+// saved reports the draws of the transaction that made the operation.
 func (s *Service) saved(o *Operation) {
 	if o.Checkpoints == 0 {
 		return
@@ -144,7 +144,7 @@ func (s *Service) Sweep(ctx context.Context) (int, error) {
 	ids := s.runs.IDs()
 	ctx, cancel := context.WithTimeout(ctx, s.o.LeaseTTL)
 	defer cancel()
-	// Its own first: a process that stood still for a while goes on where nobody else has.
+	// Its own leases come first: a process that was paused for a while continues unless another has taken over.
 	if len(ids) > 0 {
 		if err := s.store.Renew(ctx, s.grant.Owner, ids, s.o.LeaseTTL); err != nil {
 			return 0, fmt.Errorf("multidraw: renew leases: %w", err)

@@ -19,25 +19,22 @@ import (
 
 // Times and limits of a service.
 const (
-	// LeaseTTL is after how much silence of its process an operation counts as interrupted.
-	LeaseTTL = 5 * time.Second
+	LeaseTTL = 5 * time.Second // after how much silence of its process an operation counts as interrupted
 	// TendEvery is how often leases are renewed and expired ones looked for. An operation is therefore interrupted at most
 	// LeaseTTL and TendEvery after the last sign of its process, as long as any process looks.
 	TendEvery = time.Second
 	// SyncWait is how long a caller who did not ask for async waits for the last draw. Then the answer is an operation that
 	// is running.
-	SyncWait = 25 * time.Second
-	// MaxRuns is how many operations a process runs at once.
-	MaxRuns = 64
-	// maxSaving is how many of them save at once, so that they leave connections to others.
-	maxSaving = 4
+	SyncWait  = 25 * time.Second
+	MaxRuns   = 64 // how many operations a process runs at once
+	maxSaving = 4  // how many of them save at once, so that they leave connections to others
 	// pollEvery is how often the answer to a request is looked for that another process executes.
 	pollEvery = 100 * time.Millisecond
 	// releaseTimeout bounds the note that a run has ended early; the lease's expiry says the same, later.
 	releaseTimeout = 3 * time.Second
 )
 
-// Observer is told what the service does, for metrics. Its methods must not block and may be called concurrently.
+// Observer receives what the service does, for metrics. Its methods must not block and may be called concurrently.
 type Observer interface {
 	// Saved reports a checkpoint with so many draws, and how long its transaction took.
 	Saved(draws int, took time.Duration)
@@ -51,7 +48,7 @@ type Observer interface {
 type Options struct {
 	Observer Observer
 	Logger   *slog.Logger
-	// Committed is told of each checkpoint's commit, which is the operation's event with that number.
+	// Committed is called after the commit of each checkpoint, which is the operation's event with that number.
 	Committed func(id uuid.UUID, checkpoint int64)
 	SyncWait  time.Duration // 0 means [SyncWait]
 	LeaseTTL  time.Duration // 0 means [LeaseTTL]
@@ -213,7 +210,7 @@ func drawsOf(o *Operation, seed fairdraw.Seed) *Draws {
 	return d
 }
 
-// waits says whether the caller is to wait for draws that are made after the transaction.
+// waits reports whether the caller waits for draws that are made after the transaction.
 func (cr *creation) waits() bool { return !cr.op.Async && cr.op.Count > AtOnce }
 
 // await waits until an operation no longer runs, or SyncWait is over, and then decides the answer under the command's key.

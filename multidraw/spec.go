@@ -10,14 +10,10 @@ import (
 
 // Limits of an operation.
 const (
-	// MaxCount is the most draws of an operation.
-	MaxCount = 20_000_000
-	// MaxPrizes is the most prizes to draw from.
-	MaxPrizes = 10_000
-	// MaxTextRunes is the longest name of a prize or lock key, in characters.
-	MaxTextRunes = 200
-	// MaxIDBytes is the longest id of a prize, in bytes.
-	MaxIDBytes = 64
+	MaxCount     = 20_000_000 // the most draws of an operation
+	MaxPrizes    = 10_000     // the most prizes to draw from
+	MaxTextRunes = 200        // the longest name of a prize or lock key, in characters
+	MaxIDBytes   = 64         // the longest id of a prize, in bytes
 )
 
 // Range is what integers are drawn from: Min to Max, both included. Both may be any int64.

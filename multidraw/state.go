@@ -12,12 +12,9 @@ import (
 
 // Limits of how often a run is saved, in draws.
 const (
-	// DefaultEvery is how many draws there are between two checkpoints of an operation of up to a million draws.
-	DefaultEvery = 1_000
-	// MaxEvery is the most draws between two checkpoints: what a crash costs at most, some milliseconds of work.
-	MaxEvery = 20_000
-	// usualCheckpoints is how many checkpoints a longer operation has.
-	usualCheckpoints = 1_000
+	DefaultEvery     = 1_000  // how many draws there are between two checkpoints of an operation of up to a million draws
+	MaxEvery         = 20_000 // the most draws between two checkpoints: what a crash costs at most, some milliseconds of work
+	usualCheckpoints = 1_000  // how many checkpoints a longer operation has
 )
 
 // EveryFor is how many draws there are between two checkpoints of an operation, unless its caller knows better: a thousand,
@@ -98,7 +95,7 @@ func (s *State) draw(d *Draws, buf []byte) []byte {
 	return saved
 }
 
-// Done says whether nothing is left to draw.
+// Done reports whether nothing is left to draw.
 func (s *State) Done() bool { return s.Completed == s.Total }
 
 // stateJSON is a state as it is written.
@@ -181,8 +178,8 @@ func Run(ctx context.Context, d *Draws, from State, save func(context.Context, C
 		return from, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	chunks, free := make(chan Chunk), make(chan []byte, chunksAhead)
-	for range chunksAhead {
+	chunks, free := make(chan Chunk), make(chan []byte, chunksInMemory)
+	for range chunksInMemory {
 		free <- nil
 	}
 	ended := make(chan struct{})
@@ -212,8 +209,8 @@ func Run(ctx context.Context, d *Draws, from State, save func(context.Context, C
 	return at, ctx.Err()
 }
 
-// chunksAhead is how many chunks a run has in memory: the one that is being saved, and the one that is being drawn.
-const chunksAhead = 2
+// chunksInMemory is how many chunks a run has in memory: the one that is being saved, and the one that is being drawn.
+const chunksInMemory = 2
 
 func produce(ctx context.Context, d *Draws, at State, free <-chan []byte, chunks chan<- Chunk) {
 	for !at.Done() {

@@ -26,12 +26,10 @@ type Unit struct {
 	Made    *Operation
 	Chunks  [][]byte
 
-	// Operation is the one that is locked; it is written where Changed is set.
-	Operation *Operation
+	Operation *Operation // the one that is locked; it is written where Changed is set
 	Changed   bool
 
-	// Seed is that of the operation.
-	Seed  fairdraw.Seed
+	Seed  fairdraw.Seed // that of the operation
 	Audit []command.Audit
 }
 

@@ -39,9 +39,8 @@ var _ Source = (*Client)(nil)
 type ClientOptions struct {
 	// Relays are base URLs, http or https, of which each speaks drand's HTTP API, version 2 or 1. At least one, at most 16.
 	// They need not be trusted.
-	Relays []string
-	// Timeout is how long one relay may take; 0 means DefaultTimeout.
-	Timeout time.Duration
+	Relays  []string
+	Timeout time.Duration // how long one relay may take; 0 means DefaultTimeout
 	// HTTP sends the requests; nil means one of the client's own, which follows no redirects.
 	HTTP *http.Client
 }

@@ -14,8 +14,8 @@ var (
 	ErrBadSignature = errors.New("the signature is not the chain's of this round")
 	// ErrUnknownScheme is returned for a chain whose way of signing this package does not know.
 	ErrUnknownScheme = errors.New("the chain's scheme is not known")
-	// ErrUntrusted is returned for a chain that is neither known nor was named as trusted. Whoever has its key may know its
-	// rounds in advance.
+	// ErrUntrusted is returned for a chain that is neither known nor was named as trusted. The owner of its key may know
+	// its rounds in advance.
 	ErrUntrusted = errors.New("the chain is not one of those that are trusted")
 	// ErrNotPublished is returned when every relay that answered says that it does not have the round.
 	ErrNotPublished = errors.New("the round is not published")
@@ -37,21 +37,18 @@ var (
 
 // RelayError is one relay's failure. It unwraps to one of the errors above.
 type RelayError struct {
-	// Relay is the base URL.
-	Relay string
+	Relay string // the base URL
 	Err   error
 }
 
-// Error implements error.
 func (e *RelayError) Error() string { return fmt.Sprintf("%s: %v", e.Relay, e.Err) }
 
-// Unwrap gives the failure.
 func (e *RelayError) Unwrap() error { return e.Err }
 
 // Failure returns a short, stable name of what went wrong, without a relay's address or words, so that anybody may see it:
-// "bad_signature", "wrong_round", "malformed", "too_large", "unknown_scheme", "untrusted", "not_published", "unknown_chain",
-// "refused", "timeout", "unreachable", or "other". It is empty for nil. Of several failures it names the first of this list:
-// a relay that lies matters more than one that is down.
+// "bad_signature", "wrong_round", "malformed", "too_large", "unknown_scheme", "untrusted", "not_published",
+// "unknown_chain", "refused", "timeout", "unreachable", or "other". It is empty for nil. Of several failures it names the
+// first of this list: a relay that lies matters more than one that is down.
 func Failure(err error) string {
 	if err == nil {
 		return ""

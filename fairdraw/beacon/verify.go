@@ -30,7 +30,7 @@ const (
 	g2Bytes = bls12381.G2SizeCompressed
 )
 
-// Check tells whether Verify can verify rounds of the chain: its description is valid, its scheme known, and its key a
+// Check reports whether Verify can verify rounds of the chain: its description is valid, its scheme known, and its key a
 // point of the right group. It returns a [*fairdraw.InputError], or [ErrUnknownScheme].
 func Check(c fairdraw.Chain) error {
 	if err := c.Validate(); err != nil {
@@ -47,8 +47,8 @@ func Check(c fairdraw.Chain) error {
 	return fmt.Errorf("%w: %q", ErrUnknownScheme, c.Scheme)
 }
 
-// Verify tells whether r is a genuine round of the chain. It returns nil, [ErrBadSignature], or an error of [Check].
-// Whether the chain deserves trust is for [Trust] to tell. It takes about three milliseconds.
+// Verify checks that r is a genuine round of the chain. It returns nil, [ErrBadSignature], or an error of [Check]. Whether
+// the chain deserves trust is for [Trust] to tell. It takes about three milliseconds.
 func Verify(c fairdraw.Chain, r fairdraw.Round) error {
 	if err := c.Validate(); err != nil {
 		return err

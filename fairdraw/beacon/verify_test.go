@@ -202,7 +202,7 @@ func TestTrust(t *testing.T) {
 		t.Error(err)
 	}
 	mine := q
-	mine.BeaconID = "mine" // The key is right, the chain is nobody's.
+	mine.BeaconID = "mine" // The key is right, but no such chain is known.
 	if err := beacon.Trust()(mine, r); !errors.Is(err, beacon.ErrUntrusted) {
 		t.Error(err)
 	}

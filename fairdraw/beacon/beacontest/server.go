@@ -1,5 +1,5 @@
 // Package beacontest runs a beacon for tests: a real one, with a BLS key of its own, that signs its rounds as they come due
-// and can be told to misbehave.
+// and can be set to misbehave.
 package beacontest
 
 import (
@@ -171,7 +171,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// route tells what a path of either version asks for.
+// route parses a path of either version.
 func (s *Server) route(path string) (version int, number uint64, isInfo, ok bool) {
 	hash := s.chain.Hash()
 	for v, prefix := range map[int]string{2: "/v2/chains/" + hash + "/rounds/", 1: "/" + hash + "/public/"} {

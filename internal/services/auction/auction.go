@@ -10,16 +10,11 @@ import (
 
 // Limits of an auction.
 const (
-	// MaxRounds is the most rounds of an auction.
-	MaxRounds = 1000
-	// MaxWinners is the most winners of a round: its close pays each of them in one transaction.
-	MaxWinners = 10_000
-	// MaxDuration is the longest that a round, an extension, a window or a cooldown may be.
-	MaxDuration = 366 * 24 * time.Hour
-	// MinDuration is the shortest that a round may be.
-	MinDuration = time.Millisecond
-	// MaxExtensions is the most often that a round can be extended.
-	MaxExtensions = 1_000_000
+	MaxRounds     = 1000                 // the most rounds of an auction
+	MaxWinners    = 10_000               // the most winners of a round: its close pays each of them in one transaction
+	MaxDuration   = 366 * 24 * time.Hour // the longest that a round, an extension, a window or a cooldown may be
+	MinDuration   = time.Millisecond     // the shortest that a round may be
+	MaxExtensions = 1_000_000            // the most often that a round can be extended
 )
 
 // Status is the state of an auction.
@@ -87,8 +82,8 @@ type AntiSnipe struct {
 	MaxExtensions int
 }
 
-// Open returns the round that takes bids, as far as the states say, or nil. Whether its time is over is for the caller
-// to compare.
+// Open returns the round that takes bids, as far as the states say, or nil. Whether its time is over is for the caller to
+// compare.
 func (a *Auction) Open() *Round {
 	if a.Status != StatusActive || a.CurrentRound < 1 || a.CurrentRound > len(a.Rounds) {
 		return nil
@@ -125,7 +120,7 @@ type Raise struct {
 	Before int64 // the amount of the earlier one
 }
 
-// Placed is an accepted bid, as its bidder is told, as it is kept in the history, and as the event bid.placed.
+// Placed is an accepted bid: the answer to its bidder, its entry in the history, and the event bid.placed.
 type Placed struct {
 	Auction        uuid.UUID
 	Account        string

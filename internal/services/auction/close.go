@@ -9,9 +9,9 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
-// Settling returns the accounts whose money ops can move, beside those that the batch itself bids for: of a round's close
-// the seller and the winners, of the last one's the losers too, of a cancellation everybody. It errs on the side of too
-// much, and may name an account twice.
+// Settling returns the accounts whose money ops can move, besides those that the batch itself bids for: for a round's close
+// the seller and the winners, for the last close the losers too, for a cancellation all bidders. It may return too many,
+// and an account twice.
 func Settling(s *State, ops []Op) []string {
 	var accounts []string
 	for _, op := range ops {
@@ -26,7 +26,7 @@ func Settling(s *State, ops []Op) []string {
 			if r == nil || r.Number != op.Round {
 				continue
 			}
-			// Who bids in the same batch may come before others, but nobody else can move up.
+			// Bids of the same batch may rank before others, but no other bid can move up.
 			places := r.Winners
 			if r.Number == len(s.Auction.Rounds) {
 				places = s.Standing.Len()
@@ -49,9 +49,9 @@ func (s *State) bidders(accounts []string, places int) []string {
 	return accounts
 }
 
-// atHand returns an error when an account whose money op can move is not there for this transaction. A settlement is done
-// as a whole or not at all.
-func (s *State) atHand(op Op) error {
+// loaded returns an error when the transaction has not loaded an account whose money op can move. A settlement is done as a
+// whole or not at all.
+func (s *State) loaded(op Op) error {
 	for _, account := range Settling(s, []Op{op}) {
 		if _, err := s.Book.Account(account); err != nil {
 			return err
@@ -69,7 +69,7 @@ func decideClose(s *State, op CloseRound) (any, error) {
 	if r == nil || r.Number != op.Round || now.Before(*r.EndsAt) {
 		return (*Auction)(nil), nil
 	}
-	if err := s.atHand(op); err != nil {
+	if err := s.loaded(op); err != nil {
 		return (*Auction)(nil), err
 	}
 	winners := make([]Bid, 0, min(r.Winners, s.Standing.Len()))
@@ -120,7 +120,7 @@ func (s *State) pay(winners []Bid, round int) RoundCompletedData {
 	for i, bid := range winners {
 		hold, err := s.Book.Capture(bid.Hold, s.Auction.Seller, bid.Amount, memo)
 		if err != nil {
-			// Everything was checked before; to go on would let somebody win without paying.
+			// Everything was checked before; to continue would let an account win without paying.
 			panic(fmt.Sprintf("auction: a winner cannot pay: %v", err))
 		}
 		if hold.Amount != bid.Amount {

@@ -1,6 +1,7 @@
 package auction
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,9 +29,9 @@ const (
 )
 
 // Closer is the work of the one process that leads all auctions: it closes every round at its end, which opens the next
-// one, and counts the open ones down. It decides nothing: whether a round is over, and whether this leader's term is
-// still the newest, is decided by [CloseRound] in its own transaction, so that a closer too many does no harm. Lead may
-// be called once at a time.
+// one, and counts the open ones down. It decides nothing: whether a round is over, and whether this leader's term is still
+// the newest, is decided by [CloseRound] in its own transaction, so that a closer too many does no harm. Lead may be called
+// once at a time.
 type Closer struct {
 	// Reader finds the open rounds; they are looked up every half second.
 	Reader interface {
@@ -44,15 +45,12 @@ type Closer struct {
 }
 
 // Lead works until ctx ends or a newer term is found at work; what it started has then returned, too. Rounds that are
-// overdue at the start are closed at once, and one that ends under it within some milliseconds, as long as fewer than
-// eight attempts hang. Failures are logged and tried again half a second later. Countdowns come at each whole second of
-// the database's clock; a round is first counted down within a second and a half of its start.
+// overdue at the start are closed at once, and one that ends under it within some milliseconds, as long as fewer than eight
+// attempts hang. Failures are logged and tried again half a second later. Countdowns come at each whole second of the
+// database's clock; a round is first counted down within a second and a half of its start.
 func (c *Closer) Lead(ctx context.Context, term int64) {
 	ctx, cancel := context.WithCancel(ctx)
-	log := c.Logger
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log := cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	t := &closing{
 		Closer: c, term: term, log: log.With("term", term),
 		origin: time.Now(), open: map[uuid.UUID]round{}, busy: map[uuid.UUID]bool{},
@@ -94,7 +92,7 @@ type round struct {
 	notBefore time.Duration // local time of the next attempt to close it
 }
 
-// same tells whether nothing has changed: a round that was extended, or the next one, is another matter.
+// same reports whether nothing has changed: a round that was extended, or the next one, is another matter.
 func (r round) same(o Running) bool { return r.Round == o.Round && r.EndsAt.Equal(o.EndsAt) }
 
 type reading struct {
@@ -193,7 +191,7 @@ func (t *closing) learn(ctx context.Context, r reading) {
 		}
 		open[found.Auction] = next
 	}
-	// What a close has told meanwhile is newer than the reading.
+	// What a close has returned meanwhile is newer than the reading.
 	for id := range t.settled {
 		delete(open, id)
 		if known, ok := t.open[id]; ok {
@@ -203,8 +201,8 @@ func (t *closing) learn(ctx context.Context, r reading) {
 	t.open = open
 }
 
-// setClock corrects what is known of the database's clock. The database read it between the question and the answer: the
-// estimate is moved no further than to be true to that, and begins at the late end, so that it is behind rather than
+// setClock corrects the estimate of the database's clock. The database read its clock between the question and the answer,
+// and the estimate moves only as far as that interval requires. It starts at the late end, so that it is behind rather than
 // ahead, and a slow answer does not set it back.
 func (t *closing) setClock(r reading) {
 	if r.now.IsZero() {
@@ -222,8 +220,8 @@ func (t *closing) setClock(r reading) {
 	}
 }
 
-// countDown broadcasts once when a whole second of the database's clock is reached. Seconds that were missed are not
-// made up for.
+// countDown broadcasts once when a whole second of the database's clock is reached. Seconds that were missed are not made
+// up for.
 func (t *closing) countDown() {
 	now := t.now()
 	if now.Before(t.tickNext) {
@@ -233,7 +231,7 @@ func (t *closing) countDown() {
 	for id, r := range t.open {
 		remaining := r.EndsAt.Sub(now)
 		if remaining <= 0 {
-			continue // It takes no bids any more; its end is being told otherwise.
+			continue // It takes no bids any more; other events report its end.
 		}
 		t.Broadcast(id, Event{Type: EventCountdown, At: now.UTC(), Data: CountdownData{
 			Round: r.Round, RemainingMS: remaining.Milliseconds(), EndsAt: Instant(r.EndsAt),
@@ -301,7 +299,7 @@ func (t *closing) note(ctx context.Context, r closed) {
 	if r.err != nil {
 		t.log.WarnContext(ctx, "round not closed", "auction", r.Auction, "round", r.Round, "error", r.err)
 	}
-	// It failed, or somebody else closed it, or it was extended: look, and don't insist.
+	// It failed, or another process closed it, or it was extended: look again before the next attempt.
 	if ok && known.same(r.Running) {
 		known.notBefore = t.local() + closePause
 		t.open[r.Auction] = known

@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
-// model is an auction told in the simplest way: one list of bids that is sorted whenever an order is asked for, balances
-// in a map, and events as lines of text. It shares no code with the package.
+// model is the simplest form of an auction: one list of bids that is sorted whenever an order is asked for, balances in a
+// map, and events as lines of text. It shares no code with the package.
 type model struct {
 	create   auction.Create
 	status   string
@@ -247,7 +247,7 @@ func spoken(o outcome) string {
 	return "?"
 }
 
-// told puts an event into the model's words.
+// told converts an event to the model's form.
 func told(e auction.Event) string {
 	line := fmt.Sprintf("%d %s", e.Seq, e.Type)
 	switch d := e.Data.(type) {

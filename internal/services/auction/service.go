@@ -1,6 +1,7 @@
 package auction
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +16,7 @@ import (
 // creations is the key of the lane on which auctions are made. No auction has this id.
 var creations = uuid.Nil //nolint:gochecknoglobals // A constant, but for the type.
 
-// Observer is told what was committed, for metrics. Its methods must not block and may be called concurrently.
+// Observer receives what was committed, for metrics. Its methods must not block and may be called concurrently.
 type Observer interface {
 	// BidsDecided reports that n bids of one transaction had this outcome.
 	BidsDecided(outcome Outcome, n int)
@@ -30,10 +31,10 @@ type Options struct {
 	Lanes    groupcommit.Options
 	Observer Observer
 	Logger   *slog.Logger
-	// Committed is told the events of each transaction on an auction after its commit, in the order of the commits that
-	// this process made; transactions without events are left out, and so are those whose outcome stayed unknown. It
-	// delays the auction's next transactions, so it must not block. Calls for one auction never overlap, those for
-	// different ones may. The events may be kept, but not changed.
+	// Committed receives the events of each transaction on an auction after its commit, in the order of the commits that
+	// this process made; transactions without events are left out, and so are those whose outcome stayed unknown. It delays
+	// the auction's next transactions, so it must not block. Calls for one auction never overlap, those for different ones
+	// may. The events may be kept, but not changed.
 	Committed func(auction uuid.UUID, events []Event)
 }
 
@@ -56,9 +57,7 @@ const (
 
 // NewService returns a service that commits through store.
 func NewService(store Store, o Options) *Service {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	s := &Service{Reader: store, store: store, o: o}
 	lanes := o.Lanes
 	lanes.Overlap, lanes.MinOverlap = overlap, minOverlap
@@ -76,8 +75,8 @@ func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.An
 }
 
 // Execute decides one command on an auction, commits it together with its neighbours, and returns its answer. It returns
-// groupcommit.ErrFull, groupcommit.ErrClosed, command.ErrUnavailable, command.ErrUnknownOutcome, or the context's
-// error. A command without a Render gets the refusal as the answer's Err, [NotFoundError] among them.
+// groupcommit.ErrFull, groupcommit.ErrClosed, command.ErrUnavailable, command.ErrUnknownOutcome, or the context's error. A
+// command without a Render gets the refusal as the answer's Err, [NotFoundError] among them.
 func (s *Service) Execute(ctx context.Context, auction uuid.UUID, c command.Command[Op]) (command.Answer, error) {
 	if _, ok := c.Op.(Create); ok {
 		return command.Answer{}, fmt.Errorf("auction: %T is not an operation on an auction", c.Op)

@@ -244,7 +244,7 @@ func TestServiceStorm(t *testing.T) {
 	}
 }
 
-// TestServiceRepeat sends one keyed bid twice: it is decided, counted and told once.
+// TestServiceRepeat sends one keyed bid twice: it is decided, counted and reported once.
 func TestServiceRepeat(t *testing.T) {
 	t.Parallel()
 	w := started(t, standard(), "ann")

@@ -16,16 +16,15 @@ const (
 	maxIdleJournal = 4096
 )
 
-// Standing is the set of the standing bids of an auction, in order of rank: the higher amount first, then the earlier
-// bid. Reading it is safe for concurrent use, as long as nobody decides on its state.
+// Standing is the set of the standing bids of an auction, in order of rank: the higher amount first, then the earlier bid.
+// Reading it is safe for concurrent use, as long as no decision on its state is running.
 //
-// The order is a list of sorted blocks, so that a bid costs a binary search, a short move in memory and no allocation,
-// and a rank is the sum of the sizes of the blocks before. What is changed is noted once a transaction and account.
+// The order is a list of sorted blocks, so that a bid costs a binary search, a short move in memory and no allocation, and
+// a rank is the sum of the sizes of the blocks before. What is changed is noted once a transaction and account.
 type Standing struct {
 	nodes  map[string]*node
 	blocks [][]place // none of them empty
 	count  int
-	last   *node // with the largest sequence number; nil when it has to be looked for
 
 	epoch   uint64 // of the transaction; a node noted in it bears its number
 	journal []change
@@ -77,39 +76,6 @@ func newStanding(bids []Bid) *Standing {
 // Len is the number of standing bids.
 func (s *Standing) Len() int { return s.count }
 
-// Bid returns the standing bid of an account.
-func (s *Standing) Bid(account string) (Bid, bool) {
-	if n := s.find(account); n != nil {
-		return n.bid, true
-	}
-	return Bid{}, false
-}
-
-// Rank returns the rank of an account's standing bid, from 1.
-func (s *Standing) Rank(account string) (int, bool) {
-	n := s.find(account)
-	if n == nil {
-		return 0, false
-	}
-	b, i := s.search(n.bid.Amount, n.bid.Seq)
-	return s.rank(b, i), true
-}
-
-// At returns the bid of the given rank, from 1.
-func (s *Standing) At(rank int) (Bid, bool) {
-	if rank < 1 || rank > s.count {
-		return Bid{}, false
-	}
-	i := rank - 1
-	for _, block := range s.blocks {
-		if i < len(block) {
-			return block[i].node.bid, true
-		}
-		i -= len(block)
-	}
-	panic("auction: the order of the standing bids is broken")
-}
-
 // Taken reports whether a standing bid has this amount.
 func (s *Standing) Taken(amount int64) bool {
 	b, i := s.search(amount, 0)
@@ -129,30 +95,6 @@ func (s *Standing) All() iter.Seq2[int, Bid] {
 			}
 		}
 	}
-}
-
-// Last returns the standing bid that was placed last: the one with the largest sequence number.
-func (s *Standing) Last() (Bid, bool) {
-	n := s.last
-	if n == nil {
-		// Nothing is kept of the search: whoever reads must not write.
-		if n = s.newest(); n == nil {
-			return Bid{}, false
-		}
-	}
-	return n.bid, true
-}
-
-func (s *Standing) newest() *node {
-	var newest *node
-	for _, block := range s.blocks {
-		for i := range block {
-			if newest == nil || block[i].seq > newest.bid.Seq {
-				newest = block[i].node
-			}
-		}
-	}
-	return newest
 }
 
 // find returns the live node of an account, or nil.
@@ -175,17 +117,11 @@ func (s *Standing) begin() {
 	if cap(s.journal) > maxIdleJournal {
 		s.journal = nil
 	}
-	if s.last == nil {
-		s.last = s.newest()
-	}
 	s.epoch++
 }
 
 // undo restores the set as it was at begin.
 func (s *Standing) undo() {
-	if len(s.journal) > 0 {
-		s.last = nil
-	}
 	for i := range s.journal {
 		if n := s.journal[i].node; n.live {
 			s.takeOut(n)
@@ -202,7 +138,7 @@ func (s *Standing) undo() {
 	s.begin()
 }
 
-// put places an account's bid, or replaces it, and returns its rank. Its sequence number is the largest so far.
+// put places an account's bid, or replaces it, and returns its rank.
 func (s *Standing) put(bid Bid) int {
 	n := s.nodes[bid.Account]
 	if n == nil {
@@ -215,7 +151,6 @@ func (s *Standing) put(bid Bid) int {
 		s.takeOut(n)
 	}
 	n.bid = bid
-	s.last = n
 	return s.putIn(n)
 }
 
@@ -227,9 +162,6 @@ func (s *Standing) remove(account string) {
 	}
 	s.note(n)
 	s.takeOut(n)
-	if s.last == n {
-		s.last = nil
-	}
 }
 
 // note writes down how a node was before this transaction first changed it.

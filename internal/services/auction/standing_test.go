@@ -41,8 +41,8 @@ func TestStandingAgainstSorting(t *testing.T) {
 				} else if !removing {
 					b := next(account, amount+int64(i%9))
 					rank := s.put(b)
-					if want, _ := s.Rank(account); rank != want {
-						t.Fatalf("placed at rank %d, want %d", rank, want)
+					if block, i := s.search(b.Amount, b.Seq); rank != s.rank(block, i) {
+						t.Fatalf("placed at rank %d, want %d", rank, s.rank(block, i))
 					}
 					rows[account] = b
 				}
@@ -72,23 +72,16 @@ func checkStanding(t *rapid.T, s *Standing, rows map[string]Bid) {
 	if s.Len() != len(want) {
 		t.Fatalf("%d bids, want %d", s.Len(), len(want))
 	}
-	var newest Bid
 	for rank, b := range s.All() {
-		at, _ := s.At(rank)
-		if got, _ := s.Rank(b.Account); b != want[rank-1] || got != rank || at != b {
+		block, i := s.search(b.Amount, b.Seq)
+		if b != want[rank-1] || s.rank(block, i) != rank || s.blocks[block][i].node.bid != b {
 			t.Fatalf("rank %d: %+v, want %+v", rank, b, want[rank-1])
 		}
 		if !s.Taken(b.Amount) {
 			t.Fatalf("%d is not taken", b.Amount)
 		}
-		if b.Seq > newest.Seq {
-			newest = b
-		}
 	}
-	if last, ok := s.Last(); ok != (len(want) > 0) || last != newest {
-		t.Fatalf("last %+v, want %+v", last, newest)
-	}
-	if _, ok := s.At(len(want) + 1); ok || s.Taken(5000) {
+	if s.Taken(5000) {
 		t.Fatal("something is there that should not be")
 	}
 	for i, block := range s.blocks {

@@ -22,9 +22,8 @@ type Unit struct {
 
 // Want says what a transaction on an auction needs beside the auction itself.
 type Want struct {
-	Keys []idempotency.ID
-	// Bidders are the accounts that the batch's bids are made for, in any order, repeats allowed.
-	Bidders []string
+	Keys    []idempotency.ID
+	Bidders []string // the accounts that the batch's bids are made for, in any order, repeats allowed
 	// Settling is set when the batch may start, close or cancel: the transaction then reads its time from the database
 	// under the auction's lock, and loads the accounts that Settling names, those whose money may move.
 	Settling func(*State) []string

@@ -18,6 +18,16 @@ func (b *Book) Hold(id uuid.UUID) (Hold, error) {
 // PlaceHold sets amount aside on an account, for ever or, when expiresIn is not nil, for that long. It returns
 // [AccountNotFoundError] or [InsufficientFundsError].
 func (b *Book) PlaceHold(account string, amount int64, expiresIn *time.Duration) (Hold, error) {
+	return b.placeHold(account, amount, expiresIn, "")
+}
+
+// Reserve sets amount aside on an account for an owner, until it is captured or released. It returns
+// [AccountNotFoundError] or [InsufficientFundsError].
+func (b *Book) Reserve(account string, amount int64, owner string) (Hold, error) {
+	return b.placeHold(account, amount, nil, owner)
+}
+
+func (b *Book) placeHold(account string, amount int64, expiresIn *time.Duration, owner string) (Hold, error) {
 	mustBePositive(amount)
 	a, err := b.account(account)
 	if err != nil {
@@ -27,7 +37,7 @@ func (b *Book) PlaceHold(account string, amount int64, expiresIn *time.Duration)
 		return Hold{}, &InsufficientFundsError{Account: account}
 	}
 	h := &bookHold{
-		Hold:    Hold{ID: b.newID(), Account: account, Amount: amount, Status: HoldOpen, CreatedAt: b.now},
+		Hold:    Hold{ID: b.newID(), Account: account, Amount: amount, Status: HoldOpen, CreatedAt: b.now, Owner: owner},
 		created: true,
 	}
 	if expiresIn != nil {
@@ -38,18 +48,6 @@ func (b *Book) PlaceHold(account string, amount int64, expiresIn *time.Duration)
 	b.touchHold(h)
 	b.unhold(a, -amount)
 	return h.Hold, nil
-}
-
-// Reserve sets amount aside on an account for an owner, until it is captured or released. It returns [AccountNotFoundError]
-// or [InsufficientFundsError].
-func (b *Book) Reserve(account string, amount int64, owner string) (Hold, error) {
-	h, err := b.PlaceHold(account, amount, nil)
-	if err != nil {
-		return Hold{}, err
-	}
-	b.holds[h.ID].Owner = owner
-	h.Owner = owner
-	return h, nil
 }
 
 // RaiseHold sets more aside under an open hold, amount in all, which is more than before. It returns [HoldNotFoundError],
@@ -82,7 +80,7 @@ func (b *Book) Capture(id uuid.UUID, to string, amount int64, memo string) (Hold
 	if amount > h.Amount {
 		return Hold{}, ErrCaptureTooLarge
 	}
-	// The money is made available and moved in one step of this book; nobody sees it in between. Should the move be
+	// The money is made available and moved in one step of this book; no reader sees it in between. Should the move be
 	// refused, it is set aside again.
 	version := a.Version
 	a.Available, a.Held = a.Available+h.Amount, a.Held-h.Amount

@@ -278,7 +278,7 @@ func TestHoldsExpireAtTheirTimeAndNotBefore(t *testing.T) {
 				balance(t, b, "buyer", 40, 100)
 			}
 
-			// Whoever comes for the money of a hold past its time closes it.
+			// The next operation on an expired hold closes it.
 			b, id = holdBook(&deadline, c.now)
 			_, captureErr := b.Capture(id, "shop", 100, "")
 			b2, id2 := holdBook(&deadline, c.now)

@@ -10,12 +10,12 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 )
 
-// sweepPage is how many expired holds one transaction closes at most. Whoever waits for one of their accounts waits for as
-// long as that takes.
+// sweepPage is how many expired holds one transaction closes at most. A command on one of their accounts waits for as long
+// as that takes.
 const sweepPage = 1000
 
-// lane is the key of the ledger's only lane. Transfers touch any two accounts, so accounts cannot each have a lane of
-// their own, and one writer that shares its commits is faster than several that wait for each other's rows.
+// lane is the key of the ledger's only lane. Transfers touch any two accounts, so accounts cannot each have a lane of their
+// own, and one writer that shares its commits is faster than several that wait for each other's rows.
 type lane struct{}
 
 // A further batch is begun while one is being committed, so that the database need not wait for this process: its store
@@ -43,8 +43,8 @@ func NewService(store Store, o groupcommit.Options) *Service {
 }
 
 // Execute decides one command, commits it together with its neighbours, and returns its answer. It returns
-// groupcommit.ErrFull, groupcommit.ErrClosed, command.ErrUnavailable, command.ErrUnknownOutcome, or the context's
-// error, after which the command may still be executed.
+// groupcommit.ErrFull, groupcommit.ErrClosed, command.ErrUnavailable, command.ErrUnknownOutcome, or the context's error,
+// after which the command may still be executed.
 func (s *Service) Execute(ctx context.Context, c command.Command[Op]) (command.Answer, error) {
 	return command.Execute(ctx, func() (command.Answer, error) { return s.group.Do(ctx, lane{}, c) })
 }
@@ -53,7 +53,7 @@ func (s *Service) Execute(ctx context.Context, c command.Command[Op]) (command.A
 func (s *Service) Close(ctx context.Context) error { return s.group.Close(ctx) }
 
 // Sweep closes holds whose time is over, a page of them in a transaction, and returns how many it closed. Any number of
-// processes may sweep at once: they share the pages. It goes by no lane, as a hold may be locked for long by somebody else.
+// processes may sweep at once: they share the pages. It goes by no lane, as another transaction may lock a hold for long.
 func (s *Service) Sweep(ctx context.Context) (int, error) {
 	closed := 0
 	for {

@@ -31,13 +31,13 @@ type Store interface {
 	Reader
 	// Commit runs one transaction: it locks and loads what is wanted (absent rows are simply not in the book), calls
 	// decide, writes the book's changes and the fresh records, and commits. decide is called again, with a new unit,
-	// whenever the transaction has to be run again. Errors: command.ErrUnavailable, command.ErrUnknownOutcome, or
-	// what the database refused.
+	// whenever the transaction has to be run again. Errors: command.ErrUnavailable, command.ErrUnknownOutcome, or what the
+	// database refused.
 	Commit(ctx context.Context, want Want, decide func(*Unit)) error
-	// ExpireHolds locks and loads up to limit open holds whose time is over by the database's clock, those first that have been
-	// due for longest, with their accounts, calls decide with their ids, and commits the book's changes in one transaction. It
-	// waits for nobody: a hold that somebody else has locked, or whose account, is left to a later call. It returns how many it
-	// found. decide is called again when the transaction has to be run again.
+	// ExpireHolds locks and loads up to limit open holds whose time is over by the database's clock, those first that have
+	// been due for longest, with their accounts, calls decide with their ids, and commits the book's changes in one
+	// transaction. It never waits: a hold that is locked, or whose account is locked, is left to a later call. It returns
+	// how many it found. decide is called again when the transaction has to be run again.
 	ExpireHolds(ctx context.Context, limit int, decide func(book *Book, due []uuid.UUID)) (int, error)
 }
 
@@ -65,8 +65,8 @@ type Integrity struct {
 	BadTransfers    int64               // transfers whose entries do not sum to zero, or are missing
 }
 
-// CurrencyIntegrity is one currency's sums, in minor units. Difference = deposits − withdrawals − available − held.
-// An account fits 64 bits, the sum over all accounts need not.
+// CurrencyIntegrity is one currency's sums, in minor units. Difference = deposits − withdrawals − available − held. An
+// account fits 64 bits, the sum over all accounts need not.
 type CurrencyIntegrity struct {
 	Currency    string
 	Deposits    *big.Int

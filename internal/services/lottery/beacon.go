@@ -18,17 +18,17 @@ type Beacon struct {
 	// beacon.Failure, what the last of them came to; empty before.
 	Attempts int
 	Failure  string
-	// Due says that the round should be there by the database's clock, and Delayed that it should have been for longer
-	// than [DelayedAfter].
+	// Due says that the round should be there by the database's clock, and Delayed that it should have been for longer than
+	// [DelayedAfter].
 	Due     bool
 	Delayed bool
 	// Early says that the round was found published before it was due by the database's clock. That clock is slow, then,
-	// and somebody may have known the round when it was named.
+	// and the round may have been known when it was named.
 	Early bool
 }
 
-// DelayedAfter is how long after its time a round that is missing is called late. Networks take a second or so to sign
-// one and to pass it on.
+// DelayedAfter is how long after its time a round that is missing is called late. Networks take a second or so to sign one
+// and to pass it on.
 const DelayedAfter = 10 * time.Second
 
 // Seal is the durable intent to draw: what was sold, and the round that decides among it. It is committed with the last
@@ -43,8 +43,8 @@ type Seal struct {
 // Wait is a sealed campaign whose round is to be asked for.
 type Wait struct {
 	Campaign Campaign // its ID, and its beacon with the seal
-	// Early says that the round is not due yet by the database's clock. It is asked for once before, to find out whether
-	// it is known already.
+	// Early says that the round is not due yet by the database's clock. It is asked for once before, to find out whether it
+	// is known already.
 	Early bool
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
 
-// testChain is of a beacon that the core is told of; it verifies no signatures.
+// testChain is the beacon's chain in tests of the core, which verifies no signatures.
 func testChain() fairdraw.Chain {
 	return fairdraw.Chain{Scheme: "test", PublicKey: "00", PeriodSeconds: 3, GenesisTime: 1_700_000_000, GenesisSeed: "00", BeaconID: "test"}
 }
@@ -134,7 +134,7 @@ func TestABrokenSealDrawsNothing(t *testing.T) {
 	}
 }
 
-// TestACampaignFoundDrawingIsSealedFirst is about one that became drawing by hand.
+// TestACampaignFoundDrawingIsSealedFirst covers a campaign that was set to drawing manually.
 func TestACampaignFoundDrawingIsSealedFirst(t *testing.T) {
 	t.Parallel()
 	w := sealed(t)

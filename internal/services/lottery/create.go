@@ -21,10 +21,9 @@ type Create struct {
 	Beneficiary   string
 	Prizes        []Prize
 	PurchaseLimit *int
-	DrawMode      string        // empty means DrawInstant
-	Seed          fairdraw.Seed // chosen by the service; the request does not contain it
-	// Chain is the beacon of campaigns in beacon mode: the service's, nil where it has none.
-	Chain *fairdraw.Chain
+	DrawMode      string          // empty means DrawInstant
+	Seed          fairdraw.Seed   // chosen by the service; the request does not contain it
+	Chain         *fairdraw.Chain // the beacon of campaigns in beacon mode: the service's, nil where it has none
 }
 
 // NewLayer is an explicit layer; a nil price means the campaign's.

@@ -26,17 +26,17 @@ type Publish struct{}
 // Cancel ends a campaign that was not drawn and refunds every purchase. Result: *[Campaign].
 type Cancel struct{}
 
-// AskDraw returns the draw of a completed campaign, and makes that of one found drawing. Result: *[Draw]. In beacon mode
-// it needs the round that was named, which the service finds; without it, it is refused with [BeaconPendingError].
+// AskDraw returns the draw of a completed campaign, and draws a campaign that is found drawing. Result: *[Draw]. In beacon
+// mode it needs the named round, which the service gets; without it, it is refused with [BeaconPendingError].
 type AskDraw struct{ Round *fairdraw.Round }
 
-// FinishDraw makes the draw of a campaign that has been drawing for longer than StuckAfter; the sweeper sends it. In
-// beacon mode, where only the round can make a draw, it does no more than seal what is not sealed yet. Result: bool,
-// whether there was something to finish.
+// FinishDraw makes the draw of a campaign that has been drawing for longer than StuckAfter; the sweeper sends it. In beacon
+// mode, where only the round can make a draw, it does no more than seal what is not sealed yet. Result: bool, whether there
+// was something to finish.
 type FinishDraw struct{ StuckAfter time.Duration }
 
-// CompleteDraw makes the draw of a sealed campaign from the round that was named. Its signature must have been verified:
-// a core does not do that. Result: bool, whether there was something to complete.
+// CompleteDraw makes the draw of a sealed campaign from the round that was named. Its signature must have been verified: a
+// core does not do that. Result: bool, whether there was something to complete.
 type CompleteDraw struct{ Round fairdraw.Round }
 
 func (Create) lotteryOp()       {}
@@ -74,7 +74,7 @@ type Need struct {
 	Reread bool
 }
 
-// Plan tells what ops will need of a campaign in the given state. It errs on the side of too much.
+// Plan returns what ops may need of a campaign in the given state; it may return too much.
 func Plan(c *Campaign, inv *Inventory, ops []Op) Need {
 	var need Need
 	buys := 0

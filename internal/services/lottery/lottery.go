@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sort"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,14 +17,11 @@ import (
 const (
 	// MaxBaseLength makes a triangle of 500,500 positions.
 	MaxBaseLength = 1000
-	// MaxLayers is the largest number of explicit layers.
-	MaxLayers = 1000
+	MaxLayers     = 1000 // the largest number of explicit layers
 	// MaxPositions is the most positions of a campaign: its draw, and its cancellation, are one transaction each.
 	MaxPositions = 1_000_000
-	// MaxPrizes is the most kinds of prizes of a campaign.
-	MaxPrizes = 1000
-	// MaxWinners is the most that the quantities of a campaign's prizes may sum to.
-	MaxWinners = 100_000
+	MaxPrizes    = 1000    // the most kinds of prizes of a campaign
+	MaxWinners   = 100_000 // the most that the quantities of a campaign's prizes may sum to
 )
 
 // Status is the state of a campaign.
@@ -43,10 +41,9 @@ func Topic(id uuid.UUID) string { return "campaign:" + id.String() }
 
 // The modes of drawing.
 const (
-	// DrawInstant is the mode in which the last sale's transaction draws.
-	DrawInstant = "instant"
-	// DrawBeacon is the mode in which the last sale's transaction seals what was sold and names a round of a public
-	// beacon that nobody can know yet; the draw follows when the round is there.
+	DrawInstant = "instant" // the mode in which the last sale's transaction draws
+	// DrawBeacon is the mode in which the last sale's transaction seals what was sold and names a round of a public beacon
+	// that is still unknown; the draw follows when the round is published.
 	DrawBeacon = "beacon"
 )
 
@@ -135,20 +132,12 @@ func (c *Campaign) Draft() bool { return c.PublishedAt == nil }
 
 // Position returns the position with the given ordinal.
 func (c *Campaign) Position(ordinal int) Position {
-	low, high := 0, len(c.Layers)-1
-	for low < high {
-		mid := (low + high + 1) / 2
-		if c.Layers[mid].First <= ordinal {
-			low = mid
-		} else {
-			high = mid - 1
-		}
-	}
-	return Position{ID: PositionID(c.ID, ordinal), Layer: low + 1, Number: ordinal - c.Layers[low].First + 1, Ordinal: ordinal}
+	layer := sort.Search(len(c.Layers), func(i int) bool { return c.Layers[i].First > ordinal })
+	return Position{ID: PositionID(c.ID, ordinal), Layer: layer, Number: ordinal - c.Layers[layer-1].First + 1, Ordinal: ordinal}
 }
 
-// PositionID is a position's identifier: a UUIDv7 with the campaign's time, its ordinal in the last four bytes, and
-// between them a hash that binds the two. Positions therefore need no row to have an identity.
+// PositionID is a position's identifier: a UUIDv7 with the campaign's time, its ordinal in the last four bytes, and between
+// them a hash that binds the two. Positions therefore need no row to have an identity.
 func PositionID(campaign uuid.UUID, ordinal int) uuid.UUID {
 	var in [20]byte
 	copy(in[:], campaign[:])

@@ -22,8 +22,8 @@ type BeaconOptions struct {
 	Chain fairdraw.Chain
 	// Source gives rounds. What it gives is verified once more before it counts.
 	Source beacon.Source
-	// Lead is the least time from a campaign's seal to the round that decides it. It is never less than the chain's
-	// period. It must be longer than the database's clock may be slow.
+	// Lead is the least time from a campaign's seal to the round that decides it. It is never less than the chain's period.
+	// It must be longer than the database's clock may be slow.
 	Lead time.Duration
 }
 
@@ -85,7 +85,7 @@ func (s *Service) SweepRounds(ctx context.Context) (int, error) {
 // settle draws a campaign whose round is there, and notes why it is not otherwise. It returns 1 when it drew.
 func (s *Service) settle(ctx context.Context, w Wait, round fairdraw.Round, missing error) (int, error) {
 	id, seal := w.Campaign.ID, w.Campaign.Beacon.Seal
-	// A round that is not due should be missing, and that a server stops is nobody's fault.
+	// A round that is not due should be missing, and a server that stops is no failure of the beacon.
 	silent := w.Early || ctx.Err() != nil
 	switch {
 	case missing != nil && silent:
@@ -122,7 +122,7 @@ func (s *Service) settle(ctx context.Context, w Wait, round fairdraw.Round, miss
 	return 1, nil
 }
 
-// fetch gets a round from the source and trusts it no more than any other stranger.
+// fetch gets a round from the source, which is not trusted, and verifies it.
 func (s *Service) fetch(ctx context.Context, chain fairdraw.Chain, number uint64, limit time.Duration) (fairdraw.Round, error) {
 	limited, cancel := context.WithTimeoutCause(ctx, limit, beacon.ErrTimeout)
 	defer cancel()
@@ -141,8 +141,8 @@ func (s *Service) fetch(ctx context.Context, chain fairdraw.Chain, number uint64
 	return round, err
 }
 
-// roundOf gets the round of a sealed campaign for somebody who asks for its draw; nil when there is none to get, or when
-// it cannot be had. The sweeper gets it in any case.
+// roundOf gets the round of a sealed campaign for a request for its draw; nil when there is none to get, or when it cannot
+// be had. The sweeper gets it in any case.
 func (s *Service) roundOf(ctx context.Context, campaign uuid.UUID) *fairdraw.Round {
 	if s.o.Beacon == nil {
 		return nil

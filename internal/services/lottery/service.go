@@ -1,6 +1,7 @@
 package lottery
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -22,7 +23,7 @@ const DefaultStuckAfter = 10 * time.Minute
 // creations is the key of the lane on which campaigns are made. No campaign has this id.
 var creations = uuid.Nil //nolint:gochecknoglobals // A constant, but for the type.
 
-// Observer is told what the service does, for metrics. Its methods must not block and may be called concurrently.
+// Observer receives what the service does, for metrics. Its methods must not block and may be called concurrently.
 type Observer interface {
 	// Attempted reports how many purchases were decided by one transaction.
 	Attempted(purchases int)
@@ -45,7 +46,7 @@ type Options struct {
 	Beacon     *BeaconOptions // nil: campaigns are drawn instantly
 	Observer   Observer
 	Logger     *slog.Logger
-	// Committed is told, after each transaction that sold or drew, the number of the campaign's last event: sales are
+	// Committed receives, after each transaction that sold or drew, the number of the campaign's last event: sales are
 	// numbered from 1, and the draw comes after the last of them. It delays the campaign's next transaction, so it must not
 	// block.
 	Committed func(campaign uuid.UUID, last int64)
@@ -62,12 +63,8 @@ type Service struct {
 
 // NewService returns a service that commits through store.
 func NewService(store Store, o Options) *Service {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.StuckAfter == 0 {
-		o.StuckAfter = DefaultStuckAfter
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.StuckAfter = cmp.Or(o.StuckAfter, DefaultStuckAfter)
 	s := &Service{Reader: store, store: store, o: o}
 	lanes := o.Lanes
 	lanes.Divisible = func(err error) bool { return !command.Undividable(err) }

@@ -22,15 +22,15 @@ type Unit struct {
 }
 
 // Store is what the service needs of a database. Both methods run one transaction, call decide with what it locked and
-// loaded, write what decide changed, and commit; decide is called again with a new unit whenever the transaction has to
-// be run again. Errors: command.ErrUnavailable, command.ErrUnknownOutcome, or what the database refused.
+// loaded, write what decide changed, and commit; decide is called again with a new unit whenever the transaction has to be
+// run again. Errors: command.ErrUnavailable, command.ErrUnknownOutcome, or what the database refused.
 type Store interface {
 	Reader
 	Rounds
 	// Create makes campaigns; the accounts are the beneficiaries'.
 	Create(ctx context.Context, accounts []string, keys []idempotency.ID, decide func(*Unit)) error
-	// Commit works on one campaign. It asks plan what else is needed once the campaign is locked and its inventory is
-	// up to date. It returns [CampaignNotFoundError] when there is no such campaign.
+	// Commit works on one campaign. It asks plan what else is needed once the campaign is locked and its inventory is up to
+	// date. It returns [CampaignNotFoundError] when there is no such campaign.
 	Commit(ctx context.Context, campaign uuid.UUID, keys []idempotency.ID, plan func(*Campaign, *Inventory) Need, decide func(*Unit)) error
 }
 
@@ -55,9 +55,9 @@ type Reader interface {
 
 // Rounds keeps what was tried to get the rounds that sealed campaigns wait for.
 type Rounds interface {
-	// ClaimRounds returns up to limit campaigns whose round is to be asked for now, the longest waiting first, and has
-	// each of them asked for again by somebody later: at once when its round falls due, and afterwards with a growing
-	// delay. One process at a time asks for a campaign's round, therefore; but no more than two asking at once rests on it.
+	// ClaimRounds returns up to limit campaigns whose round is to be asked for now, the longest waiting first, and
+	// schedules another attempt for each of them: at once when its round falls due, and afterwards with a growing delay.
+	// One process at a time therefore asks for a campaign's round; correctness does not depend on that.
 	ClaimRounds(ctx context.Context, limit int) ([]Wait, error)
 	// RoundMissed notes that the round could not be had, and why, in one word.
 	RoundMissed(ctx context.Context, campaign uuid.UUID, failure string) error
@@ -68,10 +68,9 @@ type Rounds interface {
 
 // Watch is what the sweeper looks at.
 type Watch struct {
-	Stuck    []uuid.UUID // campaigns that are drawing for too long
-	Oversold int         // campaigns with more purchases than positions
-	// Duplicates is how many campaigns have more than one result, or one that they should not have yet.
-	Duplicates int
+	Stuck      []uuid.UUID // campaigns that are drawing for too long
+	Oversold   int         // campaigns with more purchases than positions
+	Duplicates int         // how many campaigns have more than one result, or one that they should not have yet
 	// Waiting is how many campaigns are sealed and wait for their round, and Overdue how long the longest of them has
 	// waited since its round was due; 0 while none is.
 	Waiting int

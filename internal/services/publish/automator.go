@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -11,12 +12,13 @@ const automatorPoll = time.Second
 
 // Firer is what an automator needs of a database.
 type Firer interface {
-	// FireDue fires one automation that is due by the database's clock, in one transaction that decide decides, and returns the
-	// firing and the publication that it scheduled; all are nil when none is due. Any number of processes may call it at once.
+	// FireDue fires one automation that is due by the database's clock, in one transaction that decide decides, and returns
+	// the firing and the publication that it scheduled; all are nil when none is due. Any number of processes may call it
+	// at once.
 	FireDue(ctx context.Context, draw Draw) (*Automation, *Firing, *Publication, error)
 }
 
-// AutomationObserver is told of firings, for metrics. It must not block and may be called concurrently.
+// AutomationObserver receives firings, for metrics. It must not block and may be called concurrently.
 type AutomationObserver interface {
 	// Fired reports a firing, and how late it was.
 	Fired(outcome Outcome, late time.Duration)
@@ -25,7 +27,7 @@ type AutomationObserver interface {
 // AutomatorOptions make an automator. Firer is required.
 type AutomatorOptions struct {
 	Firer Firer
-	// Scheduled is told after the commit that something is due within a time. It must not block.
+	// Scheduled is called after a commit with the time until something is due. It must not block.
 	Scheduled func(in time.Duration)
 	Observer  AutomationObserver
 	Logger    *slog.Logger
@@ -36,9 +38,7 @@ type Automator struct{ o AutomatorOptions }
 
 // NewAutomator returns an automator; Run makes it work.
 func NewAutomator(o AutomatorOptions) *Automator {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Scheduled == nil {
 		o.Scheduled = func(time.Duration) {}
 	}

@@ -127,7 +127,7 @@ const (
 	Delivered   Class = iota // the target has it
 	Transient                // it may work later
 	Permanent                // it will not
-	AuthExpired              // not before somebody has given the target its authorization anew
+	AuthExpired              // not before the target gets new credentials
 )
 
 // Result is what an attempt brought about.
@@ -135,21 +135,20 @@ type Result struct {
 	Class      Class
 	StatusCode int // of the target's answer, 0 without one
 	// Throttled says that the target was sent too much (429).
-	Throttled bool
-	// RetryAfter is how long the target asked to be left alone, 0 when it did not.
-	RetryAfter time.Duration
+	Throttled  bool
+	RetryAfter time.Duration // how long the target asked to be left alone, 0 when it did not
 	ExternalID string
 	Error      string // for a person; empty when delivered
 }
 
-// Policy says when an attempt is made again, and how a target that is sent too much is slowed down. Only Backoff is required;
-// what else is zero follows from it, so that all times shrink together in a test.
+// Policy says when an attempt is made again, and how a target that is sent too much is slowed down. Only Backoff is
+// required; what else is zero follows from it, so that all times shrink together in a test.
 type Policy struct {
-	// Backoff is the pause after the first failed attempt; it doubles with each, up to 32 times itself, and is shifted by up
-	// to a fifth either way.
+	// Backoff is the pause after the first failed attempt; it doubles with each, up to 32 times itself, and is shifted by
+	// up to a fifth either way.
 	Backoff time.Duration
-	// PaceBase is the interval between two claims after the first refusal, 1.5 times Backoff by default; PaceMax the longest,
-	// 150 times Backoff by default.
+	// PaceBase is the interval between two claims after the first refusal, 1.5 times Backoff by default; PaceMax the
+	// longest, 150 times Backoff by default.
 	PaceBase, PaceMax time.Duration
 	// BreakerRefusals in a row open the breaker, 3 by default, for BreakerOpen, 150 times Backoff by default.
 	BreakerRefusals int
@@ -167,7 +166,8 @@ type Verdict struct {
 	Status Status // published, failed, or scheduled for another attempt
 	Result AttemptResult
 	Delay  time.Duration // until the next attempt
-	// Free says that the attempt does not count among the [MaxAttempts]: it failed for a reason that is not the publication's.
+	// Free says that the attempt does not count among the [MaxAttempts]: it failed for a reason that is not the
+	// publication's.
 	Free bool
 	// Pause says that the target is to be paused, because its authorization has expired.
 	Pause bool
@@ -200,4 +200,79 @@ func backoff(base time.Duration, try int, draw Draw) time.Duration {
 func shifted(d time.Duration, draw Draw) time.Duration {
 	fifth := int64(d / 5)
 	return d + time.Duration(draw(2*fifth+1)-fifth)
+}
+
+// MaxOverlap bounds for how long a replaced secret goes on signing.
+const MaxOverlap = 30 * 24 * time.Hour
+
+type (
+	// CreateTarget makes a target.
+	CreateTarget struct {
+		Name    string
+		Kind    Kind
+		URL     string
+		Timeout time.Duration
+		// Secret is what the other side wants to see, such as a client's id and secret; nil where deliveries are signed,
+		// because then the secret is made here. Token is its first token, nil where it has none. Both are the sender's own
+		// format.
+		Secret, Token []byte
+	}
+	// RotateSecret gives a target another signing secret. The one before it signs too, until the overlap is over.
+	RotateSecret struct{ Overlap time.Duration }
+	// ReplaceCredentials gives a target new credentials, or a new token, and resumes it. What is nil stays.
+	ReplaceCredentials struct{ Secret, Token []byte }
+	// PauseTarget keeps a target's publications back: none is claimed. Those that are claimed already go on.
+	PauseTarget struct{}
+	// ResumeTarget ends that.
+	ResumeTarget struct{}
+)
+
+func (CreateTarget) action() string       { return "target.create" }
+func (RotateSecret) action() string       { return "target.rotate_secret" }
+func (ReplaceCredentials) action() string { return "target.replace_credentials" }
+func (PauseTarget) action() string        { return "target.pause" }
+func (ResumeTarget) action() string       { return "target.resume" }
+
+// DecideTarget carries an operation out on a target, which it changes unless it returns [ErrBadTransition] or
+// [ErrWrongKind]. sealed is the new secret, where the operation brings one.
+func DecideTarget(t *Target, op Op, sealed *Sealed, now time.Time) error {
+	switch op := op.(type) {
+	case RotateSecret:
+		if !t.HasSigningSecret() {
+			return ErrWrongKind
+		}
+		t.Previous, t.PreviousUntil = nil, nil
+		if op.Overlap > 0 {
+			old, until := t.Secret, now.Add(op.Overlap)
+			t.Previous, t.PreviousUntil = &old, &until
+		}
+		t.Secret = *sealed
+	case ReplaceCredentials:
+		if t.HasSigningSecret() {
+			return ErrWrongKind
+		}
+		if sealed != nil {
+			t.Secret = *sealed
+		}
+		t.resume(now)
+	case PauseTarget:
+		if t.PausedAt != nil {
+			return ErrBadTransition
+		}
+		t.PausedAt, t.PausedReason = &now, PausedByRequest
+	case ResumeTarget:
+		if t.PausedAt == nil {
+			return ErrBadTransition
+		}
+		t.resume(now)
+	default:
+		panic(fmt.Sprintf("publish: %T is no operation on a target", op))
+	}
+	return nil
+}
+
+// resume ends a pause. When it did is kept even where there was none: an attempt that began before and comes back with news
+// of the old authorization must not pause the target again.
+func (t *Target) resume(now time.Time) {
+	t.PausedAt, t.PausedReason, t.ResumedAt = nil, "", &now
 }

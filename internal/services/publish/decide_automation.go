@@ -10,15 +10,13 @@ import (
 
 // Limits of an automation.
 const (
-	// MaxTimes is how many times of the day a rule may have.
-	MaxTimes = 48
+	MaxTimes = 48 // how many times of the day a rule may have
 	// MinEvery and MaxEvery bound a rule's interval.
 	MinEvery = time.Minute
 	MaxEvery = 366 * 24 * time.Hour
 	// MaxDailyQuota bounds what a rule may publish in a day.
 	MaxDailyQuota = 1000
-	// maxSkipped is how far the times are counted that passed while nobody was there.
-	maxSkipped = 10_000
+	maxSkipped    = 10_000 // how far missed times are counted
 )
 
 // Rule says when an automation fires: at times of the day on days of the week, or at an interval.
@@ -29,8 +27,8 @@ type Rule struct {
 	Times    []time.Duration
 	// Zone also says when a day begins, for the quota.
 	Zone *time.Location
-	// Every is the interval, counted from From, where it fires first. It is time that passes: clocks that are changed do not
-	// change it.
+	// Every is the interval, counted from From, where it fires first. It is time that passes: clocks that are changed do
+	// not change it.
 	Every time.Duration
 	From  time.Time
 }
@@ -48,8 +46,8 @@ func (r *Rule) Next(after time.Time) time.Time {
 	}
 	var next time.Time
 	year, month, day := after.In(r.Zone).Date()
-	// The day before too: where clocks pass over its last hour, a time of that hour lies in this day. And the same day of the next
-	// week, whose times may all be past on this one.
+	// The day before too: where clocks pass over its last hour, a time of that hour lies in this day. And the same day of
+	// the next week, whose times may all be past on this one.
 	for d := day - 1; d <= day+7; d++ {
 		if !slices.Contains(r.Weekdays, time.Date(year, month, d, 12, 0, 0, 0, time.UTC).Weekday()) {
 			continue
@@ -72,11 +70,12 @@ func (r *Rule) Day(t time.Time) (begins, ends time.Time) {
 	return instant(year, month, day, 0, r.Zone), instant(year, month, day+1, 0, r.Zone)
 }
 
-// instant is when the clocks of a zone show a time of a day: the first time where they do twice, and where they never do, when
-// they would have with the offset that was in force before.
+// instant returns when the clocks of a zone show a time of a day: the first time when they show it twice, and when they
+// never do, the time at which the earlier offset would have shown it.
 func instant(year int, month time.Month, day int, at time.Duration, zone *time.Location) time.Time {
 	shown := time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Add(at)
-	// No zone is further than this from UTC, so the one offset is in force before the clocks show the time, the other after.
+	// No zone is further than this from UTC, so the one offset is in force before the clocks show the time, the other
+	// after.
 	const furthest = 26 * time.Hour
 	earlier := shown.Add(-offset(shown.Add(-furthest), zone))
 	later := shown.Add(-offset(shown.Add(furthest), zone))
@@ -151,7 +150,7 @@ type Firing struct {
 	FiredAt      time.Time
 	Outcome      Outcome
 	Publication  *uuid.UUID
-	Skipped      int // times before ScheduledFor at which nobody was there
+	Skipped      int // times before ScheduledFor that were missed
 }
 
 type (
@@ -219,9 +218,8 @@ func (a *Automation) activate(now time.Time) {
 	a.Status, a.NextAt = AutomationActive, &next
 }
 
-// Due returns the time that an active automation fires for, which is the last one that is not after now, and how many before it
-// are skipped: after a time without any server, a rule fires once and not for each time that it missed. ok is false when it is
-// not due.
+// Due returns the time that an active automation fires for, the last one that is not after now, and how many times before
+// it are skipped: after an outage a rule fires once, not once for each missed time. ok is false when it is not due.
 func (a *Automation) Due(now time.Time) (at time.Time, skipped int, ok bool) {
 	if a.Status != AutomationActive || a.NextAt.After(now) {
 		return at, 0, false
@@ -240,8 +238,8 @@ func (a *Automation) Due(now time.Time) (at time.Time, skipped int, ok bool) {
 	}
 }
 
-// Fire is the firing of a due automation. used is how many drafts it has scheduled in the day of now by its rule's clocks; draft
-// is the one that was picked, nil when there is none. The draft is scheduled and the automation moved on.
+// Fire fires a due automation: it schedules the draft and moves the automation on. used is how many drafts the automation
+// has scheduled on the day of now, by its rule's clocks; draft is the one that was picked, nil when there is none.
 func Fire(a *Automation, draft *Publication, used int, now time.Time, draw Draw) *Firing {
 	at, skipped, ok := a.Due(now)
 	if !ok {

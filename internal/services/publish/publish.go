@@ -12,7 +12,8 @@ import (
 const (
 	// MaxJitter bounds by how much a publication may be moved behind its time.
 	MaxJitter = 300 * time.Second
-	// MaxAttempts is how often a publication is attempted before it has failed; a retry by hand begins anew.
+	// MaxAttempts is how often a publication is attempted before it has failed; a retry that an operator asks for begins
+	// anew.
 	MaxAttempts = 7
 	// MaxURL bounds a target's URL, in bytes.
 	MaxURL = 2000
@@ -55,8 +56,8 @@ const (
 // its own, lower-case letters, digits and underscores, up to 64 of them.
 type Kind string
 
-// KindWebhook is a URL that publications are posted to (package webhook). KindDeviantArt is an account of that site (package
-// deviantart).
+// KindWebhook is a URL that publications are posted to (package webhook). KindDeviantArt is an account of that site
+// (package deviantart).
 const (
 	KindWebhook    Kind = "webhook"
 	KindDeviantArt Kind = "deviantart"
@@ -73,24 +74,22 @@ const (
 
 // Publication is one thing to be published once.
 type Publication struct {
-	ID     uuid.UUID
-	Number int64 // the order of lists
-	// Target is where it goes, by id and by name.
-	Target     uuid.UUID
+	ID         uuid.UUID
+	Number     int64     // the order of lists
+	Target     uuid.UUID // where it goes, by id and by name
 	TargetName string
 	Status     Status
 	Payload    []byte // JSON, as it came; nil where it was not asked for
 	Jitter     time.Duration
-	// PublishAt is the time that was asked for; nil in a draft. ActualPublishAt has the jitter added. DueAt is when it may be
-	// claimed next; it is behind ActualPublishAt after a failed attempt.
+	// PublishAt is the time that was asked for; nil in a draft. ActualPublishAt has the jitter added. DueAt is when it may
+	// be claimed next; it is behind ActualPublishAt after a failed attempt.
 	PublishAt, ActualPublishAt, DueAt *time.Time
 	// LockID and LockedAt are those of the claim that is in force; Version that of the last claim, 0 before the first.
-	LockID   *uuid.UUID
-	LockedAt *time.Time
-	Version  int64
-	Attempts int
-	// Spent is how many of the attempts count no more, because a retry has given new ones.
-	Spent       int
+	LockID      *uuid.UUID
+	LockedAt    *time.Time
+	Version     int64
+	Attempts    int
+	Spent       int // how many of the attempts count no more, because a retry has given new ones
 	LastError   string
 	ExternalID  string // what the target calls it, where it says so
 	PublishedAt *time.Time

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -62,7 +63,7 @@ type Options struct {
 	Vault *Vault // seals the secrets of targets
 	// CheckURL returns why nothing would be sent to a new target's URL. It must be pure. May be nil.
 	CheckURL func(url string) error
-	// Scheduled is told, after the commit, that something is due within a time, by the database's clock; 0 or less: now. It
+	// Scheduled is called after a commit with the time until something is due, by the database's clock; 0 or less: now. It
 	// must not block, and may be called concurrently.
 	Scheduled func(in time.Duration)
 	Logger    *slog.Logger
@@ -80,9 +81,7 @@ type Service struct {
 
 // NewService returns a service that commits through store.
 func NewService(store Store, o Options) *Service {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Scheduled == nil {
 		o.Scheduled = func(time.Duration) {}
 	}
@@ -100,8 +99,8 @@ func NewService(store Store, o Options) *Service {
 	return s
 }
 
-// Create makes a publication, with a [Create], a target, with a [CreateTarget], or an automation, with a [CreateAutomation].
-// Errors are those of [Service.Execute].
+// Create makes a publication, with a [Create], a target, with a [CreateTarget], or an automation, with a
+// [CreateAutomation]. Errors are those of [Service.Execute].
 func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.Answer, error) {
 	kind := laneOf(c.Op)
 	if kind > laneAutomationCreations {
@@ -110,8 +109,8 @@ func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.An
 	return s.group.Do(ctx, lane{kind: kind}, c)
 }
 
-// Execute decides one command on a publication, a target or an automation, whatever the operation is one of, commits it, and
-// returns its answer. It returns groupcommit.ErrFull, groupcommit.ErrClosed, command.ErrUnavailable,
+// Execute decides one command on a publication, a target or an automation, whatever the operation is one of, commits it,
+// and returns its answer. It returns groupcommit.ErrFull, groupcommit.ErrClosed, command.ErrUnavailable,
 // command.ErrUnknownOutcome, or the context's error. A command without a Render gets the refusal as the answer's Err,
 // [NotFoundError] and its like among them.
 func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[Op]) (command.Answer, error) {

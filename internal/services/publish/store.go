@@ -12,17 +12,14 @@ import (
 
 // Unit is what one transaction works on.
 type Unit struct {
-	Now   time.Time // the database's clock, after the locks
-	NewID func() uuid.UUID
-	// Publication is the one that is locked, where the transaction works on one.
-	Publication *Publication
-	// Targets are those that exist of the names that were asked for.
-	Targets map[string]*Target
+	Now         time.Time // the database's clock, after the locks
+	NewID       func() uuid.UUID
+	Publication *Publication       // the one that is locked, where the transaction works on one
+	Targets     map[string]*Target // those that exist of the names that were asked for
 	// Target and Automation are those that are locked, likewise.
-	Target     *Target
-	Automation *Automation
-	// AutomationNames are those that are taken, of the names that were asked for.
-	AutomationNames map[string]bool
+	Target          *Target
+	Automation      *Automation
+	AutomationNames map[string]bool // those that are taken, of the names that were asked for
 	// Made and its like are to be inserted; Tokens by target, in place of what there is.
 	Made            []*Publication
 	MadeTargets     []*Target
@@ -95,21 +92,18 @@ type Claim struct {
 type Work struct {
 	Claim
 
-	Target  *Target
-	Payload []byte
-	// Progress is what an earlier attempt has saved, nil when there is none.
-	Progress []byte
-	Try      int           // of the present run, from 1
-	Late     time.Duration // how long it had been due when it was claimed
-	// ClaimedAt is when that was, by the database's clock.
-	ClaimedAt time.Time
+	Target    *Target
+	Payload   []byte
+	Progress  []byte        // what an earlier attempt has saved, nil when there is none
+	Try       int           // of the present run, from 1
+	Late      time.Duration // how long it had been due when it was claimed
+	ClaimedAt time.Time     // when that was, by the database's clock
 }
 
 // Slots say how much a worker can take.
 type Slots struct {
-	Total int
-	// Each is how much of one target, but for those that Targets names.
-	Each    int
+	Total   int
+	Each    int // how much of one target, but for those that Targets names
 	Targets map[uuid.UUID]int
 	// Keys name the vault's keys: what is sealed under another one cannot be sent by this process.
 	Keys []string

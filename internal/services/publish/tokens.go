@@ -11,15 +11,13 @@ import (
 
 // Rhythms of the renewal of tokens.
 const (
-	// TokenClaimAge is how long the claim on a token's renewal lives: longer than a renewal may take.
-	TokenClaimAge = 30 * time.Second
+	TokenClaimAge = 30 * time.Second // how long the claim on a token's renewal lives: longer than a renewal may take
 	// renewTimeout bounds one renewal.
 	renewTimeout = 20 * time.Second
-	// tokenPoll is how often somebody looks whether another process has finished its renewal.
-	tokenPoll = 50 * time.Millisecond
+	tokenPoll    = 50 * time.Millisecond // how often a process checks whether another has finished its renewal
 )
 
-// ErrTokenBusy is returned by a [TokenStore] while somebody else renews the token.
+// ErrTokenBusy is returned by a [TokenStore] while another process renews the token.
 var ErrTokenBusy = errors.New("publish: the token is being renewed")
 
 // SealedToken is a token as it is kept.
@@ -33,8 +31,8 @@ type SealedToken struct {
 type TokenStore interface {
 	// Token returns a target's token.
 	Token(ctx context.Context, target uuid.UUID) (SealedToken, error)
-	// ClaimToken gives the right to renew a token, which lives for [TokenClaimAge], and the token as it is under that claim. It
-	// returns [ErrTokenBusy] while somebody has it. Claim.Publication is the target.
+	// ClaimToken gives the right to renew a token, which lives for [TokenClaimAge], and the token as it is under that
+	// claim. It returns [ErrTokenBusy] while another process has it. Claim.Publication is the target.
 	ClaimToken(ctx context.Context, target uuid.UUID) (Claim, SealedToken, error)
 	// SaveToken replaces the token under a claim and ends that. It returns [ErrClaimLost] when the claim is not in force.
 	SaveToken(ctx context.Context, c Claim, s Sealed) error
@@ -48,8 +46,8 @@ type Token struct {
 	Generation int64 // grows with each renewal
 }
 
-// Tokens gives senders the tokens of their targets, and has each renewed by one process at a time: the server at the other end
-// takes each refresh token once, so two that used the same one would lose both. It is safe for concurrent use.
+// Tokens gives senders the tokens of their targets, and has each renewed by one process at a time: the server at the other
+// end takes each refresh token once, so two that used the same one would lose both. It is safe for concurrent use.
 type Tokens struct {
 	store TokenStore
 	vault *Vault
@@ -72,9 +70,9 @@ func (t *Tokens) open(target uuid.UUID, s SealedToken) (Token, error) {
 	return Token{Bytes: raw, Generation: s.Generation}, err
 }
 
-// Renew replaces a token whose generation is not above seen, by calling renew with it, and returns the new one; a token that
-// another has replaced meanwhile is returned as it is. renew is called by one process at a time; when it fails, its error is
-// returned and the token stays.
+// Renew replaces a token whose generation is not above seen, by calling renew with it, and returns the new one; a token
+// that another has replaced meanwhile is returned as it is. renew is called by one process at a time; when it fails, its
+// error is returned and the token stays.
 func (t *Tokens) Renew(ctx context.Context, target uuid.UUID, seen int64, renew func(context.Context, Token) ([]byte, error)) (Token, error) {
 	for {
 		claim, sealed, err := t.store.ClaimToken(ctx, target)

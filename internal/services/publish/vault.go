@@ -41,7 +41,7 @@ func NewVault(keys ...[]byte) (*Vault, error) {
 		if err != nil {
 			return nil, err
 		}
-		// The id tells keys apart and gives nothing of them away.
+		// The id distinguishes keys and discloses nothing of them.
 		sum := sha256.Sum256(append([]byte("fairlead secrets key id\x00"), key...))
 		id := hex.EncodeToString(sum[:8])
 		if _, twice := v.aeads[id]; !twice {

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -16,29 +17,25 @@ import (
 
 // Limits and rhythms of a worker.
 const (
-	// DefaultConcurrency is how many attempts a process makes at once: they mostly wait for somebody else's server.
-	DefaultConcurrency = 256
-	// DefaultPerTarget is how many of them go to one target at most. A target begins with firstSlots of them and gets one more
-	// with each answer that takes at least slowAnswer: where answers come at once more would only stand in each other's way, and
-	// in that of the claims. One whose attempts fail gets fewer, down to one, so that it takes many bad ones to be in the way of
-	// a good one.
+	DefaultConcurrency = 256 // how many attempts a process makes at once: they mostly wait for the targets' servers
+	// DefaultPerTarget is how many of them go to one target at most. A target begins with firstSlots of them and gets one
+	// more with each answer that takes at least slowAnswer; when answers are quick, more attempts would only compete with
+	// each other and with the claims. A target whose attempts fail gets fewer, down to one: it takes many failing targets
+	// to delay a working one.
 	DefaultPerTarget = 32
 	firstSlots       = 4
 	slowAnswer       = 25 * time.Millisecond
-	// forgetAfter is how long a target without attempts keeps more than the first of its places.
-	forgetAfter = time.Minute
-	// poll is how often a worker looks for what other processes have scheduled.
-	poll = time.Second
-	// A worker waits for more attempts to end when one has, so that one claim fills all their places: gatherTimes as long as
-	// its last claim took, so that where many workers want the database at once they leave it time, but no less than
-	// leastGather and no more than mostGather.
+	forgetAfter      = time.Minute // how long a target without attempts keeps more than the first of its places
+	poll             = time.Second // how often a worker looks for what other processes have scheduled
+	// When an attempt has ended, a worker waits for more to end, so that one claim fills all their places. It waits
+	// gatherTimes as long as its last claim took, so that many workers leave the database time, but at least leastGather
+	// and at most mostGather.
 	gatherTimes = 2
 	leastGather = 8 * time.Millisecond
 	mostGather  = 50 * time.Millisecond
 	// shortestWait keeps a worker from asking again and again for something that another transaction has locked.
 	shortestWait = 10 * time.Millisecond
-	// errorPause is how long a worker leaves a database alone that has just failed.
-	errorPause = 500 * time.Millisecond
+	errorPause   = 500 * time.Millisecond // how long a worker leaves a database alone that has just failed
 	// Heartbeats come four times in the life of a claim, but at least once in a while.
 	beatsPerLife = 4
 	longestBeat  = time.Minute
@@ -56,19 +53,17 @@ var (
 type Delivery struct {
 	Publication uuid.UUID
 	Version     int64 // grows with each attempt
-	// At is when the attempt is made, by the database's clock: receivers refuse what seems old, and this machine's clock may
-	// be wrong.
-	At     time.Time
-	Target *Target
-	Secret []byte
-	// Previous is the secret before the last rotation, nil once its overlap is over.
-	Previous []byte
+	// At is when the attempt is made, by the database's clock: receivers refuse what seems old, and this machine's clock
+	// may be wrong.
+	At       time.Time
+	Target   *Target
+	Secret   []byte
+	Previous []byte // the secret before the last rotation, nil once its overlap is over
 	Payload  []byte // JSON
-	// Progress is what an earlier attempt has saved, nil when there is none.
-	Progress []byte
-	// Save keeps what this attempt has brought about so far, for the next one, in a format of the sender's own, which must be
-	// text. It returns [ErrClaimLost] when another process may be at the publication: then the attempt must end. A sender saves
-	// before each step that cannot be taken back.
+	Progress []byte // what an earlier attempt has saved, nil when there is none
+	// Save keeps what this attempt has brought about so far, for the next one, in a format of the sender's own, which must
+	// be text. It returns [ErrClaimLost] when another process may be at the publication: then the attempt must end. A
+	// sender saves before each step that cannot be taken back.
 	Save func(ctx context.Context, progress []byte) error
 }
 
@@ -78,15 +73,15 @@ type Sender interface {
 	Send(ctx context.Context, d *Delivery) Result
 }
 
-// Finder is what a [Sender] also is whose targets can be asked whether they have a publication. It is asked before a repeat,
-// so that nothing is published twice.
+// Finder is what a [Sender] also is whose targets can be asked whether they have a publication. It is asked before a
+// repeat, so that nothing is published twice.
 type Finder interface {
-	// Find asks. settled says that nothing is to be sent: the target has the publication, and the result is Delivered with its
-	// name for it; or it could not be asked, and the result says why.
+	// Find asks. settled says that nothing is to be sent: the target has the publication, and the result is Delivered with
+	// its name for it; or it could not be asked, and the result says why.
 	Find(ctx context.Context, d *Delivery) (result Result, settled bool)
 }
 
-// Observer is told what workers do, for metrics. Its methods must not block and may be called concurrently.
+// Observer receives what workers do, for metrics. Its methods must not block and may be called concurrently.
 type Observer interface {
 	// Claimed reports publications that were claimed in one transaction and how long it took.
 	Claimed(n int, took time.Duration)
@@ -108,9 +103,8 @@ type WorkerOptions struct {
 	Policy  Policy
 	// StaleAfter is how long a claim without heartbeat lives; SweepEvery how often stale claims are released.
 	StaleAfter, SweepEvery time.Duration
-	// Drain is how long the end of Run waits for attempts under way.
-	Drain                  time.Duration
-	Concurrency, PerTarget int // 0: the defaults
+	Drain                  time.Duration // how long the end of Run waits for attempts under way
+	Concurrency, PerTarget int           // 0: the defaults
 	// Resealer, where it is not nil, has what is sealed under another key of the vault sealed under its first one.
 	Resealer Resealer
 	// Automator runs beside the worker; it may be nil.
@@ -125,12 +119,11 @@ type WorkerOptions struct {
 
 // Worker claims what is due, sends it, and records what came of it.
 type Worker struct {
-	o     WorkerOptions
-	ends  *groupcommit.Group[struct{}, Conclusion, AttemptResult]
-	wake  chan struct{}
-	freed chan struct{} // an attempt has ended
-	// ending says that nobody waits any more for a database that is away.
-	ending atomic.Bool
+	o      WorkerOptions
+	ends   *groupcommit.Group[struct{}, Conclusion, AttemptResult]
+	wake   chan struct{}
+	freed  chan struct{} // an attempt has ended
+	ending atomic.Bool   // set when an unreachable database is no longer waited for
 
 	mu      sync.Mutex
 	looksAt time.Time // when it will look for due publications by itself
@@ -154,9 +147,7 @@ type slots struct {
 
 // NewWorker returns a worker; Run makes it work.
 func NewWorker(o WorkerOptions) *Worker {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Observer == nil {
 		o.Observer = nobody{}
 	}
@@ -165,6 +156,9 @@ func NewWorker(o WorkerOptions) *Worker {
 	}
 	if o.PerTarget <= 0 {
 		o.PerTarget = DefaultPerTarget
+	}
+	if o.Trace == nil {
+		o.Trace = func(ctx context.Context, _ *Work) (context.Context, func(Result)) { return ctx, func(Result) {} }
 	}
 	w := &Worker{
 		o: o, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1),
@@ -187,7 +181,7 @@ func (w *Worker) Scheduled(in time.Duration) {
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // It has been told already.
+	default: // A signal is pending already.
 	}
 }
 
@@ -247,8 +241,8 @@ func (w *Worker) loop(ctx context.Context, start func([]*Work, time.Time)) {
 				if len(work) == free.Total {
 					continue
 				}
-				// It took what there was for each target, or as much as that may have: what is due still is for targets whose
-				// places are taken.
+				// It took what there was for each target, or as much as that may have: what is due still is for targets
+				// whose places are taken.
 				free = w.free()
 			}
 			if err == nil {
@@ -336,7 +330,9 @@ func (w *Worker) begin(ctx context.Context, work *Work, since time.Time) func() 
 	w.mu.Unlock()
 	return func() {
 		began := time.Now()
-		result := w.traced(ctx, a)
+		traced, end := w.o.Trace(ctx, work)
+		result := w.send(traced, a)
+		end(result)
 		cancel(nil)
 		took := time.Since(began)
 		w.o.Observer.Attempted(work.Late, took, result.StatusCode)

@@ -96,7 +96,7 @@ func (w *Worker) sweep(ctx context.Context) {
 	}
 }
 
-// nobody observes.
+// nobody is the observer that does nothing.
 type nobody struct{}
 
 func (nobody) Claimed(int, time.Duration)                  {}

@@ -112,7 +112,6 @@ type UnreachableError struct {
 // Error names the ledger. The reason is in Err.
 func (e *UnreachableError) Error() string { return fmt.Sprintf("ledger %q can't be reached", e.Name) }
 
-// Unwrap gives the reason.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
 // Reason names a refusal of a ledger; it is empty for other errors.

@@ -88,7 +88,7 @@ func (l *Leg) Decide(b *ledger.Book) (ledger.Transfer, error) {
 }
 
 // Outcome makes of what [Leg.Decide] returned the outcome that is to be marked. It returns an error where the leg is to be
-// executed again, or by somebody else.
+// executed again, or by another process.
 func (l *Leg) Outcome(t ledger.Transfer, refusal error) (saga.Outcome, error) {
 	if refusal == nil {
 		return saga.Outcome{Result: t.ID.String()}, nil

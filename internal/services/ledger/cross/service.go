@@ -21,7 +21,7 @@ type Service struct {
 }
 
 // NewService returns a service for these ledgers, by name; [Local] is among them. The options' definitions and participants
-// are set here. The service is the caller's to tend and to close.
+// are set here. The caller calls Tend and Close.
 func NewService(store saga.Store, ledgers map[string]Ledger, o saga.Options) *Service {
 	s := &Service{ledgers: ledgers}
 	o.Definitions = []saga.Definition{{Name: Definition, Plan: s.plan}}
@@ -46,7 +46,7 @@ func (s *Service) Close(ctx context.Context) error { return s.sagas.Close(ctx) }
 
 // Move makes a transfer and waits for its end: a *[saga.Saga] that is completed, failed or compensated. A repeat under the
 // same id makes no second one. It is refused with what [Service.Create] refuses with, and [saga.ErrOtherSaga]; other errors
-// are those of [saga.Service.Start] and the context's, after which the same id tells.
+// are those of [saga.Service.Start] and the context's, after which the same id finds the outcome.
 func (s *Service) Move(ctx context.Context, id uuid.UUID, q Request) (*saga.Saga, error) {
 	found, err := s.Transfer(ctx, id)
 	if _, absent := errors.AsType[*saga.NotFoundError](err); err != nil && !absent {
@@ -89,7 +89,7 @@ func (s *Service) Leg(ctx context.Context, c command.Command[*Leg]) (command.Ans
 func (s *Service) Create(ctx context.Context, c command.Command[Request]) (command.Answer, error) {
 	q := c.Op
 	made := command.Command[saga.New]{Key: c.Key, Principal: c.Principal, RequestID: c.RequestID, Render: render(c.Render, q.From.Account)}
-	// Who asks again is told what was decided, whatever has become of the ledgers meanwhile.
+	// A repeat gets the decision that was made, whatever has become of the ledgers meanwhile.
 	if a, ok, err := s.sagas.Replay(ctx, made); ok || err != nil {
 		return a, err
 	}
@@ -142,7 +142,7 @@ func render(r command.Render, account string) command.Render {
 	}
 }
 
-// refused tells refusals that are decisions, or absences, from failures to find out.
+// refused reports whether an error is a decision, or an absence, and no failure to find out.
 func refused(err error) bool {
 	if err == nil || Reason(err) != "" {
 		return true
@@ -185,7 +185,8 @@ func (s *Service) check(ctx context.Context, q *Request) (Input, error) {
 	return in, errors.Join(unreachable(q.From.Ledger, canPrepare(ctx, from)), unreachable(q.To.Ledger, canPrepare(ctx, to)))
 }
 
-// checkTimeout bounds what is asked of ledgers before a transfer is made. They may be on other servers, which may be silent.
+// checkTimeout bounds what is asked of ledgers before a transfer is made. They may be on other servers, which may be
+// silent.
 const checkTimeout = 5 * time.Second
 
 // unreachable names the ledger that could not be asked. What a ledger refused is its own word.

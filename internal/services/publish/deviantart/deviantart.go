@@ -135,8 +135,8 @@ func (s *Sender) Send(ctx context.Context, d *publish.Delivery) publish.Result {
 	return r
 }
 
-// save keeps the item's id under the claim, which is also the last look at the claim before what cannot be taken back. An item
-// that this attempt has uploaded for nothing is deleted.
+// save keeps the item's id under the claim, which is also the last look at the claim before what cannot be taken back. An
+// item that this attempt has uploaded for nothing is deleted.
 func (x *session) save(ctx context.Context, p progress, uploaded bool) (publish.Result, bool) {
 	raw, err := json.Marshal(p)
 	if err == nil {
@@ -147,7 +147,7 @@ func (x *session) save(ctx context.Context, p progress, uploaded bool) (publish.
 	}
 	if errors.Is(err, publish.ErrClaimLost) && uploaded {
 		var ignored struct{}
-		// If it fails, a file lies in Sta.sh that nobody sees but the account's owner.
+		// If it fails, a file stays in Sta.sh, visible to the account's owner alone.
 		_ = x.post(ctx, api+"stash/delete", url.Values{"itemid": {strconv.FormatInt(p.Item, 10)}}, &ignored)
 	}
 	return publish.Result{Class: publish.Transient, Error: "the upload could not be noted"}, false

@@ -101,7 +101,7 @@ func (a *account) authorize(t *testing.T, refresh string) {
 	a.store.token = publish.SealedToken{Sealed: a.vault.Seal(raw, publish.TokenPurpose(a.target.ID)), Generation: a.store.token.Generation + 1}
 }
 
-// conforming is an account in the suite's hand.
+// conforming is an account that the suite controls.
 type conforming struct{ *account }
 
 func (c conforming) Sender() publish.Sender { return c.sender }
@@ -274,7 +274,7 @@ func TestAuthorizationEnds(t *testing.T) {
 	}
 }
 
-// TestWhatIsGoneIsNotMadeAgain has the owner delete an upload by hand.
+// TestWhatIsGoneIsNotMadeAgain has the owner delete an upload manually.
 func TestWhatIsGoneIsNotMadeAgain(t *testing.T) {
 	t.Parallel()
 	a := newAccount(t)

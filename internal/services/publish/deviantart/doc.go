@@ -2,24 +2,24 @@
 //
 // # A delivery
 //
-//  1. The file is uploaded to Sta.sh (stash/submit), into a stack that bears the publication's id.
-//  2. The item's id is saved with the publication, under the claim. A worker whose claim is lost ends here.
+//  1. The file is uploaded to Sta.sh (stash/submit), into a stack that is named after the publication's id.
+//  2. The item's id is saved with the publication, under the claim. A worker that has lost its claim stops here.
 //  3. The item is published (stash/publish), which takes it out of Sta.sh. The deviation's id becomes the external id.
 //
-// The API has no idempotency keys, so every step is made one that can be asked for. A repeat looks for the publication's stack
-// when no item id was saved, and goes on with what is there. When an id was saved and the item is still in Sta.sh, it was not
-// published: step 3 is made. When it is gone, it was: the gallery says as what. Nothing is uploaded or published twice, but for
-// a file that two workers upload at once because one was stopped past its claim; that one's item is deleted, unpublished, when
-// it wakes. An item that is in neither place, because somebody deleted it by hand, is never made again: the attempts fail, and
-// say so.
+// The API has no idempotency keys, so every step can be looked up. When no item id was saved, a repeat looks for the
+// publication's stack and continues with what is there. When an id was saved and the item is still in Sta.sh, it was not
+// published, and step 3 follows. When the item is gone, it was published, and the gallery has the deviation. Nothing is uploaded
+// or published twice, with one exception: two workers may upload a file at once when one was stopped past its claim. That
+// worker deletes its unpublished item when it resumes. An item that is in neither place, because somebody deleted it by hand, is
+// never made again: the attempts fail and say so.
 //
 // # Authorization
 //
 // A target has a client's id and secret, and a token that the account's owner has authorized for the scopes stash, publish,
-// browse and user. Access tokens live for an hour and are renewed a minute before their end, or when the API refuses one; a
-// renewal ends the refresh token too, so one process at a time makes it (publish.Tokens). When the refresh token is refused,
-// the authorization is over (they live for three months, or until the owner withdraws it): the target is paused until new
-// credentials are given. A process that dies between the answer to a renewal and its commit loses the token, with the same end.
+// browse and user. Access tokens live for an hour. They are renewed a minute before their end, or when the API refuses one. A
+// renewal also ends the refresh token, so one process at a time renews (publish.Tokens). When the refresh token is refused, the
+// authorization is over (after three months, or when the owner withdraws it), and the target is paused until new credentials are
+// given. The same happens when a process dies between the answer to a renewal and its commit, because the token is lost.
 //
 // # What answers mean
 //

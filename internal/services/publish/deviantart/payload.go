@@ -71,7 +71,7 @@ func ParsePost(payload []byte) (*Post, error) {
 	return p, nil
 }
 
-// submission is what stash/submit is told besides the file.
+// submission is the form of stash/submit, without the file.
 func (p *Post) submission(stack string) url.Values {
 	form := url.Values{"title": {p.Title}, "stack": {stack}, "is_dirty": {"false"}}
 	if p.Comments != "" {
@@ -85,11 +85,11 @@ func (p *Post) submission(stack string) url.Values {
 	return form
 }
 
-// publication is what stash/publish is told.
+// publication is the form of stash/publish.
 func (p *Post) publication(item int64) url.Values {
 	form := url.Values{
 		"itemid": {strconv.FormatInt(item, 10)}, "is_mature": {strconv.FormatBool(p.Mature)},
-		// Who gives us the credentials has agreed to both.
+		// The owner of the credentials has agreed to both.
 		"agree_submission": {"true"}, "agree_tos": {"true"},
 	}
 	if p.Mature {

@@ -18,9 +18,8 @@ import (
 
 // Limits of a session.
 const (
-	maxAnswer = 4 << 20 // bytes of a JSON answer, unpacked
-	// renewBefore is how long before its end an access token is renewed.
-	renewBefore = time.Minute
+	maxAnswer   = 4 << 20     // bytes of a JSON answer, unpacked
+	renewBefore = time.Minute // how long before its end an access token is renewed
 )
 
 // Credentials are a target's secret: those of the client that the account's owner has authorized.

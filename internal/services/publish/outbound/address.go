@@ -15,8 +15,8 @@ import (
 // ErrRefusedAddress is returned when a host is, or resolves to, an address that must not be dialled.
 var ErrRefusedAddress = errors.New("the address is not a public one")
 
-// notPublic are the blocks of the IANA special-purpose registries that are not for the public internet, and the addresses at
-// which clouds serve the secrets of their machines.
+// notPublic are the blocks of the IANA special-purpose registries that are not for the public internet, and the addresses
+// at which clouds serve the secrets of their machines.
 func notPublic() []netip.Prefix {
 	texts := []string{
 		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
@@ -32,7 +32,7 @@ func notPublic() []netip.Prefix {
 	return out
 }
 
-// guard tells public addresses from others.
+// guard distinguishes public addresses from others.
 type guard struct {
 	refused []netip.Prefix
 	public6 netip.Prefix
@@ -73,8 +73,8 @@ func (g *guard) control(network, address string, _ syscall.RawConn) error {
 	return g.check(to.Addr())
 }
 
-// CheckURL returns an error that wraps [ErrRefusedAddress] for a URL whose host can be told to be no public machine's without
-// looking it up. It is for the place where a URL is given, so that a mistake is told there; what a name resolves to is known
+// CheckURL returns an error that wraps [ErrRefusedAddress] for a URL whose host is known not to be public without looking
+// it up. It is for the place where a URL is given, so that a mistake is reported early; what a name resolves to is known
 // only when it is dialled, and is checked then.
 func CheckURL(raw string) error {
 	u, err := url.Parse(raw)
@@ -84,14 +84,14 @@ func CheckURL(raw string) error {
 	return newGuard().checkHost(u.Hostname())
 }
 
-// notPublicNames are the domains that are set aside for a machine itself and for its own network, and what hosts files call a
-// machine itself.
+// notPublicNames are the domains that are set aside for a machine itself and for its own network, and what hosts files call
+// a machine itself.
 func notPublicNames() []string {
 	return []string{"localhost", "localdomain", "local", "internal", "home.arpa", "ip6-localhost", "ip6-loopback"}
 }
 
-// checkHost refuses hosts that are addresses of no public machine, numbers that some resolvers take for addresses, and names
-// that stand for this machine or its network.
+// checkHost refuses hosts that are addresses of no public machine, numbers that some resolvers take for addresses, and
+// names that stand for this machine or its network.
 func (g *guard) checkHost(host string) error {
 	name := host
 	if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) { // As the transport does before it dials.
@@ -118,7 +118,8 @@ func (g *guard) checkHost(host string) error {
 	return nil
 }
 
-// isNumber reports whether a host's last label makes it an IPv4 address in somebody's eyes: no top-level domain is one.
+// isNumber reports whether some resolvers take a host with this last label for an IPv4 address: no top-level domain is a
+// number.
 func isNumber(label string) bool {
 	if hex, ok := strings.CutPrefix(label, "0x"); ok {
 		return strings.Trim(hex, "0123456789abcdef") == ""

@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -17,10 +18,8 @@ import (
 
 // Limits of an exchange.
 const (
-	// MaxReply is how much of an answer's body is read when nothing hangs on it, in bytes.
-	MaxReply = 64 << 10
-	// drainTime is how long that may take: a new connection costs about as much.
-	drainTime      = 200 * time.Millisecond
+	MaxReply       = 64 << 10               // how much of an answer's body is read when nothing hangs on it, in bytes
+	drainTime      = 200 * time.Millisecond // how long that may take: a new connection costs about as much
 	maxReplyHeader = 64 << 10
 	dialTimeout    = 5 * time.Second
 	idleTimeout    = 30 * time.Second
@@ -48,10 +47,7 @@ type Client struct {
 
 // New returns a client. Close it after use.
 func New(o Options) *Client {
-	c := &Client{guard: newGuard(), allowPrivate: o.AllowPrivate, userAgent: o.UserAgent}
-	if c.userAgent == "" {
-		c.userAgent = "Fairlead"
-	}
+	c := &Client{guard: newGuard(), allowPrivate: o.AllowPrivate, userAgent: cmp.Or(o.UserAgent, "Fairlead")}
 	dialer := &net.Dialer{Timeout: dialTimeout, Resolver: o.Resolver}
 	if !o.AllowPrivate {
 		dialer.Control = c.guard.control

@@ -1,5 +1,5 @@
-// Package targettest is the conformance suite of senders: what the worker of package publish relies on, tried on a target that
-// a test has in hand. Write a [Target] for yours and call [Run] from a test.
+// Package targettest is the conformance suite of senders: what the worker of package publish relies on, tried on a target
+// that a test controls. Write a [Target] for yours and call [Run] from a test.
 package targettest
 
 import (
@@ -16,10 +16,9 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
 
-// Answer is what the target's server does with the requests that publish something, from the moment it is told on.
+// Answer is what the target's server does with the requests that publish something, from the call of Answers on.
 type Answer struct {
-	// Status is answered in place of an effect; 0: the request has its effect and is answered as usual.
-	Status     int
+	Status     int           // answered in place of an effect; 0: the request has its effect and is answered as usual
 	RetryAfter time.Duration // sent along, in whole seconds, when above 0
 	// Stall has the request neither take effect nor be answered, until its client goes away.
 	Stall bool
@@ -27,12 +26,12 @@ type Answer struct {
 	Cut bool
 }
 
-// Target is a target in a test's hand. It is used by one test at a time.
+// Target is a target that a test controls. One test at a time uses it.
 type Target interface {
 	// Sender is the sender under test.
 	Sender() publish.Sender
-	// Delivery makes one for a new publication, with a target whose timeout is at most [MaxTimeout]. Version, Progress and Save are
-	// set by the suite.
+	// Delivery makes one for a new publication, with a target whose timeout is at most [MaxTimeout]. Version, Progress and
+	// Save are set by the suite.
 	Delivery(t *testing.T) *publish.Delivery
 	// Answers says what happens from now on.
 	Answers(a Answer)
@@ -51,7 +50,7 @@ const patience = 30 * time.Second
 // Run tries a sender. fresh makes a target for each test.
 func Run(t *testing.T, fresh func(t *testing.T) Target) {
 	t.Helper()
-	for name, test := range map[string]func(*testing.T, *trial){
+	for name, test := range map[string]func(*trial){
 		"Delivers":                 delivers,
 		"TellsWhatMayWorkLater":    tellsWhatMayWorkLater,
 		"TellsWhenItIsTooMuch":     tellsWhenItIsTooMuch,
@@ -63,7 +62,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Target) {
 		"EndsWhenItsClaimIsLost":   endsWhenItsClaimIsLost,
 		"GoesOnFromItsOwnProgress": goesOnFromItsOwnProgress,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, &trial{T: t, Target: fresh(t)}) })
+		t.Run(name, func(t *testing.T) { test(&trial{T: t, Target: fresh(t)}) })
 	}
 }
 
@@ -134,50 +133,46 @@ func (x *trial) times(d *publish.Delivery, want int) {
 	}
 }
 
-func delivers(t *testing.T, x *trial) {
-	t.Helper()
+func delivers(x *trial) {
 	d := x.next()
 	x.times(d, 0)
-	x.want(x.attempt(t.Context(), d), publish.Delivered)
+	x.want(x.attempt(x.Context(), d), publish.Delivered)
 	x.times(d, 1)
 }
 
-func tellsWhatMayWorkLater(t *testing.T, x *trial) {
-	t.Helper()
+func tellsWhatMayWorkLater(x *trial) {
 	for _, status := range []int{http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable} {
 		d := x.next()
 		x.Answers(Answer{Status: status})
-		r := x.attempt(t.Context(), d)
+		r := x.attempt(x.Context(), d)
 		x.want(r, publish.Transient)
 		if r.StatusCode != status || r.Throttled {
-			t.Errorf("%d: %+v", status, r)
+			x.Errorf("%d: %+v", status, r)
 		}
 		x.Answers(Answer{})
-		x.want(x.attempt(t.Context(), d), publish.Delivered)
+		x.want(x.attempt(x.Context(), d), publish.Delivered)
 		x.times(d, 1)
 	}
 }
 
-func tellsWhenItIsTooMuch(t *testing.T, x *trial) {
-	t.Helper()
+func tellsWhenItIsTooMuch(x *trial) {
 	for _, after := range []time.Duration{0, 7 * time.Second} {
 		x.Answers(Answer{Status: http.StatusTooManyRequests, RetryAfter: after})
-		r := x.attempt(t.Context(), x.next())
+		r := x.attempt(x.Context(), x.next())
 		x.want(r, publish.Transient)
 		if !r.Throttled || r.RetryAfter != after || r.StatusCode != http.StatusTooManyRequests {
-			t.Errorf("after %v: %+v", after, r)
+			x.Errorf("after %v: %+v", after, r)
 		}
 	}
 }
 
-func tellsWhatWillNotWork(t *testing.T, x *trial) {
-	t.Helper()
+func tellsWhatWillNotWork(x *trial) {
 	d := x.next()
 	x.Answers(Answer{Status: http.StatusBadRequest})
-	r := x.attempt(t.Context(), d)
+	r := x.attempt(x.Context(), d)
 	x.want(r, publish.Permanent)
 	if r.StatusCode != http.StatusBadRequest {
-		t.Errorf("%+v", r)
+		x.Errorf("%+v", r)
 	}
 	x.times(d, 0)
 }
@@ -198,24 +193,21 @@ func (x *trial) returns(ctx context.Context, d *publish.Delivery) publish.Result
 	}
 }
 
-func endsWithItsContext(t *testing.T, x *trial) {
-	t.Helper()
+func endsWithItsContext(x *trial) {
 	x.Answers(Answer{Stall: true})
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(x.Context())
 	cancel()
 	x.want(x.returns(ctx, x.next()), publish.Transient)
 }
 
-func endsWithItsTimeout(t *testing.T, x *trial) {
-	t.Helper()
+func endsWithItsTimeout(x *trial) {
 	x.Answers(Answer{Stall: true})
 	d := x.next()
-	x.want(x.returns(t.Context(), d), publish.Transient)
+	x.want(x.returns(x.Context(), d), publish.Transient)
 	x.times(d, 0)
 }
 
-func isConcurrent(t *testing.T, x *trial) {
-	t.Helper()
+func isConcurrent(x *trial) {
 	const n = 16
 	all := make([]*publish.Delivery, n)
 	for i := range all {
@@ -223,7 +215,7 @@ func isConcurrent(t *testing.T, x *trial) {
 	}
 	var wg sync.WaitGroup
 	for _, d := range all {
-		wg.Go(func() { x.want(x.attempt(t.Context(), d), publish.Delivered) })
+		wg.Go(func() { x.want(x.attempt(x.Context(), d), publish.Delivered) })
 	}
 	wg.Wait()
 	for _, d := range all {
@@ -231,41 +223,39 @@ func isConcurrent(t *testing.T, x *trial) {
 	}
 }
 
-// repeatsNothingItCanAsk loses the answer to what took effect. Who can ask does not do it again; who can't says so by not being
-// a Finder.
-func repeatsNothingItCanAsk(t *testing.T, x *trial) {
-	t.Helper()
+// repeatsNothingItCanAsk loses the answer to what took effect. A sender that can ask does not send again; a sender that
+// can't is not a Finder.
+func repeatsNothingItCanAsk(x *trial) {
 	d := x.next()
 	x.Answers(Answer{Cut: true})
-	x.want(x.attempt(t.Context(), d), publish.Transient)
+	x.want(x.attempt(x.Context(), d), publish.Transient)
 	x.times(d, 1)
 	x.Answers(Answer{})
-	r := x.attempt(t.Context(), d)
+	r := x.attempt(x.Context(), d)
 	x.want(r, publish.Delivered)
 	want := 2
 	if _, ok := x.Sender().(publish.Finder); ok {
 		want = 1
 		if r.ExternalID == "" {
-			t.Errorf("the target does not say what it calls it: %+v", r)
+			x.Errorf("the target does not say what it calls it: %+v", r)
 		}
 	}
 	x.times(d, want)
 	if _, ok := x.Sender().(publish.Finder); ok {
-		x.want(x.attempt(t.Context(), d), publish.Delivered)
+		x.want(x.attempt(x.Context(), d), publish.Delivered)
 		x.times(d, 1)
 	}
 }
 
 // endsWhenItsClaimIsLost has the claim lost before the first step that cannot be taken back.
-func endsWhenItsClaimIsLost(t *testing.T, x *trial) {
-	t.Helper()
+func endsWhenItsClaimIsLost(x *trial) {
 	d := x.next()
 	saves := 0
 	d.Save = func(context.Context, []byte) error {
 		saves++
 		return publish.ErrClaimLost
 	}
-	r := x.attempt(t.Context(), d)
+	r := x.attempt(x.Context(), d)
 	if saves == 0 {
 		x.want(r, publish.Delivered) // It has but one step.
 		return
@@ -275,17 +265,16 @@ func endsWhenItsClaimIsLost(t *testing.T, x *trial) {
 }
 
 // goesOnFromItsOwnProgress has an attempt fail after it has saved something, and another one that knows of it.
-func goesOnFromItsOwnProgress(t *testing.T, x *trial) {
-	t.Helper()
+func goesOnFromItsOwnProgress(x *trial) {
 	d := x.next()
 	for range 3 {
 		x.Answers(Answer{Status: http.StatusServiceUnavailable})
-		x.want(x.attempt(t.Context(), d), publish.Transient)
+		x.want(x.attempt(x.Context(), d), publish.Transient)
 	}
 	x.Answers(Answer{})
-	x.want(x.attempt(t.Context(), d), publish.Delivered)
+	x.want(x.attempt(x.Context(), d), publish.Delivered)
 	x.times(d, 1)
 	if id := d.Publication; id == uuid.Nil {
-		t.Error("a publication without an id")
+		x.Error("a publication without an id")
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/publish/targettest"
 )
 
-// hook is a receiver in the suite's hand.
+// hook is a receiver that the suite controls.
 type hook struct {
 	sender *Sender
 	url    string
