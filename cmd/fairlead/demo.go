@@ -17,8 +17,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
+	"github.com/fairlead-dev/fairlead"
 	"github.com/fairlead-dev/fairlead/client"
 )
 
@@ -37,7 +37,7 @@ type demo struct {
 
 	screen *screen
 	errOut io.Writer
-	node   *node
+	node   *fairlead.Server
 	key    string // the admin key
 	tag    string // tells this run's accounts from those of earlier runs in the same directory
 	api    *client.Client
@@ -109,7 +109,7 @@ func (d *demo) run(ctx context.Context, printResult func() error) (err error) {
 		return err
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- d.node.run(serving) }()
+	go func() { ended <- d.node.Run(serving) }()
 	defer func() {
 		// The drain would wait for connections that nobody uses any more.
 		d.pool.CloseIdleConnections()
@@ -182,26 +182,29 @@ func (d *demo) startServer(ctx context.Context) error {
 	if d.listen == "" {
 		d.listen = demoAddress(ctx)
 	}
-	var o serveOptions
-	o.bind(pflag.NewFlagSet("demo", pflag.ContinueOnError)) // It sets the defaults.
-	o.listen, o.data, o.drainTimeout = d.listen, d.data, 10*time.Second
-	logger := slog.New(slog.NewTextHandler(d.errOut, &slog.HandlerOptions{Level: slog.LevelError}))
+	o := fairlead.Options{
+		Listen: d.listen, Data: d.data, AdminKey: os.Getenv(adminKeyVariable), DrainTimeout: 10 * time.Second,
+		AdminKeyMade: func(key string) { d.key = key },
+		Logger:       slog.New(slog.NewTextHandler(d.errOut, &slog.HandlerOptions{Level: slog.LevelError})),
+	}
 	d.screen.note("%s\n", d.screen.paint(bold, "Fairlead: contended things, decided exactly once"))
 	d.screen.begin("Starting PostgreSQL and the server")
 	var err error
-	if d.node, err = startNode(ctx, &o, logger, func(key string) { d.key = key }); err != nil {
+	if d.node, err = openServer(ctx, o); err != nil {
 		d.screen.breakLine()
 		return err
 	}
-	if d.key == "" {
-		if d.key, err = existingAdminKey(d.data); err != nil {
-			return errors.Join(err, d.node.close(ctx))
-		}
+	addr, err := d.node.Listen(ctx)
+	if err == nil && d.key == "" {
+		d.key, err = existingAdminKey(d.data)
 	}
-	d.result.URL = "http://" + d.node.addr()
+	if err != nil {
+		return errors.Join(err, d.node.Close(ctx))
+	}
+	d.result.URL = "http://" + addr.String()
 	d.pool = &http.Transport{MaxIdleConnsPerHost: demoOpening}
 	if d.api, err = client.New(d.result.URL, d.key, client.WithHTTPClient(&http.Client{Transport: d.pool})); err != nil {
-		return errors.Join(err, d.node.close(ctx))
+		return errors.Join(err, d.node.Close(ctx))
 	}
 	took := time.Since(began)
 	d.result.StartMS = took.Milliseconds()
@@ -223,7 +226,7 @@ func existingAdminKey(data string) (string, error) {
 	if key := os.Getenv(adminKeyVariable); key != "" {
 		return key, nil
 	}
-	b, err := os.ReadFile(adminKeyFile(data))
+	b, err := os.ReadFile(fairlead.AdminKeyFile(data))
 	if err != nil {
 		return "", fmt.Errorf("the demo needs the admin key: %w", err)
 	}
@@ -268,14 +271,15 @@ func (d *demo) tell(ctx context.Context) error {
 
 // showAround tells what there is to look at while the server stays up.
 func (d *demo) showAround(ctx context.Context) {
-	location := adminKeyFile(d.data)
+	link, _ := d.node.ConsoleLink(ctx, false)
+	location := fairlead.AdminKeyFile(d.data)
 	credential := "$(cat " + location + ")"
 	if os.Getenv(adminKeyVariable) != "" {
 		location, credential = "$"+adminKeyVariable, "$"+adminKeyVariable
 	}
 	d.screen.note("\nThe server stays up until Ctrl-C.\n")
 	d.screen.facts(
-		"console", d.node.openConsole(ctx),
+		"console", link,
 		"API", d.result.URL+"/docs",
 		"metrics", d.result.URL+"/metrics",
 		"admin key", location,

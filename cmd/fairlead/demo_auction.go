@@ -307,7 +307,7 @@ const demoSnapshots = 200 * time.Millisecond
 
 // watchMoney asks the database, again and again while money is being set aside and paid, whether every snapshot adds up.
 func (a *auctionAct) watchMoney(ctx context.Context) (err error) {
-	conn, err := pgx.Connect(ctx, a.node.url)
+	conn, err := pgx.Connect(ctx, a.node.DatabaseURL())
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ type storedAnswer struct {
 func (d *demo) check(ctx context.Context, answers []demoAnswer) (err error) {
 	d.screen.heading("The guarantees: what the database itself says")
 	d.result.Guarantees = nil
-	pool, err := pgxpool.New(ctx, d.node.url)
+	pool, err := pgxpool.New(ctx, d.node.DatabaseURL())
 	if err != nil {
 		return err
 	}

@@ -113,7 +113,7 @@ func TestDemoSeesDamage(t *testing.T) {
 	var out bytes.Buffer
 	d := demo{exit: true, listen: "127.0.0.1:0", screen: newScreen(&out), errOut: &out}
 	d.beforeCheck = func(ctx context.Context, d *demo, answers []demoAnswer) error {
-		conn, err := pgx.Connect(ctx, d.node.url)
+		conn, err := pgx.Connect(ctx, d.node.DatabaseURL())
 		if err != nil {
 			return err
 		}

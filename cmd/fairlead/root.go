@@ -4,13 +4,17 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"strings"
 
 	"github.com/joho/godotenv"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/fairlead-dev/fairlead"
 )
+
+// adminKeyVariable sets the first admin key of serve.
+const adminKeyVariable = "FAIRLEAD_ADMIN_KEY"
 
 // newRoot builds the command tree.
 func newRoot() *cobra.Command {
@@ -22,7 +26,7 @@ func newRoot() *cobra.Command {
 			"environment, and the environment over the file named by --config (lines of FAIRLEAD_NAME=value).",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Version:       version(),
+		Version:       fairlead.Version(),
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			return bindEnvironment(cmd.Flags())
 		},
@@ -81,24 +85,6 @@ func bindEnvironment(flags *pflag.FlagSet) error {
 
 func environmentName(flag string) string {
 	return "FAIRLEAD_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
-}
-
-// version is what the build recorded of itself.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	v := info.Main.Version
-	if v == "" || v == "(devel)" {
-		v = "devel"
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-				v += "-" + s.Value[:12]
-			}
-		}
-	}
-	return v
 }
 
 // newLogger writes to standard error, as text or as JSON.

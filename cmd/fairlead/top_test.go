@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/fairlead-dev/fairlead"
 	"github.com/fairlead-dev/fairlead/internal/top"
 )
 
@@ -73,7 +74,7 @@ func TestTop(t *testing.T) {
 		return ledger.Commands > 0
 	})
 	if f.Requests <= 0 || f.Failures != 0 || f.Latency.P99 <= 0 || ledger.BatchMean < 1 || ledger.Commit.P50 <= 0 || f.Transactions <= 0 ||
-		f.Held != 1 || len(f.Locks) != 1 || f.Locks[0].Owner != "captain" || f.Memory <= 0 || f.Version != version() || f.Restarted {
+		f.Held != 1 || len(f.Locks) != 1 || f.Locks[0].Owner != "captain" || f.Memory <= 0 || f.Version != fairlead.Version() || f.Restarted {
 		t.Errorf("%+v", f)
 	}
 	out, err := execute(t, "top", "--url", s.url, "--once", "--interval", "200ms")

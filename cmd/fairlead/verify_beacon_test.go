@@ -100,38 +100,3 @@ func TestVerifyABeaconsDraw(t *testing.T) {
 		})
 	}
 }
-
-func TestBeaconFlags(t *testing.T) {
-	t.Parallel()
-	chain, err := json.Marshal(beacon.Quicknet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "chain.json")
-	if err := os.WriteFile(file, chain, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		o    beaconOptions
-		says string // empty: taken
-	}{
-		{beaconOptions{chain: "quicknet"}, ""},
-		{beaconOptions{chain: "default"}, ""},
-		{beaconOptions{chain: "none"}, ""},
-		{beaconOptions{chain: file, relays: []string{"http://127.0.0.1:1"}}, ""},
-		{beaconOptions{chain: file}, "--beacon-relays is needed"},
-		{beaconOptions{chain: filepath.Join(t.TempDir(), "absent")}, "--beacon-chain"},
-		{beaconOptions{chain: "quicknet", relays: []string{"nonsense"}}, "--beacon-relays"},
-		{beaconOptions{chain: "quicknet", lead: -1}, "--beacon-lead"},
-		{beaconOptions{chain: "quicknet", lead: 1 << 60}, "--beacon-lead"},
-	} {
-		err := c.o.check()
-		if (err == nil) != (c.says == "") || (err != nil && !strings.Contains(err.Error(), c.says)) {
-			t.Errorf("%+v: %v, want %q", c.o, err, c.says)
-		}
-	}
-	options, _, err := (&beaconOptions{chain: "quicknet"}).build()
-	if err != nil || options.Chain != beacon.Quicknet() {
-		t.Errorf("%+v, %v", options, err)
-	}
-}
