@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
-
 )
 
 // viewport is a width and a colour scheme that pages are looked at in.

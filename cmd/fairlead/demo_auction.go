@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fairlead-dev/fairlead/client"
-	"github.com/fairlead-dev/fairlead/internal/sim/replay"
+	"github.com/fairlead-dev/fairlead/internal/replay"
 )
 
 // The size of the auction. Rounds are short, so that the story is; the window is long enough for a late bid to be decided

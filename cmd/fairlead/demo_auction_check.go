@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/client"
-	"github.com/fairlead-dev/fairlead/internal/sim/replay"
+	"github.com/fairlead-dev/fairlead/internal/replay"
 )
 
 // sequence compares what both watchers were given with the database's numbers.

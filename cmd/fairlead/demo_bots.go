@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/internal/sim/replay"
+	"github.com/fairlead-dev/fairlead/internal/replay"
 )
 
 // The bots' tempers, in minor units and time. Some can afford less than they want, and are told so.

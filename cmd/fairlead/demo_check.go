@@ -16,8 +16,8 @@ import (
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/audit"
 	"github.com/fairlead-dev/fairlead/internal/auth"
-	"github.com/fairlead-dev/fairlead/internal/sim/audit"
 )
 
 // demoGuarantee is one row of the closing table.

@@ -15,7 +15,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/go-json-experiment/json"
 
-	"github.com/fairlead-dev/fairlead/internal/sim/replay"
+	"github.com/fairlead-dev/fairlead/internal/replay"
 )
 
 // maxLiveMessage is the longest message of the live stream that the demo takes.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/replay"
 	"github.com/fairlead-dev/fairlead/internal/sim"
-	"github.com/fairlead-dev/fairlead/internal/sim/replay"
 )
 
 // leads asks a server's metrics whether it is the leader.

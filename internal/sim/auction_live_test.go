@@ -14,8 +14,8 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/fairlead-dev/fairlead/internal/replay"
 	"github.com/fairlead-dev/fairlead/internal/sim"
-	"github.com/fairlead-dev/fairlead/internal/sim/replay"
 )
 
 // script is a live server that says, on its n-th connection, the n-th list of messages, and then breaks the connection

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/replay"
 	"github.com/fairlead-dev/fairlead/internal/sim"
-	"github.com/fairlead-dev/fairlead/internal/sim/replay"
 )
 
 // TestRandomAuctionsAreReplayed draws auctions of all kinds and bids of all kinds on them from a seed. In the middle of

@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fairlead-dev/fairlead/internal/sim/audit"
+	"github.com/fairlead-dev/fairlead/internal/audit"
 )
 
 // ErrModel is returned when the database is not what the clients were told.

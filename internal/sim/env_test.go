@@ -18,9 +18,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/audit"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/sim"
-	"github.com/fairlead-dev/fairlead/internal/sim/audit"
 )
 
 // readyLimit is how soon a server must be ready after any crash.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/internal/sim/replay"
+	"github.com/fairlead-dev/fairlead/internal/replay"
 )
 
 // A log whose second bid claims a rank that it does not have.

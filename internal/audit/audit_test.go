@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/fairlead-dev/fairlead/internal/audit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
-	"github.com/fairlead-dev/fairlead/internal/sim/audit"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }

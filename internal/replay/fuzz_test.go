@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/fairlead-dev/fairlead/internal/sim/replay"
+	"github.com/fairlead-dev/fairlead/internal/replay"
 )
 
 // FuzzParseEvent reads arbitrary messages. What is read is complete and within its bounds, so that an auditor can be fed

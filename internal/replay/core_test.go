@@ -12,9 +12,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/internal/replay"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
-	"github.com/fairlead-dev/fairlead/internal/sim/replay"
 )
 
 // TestAuditorAgreesWithTheCore draws auctions and runs them through the core that the server decides with, in batches,
