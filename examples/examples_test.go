@@ -71,6 +71,19 @@ forgeries refused: 1
 	}
 }
 
+// TestEmbedded runs the program on a private PostgreSQL of its own, and again on the same data.
+func TestEmbedded(t *testing.T) {
+	t.Parallel()
+	data := filepath.Join(house.bin, "..", "embedded")
+	for range 2 {
+		cmd := program(within(t), "embedded", "-data", data)
+		out, err := cmd.CombinedOutput()
+		if err != nil || string(out) != "12 visitors, 10 seats sold, 1 winner; the books balance: true\n" {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+}
+
 // TestPrintshop has no use for the server, only for its PostgreSQL, in which the shop has a schema of its own.
 func TestPrintshop(t *testing.T) {
 	t.Parallel()

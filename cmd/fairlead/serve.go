@@ -151,16 +151,19 @@ func flagOf(option string) string {
 	return "--" + strings.ToLower(words)
 }
 
-// openServer starts a server. An option that can't be used is named as the flag that it came from.
-func openServer(ctx context.Context, o fairlead.Options) (*fairlead.Server, error) {
+// nameFlag names an option that can't be used as the flag that it came from.
+func nameFlag(err error) error {
+	if bad, ok := errors.AsType[*fairlead.OptionError](err); ok {
+		return fmt.Errorf("%s: %w", flagOf(bad.Option), bad.Err)
+	}
+	return err
+}
+
+// collectLess sets the garbage collector's target unless the environment does.
+func collectLess() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbagePercent)
 	}
-	s, err := fairlead.Open(ctx, o)
-	if bad, ok := errors.AsType[*fairlead.OptionError](err); ok {
-		err = fmt.Errorf("%s: %w", flagOf(bad.Option), bad.Err)
-	}
-	return s, err
 }
 
 // garbagePercent lets the heap grow to five times what is live before it is collected. What is live is small, a few
@@ -191,9 +194,10 @@ func newServe() *cobra.Command {
 			o.AdminKeyMade = func(key string) {
 				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "admin key (shown once, kept in %s): %s\n", fairlead.AdminKeyFile(o.Data), key)
 			}
-			s, err := openServer(cmd.Context(), o.Options)
+			collectLess()
+			s, err := fairlead.Open(cmd.Context(), o.Options)
 			if err != nil {
-				return err
+				return nameFlag(err)
 			}
 			return o.serve(cmd, s)
 		},

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/replay"
+	"github.com/fairlead-dev/fairlead/internal/screen"
 )
 
 // The bots' tempers, in minor units and time. Some can afford less than they want, and are told so.
@@ -66,7 +67,7 @@ type board struct {
 	over []chan struct{}
 
 	mu      sync.Mutex
-	rounds  []demoRound
+	rounds  []Round
 	current int // from 1; 0 while no round is open
 	endsAt  time.Time
 	bids    map[string]int64 // the standing ones
@@ -80,7 +81,7 @@ type board struct {
 func newBoard(places []int) *board {
 	b := &board{bids: map[string]int64{}, spent: map[string]int64{}}
 	for _, n := range places {
-		b.rounds = append(b.rounds, demoRound{Places: n})
+		b.rounds = append(b.rounds, Round{Places: n})
 		b.over = append(b.over, make(chan struct{}))
 	}
 	return b
@@ -124,7 +125,7 @@ func (b *board) apply(e replay.Event) {
 }
 
 // round returns a round that is over.
-func (b *board) round(i int) demoRound {
+func (b *board) round(i int) Round {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.rounds[i]
@@ -189,7 +190,7 @@ func (b *board) progress(now time.Time) (part float64, text string) {
 	r := b.rounds[b.current-1]
 	left := max(0, b.endsAt.Sub(now))
 	whole := demoRoundLength + time.Duration(r.Extensions)*demoExtension
-	text = fmt.Sprintf("%s, %s", seconds(left), plural(r.Bids, "bid"))
+	text = fmt.Sprintf("%s, %s", screen.Seconds(left), plural(r.Bids, "bid"))
 	if r.Extensions > 0 {
 		text += ", extended"
 	}

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/fairdraw"
+	"github.com/fairlead-dev/fairlead/fairdraw/beacon"
+	"github.com/fairlead-dev/fairlead/internal/screen"
 )
 
 // The opposed transfers: few accounts and many workers, so that the same pairs are wanted from both sides at once.
@@ -24,16 +26,16 @@ const (
 	demoHolds     = 30
 )
 
-// demoWinner is one line of the draw.
-type demoWinner struct {
+// Winner is one line of the draw.
+type Winner struct {
 	Prize   string `json:"prize"`
 	Account string `json:"account"`
 	Layer   int64  `json:"layer"`
 	Number  int64  `json:"number"`
 }
 
-// demoProof is what the offline checks said.
-type demoProof struct {
+// Proof is what the offline checks said.
+type Proof struct {
 	Bytes              int    `json:"bytes"`
 	Valid              bool   `json:"valid"`
 	AlteredRefused     bool   `json:"altered_refused"`
@@ -45,8 +47,8 @@ type demoProof struct {
 	document []byte
 }
 
-// demoTransfers is what the transfers' callers saw.
-type demoTransfers struct {
+// Transfers is what the transfers' callers saw.
+type Transfers struct {
 	Workers   int     `json:"workers"`
 	Accounts  int     `json:"accounts"`
 	Completed int     `json:"completed"`
@@ -55,7 +57,7 @@ type demoTransfers struct {
 	TotalMS   float64 `json:"total_ms"`
 }
 
-func (d *demo) showDraw(ctx context.Context) error {
+func (d *Demo) showDraw(ctx context.Context) error {
 	draw, err := d.api.GetDraw(ctx, d.result.Campaign)
 	if err != nil {
 		return err
@@ -67,16 +69,16 @@ func (d *demo) showDraw(ctx context.Context) error {
 	if len(again.Winners) != len(draw.Winners) || !again.CompletedAt.Equal(draw.CompletedAt) {
 		return errors.New("asking for the draw again gave another draw")
 	}
-	d.screen.heading("The draw: in the last sale's own transaction")
+	d.screen.Heading("The draw: in the last sale's own transaction")
 	for _, w := range draw.Winners {
-		d.result.Winners = append(d.result.Winners, demoWinner{Prize: w.Prize, Account: w.Account, Layer: w.Position.Layer, Number: w.Position.Number})
-		d.screen.fact(w.Prize, "%s   layer %d, number %d", w.Account, w.Position.Layer, w.Position.Number)
+		d.result.Winners = append(d.result.Winners, Winner{Prize: w.Prize, Account: w.Account, Layer: w.Position.Layer, Number: w.Position.Number})
+		d.screen.Fact(w.Prize, "%s   layer %d, number %d", w.Account, w.Position.Layer, w.Position.Number)
 	}
 	return nil
 }
 
 // showProof checks the proof as anyone can, with nothing but the document and the commitment published at the start.
-func (d *demo) showProof(ctx context.Context) error {
+func (d *Demo) showProof(ctx context.Context) error {
 	document, err := d.api.Proof(ctx, d.result.Campaign)
 	if err != nil {
 		return err
@@ -84,31 +86,42 @@ func (d *demo) showProof(ctx context.Context) error {
 	p := &d.result.Proof
 	p.document, p.Bytes = document, len(document)
 	began := time.Now()
-	v := verify(document, published{commitment: d.result.Commitment})
-	p.Valid, p.VerifyMicroseconds = v.Valid, time.Since(began).Microseconds()
-	d.screen.heading("The proof: anyone recomputes the draw, offline")
-	d.screen.fact("Published proof", "%s: %d positions, %d winners, in %.1f ms", verdictWord(v.Valid), v.Positions, v.Winners, float64(p.VerifyMicroseconds)/1000)
-	if !v.Valid {
-		d.screen.note("  %s", v.Difference)
+	proof, err := verify(document, d.result.Commitment)
+	p.Valid, p.VerifyMicroseconds = err == nil, time.Since(began).Microseconds()
+	d.screen.Heading("The proof: anyone recomputes the draw, offline")
+	positions, winners := 0, 0
+	if proof != nil {
+		positions, winners = len(proof.Positions), len(proof.Winners)
+	}
+	d.screen.Fact("Published proof", "%s: %d positions, %d winners, in %.1f ms", verdictWord(p.Valid), positions, winners, float64(p.VerifyMicroseconds)/1000)
+	if err != nil {
+		d.screen.Note("  %v", err)
 	}
 
 	altered, what, err := alterWinner(document, d.result.Winners)
 	if err != nil {
 		return err
 	}
-	av := verify(altered, published{commitment: d.result.Commitment})
-	p.AlteredRefused, p.AlteredDifference = !av.Valid, av.Difference
 	word := "accepted"
-	if p.AlteredRefused {
-		word = "refused"
+	if _, err := verify(altered, d.result.Commitment); err != nil {
+		p.AlteredRefused, p.AlteredDifference, word = true, err.Error(), "refused"
 	}
-	d.screen.fact("A copy, "+what, "%s", word)
-	d.screen.note("  %s", d.screen.paint(faint, shorten(av.Difference, 90)))
+	d.screen.Fact("A copy, "+what, "%s", word)
+	d.screen.Note("  %s", d.screen.Paint(screen.Faint, shorten(p.AlteredDifference, 90)))
 	return d.showInclusion(ctx)
 }
 
+// verify holds a proof against the commitment, offline. The proof is nil where it can't be read.
+func verify(document []byte, commitment string) (*fairdraw.Proof, error) {
+	proof, err := fairdraw.ParseProof(document)
+	if err != nil {
+		return nil, err
+	}
+	return proof, errors.Join(proof.VerifyBeacon(beacon.Trust()), proof.VerifyCommitment(commitment))
+}
+
 // alterWinner gives the first prize to another buyer, in a copy of the proof.
-func alterWinner(document []byte, winners []demoWinner) (altered []byte, what string, err error) {
+func alterWinner(document []byte, winners []Winner) (altered []byte, what string, err error) {
 	if len(winners) == 0 {
 		return nil, "", errors.New("there are no winners")
 	}
@@ -126,7 +139,7 @@ func alterWinner(document []byte, winners []demoWinner) (altered []byte, what st
 	return nil, "", errors.New("one buyer has all positions")
 }
 
-func (d *demo) showInclusion(ctx context.Context) error {
+func (d *Demo) showInclusion(ctx context.Context) error {
 	proof, err := fairdraw.ParseProof(d.result.Proof.document)
 	if err != nil {
 		return nil //nolint:nilerr // The table says that the proof is not valid; there is nothing to include in.
@@ -146,7 +159,7 @@ func (d *demo) showInclusion(ctx context.Context) error {
 	}
 	p := &d.result.Proof
 	p.InclusionHashes, p.InclusionValid = len(inclusion.Siblings), inclusion.Verify([32]byte(root)) == nil && inclusion.Position == entrant
-	d.screen.fact("One entrant's own proof", "%s: %s took part, by %d hashes", verdictWord(p.InclusionValid), entrant.Account, p.InclusionHashes)
+	d.screen.Fact("One entrant's own proof", "%s: %s took part, by %d hashes", verdictWord(p.InclusionValid), entrant.Account, p.InclusionHashes)
 	return nil
 }
 
@@ -165,10 +178,10 @@ func shorten(text string, most int) string {
 }
 
 // moveMoney lets many workers move money between few accounts, in both directions at once, and sets some aside.
-func (d *demo) moveMoney(ctx context.Context, buyers []string) error {
-	d.screen.heading("The money: transfers between the same few accounts")
-	step, done := d.screen.progress(fmt.Sprintf("%d workers on %d accounts", demoWorkers, demoTraders), demoTransferN)
-	t := demoTransfers{Workers: demoWorkers, Accounts: demoTraders}
+func (d *Demo) moveMoney(ctx context.Context, buyers []string) error {
+	d.screen.Heading("The money: transfers between the same few accounts")
+	step, done := d.screen.Progress(fmt.Sprintf("%d workers on %d accounts", demoWorkers, demoTraders), demoTransferN)
+	t := Transfers{Workers: demoWorkers, Accounts: demoTraders}
 	var mu sync.Mutex
 	count := func(err error) error {
 		mu.Lock()
@@ -210,13 +223,13 @@ func (d *demo) moveMoney(ctx context.Context, buyers []string) error {
 		return err
 	}
 	d.result.Transfers = t
-	d.screen.end("%d done, %d short of funds, in %s", t.Completed, t.Refused, milliseconds(t.TotalMS))
-	d.screen.fact("Money set aside", "%d holds: captured, released, left open", t.Holds)
+	d.screen.End("%d done, %d short of funds, in %s", t.Completed, t.Refused, screen.Milliseconds(t.TotalMS))
+	d.screen.Fact("Money set aside", "%d holds: captured, released, left open", t.Holds)
 	return nil
 }
 
 // holdMoney makes holds on buyers who did not trade, and closes two thirds of them.
-func (d *demo) holdMoney(ctx context.Context, buyers []string) (int, error) {
+func (d *Demo) holdMoney(ctx context.Context, buyers []string) (int, error) {
 	group, holding := errgroup.WithContext(ctx)
 	for i, buyer := range buyers[demoTraders : demoTraders+demoHolds] {
 		group.Go(func() error {

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"bytes"
@@ -18,10 +18,11 @@ import (
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/audit"
 	"github.com/fairlead-dev/fairlead/internal/auth"
+	"github.com/fairlead-dev/fairlead/internal/screen"
 )
 
-// demoGuarantee is one row of the closing table.
-type demoGuarantee struct {
+// Guarantee is one row of the closing table.
+type Guarantee struct {
 	// ID names the guarantee as the design does; all is the audit of everything.
 	ID      string `json:"id"`
 	Promise string `json:"promise"`
@@ -30,13 +31,13 @@ type demoGuarantee struct {
 	Finding string `json:"finding"`
 }
 
-// demoCheck asks the database, on a connection that has nothing to do with the server's, what became of the story. What
+// check asks the database, on a connection that has nothing to do with the server's, what became of the story. What
 // the buyers were told is compared with it; what the server says of itself is not asked.
-type demoCheck struct {
-	*demo
+type check struct {
+	*Demo
 
 	tx       pgx.Tx
-	answers  []demoAnswer
+	answers  []answer
 	stored   map[idempotency.ID]storedAnswer // the answers kept under the buyers' keys
 	ids      []idempotency.ID                // of the buyers' keys, in the order of answers
 	verified *fairdraw.Proof                 // nil when the proof is not valid
@@ -48,10 +49,10 @@ type storedAnswer struct {
 }
 
 // check fills the table of guarantees and prints it.
-func (d *demo) check(ctx context.Context, answers []demoAnswer) (err error) {
-	d.screen.heading("The guarantees: what the database itself says")
+func (d *Demo) check(ctx context.Context, answers []answer) (err error) {
+	d.screen.Heading("The guarantees: what the database itself says")
 	d.result.Guarantees = nil
-	pool, err := pgxpool.New(ctx, d.node.DatabaseURL())
+	pool, err := pgxpool.New(ctx, d.server.DatabaseURL())
 	if err != nil {
 		return err
 	}
@@ -67,24 +68,24 @@ func (d *demo) check(ctx context.Context, answers []demoAnswer) (err error) {
 	d.result.AllHeld = true
 	for _, g := range d.result.Guarantees {
 		d.result.AllHeld = d.result.AllHeld && g.Held
-		d.screen.row(g)
+		d.row(g)
 	}
 	if d.result.AllHeld {
-		d.screen.note("\n%s", d.screen.paint(green, "Every guarantee held."))
+		d.screen.Note("\n%s", d.screen.Paint(screen.Green, "Every guarantee held."))
 	} else {
-		d.screen.note("\n%s", d.screen.paint(red, "NOT EVERY GUARANTEE HELD."))
+		d.screen.Note("\n%s", d.screen.Paint(screen.Red, "NOT EVERY GUARANTEE HELD."))
 	}
 	return nil
 }
 
 // checkStory asks for all rows of the story in one snapshot.
-func (d *demo) checkStory(ctx context.Context, pool *pgxpool.Pool, answers []demoAnswer) (err error) {
+func (d *Demo) checkStory(ctx context.Context, pool *pgxpool.Pool, answers []answer) (err error) {
 	tx, err := pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, tx.Rollback(context.WithoutCancel(ctx))) }()
-	c := &demoCheck{demo: d, tx: tx, answers: answers}
+	c := &check{Demo: d, tx: tx, answers: answers}
 	if proof, parseErr := fairdraw.ParseProof(d.result.Proof.document); parseErr == nil && d.result.Proof.Valid {
 		c.verified = proof
 	}
@@ -102,12 +103,12 @@ func (d *demo) checkStory(ctx context.Context, pool *pgxpool.Pool, answers []dem
 	return nil
 }
 
-func (c *demoCheck) add(id, promise string, held bool, finding string, args ...any) {
-	c.result.Guarantees = append(c.result.Guarantees, demoGuarantee{ID: id, Promise: promise, Held: held, Finding: fmt.Sprintf(finding, args...)})
+func (c *check) add(id, promise string, held bool, finding string, args ...any) {
+	c.result.Guarantees = append(c.result.Guarantees, Guarantee{ID: id, Promise: promise, Held: held, Finding: fmt.Sprintf(finding, args...)})
 }
 
 // loadStored reads what the server keeps under each buyer's key.
-func (c *demoCheck) loadStored(ctx context.Context) error {
+func (c *check) loadStored(ctx context.Context) error {
 	hash := auth.HashKey(c.key)
 	var principal string
 	if err := c.tx.QueryRow(ctx, `SELECT id FROM api_keys WHERE hash = $1`, hash[:]).Scan(&principal); err != nil {
@@ -133,7 +134,7 @@ func (c *demoCheck) loadStored(ctx context.Context) error {
 	return err
 }
 
-func (c *demoCheck) sales(ctx context.Context) error {
+func (c *check) sales(ctx context.Context) error {
 	var total, counted, rows, distinct int
 	err := c.tx.QueryRow(ctx, `
 		SELECT c.total_positions, c.sold_positions, count(p.id), count(DISTINCT (p.layer, p.number))
@@ -147,7 +148,7 @@ func (c *demoCheck) sales(ctx context.Context) error {
 	return nil
 }
 
-func (c *demoCheck) refusals(ctx context.Context) error {
+func (c *check) refusals(ctx context.Context) error {
 	var refused []string
 	for i, a := range c.answers {
 		s := c.stored[c.ids[i]]
@@ -170,7 +171,7 @@ func (c *demoCheck) refusals(ctx context.Context) error {
 	return nil
 }
 
-func (c *demoCheck) draw(ctx context.Context) error {
+func (c *check) draw(ctx context.Context) error {
 	rows, err := c.tx.Query(ctx, `SELECT winners FROM draws WHERE campaign = $1`, c.result.Campaign)
 	if err != nil {
 		return err
@@ -213,7 +214,7 @@ func (c *demoCheck) draw(ctx context.Context) error {
 }
 
 // acknowledged compares the success that each buyer saw with the purchases.
-func (c *demoCheck) acknowledged(ctx context.Context) error {
+func (c *check) acknowledged(ctx context.Context) error {
 	rows, err := c.tx.Query(ctx, `SELECT id, account, layer, number FROM purchases WHERE campaign = $1`, c.result.Campaign)
 	if err != nil {
 		return err
@@ -246,7 +247,7 @@ func (c *demoCheck) acknowledged(ctx context.Context) error {
 }
 
 // keys checks that each key made one purchase or none, and that buyers got the stored bytes.
-func (c *demoCheck) keys(ctx context.Context) error {
+func (c *check) keys(ctx context.Context) error {
 	named, same := map[string]int{}, 0
 	for i, a := range c.answers {
 		s, ok := c.stored[c.ids[i]]
@@ -282,7 +283,7 @@ func (c *demoCheck) keys(ctx context.Context) error {
 	return nil
 }
 
-func (c *demoCheck) zeroSums(ctx context.Context) error {
+func (c *check) zeroSums(ctx context.Context) error {
 	var transfers, odd, accounts, off int
 	err := c.tx.QueryRow(ctx, `
 		SELECT (SELECT count(*) FROM transfers WHERE status = 'completed'),
@@ -301,7 +302,7 @@ func (c *demoCheck) zeroSums(ctx context.Context) error {
 	return nil
 }
 
-func (c *demoCheck) totals(ctx context.Context) error {
+func (c *check) totals(ctx context.Context) error {
 	var in, out, available, held string
 	err := c.tx.QueryRow(ctx, `
 		SELECT coalesce(sum(amount) FILTER (WHERE kind = 'deposit'), 0)::text,
@@ -327,7 +328,7 @@ func (c *demoCheck) totals(ctx context.Context) error {
 	return nil
 }
 
-func (c *demoCheck) holds(ctx context.Context) error {
+func (c *check) holds(ctx context.Context) error {
 	var open, off, negative int
 	err := c.tx.QueryRow(ctx, `
 		SELECT (SELECT count(*) FROM holds WHERE status = 'open'),
@@ -343,8 +344,8 @@ func (c *demoCheck) holds(ctx context.Context) error {
 }
 
 // addAudit adds the verdict of the independent auditor on the whole database.
-func (d *demo) addAudit(results []audit.Result) {
-	g := demoGuarantee{ID: "all", Promise: "independent audit of every table", Held: true}
+func (d *Demo) addAudit(results []audit.Result) {
+	g := Guarantee{ID: "all", Promise: "independent audit of every table", Held: true}
 	kept := 0
 	for _, r := range results {
 		if r.Total == 0 {
@@ -360,4 +361,14 @@ func (d *demo) addAudit(results []audit.Result) {
 		g.Finding = fmt.Sprintf("%d of %d checks", kept, len(results))
 	}
 	d.result.Guarantees = append(d.result.Guarantees, g)
+}
+
+// row prints one guarantee.
+func (d *Demo) row(g Guarantee) {
+	s := d.screen
+	mark, finding := s.Paint(screen.Green, "✓"), g.Finding
+	if !g.Held {
+		mark, finding = s.Paint(screen.Red, "✗"), s.Paint(screen.Red, "BROKEN: "+g.Finding)
+	}
+	s.Note("  %s %s  %s  %s", mark, s.Paint(screen.Bold, screen.Pad(g.ID, 3)), screen.Pad(g.Promise, 33), finding)
 }

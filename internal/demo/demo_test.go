@@ -1,15 +1,15 @@
-package main
+package demo
 
 import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/go-json-experiment/json"
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
@@ -24,26 +24,20 @@ func skipWithoutPostgres(t *testing.T, err error) {
 	}
 }
 
-// TestDemo runs the verb as a user does, and reads its document.
+// TestDemo runs the story as a user does, and reads its document.
 func TestDemo(t *testing.T) {
 	leaks := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, leaks) })
 	var out, errOut bytes.Buffer
-	root := newRoot()
-	root.SetArgs([]string{"demo", "--exit", "--json", "--listen", "127.0.0.1:0"})
-	root.SetOut(&out)
-	root.SetErr(&errOut)
-	err := root.ExecuteContext(t.Context())
+	var r *Result
+	d := Demo{Listen: "127.0.0.1:0", Exit: true, Out: &out, ErrOut: &errOut, Report: func(reported *Result) error { r = reported; return nil }}
+	err := d.Run(t.Context())
 	skipWithoutPostgres(t, err)
 	if err != nil {
 		t.Fatalf("%v\n%s\n%s", err, out.String(), errOut.String())
 	}
 	if errOut.Len() > 0 {
 		t.Errorf("standard error: %s", errOut.String())
-	}
-	var r demoResult
-	if err := json.Unmarshal(out.Bytes(), &r, json.RejectUnknownMembers(true)); err != nil {
-		t.Fatalf("%v\n%s", err, out.String())
 	}
 	if r.Race.Buyers != 500 || r.Race.Bought != 210 || r.Race.SoldOut != 290 || r.Race.Other != 0 || r.Race.Requests != 540 ||
 		r.Race.Replayed != 40 || r.Race.DifferentIn != 0 {
@@ -111,9 +105,9 @@ func TestDemoSeesDamage(t *testing.T) {
 		"hold_rows", "auction_bids", "auction_events", "auction_winners", "auction_standing",
 	}
 	var out bytes.Buffer
-	d := demo{exit: true, listen: "127.0.0.1:0", screen: newScreen(&out), errOut: &out}
-	d.beforeCheck = func(ctx context.Context, d *demo, answers []demoAnswer) error {
-		conn, err := pgx.Connect(ctx, d.node.DatabaseURL())
+	d := Demo{Exit: true, Listen: "127.0.0.1:0", Out: &out, ErrOut: &out}
+	d.beforeCheck = func(ctx context.Context, d *Demo, answers []answer) error {
+		conn, err := pgx.Connect(ctx, d.server.DatabaseURL())
 		if err != nil {
 			return err
 		}
@@ -155,12 +149,12 @@ func TestDemoSeesDamage(t *testing.T) {
 		// What was seen on the way cannot be broken in the database.
 		for _, damage := range []struct {
 			row        string
-			harm, mend func(*demoAuction)
+			harm, mend func(*Auction)
 		}{
-			{"the books add up while they bid", func(a *demoAuction) { a.SnapshotsOff++ }, func(a *demoAuction) { a.SnapshotsOff-- }},
-			{"the books add up while they bid", func(a *demoAuction) { a.Integrity = false }, func(a *demoAuction) { a.Integrity = true }},
-			{"event numbers without a gap", func(a *demoAuction) { a.stream[5].raw[0] = ' ' }, func(a *demoAuction) { a.stream[5].raw[0] = '{' }},
-			{"a replay gives the same winners", func(a *demoAuction) { a.replays[2].Bid.Rank++ }, func(a *demoAuction) { a.replays[2].Bid.Rank-- }},
+			{"the books add up while they bid", func(a *Auction) { a.SnapshotsOff++ }, func(a *Auction) { a.SnapshotsOff-- }},
+			{"the books add up while they bid", func(a *Auction) { a.Integrity = false }, func(a *Auction) { a.Integrity = true }},
+			{"event numbers without a gap", func(a *Auction) { a.stream[5].raw[0] = ' ' }, func(a *Auction) { a.stream[5].raw[0] = '{' }},
+			{"a replay gives the same winners", func(a *Auction) { a.replays[2].Bid.Rank++ }, func(a *Auction) { a.replays[2].Bid.Rank-- }},
 		} {
 			damage.harm(&d.result.Auction)
 			if err := d.check(ctx, answers); err != nil || d.result.AllHeld || rowHeld(t, d, damage.row) {
@@ -172,10 +166,9 @@ func TestDemoSeesDamage(t *testing.T) {
 		exec(damages[0].sql)
 		return nil
 	}
-	err := d.run(t.Context(), func() error { return nil })
+	err := d.Run(t.Context())
 	skipWithoutPostgres(t, err)
-	var code exitCode
-	if !errors.As(err, &code) || code != 1 {
+	if !errors.Is(err, ErrBroken) {
 		t.Errorf("ended with %v", err)
 	}
 	if !strings.Contains(out.String(), "BROKEN: 209 sold of 210") || !strings.Contains(out.String(), "NOT EVERY GUARANTEE HELD") {
@@ -184,12 +177,12 @@ func TestDemoSeesDamage(t *testing.T) {
 	if strings.Contains(out.String(), "\x1b") || strings.Contains(out.String(), "\r") {
 		t.Errorf("there is no terminal, and yet: %q", out.String())
 	}
-	if _, err := os.Stat(d.data); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the temporary directory %s is left: %v", d.data, err)
+	if _, err := os.Stat(d.Data); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the temporary directory %s is left: %v", d.Data, err)
 	}
 }
 
-func rowHeld(t *testing.T, d *demo, promise string) bool {
+func rowHeld(t *testing.T, d *Demo, promise string) bool {
 	t.Helper()
 	for _, g := range d.result.Guarantees {
 		if g.Promise == promise {
@@ -205,8 +198,8 @@ func TestDemoLeavesForeignDataAlone(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "admin.key"), []byte("somebody's"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d := demo{data: dir, exit: true, screen: newScreen(&bytes.Buffer{})}
-	if err := d.run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "no demo made") {
+	d := Demo{Data: dir, Exit: true, Out: io.Discard, ErrOut: io.Discard}
+	if err := d.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "no demo made") {
 		t.Errorf("ended with %v", err)
 	}
 }
@@ -214,12 +207,12 @@ func TestDemoLeavesForeignDataAlone(t *testing.T) {
 func TestDemoSaysWhatToInstall(t *testing.T) {
 	t.Setenv("FAIRLEAD_PG_BIN", t.TempDir())
 	var out bytes.Buffer
-	d := demo{exit: true, listen: "127.0.0.1:0", screen: newScreen(&out), errOut: &out}
-	err := d.run(t.Context(), nil)
+	d := Demo{Exit: true, Listen: "127.0.0.1:0", Out: &out, ErrOut: &out}
+	err := d.Run(t.Context())
 	if !errors.Is(err, localpg.ErrNoBinaries) {
 		t.Fatalf("ended with %v", err)
 	}
-	if _, err := os.Stat(d.data); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the temporary directory %s is left: %v", d.data, err)
+	if _, err := os.Stat(d.Data); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the temporary directory %s is left: %v", d.Data, err)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 )
 
 // sequence compares what both watchers were given with the database's numbers.
-func (c *demoCheck) sequence(ctx context.Context) error {
+func (c *check) sequence(ctx context.Context) error {
 	a := &c.result.Auction
 	rows, err := c.tx.Query(ctx, `
 		SELECT seq, type FROM auction_events WHERE auction = $1
@@ -44,7 +44,7 @@ func (c *demoCheck) sequence(ctx context.Context) error {
 }
 
 // settlement plays the auction again from what the live stream told, with a model of its own, and compares the winners.
-func (c *demoCheck) settlement(ctx context.Context) error {
+func (c *check) settlement(ctx context.Context) error {
 	a := &c.result.Auction
 	funds := map[string]int64{c.seller(): 0}
 	for _, bot := range a.bots {
@@ -77,7 +77,7 @@ func (c *demoCheck) settlement(ctx context.Context) error {
 }
 
 // balances compares every balance with the replay's, and each payment with its transfer.
-func (c *demoCheck) balances(ctx context.Context, played *replay.Outcome) error {
+func (c *check) balances(ctx context.Context, played *replay.Outcome) error {
 	a := &c.result.Auction
 	rows, err := c.tx.Query(ctx, `SELECT id, available, held FROM accounts WHERE id = ANY($1)`, append([]string{c.seller()}, a.bots...))
 	if err != nil {
@@ -109,7 +109,7 @@ func (c *demoCheck) balances(ctx context.Context, played *replay.Outcome) error 
 }
 
 // refunds wants nothing to be held at the end.
-func (c *demoCheck) refunds(ctx context.Context) error {
+func (c *check) refunds(ctx context.Context) error {
 	a := &c.result.Auction
 	var held, open, captured, released, active int64
 	err := c.tx.QueryRow(ctx, `
@@ -130,7 +130,7 @@ func (c *demoCheck) refunds(ctx context.Context) error {
 }
 
 // inTime wants every bid within its round, and no amount or account to have been served twice in the storms.
-func (c *demoCheck) inTime(ctx context.Context) error {
+func (c *check) inTime(ctx context.Context) error {
 	a := &c.result.Auction
 	var bids, late, extensions, same, twin int
 	err := c.tx.QueryRow(ctx, `
@@ -152,7 +152,7 @@ func (c *demoCheck) inTime(ctx context.Context) error {
 }
 
 // acknowledgedBids compares the success that each bidder saw with the history.
-func (c *demoCheck) acknowledgedBids(ctx context.Context) error {
+func (c *check) acknowledgedBids(ctx context.Context) error {
 	a := &c.result.Auction
 	rows, err := c.tx.Query(ctx, `SELECT seq, account, amount, previous_amount, round, rank FROM auction_bids WHERE auction = $1`, a.ID)
 	if err != nil {
@@ -178,7 +178,7 @@ func (c *demoCheck) acknowledgedBids(ctx context.Context) error {
 }
 
 // snapshots tells of the books while the bots were bidding.
-func (c *demoCheck) snapshots(context.Context) error {
+func (c *check) snapshots(context.Context) error {
 	a := &c.result.Auction
 	c.add("A2", "the books add up while they bid", a.Snapshots > 0 && a.SnapshotsOff == 0 && a.Integrity,
 		"%d snapshots, %d off", a.Snapshots, a.SnapshotsOff)

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fairlead-dev/fairlead/client"
+	"github.com/fairlead-dev/fairlead/internal/screen"
 )
 
 // The size of the story.
@@ -33,8 +34,8 @@ const (
 	demoOpening = 64
 )
 
-// demoRace is what the buyers saw.
-type demoRace struct {
+// Race is what the buyers saw.
+type Race struct {
 	Buyers      int     `json:"buyers"`
 	Requests    int     `json:"requests"`
 	Bought      int     `json:"bought"`
@@ -49,8 +50,8 @@ type demoRace struct {
 	MaxMS       float64 `json:"max_ms"`
 }
 
-// demoAnswer is what one buyer was told, to be compared with the database.
-type demoAnswer struct {
+// answer is what one buyer was told, to be compared with the database.
+type answer struct {
 	buyer    string
 	key      string
 	status   int
@@ -63,7 +64,7 @@ type demoAnswer struct {
 	differed int // whose bytes were others
 }
 
-func (d *demo) openAccounts(ctx context.Context) ([]string, error) {
+func (d *Demo) openAccounts(ctx context.Context) ([]string, error) {
 	if _, err := d.api.CreateAccount(ctx, client.CreateAccountRequest{ID: d.beneficiary(), Currency: demoCurrency}); err != nil {
 		return nil, err
 	}
@@ -75,8 +76,8 @@ func (d *demo) openAccounts(ctx context.Context) ([]string, error) {
 }
 
 // fund opens accounts and fills them.
-func (d *demo) fund(ctx context.Context, accounts []string, amount int64) error {
-	step, done := d.screen.progress(fmt.Sprintf("Opening %d accounts with deposits", len(accounts)), len(accounts))
+func (d *Demo) fund(ctx context.Context, accounts []string, amount int64) error {
+	step, done := d.screen.Progress(fmt.Sprintf("Opening %d accounts with deposits", len(accounts)), len(accounts))
 	group, opening := errgroup.WithContext(ctx)
 	group.SetLimit(demoOpening)
 	for _, account := range accounts {
@@ -92,16 +93,16 @@ func (d *demo) fund(ctx context.Context, accounts []string, amount int64) error 
 	err := group.Wait()
 	done()
 	if err == nil {
-		d.screen.end("%d × %s", len(accounts), money(amount))
+		d.screen.End("%d × %s", len(accounts), money(amount))
 	}
 	return err
 }
 
-func (d *demo) beneficiary() string { return "organiser" + d.tag }
+func (d *Demo) beneficiary() string { return "organiser" + d.tag }
 
 func money(minor int64) string { return fmt.Sprintf("%d.%02d %s", minor/100, minor%100, demoCurrency) }
 
-func (d *demo) makeCampaign(ctx context.Context) error {
+func (d *Demo) makeCampaign(ctx context.Context) error {
 	c, err := d.api.CreateCampaign(ctx, client.CreateCampaignRequest{
 		Name: "Demo", BaseLength: new(int64(demoBaseLength)), Price: new(int64(demoPrice)), Currency: demoCurrency,
 		Beneficiary: d.beneficiary(), PurchaseLimit: new(int64(1)),
@@ -116,16 +117,16 @@ func (d *demo) makeCampaign(ctx context.Context) error {
 		return err
 	}
 	d.result.Campaign, d.result.Commitment = c.ID, c.Commitment
-	d.screen.fact("Campaign published", "%d layers, %d positions, %s each", len(c.Layers), c.TotalPositions, money(demoPrice))
-	d.screen.fact("Commitment to the secret seed", "%s…", c.Commitment[:32])
+	d.screen.Fact("Campaign published", "%d layers, %d positions, %s each", len(c.Layers), c.TotalPositions, money(demoPrice))
+	d.screen.Fact("Commitment to the secret seed", "%s…", c.Commitment[:32])
 	return nil
 }
 
 // race lets all buyers go at one signal. Each has a connection of its own, open before the signal.
-func (d *demo) race(ctx context.Context, buyers []string) ([]demoAnswer, error) {
-	d.screen.heading(fmt.Sprintf("The race: %d buyers, %d positions, one moment", demoBuyers, demoPositions))
-	step, done := d.screen.progress("Connecting", len(buyers))
-	answers := make([]demoAnswer, len(buyers))
+func (d *Demo) race(ctx context.Context, buyers []string) ([]answer, error) {
+	d.screen.Heading(fmt.Sprintf("The race: %d buyers, %d positions, one moment", demoBuyers, demoPositions))
+	step, done := d.screen.Progress("Connecting", len(buyers))
+	answers := make([]answer, len(buyers))
 	start, line := make(chan struct{}), sync.WaitGroup{}
 	line.Add(len(buyers))
 	group, racing := errgroup.WithContext(ctx)
@@ -153,7 +154,7 @@ func (d *demo) race(ctx context.Context, buyers []string) ([]demoAnswer, error) 
 	}
 	line.Wait()
 	done()
-	d.screen.end("%d connections open", len(buyers))
+	d.screen.End("%d connections open", len(buyers))
 	began := time.Now()
 	close(start)
 	err := group.Wait()
@@ -168,8 +169,8 @@ func (d *demo) race(ctx context.Context, buyers []string) ([]demoAnswer, error) 
 }
 
 // buy is what one buyer does at the signal. Some of them send their request more than once.
-func (d *demo) buy(ctx context.Context, c *client.Client, i int, buyer string) (demoAnswer, error) {
-	a := demoAnswer{buyer: buyer, key: "demo-" + uuid.NewString()}
+func (d *Demo) buy(ctx context.Context, c *client.Client, i int, buyer string) (answer, error) {
+	a := answer{buyer: buyer, key: "demo-" + uuid.NewString()}
 	send := func(into *client.Answer) (*client.Purchase, string, error) {
 		p, err := c.Buy(ctx, d.result.Campaign, client.PurchaseRequest{Account: buyer}, client.Key(a.key), client.Into(into))
 		code := client.CodeOf(err)
@@ -210,8 +211,8 @@ func (d *demo) buy(ctx context.Context, c *client.Client, i int, buyer string) (
 	return a, nil
 }
 
-func (d *demo) sumUp(answers []demoAnswer, total time.Duration) {
-	r := demoRace{Buyers: len(answers), TotalMS: inMilliseconds(total)}
+func (d *Demo) sumUp(answers []answer, total time.Duration) {
+	r := Race{Buyers: len(answers), TotalMS: inMilliseconds(total)}
 	latencies := make([]time.Duration, 0, len(answers))
 	for _, a := range answers {
 		switch {
@@ -233,14 +234,14 @@ func (d *demo) sumUp(answers []demoAnswer, total time.Duration) {
 	r.P99MS = inMilliseconds(latencies[len(latencies)*99/100])
 	r.MaxMS = inMilliseconds(latencies[len(latencies)-1])
 	d.result.Race = r
-	d.screen.fact("Bought", "%d", r.Bought)
-	d.screen.fact("Refused: sold out", "%d", r.SoldOut)
+	d.screen.Fact("Bought", "%d", r.Bought)
+	d.screen.Fact("Refused: sold out", "%d", r.SoldOut)
 	if r.Other > 0 {
-		d.screen.fact("Anything else", "%d", r.Other)
+		d.screen.Fact("Anything else", "%d", r.Other)
 	}
-	d.screen.fact("Sent twice with one key", "%d buyers: %d replays, %d with other bytes", r.Repeated, r.Replayed, r.DifferentIn)
-	d.screen.fact("All settled in", "%s", milliseconds(r.TotalMS))
-	d.screen.fact("Each buyer waited", "p50 %s, p99 %s, max %s", milliseconds(r.P50MS), milliseconds(r.P99MS), milliseconds(r.MaxMS))
+	d.screen.Fact("Sent twice with one key", "%d buyers: %d replays, %d with other bytes", r.Repeated, r.Replayed, r.DifferentIn)
+	d.screen.Fact("All settled in", "%s", screen.Milliseconds(r.TotalMS))
+	d.screen.Fact("Each buyer waited", "p50 %s, p99 %s, max %s", screen.Milliseconds(r.P50MS), screen.Milliseconds(r.P99MS), screen.Milliseconds(r.MaxMS))
 }
 
 func inMilliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/replay"
+	"github.com/fairlead-dev/fairlead/internal/screen"
 )
 
 // The size of the auction. Rounds are short, so that the story is; the window is long enough for a late bid to be decided
@@ -41,15 +42,15 @@ const (
 // demoPlaces are the winners of each round.
 func demoPlaces() []int { return []int{3, 2, 1} }
 
-// demoAuction is what the bidders and the watchers saw.
-type demoAuction struct {
+// Auction is what the bidders and the watchers saw.
+type Auction struct {
 	ID           string         `json:"id"`
 	Bots         int            `json:"bots"`
 	Bids         int            `json:"bids"`
 	Refused      map[string]int `json:"refused"`
 	OneAmount    map[string]int `json:"one_amount"`  // ten accounts, one amount, at once: answers by code
 	OneAccount   map[string]int `json:"one_account"` // one account, ten bids, at once
-	Rounds       []demoRound    `json:"rounds"`
+	Rounds       []Round        `json:"rounds"`
 	Paid         int64          `json:"paid"`
 	Refunded     int64          `json:"refunded"`
 	Losers       int            `json:"losers"` // of the last round
@@ -65,13 +66,13 @@ type demoAuction struct {
 
 	bots    []string
 	told    []client.Bid // every bid that was acknowledged
-	socket  []demoEvent  // as they came over the WebSocket
-	stream  []demoEvent  // as they came as server-sent events
+	socket  []event      // as they came over the WebSocket
+	stream  []event      // as they came as server-sent events
 	replays []replay.Event
 }
 
-// demoRound is a round as the live stream told it.
-type demoRound struct {
+// Round is a round as the live stream told it.
+type Round struct {
 	Places      int              `json:"places"`
 	Bids        int              `json:"bids"`
 	Extensions  int              `json:"extensions"`
@@ -81,10 +82,10 @@ type demoRound struct {
 
 // auctionAct plays the auction. What bidders are told is collected under the lock.
 type auctionAct struct {
-	*demo
+	*Demo
 
 	bidder *client.Client // tries once: a bot that is refused thinks again
-	result *demoAuction
+	result *Auction
 	topic  string
 	board  *board
 
@@ -93,7 +94,7 @@ type auctionAct struct {
 }
 
 // auctionRules are the auction's, as its independent auditor knows them.
-func (d *demo) auctionRules() replay.Rules {
+func (d *Demo) auctionRules() replay.Rules {
 	rules := replay.Rules{
 		Seller: d.seller(), MinBid: demoMinBid, MinIncrement: demoIncrement, Window: demoSnipeWindow, Extension: demoExtension,
 		MaxExtensions: demoMaxExtensions, Cooldown: demoCooldown, UniqueAmounts: true,
@@ -104,14 +105,14 @@ func (d *demo) auctionRules() replay.Rules {
 	return rules
 }
 
-func (d *demo) seller() string { return "gallery" + d.tag }
+func (d *Demo) seller() string { return "gallery" + d.tag }
 
 // holdAuction is the act: bots bid in three rounds, and everything is watched by two subscribers of the live stream.
-func (d *demo) holdAuction(ctx context.Context) error {
+func (d *Demo) holdAuction(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, demoAuctionLimit)
 	defer cancel()
-	d.screen.heading(fmt.Sprintf("The auction: %d rounds, %d bots, money set aside for every bid", len(demoPlaces()), demoBots))
-	a := &auctionAct{demo: d, result: &d.result.Auction, board: newBoard(demoPlaces())}
+	d.screen.Heading(fmt.Sprintf("The auction: %d rounds, %d bots, money set aside for every bid", len(demoPlaces()), demoBots))
+	a := &auctionAct{Demo: d, result: &d.result.Auction, board: newBoard(demoPlaces())}
 	if err := a.prepare(ctx); err != nil {
 		return err
 	}
@@ -161,9 +162,9 @@ func (a *auctionAct) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	*a.result = demoAuction{ID: made.ID, Bots: len(bots), Refused: map[string]int{}, bots: bots}
+	*a.result = Auction{ID: made.ID, Bots: len(bots), Refused: map[string]int{}, bots: bots}
 	a.topic = "auction:" + made.ID
-	a.bidder, err = client.New(a.demo.result.URL, a.key,
+	a.bidder, err = client.New(a.Demo.result.URL, a.key,
 		client.WithHTTPClient(&http.Client{Transport: a.pool}), client.WithRetry(client.Retry{Attempts: 1}))
 	return err
 }
@@ -236,14 +237,14 @@ func (a *auctionAct) bid(ctx context.Context, account string, amount int64) (cod
 // showRounds tells of each round, as it goes on where that can be seen, and when it is over.
 func (a *auctionAct) showRounds(ctx context.Context) error {
 	for i, places := range demoPlaces() {
-		show, done := a.screen.status(fmt.Sprintf("Round %d, %s", i+1, plural(places, "place")))
-		tick := time.NewTicker(demoFrame)
+		show, done := a.screen.Status(fmt.Sprintf("Round %d, %s", i+1, plural(places, "place")))
+		tick := time.NewTicker(screen.Frame)
 		for over := false; !over; {
 			select {
 			case <-ctx.Done():
 				tick.Stop()
 				done()
-				a.screen.breakLine()
+				a.screen.Break()
 				return context.Cause(ctx)
 			case <-a.board.over[i]:
 				over = true
@@ -259,9 +260,9 @@ func (a *auctionAct) showRounds(ctx context.Context) error {
 		if i == len(demoPlaces())-1 {
 			rest = fmt.Sprintf("%d refunded", a.board.refund.bids)
 		}
-		a.screen.end("%s, %s, %s", plural(r.Bids, "bid"), plural(r.Extensions, "extension"), rest)
+		a.screen.End("%s, %s, %s", plural(r.Bids, "bid"), plural(r.Extensions, "extension"), rest)
 		for _, w := range r.Winners {
-			a.screen.note("  %s", a.screen.paint(faint, fmt.Sprintf("%s pays %s", w.Account, money(w.Amount))))
+			a.screen.Note("  %s", a.screen.Paint(screen.Faint, fmt.Sprintf("%s pays %s", w.Account, money(w.Amount))))
 			a.result.Paid += w.Amount
 		}
 	}
@@ -283,13 +284,13 @@ func (a *auctionAct) sumUp() {
 	r.P50MS = inMilliseconds(a.latencies[len(a.latencies)/2])
 	r.P99MS = inMilliseconds(a.latencies[len(a.latencies)*99/100])
 	s := a.screen
-	s.fact("Ten at once on one amount", "%s", codeList(r.OneAmount))
-	s.fact("Ten at once from one account", "%s", codeList(r.OneAccount))
-	s.note("  %s", s.paint(faint, "all refusals: "+codeList(r.Refused)))
-	s.fact("Paid, and given back at the end", "%s, %s", money(r.Paid), money(r.Refunded))
-	s.fact("Each bidder waited", "p50 %s, p99 %s", milliseconds(r.P50MS), milliseconds(r.P99MS))
-	s.fact("Watched over a WebSocket", "%d events, %s", r.Events, plural(r.Countdowns, "countdown"))
-	s.fact("Watched as server-sent events", "%d events, left and resumed %d times", len(r.stream), r.Resumes)
+	s.Fact("Ten at once on one amount", "%s", codeList(r.OneAmount))
+	s.Fact("Ten at once from one account", "%s", codeList(r.OneAccount))
+	s.Note("  %s", s.Paint(screen.Faint, "all refusals: "+codeList(r.Refused)))
+	s.Fact("Paid, and given back at the end", "%s, %s", money(r.Paid), money(r.Refunded))
+	s.Fact("Each bidder waited", "p50 %s, p99 %s", screen.Milliseconds(r.P50MS), screen.Milliseconds(r.P99MS))
+	s.Fact("Watched over a WebSocket", "%d events, %s", r.Events, plural(r.Countdowns, "countdown"))
+	s.Fact("Watched as server-sent events", "%d events, left and resumed %d times", len(r.stream), r.Resumes)
 }
 
 // codeList shows how often each code came, the most frequent last.
@@ -307,7 +308,7 @@ const demoSnapshots = 200 * time.Millisecond
 
 // watchMoney asks the database, again and again while money is being set aside and paid, whether every snapshot adds up.
 func (a *auctionAct) watchMoney(ctx context.Context) (err error) {
-	conn, err := pgx.Connect(ctx, a.node.DatabaseURL())
+	conn, err := pgx.Connect(ctx, a.server.DatabaseURL())
 	if err != nil {
 		return err
 	}

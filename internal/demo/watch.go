@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"bufio"
@@ -24,8 +24,8 @@ const maxLiveMessage = 1 << 20
 // demoAbsence is how long the second watcher stays away when it has hung up.
 const demoAbsence = 300 * time.Millisecond
 
-// demoEvent is an event as it came, byte for byte.
-type demoEvent struct {
+// event is an event as it came, byte for byte.
+type event struct {
 	seq  int64
 	kind replay.Type
 	raw  []byte
@@ -36,7 +36,7 @@ var errLiveEnded = errors.New("the live stream ended before the auction did")
 
 // watchSocket follows the auction over a WebSocket, without a break, and keeps the board that the bots look at.
 func (a *auctionAct) watchSocket(ctx context.Context) error {
-	conn, resp, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(a.demo.result.URL, "http")+"/v1/live", &websocket.DialOptions{
+	conn, resp, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(a.Demo.result.URL, "http")+"/v1/live", &websocket.DialOptions{
 		HTTPClient: &http.Client{Transport: a.pool}, HTTPHeader: http.Header{"Authorization": {"Bearer " + a.key}},
 	})
 	if resp != nil && resp.Body != nil {
@@ -80,7 +80,7 @@ func (a *auctionAct) watchSocket(ctx context.Context) error {
 		if n := len(a.result.socket); n == 0 || e.Seq > a.result.socket[n-1].seq {
 			a.board.apply(e)
 		}
-		a.result.socket = append(a.result.socket, demoEvent{seq: e.Seq, kind: e.Type, raw: message})
+		a.result.socket = append(a.result.socket, event{seq: e.Seq, kind: e.Type, raw: message})
 		a.result.replays = append(a.result.replays, e)
 		if e.Type == replay.AuctionCompleted {
 			_ = conn.Close(websocket.StatusNormalClosure, "") // Everything was said.
@@ -114,7 +114,7 @@ func (a *auctionAct) watchStream(ctx context.Context) error {
 func (a *auctionAct) follow(ctx context.Context) (ended bool, err error) {
 	ctx, hangUp := context.WithCancel(ctx)
 	defer hangUp()
-	address := a.demo.result.URL + "/v1/events?topic=" + url.QueryEscape(a.topic)
+	address := a.Demo.result.URL + "/v1/events?topic=" + url.QueryEscape(a.topic)
 	if len(a.result.stream) == 0 {
 		address += "&since=0"
 	}
@@ -136,7 +136,7 @@ func (a *auctionAct) follow(ctx context.Context) (ended bool, err error) {
 	}
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, maxLiveMessage)
-	var e demoEvent
+	var e event
 	for lines.Scan() {
 		if bytes.HasPrefix(lines.Bytes(), []byte(":")) {
 			continue // A comment.
@@ -161,7 +161,7 @@ func (a *auctionAct) follow(ctx context.Context) (ended bool, err error) {
 			if e.kind == replay.RoundCompleted || e.kind == replay.AuctionCompleted {
 				return e.kind == replay.AuctionCompleted, nil
 			}
-			e = demoEvent{}
+			e = event{}
 		}
 	}
 	return false, errors.Join(errLiveEnded, lines.Err())
