@@ -11,6 +11,8 @@
 //
 //   - embedded: sells the seats of a night without anything else running.
 //
+// A module of its own, outside, uses every public package of this one.
+//
 // Without a server, with a PostgreSQL of your own:
 //
 //   - printshop: package lock, claim and idempotency in somebody else's program.
