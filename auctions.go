@@ -52,9 +52,12 @@ func (s *Server) startAuctions(registry *prometheus.Registry, lanes *telemetry.L
 		},
 	})
 	s.onClose(s.auction.Close)
-	leases := postgres.NewLeases(s.db)
-	s.onClose(leases.Close)
-	s.election, err = lock.NewElection(lock.New(leases, lock.LockerOptions{Logger: s.logger}), auctionLease, lock.ElectionOptions{
+	elections, err := postgres.NewElections(s.db)
+	if err != nil {
+		return err
+	}
+	s.onClose(elections.Close)
+	s.election, err = lock.NewElection(lock.New(elections, lock.LockerOptions{Logger: s.logger}), auctionLease, lock.ElectionOptions{
 		TTL: s.o.LeaderTTL, Logger: s.logger, Observer: observer,
 	})
 	return err

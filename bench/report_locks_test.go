@@ -21,12 +21,12 @@ func TestJudgeLocks(t *testing.T) {
 		alone, own, p99, contended, spread float64
 		pass                               bool
 	}{
-		{"all", 90, 90, 25, 400, 0.1, true},
-		{"alone below redislock", 89, 90, 25, 400, 0.1, false},
-		{"64 keys below redislock", 90, 89, 25, 400, 0.1, false},
-		{"p99 above a quarter", 90, 90, 26, 400, 0.1, false},
-		{"too near to a lease row", 90, 90, 25, 399, 0.1, false},
-		{"unfair", 90, 90, 25, 400, 0.11, false},
+		{"all", 75, 90, 25, 600, 0.1, true},
+		{"alone below redislock", 74, 90, 25, 600, 0.1, false},
+		{"64 keys below redislock", 75, 89, 25, 600, 0.1, false},
+		{"p99 above a quarter", 75, 90, 26, 600, 0.1, false},
+		{"too near to a lease row", 75, 90, 25, 599, 0.1, false},
+		{"unfair", 75, 90, 25, 600, 0.11, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

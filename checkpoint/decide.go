@@ -9,48 +9,51 @@ const (
 	actReturn            // nothing is left; the state says how it ended
 )
 
-// decideRun decides what becomes of a request to run an operation with parameters of that hash. It returns [ErrLegacy],
-// [ErrOtherParameters], or [ErrBadTransition] where the operation is being rolled back or was.
-func decideRun(s *State, kind, hash string, seed *Seed) (act, error) {
+// known returns why a state can't be gone on with: [ErrNotFound], [ErrLegacy] or [ErrOtherParameters].
+func known(s *State, kind string) error {
 	switch {
 	case s == nil:
-		return actCreate, nil
+		return ErrNotFound
 	case s.Legacy():
-		return actReturn, ErrLegacy
-	case s.Kind != kind || s.ParametersHash != hash || (seed != nil && *seed != s.Seed):
-		return actReturn, ErrOtherParameters
+		return ErrLegacy
+	case s.Kind != kind:
+		return ErrOtherParameters
 	}
-	return decideResume(s, kind)
+	return nil
 }
 
-// decideResume decides the same for a request that names no parameters. It returns [ErrNotFound], too.
-func decideResume(s *State, kind string) (act, error) {
-	switch {
-	case s == nil:
-		return actReturn, ErrNotFound
-	case s.Legacy():
-		return actReturn, ErrLegacy
-	case s.Kind != kind:
+// decideRun decides on a request to run an operation with parameters of that hash. It returns [ErrLegacy],
+// [ErrOtherParameters], or [ErrBadTransition] when the operation is being rolled back, or was.
+func decideRun(s *State, kind, hash string, seed *Seed) (act, error) {
+	if s == nil {
+		return actCreate, nil
+	}
+	what, err := decideResume(s, kind)
+	if !s.Legacy() && (s.ParametersHash != hash || (seed != nil && *seed != s.Seed)) {
 		return actReturn, ErrOtherParameters
-	case s.Status == StatusCompleted:
+	}
+	return what, err
+}
+
+// decideResume decides on a request that names no parameters. It returns [ErrNotFound], too.
+func decideResume(s *State, kind string) (act, error) {
+	if err := known(s, kind); err != nil {
+		return actReturn, err
+	}
+	switch s.Status {
+	case StatusCompleted:
 		return actReturn, nil
-	case s.Status == StatusRunning:
+	case StatusRunning:
 		return actGoOn, nil
+	case StatusRollingBack, StatusRolledBack:
 	}
 	return actReturn, ErrBadTransition
 }
 
-// decideRollback decides what becomes of a request to undo an operation. That it is undone already is no error.
+// decideRollback decides on a request to undo an operation. That it is undone already is no error.
 func decideRollback(s *State, kind string) (act, error) {
-	switch {
-	case s == nil:
-		return actReturn, ErrNotFound
-	case s.Legacy():
-		return actReturn, ErrLegacy
-	case s.Kind != kind:
-		return actReturn, ErrOtherParameters
-	case s.Status == StatusRolledBack:
-		return actReturn, nil
+	if err := known(s, kind); err != nil || s.Status == StatusRolledBack {
+		return actReturn, err
 	}
 	return actGoOn, nil
 }

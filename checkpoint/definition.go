@@ -55,8 +55,7 @@ const (
 
 // Options of a [Runner]. All may be zero.
 type Options struct {
-	// Every is how many steps there are between two saves; 0 means 1. A run that is interrupted does up to so many steps
-	// again.
+	// Every is how many steps there are between two saves; 0 means 1. A run that is interrupted does up to so many steps again.
 	Every int
 	// TTL is for how long a state is kept after its last save; 0 means [DefaultTTL].
 	TTL time.Duration

@@ -6,7 +6,10 @@ import "time"
 func (m *Memory) Plant(key Key, body []byte, ttl time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.put(key, body, ttl)
+	if m.states == nil {
+		m.states = map[Key]remembered{}
+	}
+	m.states[key] = remembered{body: body, expires: time.Now().Add(ttl)}
 }
 
 // Forget loses everything.

@@ -50,7 +50,7 @@ func (r *Runner[P, R]) advance(ctx context.Context, s *State, steps Steps[R], to
 		return j.resultUnlessNew(), err
 	}
 	for j.state.CompletedCount < j.state.TotalCount {
-		if err := j.batch(ctx); err != nil {
+		if err := j.batch(ctx, j.do); err != nil {
 			return j.result(), err
 		}
 	}
@@ -140,18 +140,18 @@ func (j *job[P, R]) unstage() {
 	j.results = j.results[:j.state.CompletedCount]
 }
 
-// batch does steps up to the next save, and saves.
-func (j *job[P, R]) batch(ctx context.Context) error {
+// batch does work up to the next save, and saves. Work stages what it does in next.
+func (j *job[P, R]) batch(ctx context.Context, work func(ctx context.Context, next *State) error) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
 	if j.r.o.Transactional {
-		return j.batchInTransaction(ctx)
+		return j.batchInTransaction(ctx, work)
 	}
 	next := j.next()
-	failed := j.do(ctx, next)
-	if next.CompletedCount > j.state.CompletedCount {
-		// What is done is saved even if the context has ended, or else it would have to be done again.
+	failed := work(ctx, next)
+	if next.CompletedCount > j.state.CompletedCount || next.UndoneCount > j.state.UndoneCount || next.Status != j.state.Status {
+		// What is done is saved even if the context has ended. Otherwise it would have to be done again.
 		saving, cancel := j.outlive(ctx)
 		defer cancel()
 		if err := j.save(saving, next); err != nil {
@@ -194,31 +194,27 @@ func (j *job[P, R]) do(ctx context.Context, next *State) error {
 	return nil
 }
 
-// batchInTransaction commits steps and save together: of a batch of which a step fails, nothing remains.
-func (j *job[P, R]) batchInTransaction(ctx context.Context) error {
+// batchInTransaction commits work and save together: when work fails, nothing of it remains.
+func (j *job[P, R]) batchInTransaction(ctx context.Context, work func(ctx context.Context, next *State) error) error {
+	store, ok := j.r.store.(Transactor)
+	if !ok {
+		return ErrNoTransactions // New has looked.
+	}
 	var next *State
-	failed := j.transact(ctx, func(ctx context.Context) (*Save, error) {
+	failed := store.SaveWith(ctx, j.state.Key(), j.next().Head, func(ctx context.Context) (*Save, error) {
 		j.unstage()
 		next = j.next()
-		if err := j.do(ctx, next); err != nil {
+		if err := work(ctx, next); err != nil {
 			return nil, err
 		}
 		return j.encode(next)
 	})
-	if failed == nil {
-		j.keep(next)
-		return nil
+	if failed != nil {
+		j.unstage()
+		return j.note(ctx, failed)
 	}
-	j.unstage()
-	return j.note(ctx, failed)
-}
-
-func (j *job[P, R]) transact(ctx context.Context, work func(context.Context) (*Save, error)) error {
-	t, ok := j.r.store.(Transactor)
-	if !ok {
-		return ErrNoTransactions // New has looked.
-	}
-	return t.SaveWith(ctx, j.state.Key(), j.next().Head, work)
+	j.keep(next)
+	return nil
 }
 
 // note keeps a step's error in the state, and returns it.

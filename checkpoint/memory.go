@@ -64,15 +64,11 @@ func (m *Memory) Save(ctx context.Context, key Key, s *Save) error {
 	case there != nil && !s.Follows(seen):
 		return &FencedError{Key: key, Want: s.Head, Seen: seen}
 	}
-	m.put(key, s.Body, s.TTL)
-	return nil
-}
-
-func (m *Memory) put(key Key, body []byte, ttl time.Duration) {
 	if m.states == nil {
 		m.states = map[Key]remembered{}
 	}
-	m.states[key] = remembered{body: bytes.Clone(body), expires: time.Now().Add(ttl)}
+	m.states[key] = remembered{body: bytes.Clone(s.Body), expires: time.Now().Add(s.TTL)}
+	return nil
 }
 
 // Delete implements [Store].

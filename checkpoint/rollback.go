@@ -1,9 +1,6 @@
 package checkpoint
 
-import (
-	"context"
-	"errors"
-)
+import "context"
 
 // Rollback undoes the steps of an operation that are done, from the last to the first, and returns when all are undone, as it
 // does at once where they were before. An interrupted roll-back goes on where it was. The state keeps results, errors and
@@ -42,43 +39,11 @@ func (r *Runner[P, R]) undo(ctx context.Context, s *State, steps Steps[R], token
 		return nil, err
 	}
 	for j.state.Status != StatusRolledBack {
-		if err := context.Cause(ctx); err != nil {
-			return j.result(), err
-		}
-		if err := j.undoBatch(ctx, undoer); err != nil {
+		if err := j.batch(ctx, func(ctx context.Context, next *State) error { return j.undoSteps(ctx, next, undoer) }); err != nil {
 			return j.result(), err
 		}
 	}
 	return j.result(), nil
-}
-
-// undoBatch undoes steps up to the next save, and saves.
-func (j *job[P, R]) undoBatch(ctx context.Context, undoer Undoer[R]) error {
-	var next *State
-	if j.r.o.Transactional {
-		failed := j.transact(ctx, func(ctx context.Context) (*Save, error) {
-			next = j.next()
-			if err := j.undoSteps(ctx, next, undoer); err != nil {
-				return nil, err
-			}
-			return j.encode(next)
-		})
-		if failed == nil {
-			j.keep(next)
-			return nil
-		}
-		return j.note(ctx, failed)
-	}
-	next = j.next()
-	failed := j.undoSteps(ctx, next, undoer)
-	if next.UndoneCount > j.state.UndoneCount || next.Status != j.state.Status {
-		saving, cancel := j.outlive(ctx)
-		defer cancel()
-		if err := j.save(saving, next); err != nil {
-			return errors.Join(err, failed)
-		}
-	}
-	return j.note(ctx, failed)
 }
 
 func (j *job[P, R]) undoSteps(ctx context.Context, next *State, undoer Undoer[R]) error {

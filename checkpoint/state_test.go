@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/fairlead-dev/fairlead/checkpoint"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -81,9 +82,7 @@ func TestResultsOfAnyShape(t *testing.T) {
 	for n := range len(shapes) + 1 {
 		store := &checkpoint.Memory{}
 		r, err := checkpoint.New(echoing(shapes[:n]...), store, nil, checkpoint.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		key := checkpoint.Key{LockKey: "k", ID: "op"}
 		if _, err := r.Run(t.Context(), key, "", checkpoint.Call{}); err != nil {
 			t.Fatal(err)
@@ -140,9 +139,7 @@ func FuzzDecode(f *testing.F) {
 		other := &checkpoint.Memory{}
 		other.Plant(key, body, 1<<40)
 		r, err := checkpoint.New(echoing("1", `"two"`, `[3]`), other, nil, checkpoint.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		_, _ = r.Resume(t.Context(), key, checkpoint.Call{})
 		_, _ = r.Run(t.Context(), key, "x", checkpoint.Call{})
 		_, _ = r.Rollback(t.Context(), key, checkpoint.Call{})
@@ -165,9 +162,7 @@ func TestBadDefinitions(t *testing.T) {
 	}
 	// A result that is no JSON is the step's fault, and what was before it stays.
 	r, err := checkpoint.New(echoing("1", "{"), &checkpoint.Memory{}, nil, checkpoint.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	res, err := r.Run(t.Context(), checkpoint.Key{LockKey: "k", ID: "op"}, "", checkpoint.Call{})
 	if e, ok := errors.AsType[*checkpoint.StepError](err); !ok || e.Step != 1 || res.Completed != 1 || len(res.Errors) != 1 {
 		t.Errorf("%+v, %v", res, err)
@@ -178,9 +173,7 @@ func TestBadDefinitions(t *testing.T) {
 func TestErrorsAreBounded(t *testing.T) {
 	t.Parallel()
 	r, err := checkpoint.New(echoing("{"), &checkpoint.Memory{}, nil, checkpoint.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	key := checkpoint.Key{LockKey: "k", ID: "op"}
 	for range checkpoint.MaxErrors + 20 {
 		if _, err := r.Run(t.Context(), key, "", checkpoint.Call{}); err == nil {

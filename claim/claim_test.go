@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/claim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestLifeOfAClaim(t *testing.T) {
@@ -66,9 +67,7 @@ func TestStaleClaim(t *testing.T) {
 	e := newEnv(t)
 	e.add(2)
 	old, err := e.claims.Claim(t.Context(), e.pool, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if released, err := e.claims.ReleaseStale(t.Context(), e.pool, time.Hour, 10); err != nil || len(released) != 0 {
 		t.Fatalf("a fresh claim was released: %v, %v", released, err)
 	}
@@ -90,9 +89,7 @@ func TestStaleClaim(t *testing.T) {
 		t.Errorf("finished after it was released: %v", err)
 	}
 	again, err := e.claims.Claim(t.Context(), e.pool, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if err := e.claims.Finish(t.Context(), e.pool, old, nil); !errors.Is(err, claim.ErrLost) {
 		t.Errorf("finished under another's claim: %v", err)
 	}
@@ -232,26 +229,18 @@ func TestFinishInTheCallersTransaction(t *testing.T) {
 	e := newEnv(t)
 	e.add(1)
 	c, err := e.claims.Claim(t.Context(), e.pool, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	tx, err := e.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if err := e.claims.Finish(t.Context(), tx, c, nil); err != nil {
 		t.Error(err)
 	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, tx.Rollback(t.Context()))
 	e.want(1, "publishing", 1, true)
 	// While another transaction holds the row, nobody waits for it.
 	e.exec(`UPDATE app."Posts" SET status = 'scheduled', "Lock" = NULL`)
 	tx, err = e.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	defer func() { _ = tx.Rollback(t.Context()) }()
 	if _, err := tx.Exec(t.Context(), `SELECT FROM app."Posts" FOR UPDATE`); err != nil {
 		t.Fatal(err)
@@ -296,9 +285,7 @@ func TestObserver(t *testing.T) {
 	var seen counts
 	claims := claim.Must[int64](posts(), claim.Options{Observer: &seen})
 	got, err := claims.ClaimDue(t.Context(), e.pool, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	e.exec(`UPDATE app."Posts" SET locked = locked - interval '1 day' WHERE post = $1`, got[0].ID)
 	_, err = claims.ReleaseStale(t.Context(), e.pool, time.Minute, 9)
 	lost, err2 := claims.FailAll(t.Context(), e.pool, got...)

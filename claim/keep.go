@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/internal/lapse"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // Defaults of [Claims.Keep] and [Claims.KeepReleasing].
@@ -61,7 +62,7 @@ func (c *Claims[ID]) Keep(ctx context.Context, db DB, staleAfter time.Duration, 
 	}
 	var task sync.WaitGroup
 	task.Go(k.run)
-	return lapse.Context(inner, k.compare), func() {
+	return wait.Lease(inner, k.compare), func() {
 		cancel(nil)
 		task.Wait()
 	}
@@ -96,7 +97,7 @@ func (k *keeping[ID]) compare() {
 
 // run sends heartbeats, the first one at once.
 func (k *keeping[ID]) run() {
-	for pause := time.Duration(0); sleep(k.ctx, min(pause, k.left())); {
+	for pause := time.Duration(0); wait.For(k.ctx, min(pause, k.left())); {
 		if k.compare(); k.ctx.Err() != nil {
 			return
 		}
@@ -130,12 +131,7 @@ type Sweep struct {
 // KeepReleasing releases stale claims now and then every while, until ctx ends. Any number of processes may do so. It returns
 // at once, and has told Failed an [ErrBadAge], when one of the times is negative.
 func (c *Claims[ID]) KeepReleasing(ctx context.Context, db DB, s Sweep) {
-	if s.StaleAfter == 0 {
-		s.StaleAfter = DefaultStaleAfter
-	}
-	if s.Every == 0 {
-		s.Every = DefaultSweepEvery
-	}
+	s.StaleAfter, s.Every = cmp.Or(s.StaleAfter, DefaultStaleAfter), cmp.Or(s.Every, DefaultSweepEvery)
 	if s.StaleAfter < minAge || s.Every < 0 {
 		if s.Failed != nil {
 			s.Failed(fmt.Errorf("%w: %s, every %s", ErrBadAge, s.StaleAfter, s.Every))
@@ -150,20 +146,8 @@ func (c *Claims[ID]) KeepReleasing(ctx context.Context, db DB, s Sweep) {
 		if len(released) == releaseLimit {
 			continue // There may be more.
 		}
-		if !sleep(ctx, s.Every) {
+		if !wait.For(ctx, s.Every) {
 			return
 		}
-	}
-}
-
-// sleep reports whether ctx is still alive after d.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
 	}
 }

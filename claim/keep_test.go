@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/claim"
-	"github.com/fairlead-dev/fairlead/internal/lapse/lapsetest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 const patience = 30 * time.Second
@@ -26,9 +26,7 @@ func TestKeep(t *testing.T) {
 	e := newEnv(t)
 	e.add(1)
 	one, err := e.claims.Claim(t.Context(), e.pool, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	const staleAfter = 3 * time.Second
 	e.exec(`UPDATE app."Posts" SET locked = locked - interval '1 hour'`)
 	working, stop := e.claims.Keep(t.Context(), e.pool, staleAfter, one)
@@ -176,12 +174,10 @@ func TestStoppedWorkerIsTold(t *testing.T) {
 		t.Setenv(stoppedURL, e.pool.Config().ConnString())
 	}
 	const staleAfter = 300 * time.Millisecond
-	lapsetest.Stopped(t, staleAfter, func(t *testing.T) (context.Context, time.Time) {
+	testwait.Stopped(t, staleAfter, func(t *testing.T) (context.Context, time.Time) {
 		t.Helper()
 		pool, err := pgxpool.New(t.Context(), os.Getenv(stoppedURL))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		claims := claim.Must[int64](posts(), claim.Options{})
 		got, err := claims.ClaimDue(t.Context(), pool, 1)
 		if err != nil || len(got) != 1 {
@@ -208,9 +204,7 @@ func TestIndexes(t *testing.T) {
 		"Posts_claimed":   `SELECT post FROM app."Posts" WHERE "Lock" IS NOT NULL AND locked < clock_timestamp() - interval '1 hour' ORDER BY locked LIMIT 10`,
 	} {
 		rows, err := e.pool.Query(t.Context(), "EXPLAIN "+sql)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil || len(lines) < 2 || !strings.Contains(strings.Join(lines, " "), index) {
 			t.Errorf("%s is not used: %q, %v", index, lines, err)

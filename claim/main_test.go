@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/claim"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
@@ -49,14 +50,10 @@ type env struct {
 func newEnv(t *testing.T) *env {
 	t.Helper()
 	pool, err := pgxpool.New(t.Context(), pgtest.NewDatabase(t, schema))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	t.Cleanup(pool.Close)
 	claims, err := claim.New[int64](posts(), claim.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return &env{T: t, pool: pool, claims: claims}
 }
 

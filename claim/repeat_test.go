@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairlead-dev/fairlead/claim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // mute is a database whose answers are lost, after it has done what it was asked for.
@@ -83,9 +84,7 @@ func TestRepeatedFinish(t *testing.T) {
 	forged.LockID = uuid.New()
 	old.Version++
 	failed, released := e.claim(5), e.claim(6)
-	if err := e.claims.Fail(t.Context(), e.pool, failed, nil); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, e.claims.Fail(t.Context(), e.pool, failed, nil))
 	e.exec(`UPDATE app."Posts" SET locked = locked - interval '2 hours' WHERE post = 6`)
 	if got, err := e.claims.ReleaseStale(t.Context(), e.pool, time.Hour, 1); err != nil || len(got) != 1 {
 		t.Fatalf("%v, %v", got, err)
@@ -126,9 +125,7 @@ func TestRepeatedTransaction(t *testing.T) {
 			return e.claims.Finish(t.Context(), tx, one, nil)
 		})
 	}
-	if err := finish(); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, finish())
 	for range 2 {
 		if err := finish(); !errors.Is(err, claim.ErrFinished) || !errors.Is(err, claim.ErrLost) {
 			t.Errorf("repeated: %v", err)

@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -44,20 +45,8 @@ type Table struct {
 
 // withDefaults fills in what is not said.
 func (t Table) withDefaults() Table {
-	for _, column := range []struct {
-		name *string
-		is   string
-	}{
-		{&t.ID, DefaultIDColumn},
-		{&t.LockID, DefaultLockIDColumn},
-		{&t.LockedAt, DefaultLockedAtColumn},
-		{&t.Version, DefaultVersionColumn},
-		{&t.FinishedBy, DefaultFinishedByColumn},
-	} {
-		if *column.name == "" {
-			*column.name = column.is
-		}
-	}
+	t.ID, t.LockID, t.LockedAt = cmp.Or(t.ID, DefaultIDColumn), cmp.Or(t.LockID, DefaultLockIDColumn), cmp.Or(t.LockedAt, DefaultLockedAtColumn)
+	t.Version, t.FinishedBy = cmp.Or(t.Version, DefaultVersionColumn), cmp.Or(t.FinishedBy, DefaultFinishedByColumn)
 	return t
 }
 

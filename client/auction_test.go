@@ -15,12 +15,12 @@ func TestAuction(t *testing.T) {
 	seller, a, b := ids[0], ids[1], ids[2]
 	made, err := c.CreateAuction(ctx, client.CreateAuctionRequest{
 		Title: "lot", Currency: "SIM", Seller: seller, Rounds: []client.RoundRequest{{Winners: 1, Duration: "1h"}},
-		MinBid: new(int64(10)), Cooldown: new("1h"), AntiSnipe: &client.AntiSnipeRequest{Window: "2h", Extension: "1m", MaxExtensions: 1},
+		MinBid: 10, Cooldown: "1h", AntiSnipe: client.AntiSnipeRequest{Window: "2h", Extension: "1m", MaxExtensions: 1},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if made.Status != "pending" || made.MinBid != 10 || made.Cooldown != "1h0m0s" || made.AntiSnipe.MaxExtensions != 1 || !made.UniqueAmounts || made.Rounds[0].EndsAt != nil {
+	if made.Status != "pending" || made.MinBid != 10 || made.Cooldown != "1h0m0s" || made.AntiSnipe.MaxExtensions != 1 || !made.UniqueAmounts || !made.Rounds[0].EndsAt.IsZero() {
 		t.Errorf("made %+v", made)
 	}
 	if _, err := c.Bid(ctx, made.ID, client.BidRequest{Account: a, Amount: 50}); client.CodeOf(err) != "not_active" {
@@ -34,7 +34,7 @@ func TestAuction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if bid.Rank != 1 || bid.PreviousAmount != 0 || bid.RoundEndsAt.Sub(*started.Rounds[0].EndsAt) != time.Minute {
+	if bid.Rank != 1 || bid.PreviousAmount != 0 || bid.RoundEndsAt.Sub(started.Rounds[0].EndsAt) != time.Minute {
 		t.Errorf("bid %+v in round %+v", bid, started.Rounds[0])
 	}
 	// The cooldown asks for longer than a call lasts, so the call ends with what the server said.

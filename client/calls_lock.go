@@ -7,17 +7,7 @@ import (
 
 // unhurried makes a call return a lock that is held, or a deadlock, at once: how long to wait for a lock is said in the
 // request, and the victim of a deadlock has to let go of something before it asks again.
-func unhurried(_ context.Context, req *http.Request) error {
-	*req = *req.WithContext(context.WithValue(req.Context(), unhurriedKey{}, true)) //nolint:contextcheck // The request has the call's context.
-	return nil
-}
-
-type unhurriedKey struct{}
-
-// settled reports whether a problem that is retryable in general is the call's answer nevertheless.
-func settled(ctx context.Context, code string) bool {
-	return ctx.Value(unhurriedKey{}) != nil && (code == codeLockHeld || code == codeDeadlock)
-}
+func unhurried(r *request) { r.final = []string{codeLockHeld, codeDeadlock} }
 
 const (
 	codeLockHeld = "lock_held"
@@ -29,27 +19,21 @@ const (
 // two minutes by default, has to be longer. Codes lock_held, and deadlock with the [Problem]'s Cycle; neither is tried
 // again. For a lock that is renewed by itself see [Client.LockBackend].
 func (c *Client) AcquireLock(ctx context.Context, q LockRequest, opts ...CallOption) (*Lock, error) {
-	return created(c.api.PostLocksWithResponse(ctx, nil, q, append([]CallOption{unhurried}, opts...)...))
+	return post[Lock](ctx, c, "/v1/locks", q, append([]CallOption{unhurried}, opts...))
 }
 
 // RenewLock lets a lock live for the request's TTL from now on, or as long as before. Code lock_lost: it is no longer held.
 func (c *Client) RenewLock(ctx context.Context, id string, q RenewLockRequest, opts ...CallOption) (*Lock, error) {
-	return ok(c.api.PostLocksIDRenewWithResponse(ctx, id, nil, q, opts...))
+	return post[Lock](ctx, c, at("/v1/locks/%s/renew", id), q, opts)
 }
 
 // ReleaseLock ends a lock and hands its keys to the next in line. Code lock_lost: it was no longer held.
 func (c *Client) ReleaseLock(ctx context.Context, id string, opts ...CallOption) error {
-	_, err := c.api.DeleteLocksIDWithResponse(ctx, id, nil, opts...)
+	_, err := c.do(ctx, http.MethodDelete, at("/v1/locks/%s", id), nil, opts)
 	return err
 }
 
 // Locks tells who holds, who waits, and for whom. It takes an admin key.
 func (c *Client) Locks(ctx context.Context, opts ...CallOption) (*Locks, error) {
-	return ok(c.api.GetLocksWithResponse(ctx, opts...))
-}
-
-// DatabaseWaits tells which sessions of the server's database wait for PostgreSQL's own locks, and for whom. It takes an
-// admin key.
-func (c *Client) DatabaseWaits(ctx context.Context, opts ...CallOption) (*DatabaseWaits, error) {
-	return ok(c.api.GetAdminDatabaseWaitsWithResponse(ctx, opts...))
+	return get[Locks](ctx, c, "/v1/locks", opts)
 }

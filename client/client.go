@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
-
-	"github.com/fairlead-dev/fairlead/client/api"
 )
 
 // requestTimeout bounds one attempt. The server answers commands in milliseconds; the proof of the largest campaign
@@ -20,18 +19,21 @@ const idleConnections = 256
 
 // Client calls one server. It is safe for concurrent use. Make it with [New].
 type Client struct {
-	api *api.ClientWithResponses
+	base  string // the server's URL, without a slash at its end
+	key   string
+	http  *http.Client
+	retry Retry
 }
 
 // Option changes what [New] makes.
-type Option func(*transport)
+type Option func(*Client)
 
 // WithHTTPClient makes calls go through c, whose Timeout then bounds an attempt. The default has connections enough
 // for many concurrent calls, and two minutes.
-func WithHTTPClient(c *http.Client) Option { return func(t *transport) { t.http = c } }
+func WithHTTPClient(c *http.Client) Option { return func(client *Client) { client.http = c } }
 
 // WithRetry changes how long a call is tried; the zero Retry is the default.
-func WithRetry(r Retry) Option { return func(t *transport) { t.retry = r.withDefaults() } }
+func WithRetry(r Retry) Option { return func(c *Client) { c.retry = r.withDefaults() } }
 
 // New makes a client of the server at baseURL, such as http://127.0.0.1:8080. key is an API key or a user's JWT; with
 // an empty one only the routes that need none can be called. It returns an error when baseURL is not an absolute http
@@ -44,20 +46,17 @@ func New(baseURL, key string, opts ...Option) (*Client, error) {
 	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return nil, fmt.Errorf("client: base URL %q must be absolute, with http or https", baseURL)
 	}
-	t := &transport{key: key, retry: Retry{}.withDefaults()}
+	u.RawQuery, u.Fragment = "", ""
+	c := &Client{base: strings.TrimRight(u.String(), "/"), key: key, retry: Retry{}.withDefaults()}
 	for _, o := range opts {
-		o(t)
+		o(c)
 	}
-	if t.http == nil {
-		if t.http, err = newHTTPClient(); err != nil {
+	if c.http == nil {
+		if c.http, err = newHTTPClient(); err != nil {
 			return nil, err
 		}
 	}
-	generated, err := api.NewClientWithResponses(baseURL, api.WithHTTPClient(t))
-	if err != nil {
-		return nil, fmt.Errorf("client: %w", err)
-	}
-	return &Client{api: generated}, nil
+	return c, nil
 }
 
 func newHTTPClient() (*http.Client, error) {
@@ -69,7 +68,3 @@ func newHTTPClient() (*http.Client, error) {
 	pool.MaxIdleConns, pool.MaxIdleConnsPerHost = 0, idleConnections
 	return &http.Client{Transport: pool, Timeout: requestTimeout}, nil
 }
-
-// API returns the generated client under this one. Its calls have the same credential, keys and retries, and their
-// errors are those of this package: an answer of 400 or above comes as a *[Problem] and not as a response.
-func (c *Client) API() *api.ClientWithResponses { return c.api }

@@ -1,12 +1,14 @@
 // Package client is the Go client of a Fairlead server.
 //
-// # Layers
+// # Calls and types
 //
-// Package api below this one is generated from docs/openapi.json and has one method a route. This package stands on
-// it and adds what every caller would have to write: names that read well, the credential, an idempotency key for
-// everything that changes something, retries under that same key, typed errors, and iterators over lists.
-// [Client.API] gives the generated client, with the same credential, keys, retries and errors, for whatever is missing
-// here.
+// The documents' types are generated from docs/openapi.json; the methods are written by hand, one for each operation of the
+// contract. They add what every caller would have to write: the credential, an idempotency key for everything that changes
+// something, retries under that same key, typed errors, and iterators over lists. [Call] is the one function below them, for
+// an operation that this package does not know yet, and [Client.Open] reads what is no document.
+//
+// A field's zero value stands for what is absent or null, as no limit, no time, the default. A field is a pointer where that
+// would not be clear: without [CaptureRequest].Amount all of a hold is paid, and 0 is refused.
 //
 // # Protocol
 //

@@ -92,7 +92,7 @@ func problemOf(resp *http.Response, body []byte) *Problem {
 		// A proxy that could not reach the server knows nothing of the effect.
 		*p = Problem{Outcome: Unknown, Retryable: isGatewayStatus(resp.StatusCode)}
 	}
-	p.Status = resp.StatusCode
+	p.Status, p.RetryAfter = resp.StatusCode, retryAfter(resp.Header)
 	return p
 }
 

@@ -43,7 +43,7 @@ func Example() {
 
 	// Three positions: one in the first layer, two in the second.
 	campaign, err := c.CreateCampaign(ctx, client.CreateCampaignRequest{
-		Name: "Premiere", BaseLength: new(int64(2)), Price: new(int64(1_500)), Currency: "EUR", Beneficiary: "theatre",
+		Name: "Premiere", BaseLength: 2, Price: 1_500, Currency: "EUR", Beneficiary: "theatre",
 		Prizes: []client.PrizeRequest{{Name: "box seat", Quantity: 1}},
 	})
 	check(err)

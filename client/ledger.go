@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/fairlead-dev/fairlead/client/api"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
@@ -59,15 +58,12 @@ func (l *Ledger) Execute(ctx context.Context, leg *cross.Leg) (saga.Outcome, err
 		}
 		return CrossEnd{Ledger: name, Account: e.Account}
 	}
-	q := api.CrossLegRequest{
-		Saga: leg.Saga.String(), Step: api.CrossLegRequestStep(leg.Step), From: end(leg.From), To: end(leg.To), Amount: leg.Amount, Currency: leg.Currency,
+	q := CrossLegRequest{
+		Saga: leg.Saga.String(), Step: CrossLegRequestStep(leg.Step), From: end(leg.From), To: end(leg.To),
+		Amount: leg.Amount, Currency: leg.Currency, Undo: leg.Undo, Cancel: leg.Cancel,
 	}
 	key := leg.Saga.String() + "." + leg.Key()
-	if leg.Undo {
-		q.Undo = new(true)
-	}
 	if leg.Cancel != "" {
-		q.Cancel = &leg.Cancel
 		key += ".cancel." + leg.Cancel
 	}
 	done, err := l.client.ExecuteCrossLeg(ctx, q, Key(key))
@@ -75,10 +71,10 @@ func (l *Ledger) Execute(ctx context.Context, leg *cross.Leg) (saga.Outcome, err
 		return saga.Outcome{}, fmt.Errorf("client: leg %s: %w", leg.Key(), err)
 	}
 	switch {
-	case done.Outcome == api.CrossLegOutcomeRefused:
+	case done.Outcome == CrossLegOutcomeRefused:
 		return saga.Refuse(done.Reason), nil
-	case done.Transfer == nil:
+	case done.Transfer == "":
 		return saga.Outcome{}, fmt.Errorf("client: leg %s: %w", leg.Key(), errNotJSON)
 	}
-	return saga.Outcome{Result: *done.Transfer}, nil
+	return saga.Outcome{Result: done.Transfer}, nil
 }

@@ -53,7 +53,7 @@ func (b *LockBackend) Acquire(ctx context.Context, r lock.Request) (lock.Grant, 
 			wait = max(0, min(wait, r.Wait-time.Since(began))).Truncate(time.Microsecond)
 		}
 		start := time.Now()
-		l, err := b.client.AcquireLock(ctx, LockRequest{Keys: r.Keys, Owner: r.Owner, TTL: r.TTL.String(), Wait: new(wait.String())},
+		l, err := b.client.AcquireLock(ctx, LockRequest{Keys: r.Keys, Owner: r.Owner, TTL: r.TTL.String(), Wait: wait.String()},
 			Key(r.ID+"."+strconv.Itoa(turn)))
 		switch {
 		case err == nil:
@@ -89,7 +89,7 @@ const undoTimeout = 5 * time.Second
 func (b *LockBackend) Renew(ctx context.Context, id string, ttl time.Duration) (lock.Grant, error) {
 	var q RenewLockRequest
 	if ttl > 0 {
-		q.TTL = new(ttl.String())
+		q.TTL = ttl.String()
 	}
 	start := time.Now()
 	l, err := b.client.RenewLock(ctx, id, q)

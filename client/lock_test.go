@@ -27,14 +27,14 @@ func TestLocks(t *testing.T) {
 	if _, err := c.AcquireLock(ctx, client.LockRequest{Keys: []string{x, y}, Owner: "C", TTL: "1m"}, client.Into(&answer)); client.CodeOf(err) != "lock_held" || answer.Attempts != 1 {
 		t.Errorf("%v after %d attempts", err, answer.Attempts)
 	}
-	renewed, err := c.RenewLock(ctx, a.ID, client.RenewLockRequest{TTL: new("1h")})
+	renewed, err := c.RenewLock(ctx, a.ID, client.RenewLockRequest{TTL: "1h"})
 	if err != nil || renewed.ExpiresAt.Sub(a.ExpiresAt) < 50*time.Minute || renewed.Tokens[x] != a.Tokens[x] {
 		t.Errorf("renewed %+v, %v", renewed, err)
 	}
 
 	waiting := make(chan error, 1)
 	go func() {
-		l, err := c.AcquireLock(ctx, client.LockRequest{Keys: []string{y}, Owner: "A", TTL: "1m", Wait: new("30s")})
+		l, err := c.AcquireLock(ctx, client.LockRequest{Keys: []string{y}, Owner: "A", TTL: "1m", Wait: "30s"})
 		if err == nil {
 			err = c.ReleaseLock(ctx, l.ID)
 		}
@@ -53,7 +53,7 @@ func TestLocks(t *testing.T) {
 			t.Fatalf("A does not wait for B: %+v", all)
 		}
 	}
-	_, err = c.AcquireLock(ctx, client.LockRequest{Keys: []string{x}, Owner: "B", TTL: "1m", Wait: new("30s")})
+	_, err = c.AcquireLock(ctx, client.LockRequest{Keys: []string{x}, Owner: "B", TTL: "1m", Wait: "30s"})
 	problem, ok := errors.AsType[*client.Problem](err)
 	if !ok {
 		t.Fatal(err)

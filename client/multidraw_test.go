@@ -16,7 +16,7 @@ func TestMultidraw(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if made.Status != "completed" || made.CompletedCount != 12_000 || made.Results != nil || made.Seed == nil {
+	if made.Status != "completed" || made.CompletedCount != 12_000 || made.Results != nil || made.Seed == "" {
 		t.Errorf("%+v", made)
 	}
 	ints := collected(t, c.MultidrawInts(ctx, made.ID))
@@ -35,7 +35,7 @@ func TestMultidraw(t *testing.T) {
 		t.Errorf("%+v, %v", back, err)
 	}
 	small, err := c.CreateMultidraw(ctx, client.CreateMultidrawRequest{
-		LockKey: "client", Count: 3, Async: new(true), Prizes: &[]client.WeightedPrize{{ID: "only", Name: "Only", Weight: 1}},
+		LockKey: "client", Count: 3, Async: true, Prizes: []client.WeightedPrize{{ID: "only", Name: "Only", Weight: 1}},
 	})
 	if err != nil || small.Status != "running" {
 		t.Fatalf("%+v, %v", small, err)
@@ -48,7 +48,7 @@ func TestMultidraw(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if small.PrizeResults == nil || len(*small.PrizeResults) != 3 || len(collected(t, c.MultidrawPrizes(ctx, small.ID))) != 3 {
+	if len(small.PrizeResults) != 3 || len(collected(t, c.MultidrawPrizes(ctx, small.ID))) != 3 {
 		t.Errorf("%+v", small)
 	}
 	if all := collected(t, c.Multidraws(ctx)); len(all) != 2 {

@@ -11,7 +11,7 @@ import (
 func TestPublishing(t *testing.T) {
 	ctx, c := t.Context(), newClient()
 	made, err := c.CreateTarget(ctx, client.CreateTargetRequest{
-		Name: "blog", Kind: "webhook", URL: new("https://example.com/hook"), Config: &client.TargetConfig{Timeout: new("3s")},
+		Name: "blog", Kind: "webhook", URL: "https://example.com/hook", Config: client.TargetConfig{Timeout: "3s"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -19,18 +19,18 @@ func TestPublishing(t *testing.T) {
 	if !strings.HasPrefix(made.Secret, "whsec_") || made.Timeout != "3s" {
 		t.Errorf("made %+v", made)
 	}
-	if _, err := c.CreateTarget(ctx, client.CreateTargetRequest{Name: "blog", Kind: "webhook", URL: new("https://example.com/hook")}); client.CodeOf(err) != "target_exists" {
+	if _, err := c.CreateTarget(ctx, client.CreateTargetRequest{Name: "blog", Kind: "webhook", URL: "https://example.com/hook"}); client.CodeOf(err) != "target_exists" {
 		t.Errorf("a second one: %v", err)
 	}
 	if read, err := c.GetTarget(ctx, made.ID); err != nil || read.Name != "blog" || len(collected(t, c.Targets(ctx))) != 1 {
 		t.Errorf("read %+v, %v", read, err)
 	}
 	draft, err := c.CreatePublication(ctx, client.PublicationRequest{Target: "blog", Payload: map[string]any{"title": "hello"}})
-	if err != nil || draft.Status != "draft" || draft.PublishAt != nil {
+	if err != nil || draft.Status != "draft" || !draft.PublishAt.IsZero() {
 		t.Fatalf("draft %+v, %v", draft, err)
 	}
 	at := time.Now().Add(time.Hour).Truncate(time.Microsecond)
-	scheduled, err := c.Schedule(ctx, draft.ID, client.ScheduleRequest{PublishAt: at, Jitter: new("0s")})
+	scheduled, err := c.Schedule(ctx, draft.ID, client.ScheduleRequest{PublishAt: at, Jitter: "0s"})
 	if err != nil || scheduled.Status != "scheduled" || !scheduled.ActualPublishAt.Equal(at) {
 		t.Fatalf("scheduled %+v, %v", scheduled, err)
 	}
@@ -60,24 +60,24 @@ func TestPublishing(t *testing.T) {
 
 func TestTargetsAndAutomations(t *testing.T) {
 	ctx, c := t.Context(), newClient()
-	made, err := c.CreateTarget(ctx, client.CreateTargetRequest{Name: "rotated", Kind: "webhook", URL: new("https://example.com/hook")})
+	made, err := c.CreateTarget(ctx, client.CreateTargetRequest{Name: "rotated", Kind: "webhook", URL: "https://example.com/hook"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := c.RotateSecret(ctx, made.ID, client.RotateSecretRequest{Overlap: new("1h")}); err != nil || again.Secret == made.Secret || again.Secret == "" {
+	if again, err := c.RotateSecret(ctx, made.ID, client.RotateSecretRequest{Overlap: "1h"}); err != nil || again.Secret == made.Secret || again.Secret == "" {
 		t.Errorf("rotated %+v, %v", again, err)
 	}
-	if _, err := c.ReplaceCredentials(ctx, made.ID, client.CredentialsRequest{RefreshToken: new("r")}); client.CodeOf(err) != "wrong_kind" {
+	if _, err := c.ReplaceCredentials(ctx, made.ID, client.CredentialsRequest{RefreshToken: "r"}); client.CodeOf(err) != "wrong_kind" {
 		t.Errorf("credentials of a webhook: %v", err)
 	}
-	if paused, err := c.PauseTarget(ctx, made.ID); err != nil || paused.PausedAt == nil {
+	if paused, err := c.PauseTarget(ctx, made.ID); err != nil || paused.PausedAt.IsZero() {
 		t.Errorf("paused %+v, %v", paused, err)
 	}
-	if resumed, err := c.ResumeTarget(ctx, made.ID); err != nil || resumed.PausedAt != nil {
+	if resumed, err := c.ResumeTarget(ctx, made.ID); err != nil || !resumed.PausedAt.IsZero() {
 		t.Errorf("resumed %+v, %v", resumed, err)
 	}
-	rule, err := c.CreateAutomation(ctx, client.AutomationRequest{Name: "daily", Target: "rotated", Times: new([]string{"09:00"}), TimeZone: new("Europe/Berlin")})
-	if err != nil || rule.NextAt == nil || rule.Status != "active" {
+	rule, err := c.CreateAutomation(ctx, client.AutomationRequest{Name: "daily", Target: "rotated", Times: []string{"09:00"}, TimeZone: "Europe/Berlin"})
+	if err != nil || rule.NextAt.IsZero() || rule.Status != "active" {
 		t.Fatalf("made %+v, %v", rule, err)
 	}
 	if read, err := c.GetAutomation(ctx, rule.ID); err != nil || read.Times[0] != "09:00:00" {

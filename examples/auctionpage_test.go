@@ -27,6 +27,8 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // openPage starts the auction's web site, on the server at that address, and returns its own; it must end well when it is
@@ -69,24 +71,18 @@ func send(t *testing.T, req *http.Request) (int, string) {
 	t.Helper()
 	req.Close = true
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return resp.StatusCode, string(body)
 }
 
 func bidRequest(t *testing.T, page, name, amount, key string) *http.Request {
 	t.Helper()
 	form := url.Values{"name": {name}, "amount": {amount}, "key": {key}}
-	req, err := http.NewRequestWithContext(within(t), http.MethodPost, page+"bids", strings.NewReader(form.Encode()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req, err := http.NewRequestWithContext(testwait.Context(t, patience), http.MethodPost, page+"bids", strings.NewReader(form.Encode()))
+	testwait.Must(t, err)
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	return req
 }
@@ -132,19 +128,15 @@ func TestAuctionPageStream(t *testing.T) {
 		t.Fatalf("%d %s", status, body)
 	}
 	for last, want := range map[string]string{"": "id: 1\n", "2": "id: 3\n"} {
-		ctx, cancel := context.WithCancel(within(t))
+		ctx, cancel := context.WithCancel(testwait.Context(t, patience))
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, page+"events", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		req.Close = true
 		if last != "" {
 			req.Header.Set("Last-Event-ID", last)
 		}
 		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		for lines := bufio.NewReader(resp.Body); ; {
 			line, err := lines.ReadString('\n')
 			if err != nil {
@@ -172,9 +164,7 @@ type outage struct {
 func newOutage(t *testing.T) *outage {
 	t.Helper()
 	server, err := url.Parse(house.server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	transport := &http.Transport{}
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(server) }, Transport: transport, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
 	o := &outage{}
@@ -274,9 +264,7 @@ func openTab(t *testing.T) *tab {
 		t.Skip(missing)
 	}
 	profile, err := os.MkdirTemp("", "auctionpage-") //nolint:usetesting // The browser's children write for a moment longer than it lives.
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	t.Cleanup(func() {
 		for until := time.Now().Add(patience); os.RemoveAll(profile) != nil && time.Now().Before(until); {
 			time.Sleep(10 * time.Millisecond)
@@ -292,9 +280,7 @@ func openTab(t *testing.T) *tab {
 	t.Cleanup(closeTab)
 	b := &tab{ctx: ctx}
 	chromedp.ListenTarget(ctx, b.listen)
-	if err := chromedp.Run(ctx, network.Enable(), cdplog.Enable()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, chromedp.Run(ctx, network.Enable(), cdplog.Enable()))
 	return b
 }
 

@@ -11,7 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/localpg"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestDropsale runs it twice: the accounts of the first run must not be in the way of the second.
@@ -39,7 +40,7 @@ carrier: 4.50 available, 0.00 held
 	const steps = 7
 	file := filepath.Join(t.TempDir(), "order")
 	for step := 1; step <= steps; step++ {
-		out, err := program(within(t), "wallet", "-order", file, "-crash-at", string(rune('0'+step))).CombinedOutput()
+		out, err := program(testwait.Context(t, patience), "wallet", "-order", file, "-crash-at", string(rune('0'+step))).CombinedOutput()
 		ended, ok := errors.AsType[*exec.ExitError](err)
 		if !ok || ended.ExitCode() != 3 {
 			t.Fatalf("step %d: it did not crash: %v\n%s", step, err, out)
@@ -77,7 +78,7 @@ func TestEmbedded(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(house.bin, "..", "embedded")
 	for range 2 {
-		cmd := program(within(t), "embedded", "-data", data)
+		cmd := program(testwait.Context(t, patience), "embedded", "-data", data)
 		out, err := cmd.CombinedOutput()
 		if err != nil || string(out) != "12 visitors, 10 seats sold, 1 winner; the books balance: true\n" {
 			t.Fatalf("%v\n%s", err, out)
@@ -88,7 +89,7 @@ func TestEmbedded(t *testing.T) {
 // TestOutside builds a module of its own against this one, and runs it.
 func TestOutside(t *testing.T) {
 	t.Parallel()
-	ctx, dir := within(t), filepath.Join(house.bin, "..", "outside")
+	ctx, dir := testwait.Context(t, patience), filepath.Join(house.bin, "..", "outside")
 	if err := os.Mkdir(dir, 0o711); err != nil { // PostgreSQL has to get through it, as to the others' directories.
 		t.Fatal(err)
 	}
@@ -115,12 +116,10 @@ func TestOutside(t *testing.T) {
 // TestPrintshop has no use for the server, only for its PostgreSQL, in which the shop has a schema of its own.
 func TestPrintshop(t *testing.T) {
 	t.Parallel()
-	database, err := sim.PrivateURL(house.server.DataDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	database, err := localpg.URLOf(house.server.DataDir())
+	testwait.Must(t, err)
 	for range 2 {
-		cmd := program(within(t), "printshop")
+		cmd := program(testwait.Context(t, patience), "printshop")
 		cmd.Env = append(cmd.Env, "DATABASE_URL="+database)
 		out, err := cmd.CombinedOutput()
 		if err != nil {

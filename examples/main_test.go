@@ -20,6 +20,7 @@ import (
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // patience bounds every wait, on a machine that has other things to do.
@@ -173,18 +174,10 @@ func program(ctx context.Context, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// within gives a context for something that must end.
-func within(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // run runs an example to its end and returns what it printed.
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
-	out, err := program(within(t), name, args...).CombinedOutput()
+	out, err := program(testwait.Context(t, patience), name, args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", name, err, out)
 	}

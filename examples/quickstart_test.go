@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // quickstarts has a page a service. The front page is run as they are.
@@ -116,17 +118,13 @@ func pagePrograms(dir string) (overlay string, programs []string, err error) {
 func TestQuickStarts(t *testing.T) {
 	t.Parallel()
 	all, err := pages()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if _, err := exec.LookPath("curl"); err != nil && os.Getenv("CI") != "true" {
 		t.Skip("curl is not installed: the quick starts were NOT tested")
 	}
 	functions := ""
 	preface, err := blocksOf(quickstarts + "/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	for _, b := range preface {
 		if b.language == "sh" {
 			functions += b.text
@@ -144,9 +142,7 @@ func TestQuickStarts(t *testing.T) {
 func runPage(t *testing.T, page, functions string) {
 	t.Helper()
 	blocks, err := blocksOf(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	script := functions
 	for i, b := range blocks {
 		switch b.language {
@@ -161,9 +157,7 @@ func runPage(t *testing.T, page, functions string) {
 	// The reader is in the repository, and the server's data directory, too.
 	err = errors.Join(os.Symlink(house.bin, filepath.Join(dir, "bin")),
 		os.Symlink(house.server.DataDir(), filepath.Join(dir, "fairlead-data")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	runShell(t, page, dir, script)
 	var got []byte // of the last block that was run
 	for i, b := range blocks {
@@ -172,7 +166,7 @@ func runPage(t *testing.T, page, functions string) {
 		case "sh":
 			got, err = os.ReadFile(filepath.Join(dir, output(i)))
 		case "go":
-			got, err = program(within(t), programOf(page)).CombinedOutput()
+			got, err = program(testwait.Context(t, patience), programOf(page)).CombinedOutput()
 		case "json", "text":
 			err = compare(b, string(got))
 		}
@@ -186,11 +180,9 @@ func runPage(t *testing.T, page, functions string) {
 func runShell(t *testing.T, page, dir, script string) {
 	t.Helper()
 	complaints, err := os.Create(filepath.Join(dir, "complaints")) // A pipe would be kept open by what is left.
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	defer complaints.Close()
-	shell := program(within(t), "", "-euc", script)
+	shell := program(testwait.Context(t, patience), "", "-euc", script)
 	shell.Path, shell.Dir = "/bin/sh", dir
 	shell.Stdout, shell.Stderr = complaints, complaints
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -270,14 +262,10 @@ func contained(shown, there any, path string) error {
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	all, err := pages()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	for _, page := range all {
 		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		for _, part := range strings.Split(string(text), "](")[1:] {
 			link, _, _ := strings.Cut(part, ")")
 			link, _, _ = strings.Cut(link, "#")

@@ -10,8 +10,7 @@ import (
 	"testing"
 )
 
-// node is a JSON value whose parts can be altered one by one, also into what
-// no encoder would write.
+// node is a JSON value whose parts can be altered one by one, also into what no encoder would write.
 type node struct {
 	raw   string // a leaf, as written
 	names []string
@@ -95,8 +94,8 @@ func (n *node) leaves(into map[string]struct{}) {
 	}
 }
 
-// alterations calls try after each alteration of n or of what lies in it, and
-// takes the alteration back. try gets the path and what was done.
+// alterations calls try after each alteration of n or of what lies in it, and takes the alteration back. try gets the path
+// and what was done.
 func (n *node) alterations(path string, all []string, try func(path, what string)) {
 	with := func(what string, altered node) {
 		saved := *n
@@ -172,8 +171,8 @@ func (n *node) wrapped() string { return "[" + n.String() + "]" }
 
 func without[T any](list []T, i int) []T { return slices.Delete(slices.Clone(list), i, i+1) }
 
-// alteredLeaf gives other spellings and near values of a leaf. Spellings that
-// mean the same in JSON, such as an escape for a letter, are not among them.
+// alteredLeaf gives other spellings and near values of a leaf. Spellings that mean the same in JSON, such as an escape for
+// a letter, are not among them.
 func alteredLeaf(raw string) []string {
 	if raw[0] != '"' {
 		return []string{
@@ -219,8 +218,7 @@ func alteredLeaf(raw string) []string {
 	return out
 }
 
-// refuseEveryAlteration fails the test for each altered document that check
-// accepts, and gives how many were tried.
+// refuseEveryAlteration fails the test for each altered document that check accepts, and gives how many were tried.
 func refuseEveryAlteration(t *testing.T, doc []byte, check func([]byte) error) int {
 	t.Helper()
 	if err := check(doc); err != nil {
@@ -274,8 +272,8 @@ func TestEveryAlterationIsRefused(t *testing.T) {
 	t.Parallel()
 	withBeacon := testInput()
 	withBeacon.Beacon = []byte{1, 2, 3, 0xfe}
-	// With one position and one prize the winner can't be another, whatever
-	// the seed: what binds the other fields must not rest on luck.
+	// With one position and one prize the winner can't be another, whatever the seed: what binds the other fields must not
+	// rest on luck.
 	single := testInput()
 	single.Positions, single.Prizes = single.Positions[:1], single.Prizes[:1]
 	singleBeacon := single
@@ -319,8 +317,8 @@ func TestEveryInclusionAlterationIsRefused(t *testing.T) {
 	}
 }
 
-// TestConsistentForgeries alters several fields so that they still agree with
-// each other, as a forger would, short of recomputing the draw.
+// TestConsistentForgeries alters several fields so that they still agree with each other, as a forger would, short of
+// recomputing the draw.
 func TestConsistentForgeries(t *testing.T) {
 	t.Parallel()
 	forgeries := map[string]func(p *Proof){

@@ -13,26 +13,21 @@ import (
 const (
 	// MaxBeaconPeriod is the longest time between two rounds.
 	MaxBeaconPeriod = 24 * time.Hour
-	// MaxBeaconRound is the last round that a document can name: the largest
-	// integer that every JSON reader keeps exactly.
+	// MaxBeaconRound is the last round that a document can name: the largest integer that every JSON reader keeps exactly.
 	MaxBeaconRound = 1<<53 - 1
 	// maxKeyBytes bounds public keys and genesis seeds. BLS keys take 48 or 96.
 	maxKeyBytes = 256
-	// maxGenesisTime is the start of the year 10000, which no timestamp of
-	// RFC 3339 passes.
+	// maxGenesisTime is the start of the year 10000, which no timestamp of RFC 3339 passes.
 	maxGenesisTime = 253402300800
 )
 
-// defaultBeaconID is the one id that drand leaves out of a chain's hash, because
-// the chain is older than ids are.
+// defaultBeaconID is the one id that drand leaves out of a chain's hash, because the chain is older than ids are.
 const defaultBeaconID = "default"
 
-// Chain describes a public randomness beacon of drand's kind: a key that signs
-// a round every period, for ever. It is comparable, and its JSON form has the
-// names of drand's own description of a chain.
+// Chain describes a public randomness beacon of drand's kind: a key that signs a round every period, for ever. It is
+// comparable, and its JSON form has the names of drand's own description of a chain.
 //
-// This package names rounds and binds them; package fairdraw/beacon verifies
-// their signatures.
+// This package names rounds and binds them; package fairdraw/beacon verifies their signatures.
 type Chain struct {
 	// Scheme is drand's name of the way in which rounds are signed.
 	Scheme string `json:"scheme"`
@@ -42,8 +37,7 @@ type Chain struct {
 	PeriodSeconds int `json:"period"`
 	// GenesisTime is when round 1 is due, in seconds of Unix time.
 	GenesisTime int64 `json:"genesis_time"`
-	// GenesisSeed is the hash of the group that began the chain, in lower-case
-	// hexadecimal.
+	// GenesisSeed is the hash of the group that began the chain, in lower-case hexadecimal.
 	GenesisSeed string `json:"genesis_seed"`
 	// BeaconID is the chain's name among those who run it.
 	BeaconID string `json:"beacon_id"`
@@ -54,8 +48,7 @@ type Round struct {
 	Number uint64
 	// Signature is the chain's signature of the round.
 	Signature []byte
-	// Previous is the signature of the round before, on chains that sign it
-	// too; empty on others.
+	// Previous is the signature of the round before, on chains that sign it too; empty on others.
 	Previous []byte
 }
 
@@ -65,14 +58,12 @@ type BeaconSource struct {
 	// ChainHash is [Chain.Hash], by which chains are known.
 	ChainHash string
 	Round     uint64
-	// PreviousSignature is in lower-case hexadecimal, and empty where the chain
-	// does not sign it.
+	// PreviousSignature is in lower-case hexadecimal, and empty where the chain does not sign it.
 	PreviousSignature string
 }
 
-// Validate returns the first rule that the description breaks, as an
-// [*InputError] on [ErrBadInput], or nil. Whether key and scheme are known, and
-// whether the chain is one to be trusted, is not its business.
+// Validate returns the first rule that the description breaks, as an [*InputError] on [ErrBadInput], or nil. Whether key
+// and scheme are known, and whether the chain is one to be trusted, is not its business.
 func (c Chain) Validate() error {
 	for _, f := range [...]struct{ name, value string }{{"scheme", c.Scheme}, {"beacon_id", c.BeaconID}} {
 		if reason := textProblem(f.value); reason != "" {
@@ -93,16 +84,12 @@ func (c Chain) Validate() error {
 	return nil
 }
 
-// Hash is the chain's hash as drand defines it, in lower-case hexadecimal:
-// SHA-256 over period, genesis time, public key, genesis seed and, unless it is
-// "default", the id. The chain must be valid.
+// Hash is the chain's hash as drand defines it, in lower-case hexadecimal: SHA-256 over period, genesis time, public key,
+// genesis seed and, unless it is "default", the id. The chain must be valid.
 func (c Chain) Hash() string {
 	key, err := hex.DecodeString(c.PublicKey)
-	if err != nil {
-		panic("fairdraw: hash of a chain that is not valid")
-	}
-	seed, err := hex.DecodeString(c.GenesisSeed)
-	if err != nil {
+	seed, err2 := hex.DecodeString(c.GenesisSeed)
+	if err != nil || err2 != nil {
 		panic("fairdraw: hash of a chain that is not valid")
 	}
 	msg := appendUint32(nil, c.PeriodSeconds)
@@ -119,8 +106,7 @@ func (c Chain) Hash() string {
 // Period is the time between two rounds.
 func (c Chain) Period() time.Duration { return time.Duration(c.PeriodSeconds) * time.Second }
 
-// TimeOf is when a round is due; round 1 at the genesis time. The round is 1 to
-// MaxBeaconRound.
+// TimeOf is when a round is due; round 1 at the genesis time. The round is 1 to MaxBeaconRound.
 func (c Chain) TimeOf(round uint64) time.Time {
 	if round < 1 || round > MaxBeaconRound {
 		panic("fairdraw: round " + strconv.FormatUint(round, 10) + " does not exist")
@@ -149,15 +135,13 @@ func (c Chain) FirstFrom(t time.Time) uint64 {
 	return uint64((seconds+period-1)/period) + 1 //nolint:gosec // Positive.
 }
 
-// NameRound names the round that decides a draw which is sealed now: the first
-// that is due a full period and at least lead after that, so that nobody can
-// know it yet. A negative lead is none.
+// NameRound names the round that decides a draw which is sealed now: the first that is due a full period and at least lead
+// after that, so that nobody can know it yet. A negative lead is none.
 func (c Chain) NameRound(now time.Time, lead time.Duration) uint64 {
 	return c.FirstFrom(now.Add(max(lead, c.Period())))
 }
 
-// check holds what a document says of its beacon against the rules, and the
-// hash against what it is the hash of.
+// check holds what a document says of its beacon against the rules, and the hash against what it is the hash of.
 func (s *BeaconSource) check() error {
 	if err := s.Chain.Validate(); err != nil {
 		if bad, ok := err.(*InputError); ok { //nolint:errorlint // Made by Validate, never wrapped.
@@ -175,15 +159,6 @@ func (s *BeaconSource) check() error {
 		return badInput("beacon.previous_signature", "not up to %d bytes in lower-case hexadecimal", MaxBeaconBytes)
 	}
 	return nil
-}
-
-// round spells a proof's beacon as a verifier of signatures reads it.
-func (p *Proof) round(signature []byte) (Round, error) {
-	previous, err := hex.DecodeString(p.Source.PreviousSignature)
-	if err != nil {
-		return Round{}, badInput("beacon.previous_signature", "not hexadecimal")
-	}
-	return Round{Number: p.Source.Round, Signature: signature, Previous: previous}, nil
 }
 
 // String names the round for a person.

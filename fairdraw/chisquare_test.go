@@ -23,10 +23,9 @@ func uniform(cells, total int) []float64 {
 	return out
 }
 
-// The 0.999 quantiles of the chi-square distribution by degrees of freedom
-// (NIST/SEMATECH e-Handbook of Statistical Methods §1.3.6.7.4): a fair draw
-// exceeds them once in a thousand choices of seeds. The seeds are fixed, so the
-// tests give the same figure each time.
+// The 0.999 quantiles of the chi-square distribution by degrees of freedom (NIST/SEMATECH e-Handbook of Statistical Methods
+// §1.3.6.7.4): a fair draw exceeds them once in a thousand choices of seeds. The seeds are fixed, so the tests give the
+// same figure each time.
 const (
 	critical3  = 16.266
 	critical5  = 20.515
@@ -36,8 +35,7 @@ const (
 
 const simulatedDraws = 100_000
 
-// TestChiSquareDraw runs 10^5 whole draws on a triangle of 6 layers, each under
-// its own seed, and counts who wins what.
+// TestChiSquareDraw runs 10^5 whole draws on a triangle of 6 layers, each under its own seed, and counts who wins what.
 func TestChiSquareDraw(t *testing.T) {
 	t.Parallel()
 	in := Input{
@@ -111,8 +109,8 @@ func TestChiSquareMultiDraw(t *testing.T) {
 	}
 }
 
-// TestChiSquareSeesBias shows that the test above can fail: a bare remainder
-// of 8 random bits, biased by one part in 12, is caught at the same size.
+// TestChiSquareSeesBias shows that the test above can fail: a bare remainder of 8 random bits, biased by one part in 12, is
+// caught at the same size.
 func TestChiSquareSeesBias(t *testing.T) {
 	t.Parallel()
 	s := NewStream(testSeed("bias"), 0)

@@ -6,8 +6,8 @@ import (
 	"sort"
 )
 
-// hkdfSalt separates this package's keys from anything else that might ever be
-// derived from the same bytes, and carries the version of the algorithm.
+// hkdfSalt separates this package's keys from anything else that might ever be derived from the same bytes, and carries the
+// version of the algorithm.
 const hkdfSalt = "fairlead/fairdraw/v1"
 
 // Labels of what a key is derived for, in the HKDF info.
@@ -20,16 +20,13 @@ const (
 type Result struct {
 	// Root is the sealed root of the positions.
 	Root [32]byte
-	// Winners are in the order of the prize list, and within a prize in the
-	// order of selection.
+	// Winners are in the order of the prize list, and within a prize in the order of selection.
 	Winners []Winner
 }
 
-// Draw selects the winners. It is a pure function of its input: every run, on
-// any machine, gives the same result. Prize i of the list is drawn from stream
-// i of the draw seed: its quantity of distinct positions out of the eligible
-// ones in canonical order. It returns an [*InputError] on [ErrBadInput] or
-// [ErrTooManyPrizes].
+// Draw selects the winners. It is a pure function of its input: every run, on any machine, gives the same result. Prize i
+// of the list is drawn from stream i of the draw seed: its quantity of distinct positions out of the eligible ones in
+// canonical order. It returns an [*InputError] on [ErrBadInput] or [ErrTooManyPrizes].
 func Draw(in Input) (*Result, error) {
 	if err := in.Validate(); err != nil {
 		return nil, err
@@ -42,8 +39,8 @@ func Draw(in Input) (*Result, error) {
 	return &Result{Root: root, Winners: winners}, nil
 }
 
-// drawSeed derives the key of the draw's streams. The server seed and the root
-// have a fixed length, so what lies between them is the beacon, without doubt.
+// drawSeed derives the key of the draw's streams. The server seed and the root have a fixed length, so what lies between
+// them is the beacon, without doubt.
 func drawSeed(in *Input, root [32]byte) [32]byte {
 	secret := make([]byte, 0, len(in.Seed)+len(in.Beacon)+len(root))
 	secret = append(secret, in.Seed[:]...)
@@ -79,8 +76,7 @@ func deriveKey(secret, info []byte) (key [32]byte) {
 	return key
 }
 
-// selectWinners draws each prize from its own stream, so that the winners of
-// one can be recomputed without the others.
+// selectWinners draws each prize from its own stream, so that the winners of one can be recomputed without the others.
 func selectWinners(seed [32]byte, positions []Position, prizes []Prize) ([]Winner, error) {
 	total := 0
 	for _, p := range prizes {
@@ -102,8 +98,7 @@ func selectWinners(seed [32]byte, positions []Position, prizes []Prize) ([]Winne
 	return winners, nil
 }
 
-// eligibleFor gives the positions of a layer, or all for layer 0. Canonical
-// order keeps a layer together.
+// eligibleFor gives the positions of a layer, or all for layer 0. Canonical order keeps a layer together.
 func eligibleFor(positions []Position, layer int) []Position {
 	if layer == 0 {
 		return positions
@@ -113,15 +108,12 @@ func eligibleFor(positions []Position, layer int) []Position {
 	return positions[first:end]
 }
 
-// Operation gives the streams of an operation of many draws: draw i depends on
-// the seed, the operation's name and i alone, so that a run that was resumed
-// at any draw equals one that was never interrupted. It is immutable and may be
-// shared.
+// Operation gives the streams of an operation of many draws: draw i depends on the seed, the operation's name and i alone,
+// so that a run that was resumed at any draw equals one that was never interrupted. It is immutable and may be shared.
 type Operation struct{ key [32]byte }
 
-// NewOperation derives an operation's key from its seed and name. Operations
-// with different names are independent, also under one seed. It returns an
-// [*InputError] when the seed is zero or the name breaks the rules for text.
+// NewOperation derives an operation's key from its seed and name. Operations with different names are independent, also
+// under one seed. It returns an [*InputError] when the seed is zero or the name breaks the rules for text.
 func NewOperation(seed Seed, name string) (*Operation, error) {
 	if seed.IsZero() {
 		return nil, badInput("seed", "not set")
@@ -136,12 +128,10 @@ func operationKey(seed Seed, name string) [32]byte {
 	return deriveKey(seed[:], appendText(appendText(nil, labelOperation), name))
 }
 
-// At gives the stream of draw index, at the same cost for every index. In a
-// loop, [Stream.Seek] on one stream costs less.
+// At gives the stream of draw index, at the same cost for every index. In a loop, [Stream.Seek] on one stream costs less.
 func (o *Operation) At(index uint64) *Stream { return NewStream(o.key, index) }
 
-// DrawAt gives the stream of one draw of an operation: that of
-// NewOperation(seed, operation) at index, without its checks.
+// DrawAt gives the stream of one draw of an operation: that of NewOperation(seed, operation) at index, without its checks.
 func DrawAt(seed Seed, operation string, index uint64) *Stream {
 	return NewStream(operationKey(seed, operation), index)
 }

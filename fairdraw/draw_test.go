@@ -262,8 +262,7 @@ func TestSelectionRefusesBadInput(t *testing.T) {
 	s.Uint64n(0)
 }
 
-// TestInclusionSizeIsBound holds what the root adds to the tree of RFC 9162:
-// leaf 0 of 3 and of 4 has the same path there.
+// TestInclusionSizeIsBound holds what the root adds to the tree of RFC 9162: leaf 0 of 3 and of 4 has the same path there.
 func TestInclusionSizeIsBound(t *testing.T) {
 	positions := triangle(2)
 	ip, err := Include("c-1", positions, 0)

@@ -5,25 +5,22 @@ import (
 	"fmt"
 )
 
-// ErrBadInput is returned, inside an [*InputError], when an argument breaks a
-// rule of the package: a limit, an order, a form, a missing value.
+// ErrBadInput is returned, inside an [*InputError], when an argument breaks a rule of the package: a limit, an order, a
+// form, a missing value.
 var ErrBadInput = errors.New("bad input")
 
-// ErrTooManyPrizes is returned, inside an [*InputError], when a prize has a
-// larger quantity than there are positions that could win it.
+// ErrTooManyPrizes is returned, inside an [*InputError], when a prize has a larger quantity than there are positions that
+// could win it.
 var ErrTooManyPrizes = errors.New("more prizes than eligible positions")
 
-// ErrNotCanonical is returned, inside a [*FormatError], when a document is not
-// in the one form that the package accepts.
+// ErrNotCanonical is returned, inside a [*FormatError], when a document is not in the one form that the package accepts.
 var ErrNotCanonical = errors.New("document refused")
 
-// ErrBeaconUnverified is returned for a document whose beacon's signature was
-// not verified: by [Proof.Verify], which verifies none, and by
-// [Proof.VerifyBeacon] where the document does not say what to verify.
+// ErrBeaconUnverified is returned for a document whose beacon's signature was not verified: by [Proof.Verify], which
+// verifies none, and by [Proof.VerifyBeacon] where the document does not say what to verify.
 var ErrBeaconUnverified = errors.New("the beacon's signature is not verified")
 
-// InputError says which argument broke a rule, and which rule. It unwraps to
-// [ErrBadInput] or [ErrTooManyPrizes].
+// InputError says which argument broke a rule, and which rule. It unwraps to [ErrBadInput] or [ErrTooManyPrizes].
 type InputError struct {
 	// Field is the path of the argument, such as "positions[3].id".
 	Field string
@@ -43,8 +40,8 @@ func badInput(field, format string, args ...any) error {
 	return &InputError{Field: field, Reason: fmt.Sprintf(format, args...), Err: ErrBadInput}
 }
 
-// FormatError says where a document was refused by [ParseProof] or
-// [ParseInclusionProof], and why. It unwraps to [ErrNotCanonical].
+// FormatError says where a document was refused by [ParseProof] or [ParseInclusionProof], and why. It unwraps to
+// [ErrNotCanonical].
 type FormatError struct {
 	// Path is the field, such as "winners[2].position.id"; empty at the top.
 	Path string
@@ -65,8 +62,7 @@ func (e *FormatError) Error() string {
 // Unwrap gives ErrNotCanonical.
 func (e *FormatError) Unwrap() error { return ErrNotCanonical }
 
-// Difference names the first field of a proof that is not what recomputation
-// gives. It is returned by the Verify methods.
+// Difference names the first field of a proof that is not what recomputation gives. It is returned by the Verify methods.
 type Difference struct {
 	// Field is the path of the field, such as "winners[2].account".
 	Field string

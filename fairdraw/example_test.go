@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead-dev/fairlead/fairdraw"
 )
 
-// exampleInput is a campaign of three sold positions. A real seed comes from
-// NewSeed(rand.Reader) and stays secret until the draw.
+// exampleInput is a campaign of three sold positions. A real seed comes from NewSeed(rand.Reader) and stays secret until
+// the draw.
 func exampleInput() fairdraw.Input {
 	seed, err := fairdraw.ParseSeed("000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f")
 	if err != nil {
@@ -55,8 +55,7 @@ func ExampleDraw() {
 	// second layer goes to bob
 }
 
-// Anyone verifies the document offline, against the commitment that was
-// published before the sale.
+// Anyone verifies the document offline, against the commitment that was published before the sale.
 func ExampleProof_Verify() {
 	in := exampleInput()
 	res, err := fairdraw.Draw(in)
@@ -122,8 +121,8 @@ func ExampleInclude() {
 	// <nil>
 }
 
-// Draw i of an operation depends on i alone, so an interrupted run resumes
-// where it was and gives what an unbroken one would have given.
+// Draw i of an operation depends on i alone, so an interrupted run resumes where it was and gives what an unbroken one
+// would have given.
 func ExampleDrawAt() {
 	seed := exampleInput().Seed
 	weights, err := fairdraw.NewWeights([]uint64{3, 3, 4})

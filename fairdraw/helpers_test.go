@@ -27,8 +27,7 @@ func triangle(n int) []Position {
 	return out
 }
 
-// testInput is a draw with every kind of prize: of one layer and of any, of
-// one position and of several.
+// testInput is a draw with every kind of prize: of one layer and of any, of one position and of several.
 func testInput() Input {
 	return Input{
 		Campaign:  "c-1",

@@ -5,25 +5,22 @@ import (
 	"unicode/utf8"
 )
 
-// Limits. Each bounds memory and time of a draw, or the width of a field in
-// the byte encoding; docs/design/fairdraw.md lists them as part of the format.
+// Limits. Each bounds memory and time of a draw, or the width of a field in the byte encoding; docs/design/fairdraw.md
+// lists them as part of the format.
 const (
-	// MaxPositions is the most sold positions of one draw. A proof of that
-	// many is some 200 MB; the root takes under a second.
+	// MaxPositions is the most sold positions of one draw. A proof of that many is some 200 MB; the root takes under a
+	// second.
 	MaxPositions = 1_000_000
 	// MaxPrizes is the most entries in a prize list.
 	MaxPrizes = 10_000
 	// MaxWinners is the most winners of one draw: the sum of all quantities.
 	MaxWinners = 1_000_000
-	// MaxLayer and MaxNumber are the largest layer of a position and the
-	// largest number within it; both start at 1.
+	// MaxLayer and MaxNumber are the largest layer of a position and the largest number within it; both start at 1.
 	MaxLayer  = 1_000_000
 	MaxNumber = 1_000_000
-	// MaxTextRunes is the longest campaign, position id, account, prize name
-	// or operation, in Unicode code points.
+	// MaxTextRunes is the longest campaign, position id, account, prize name or operation, in Unicode code points.
 	MaxTextRunes = 200
-	// MaxBeaconBytes is the longest beacon signature. BLS signatures take 48
-	// or 96 bytes.
+	// MaxBeaconBytes is the longest beacon signature. BLS signatures take 48 or 96 bytes.
 	MaxBeaconBytes = 1024
 )
 
@@ -59,15 +56,14 @@ type Input struct {
 	Seed Seed
 	// Beacon is the public beacon's signature; empty in instant mode.
 	Beacon []byte
-	// Positions are the sold positions in canonical order: strictly ascending
-	// by (layer, number). Ids are unique.
+	// Positions are the sold positions in canonical order: strictly ascending by (layer, number). Ids are unique.
 	Positions []Position
 	// Prizes is the prize list, in the order in which it is drawn.
 	Prizes []Prize
 }
 
-// Validate returns the first rule that the input breaks, as an [*InputError]
-// on [ErrBadInput] or [ErrTooManyPrizes], or nil.
+// Validate returns the first rule that the input breaks, as an [*InputError] on [ErrBadInput] or [ErrTooManyPrizes], or
+// nil.
 func (in *Input) Validate() error {
 	if in.Seed.IsZero() {
 		return badInput("seed", "not set")
@@ -85,11 +81,9 @@ func (in *Input) Validate() error {
 	return CheckPrizes(in.Prizes, perLayer)
 }
 
-// CheckPrizes tells whether a prize list can be drawn on a campaign with that
-// many positions a layer, so that it can be refused when the campaign is made
-// and not when it is sold out. It returns an [*InputError] on [ErrBadInput],
-// or on [ErrTooManyPrizes] when a quantity exceeds the eligible positions. A
-// list without prizes is allowed and has no winners.
+// CheckPrizes tells whether a prize list can be drawn on a campaign with that many positions a layer, so that it can be
+// refused when the campaign is made and not when it is sold out. It returns an [*InputError] on [ErrBadInput], or on
+// [ErrTooManyPrizes] when a quantity exceeds the eligible positions. A list without prizes is allowed and has no winners.
 func CheckPrizes(prizes []Prize, positionsPerLayer map[int]int) error {
 	if len(prizes) > MaxPrizes {
 		return badInput("prizes", "%d entries, over %d", len(prizes), MaxPrizes)
@@ -134,8 +128,8 @@ func CheckPrizes(prizes []Prize, positionsPerLayer map[int]int) error {
 	return nil
 }
 
-// checkPositions enforces what the root relies on: text rules, bounds,
-// canonical order, and ids that name one position each.
+// checkPositions enforces what the root relies on: text rules, bounds, canonical order, and ids that name one position
+// each.
 func checkPositions(campaign string, positions []Position) error {
 	if reason := textProblem(campaign); reason != "" {
 		return badInput("campaign", "%s", reason)
@@ -179,10 +173,9 @@ func positionProblem(p *Position) (field, reason string) {
 	return "account", textProblem(p.Account)
 }
 
-// textProblem says what is wrong with an id or a name, or "". Text is 1 to
-// MaxTextRunes code points of valid UTF-8 without control characters (U+0000 to
-// U+001F and U+007F to U+009F). It is compared byte for byte: neither case nor
-// Unicode normalisation makes two texts equal.
+// textProblem says what is wrong with an id or a name, or "". Text is 1 to MaxTextRunes code points of valid UTF-8 without
+// control characters (U+0000 to U+001F and U+007F to U+009F). It is compared byte for byte: neither case nor Unicode
+// normalisation makes two texts equal.
 func textProblem(s string) string {
 	if s == "" {
 		return "empty"

@@ -7,9 +7,8 @@ import (
 	"strconv"
 )
 
-// The first byte of every hashed message says what it is, so that no leaf can
-// be passed off as a node, nor one kind of list as another. The first two are
-// those of RFC 9162 §2.1.1.
+// The first byte of every hashed message says what it is, so that no leaf can be passed off as a node, nor one kind of list
+// as another. The first two are those of RFC 9162 §2.1.1.
 const (
 	tagLeaf   = 0x00
 	tagNode   = 0x01
@@ -17,10 +16,9 @@ const (
 	tagPrizes = 0x03
 )
 
-// Root gives the sealed root of the sold positions: a hash over the campaign,
-// the number of positions, and the RFC 9162 tree of all of them in canonical
-// order. It returns an [*InputError] when they are not in canonical order or
-// break another rule of [Input].
+// Root gives the sealed root of the sold positions: a hash over the campaign, the number of positions, and the RFC 9162
+// tree of all of them in canonical order. It returns an [*InputError] when they are not in canonical order or break another
+// rule of [Input].
 func Root(campaign string, positions []Position) ([32]byte, error) {
 	if err := checkPositions(campaign, positions); err != nil {
 		return [32]byte{}, err
@@ -44,8 +42,8 @@ func leafHashes(positions []Position) [][32]byte {
 	return leaves
 }
 
-// appendLeaf writes the message whose hash is a position's leaf. Every
-// variable part has its length in front: no two positions give the same bytes.
+// appendLeaf writes the message whose hash is a position's leaf. Every variable part has its length in front: no two
+// positions give the same bytes.
 func appendLeaf(dst []byte, p *Position) []byte {
 	dst = append(dst, tagLeaf)
 	dst = appendText(dst, p.ID)
@@ -63,9 +61,8 @@ func appendUint32(dst []byte, n int) []byte {
 	return binary.BigEndian.AppendUint32(dst, uint32(n)) //nolint:gosec // bounded by the limits of input.go
 }
 
-// foldLevel gives the level above, in the same memory. A last hash without a
-// partner moves up as it is; it is never hashed with a copy of itself, which
-// would let two different lists share a root. The tree is that of RFC 9162.
+// foldLevel gives the level above, in the same memory. A last hash without a partner moves up as it is; it is never hashed
+// with a copy of itself, which would let two different lists share a root. The tree is that of RFC 9162.
 func foldLevel(level [][32]byte) [][32]byte {
 	n := 0
 	for i := 0; i+1 < len(level); i += 2 {
@@ -87,9 +84,8 @@ func hashNode(left, right *[32]byte) [32]byte {
 	return sha256.Sum256(msg[:])
 }
 
-// sealTree binds a tree to its campaign and size. RFC 9162 leaves the size to
-// a signed tree head; here the root carries it, so that an inclusion proof
-// with another size is refused.
+// sealTree binds a tree to its campaign and size. RFC 9162 leaves the size to a signed tree head; here the root carries it,
+// so that an inclusion proof with another size is refused.
 func sealTree(campaign string, size int, tree [32]byte) [32]byte {
 	msg := []byte{tagRoot}
 	msg = appendText(msg, campaign)
@@ -98,9 +94,8 @@ func sealTree(campaign string, size int, tree [32]byte) [32]byte {
 	return sha256.Sum256(msg)
 }
 
-// InclusionProof shows one entrant that their position, with their account,
-// was among those drawn from. It carries hashes of other positions, not their
-// contents.
+// InclusionProof shows one entrant that their position, with their account, was among those drawn from. It carries hashes
+// of other positions, not their contents.
 type InclusionProof struct {
 	Versions Versions
 	Campaign string
@@ -111,14 +106,13 @@ type InclusionProof struct {
 	Index int
 	// Size is the number of positions.
 	Size int
-	// Siblings are the partner hashes from the leaf upward, in lower-case
-	// hexadecimal; a level on which the node has no partner has none.
+	// Siblings are the partner hashes from the leaf upward, in lower-case hexadecimal; a level on which the node has no
+	// partner has none.
 	Siblings []string
 }
 
-// Include makes the inclusion proof of positions[index]. It returns an
-// [*InputError] when the positions break a rule or the index is outside them.
-// It takes as long as Root; a [Tree] proves one position after another.
+// Include makes the inclusion proof of positions[index]. It returns an [*InputError] when the positions break a rule or the
+// index is outside them. It takes as long as Root; a [Tree] proves one position after another.
 func Include(campaign string, positions []Position, index int) (*InclusionProof, error) {
 	if err := checkPositions(campaign, positions); err != nil {
 		return nil, err
@@ -140,10 +134,9 @@ func Include(campaign string, positions []Position, index int) (*InclusionProof,
 	return t.Include(index, positions[from:to])
 }
 
-// Verify recomputes the root from the position and the siblings and compares
-// it with the given one, which the caller got from a place it trusts, such as
-// the campaign's proof. It returns a [*Difference] when they differ and an
-// [*InputError] when the proof breaks a rule.
+// Verify recomputes the root from the position and the siblings and compares it with the given one, which the caller got
+// from a place it trusts, such as the campaign's proof. It returns a [*Difference] when they differ and an [*InputError]
+// when the proof breaks a rule.
 func (ip *InclusionProof) Verify(root [32]byte) error {
 	if err := ip.Versions.check(DocumentVersion); err != nil {
 		return err
@@ -173,11 +166,8 @@ func (ip *InclusionProof) Verify(root [32]byte) error {
 			return badInput("siblings", "%d hashes, too few for index %d of %d", used, ip.Index, ip.Size)
 		}
 		var sibling [32]byte
-		if !isHex(ip.Siblings[used], len(sibling)) {
+		if !decodeHex(sibling[:], ip.Siblings[used]) {
 			return badInput("siblings["+strconv.Itoa(used)+"]", "not 64 lower-case hexadecimal digits")
-		}
-		if _, err := hex.Decode(sibling[:], []byte(ip.Siblings[used])); err != nil {
-			return badInput("siblings["+strconv.Itoa(used)+"]", "not hexadecimal")
 		}
 		used++
 		if i%2 == 0 {

@@ -1,44 +1,48 @@
 package fairdraw
 
-// MaxProofBytes is the longest document that ParseProof reads: the largest
-// draw with the longest texts stays below it in practice.
+// MaxProofBytes is the longest document that ParseProof reads: the largest draw with the longest texts stays below it in
+// practice.
 const MaxProofBytes = 1 << 30
 
-// MaxInclusionProofBytes is the longest document that ParseInclusionProof
-// reads. A true one takes some 2 kB.
+// MaxInclusionProofBytes is the longest document that ParseInclusionProof reads. A true one takes some 2 kB.
 const MaxInclusionProofBytes = 1 << 16
 
 // maxSiblings is the height of the tallest tree, of MaxPositions leaves.
 const maxSiblings = 20
 
-// ParseProof reads a proof document and nothing but one: it returns a
-// [*FormatError] that says where on unknown, missing and duplicate fields,
-// names in another case, null, numbers not written as plain integers, hexadecimal not
-// in lower case or of another length, invalid UTF-8, lone surrogates, and trailing
-// data. White space, the order of fields and escapes in texts are free. It does
-// not recompute: that is [Proof.Verify].
+// ParseProof reads a proof document and nothing but one: it returns a [*FormatError] that says where on unknown, missing
+// and duplicate fields, names in another case, null, numbers not written as plain integers, hexadecimal not in lower case
+// or of another length, invalid UTF-8, lone surrogates, and trailing data. White space, the order of fields and escapes in
+// texts are free. It does not recompute: that is [Proof.Verify].
 func ParseProof(data []byte) (*Proof, error) {
-	if len(data) > MaxProofBytes {
-		return nil, &FormatError{Offset: MaxProofBytes, Reason: "document longer than 1 GiB"}
-	}
-	p := new(Proof)
-	if err := readDocument(data, func(r *reader) error { return readProof(r, p) }); err != nil {
-		return nil, err
-	}
-	return p, nil
+	return parse(data, MaxProofBytes, "1 GiB", readProof)
 }
 
-// ParseInclusionProof reads an inclusion proof as strictly as ParseProof reads
-// a proof, and returns a [*FormatError] likewise.
+// ParseInclusionProof reads an inclusion proof as strictly as ParseProof reads a proof, and returns a [*FormatError]
+// likewise.
 func ParseInclusionProof(data []byte) (*InclusionProof, error) {
-	if len(data) > MaxInclusionProofBytes {
-		return nil, &FormatError{Offset: MaxInclusionProofBytes, Reason: "document longer than 64 KiB"}
+	return parse(data, MaxInclusionProofBytes, "64 KiB", readInclusion)
+}
+
+func parse[T any](data []byte, most int, spelt string, read func(*reader, *T) error) (*T, error) {
+	if len(data) > most {
+		return nil, &FormatError{Offset: most, Reason: "document longer than " + spelt}
 	}
-	ip := new(InclusionProof)
-	if err := readDocument(data, func(r *reader) error { return readInclusion(r, ip) }); err != nil {
+	into := new(T)
+	if err := readDocument(data, func(r *reader) error { return read(r, into) }); err != nil {
 		return nil, err
 	}
-	return ip, nil
+	return into, nil
+}
+
+// list reads an array of at most limit values.
+func list[T any](r *reader, limit int, into *[]T, read func(*reader, *T) error) error {
+	return r.array(limit, func(int) error {
+		var v T
+		err := read(r, &v)
+		*into = append(*into, v)
+		return err
+	})
 }
 
 func readProof(r *reader, p *Proof) (err error) {
@@ -63,26 +67,11 @@ func readProof(r *reader, p *Proof) (err error) {
 		case "draw_seed":
 			p.DrawSeed, err = r.hex(32, 32)
 		case "positions":
-			err = r.array(MaxPositions, func(int) error {
-				var pos Position
-				err := readPosition(r, &pos)
-				p.Positions = append(p.Positions, pos)
-				return err
-			})
+			err = list(r, MaxPositions, &p.Positions, readPosition)
 		case "prizes":
-			err = r.array(MaxPrizes, func(int) error {
-				var prize Prize
-				err := readPrize(r, &prize)
-				p.Prizes = append(p.Prizes, prize)
-				return err
-			})
+			err = list(r, MaxPrizes, &p.Prizes, readPrize)
 		case "winners":
-			err = r.array(MaxWinners, func(int) error {
-				var w Winner
-				err := readWinner(r, &w)
-				p.Winners = append(p.Winners, w)
-				return err
-			})
+			err = list(r, MaxWinners, &p.Winners, readWinner)
 		case "beacon":
 			beaconAt = r.pos
 			err = readBeacon(r, p)
@@ -102,8 +91,7 @@ func readProof(r *reader, p *Proof) (err error) {
 	return nil
 }
 
-// readBeacon reads a bare signature, as version 1 has it, or a round with its
-// chain.
+// readBeacon reads a bare signature, as version 1 has it, or a round with its chain.
 func readBeacon(r *reader, p *Proof) error {
 	names := []string{
 		"signature", "scheme", "chain_hash", "public_key", "period", "genesis_time", "genesis_seed", "beacon_id", "round",
@@ -171,9 +159,8 @@ func readInclusion(r *reader, ip *InclusionProof) error {
 		case "size":
 			ip.Size, err = r.integer(1, MaxPositions)
 		case "siblings":
-			err = r.array(maxSiblings, func(int) error {
-				sibling, err := r.hex(32, 32)
-				ip.Siblings = append(ip.Siblings, sibling)
+			err = list(r, maxSiblings, &ip.Siblings, func(r *reader, sibling *string) (err error) {
+				*sibling, err = r.hex(32, 32)
 				return err
 			})
 		}
@@ -183,8 +170,8 @@ func readInclusion(r *reader, ip *InclusionProof) error {
 
 func readVersions(r *reader, v *Versions, documents ...int) error {
 	return r.object([]string{"document", "algorithm"}, 0, func(i int) (err error) {
-		// A version that this package does not know is refused here, before
-		// the rest of the document is given a meaning that it may not have.
+		// A version that this package does not know is refused here, before the rest of the document is given a meaning
+		// that it may not have.
 		if i == 0 {
 			v.Document, err = r.version(documents...)
 		} else {

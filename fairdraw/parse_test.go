@@ -166,8 +166,7 @@ func fuzzSeeds(f *testing.F) {
 	}
 }
 
-// FuzzParseProof holds that what was accepted is written and read again as the
-// same proof.
+// FuzzParseProof holds that what was accepted is written and read again as the same proof.
 func FuzzParseProof(f *testing.F) {
 	fuzzSeeds(f)
 	in := testInput()
@@ -202,8 +201,7 @@ func FuzzParseProof(f *testing.F) {
 	})
 }
 
-// FuzzParseInclusionProof holds the same of inclusion proofs, and that none
-// but a true one verifies.
+// FuzzParseInclusionProof holds the same of inclusion proofs, and that none but a true one verifies.
 func FuzzParseInclusionProof(f *testing.F) {
 	fuzzSeeds(f)
 	positions := triangle(3)
@@ -242,8 +240,8 @@ func FuzzParseInclusionProof(f *testing.F) {
 	})
 }
 
-// FuzzVerify holds that Verify does not panic on proofs that no parser has
-// seen, and accepts none of another commitment that repeats the true one.
+// FuzzVerify holds that Verify does not panic on proofs that no parser has seen, and accepts none of another commitment
+// that repeats the true one.
 func FuzzVerify(f *testing.F) {
 	p, doc := mustProof(f, testInput())
 	f.Add(doc, p.Campaign, p.Commitment, p.ServerSeed, p.Root, p.DrawSeed, p.Beacon, 1, 1, 1)

@@ -11,8 +11,8 @@ import (
 const (
 	// DocumentVersion is the form of the JSON documents.
 	DocumentVersion = 1
-	// BeaconDocumentVersion is the form of a proof whose beacon names its chain
-	// and round, so that its signature can be verified.
+	// BeaconDocumentVersion is the form of a proof whose beacon names its chain and round, so that its signature can be
+	// verified.
 	BeaconDocumentVersion = 2
 	// AlgorithmVersion is the rule by which root and winners are computed.
 	AlgorithmVersion = 1
@@ -28,8 +28,7 @@ func currentVersions() Versions {
 	return Versions{Document: DocumentVersion, Algorithm: AlgorithmVersion}
 }
 
-// check refuses every version but those given: of the document, and the one of
-// the algorithm.
+// check refuses every version but those given: of the document, and the one of the algorithm.
 func (v Versions) check(document int) error {
 	if v.Document != document {
 		return &Difference{Field: "versions.document", Want: strconv.Itoa(document), Got: strconv.Itoa(v.Document)}
@@ -40,38 +39,32 @@ func (v Versions) check(document int) error {
 	return nil
 }
 
-// Proof is the document from which anyone recomputes a draw. It discloses the
-// server seed: make one only when the draw is final. It holds nothing that
-// can't be recomputed or that is not itself an input of the draw, so a time of
-// completion, for one, is not in it.
+// Proof is the document from which anyone recomputes a draw. It discloses the server seed: make one only when the draw is
+// final. It holds nothing that can't be recomputed or that is not itself an input of the draw, so a time of completion, for
+// one, is not in it.
 //
-// Its JSON form is written by json.Marshal and read by [ParseProof], to which
-// json.Unmarshal leads as well.
+// Its JSON form is written by json.Marshal and read by [ParseProof], to which json.Unmarshal leads as well.
 type Proof struct {
 	Versions Versions
 	Campaign string
-	// Commitment, ServerSeed, Root and DrawSeed are 32 bytes each in
-	// lower-case hexadecimal. DrawSeed is the key of the streams; it lets a
-	// verifier in another language be debugged, and binds every input even
-	// where the winners could not be others, as with a single position.
+	// Commitment, ServerSeed, Root and DrawSeed are 32 bytes each in lower-case hexadecimal. DrawSeed is the key of the
+	// streams; it lets a verifier in another language be debugged, and binds every input even where the winners could not
+	// be others, as with a single position.
 	Commitment string
 	ServerSeed string
 	Root       string
 	DrawSeed   string
-	// Beacon is the public beacon's signature in lower-case hexadecimal;
-	// empty, and absent from the JSON, in instant mode.
+	// Beacon is the public beacon's signature in lower-case hexadecimal; empty, and absent from the JSON, in instant mode.
 	Beacon string
-	// Source says of which round of which chain the signature is; nil in
-	// instant mode, and in documents of version 1.
+	// Source says of which round of which chain the signature is; nil in instant mode, and in documents of version 1.
 	Source    *BeaconSource
 	Positions []Position
 	Prizes    []Prize
 	Winners   []Winner
 }
 
-// NewProof makes the proof of a draw from what went in and what came out. It
-// does not draw again: in and res may come from storage. Whether they belong
-// together is what [Proof.Verify] tells.
+// NewProof makes the proof of a draw from what went in and what came out. It does not draw again: in and res may come from
+// storage. Whether they belong together is what [Proof.Verify] tells.
 func NewProof(in Input, res *Result) *Proof {
 	seed := drawSeed(&in, res.Root)
 	return &Proof{
@@ -88,9 +81,8 @@ func NewProof(in Input, res *Result) *Proof {
 	}
 }
 
-// NewBeaconProof makes the proof of a draw that a round of a public beacon
-// decided, whatever in.Beacon says. It neither draws again nor verifies the
-// round. The chain must be valid.
+// NewBeaconProof makes the proof of a draw that a round of a public beacon decided, whatever in.Beacon says. It neither
+// draws again nor verifies the round. The chain must be valid.
 func NewBeaconProof(in Input, res *Result, chain Chain, round Round) *Proof {
 	in.Beacon = round.Signature
 	p := NewProof(in, res)
@@ -102,23 +94,18 @@ func NewBeaconProof(in Input, res *Result, chain Chain, round Round) *Proof {
 	return p
 }
 
-// Verify recomputes the draw from the proof alone. It returns nil when every
-// field is what it must be, a [*Difference] that names the first one that is
-// not, or an [*InputError] when the inputs in the document break a rule. A
-// valid proof says nothing about what was published before the sale: compare
-// that with [Proof.VerifyCommitment].
+// Verify recomputes the draw from the proof alone. It returns nil when every field is what it must be, a [*Difference] that
+// names the first one that is not, or an [*InputError] when the inputs in the document break a rule. A valid proof says
+// nothing about what was published before the sale: compare that with [Proof.VerifyCommitment].
 //
-// A document that names a beacon's round is never valid to Verify, since it
-// does not verify signatures: when all else is right, it returns
-// [ErrBeaconUnverified]. Use [Proof.VerifyBeacon].
+// A document that names a beacon's round is never valid to Verify, since it does not verify signatures: when all else is
+// right, it returns [ErrBeaconUnverified]. Use [Proof.VerifyBeacon].
 func (p *Proof) Verify() error { return p.verify(nil) }
 
-// VerifyBeacon verifies as Verify does, and lets verify, which is not nil, tell
-// whether the beacon's round is genuine; package fairdraw/beacon has one that
-// does. What verify returns is returned. It accepts documents without a
-// beacon, whose draw was instant: whether there should be one, only what was
-// published before the sale can tell. A document of version 1 with a beacon's
-// signature, but without its round, is refused with [ErrBeaconUnverified].
+// VerifyBeacon verifies as Verify does, and lets verify, which is not nil, tell whether the beacon's round is genuine;
+// package fairdraw/beacon has one that does. What verify returns is returned. It accepts documents without a beacon, whose
+// draw was instant: whether there should be one, only what was published before the sale can tell. A document of version 1
+// with a beacon's signature, but without its round, is refused with [ErrBeaconUnverified].
 func (p *Proof) VerifyBeacon(verify func(Chain, Round) error) error {
 	if p.Beacon != "" && p.Source == nil {
 		return fmt.Errorf("beacon: %w: the document does not say of which round the signature is", ErrBeaconUnverified)
@@ -170,18 +157,14 @@ func (p *Proof) verify(verify func(Chain, Round) error) error {
 	if verify == nil {
 		return fmt.Errorf("beacon: %w", ErrBeaconUnverified)
 	}
-	round, err := p.round(in.Beacon)
-	if err != nil {
-		return err
-	}
-	return verify(p.Source.Chain, round)
+	previous := make([]byte, len(p.Source.PreviousSignature)/2)
+	decodeHex(previous, p.Source.PreviousSignature) // The check of the source has found it well-formed.
+	return verify(p.Source.Chain, Round{Number: p.Source.Round, Signature: in.Beacon, Previous: previous})
 }
 
-// VerifyCommitment tells whether the proof opens the commitment that was
-// published before the sale. It returns an [*InputError] when published is not
-// 64 lower-case hexadecimal digits, and a [*Difference] when the proof's
-// commitment, or the hash of the seed that it reveals, is another one. It does
-// not replace Verify.
+// VerifyCommitment tells whether the proof opens the commitment that was published before the sale. It returns an
+// [*InputError] when published is not 64 lower-case hexadecimal digits, and a [*Difference] when the proof's commitment, or
+// the hash of the seed that it reveals, is another one. It does not replace Verify.
 func (p *Proof) VerifyCommitment(published string) error {
 	if !isHex(published, 32) {
 		return badInput("published commitment", "not 64 lower-case hexadecimal digits")
@@ -207,11 +190,8 @@ func (p *Proof) input() (*Input, error) {
 	}
 	in := &Input{Campaign: p.Campaign, Seed: seed, Positions: p.Positions, Prizes: p.Prizes}
 	if p.Beacon != "" {
-		if !isHex(p.Beacon, len(p.Beacon)/2) {
+		if in.Beacon = make([]byte, len(p.Beacon)/2); !decodeHex(in.Beacon, p.Beacon) {
 			return nil, badInput("beacon.signature", "not lower-case hexadecimal")
-		}
-		if in.Beacon, err = hex.DecodeString(p.Beacon); err != nil {
-			return nil, badInput("beacon.signature", "not hexadecimal")
 		}
 	}
 	return in, nil
@@ -227,18 +207,16 @@ func compareWinners(want, got []Winner) error {
 		if *w == *g {
 			continue
 		}
-		at := func(field string) string { return fmt.Sprintf("winners[%d].%s", i, field) }
-		switch {
-		case w.Prize != g.Prize:
-			return &Difference{Field: at("prize"), Want: w.Prize, Got: g.Prize}
-		case w.Position.Layer != g.Position.Layer:
-			return &Difference{Field: at("layer"), Want: strconv.Itoa(w.Position.Layer), Got: strconv.Itoa(g.Position.Layer)}
-		case w.Position.ID != g.Position.ID:
-			return &Difference{Field: at("position.id"), Want: w.Position.ID, Got: g.Position.ID}
-		case w.Position.Number != g.Position.Number:
-			return &Difference{Field: at("position.number"), Want: strconv.Itoa(w.Position.Number), Got: strconv.Itoa(g.Position.Number)}
-		default:
-			return &Difference{Field: at("account"), Want: w.Position.Account, Got: g.Position.Account}
+		for _, d := range []Difference{
+			{"prize", w.Prize, g.Prize},
+			{"layer", strconv.Itoa(w.Position.Layer), strconv.Itoa(g.Position.Layer)},
+			{"position.id", w.Position.ID, g.Position.ID},
+			{"position.number", strconv.Itoa(w.Position.Number), strconv.Itoa(g.Position.Number)},
+			{"account", w.Position.Account, g.Position.Account},
+		} {
+			if d.Want != d.Got {
+				return &Difference{Field: fmt.Sprintf("winners[%d].%s", i, d.Field), Want: d.Want, Got: d.Got}
+			}
 		}
 	}
 	return nil
@@ -299,8 +277,8 @@ type proofJSON struct {
 	proofTail
 }
 
-// beaconJSON has only the signature in documents of version 1, and everything
-// but, on most chains, the previous signature in those of version 2.
+// beaconJSON has only the signature in documents of version 1, and everything but, on most chains, the previous signature
+// in those of version 2.
 type beaconJSON struct {
 	Scheme            string `json:"scheme,omitempty"`
 	ChainHash         string `json:"chain_hash,omitempty"`
@@ -360,11 +338,10 @@ func (p *Proof) tail() proofTail {
 // UnmarshalJSON is ParseProof.
 func (p *Proof) UnmarshalJSON(data []byte) error {
 	parsed, err := ParseProof(data)
-	if err != nil {
-		return err
+	if err == nil {
+		*p = *parsed
 	}
-	*p = *parsed
-	return nil
+	return err
 }
 
 type inclusionJSON struct {
@@ -389,9 +366,8 @@ func (ip *InclusionProof) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON is ParseInclusionProof.
 func (ip *InclusionProof) UnmarshalJSON(data []byte) error {
 	parsed, err := ParseInclusionProof(data)
-	if err != nil {
-		return err
+	if err == nil {
+		*ip = *parsed
 	}
-	*ip = *parsed
-	return nil
+	return err
 }

@@ -8,10 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// reader reads JSON (RFC 8259) of a known shape. The standard decoder takes
-// names in any case, lets the last of two equal names win and mends broken
-// text: each would let two programs see two documents in the same bytes, which
-// a document that settles disputes cannot afford.
+// reader reads JSON (RFC 8259) of a known shape. The standard decoder takes names in any case, lets the last of two equal
+// names win and mends broken text: each would let two programs see two documents in the same bytes, which a document that
+// settles disputes cannot afford.
 type reader struct {
 	data []byte
 	pos  int
@@ -83,9 +82,8 @@ func (r *reader) expect(c byte, what string) error {
 	return nil
 }
 
-// object reads an object with exactly the given names, in any order; the last
-// optional of them may be absent. It calls read with the index of each name,
-// where the value begins.
+// object reads an object with exactly the given names, in any order; the last optional of them may be absent. It calls read
+// with the index of each name, where the value begins.
 func (r *reader) object(names []string, optional int, read func(i int) error) error {
 	if err := r.expect('{', "an object"); err != nil {
 		return err
@@ -126,8 +124,7 @@ func (r *reader) object(names []string, optional int, read func(i int) error) er
 	return nil
 }
 
-// name reads a field's name. No name of the formats needs an escape, so one
-// with an escape is just unknown.
+// name reads a field's name. No name of the formats needs an escape, so one with an escape is just unknown.
 func (r *reader) name(names []string) (int, error) {
 	start := r.pos
 	if err := r.expect('"', "a field name"); err != nil {
@@ -192,8 +189,7 @@ func (r *reader) integer(low, high int) (int, error) {
 	return int(n), err
 }
 
-// integer64 reads a number in its one plain form: no sign, leading zero,
-// fraction or exponent. high is at most 2^53.
+// integer64 reads a number in its one plain form: no sign, leading zero, fraction or exponent. high is at most 2^53.
 func (r *reader) integer64(low, high int64) (int64, error) {
 	start, n := r.pos, int64(0)
 	for r.pos < len(r.data) && r.data[r.pos] >= '0' && r.data[r.pos] <= '9' {

@@ -12,18 +12,16 @@ import (
 // redacted stands for a seed wherever one is printed.
 const redacted = "[redacted seed]"
 
-// Seed is the server seed of a draw: 32 secret bytes, committed to before the
-// first sale and revealed with the proof. Whoever has it before the sale ends
-// can compute how each sale would change the winners.
+// Seed is the server seed of a draw: 32 secret bytes, committed to before the first sale and revealed with the proof.
+// Whoever has it before the sale ends can compute how each sale would change the winners.
 //
-// Printing, logging or encoding a Seed gives a placeholder, so that it is not
-// disclosed by accident; Hex and s[:] give it on purpose and are what to
-// store. (The fmt package cannot call methods on unexported fields: a Seed in
-// one is not protected from %v of the struct round it.)
+// Printing, logging or encoding a Seed gives a placeholder, so that it is not disclosed by accident; Hex and s[:] give it
+// on purpose and are what to store. (The fmt package cannot call methods on unexported fields: a Seed in one is not
+// protected from %v of the struct round it.)
 type Seed [32]byte
 
-// NewSeed reads a seed from r, which must be a cryptographic source such as
-// crypto/rand.Reader. It returns r's error when 32 bytes can't be read.
+// NewSeed reads a seed from r, which must be a cryptographic source such as crypto/rand.Reader. It returns r's error when
+// 32 bytes can't be read.
 func NewSeed(r io.Reader) (Seed, error) {
 	var s Seed
 	if _, err := io.ReadFull(r, s[:]); err != nil {
@@ -32,15 +30,12 @@ func NewSeed(r io.Reader) (Seed, error) {
 	return s, nil
 }
 
-// ParseSeed reads the form that Hex writes: 64 lower-case hexadecimal digits.
-// Any other string is an [*InputError], which does not quote it.
+// ParseSeed reads the form that Hex writes: 64 lower-case hexadecimal digits. Any other string is an [*InputError], which
+// does not quote it.
 func ParseSeed(text string) (Seed, error) {
 	var s Seed
-	if !isHex(text, len(s)) {
+	if !decodeHex(s[:], text) {
 		return Seed{}, badInput("seed", "not %d lower-case hexadecimal digits", 2*len(s))
-	}
-	if _, err := hex.Decode(s[:], []byte(text)); err != nil {
-		return Seed{}, badInput("seed", "not hexadecimal")
 	}
 	return s, nil
 }
@@ -48,8 +43,7 @@ func ParseSeed(text string) (Seed, error) {
 // Hex discloses the seed as 64 lower-case hexadecimal digits.
 func (s Seed) Hex() string { return hex.EncodeToString(s[:]) }
 
-// Commitment is what is published at the start: the SHA-256 of the 32 seed
-// bytes, as 64 lower-case hexadecimal digits.
+// Commitment is what is published at the start: the SHA-256 of the 32 seed bytes, as 64 lower-case hexadecimal digits.
 func (s Seed) Commitment() string {
 	sum := sha256.Sum256(s[:])
 	return hex.EncodeToString(sum[:])
@@ -82,12 +76,20 @@ func (s Seed) MarshalJSON() ([]byte, error) { return []byte(`"` + redacted + `"`
 // errSeedEncoding is why a seed can't be decoded from JSON or text.
 var errSeedEncoding = errors.New("a seed is never encoded; use ParseSeed on its Hex form")
 
-// UnmarshalText always fails, so that a placeholder that was stored by mistake
-// is found at once.
+// UnmarshalText always fails, so that a placeholder that was stored by mistake is found at once.
 func (s *Seed) UnmarshalText([]byte) error { return errSeedEncoding }
 
 // UnmarshalJSON always fails, for the reason that UnmarshalText does.
 func (s *Seed) UnmarshalJSON([]byte) error { return errSeedEncoding }
+
+// decodeHex fills dst from lower-case hexadecimal, or returns false and leaves dst alone.
+func decodeHex(dst []byte, text string) bool {
+	if !isHex(text, len(dst)) {
+		return false
+	}
+	_, err := hex.Decode(dst, []byte(text))
+	return err == nil
+}
 
 // isHex tells whether text is size bytes in lower-case hexadecimal.
 func isHex(text string, size int) bool {

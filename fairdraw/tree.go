@@ -10,14 +10,11 @@ import (
 // tileHeight is how many levels of a tree lie within a tile.
 const tileHeight = 6
 
-// TileSize is how many neighbouring positions a [Tree] asks for to prove one of
-// them.
+// TileSize is how many neighbouring positions a [Tree] asks for to prove one of them.
 const TileSize = 1 << tileHeight
 
-// Tree proves the inclusion of any position of a sealed list. It keeps a hash
-// for every [TileSize] positions, and what is above: about a byte a
-// position. It is immutable and safe for concurrent use. A [TreeBuilder] makes
-// one.
+// Tree proves the inclusion of any position of a sealed list. It keeps a hash for every [TileSize] positions, and what is
+// above: about a byte a position. It is immutable and safe for concurrent use. A [TreeBuilder] makes one.
 type Tree struct {
 	campaign string
 	size     int
@@ -25,8 +22,8 @@ type Tree struct {
 	levels   [][][32]byte // from that of the whole tiles upward
 }
 
-// TreeBuilder makes a [Tree] of positions that it is given one by one, in
-// canonical order, and does not keep. It belongs to one goroutine.
+// TreeBuilder makes a [Tree] of positions that it is given one by one, in canonical order, and does not keep. It belongs to
+// one goroutine.
 type TreeBuilder struct {
 	campaign string
 	size     int
@@ -36,8 +33,8 @@ type TreeBuilder struct {
 	buf      []byte
 }
 
-// NewTreeBuilder begins the tree of a campaign. It returns an [*InputError]
-// when the campaign's id breaks the rules for text.
+// NewTreeBuilder begins the tree of a campaign. It returns an [*InputError] when the campaign's id breaks the rules for
+// text.
 func NewTreeBuilder(campaign string) (*TreeBuilder, error) {
 	if reason := textProblem(campaign); reason != "" {
 		return nil, badInput("campaign", "%s", reason)
@@ -45,8 +42,8 @@ func NewTreeBuilder(campaign string) (*TreeBuilder, error) {
 	return &TreeBuilder{campaign: campaign}, nil
 }
 
-// Add adds the next position. It returns an [*InputError] when the position
-// breaks a rule of [Input]; but that ids are unique is left to the caller.
+// Add adds the next position. It returns an [*InputError] when the position breaks a rule of [Input]; but that ids are
+// unique is left to the caller.
 func (b *TreeBuilder) Add(p Position) error {
 	if b.size == MaxPositions {
 		return badInput("positions", "over %d entries", MaxPositions)
@@ -102,16 +99,15 @@ func (t *Tree) Root() [32]byte { return t.root }
 // Size is the number of positions.
 func (t *Tree) Size() int { return t.size }
 
-// Tile tells which positions prove that of an index within the list: those from
-// from on, before to. There are at most [TileSize] of them.
+// Tile tells which positions prove that of an index within the list: those from from on, before to. There are at most
+// [TileSize] of them.
 func (t *Tree) Tile(index int) (from, to int) {
 	from = index &^ (TileSize - 1)
 	return from, min(from+TileSize, t.size)
 }
 
-// Include makes the inclusion proof of a position from those of its [Tree.Tile].
-// It returns an [*InputError] when the index is outside the list, or when these
-// are not the positions that the tree was made of.
+// Include makes the inclusion proof of a position from those of its [Tree.Tile]. It returns an [*InputError] when the index
+// is outside the list, or when these are not the positions that the tree was made of.
 func (t *Tree) Include(index int, tile []Position) (*InclusionProof, error) {
 	if index < 0 || index >= t.size {
 		return nil, badInput("index", "%d is not 0 to %d", index, t.size-1)

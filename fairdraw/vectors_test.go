@@ -14,8 +14,7 @@ import (
 	"testing"
 )
 
-// vectorFile is testdata/vectors.json, which testdata/vectors.py computes
-// without any of this package's code.
+// vectorFile is testdata/vectors.json, which testdata/vectors.py computes without any of this package's code.
 type vectorFile struct {
 	About       string
 	Commitments []struct{ Seed, Commitment string }
@@ -266,8 +265,7 @@ func TestVectorsDraw(t *testing.T) {
 	}
 }
 
-// TestDesignPageVectors holds the page that strangers implement from to the
-// vectors: every hash on it is one of theirs.
+// TestDesignPageVectors holds the page that strangers implement from to the vectors: every hash on it is one of theirs.
 func TestDesignPageVectors(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "docs", "design", "fairdraw.md"))
 	if err != nil {
@@ -293,8 +291,7 @@ func TestDesignPageVectors(t *testing.T) {
 	}
 }
 
-// TestSecondVerifier gives proofs that this package made to the Python
-// implementation, and altered ones too.
+// TestSecondVerifier gives proofs that this package made to the Python implementation, and altered ones too.
 func TestSecondVerifier(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {

@@ -9,9 +9,8 @@ import (
 	"iter"
 )
 
-// WriteJSON writes the document that [ParseProof] reads, with the positions that
-// are given in place of p's, one at a time: a million of them are never in
-// memory together. It ends with the first error of positions or of w.
+// WriteJSON writes the document that [ParseProof] reads, with the positions that are given in place of p's, one at a time:
+// a million of them are never in memory together. It ends with the first error of positions or of w.
 func (p *Proof) WriteJSON(w io.Writer, positions iter.Seq2[Position, error]) error {
 	out := proofWriter{to: bufio.NewWriterSize(w, proofBuffer)}
 	out.encoder = json.NewEncoder(&out.buf)

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/internal/lapse"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // Parts of a lease.
@@ -167,7 +167,7 @@ func (m *Middleware) keep(ctx context.Context, e execution) (context.Context, fu
 	trusted.Store(&until)
 	task.Go(func() {
 		pause := m.o.Lease / extensionsPerLease
-		for until := until; sleep(ctx, min(pause, time.Until(until))); {
+		for until := until; wait.For(ctx, min(pause, time.Until(until))); {
 			asked := time.Now()
 			bounded, done := context.WithDeadline(ctx, until)
 			err := m.o.Store.Extend(bounded, e.grant, m.o.Lease)
@@ -186,7 +186,7 @@ func (m *Middleware) keep(ctx context.Context, e execution) (context.Context, fu
 			}
 		}
 	})
-	return lapse.Context(ctx, func() {
+	return wait.Lease(ctx, func() {
 			if !time.Now().Before(*trusted.Load()) {
 				cancel(errUnextended)
 			}

@@ -10,8 +10,7 @@ import (
 // MaxKeyLength is the longest key that [ParseKey] takes, in characters, quotes and escapes not counted.
 const MaxKeyLength = 255
 
-// ErrMalformedKey is returned by [ParseKey] when the header is absent, empty, too long, or holds anything but visible
-// ASCII.
+// ErrMalformedKey is returned by [ParseKey] when the header is absent, empty, too long, or holds anything but visible ASCII.
 var ErrMalformedKey = errors.New("idempotency key must be 1 to 255 visible ASCII characters, quoted or bare")
 
 // ErrKeyReused is returned when a key that already names one request is sent with a different one.

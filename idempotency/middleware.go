@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // How often a request that waits looks again. One that waits in the executing process is woken.
@@ -239,21 +241,9 @@ func (m *Middleware) persist(ctx context.Context, patience time.Duration, call f
 		bounded, cancel := context.WithTimeout(ctx, m.o.StoreTimeout)
 		err := call(bounded)
 		cancel()
-		if err == nil || errors.Is(err, ErrLost) || errors.Is(err, ErrKeyReused) || time.Until(deadline) < pause || !sleep(ctx, pause) {
+		if err == nil || errors.Is(err, ErrLost) || errors.Is(err, ErrKeyReused) || time.Until(deadline) < pause || !wait.For(ctx, pause) {
 			return err
 		}
-	}
-}
-
-// sleep reports whether ctx is still alive after d.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/idempotency/memstore"
-	"github.com/fairlead-dev/fairlead/internal/lapse/lapsetest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // unextended is a store that extends no lease.
@@ -25,12 +25,10 @@ func (unextended) Extend(context.Context, idempotency.Grant, time.Duration) erro
 // TestStoppedHandlerIsTold: a handler that was stopped past its lease is never told that it has its key.
 func TestStoppedHandlerIsTold(t *testing.T) {
 	const lease = 300 * time.Millisecond
-	lapsetest.Stopped(t, lease, func(t *testing.T) (context.Context, time.Time) {
+	testwait.Stopped(t, lease, func(t *testing.T) (context.Context, time.Time) {
 		t.Helper()
 		m, err := idempotency.New(idempotency.Options{Store: unextended{memstore.New()}, Principal: idempotency.Everybody, Lease: lease})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		begun, done := make(chan context.Context), make(chan struct{})
 		h := m.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			begun <- r.Context()

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // Limits of strays.
@@ -115,7 +117,7 @@ func (m *Middleware) recall() {
 			}
 			answered, pause = time.Now(), firstPause
 		}
-		sleep(ctx, pause)
+		wait.For(ctx, pause)
 	}
 }
 

@@ -11,8 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/fairlead-dev/fairlead/internal/lapse"
-	"github.com/fairlead-dev/fairlead/internal/timeouts"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // DefaultTTL is the time to live where none is asked for.
@@ -83,7 +82,6 @@ type Locker struct {
 	backend  Backend
 	logger   *slog.Logger
 	observer Observer
-	releases *timeouts.Group // bounds them
 }
 
 // New returns a locker on b.
@@ -91,7 +89,7 @@ func New(b Backend, o LockerOptions) *Locker {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Locker{backend: b, logger: o.Logger, observer: o.Observer, releases: timeouts.NewGroup(releaseTimeout)}
+	return &Locker{backend: b, logger: o.Logger, observer: o.Observer}
 }
 
 type ownerKey struct{}
@@ -168,7 +166,7 @@ func (l *Locker) hold(ctx context.Context, g Grant, o Options) *Held {
 	if o.MaxHold > 0 {
 		h.keeper.limit = g.Start.Add(o.MaxHold - Margin(min(o.MaxHold, o.TTL)))
 	}
-	h.shown = lapse.Context(h.ctx, h.keeper.compare)
+	h.shown = wait.Lease(h.ctx, h.keeper.compare)
 	h.keeper.start()
 	return h
 }
@@ -216,7 +214,7 @@ func (h *Held) Release(ctx context.Context) error {
 	h.once.Do(func() {
 		h.end(ErrReleased)
 		h.keeper.stop()
-		ctx, cancel := h.locker.releases.Bound(context.WithoutCancel(ctx))
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
 		err := h.locker.release(ctx, h.grant)
 		lost := context.Cause(h.ctx) //nolint:contextcheck // Why the lock ended, which bounds nothing here.

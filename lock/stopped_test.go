@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/internal/lapse/lapsetest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -17,7 +17,7 @@ func TestStoppedHolderIsTold(t *testing.T) {
 		"maximum hold": {TTL: time.Hour, MaxHold: ttl},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lapsetest.Stopped(t, ttl, func(t *testing.T) (context.Context, time.Time) {
+			testwait.Stopped(t, ttl, func(t *testing.T) (context.Context, time.Time) {
 				t.Helper()
 				h, err := lock.New(newMemory(), lock.LockerOptions{}).Acquire(t.Context(), []string{"k"}, o)
 				if err != nil {

@@ -44,10 +44,7 @@ func DecideAtOnce(o *Operation, d *Draws, now time.Time) [][]byte {
 	var chunks [][]byte
 	at := o.State()
 	for !at.Done() {
-		n := int(min(int64(at.Every), at.Total-at.Completed))
-		saved := d.Append(nil, at.Completed, n)
-		at.Completed += int64(n)
-		at.Digest = nextDigest(at.Digest, saved)
+		saved := at.draw(d, nil)
 		chunks = append(chunks, saved)
 		if o.Total <= InlineResults {
 			o.Inline = append(o.Inline, saved...)

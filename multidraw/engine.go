@@ -34,8 +34,8 @@ type EngineOptions struct {
 type Engine struct {
 	locks  *lock.Locker
 	o      EngineOptions
-	ranges *checkpoint.Runner[rangeOrder, int64]
-	prizes *checkpoint.Runner[prizeOrder, string]
+	ranges *checkpoint.Runner[request, int64]
+	prizes *checkpoint.Runner[request, string]
 }
 
 // The names of the kinds of operations, which are kept in their states.
@@ -52,8 +52,8 @@ func NewEngine(store checkpoint.Store, locks *lock.Locker, o EngineOptions) (*En
 	e := &Engine{locks: locks, o: o}
 	co := checkpoint.Options{Every: cmp.Or(o.Every, DefaultEvery), TTL: o.TTL, Lock: o.Lock, Logger: o.Logger}
 	var err, err2 error
-	e.ranges, err = checkpoint.New(checkpoint.Definition[rangeOrder, int64]{Name: kindRange, Open: openRange}, store, locks, co)
-	e.prizes, err2 = checkpoint.New(checkpoint.Definition[prizeOrder, string]{
+	e.ranges, err = checkpoint.New(checkpoint.Definition[request, int64]{Name: kindRange, Open: openRange}, store, locks, co)
+	e.prizes, err2 = checkpoint.New(checkpoint.Definition[request, string]{
 		Name: kindPrizes, Open: openPrizes, ResultsName: checkpoint.NamePrizeResults,
 	}, store, locks, co)
 	return e, errors.Join(err, err2)
@@ -98,13 +98,6 @@ type Order struct {
 	Progress func(completed, total int64)
 }
 
-func (o *Order) seed() *checkpoint.Seed {
-	if o.Seed == nil {
-		return nil
-	}
-	return new(checkpoint.Seed(*o.Seed))
-}
-
 // Drawn is an operation of an [Engine] as a call has left it.
 type Drawn struct {
 	ID        string
@@ -128,16 +121,27 @@ type Drawn struct {
 // Partial reports whether something was drawn, and not all.
 func (d *Drawn) Partial() bool { return d.Completed > 0 && d.Completed < d.Total }
 
-// drawn reads a result whose parameters are those of an order.
-func drawn[R any](r *checkpoint.Result[R], order any) (*Drawn, error) {
-	if err := json.Unmarshal(r.Parameters, order); err != nil {
-		return nil, &checkpoint.CorruptError{Key: r.Key, Reason: "its parameters cannot be read: " + err.Error()}
+// drawn reads the result of a run.
+func drawn[R any](r *checkpoint.Result[R], err error) (*Drawn, error) {
+	if r == nil {
+		return nil, err
+	}
+	var what request
+	if bad := json.Unmarshal(r.Parameters, &what); bad != nil {
+		return nil, errors.Join(err, &checkpoint.CorruptError{Key: r.Key, Reason: "its parameters cannot be read: " + bad.Error()})
 	}
 	seed := fairdraw.Seed(r.Seed)
-	return &Drawn{
-		ID: r.Key.ID, LockKey: r.Key.LockKey, Status: r.Status, Total: int64(r.Total), Completed: int64(r.Completed), Errors: r.Errors,
-		StartedAt: r.StartedAt, UpdatedAt: r.UpdatedAt, Commitment: seed.Commitment(), Seed: seed,
-	}, nil
+	d := &Drawn{
+		ID: r.Key.ID, LockKey: r.Key.LockKey, Status: r.Status, Spec: what.spec(), Total: int64(r.Total), Completed: int64(r.Completed),
+		Errors: r.Errors, StartedAt: r.StartedAt, UpdatedAt: r.UpdatedAt, Commitment: seed.Commitment(), Seed: seed,
+	}
+	switch results := any(r.Results).(type) {
+	case []int64:
+		d.Ints = results
+	case []string:
+		d.PrizeIDs = results
+	}
+	return d, err
 }
 
 // DrawMultipleInRange draws count integers from low to high, both included, under the lock on lockKey, saved as it goes. With
@@ -145,31 +149,30 @@ func drawn[R any](r *checkpoint.Result[R], order any) (*Drawn, error) {
 // [checkpoint.Runner.Run]. More draws than a state can hold ([checkpoint.MaxBytes] with the parameters: 5 million of one digit,
 // half a million of any int64) are refused with a [*checkpoint.ParameterError] before anything is drawn.
 func (e *Engine) DrawMultipleInRange(ctx context.Context, lockKey string, low, high, count int64, o Order) (*Drawn, error) {
-	key := checkpoint.Key{LockKey: lockKey, ID: cmp.Or(o.ID, NewID(time.Now()))}
-	order := rangeOrder{Count: count, Range: Range{Min: low, Max: high}}
-	if err := fits(order, count, Spec{Range: &order.Range}); err != nil {
-		return nil, fmt.Errorf("multidraw: %w", err)
-	}
-	return finishRange(e.ranges.Run(ctx, key, order, e.call(o)))
+	return drawMultiple(ctx, e, e.ranges, lockKey, request{Count: count, Range: &Range{Min: low, Max: high}}, o)
 }
 
 // DrawMultipleFromPrizes draws count prizes, as [Engine.DrawMultipleInRange] draws integers.
 func (e *Engine) DrawMultipleFromPrizes(ctx context.Context, lockKey string, prizes []Prize, count int64, o Order) (*Drawn, error) {
-	key := checkpoint.Key{LockKey: lockKey, ID: cmp.Or(o.ID, NewID(time.Now()))}
-	order := prizeOrder{Count: count, Prizes: prizes}
-	if err := fits(order, count, Spec{Prizes: prizes}); err != nil {
+	return drawMultiple(ctx, e, e.prizes, lockKey, request{Count: count, Prizes: prizes}, o)
+}
+
+func drawMultiple[R any](
+	ctx context.Context, e *Engine, runner *checkpoint.Runner[request, R], lockKey string, what request, o Order,
+) (*Drawn, error) {
+	if err := fits(what); err != nil {
 		return nil, fmt.Errorf("multidraw: %w", err)
 	}
-	return finishPrizes(e.prizes.Run(ctx, key, order, e.call(o)))
+	return drawn(runner.Run(ctx, checkpoint.Key{LockKey: lockKey, ID: cmp.Or(o.ID, NewID(time.Now()))}, what, e.call(o)))
 }
 
 // Resume goes on with an operation that was interrupted, from what is saved of it. Errors are those of
 // [checkpoint.Runner.Resume].
 func (e *Engine) Resume(ctx context.Context, lockKey, id string, o Order) (*Drawn, error) {
 	return e.existing(ctx, lockKey, id, func(key checkpoint.Key) (*Drawn, error) {
-		return finishRange(e.ranges.Resume(ctx, key, e.call(o)))
+		return drawn(e.ranges.Resume(ctx, key, e.call(o)))
 	}, func(key checkpoint.Key) (*Drawn, error) {
-		return finishPrizes(e.prizes.Resume(ctx, key, e.call(o)))
+		return drawn(e.prizes.Resume(ctx, key, e.call(o)))
 	})
 }
 
@@ -177,9 +180,9 @@ func (e *Engine) Resume(ctx context.Context, lockKey, id string, o Order) (*Draw
 // expires. Errors are those of [checkpoint.Runner.Rollback].
 func (e *Engine) Rollback(ctx context.Context, lockKey, id string, o Order) (*Drawn, error) {
 	return e.existing(ctx, lockKey, id, func(key checkpoint.Key) (*Drawn, error) {
-		return finishRange(e.ranges.Rollback(ctx, key, e.call(o)))
+		return drawn(e.ranges.Rollback(ctx, key, e.call(o)))
 	}, func(key checkpoint.Key) (*Drawn, error) {
-		return finishPrizes(e.prizes.Rollback(ctx, key, e.call(o)))
+		return drawn(e.prizes.Rollback(ctx, key, e.call(o)))
 	})
 }
 
@@ -207,9 +210,12 @@ func (e *Engine) existing(ctx context.Context, lockKey, id string, ofRange, ofPr
 	return ofRange(key)
 }
 
-// call adds the observer to what the caller wants to be told.
+// call adds the engine's observer to the caller's progress function.
 func (e *Engine) call(o Order) checkpoint.Call {
-	c := checkpoint.Call{Seed: o.seed()}
+	var c checkpoint.Call
+	if o.Seed != nil {
+		c.Seed = new(checkpoint.Seed(*o.Seed))
+	}
 	if o.Progress == nil && e.o.Observer == nil {
 		return c
 	}
@@ -234,32 +240,6 @@ func (e *Engine) call(o Order) checkpoint.Call {
 		completed, last = p.Completed, now
 	}
 	return c
-}
-
-func finishRange(r *checkpoint.Result[int64], err error) (*Drawn, error) {
-	if r == nil {
-		return nil, err
-	}
-	var order rangeOrder
-	d, bad := drawn(r, &order)
-	if bad != nil {
-		return nil, errors.Join(err, bad)
-	}
-	d.Spec, d.Ints = Spec{Range: &order.Range}, r.Results
-	return d, err
-}
-
-func finishPrizes(r *checkpoint.Result[string], err error) (*Drawn, error) {
-	if r == nil {
-		return nil, err
-	}
-	var order prizeOrder
-	d, bad := drawn(r, &order)
-	if bad != nil {
-		return nil, errors.Join(err, bad)
-	}
-	d.Spec, d.PrizeIDs = Spec{Prizes: order.Prizes}, r.Results
-	return d, err
 }
 
 // NewID names an operation by the time at which it begins, with enough randomness that no two are alike.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/fairlead-dev/fairlead/checkpoint"
-	"github.com/fairlead-dev/fairlead/checkpoint/storetest"
+	"github.com/fairlead-dev/fairlead/internal/testredis"
 	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
@@ -15,7 +15,7 @@ import (
 // through comes to its end.
 func TestEngineRejectsWhatItsStateCannotHold(t *testing.T) {
 	t.Parallel()
-	client := storetest.StartRedis(t).Client()
+	client := testredis.Start(t).Client(t)
 	e := newEngine(t, client, multidraw.EngineOptions{Every: multidraw.MaxCount})
 	ctx := t.Context()
 	long := strings.Repeat("<", multidraw.MaxIDBytes) // Six bytes each as JSON.

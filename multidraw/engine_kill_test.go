@@ -18,8 +18,8 @@ import (
 
 	"github.com/fairlead-dev/fairlead/checkpoint"
 	"github.com/fairlead-dev/fairlead/checkpoint/redisstore"
-	"github.com/fairlead-dev/fairlead/checkpoint/storetest"
 	"github.com/fairlead-dev/fairlead/fairdraw"
+	"github.com/fairlead-dev/fairlead/internal/testredis"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/redislock"
 	"github.com/fairlead-dev/fairlead/multidraw"
@@ -81,7 +81,7 @@ func TestEngineSurvivesKills(t *testing.T) {
 	if on, err := strconv.ParseBool(os.Getenv("FAIRLEAD_TORTURE")); err == nil && on {
 		kills = 50
 	}
-	server := storetest.StartRedis(t)
+	server := testredis.Start(t)
 	rng := rand.New(rand.NewPCG(rand.Uint64(), 1))
 	saves := killedDraws / multidraw.DefaultEvery
 	killed, last := 0, int64(0)
@@ -120,7 +120,7 @@ func TestEngineSurvivesKills(t *testing.T) {
 			t.Fatalf("after %d draws the child ended with %s", last, cmd.ProcessState)
 		}
 	}
-	e := newEngine(t, server.Client(), multidraw.EngineOptions{Lock: lock.Options{Wait: time.Minute}})
+	e := newEngine(t, server.Client(t), multidraw.EngineOptions{Lock: lock.Options{Wait: time.Minute}})
 	got, err := e.DrawMultipleInRange(t.Context(), "kills", killedLow, killedHigh, killedDraws, multidraw.Order{ID: "op"})
 	if err != nil {
 		t.Fatal(err)
@@ -149,22 +149,22 @@ func TestEngineSurvivesKills(t *testing.T) {
 // TestEngineTellsOfALoss kills Redis, with its memory, and flushes it, under a run.
 func TestEngineTellsOfALoss(t *testing.T) {
 	t.Parallel()
-	for name, lose := range map[string]func(*storetest.Redis, rueidis.Client){
-		"flushed": func(_ *storetest.Redis, c rueidis.Client) {
+	for name, lose := range map[string]func(*testredis.Server, rueidis.Client){
+		"flushed": func(_ *testredis.Server, c rueidis.Client) {
 			if err := c.Do(context.Background(), c.B().Flushall().Build()).Error(); err != nil {
 				t.Error(err)
 			}
 		},
-		"restarted": func(s *storetest.Redis, _ rueidis.Client) {
+		"restarted": func(s *testredis.Server, _ rueidis.Client) {
 			s.Kill()
 			s.Start()
 		},
-		"killed": func(s *storetest.Redis, _ rueidis.Client) { s.Kill() },
+		"killed": func(s *testredis.Server, _ rueidis.Client) { s.Kill() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := storetest.StartRedis(t)
-			client := server.Client()
+			server := testredis.Start(t)
+			client := server.Client(t)
 			e := newEngine(t, client, multidraw.EngineOptions{})
 			got, err := e.DrawMultipleInRange(t.Context(), "k", 1, 6, 20_000, multidraw.Order{ID: "op", Progress: func(completed, _ int64) {
 				if completed == 7000 {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/checkpoint"
-	"github.com/fairlead-dev/fairlead/checkpoint/storetest"
+	"github.com/fairlead-dev/fairlead/internal/testredis"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/multidraw"
 )
@@ -32,8 +32,8 @@ func TestEngineInAStorm(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 1))
-	server := storetest.StartRedis(t, "--appendonly", "yes", "--appendfsync", "no")
-	client := server.Client()
+	server := testredis.Start(t, "--appendonly", "yes", "--appendfsync", "no")
+	client := server.Client(t)
 	e := newEngine(t, client, multidraw.EngineOptions{Lock: lock.Options{TTL: time.Second, Wait: 20 * time.Second}})
 	const draws = 30_000
 	lost, interrupted := 0, 0

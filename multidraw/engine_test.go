@@ -13,8 +13,8 @@ import (
 
 	"github.com/fairlead-dev/fairlead/checkpoint"
 	"github.com/fairlead-dev/fairlead/checkpoint/redisstore"
-	"github.com/fairlead-dev/fairlead/checkpoint/storetest"
 	"github.com/fairlead-dev/fairlead/fairdraw"
+	"github.com/fairlead-dev/fairlead/internal/testredis"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/redislock"
 	"github.com/fairlead-dev/fairlead/multidraw"
@@ -37,7 +37,7 @@ func newEngine(tb testing.TB, client rueidis.Client, o multidraw.EngineOptions) 
 
 func TestEngineDraws(t *testing.T) {
 	t.Parallel()
-	client := storetest.StartRedis(t).Client()
+	client := testredis.Start(t).Client(t)
 	seen := &observed{}
 	e := newEngine(t, client, multidraw.EngineOptions{Observer: seen})
 	ctx := t.Context()
@@ -144,7 +144,7 @@ func (o *observed) Ended(s multidraw.Status) {
 
 func TestEngineRefuses(t *testing.T) {
 	t.Parallel()
-	client := storetest.StartRedis(t).Client()
+	client := testredis.Start(t).Client(t)
 	e := newEngine(t, client, multidraw.EngineOptions{})
 	ctx := t.Context()
 	for name, err := range map[string]error{
@@ -176,8 +176,8 @@ func TestEngineRefuses(t *testing.T) {
 // TestEngineIsExclusive draws under one lock key from two processes: one of them at a time.
 func TestEngineIsExclusive(t *testing.T) {
 	t.Parallel()
-	server := storetest.StartRedis(t)
-	ours, theirs := newEngine(t, server.Client(), multidraw.EngineOptions{}), newEngine(t, server.Client(), multidraw.EngineOptions{})
+	server := testredis.Start(t)
+	ours, theirs := newEngine(t, server.Client(t), multidraw.EngineOptions{}), newEngine(t, server.Client(t), multidraw.EngineOptions{})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	tried := 0

@@ -15,7 +15,7 @@ import (
 
 // A program with a Redis draws under lock keys, and goes on where an earlier process was.
 func ExampleEngine() {
-	client, err := redislock.NewClient(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}, DisableCache: true, DisableRetry: true})
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}, DisableCache: true, DisableRetry: true})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -91,24 +91,24 @@ func ids(prizes []Prize) lengths {
 
 // fits returns a [*checkpoint.ParameterError] for an operation that its state can't hold when all is drawn. Parameters that break
 // another rule are refused elsewhere.
-func fits(order any, count int64, spec Spec) error {
-	if spec.Validate() != nil || count < 1 || count > MaxCount {
-		return nil //nolint:nilerr // See above.
+func fits(o request) error {
+	if spec := o.spec(); spec.Validate() != nil || o.Count < 1 || o.Count > MaxCount {
+		return nil
 	}
 	var l lengths
-	if spec.Range != nil {
-		l = digits(*spec.Range)
+	if o.Range != nil {
+		l = digits(*o.Range)
 	} else {
-		l = ids(spec.Prizes)
+		l = ids(o.Prizes)
 	}
-	parameters, err := json.Marshal(order)
+	parameters, err := json.Marshal(o)
 	if err != nil {
 		return &checkpoint.ParameterError{Field: "parameters", Reason: "cannot be written as JSON: " + err.Error(), Err: err}
 	}
-	size := stateOverhead + int64(len(parameters)) + l.bytes(count)
+	size := stateOverhead + int64(len(parameters)) + l.bytes(o.Count)
 	if size <= checkpoint.MaxBytes {
 		return nil
 	}
-	err = bad("count", "of %d draws makes a state of up to %d bytes, over the limit of %d: draw in several operations", count, size, checkpoint.MaxBytes)
+	err = bad("count", "of %d draws makes a state of up to %d bytes, over the limit of %d: draw in several operations", o.Count, size, checkpoint.MaxBytes)
 	return &checkpoint.ParameterError{Field: "parameters", Reason: err.Error(), Err: errors.Join(err, &checkpoint.SizeError{Bytes: int(size)})}
 }

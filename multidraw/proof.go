@@ -1,14 +1,11 @@
 package multidraw
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
 )
@@ -81,13 +78,8 @@ func IsProof(data []byte) bool {
 // [Proof.Verify]. Errors are [*CorruptError].
 func ParseProof(data []byte) (*Proof, error) {
 	var p Proof
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&p); err != nil {
-		return nil, corrupt("no proof: %v", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, corrupt("something follows the proof")
+	if err := decodeStrictly(data, "proof", &p); err != nil {
+		return nil, err
 	}
 	if p.Kind != ProofKind || p.Version != proofVersion {
 		return nil, corrupt("kind %q, version %d", p.Kind, p.Version)

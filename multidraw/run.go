@@ -6,19 +6,18 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
 )
 
-// place is the right to run one more operation.
+// place is the right to run one more operation. It belongs to one request until a run takes it over.
 type place struct {
 	s    *Service
-	once sync.Once
+	gone bool // given back, or taken over
 }
 
-// takePlace is asked before anything is decided, so that what is decided can be run. It gives nil where there will be
+// takePlace is called before anything is decided, so that what is decided can be run. It returns nil when there will be
 // nothing to run.
 func (s *Service) takePlace(toRun bool) (*place, error) {
 	s.mu.Lock()
@@ -35,31 +34,28 @@ func (s *Service) takePlace(toRun bool) (*place, error) {
 	return &place{s: s}, nil
 }
 
-// giveBack does nothing when the place was none, was passed on to a run, or given back before.
+// giveBack does nothing for a nil place, and for one that is gone.
 func (p *place) giveBack() {
-	if p == nil {
+	if p == nil || p.gone {
 		return
 	}
-	p.once.Do(func() {
-		p.s.mu.Lock()
-		defer p.s.mu.Unlock()
-		p.s.taken--
-	})
+	p.gone = true
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	p.s.taken--
 }
 
-// start runs an operation whose lease this process has been given by a committed transaction. It takes the place over.
+// start runs an operation whose lease a committed transaction has given to this process. It takes the place over.
 func (s *Service) start(p *place, op *Operation, draws *Draws) {
 	r := &run{op: op, draws: draws, done: make(chan struct{})}
-	kept := &place{s: s}
-	p.once.Do(func() {}) // The run gives it back.
 	s.mu.Lock()
 	if s.closed {
-		s.taken--
 		s.mu.Unlock()
 		close(r.done)
-		return // The lease expires.
+		return // The lease expires, and the caller gives the place back.
 	}
-	// An earlier run here, in a lower term, is fenced; it must not take this one's entry with it.
+	p.gone = true
+	// This replaces an earlier run of a lower term, which is fenced.
 	s.runs[op.ID] = r
 	n := len(s.runs)
 	s.work.Add(1)
@@ -72,9 +68,9 @@ func (s *Service) start(p *place, op *Operation, draws *Draws) {
 		if s.runs[op.ID] == r {
 			delete(s.runs, op.ID)
 		}
+		s.taken--
 		n := len(s.runs)
 		s.mu.Unlock()
-		kept.giveBack()
 		s.observe(func(o Observer) { o.Running(n) })
 		close(r.done)
 	}()

@@ -167,9 +167,9 @@ func (cr *creation) decide(u *Unit) {
 		// The transaction was committed before: what is left is to run the operation, and to answer.
 		cr.made, cr.draws = u.Earlier, drawsOf(u.Earlier, cr.seed)
 	}
-	if cr.c.Key != nil && u.Asked != nil && !known(u.Keys, cr.c.Key) {
+	if cr.c.Key != nil && u.Asked != nil && !command.Known(u.Keys, cr.c.Key) {
 		if u.Asked.Pending.Fingerprint != cr.c.Key.Fingerprint {
-			cr.answer = command.Decide(batch, idempotency.NewBatch(nil), func(command.Command[Op]) (any, error) { return nil, idempotency.ErrKeyReused })[0]
+			cr.answer = batch[0].Refuse(idempotency.ErrKeyReused)
 			return
 		}
 		cr.wait = &u.Asked.ID
@@ -221,12 +221,6 @@ func drawsOf(o *Operation, seed fairdraw.Seed) *Draws {
 // waits says whether the caller is to wait for draws that are made after the transaction.
 func (cr *creation) waits() bool { return !cr.op.Async && cr.op.Count > AtOnce }
 
-// known says whether a request was decided before, whatever it asked for.
-func known(keys *idempotency.Batch, r *idempotency.Request) bool {
-	_, ok, err := keys.Lookup(*r)
-	return ok || err != nil
-}
-
 // await waits until an operation no longer runs, or SyncWait is over, and then decides the answer under the command's key.
 func (s *Service) await(ctx context.Context, id uuid.UUID, c command.Command[Op]) (command.Answer, error) {
 	waiting, cancel := context.WithTimeout(ctx, s.o.SyncWait)
@@ -270,19 +264,10 @@ func (s *Service) ended(ctx context.Context, id uuid.UUID) error {
 
 // settle decides what the request that made an operation is answered, unless that is decided already.
 func (s *Service) settle(ctx context.Context, id uuid.UUID, c command.Command[Op]) (answer command.Answer, err error) {
-	var keys []idempotency.ID
-	if c.Key != nil {
-		keys = []idempotency.ID{c.Key.ID}
-	}
-	err = s.store.Update(ctx, id, keys, func(u *Unit) {
-		settling, replayed := c, false
-		if p := u.Operation.Pending; p != nil && c.Key != nil && p.ID == c.Key.ID {
-			// Whoever asks, the answer is that of the request that made the operation.
-			settling.Key, replayed = p, p.Execution != c.Key.Execution
-			u.Operation.Pending, u.Changed = nil, true
-		}
-		answer = command.Decide([]command.Command[Op]{settling}, u.Keys, func(command.Command[Op]) (any, error) { return u.Operation, nil })[0]
-		answer.Replayed = answer.Replayed || replayed
+	err = s.store.Update(ctx, id, command.Keys([]command.Command[Op]{c}), func(u *Unit) {
+		var changed bool
+		answer, changed = command.Settle(c, &u.Operation.Pending, u.Keys, u.Operation)
+		u.Changed = u.Changed || changed
 	})
 	return answer, err
 }
@@ -297,20 +282,17 @@ func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[O
 	defer place.giveBack()
 	var (
 		answer command.Answer
-		keys   []idempotency.ID
 		to     *Operation
 		seed   fairdraw.Seed
 		before *Operation // as an earlier run of the transaction left it, if that was committed after all
 	)
-	if c.Key != nil {
-		keys = []idempotency.ID{c.Key.ID}
-	}
-	err = s.store.Update(ctx, id, keys, func(u *Unit) {
+	batch := []command.Command[Op]{c}
+	err = s.store.Update(ctx, id, command.Keys(batch), func(u *Unit) {
 		to, seed = nil, u.Seed
 		if before != nil && before.same(u.Operation) {
 			to = u.Operation
 		}
-		answer = command.Decide([]command.Command[Op]{c}, u.Keys, func(c command.Command[Op]) (any, error) {
+		answer = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
 			if to != nil {
 				return to, nil // Without a key there is no record of it.
 			}
@@ -325,8 +307,7 @@ func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[O
 		})[0]
 	})
 	if absent, ok := errors.AsType[*NotFoundError](err); ok && c.Render != nil {
-		r := c.Render(nil, absent)
-		return command.Answer{Answer: idempotency.Answer{Status: r.Status, Body: r.Body}}, nil
+		return c.Refuse(absent), nil
 	}
 	if err != nil || to == nil {
 		return answer, err

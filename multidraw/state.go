@@ -89,6 +89,15 @@ func (s *State) validate() error {
 // Checkpoints is how often a run in this state was saved.
 func (s *State) Checkpoints() int64 { return (s.Completed + int64(s.Every) - 1) / int64(s.Every) }
 
+// draw makes the draws of the next checkpoint, moves the state on, and returns the draws in buf as they are saved.
+func (s *State) draw(d *Draws, buf []byte) []byte {
+	n := int(min(int64(s.Every), s.Total-s.Completed))
+	saved := d.Append(buf, s.Completed, n)
+	s.Completed += int64(n)
+	s.Digest = nextDigest(s.Digest, saved)
+	return saved
+}
+
 // Done says whether nothing is left to draw.
 func (s *State) Done() bool { return s.Completed == s.Total }
 
@@ -122,13 +131,8 @@ func (s *State) UnmarshalJSON(data []byte) (err error) {
 // or of another program.
 func ParseState(data []byte) (State, error) {
 	var j stateJSON
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&j); err != nil {
-		return State{}, corrupt("no state: %v", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return State{}, corrupt("something follows the state")
+	if err := decodeStrictly(data, "state", &j); err != nil {
+		return State{}, err
 	}
 	if j.Version != stateVersion {
 		return State{}, corrupt("version %d", j.Version)
@@ -138,6 +142,19 @@ func ParseState(data []byte) (State, error) {
 		return State{}, corrupt("a hash is not 64 hexadecimal digits")
 	}
 	return s, s.validate()
+}
+
+// decodeStrictly reads one JSON value without unknown fields and without trailing data. Errors are [*CorruptError].
+func decodeStrictly(data []byte, what string, into any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return corrupt("no %s: %v", what, err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return corrupt("something follows the %s", what)
+	}
+	return nil
 }
 
 func decodeHash(into *[sha256.Size]byte, text string) bool {
@@ -206,10 +223,8 @@ func produce(ctx context.Context, d *Draws, at State, free <-chan []byte, chunks
 		case <-ctx.Done():
 			return
 		}
-		n := int(min(int64(at.Every), at.Total-at.Completed))
-		c := Chunk{First: at.Completed, Saved: d.Append(buf[:0], at.Completed, n)}
-		at.Completed += int64(n)
-		at.Digest = nextDigest(at.Digest, c.Saved)
+		c := Chunk{First: at.Completed}
+		c.Saved = at.draw(d, buf[:0])
 		c.Next = at
 		select {
 		case chunks <- c:

@@ -7,31 +7,28 @@ import (
 	"github.com/fairlead-dev/fairlead/fairdraw"
 )
 
-// rangeOrder are the parameters of an operation of an [Engine] that draws integers.
-type rangeOrder struct {
-	Count int64 `json:"count"`
-	Range Range `json:"range"`
+// request is the parameters of an operation of an [Engine], of which one of Range and Prizes is set.
+type request struct {
+	Count  int64   `json:"count"`
+	Range  *Range  `json:"range,omitempty"`
+	Prizes []Prize `json:"prizes,omitempty"`
 }
 
-// prizeOrder are those of one that draws prizes.
-type prizeOrder struct {
-	Count  int64   `json:"count"`
-	Prizes []Prize `json:"prizes"`
-}
+func (o *request) spec() Spec { return Spec{Range: o.Range, Prizes: o.Prizes} }
 
 // engineName is the name of the draws of all operations of engines: each has a seed of its own.
 const engineName = "engine"
 
-// steps are draws, one a step, made some at a time.
+// steps are draws, one a step. They are made some at a time.
 type steps[R any] struct {
 	count int
 	draw  func(first int64, count int) []R
-	ahead []R
-	first int // index of the first of those ahead
+	drawn []R
+	first int // index of the first in drawn
 }
 
-// drawsAhead is how many are made at a time.
-const drawsAhead = 1000
+// drawsAtOnce is how many draws are made at a time.
+const drawsAtOnce = 1000
 
 var _ checkpoint.Steps[int64] = (*steps[int64])(nil)
 
@@ -40,32 +37,32 @@ func (s *steps[R]) Count() int { return s.count }
 
 // Do implements [checkpoint.Steps].
 func (s *steps[R]) Do(_ context.Context, step int) (R, error) {
-	if step < s.first || step >= s.first+len(s.ahead) {
-		s.first, s.ahead = step, s.draw(int64(step), min(drawsAhead, s.count-step))
+	if step < s.first || step >= s.first+len(s.drawn) {
+		s.first, s.drawn = step, s.draw(int64(step), min(drawsAtOnce, s.count-step))
 	}
-	return s.ahead[step-s.first], nil
+	return s.drawn[step-s.first], nil
 }
 
-func openDraws(seed checkpoint.Seed, count int64, spec Spec) (*Draws, error) {
-	if count < 1 || count > MaxCount {
+func openDraws(o *request, seed checkpoint.Seed) (*Draws, error) {
+	if o.Count < 1 || o.Count > MaxCount {
 		return nil, bad("count", "must be an integer from 1 to %d", MaxCount)
 	}
-	return New(fairdraw.Seed(seed), engineName, spec)
+	return New(fairdraw.Seed(seed), engineName, o.spec())
 }
 
-func openRange(o rangeOrder, seed checkpoint.Seed) (checkpoint.Steps[int64], error) {
-	d, err := openDraws(seed, o.Count, Spec{Range: &o.Range})
+func openRange(o request, seed checkpoint.Seed) (checkpoint.Steps[int64], error) {
+	d, err := openDraws(&o, seed)
 	if err != nil {
 		return nil, err
 	}
 	return &steps[int64]{count: int(o.Count), draw: d.Ints}, nil
 }
 
-func openPrizes(o prizeOrder, seed checkpoint.Seed) (checkpoint.Steps[string], error) {
+func openPrizes(o request, seed checkpoint.Seed) (checkpoint.Steps[string], error) {
 	if o.Prizes == nil {
-		o.Prizes = []Prize{}
+		o.Prizes = []Prize{} // An empty list of prizes is refused as such.
 	}
-	d, err := openDraws(seed, o.Count, Spec{Prizes: o.Prizes})
+	d, err := openDraws(&o, seed)
 	if err != nil {
 		return nil, err
 	}

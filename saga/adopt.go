@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
 )
 
@@ -39,13 +38,10 @@ func (s *Service) Adopt(ctx context.Context, c command.Command[struct{}]) (comma
 	if err != nil {
 		return command.Answer{}, fmt.Errorf("saga: adopt: %w", err)
 	}
-	var keys []idempotency.ID
-	if c.Key != nil {
-		keys = []idempotency.ID{c.Key.ID}
-	}
 	var answer command.Answer
-	err = s.lineage.Adopt(ctx, seen, keys, func(u *Unit) {
-		answer = command.Decide([]command.Command[struct{}]{c}, u.Keys, func(c command.Command[struct{}]) (any, error) {
+	batch := []command.Command[struct{}]{c}
+	err = s.lineage.Adopt(ctx, seen, command.Keys(batch), func(u *Unit) {
+		answer = command.Decide(batch, u.Keys, func(c command.Command[struct{}]) (any, error) {
 			if refusal != nil {
 				return nil, refusal
 			}

@@ -25,10 +25,9 @@
 //   - The log is written before what it announces: the intent before the first step, the decision before the first commit.
 //   - A saga is run by one process at a time, under a lease whose term grows with each grant; the log is written in the
 //     newest term only. When the process dies, any other goes on, within [LeaseTTL] and [TendEvery].
-//   - A step has a key that is the same for each of its executions, see [Call.Key]. Its effect and the key's mark must
-//     commit together, the mark of a refusal too. A process that was stopped in the middle of a step and comes back after
-//     another has finished the saga then finds the mark, and changes nothing. This is what makes a step happen once, not the
-//     lease.
+//   - A step has a key that is the same for each of its executions, see [Call.Key]. Its effect and the key's mark must commit
+//     together, the mark of a refusal too. A process that was stopped in the middle of a step and comes back after another has
+//     finished the saga then finds the mark, and changes nothing. This is what makes a step happen once, not the lease.
 //   - A branch that was prepared in an older term can't be committed by a newer decision: the term is in its identifier.
 //     [Service.Tend] rolls such branches back.
 //   - A branch of which the log knows nothing is left alone until it is [DoubtAge] old and every participant has been asked

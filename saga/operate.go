@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
 )
 
@@ -119,12 +118,9 @@ const (
 
 // Execute decides an operator's act on a saga. Result: *[Saga]. Errors are those of [Service.Create].
 func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[Act]) (answer command.Answer, err error) {
-	var keys []idempotency.ID
-	if c.Key != nil {
-		keys = []idempotency.ID{c.Key.ID}
-	}
-	err = s.store.Update(ctx, id, keys, func(u *Unit) {
-		answer = command.Decide([]command.Command[Act]{c}, u.Keys, func(c command.Command[Act]) (any, error) {
+	batch := []command.Command[Act]{c}
+	err = s.store.Update(ctx, id, command.Keys(batch), func(u *Unit) {
+		answer = command.Decide(batch, u.Keys, func(c command.Command[Act]) (any, error) {
 			err, action := decideRetry(u.Saga, u.Now), "saga.retry"
 			if c.Op == Compensate {
 				err, action = decideCompensate(u.Saga, u.Now), "saga.compensate"
@@ -138,8 +134,7 @@ func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[A
 		})[0]
 	})
 	if absent, ok := errors.AsType[*NotFoundError](err); ok && c.Render != nil {
-		r := c.Render(nil, absent)
-		return command.Answer{Answer: idempotency.Answer{Status: r.Status, Body: r.Body}}, nil
+		return batch[0].Refuse(absent), nil
 	}
 	s.nudge()
 	return answer, err

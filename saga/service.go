@@ -1,6 +1,7 @@
 package saga
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -143,30 +144,9 @@ func NewService(store Store, o Options) *Service {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.SyncWait == 0 {
-		o.SyncWait = SyncWait
-	}
-	if o.LeaseTTL == 0 {
-		o.LeaseTTL = LeaseTTL
-	}
-	if o.TendEvery == 0 {
-		o.TendEvery = TendEvery
-	}
-	if o.Deadline == 0 {
-		o.Deadline = TwoPhaseDeadline
-	}
-	if o.StepTimeout == 0 {
-		o.StepTimeout = StepTimeout
-	}
-	if o.MaxPause == 0 {
-		o.MaxPause = MaxPause
-	}
-	if o.DoubtAge == 0 {
-		o.DoubtAge = DoubtAge
-	}
-	if o.FenceEvery == 0 {
-		o.FenceEvery = FenceEvery
-	}
+	o.SyncWait, o.LeaseTTL, o.TendEvery = cmp.Or(o.SyncWait, SyncWait), cmp.Or(o.LeaseTTL, LeaseTTL), cmp.Or(o.TendEvery, TendEvery)
+	o.Deadline, o.StepTimeout = cmp.Or(o.Deadline, TwoPhaseDeadline), cmp.Or(o.StepTimeout, StepTimeout)
+	o.MaxPause, o.DoubtAge, o.FenceEvery = cmp.Or(o.MaxPause, MaxPause), cmp.Or(o.DoubtAge, DoubtAge), cmp.Or(o.FenceEvery, FenceEvery)
 	s := &Service{
 		Reader: store, store: store, o: o, owner: newID(), definitions: map[string]Definition{}, slots: make(chan struct{}, MaxRuns),
 		wake: make(chan struct{}, 1), reads: make(chan struct{}, 1), runs: map[uuid.UUID]*run{},
@@ -241,9 +221,9 @@ func (cr *creation) decide(u *Unit) {
 		cr.made, cr.wait = u.Existing, &u.Existing.ID
 		return
 	}
-	if cr.c.Key != nil && u.Asked != nil && !known(u.Keys, cr.c.Key) {
+	if cr.c.Key != nil && u.Asked != nil && !command.Known(u.Keys, cr.c.Key) {
 		if u.Asked.Pending.Fingerprint != cr.c.Key.Fingerprint {
-			cr.answer = command.Decide(batch, idempotency.NewBatch(nil), func(command.Command[New]) (any, error) { return nil, idempotency.ErrKeyReused })[0]
+			cr.answer = batch[0].Refuse(idempotency.ErrKeyReused)
 			return
 		}
 		cr.wait = &u.Asked.ID
@@ -269,19 +249,13 @@ func (cr *creation) decide(u *Unit) {
 	})[0]
 }
 
-// known says whether a request was decided before, whatever it asked for.
-func known(keys *idempotency.Batch, r *idempotency.Request) bool {
-	_, ok, err := keys.Lookup(*r)
-	return ok || err != nil
-}
-
 // Replay answers a command whose key was decided before; ok is false where it was not.
 func (s *Service) Replay(ctx context.Context, c command.Command[New]) (a command.Answer, ok bool, err error) {
 	if c.Key == nil {
 		return a, false, nil
 	}
 	keys, err := s.store.Known(ctx, []idempotency.ID{c.Key.ID})
-	if err != nil || !known(keys, c.Key) {
+	if err != nil || !command.Known(keys, c.Key) {
 		return a, false, err
 	}
 	return command.Decide([]command.Command[New]{c}, keys, func(command.Command[New]) (any, error) {
@@ -306,19 +280,10 @@ func (s *Service) await(ctx context.Context, id uuid.UUID, c command.Command[New
 
 // settle decides what the request that made a saga is answered, unless that is decided already.
 func (s *Service) settle(ctx context.Context, id uuid.UUID, c command.Command[New]) (answer command.Answer, err error) {
-	var keys []idempotency.ID
-	if c.Key != nil {
-		keys = []idempotency.ID{c.Key.ID}
-	}
-	err = s.store.Update(ctx, id, keys, func(u *Unit) {
-		settling, replayed := c, false
-		if p := u.Saga.Pending; p != nil && c.Key != nil && p.ID == c.Key.ID {
-			// Whoever asks, the answer is that of the request that made the saga.
-			settling.Key, replayed = p, p.Execution != c.Key.Execution
-			u.Saga.Pending, u.Changed = nil, true
-		}
-		answer = command.Decide([]command.Command[New]{settling}, u.Keys, func(command.Command[New]) (any, error) { return u.Saga, nil })[0]
-		answer.Replayed = answer.Replayed || replayed
+	err = s.store.Update(ctx, id, command.Keys([]command.Command[New]{c}), func(u *Unit) {
+		var changed bool
+		answer, changed = command.Settle(c, &u.Saga.Pending, u.Keys, u.Saga)
+		u.Changed = u.Changed || changed
 	})
 	return answer, err
 }

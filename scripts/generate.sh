@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes what is generated: docs/openapi.json from the server's code, and client/api/api.gen.go from that. The generator
+# Writes what is generated: docs/openapi.json from the server's code, and client/types.gen.go from that. The generator
 # is run by its pinned version and is no dependency of the module. With --check it writes nothing and fails when a file
 # is not what would be generated.
 set -eu
@@ -21,7 +21,7 @@ made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
 go run ./client/internal/document >"$made/openapi.json"
 # The module's own flags and versions must not decide what a tool outside it is built from.
-GOFLAGS= go run "$generator" -config client/api/oapi-codegen.yaml -o "$made/api.gen.go" "$made/openapi.json"
+GOFLAGS= go run "$generator" -config client/oapi-codegen.yaml -o "$made/types.gen.go" "$made/openapi.json"
 
 status=0
 place() {
@@ -38,7 +38,7 @@ place() {
 	fi
 }
 place "$made/openapi.json" docs/openapi.json
-place "$made/api.gen.go" client/api/api.gen.go
+place "$made/types.gen.go" client/types.gen.go
 if [ -z "$check" ]; then
 	FAIRLEAD_WRITE_DOCUMENTS=1 go test -count=1 ./internal/server -run '^TestMetricsDocument$' >/dev/null && chmod 644 docs/operations/metrics.md
 fi

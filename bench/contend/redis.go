@@ -35,7 +35,7 @@ func fairleadRedis(ctx context.Context, o *options) (*side, error) {
 		return nil, err
 	}
 	config.ForceSingleClient, config.DisableCache = true, true
-	client, err := fairleadlock.NewClient(config)
+	client, err := rueidis.NewClient(config)
 	if err != nil {
 		return nil, err
 	}

@@ -4,15 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/checkpoint"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 )
 
 // Store keeps states in PostgreSQL. It is safe for concurrent use.
@@ -44,7 +42,7 @@ const selectState = `SELECT state FROM @checkpoint_states
 // Load implements [checkpoint.Store].
 func (s *Store) Load(ctx context.Context, key checkpoint.Key) (body []byte, err error) {
 	err = checkpoint.Try(ctx, "load", key, passing, func(ctx context.Context) error {
-		err := s.pool.QueryRow(ctx, in(s.schema, selectState), key.LockKey, key.ID).Scan(&body)
+		err := s.pool.QueryRow(ctx, pgkit.In(s.schema, selectState), key.LockKey, key.ID).Scan(&body)
 		if errors.Is(err, pgx.ErrNoRows) {
 			body, err = nil, nil
 		}
@@ -85,7 +83,7 @@ func (s *Store) save(ctx context.Context, q querier, key checkpoint.Key, save *c
 	if save.Revision == 1 {
 		write = insertState
 	}
-	tag, err := q.Exec(ctx, in(s.schema, write), key.LockKey, key.ID, save.Revision, save.Token, save.Run, save.Body,
+	tag, err := q.Exec(ctx, pgkit.In(s.schema, write), key.LockKey, key.ID, save.Revision, save.Token, save.Run, save.Body,
 		save.Ended, save.TTL.Microseconds())
 	if err != nil || tag.RowsAffected() == 1 {
 		return err
@@ -96,11 +94,9 @@ func (s *Store) save(ctx context.Context, q querier, key checkpoint.Key, save *c
 	case found == absent && save.Revision > 1:
 		return fmt.Errorf("pgstore: save %s: %w", key, checkpoint.ErrLost)
 	}
-	return errMoved
+	// Another's save, or its end, came between the two statements. The next try sees clearly.
+	return pgkit.ErrStale
 }
-
-// errMoved is returned when another's save, or its end, came between two statements. The next try sees clearly.
-var errMoved = errors.New("the state has just changed")
 
 // finding is what there is where a save is to go.
 type finding int
@@ -114,7 +110,7 @@ const (
 // look tells what there is. Where the save does not follow from that, it returns a [*checkpoint.FencedError].
 func (s *Store) look(ctx context.Context, q querier, query string, key checkpoint.Key, want checkpoint.Head) (finding, error) {
 	var seen checkpoint.Head
-	err := q.QueryRow(ctx, in(s.schema, query), key.LockKey, key.ID).Scan(&seen.Revision, &seen.Token, &seen.Run)
+	err := q.QueryRow(ctx, pgkit.In(s.schema, query), key.LockKey, key.ID).Scan(&seen.Revision, &seen.Token, &seen.Run)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return absent, nil
@@ -171,7 +167,7 @@ const deleteState = `DELETE FROM @checkpoint_states WHERE lock_key = $1 AND oper
 // Delete implements [checkpoint.Store].
 func (s *Store) Delete(ctx context.Context, key checkpoint.Key) error {
 	return checkpoint.Try(ctx, "delete", key, passing, func(ctx context.Context) error {
-		_, err := s.pool.Exec(ctx, in(s.schema, deleteState), key.LockKey, key.ID)
+		_, err := s.pool.Exec(ctx, pgkit.In(s.schema, deleteState), key.LockKey, key.ID)
 		return err
 	})
 }
@@ -182,7 +178,7 @@ const deleteExpired = `DELETE FROM @checkpoint_states WHERE (lock_key, operation
 // Sweep deletes up to limit states that have expired, and returns how many it did. Call it every now and then: states that
 // have expired are never seen, but take room.
 func (s *Store) Sweep(ctx context.Context, limit int) (int, error) {
-	tag, err := s.pool.Exec(ctx, in(s.schema, deleteExpired), limit)
+	tag, err := s.pool.Exec(ctx, pgkit.In(s.schema, deleteExpired), limit)
 	if err != nil {
 		return 0, fmt.Errorf("pgstore: sweep: %w", err)
 	}
@@ -190,19 +186,8 @@ func (s *Store) Sweep(ctx context.Context, limit int) (int, error) {
 }
 
 // passing reports failures that a later try may not meet: other transactions in the way, and connections that ended. A
-// save whose COMMIT was not answered is tried again, and recognised by its head.
+// save whose COMMIT was not answered is tried again, and recognised by its head. A unique violation is the step's own.
 func passing(err error) bool {
-	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok || errors.Is(err, errMoved) {
-		return true
-	}
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		switch e.Code {
-		case "40001", "40P01", "55P03", "25P03", "53300", "25006":
-			return true
-		}
-		return strings.HasPrefix(e.Code, "57P") || strings.HasPrefix(e.Code, "08")
-	}
-	var netErr net.Error
-	return errors.As(err, &netErr) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
-		errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "conn closed")
+	v, _ := pgkit.Classify(err, pgkit.UniqueViolation, pgkit.QueryCanceled)
+	return v != pgkit.Final
 }

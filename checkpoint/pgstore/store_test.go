@@ -18,6 +18,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/checkpoint"
 	"github.com/fairlead-dev/fairlead/checkpoint/storetest"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
 )
@@ -64,13 +65,13 @@ func TestConformance(t *testing.T) {
 			Store: s,
 			Plant: func(tb testing.TB, key checkpoint.Key, body []byte) {
 				tb.Helper()
-				_, err := around.Exec(tb.Context(), in(testSchema, `INSERT INTO @checkpoint_states VALUES ($1, $2, 1, 0, '', $3, now(), NULL)
+				_, err := around.Exec(tb.Context(), pgkit.In(testSchema, `INSERT INTO @checkpoint_states VALUES ($1, $2, 1, 0, '', $3, now(), NULL)
 					ON CONFLICT (lock_key, operation_id) DO UPDATE SET state = excluded.state`), key.LockKey, key.ID, body)
 				must(tb, err)
 			},
 			Forget: func(tb testing.TB) {
 				tb.Helper()
-				_, err := around.Exec(tb.Context(), in(testSchema, `DELETE FROM @checkpoint_states`))
+				_, err := around.Exec(tb.Context(), pgkit.In(testSchema, `DELETE FROM @checkpoint_states`))
 				must(tb, err)
 			},
 			// Nobody gets in, and who was in is thrown out.

@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/checkpoint"
-	"github.com/fairlead-dev/fairlead/checkpoint/storetest"
+	"github.com/fairlead-dev/fairlead/internal/testredis"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/redislock"
 )
@@ -35,28 +36,28 @@ func waiting(at int) checkpoint.Definition[int, int] {
 // TestLockIsLost lets the lease of a run end under it: the run ends with the lock, and the next one has a greater token.
 func TestLockIsLost(t *testing.T) {
 	t.Parallel()
-	client := storetest.StartRedis(t).Client()
+	client := testredis.Start(t).Client(t)
 	backend, err := redislock.New(client, redislock.Options{})
-	must(t, err)
+	testwait.Must(t, err)
 	t.Cleanup(backend.Close)
 	locks := lock.New(backend, lock.LockerOptions{})
 	key := checkpoint.Key{LockKey: "k", ID: "op"}
 	r, err := checkpoint.New(waiting(3), New(client), locks, checkpoint.Options{Lock: lock.Options{TTL: 2 * time.Second, NoRenewal: true}})
-	must(t, err)
+	testwait.Must(t, err)
 	res, err := r.Run(t.Context(), key, 6, checkpoint.Call{})
 	// A machine that is too slow for three steps within the lease loses it before.
 	if !errors.Is(err, lock.ErrUnrenewed) || checkpoint.SeverityOf(err) != checkpoint.SeverityTransient || res == nil || res.Completed > 3 {
 		t.Fatalf("%+v, %v", res, err)
 	}
 	before, err := r.Load(t.Context(), key)
-	must(t, err)
+	testwait.Must(t, err)
 	if len(before.Errors) != 0 || before.Token < 1 {
 		t.Errorf("%+v", before)
 	}
 	held, err := locks.Acquire(t.Context(), []string{"k", "other"}, lock.Options{Wait: lock.Forever})
-	must(t, err)
+	testwait.Must(t, err)
 	whole, err := checkpoint.New(waiting(-1), New(client), locks, checkpoint.Options{})
-	must(t, err)
+	testwait.Must(t, err)
 	if _, err := whole.Resume(t.Context(), key, checkpoint.Call{}); !errors.Is(err, lock.ErrHeld) {
 		t.Errorf("while the lock is held by another: %v", err)
 	}
@@ -69,7 +70,7 @@ func TestLockIsLost(t *testing.T) {
 		t.Errorf("token %d after %d, %v", after.Token, before.Token, err)
 	}
 	// The end of the caller's lock ends the run.
-	must(t, held.Release(t.Context()))
+	testwait.Must(t, held.Release(t.Context()))
 	if _, err := r.Run(t.Context(), checkpoint.Key{LockKey: "k", ID: "late"}, 6, checkpoint.Call{Held: held}); !errors.Is(err, lock.ErrReleased) {
 		t.Errorf("under a lock that was released: %v", err)
 	}

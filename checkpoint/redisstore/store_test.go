@@ -11,31 +11,26 @@ import (
 
 	"github.com/fairlead-dev/fairlead/checkpoint"
 	"github.com/fairlead-dev/fairlead/checkpoint/storetest"
+	"github.com/fairlead-dev/fairlead/internal/testredis"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
-
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	server := storetest.StartRedis(t, "--appendonly", "yes", "--appendfsync", "no")
-	client := server.Client()
+	server := testredis.Start(t, "--appendonly", "yes", "--appendfsync", "no")
+	client := server.Client(t)
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
 		t.Helper()
-		must(t, client.Do(t.Context(), client.B().Flushall().Build()).Error())
+		testwait.Must(t, client.Do(t.Context(), client.B().Flushall().Build()).Error())
 		return storetest.Harness{
 			Store: New(client),
 			Plant: func(tb testing.TB, key checkpoint.Key, body []byte) {
 				tb.Helper()
-				must(tb, client.Do(tb.Context(), client.B().Set().Key(key.String()).Value(rueidis.BinaryString(body)).Build()).Error())
+				testwait.Must(tb, client.Do(tb.Context(), client.B().Set().Key(key.String()).Value(rueidis.BinaryString(body)).Build()).Error())
 			},
 			Forget: func(tb testing.TB) {
 				tb.Helper()
-				must(tb, client.Do(tb.Context(), client.B().Flushall().Build()).Error())
+				testwait.Must(tb, client.Do(tb.Context(), client.B().Flushall().Build()).Error())
 			},
 			Break: func(tb testing.TB) func() {
 				tb.Helper()
@@ -49,11 +44,11 @@ func TestConformance(t *testing.T) {
 // TestForm looks at what is in Redis with a client that knows nothing of this package.
 func TestForm(t *testing.T) {
 	t.Parallel()
-	c := storetest.StartRedis(t).Client()
+	c := testredis.Start(t).Client(t)
 	r, err := checkpoint.New(numbers(nil), New(c), nil, checkpoint.Options{})
-	must(t, err)
+	testwait.Must(t, err)
 	_, err = r.Run(t.Context(), checkpoint.Key{LockKey: "user_123_daily", ID: "multi_draw_20241217_143022"}, 3, checkpoint.Call{})
-	must(t, err)
+	testwait.Must(t, err)
 	const key = "lottery:state:user_123_daily:multi_draw_20241217_143022"
 	ttl, err := c.Do(t.Context(), c.B().Pttl().Key(key).Build()).AsInt64()
 	if err != nil || ttl > 3_600_000 || ttl < 3_500_000 {
@@ -67,14 +62,14 @@ func TestForm(t *testing.T) {
 		Start     int64  `json:"start_time"`
 		Update    int64  `json:"last_update_time"`
 	}
-	must(t, c.Do(t.Context(), c.B().Get().Key(key).Build()).DecodeJSON(&doc))
+	testwait.Must(t, c.Do(t.Context(), c.B().Get().Key(key).Build()).DecodeJSON(&doc))
 	now := time.Now().Unix()
 	if doc.LockKey != "user_123_daily" || doc.Total != 3 || doc.Completed != 3 || len(doc.Results) != 3 || doc.Start > now || doc.Start < now-60 || doc.Update < doc.Start {
 		t.Errorf("%+v", doc)
 	}
 	// A key of another type is reported, and stays.
 	other := checkpoint.Key{LockKey: "a", ID: "list"}
-	must(t, c.Do(t.Context(), c.B().Rpush().Key(other.String()).Element("x").Build()).Error())
+	testwait.Must(t, c.Do(t.Context(), c.B().Rpush().Key(other.String()).Element("x").Build()).Error())
 	if _, err := r.Run(t.Context(), other, 3, checkpoint.Call{}); !errors.Is(err, checkpoint.ErrCorrupt) {
 		t.Errorf("a list: %v", err)
 	}
@@ -124,8 +119,8 @@ func TestServerDies(t *testing.T) {
 			if c.remembers {
 				args = []string{"--appendonly", "yes", "--appendfsync", "no"}
 			}
-			server := storetest.StartRedis(t, args...)
-			client := server.Client()
+			server := testredis.Start(t, args...)
+			client := server.Client(t)
 			var restart sync.WaitGroup
 			r, err := checkpoint.New(numbers(func(i int) {
 				if i != at {
@@ -140,7 +135,7 @@ func TestServerDies(t *testing.T) {
 					server.Start() // However long that takes, the save meets the empty server.
 				}
 			}), New(client), nil, checkpoint.Options{})
-			must(t, err)
+			testwait.Must(t, err)
 			res, err := r.Run(t.Context(), key, n, checkpoint.Call{})
 			restart.Wait()
 			if c.want == nil {
@@ -155,7 +150,7 @@ func TestServerDies(t *testing.T) {
 				server.Start()
 			}
 			again, err := checkpoint.New(numbers(nil), New(client), nil, checkpoint.Options{})
-			must(t, err)
+			testwait.Must(t, err)
 			res, err = again.Resume(t.Context(), key, checkpoint.Call{})
 			if !c.remembers {
 				if !errors.Is(err, checkpoint.ErrNotFound) {
@@ -173,8 +168,8 @@ func TestServerDies(t *testing.T) {
 // TestServerGoesBack restores an older file under a run: the run is told that the state is not what it saved.
 func TestServerGoesBack(t *testing.T) {
 	t.Parallel()
-	server := storetest.StartRedis(t)
-	client := server.Client()
+	server := testredis.Start(t)
+	client := server.Client(t)
 	store := New(client)
 	key := checkpoint.Key{LockKey: "k", ID: "op"}
 	var older []byte
@@ -183,16 +178,16 @@ func TestServerGoesBack(t *testing.T) {
 		case 3:
 			older, _ = store.Load(t.Context(), key)
 		case 8:
-			must(t, client.Do(t.Context(), client.B().Set().Key(key.String()).Value(rueidis.BinaryString(older)).Build()).Error())
+			testwait.Must(t, client.Do(t.Context(), client.B().Set().Key(key.String()).Value(rueidis.BinaryString(older)).Build()).Error())
 		}
 	}), store, nil, checkpoint.Options{})
-	must(t, err)
+	testwait.Must(t, err)
 	res, err := r.Run(t.Context(), key, 20, checkpoint.Call{})
 	if !errors.Is(err, checkpoint.ErrFenced) || res.Completed != 8 {
 		t.Fatalf("%+v, %v", res, err)
 	}
 	again, err := checkpoint.New(numbers(nil), store, nil, checkpoint.Options{})
-	must(t, err)
+	testwait.Must(t, err)
 	if res, err = again.Resume(t.Context(), key, checkpoint.Call{}); err != nil || len(res.Results) != 20 || res.Results[19] != 361 {
 		t.Errorf("%+v, %v", res, err)
 	}

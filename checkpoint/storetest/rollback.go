@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fairlead-dev/fairlead/checkpoint"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // cups are what the steps of a roll-back's test have effects on: step i puts i+1 balls into cup i, and may do so and then fail.
@@ -77,7 +78,7 @@ func rollBack(t *testing.T, h Harness, at, every int) {
 		Name: "filling", Open: func(string, checkpoint.Seed) (checkpoint.Steps[int], error) { return f, nil },
 	}
 	r, err := checkpoint.New(def, h.Store, nil, checkpoint.Options{Every: every})
-	must(t, err)
+	testwait.Must(t, err)
 	res, err := r.Run(t.Context(), k, "x", checkpoint.Call{})
 	if at < len(c.balls) != errors.Is(err, errPower) || res.Completed != min(at, len(c.balls)) {
 		t.Fatalf("%+v, %v", res, err)
@@ -108,9 +109,9 @@ func rollBack(t *testing.T, h Harness, at, every int) {
 		t.Errorf("undone in the order %v", c.undone)
 	}
 	again, err := r.Rollback(t.Context(), k, checkpoint.Call{})
-	must(t, err)
+	testwait.Must(t, err)
 	s, err := r.Load(t.Context(), k)
-	must(t, err)
+	testwait.Must(t, err)
 	if again.Status != checkpoint.StatusRolledBack || !slices.Equal(again.Results, ran) || s.Status != checkpoint.StatusRolledBack ||
 		s.StartTime == 0 || len(again.Results) != min(at, len(c.balls)) {
 		t.Errorf("the history: %+v", again)

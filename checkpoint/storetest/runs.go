@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/checkpoint"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // count are the parameters of the operations that the suite runs: n steps, each of which gives a number.
@@ -74,7 +75,7 @@ func hooked(tb testing.TB, store checkpoint.Store, o checkpoint.Options, hook fu
 func body(t *testing.T, s checkpoint.Store, k checkpoint.Key) []byte {
 	t.Helper()
 	b, err := s.Load(t.Context(), k)
-	must(t, err)
+	testwait.Must(t, err)
 	return b
 }
 
@@ -89,7 +90,7 @@ func testInterrupted(t *testing.T, h Harness) {
 	for _, every := range []int{1, 4, 100} {
 		o := checkpoint.Options{Every: every}
 		unbroken, err := runner(t, h.Store, o).Run(t.Context(), key(fmt.Sprint("unbroken", every)), counting(n), checkpoint.Call{Seed: &seed})
-		must(t, err)
+		testwait.Must(t, err)
 		k := key(fmt.Sprint("broken", every))
 		call := checkpoint.Call{Seed: &seed}
 		done := 0
@@ -120,7 +121,7 @@ func testInterrupted(t *testing.T, h Harness) {
 				t.Fatalf("cut at %d: %v", at, res.Results)
 			}
 			if at == n || (err == nil && res.Completed == n) {
-				must(t, err)
+				testwait.Must(t, err)
 				if res.Status != checkpoint.StatusCompleted || res.Partial() || !slices.Equal(res.Results, unbroken.Results) {
 					t.Fatalf("in the end: %+v", res)
 				}
@@ -135,7 +136,7 @@ func testInterrupted(t *testing.T, h Harness) {
 		}
 		results := func(k checkpoint.Key) []byte {
 			s, err := checkpoint.Decode(body(t, h.Store, k))
-			must(t, err)
+			testwait.Must(t, err)
 			return append([]byte(s.Digest), s.Results...)
 		}
 		if a, b := results(key(fmt.Sprint("unbroken", every))), results(k); !bytes.Equal(a, b) {
@@ -188,7 +189,7 @@ func testZombie(t *testing.T, h Harness) {
 	}()
 	<-reached
 	res, err := runner(t, h.Store, checkpoint.Options{}).Resume(t.Context(), k, checkpoint.Call{Token: 8})
-	must(t, err)
+	testwait.Must(t, err)
 	before := body(t, h.Store, k)
 	close(goOn)
 	err = <-told
@@ -278,12 +279,12 @@ func testCorrupt(t *testing.T, h Harness) {
 			t.Fatalf("%s: it was changed to %q", what, got)
 		}
 	}
-	must(t, r.Delete(t.Context(), k))
+	testwait.Must(t, r.Delete(t.Context(), k))
 	if s, err := r.Load(t.Context(), k); err != nil || s != nil {
 		t.Errorf("after it was deleted: %+v, %v", s, err)
 	}
 	_, err = runner(t, h.Store, checkpoint.Options{}).Run(t.Context(), k, counting(9), checkpoint.Call{})
-	must(t, err)
+	testwait.Must(t, err)
 }
 
 // testTooLarge makes a state grow past the limit: the last save that was possible stays.
@@ -294,7 +295,7 @@ func testTooLarge(t *testing.T, h Harness) {
 		Open: func(n int, _ checkpoint.Seed) (checkpoint.Steps[string], error) { return longSteps(n), nil },
 	}
 	r, err := checkpoint.New(long, h.Store, nil, checkpoint.Options{TTL: time.Minute})
-	must(t, err)
+	testwait.Must(t, err)
 	res, err := r.Run(t.Context(), key("large"), 5, checkpoint.Call{})
 	size, ok := errors.AsType[*checkpoint.SizeError](err)
 	if !ok || size.Bytes <= checkpoint.MaxBytes || res == nil || res.Completed != 3 || !res.Partial() || checkpoint.SeverityOf(err) != checkpoint.SeverityCaller {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/checkpoint"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // patience bounds the wait for something that should happen soon.
@@ -77,13 +78,6 @@ func wantBody(t *testing.T, s checkpoint.Store, key checkpoint.Key, want *checkp
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func wantError(t *testing.T, what string, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -97,7 +91,7 @@ func testMissing(t *testing.T, h Harness) {
 	if err != nil || body != nil {
 		t.Errorf("%q, %v", body, err)
 	}
-	must(t, h.Store.Delete(t.Context(), key("none")))
+	testwait.Must(t, h.Store.Delete(t.Context(), key("none")))
 	r := runner(t, h.Store, checkpoint.Options{})
 	if s, err := r.Load(t.Context(), key("none")); err != nil || s != nil {
 		t.Errorf("%+v, %v", s, err)
@@ -111,14 +105,14 @@ func testMissing(t *testing.T, h Harness) {
 func testKept(t *testing.T, h Harness) {
 	t.Helper()
 	first := save(1, 5, "a", "\x00 é \U0001F3B2 '\"\\ \r\n")
-	must(t, h.Store.Save(t.Context(), key("k"), first))
+	testwait.Must(t, h.Store.Save(t.Context(), key("k"), first))
 	wantBody(t, h.Store, key("k"), first)
 	second := save(2, 5, "a", string(bytes.Repeat([]byte("large "), 300_000)))
-	must(t, h.Store.Save(t.Context(), key("k"), second))
+	testwait.Must(t, h.Store.Save(t.Context(), key("k"), second))
 	wantBody(t, h.Store, key("k"), second)
-	must(t, h.Store.Delete(t.Context(), key("k")))
+	testwait.Must(t, h.Store.Delete(t.Context(), key("k")))
 	wantBody(t, h.Store, key("k"), nil)
-	must(t, h.Store.Save(t.Context(), key("k"), first))
+	testwait.Must(t, h.Store.Save(t.Context(), key("k"), first))
 	wantBody(t, h.Store, key("k"), first)
 }
 
@@ -126,11 +120,11 @@ func testGuarded(t *testing.T, h Harness) {
 	t.Helper()
 	k := key("g")
 	try := func(s *checkpoint.Save) error { return h.Store.Save(t.Context(), k, s) }
-	must(t, try(save(1, 9, "a", "one")))
-	must(t, try(save(1, 9, "a", "one"))) // Its answer was lost, and it is sent again.
-	two := save(2, 10, "b", "two")       // A new tenure goes on.
-	must(t, try(two))
-	must(t, try(two))
+	testwait.Must(t, try(save(1, 9, "a", "one")))
+	testwait.Must(t, try(save(1, 9, "a", "one"))) // Its answer was lost, and it is sent again.
+	two := save(2, 10, "b", "two")                // A new tenure goes on.
+	testwait.Must(t, try(two))
+	testwait.Must(t, try(two))
 	for what, s := range map[string]*checkpoint.Save{
 		"the old token":                     save(3, 9, "a", "x"),
 		"an old token with fewer digits":    save(3, 2, "a", "x"),
@@ -152,7 +146,7 @@ func testGuarded(t *testing.T, h Harness) {
 	// Tokens are integers of 63 bits, none of them lost.
 	const huge = int64(1)<<62 + 1
 	three := save(3, huge, "d", "three")
-	must(t, try(three))
+	testwait.Must(t, try(three))
 	wantError(t, "a token that is smaller by one", try(save(4, huge-1, "b", "x")), checkpoint.ErrFenced)
 	wantBody(t, h.Store, k, three)
 }
@@ -192,13 +186,13 @@ func testOneOfMany(t *testing.T, h Harness) {
 func testLost(t *testing.T, h Harness) {
 	t.Helper()
 	k := key("l")
-	must(t, h.Store.Save(t.Context(), k, save(1, 1, "a", "one")))
-	must(t, h.Store.Save(t.Context(), k, save(2, 1, "a", "two")))
+	testwait.Must(t, h.Store.Save(t.Context(), k, save(1, 1, "a", "one")))
+	testwait.Must(t, h.Store.Save(t.Context(), k, save(2, 1, "a", "two")))
 	h.Forget(t)
 	wantBody(t, h.Store, k, nil)
 	wantError(t, "a save after the loss", h.Store.Save(t.Context(), k, save(3, 1, "a", "three")), checkpoint.ErrLost)
 	wantBody(t, h.Store, k, nil)
-	must(t, h.Store.Save(t.Context(), k, save(1, 1, "b", "anew")))
+	testwait.Must(t, h.Store.Save(t.Context(), k, save(1, 1, "b", "anew")))
 }
 
 func testExpiry(t *testing.T, h Harness) {
@@ -207,33 +201,13 @@ func testExpiry(t *testing.T, h Harness) {
 	s := save(1, 1, "a", "one")
 	s.TTL, s.Ended = 300*time.Millisecond, true
 	began := time.Now()
-	must(t, h.Store.Save(t.Context(), k, s))
-	for deadline := began.Add(patience); ; {
-		body, err := h.Store.Load(t.Context(), k)
-		must(t, err)
-		if body == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("it does not expire")
-		}
-		pause(t, 20*time.Millisecond)
-	}
+	testwait.Must(t, h.Store.Save(t.Context(), k, s))
+	testwait.Eventually(t, patience, "the state expires", func() bool { return body(t, h.Store, k) == nil })
 	if took := time.Since(began); took < 200*time.Millisecond {
 		t.Errorf("it expired after %s", took)
 	}
 	wantError(t, "a save that follows", h.Store.Save(t.Context(), k, save(2, 1, "a", "two")), checkpoint.ErrLost)
-	must(t, h.Store.Save(t.Context(), k, save(1, 1, "b", "anew")))
-}
-
-func pause(t *testing.T, d time.Duration) {
-	t.Helper()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-t.Context().Done():
-	}
+	testwait.Must(t, h.Store.Save(t.Context(), k, save(1, 1, "b", "anew")))
 }
 
 func testKeysApart(t *testing.T, h Harness) {
@@ -249,12 +223,12 @@ func testKeysApart(t *testing.T, h Harness) {
 		{LockKey: "'; --", ID: "b"},
 	}
 	for _, k := range keys {
-		must(t, h.Store.Save(t.Context(), k, save(1, 1, "a", k.String())))
+		testwait.Must(t, h.Store.Save(t.Context(), k, save(1, 1, "a", k.String())))
 	}
 	for _, k := range keys {
 		wantBody(t, h.Store, k, save(1, 1, "a", k.String()))
 	}
-	must(t, h.Store.Delete(t.Context(), keys[0]))
+	testwait.Must(t, h.Store.Delete(t.Context(), keys[0]))
 	wantBody(t, h.Store, keys[0], nil)
 	wantBody(t, h.Store, keys[1], save(1, 1, "a", keys[1].String()))
 }
@@ -281,7 +255,7 @@ func testUnreachable(t *testing.T, h Harness) {
 		t.Skip("it is always reachable")
 	}
 	k := key("u")
-	must(t, h.Store.Save(t.Context(), k, save(1, 1, "a", "one")))
+	testwait.Must(t, h.Store.Save(t.Context(), k, save(1, 1, "a", "one")))
 	mend := h.Break(t)
 	for op, err := range map[string]error{
 		"load": func() error { _, err := h.Store.Load(t.Context(), k); return err }(),
@@ -300,5 +274,5 @@ func testUnreachable(t *testing.T, h Harness) {
 	}
 	mend()
 	wantBody(t, h.Store, k, save(1, 1, "a", "one"))
-	must(t, h.Store.Save(t.Context(), k, save(2, 1, "a", "two")))
+	testwait.Must(t, h.Store.Save(t.Context(), k, save(2, 1, "a", "two")))
 }

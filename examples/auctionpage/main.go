@@ -86,10 +86,10 @@ func startAuction(ctx context.Context, c *client.Client, round time.Duration) (i
 		return "", err
 	}
 	auction, err := c.CreateAuction(ctx, client.CreateAuctionRequest{
-		Title: "A lamp", Currency: "EUR", Seller: "gallery", MinBid: new(int64(1_000)),
+		Title: "A lamp", Currency: "EUR", Seller: "gallery", MinBid: 1_000,
 		Rounds: []client.RoundRequest{{Winners: 2, Duration: round.String()}, {Winners: 1, Duration: round.String()}},
 		// A bid in the last five seconds adds ten, so that nobody wins by the quicker line.
-		AntiSnipe: &client.AntiSnipeRequest{Window: "5s", Extension: "10s", MaxExtensions: 6},
+		AntiSnipe: client.AntiSnipeRequest{Window: "5s", Extension: "10s", MaxExtensions: 6},
 	})
 	if err != nil {
 		return "", err

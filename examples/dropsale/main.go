@@ -52,16 +52,16 @@ func run(ctx context.Context, out io.Writer) error {
 		if err := openAccount(ctx, c, buyer(i)); err != nil {
 			return err
 		}
-		if _, err := c.Deposit(ctx, client.MovementRequest{Account: buyer(i), Amount: price, Memo: new("for the drop")}); err != nil {
+		if _, err := c.Deposit(ctx, client.MovementRequest{Account: buyer(i), Amount: price, Memo: "for the drop"}); err != nil {
 			return err
 		}
 	}
 
 	// A triangle of base length 4: 4 + 3 + 2 + 1 positions.
 	campaign, err := c.CreateCampaign(ctx, client.CreateCampaignRequest{
-		Name: "Ten prints", BaseLength: new(int64(4)), Price: new(int64(price)), Currency: currency, Beneficiary: "atelier",
+		Name: "Ten prints", BaseLength: 4, Price: price, Currency: currency, Beneficiary: "atelier",
 		Prizes:        []client.PrizeRequest{{Name: "the original", Quantity: 1}},
-		PurchaseLimit: new(int64(1)),
+		PurchaseLimit: 1,
 	})
 	if err != nil {
 		return err

@@ -50,7 +50,7 @@ func sell(ctx context.Context, c *client.Client) error {
 		return err
 	}
 	campaign, err := c.CreateCampaign(ctx, client.CreateCampaignRequest{
-		Name: "Tonight", BaseLength: new(int64(4)), Price: new(int64(1_500)), Currency: "EUR", Beneficiary: venue,
+		Name: "Tonight", BaseLength: 4, Price: 1_500, Currency: "EUR", Beneficiary: venue,
 		Prizes: []client.PrizeRequest{{Name: "a drink", Quantity: 1}},
 	})
 	if err != nil {

@@ -30,7 +30,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/client"
-	"github.com/fairlead-dev/fairlead/client/api"
 )
 
 // The titles of the posts. Two of them meet a receiver that has trouble.
@@ -63,7 +62,7 @@ func run(ctx context.Context, out io.Writer) error {
 	address := "http://" + listener.Addr().String()
 	// The secret is in this answer and nowhere else: a program that runs for longer keeps it. This one makes a target anew.
 	target, err := c.CreateTarget(ctx, client.CreateTargetRequest{
-		Name: "diary-" + uuid.NewString(), Kind: api.CreateTargetRequestKindWebhook, URL: &address,
+		Name: "diary-" + uuid.NewString(), Kind: client.CreateTargetRequestKindWebhook, URL: address,
 	})
 	if err != nil {
 		return errors.Join(err, listener.Close())
@@ -93,7 +92,7 @@ func tell(ctx context.Context, c *client.Client, target, address string, rc *rec
 		in    time.Duration
 	}{{quick, 0}, {busy, 0}, {lost, 0}, {later, time.Second}, {regret, time.Hour}} {
 		made, err := c.CreatePublication(ctx, client.PublicationRequest{
-			Target: target, Payload: post{Title: p.title}, PublishAt: new(now.Add(p.in)),
+			Target: target, Payload: post{Title: p.title}, PublishAt: now.Add(p.in),
 		})
 		if err != nil {
 			return err
@@ -137,10 +136,10 @@ func published(ctx context.Context, c *client.Client, id string) error {
 		switch {
 		case err != nil:
 			return err
-		case p.Status == api.PublicationStatusPublished:
+		case p.Status == client.PublicationStatusPublished:
 			return nil
-		case p.Status == api.PublicationStatusFailed:
-			return fmt.Errorf("publication %s failed: %s", id, *cmp.Or(p.LastError, new("no reason given")))
+		case p.Status == client.PublicationStatusFailed:
+			return fmt.Errorf("publication %s failed: %s", id, cmp.Or(p.LastError, "no reason given"))
 		}
 		select {
 		case <-tick.C:

@@ -110,7 +110,7 @@ func (o *order) pay(ctx context.Context) error {
 		}
 	}
 	err := o.do("deposit 50.00", func(opts ...client.CallOption) error {
-		_, err := c.Deposit(ctx, client.MovementRequest{Account: buyer, Amount: 5_000, Memo: new("by card")}, opts...)
+		_, err := c.Deposit(ctx, client.MovementRequest{Account: buyer, Amount: 5_000, Memo: "by card"}, opts...)
 		return err
 	})
 	if err != nil {
@@ -134,7 +134,7 @@ func (o *order) pay(ctx context.Context) error {
 		return err
 	}
 	err = o.do("postage 4.50", func(opts ...client.CallOption) error {
-		_, err := c.Transfer(ctx, client.TransferRequest{From: shop, To: carrier, Amount: 450, Memo: new("parcel")}, opts...)
+		_, err := c.Transfer(ctx, client.TransferRequest{From: shop, To: carrier, Amount: 450, Memo: "parcel"}, opts...)
 		return err
 	})
 	if err != nil {

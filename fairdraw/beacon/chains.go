@@ -7,12 +7,11 @@ import (
 	"github.com/fairlead-dev/fairlead/fairdraw"
 )
 
-// Quicknet is drand's unchained mainnet network with a round every three
-// seconds, run by the League of Entropy. Its hash is
+// Quicknet is drand's unchained mainnet network with a round every three seconds, run by the League of Entropy. Its hash is
 // 52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971.
 //
-// The constants are those of https://api.drand.sh/HASH/info as drand's own
-// clients pin them; a test recomputes the hash and verifies published rounds.
+// The constants are those of https://api.drand.sh/HASH/info as drand's own clients pin them; a test recomputes the hash and
+// verifies published rounds.
 func Quicknet() fairdraw.Chain {
 	return fairdraw.Chain{
 		Scheme: SchemeUnchained,
@@ -23,9 +22,8 @@ func Quicknet() fairdraw.Chain {
 	}
 }
 
-// Default is drand's first mainnet network, chained, with a round every thirty
-// seconds, run by the League of Entropy. Its hash is
-// 8990e7a9aaed2ffed73dbd7092123d6f289930540d7651336225dc172e51b2ce.
+// Default is drand's first mainnet network, chained, with a round every thirty seconds, run by the League of Entropy. Its
+// hash is 8990e7a9aaed2ffed73dbd7092123d6f289930540d7651336225dc172e51b2ce.
 func Default() fairdraw.Chain {
 	return fairdraw.Chain{
 		Scheme:        SchemeChained,
@@ -35,14 +33,12 @@ func Default() fairdraw.Chain {
 	}
 }
 
-// PublicRelays are the League of Entropy's HTTP relays, as drand's documentation
-// lists them.
+// PublicRelays are the League of Entropy's HTTP relays, as drand's documentation lists them.
 func PublicRelays() []string {
 	return []string{"https://api.drand.sh", "https://api2.drand.sh", "https://api3.drand.sh", "https://drand.cloudflare.com"}
 }
 
-// Known finds one of the pinned public chains, Quicknet and Default, by its
-// hash.
+// Known finds one of the pinned public chains, Quicknet and Default, by its hash.
 func Known(hash string) (fairdraw.Chain, bool) {
 	for _, c := range []fairdraw.Chain{Quicknet(), Default()} {
 		if c.Hash() == hash {
@@ -52,8 +48,7 @@ func Known(hash string) (fairdraw.Chain, bool) {
 	return fairdraw.Chain{}, false
 }
 
-// Named finds one of the pinned public chains by its name, "quicknet" or
-// "default".
+// Named finds one of the pinned public chains by its name, "quicknet" or "default".
 func Named(name string) (fairdraw.Chain, bool) {
 	for _, c := range []fairdraw.Chain{Quicknet(), Default()} {
 		if c.BeaconID == name {
@@ -63,8 +58,7 @@ func Named(name string) (fairdraw.Chain, bool) {
 	return fairdraw.Chain{}, false
 }
 
-// info is a chain's description as relays serve it: version 2 of the API first,
-// then the names of version 1.
+// info is a chain's description as relays serve it: version 2 of the API first, then the names of version 1.
 type info struct {
 	fairdraw.Chain
 
@@ -78,9 +72,8 @@ type info struct {
 	} `json:"metadata"`
 }
 
-// ParseChain reads a chain's description in the form in which relays serve it,
-// at /v2/chains/HASH/info or /HASH/info. It returns an error when the hash
-// in the document is not the description's, and those of [Check].
+// ParseChain reads a chain's description in the form in which relays serve it, at /v2/chains/HASH/info or /HASH/info. It
+// returns an error when the hash in the document is not the description's, and those of [Check].
 func ParseChain(data []byte) (fairdraw.Chain, error) {
 	var in info
 	if err := json.Unmarshal(data, &in); err != nil {

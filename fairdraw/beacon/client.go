@@ -18,8 +18,7 @@ import (
 
 // Limits of a request.
 const (
-	// DefaultTimeout is how long one relay may take. A relay that waits for the
-	// next round answers within a period.
+	// DefaultTimeout is how long one relay may take. A relay that waits for the next round answers within a period.
 	DefaultTimeout = 5 * time.Second
 	// maxAnswerBytes bounds an answer. A true one takes some 500 bytes.
 	maxAnswerBytes = 16 << 10
@@ -29,8 +28,8 @@ const (
 
 // Source gives rounds. [Client] is the one for production.
 type Source interface {
-	// Round returns a genuine round of the chain, or an error for which
-	// [Failure] has a name. Implementations are safe for concurrent use.
+	// Round returns a genuine round of the chain, or an error for which [Failure] has a name. Implementations are safe for
+	// concurrent use.
 	Round(ctx context.Context, chain fairdraw.Chain, number uint64) (fairdraw.Round, error)
 }
 
@@ -38,19 +37,17 @@ var _ Source = (*Client)(nil)
 
 // ClientOptions say whom to ask.
 type ClientOptions struct {
-	// Relays are base URLs, http or https, of which each speaks drand's HTTP
-	// API, version 2 or 1. At least one, at most 16. They need not be trusted.
+	// Relays are base URLs, http or https, of which each speaks drand's HTTP API, version 2 or 1. At least one, at most 16.
+	// They need not be trusted.
 	Relays []string
 	// Timeout is how long one relay may take; 0 means DefaultTimeout.
 	Timeout time.Duration
-	// HTTP sends the requests; nil means one of the client's own, which
-	// follows no redirects.
+	// HTTP sends the requests; nil means one of the client's own, which follows no redirects.
 	HTTP *http.Client
 }
 
-// Client fetches rounds over HTTP. It asks the relays in turn, beginning with
-// the one that last answered well, until one gives the round. It is safe for
-// concurrent use.
+// Client fetches rounds over HTTP. It asks the relays in turn, beginning with the one that last answered well, until one
+// gives the round. It is safe for concurrent use.
 type Client struct {
 	relays  []string
 	timeout time.Duration
@@ -58,8 +55,7 @@ type Client struct {
 	best    atomic.Int64 // index of the relay that last answered well
 }
 
-// NewClient returns an error when a relay is not an HTTP URL, or when there are
-// none or too many.
+// NewClient returns an error when a relay is not an HTTP URL, or when there are none or too many.
 func NewClient(o ClientOptions) (*Client, error) {
 	if len(o.Relays) == 0 || len(o.Relays) > maxRelays {
 		return nil, fmt.Errorf("beacon: %d relays, not 1 to %d", len(o.Relays), maxRelays)
@@ -88,8 +84,8 @@ func NewClient(o ClientOptions) (*Client, error) {
 // Close gives idle connections back. The client can be used afterwards.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Round implements [Source]. When no relay gives the round, the error joins a
-// [*RelayError] of each; it is the context's when that ended.
+// Round implements [Source]. When no relay gives the round, the error joins a [*RelayError] of each; it is the context's
+// when that ended.
 func (c *Client) Round(ctx context.Context, chain fairdraw.Chain, number uint64) (fairdraw.Round, error) {
 	if err := Check(chain); err != nil {
 		return fairdraw.Round{}, err
@@ -111,9 +107,8 @@ func (c *Client) Round(ctx context.Context, chain fairdraw.Chain, number uint64)
 	return fairdraw.Round{}, fmt.Errorf("round %d of %s: %w", number, chain.BeaconID, errors.Join(failed...))
 }
 
-// ask asks one relay: in the API's version 2, then, where it does not have that
-// path, in version 1, which some relays speak alone. A relay that has neither
-// is asked whether it serves the chain at all.
+// ask asks one relay: in the API's version 2, then, where it does not have that path, in version 1, which some relays speak
+// alone. A relay that has neither is asked whether it serves the chain at all.
 func (c *Client) ask(ctx context.Context, relay string, chain fairdraw.Chain, number uint64) (fairdraw.Round, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -144,8 +139,7 @@ func (c *Client) ask(ctx context.Context, relay string, chain fairdraw.Chain, nu
 	return fairdraw.Round{}, ErrNotPublished
 }
 
-// get returns the body of a 200. What is not there, or not there yet, is
-// ErrNotPublished.
+// get returns the body of a 200. What is not there, or not there yet, is ErrNotPublished.
 func (c *Client) get(ctx context.Context, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, path, http.NoBody)
 	if err != nil {
@@ -174,8 +168,8 @@ func (c *Client) get(ctx context.Context, path string) ([]byte, error) {
 	return body, nil
 }
 
-// readRound reads a relay's answer. Fields that it does not need are ignored:
-// the randomness, for one, is a hash of the signature.
+// readRound reads a relay's answer. Fields that it does not need are ignored: the randomness, for one, is a hash of the
+// signature.
 func readRound(chain fairdraw.Chain, body []byte) (fairdraw.Round, error) {
 	var answer struct {
 		Round     uint64 `json:"round"`

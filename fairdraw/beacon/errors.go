@@ -10,17 +10,14 @@ import (
 
 // What can be wrong with a round, or with those who were asked for it.
 var (
-	// ErrBadSignature is returned when a signature is not the chain's of that
-	// round, or not in its canonical encoding.
+	// ErrBadSignature is returned when a signature is not the chain's of that round, or not in its canonical encoding.
 	ErrBadSignature = errors.New("the signature is not the chain's of this round")
-	// ErrUnknownScheme is returned for a chain whose way of signing this package
-	// does not know.
+	// ErrUnknownScheme is returned for a chain whose way of signing this package does not know.
 	ErrUnknownScheme = errors.New("the chain's scheme is not known")
-	// ErrUntrusted is returned for a chain that is neither known nor was named
-	// as trusted. Whoever has its key may know its rounds in advance.
+	// ErrUntrusted is returned for a chain that is neither known nor was named as trusted. Whoever has its key may know its
+	// rounds in advance.
 	ErrUntrusted = errors.New("the chain is not one of those that are trusted")
-	// ErrNotPublished is returned when every relay that answered says that it
-	// does not have the round.
+	// ErrNotPublished is returned when every relay that answered says that it does not have the round.
 	ErrNotPublished = errors.New("the round is not published")
 	// ErrUnknownChain is returned when a relay does not serve the chain.
 	ErrUnknownChain = errors.New("the relay does not serve this chain")
@@ -30,8 +27,7 @@ var (
 	ErrMalformed = errors.New("the answer is not a round")
 	// ErrTooLarge is returned when a relay's answer is longer than any round.
 	ErrTooLarge = errors.New("the answer is too large")
-	// ErrRefused is returned when a relay answers with a status that is neither
-	// success nor absence.
+	// ErrRefused is returned when a relay answers with a status that is neither success nor absence.
 	ErrRefused = errors.New("the relay refused")
 	// ErrTimeout is returned when a relay did not answer in time.
 	ErrTimeout = errors.New("the relay did not answer in time")
@@ -52,13 +48,15 @@ func (e *RelayError) Error() string { return fmt.Sprintf("%s: %v", e.Relay, e.Er
 // Unwrap gives the failure.
 func (e *RelayError) Unwrap() error { return e.Err }
 
-// failures names the errors for people and metrics, the most telling first: a
-// relay that lies matters more than one that is down.
-func failures() []struct {
-	err  error
-	name string
-} {
-	return []struct {
+// Failure returns a short, stable name of what went wrong, without a relay's address or words, so that anybody may see it:
+// "bad_signature", "wrong_round", "malformed", "too_large", "unknown_scheme", "untrusted", "not_published", "unknown_chain",
+// "refused", "timeout", "unreachable", or "other". It is empty for nil. Of several failures it names the first of this list:
+// a relay that lies matters more than one that is down.
+func Failure(err error) string {
+	if err == nil {
+		return ""
+	}
+	for _, f := range []struct {
 		err  error
 		name string
 	}{
@@ -73,19 +71,7 @@ func failures() []struct {
 		{ErrRefused, "refused"},
 		{ErrTimeout, "timeout"},
 		{ErrUnreachable, "unreachable"},
-	}
-}
-
-// Failure is a short, stable name for what went wrong, without a relay's address
-// or words, so that it can be shown to anybody: "bad_signature", "wrong_round",
-// "malformed", "too_large", "unknown_scheme", "untrusted", "not_published",
-// "unknown_chain", "refused", "timeout", "unreachable", or "other". It is empty
-// for nil. Of several failures, it names the most telling.
-func Failure(err error) string {
-	if err == nil {
-		return ""
-	}
-	for _, f := range failures() {
+	} {
 		if errors.Is(err, f.err) {
 			return f.name
 		}

@@ -16,11 +16,11 @@ import (
 
 // The schemes that Verify knows, by drand's names.
 const (
-	// SchemeUnchained signs SHA-256 of the round's number: keys on G2,
-	// signatures on G1, hashed to the curve as RFC 9380 has it. Quicknet's.
+	// SchemeUnchained signs SHA-256 of the round's number: keys on G2, signatures on G1, hashed to the curve as RFC 9380
+	// has it. Quicknet's.
 	SchemeUnchained = "bls-unchained-g1-rfc9380"
-	// SchemeChained signs SHA-256 of the previous signature and the round's
-	// number: keys on G1, signatures on G2. That of drand's first chain.
+	// SchemeChained signs SHA-256 of the previous signature and the round's number: keys on G1, signatures on G2. That of
+	// drand's first chain.
 	SchemeChained = "pedersen-bls-chained"
 )
 
@@ -30,9 +30,8 @@ const (
 	g2Bytes = bls12381.G2SizeCompressed
 )
 
-// Check tells whether Verify can verify rounds of the chain: its description is
-// valid, its scheme known, and its key a point of the right group. It returns a
-// [*fairdraw.InputError], or [ErrUnknownScheme].
+// Check tells whether Verify can verify rounds of the chain: its description is valid, its scheme known, and its key a
+// point of the right group. It returns a [*fairdraw.InputError], or [ErrUnknownScheme].
 func Check(c fairdraw.Chain) error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -48,9 +47,8 @@ func Check(c fairdraw.Chain) error {
 	return fmt.Errorf("%w: %q", ErrUnknownScheme, c.Scheme)
 }
 
-// Verify tells whether r is a genuine round of the chain. It returns nil,
-// [ErrBadSignature], or an error of [Check]. Whether the chain deserves trust is
-// for [Trust] to tell. It takes about three milliseconds.
+// Verify tells whether r is a genuine round of the chain. It returns nil, [ErrBadSignature], or an error of [Check].
+// Whether the chain deserves trust is for [Trust] to tell. It takes about three milliseconds.
 func Verify(c fairdraw.Chain, r fairdraw.Round) error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -69,36 +67,32 @@ func Verify(c fairdraw.Chain, r fairdraw.Round) error {
 		message = slices.Clone(r.Previous)
 	}
 	digest := sha256.Sum256(binary.BigEndian.AppendUint64(message, r.Number))
-	var (
-		genuine bool
-		err     error
-	)
 	switch c.Scheme {
 	case SchemeUnchained:
-		var key *bls.PublicKey[bls.KeyG2SigG1]
-		if key, err = publicKey[bls.KeyG2SigG1](c, g2Bytes); err == nil {
-			var point bls12381.G1
-			genuine = point.SetBytes(r.Signature) == nil && bytes.Equal(point.BytesCompressed(), r.Signature) &&
-				bls.Verify(key, digest[:], r.Signature)
-		}
+		return verify[bls.KeyG2SigG1](c, g2Bytes, digest[:], r.Signature, new(bls12381.G1))
 	case SchemeChained:
-		var key *bls.PublicKey[bls.KeyG1SigG2]
-		if key, err = publicKey[bls.KeyG1SigG2](c, g1Bytes); err == nil {
-			var point bls12381.G2
-			genuine = point.SetBytes(r.Signature) == nil && bytes.Equal(point.BytesCompressed(), r.Signature) &&
-				bls.Verify(key, digest[:], r.Signature)
-		}
-	default:
-		err = fmt.Errorf("%w: %q", ErrUnknownScheme, c.Scheme)
+		return verify[bls.KeyG1SigG2](c, g1Bytes, digest[:], r.Signature, new(bls12381.G2))
 	}
-	if err == nil && !genuine {
-		err = ErrBadSignature
-	}
-	return err
+	return fmt.Errorf("%w: %q", ErrUnknownScheme, c.Scheme)
 }
 
-// publicKey reads a chain's key. Both groups have a subgroup, in which the point
-// must be; the library checks that.
+// verify accepts only the canonical encoding of the signature as a point.
+func verify[K bls.KeyGroup](c fairdraw.Chain, keySize int, message, signature []byte, point interface {
+	SetBytes([]byte) error
+	BytesCompressed() []byte
+},
+) error {
+	key, err := publicKey[K](c, keySize)
+	if err != nil {
+		return err
+	}
+	if point.SetBytes(signature) != nil || !bytes.Equal(point.BytesCompressed(), signature) || !bls.Verify(key, message, signature) {
+		return ErrBadSignature
+	}
+	return nil
+}
+
+// publicKey reads a chain's key. Both groups have a subgroup, in which the point must be; the library checks that.
 func publicKey[K bls.KeyGroup](c fairdraw.Chain, size int) (*bls.PublicKey[K], error) {
 	raw, err := hex.DecodeString(c.PublicKey)
 	key := new(bls.PublicKey[K])
@@ -110,10 +104,8 @@ func publicKey[K bls.KeyGroup](c fairdraw.Chain, size int) (*bls.PublicKey[K], e
 	return key, nil
 }
 
-// Trust makes what [fairdraw.Proof.VerifyBeacon] asks for: Verify, for the
-// chains that are [Known] and for those with the given hashes. For all others it
-// returns [ErrUntrusted]: a signature proves nothing when its key may be the
-// operator's.
+// Trust makes what [fairdraw.Proof.VerifyBeacon] asks for: Verify, for the chains that are [Known] and for those with the
+// given hashes. For all others it returns [ErrUntrusted]: a signature proves nothing when its key may be the operator's.
 func Trust(hashes ...string) func(fairdraw.Chain, fairdraw.Round) error {
 	return func(c fairdraw.Chain, r fairdraw.Round) error {
 		if err := c.Validate(); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 )
 
 // DB is where the statements run: a pgx pool, connection or transaction.
@@ -57,7 +58,7 @@ func newStatements(schema string) statements {
 	return statements{
 		// A transaction that is about to insert the same key is waited for. The new row differs from the old one's fingerprint
 		// only where nothing is to be kept of the old one.
-		begin: in(schema, `INSERT INTO @idempotent_requests AS k (id, fingerprint, execution, fence, park, lease_until, retention, expires_at)
+		begin: pgkit.In(schema, `INSERT INTO @idempotent_requests AS k (id, fingerprint, execution, fence, park, lease_until, retention, expires_at)
 			VALUES ($1, $2, $3, `+micros+`, $4, clock_timestamp() + $5::interval, $6::interval,
 				CASE WHEN $4 THEN NULL ELSE clock_timestamp() + $5::interval + $6::interval END)
 			ON CONFLICT (id) DO UPDATE SET fingerprint = excluded.fingerprint, execution = excluded.execution, park = excluded.park,
@@ -67,16 +68,16 @@ func newStatements(schema string) statements {
 			WHERE k.expires_at <= clock_timestamp() OR k.status IS NULL AND k.fingerprint = excluded.fingerprint
 				AND (k.execution = excluded.execution OR NOT k.park AND k.lease_until <= clock_timestamp())
 			RETURNING fence`),
-		look: in(schema, `SELECT fingerprint, execution, fence, park, (extract(epoch FROM lease_until - clock_timestamp()) * 1000000)::bigint,
+		look: pgkit.In(schema, `SELECT fingerprint, execution, fence, park, (extract(epoch FROM lease_until - clock_timestamp()) * 1000000)::bigint,
 				coalesce(status, 0), status IS NOT NULL, coalesce(header, ''), body
 			FROM @idempotent_requests WHERE id = $1 AND (expires_at IS NULL OR expires_at > clock_timestamp())`),
-		extend: in(schema, `UPDATE @idempotent_requests SET lease_until = clock_timestamp() + $4::interval,
+		extend: pgkit.In(schema, `UPDATE @idempotent_requests SET lease_until = clock_timestamp() + $4::interval,
 				expires_at = CASE WHEN park THEN NULL ELSE clock_timestamp() + $4::interval + retention END`+mine+` AND lease_until > clock_timestamp()`),
-		complete: in(schema, `UPDATE @idempotent_requests SET status = $4, header = $5, body = $6, expires_at = clock_timestamp() + retention`+mine),
-		answer:   in(schema, `SELECT status, header, body FROM @idempotent_requests WHERE id = $1 AND execution = $2 AND fence = $3 AND status IS NOT NULL`),
-		release:  in(schema, `DELETE FROM @idempotent_requests`+mine),
-		park:     in(schema, `UPDATE @idempotent_requests SET park = true, lease_until = clock_timestamp(), expires_at = NULL`+mine),
-		sweep: in(schema, `DELETE FROM @idempotent_requests WHERE id IN (SELECT id FROM @idempotent_requests WHERE expires_at <= clock_timestamp()
+		complete: pgkit.In(schema, `UPDATE @idempotent_requests SET status = $4, header = $5, body = $6, expires_at = clock_timestamp() + retention`+mine),
+		answer:   pgkit.In(schema, `SELECT status, header, body FROM @idempotent_requests WHERE id = $1 AND execution = $2 AND fence = $3 AND status IS NOT NULL`),
+		release:  pgkit.In(schema, `DELETE FROM @idempotent_requests`+mine),
+		park:     pgkit.In(schema, `UPDATE @idempotent_requests SET park = true, lease_until = clock_timestamp(), expires_at = NULL`+mine),
+		sweep: pgkit.In(schema, `DELETE FROM @idempotent_requests WHERE id IN (SELECT id FROM @idempotent_requests WHERE expires_at <= clock_timestamp()
 			ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)`),
 	}
 }

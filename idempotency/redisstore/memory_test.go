@@ -10,15 +10,13 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
-	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestFullMemory: on a server whose memory is full nothing begins, and what has begun goes on and comes to its end.
 func TestFullMemory(t *testing.T) {
 	t.Parallel()
-	port := pgtest.Port(t)
-	start(t, port, t.TempDir(), "--maxmemory", "8mb", "--maxmemory-policy", "noeviction")
-	c := connect(t, port)
+	c := start(t, "--maxmemory", "8mb", "--maxmemory-policy", "noeviction").Client(t)
 	s := New(c, Options{})
 	begin := func(key string) (idempotency.Grant, error) {
 		r := idempotency.Request{ID: idempotency.NewID("", "POST", "/", key), Execution: uuid.New()}
@@ -48,9 +46,7 @@ func TestFullMemory(t *testing.T) {
 		func(g idempotency.Grant) error { return s.Release(t.Context(), g) },
 	} {
 		g, err := begin(strconv.Itoa(n))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		fill()
 		if err := end(g); err != nil {
 			t.Errorf("step %d: %v", n, err)
@@ -68,8 +64,6 @@ func TestFullMemory(t *testing.T) {
 				t.Fatalf("begun in a full memory: %v", err)
 			}
 		}
-		if err := c.Do(t.Context(), c.B().Flushall().Build()).Error(); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, c.Do(t.Context(), c.B().Flushall().Build()).Error())
 	}
 }

@@ -91,15 +91,11 @@ func (s *suite) consumed() {
 				body = io.MultiReader(body) // Whose length the client doesn't know.
 			}
 			r, err := http.NewRequestWithContext(s.ctx(), http.MethodPost, server.URL, body)
-			if err != nil {
-				s.Fatal(err)
-			}
+			s.must(err)
 			r.Header.Set("Content-Type", c.contentType)
 			r.Header.Set(idempotency.KeyHeader, key)
 			answer, err := server.Client().Do(r)
-			if err != nil {
-				s.Fatal(err)
-			}
+			s.must(err)
 			_, _ = io.Copy(io.Discard, answer.Body)
 			_ = answer.Body.Close()
 			want := c.status
@@ -149,14 +145,10 @@ func (s *suite) controlled() {
 	server := httptest.NewServer(h)
 	defer server.Close()
 	r, err := http.NewRequestWithContext(s.ctx(), http.MethodPost, server.URL, strings.NewReader("x"))
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
 	r.Header.Set(idempotency.KeyHeader, uuid.NewString())
 	answer, err := server.Client().Do(r)
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
 	defer func() { _ = answer.Body.Close() }()
 	if body, err := io.ReadAll(answer.Body); err != nil || string(body) != "done" || answer.StatusCode != http.StatusOK {
 		s.Errorf("%d %s, %v", answer.StatusCode, body, err)

@@ -14,6 +14,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // world is where effects happen: what no store knows, and nothing undoes.
@@ -67,7 +69,7 @@ func (s *suite) persist(h http.Handler, key string) *httptest.ResponseRecorder {
 			s.Errorf("key %s: still %d %s", key, w.Code, w.Body)
 			return w
 		}
-		pause(s.Context(), 5*time.Millisecond)
+		wait.For(s.Context(), 5*time.Millisecond)
 	}
 }
 
@@ -84,7 +86,7 @@ func (s *suite) duplicates() {
 		for i := range handlers {
 			handlers[i] = s.guard(idempotency.Options{Wait: wait}).Wrap(w)
 		}
-		for range count(10, 1000) {
+		for range testwait.Count(10, 1000) {
 			slots <- struct{}{}
 			wg.Go(func() {
 				defer func() { <-slots }()
@@ -136,7 +138,7 @@ func (s *suite) oneKey(w *world, handlers [2]http.Handler, key string, copies in
 
 // crash sends a request to a process that dies at a point of it. It panics out of the process as a connection that breaks.
 func (s *suite) crash(o idempotency.Options, w *world, at point, key string) {
-	m := &mortal{Store: s.h.Open(), at: at}
+	m := newMortal(s.h.Open(), at)
 	o.Store = m
 	h := s.guard(o).Wrap(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		w.ServeHTTP(out, r)
@@ -157,7 +159,7 @@ func (s *suite) crashParked() {
 	w := newWorld()
 	o := idempotency.Options{OnCrash: idempotency.ParkAsUnknown, Lease: short}
 	for _, at := range points() {
-		for range count(3, 100) {
+		for range testwait.Count(3, 100) {
 			key := uuid.NewString()
 			s.crash(o, w, at, key)
 			live := o
@@ -224,7 +226,7 @@ func (s *suite) crashFreed() {
 // crashes lets a process die at each point, and duplicates arrive at two others.
 func (s *suite) crashes(o idempotency.Options, w *world, check func(point, []idempotency.Grant)) {
 	for _, at := range points() {
-		for range count(3, 100) {
+		for range testwait.Count(3, 100) {
 			key := uuid.NewString()
 			s.crash(o, w, at, key)
 			live := o
@@ -249,9 +251,9 @@ func (s *suite) crashes(o idempotency.Options, w *world, check func(point, []ide
 
 // stopped: a handler that is stopped for longer than its lease learns that, can't keep its answer, and gets the other's.
 func (s *suite) stopped() {
-	for range count(3, 200) {
+	for range testwait.Count(3, 200) {
 		w := newWorld()
-		m := &mortal{Store: s.h.Open()}
+		m := newMortal(s.h.Open(), "")
 		m.cut.Store(true)
 		key := uuid.NewString()
 		begun, wake := make(chan struct{}), make(chan struct{})
@@ -295,7 +297,7 @@ func (s *suite) restarts() {
 	// A restart takes less than a lease here, so that nothing is taken over, and is waited for.
 	o := idempotency.Options{Lease: long, StoreTimeout: patience, Wait: patience}
 	handlers := [2]http.Handler{s.guard(o).Wrap(w), s.guard(o).Wrap(w)}
-	for range count(1, 10) {
+	for range testwait.Count(1, 10) {
 		var (
 			load sync.WaitGroup
 			keys []string
@@ -322,9 +324,9 @@ func (s *suite) restarts() {
 				}
 			})
 		}
-		pause(s.Context(), 50*time.Millisecond+rand.N(200*time.Millisecond)) //nolint:gosec // A moment that is no particular one.
+		wait.For(s.Context(), 50*time.Millisecond+rand.N(200*time.Millisecond)) //nolint:gosec // A moment that is no particular one.
 		s.h.Restart()
-		pause(s.Context(), 100*time.Millisecond)
+		wait.For(s.Context(), 100*time.Millisecond)
 		close(stop)
 		load.Wait()
 		for _, key := range keys {

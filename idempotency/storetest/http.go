@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,16 +29,9 @@ func (s *suite) guard(o idempotency.Options) *idempotency.Middleware {
 	if o.Principal == nil {
 		o.Principal = func(r *http.Request) string { return r.Header.Get("X-User") }
 	}
-	if o.Lease == 0 {
-		o.Lease = long
-	}
-	if o.Retention == 0 {
-		o.Retention = 24 * time.Hour
-	}
+	o.Lease = cmp.Or(o.Lease, long)
 	m, err := idempotency.New(o)
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.must(err)
 	return m
 }
 
@@ -380,7 +374,7 @@ func (s *suite) noStreaming() {
 
 // away: nothing is executed while the store can't be asked, and no success is told that was not kept.
 func (s *suite) away() {
-	store := &mortal{Store: s.h.Open()}
+	store := newMortal(s.h.Open(), "")
 	c := &counter{}
 	inner := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.ServeHTTP(w, r)

@@ -1,9 +1,7 @@
 package storetest
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,87 +9,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 )
-
-var errAway = errors.New("the store is away")
-
-// fading is a store that goes away at a call of it: before the call has its effect, or after that and before its answer. Calls
-// from then on fail until it is back.
-type fading struct {
-	idempotency.Store
-
-	calls  atomic.Int64
-	at     atomic.Int64 // number of the call; 0: it stays
-	effect atomic.Bool  // that call has its effect
-	blind  atomic.Bool  // Begin alone fails, after its effect
-}
-
-// leave makes the store go away at the n-th call from now on.
-func (f *fading) leave(n int, effect bool) {
-	f.calls.Store(0)
-	f.effect.Store(effect)
-	f.at.Store(int64(n))
-}
-
-func (f *fading) comeBack() { f.at.Store(0) }
-
-func fade[T any](f *fading, call func() (T, error)) (T, error) {
-	var none T
-	n, at := f.calls.Add(1), f.at.Load()
-	if at == 0 || n < at {
-		return call()
-	}
-	if n == at && f.effect.Load() {
-		if _, err := call(); err != nil {
-			return none, err
-		}
-	}
-	return none, errAway
-}
-
-func (f *fading) do(call func() error) error {
-	_, err := fade(f, func() (struct{}, error) { return struct{}{}, call() })
-	return err
-}
-
-// Begin implements [idempotency.Store].
-func (f *fading) Begin(ctx context.Context, r idempotency.Request, t idempotency.Terms) (idempotency.Entry, error) {
-	e, err := fade(f, func() (idempotency.Entry, error) { return f.Store.Begin(ctx, r, t) })
-	if err == nil && f.blind.Load() {
-		return idempotency.Entry{}, errAway
-	}
-	return e, err
-}
-
-// Look implements [idempotency.Store].
-func (f *fading) Look(ctx context.Context, id idempotency.ID) (idempotency.Entry, error) {
-	return fade(f, func() (idempotency.Entry, error) { return f.Store.Look(ctx, id) })
-}
-
-// Extend implements [idempotency.Store].
-func (f *fading) Extend(ctx context.Context, g idempotency.Grant, lease time.Duration) error {
-	return f.do(func() error { return f.Store.Extend(ctx, g, lease) })
-}
-
-// Complete implements [idempotency.Store].
-func (f *fading) Complete(ctx context.Context, g idempotency.Grant, answer idempotency.Response) (idempotency.Response, error) {
-	return fade(f, func() (idempotency.Response, error) { return f.Store.Complete(ctx, g, answer) })
-}
-
-// Release implements [idempotency.Store].
-func (f *fading) Release(ctx context.Context, g idempotency.Grant) error {
-	return f.do(func() error { return f.Store.Release(ctx, g) })
-}
-
-// Park implements [idempotency.Store].
-func (f *fading) Park(ctx context.Context, g idempotency.Grant) error {
-	return f.do(func() error { return f.Store.Park(ctx, g) })
-}
 
 // bodyLimit is what the guards of these tests take.
 const bodyLimit = 100
@@ -165,7 +87,7 @@ func (s *suite) outcomes() {
 // outcome is one request during which the store goes away at its n-th call; it reports whether there was one.
 func (s *suite) outcome(k kind, policy idempotency.CrashPolicy, n int, effect bool) bool {
 	what := fmt.Sprintf("away at call %d, with its effect %v", n, effect)
-	store, key := &fading{Store: s.h.Open()}, uuid.NewString()
+	store, key := newFading(s.h.Open()), uuid.NewString()
 	var effects, runs atomic.Int64
 	o := idempotency.Options{Store: store, OnCrash: policy, Lease: 20 * short, StoreTimeout: 10 * short, MaxBody: bodyLimit}
 	h := s.guard(o).Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -241,7 +163,7 @@ func (s *suite) truthful(what string, w *httptest.ResponseRecorder, effects int6
 func (s *suite) lostBegin() {
 	for _, policy := range []idempotency.CrashPolicy{idempotency.FreeAfterLease, idempotency.ParkAsUnknown} {
 		for _, elsewhere := range []bool{false, true} {
-			store, c, key := &fading{Store: s.h.Open()}, &counter{}, uuid.NewString()
+			store, c, key := newFading(s.h.Open()), &counter{}, uuid.NewString()
 			o := idempotency.Options{Store: store, OnCrash: policy, StoreTimeout: 10 * short}
 			h := s.guard(o).Wrap(c)
 			store.blind.Store(true)

@@ -13,6 +13,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 func (s *suite) life() {
@@ -50,9 +52,7 @@ func (s *suite) life() {
 	// What is released is as good as new, for another request, too; and the one before has no say in it.
 	r = request()
 	g = s.begin(store, r, terms(long), idempotency.Started).Grant
-	if err := store.Release(s.ctx(), g); err != nil {
-		s.Fatal(err)
-	}
+	s.must(store.Release(s.ctx(), g))
 	s.phase(other, r.ID, idempotency.Absent)
 	next := again(r)
 	next.Fingerprint = reused.Fingerprint
@@ -155,9 +155,7 @@ func (s *suite) takenOver() {
 			s.Fatalf("another request: %v", err)
 		}
 		e, err := other.Begin(s.ctx(), again(r), terms(long))
-		if err != nil {
-			s.Fatal(err)
-		}
+		s.must(err)
 		g = e.Grant
 		return e.Phase == idempotency.Started
 	})
@@ -194,11 +192,9 @@ func (s *suite) extended() {
 	if err := store.Extend(s.ctx(), g, long); err != nil {
 		s.Skipf("the machine is too busy to extend a lease of 1s: %v", err)
 	}
-	pause(s.ctx(), 1100*time.Millisecond)
+	wait.For(s.ctx(), 1100*time.Millisecond)
 	s.begin(store, again(r), terms(long), idempotency.InFlight)
-	if err := store.Extend(s.ctx(), g, short); err != nil {
-		s.Fatal(err)
-	}
+	s.must(store.Extend(s.ctx(), g, short))
 	s.eventually("the shorter lease runs out", func() bool {
 		e, err := store.Begin(s.ctx(), again(r), terms(long))
 		return err == nil && e.Phase == idempotency.Started
@@ -232,18 +228,14 @@ func (s *suite) parked() {
 	}
 	// or by the finding that it had no effect, and then its execution is out.
 	r, g = unknown()
-	if err := other.Release(s.ctx(), g); err != nil {
-		s.Fatal(err)
-	}
+	s.must(other.Release(s.ctx(), g))
 	s.begin(other, again(r), terms(long), idempotency.Started)
 	s.lost(store, g)
 
 	// Giving up needs no lease to run out, and parks whatever the terms were.
 	r = request()
 	g = s.begin(store, r, terms(long), idempotency.Started).Grant
-	if err := store.Park(s.ctx(), g); err != nil {
-		s.Fatal(err)
-	}
+	s.must(store.Park(s.ctx(), g))
 	s.begin(other, again(r), terms(long), idempotency.Unknown)
 }
 
@@ -284,7 +276,7 @@ func (s *suite) retention() {
 		e, err := store.Look(s.ctx(), unresolved.ID)
 		return err == nil && e.Phase == idempotency.Unknown
 	})
-	pause(s.ctx(), 2*short) // Its retention would be over by now.
+	wait.For(s.ctx(), 2*short) // Its retention would be over by now.
 	total := 0
 	for {
 		n, err := store.Sweep(s.ctx(), 2)
@@ -306,7 +298,7 @@ func (s *suite) retention() {
 func (s *suite) races() {
 	const racers = 16
 	stores := [2]idempotency.Store{s.h.Open(), s.h.Open()}
-	for round := range count(10, 300) {
+	for round := range testwait.Count(10, 300) {
 		r := request()
 		race := func() idempotency.Grant {
 			var (
@@ -336,10 +328,8 @@ func (s *suite) races() {
 			return *won.Load()
 		}
 		g := race()
-		if err := stores[0].Extend(s.ctx(), g, time.Microsecond); err != nil {
-			s.Fatal(err)
-		}
-		pause(s.ctx(), 2*time.Millisecond)
+		s.must(stores[0].Extend(s.ctx(), g, time.Microsecond))
+		wait.For(s.ctx(), 2*time.Millisecond)
 		if later := race(); later.Fence <= g.Fence || later.Execution == uuid.Nil {
 			s.Fatalf("%+v after %+v", later, g)
 		}

@@ -11,13 +11,13 @@ package storetest
 import (
 	"context"
 	"net/http"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // Harness is a store that one test has for itself.
@@ -92,40 +92,22 @@ const (
 	long  = 10 * time.Minute
 )
 
-// count is a number of repetitions.
-func count(normal, torture int) int {
-	if os.Getenv("FAIRLEAD_TORTURE") == "1" {
-		return torture
-	}
-	return normal
-}
-
 func (s *suite) ctx() context.Context {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), patience)
-	s.Cleanup(cancel)
-	return ctx
+	return testwait.Context(s, patience)
+}
+
+func (s *suite) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
 }
 
 // eventually polls until ok holds.
 func (s *suite) eventually(what string, ok func() bool) {
 	s.Helper()
-	deadline := time.Now().Add(patience)
-	for !ok() {
-		if time.Now().After(deadline) {
-			s.Fatalf("%s: not within %s", what, patience)
-		}
-		pause(s.Context(), 5*time.Millisecond)
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	testwait.Eventually(s, patience, what, ok)
 }
 
 // request is one of a new key.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/audit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/postgres"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
@@ -130,11 +130,16 @@ CREATE FUNCTION pg_temp.s(n numeric) RETURNS timestamptz LANGUAGE sql IMMUTABLE 
 	$$ SELECT timestamptz '2026-01-01 00:00:00Z' + n * interval '1 second' $$;
 `
 
+func migrated(ctx context.Context, url string) error {
+	_, err := postgres.Migrate(ctx, url)
+	return err
+}
+
 func openWorld(t *testing.T) *pgx.Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, pgtest.NewDatabase(t, nil))
+	conn, err := pgx.Connect(ctx, pgtest.NewDatabase(t, migrated))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,18 +148,6 @@ func openWorld(t *testing.T) *pgx.Conn {
 			t.Error(err)
 		}
 	})
-	migrations, err := filepath.Glob("../../../postgres/migrations/*.sql")
-	if err != nil || len(migrations) == 0 {
-		t.Fatalf("no migrations: %v", err)
-	}
-	for _, path := range migrations {
-		sql, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		up, _, _ := strings.Cut(string(sql), "-- +goose Down")
-		mustExec(ctx, t, conn, up)
-	}
 	mustExec(ctx, t, conn, helpers)
 	mustExec(ctx, t, conn, calls(world))
 	return conn

@@ -139,8 +139,7 @@ func decideOne[Op any](c Command[Op], keys *idempotency.Batch, decide func(Comma
 		known, ok, err := keys.Lookup(*c.Key)
 		switch {
 		case err != nil:
-			r := c.Render(nil, err)
-			return Answer{Answer: idempotency.Answer{Status: r.Status, Body: r.Body}}
+			return c.Refuse(err)
 		case ok:
 			return Answer{Answer: known}
 		}
@@ -154,6 +153,79 @@ func decideOne[Op any](c Command[Op], keys *idempotency.Batch, decide func(Comma
 		keys.Store(*c.Key, r.Status, r.Body)
 	}
 	return Answer{Answer: idempotency.Answer{Status: r.Status, Body: r.Body}}
+}
+
+// DecideAs is [Decide] for a batch whose operations are all of type T.
+func DecideAs[T, Op any](batch []Command[Op], keys *idempotency.Batch, decide func(Command[Op], T) (any, error)) []Answer {
+	return Decide(batch, keys, func(c Command[Op]) (any, error) {
+		op, ok := any(c.Op).(T)
+		if !ok {
+			return nil, fmt.Errorf("command: %T is not a %T", c.Op, op)
+		}
+		return decide(c, op)
+	})
+}
+
+// Each calls visit with every operation of a batch that is of type T.
+func Each[T, Op any](batch []Command[Op], visit func(T)) {
+	for i := range batch {
+		if op, ok := any(batch[i].Op).(T); ok {
+			visit(op)
+		}
+	}
+}
+
+// Refuse answers a command without a decision: nothing is stored under its key.
+func (c *Command[Op]) Refuse(reason error) Answer {
+	if c.Render == nil {
+		return Answer{Err: reason}
+	}
+	r := c.Render(nil, reason)
+	return Answer{Answer: idempotency.Answer{Status: r.Status, Body: r.Body}}
+}
+
+// RefuseAll refuses the commands of a batch on something that does not exist.
+func RefuseAll[Op any](batch []Command[Op], reason error) []Answer {
+	answers := make([]Answer, len(batch))
+	for i := range batch {
+		answers[i] = batch[i].Refuse(reason)
+	}
+	return answers
+}
+
+// Create decides a batch in which every command makes something, and audits what is made as action. create decides one
+// operation, and names what it made.
+func Create[Op, Made any](batch []Command[Op], keys *idempotency.Batch, audit *[]Audit, action string,
+	create func(Op) (made *Made, id string, err error),
+) []Answer {
+	return Decide(batch, keys, func(c Command[Op]) (any, error) {
+		made, id, err := create(c.Op)
+		if err != nil {
+			return nil, err
+		}
+		*audit = append(*audit, Audited(c, action, id))
+		return made, nil
+	})
+}
+
+// Known reports whether a request was decided before, whatever it asked for.
+func Known(keys *idempotency.Batch, r *idempotency.Request) bool {
+	_, ok, err := keys.Lookup(*r)
+	return ok || err != nil
+}
+
+// Settle decides the answer to the request that made an object whose work has gone on since. Until now the object itself held
+// the request's key, in pending. Whoever asks, the answer is that of the request that made it. changed reports that the object
+// has given the key up.
+func Settle[Op any](c Command[Op], pending **idempotency.Request, keys *idempotency.Batch, result any) (answer Answer, changed bool) {
+	replayed := false
+	if p := *pending; p != nil && c.Key != nil && p.ID == c.Key.ID {
+		replayed = p.Execution != c.Key.Execution
+		c.Key, *pending, changed = p, nil, true
+	}
+	answer = Decide([]Command[Op]{c}, keys, func(Command[Op]) (any, error) { return result, nil })[0]
+	answer.Replayed = answer.Replayed || replayed
+	return answer, changed
 }
 
 // Undividable reports that halving a batch would not help: the failure lies with the connection, not with a command.

@@ -149,9 +149,9 @@ func (a *auctionAct) prepare(ctx context.Context) error {
 		return err
 	}
 	q := client.CreateAuctionRequest{
-		Title: "Demo", Currency: demoCurrency, Seller: a.seller(), MinBid: new(int64(demoMinBid)), MinIncrement: new(int64(demoIncrement)),
-		Cooldown: new(demoCooldown.String()),
-		AntiSnipe: &client.AntiSnipeRequest{
+		Title: "Demo", Currency: demoCurrency, Seller: a.seller(), MinBid: demoMinBid, MinIncrement: demoIncrement,
+		Cooldown: demoCooldown.String(),
+		AntiSnipe: client.AntiSnipeRequest{
 			Window: demoSnipeWindow.String(), Extension: demoExtension.String(), MaxExtensions: demoMaxExtensions,
 		},
 	}

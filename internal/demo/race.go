@@ -104,10 +104,10 @@ func money(minor int64) string { return fmt.Sprintf("%d.%02d %s", minor/100, min
 
 func (d *Demo) makeCampaign(ctx context.Context) error {
 	c, err := d.api.CreateCampaign(ctx, client.CreateCampaignRequest{
-		Name: "Demo", BaseLength: new(int64(demoBaseLength)), Price: new(int64(demoPrice)), Currency: demoCurrency,
-		Beneficiary: d.beneficiary(), PurchaseLimit: new(int64(1)),
+		Name: "Demo", BaseLength: demoBaseLength, Price: demoPrice, Currency: demoCurrency,
+		Beneficiary: d.beneficiary(), PurchaseLimit: 1,
 		Prizes: []client.PrizeRequest{
-			{Name: "Car", Quantity: 1}, {Name: "Bicycle", Quantity: 3}, {Name: "Base-row extra", Layer: new(int64(demoBaseLength)), Quantity: 2},
+			{Name: "Car", Quantity: 1}, {Name: "Bicycle", Quantity: 3}, {Name: "Base-row extra", Layer: demoBaseLength, Quantity: 2},
 		},
 	})
 	if err != nil {

@@ -12,15 +12,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // newDoor is a server that tells of each request whether it is ambiguous, and of refused connections.
 func newDoor(t *testing.T, most int) (r *rig, told chan int) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	told = make(chan int, 64)
 	r = &rig{T: t, addr: l.Addr().String(), served: make(chan error, 1)}
 	r.server = &Server{

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // rig is a server on a socket, whose handler tells what it was asked.
@@ -51,9 +53,7 @@ func (l *logBuffer) String() string {
 func newRig(t *testing.T, change func(*http.Server)) *rig {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	r := &rig{T: t, addr: l.Addr().String(), served: make(chan error, 1), hold: make(chan struct{}), began: make(chan struct{}, 16)}
 	r.server = &Server{
 		HTTP: &http.Server{Handler: http.HandlerFunc(r.serve), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, ErrorLog: slog.NewLogLogger(slog.NewTextHandler(&r.log, nil), slog.LevelError)},
@@ -305,9 +305,7 @@ func TestClientGoesAway(t *testing.T) {
 	p := r.dial()
 	p.send(post("/hot/wait", ""))
 	<-r.began
-	if err := p.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, p.Close())
 	close(r.hold)
 	if err := r.server.Shutdown(t.Context()); err != nil {
 		t.Error(err)
@@ -361,16 +359,12 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 func TestOtherConnectionsGoToNetHTTP(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	s := &Server{HTTP: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, reflect.TypeOf(w).String()) }), ReadHeaderTimeout: time.Second}, Hot: func(string) bool { return true }}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(&stumbling{Listener: l, times: 3}) }()
 	c, err := (&net.Dialer{}).DialContext(t.Context(), "unix", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	p := &peer{Conn: c, t: t, read: bufio.NewReader(c)}
 	p.send(post("/hot", ""))
 	if _, body := p.answer(); body != "*http.response" {
@@ -412,13 +406,9 @@ func (temporary) Temporary() bool { return true }
 func TestServeEndsWithItsListener(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	s := &Server{HTTP: &http.Server{ReadHeaderTimeout: time.Second}, Hot: func(string) bool { return true }}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, l.Close())
 	if err := s.Serve(l); err == nil || errors.Is(err, http.ErrServerClosed) {
 		t.Errorf("%v", err)
 	}

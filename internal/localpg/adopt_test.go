@@ -13,25 +13,21 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // serverProcess runs this test binary as a server process on dir.
 func serverProcess(t *testing.T, dir string, env ...string) (cmd *exec.Cmd, postmaster int) {
 	t.Helper()
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	cmd = exec.CommandContext(context.Background(), exe)
 	cmd.Env = append(os.Environ(), append(env, helperDirEnv+"="+dir)...)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, cmd.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
 	word, pid, _ := strings.Cut(strings.TrimSpace(line), " ")
 	if err != nil || word != "ready" {
@@ -40,17 +36,13 @@ func serverProcess(t *testing.T, dir string, env ...string) (cmd *exec.Cmd, post
 		t.Fatalf("server process: %q, %v", line, err)
 	}
 	postmaster, err = strconv.Atoi(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return cmd, postmaster
 }
 
 func killProcess(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, cmd.Process.Kill())
 	_ = cmd.Wait() // "signal: killed", as asked for.
 }
 
@@ -59,9 +51,7 @@ func TestOrphanIsAdoptedSupervisedAndStopped(t *testing.T) {
 	dir := tempDir(t)
 	cmd, postmaster := serverProcess(t, dir)
 	url, err := URLOf(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	mustExec(t, url, "CREATE TABLE kept (n int); INSERT INTO kept VALUES (1)")
 	killProcess(t, cmd)
 	if !alive(postmaster) {
@@ -71,8 +61,8 @@ func TestOrphanIsAdoptedSupervisedAndStopped(t *testing.T) {
 	began := time.Now()
 	i := startIn(t, Options{Dir: dir})
 	t.Logf("adopted after %v", time.Since(began))
-	if !i.Adopted() || i.PID() != postmaster || i.URL() != url {
-		t.Fatalf("adopted %v, process %d, %s; want process %d, %s", i.Adopted(), i.PID(), i.URL(), postmaster, url)
+	if !i.adopted || i.PID() != postmaster || i.URL() != url {
+		t.Fatalf("adopted %v, process %d, %s; want process %d, %s", i.adopted, i.PID(), i.URL(), postmaster, url)
 	}
 	if n, err := queryInt(t.Context(), i.URL(), "SELECT n FROM kept"); err != nil || n != 1 {
 		t.Errorf("%d, %v; want 1", n, err)
@@ -95,7 +85,7 @@ func TestAdoptedOneIsStopped(t *testing.T) {
 		t.Error("the adopted PostgreSQL is alive after Stop")
 	}
 	j := startIn(t, Options{Dir: dir})
-	log, err := os.ReadFile(j.LogPath())
+	log, err := os.ReadFile(j.layout.log())
 	if err != nil || strings.Contains(string(log), "not properly shut down") {
 		t.Errorf("the stop wasn't clean: %v\n%s", err, log)
 	}
@@ -106,14 +96,12 @@ func TestServerAndPostmasterKilledTogetherIsRecovered(t *testing.T) {
 	dir := tempDir(t)
 	cmd, postmaster := serverProcess(t, dir)
 	url, err := URLOf(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	mustExec(t, url, "CREATE TABLE kept (n int); INSERT INTO kept VALUES (1)")
 	killProcess(t, cmd)
 	kill(t, postmaster)
 	i := startIn(t, Options{Dir: dir})
-	if i.Adopted() {
+	if i.adopted {
 		t.Error("a dead one was adopted")
 	}
 	if n, err := queryInt(t.Context(), i.URL(), "SELECT n FROM kept"); err != nil || n != 1 {
@@ -128,13 +116,11 @@ func TestFrozenOrphanIsReplaced(t *testing.T) {
 	dir := tempDir(t)
 	cmd, postmaster := serverProcess(t, dir)
 	killProcess(t, cmd)
-	if err := syscall.Kill(postmaster, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, syscall.Kill(postmaster, syscall.SIGSTOP))
 	began := time.Now()
 	i := startIn(t, Options{Dir: dir})
 	took := time.Since(began)
-	if i.Adopted() || i.PID() == postmaster {
+	if i.adopted || i.PID() == postmaster {
 		t.Error("the frozen one was adopted")
 	}
 	if took > 15*time.Second {
@@ -147,9 +133,7 @@ func TestStoppingOrphanIsWaitedFor(t *testing.T) {
 	dir := tempDir(t)
 	cmd, postmaster := serverProcess(t, dir)
 	killProcess(t, cmd)
-	if err := syscall.Kill(postmaster, syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, syscall.Kill(postmaster, syscall.SIGINT))
 	i := startIn(t, Options{Dir: dir})
 	mustExec(t, i.URL(), "SELECT 1")
 }
@@ -167,7 +151,7 @@ func TestBusyBackendOutlivesThePostmaster(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- exec1(context.Background(), i.URL(), "SELECT spin()") }()
 	var backend int
-	eventually(t, 10*time.Second, "the backend computes", func() bool {
+	testwait.Eventually(t, 10*time.Second, "the backend computes", func() bool {
 		n, err := queryInt(t.Context(), i.URL(), "SELECT pid FROM pg_stat_activity WHERE query = 'SELECT spin()'")
 		backend = n
 		return err == nil
@@ -188,7 +172,7 @@ func TestDieWithParent(t *testing.T) {
 	}
 	cmd, postmaster := serverProcess(t, tempDir(t), "LOCALPG_TEST_TIED=1")
 	killProcess(t, cmd)
-	eventually(t, 10*time.Second, "PostgreSQL is gone", func() bool { return !alive(postmaster) })
+	testwait.Eventually(t, 10*time.Second, "PostgreSQL is gone", func() bool { return !alive(postmaster) })
 }
 
 // TestLockFileOfAnotherProcess has a postmaster.pid whose number now belongs to
@@ -200,15 +184,11 @@ func TestLockFileOfAnotherProcess(t *testing.T) {
 	mustExec(t, i.URL(), "CREATE TABLE kept (n int); INSERT INTO kept VALUES (1)")
 	l := i.layout
 	raw, err := os.ReadFile(l.pidFile())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	stop(t, i)
 	_, rest, _ := strings.Cut(string(raw), "\n")
 	forged := strconv.Itoa(os.Getppid()) + "\n" + rest
-	if err := os.WriteFile(l.pidFile(), []byte(forged), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, os.WriteFile(l.pidFile(), []byte(forged), 0o600))
 	j := startIn(t, Options{Dir: dir})
 	if n, err := queryInt(t.Context(), j.URL(), "SELECT n FROM kept"); err != nil || n != 1 {
 		t.Errorf("%d, %v; want 1", n, err)

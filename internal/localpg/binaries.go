@@ -15,8 +15,7 @@ import (
 	"strings"
 )
 
-// minMajor is the oldest PostgreSQL that has every setting we pass
-// (client_connection_check_interval came with 14).
+// minMajor is the oldest PostgreSQL that has every setting we pass (client_connection_check_interval came with 14).
 const minMajor = 14
 
 // binEnv overrides the search for the server programs.
@@ -31,9 +30,8 @@ type binaries struct {
 func (b binaries) postgres() string { return filepath.Join(b.dir, "postgres") }
 func (b binaries) initdb() string   { return filepath.Join(b.dir, "initdb") }
 
-// usualPlaces are the directories where packagers put the server programs:
-// Debian and Ubuntu, Red Hat, SUSE, Alpine, Homebrew on both kinds of Mac,
-// MacPorts, Postgres.app, and the source's own default.
+// usualPlaces are the directories where packagers put the server programs: Debian and Ubuntu, Red Hat, SUSE, Alpine, Homebrew
+// on both kinds of Mac, MacPorts, Postgres.app, and the source's own default.
 func usualPlaces() []string {
 	return []string{
 		"/usr/lib/postgresql/*/bin",
@@ -78,8 +76,7 @@ func candidateDirs(explicit string) ([]string, error) {
 		add(dir)
 	}
 	for _, pattern := range usualPlaces() {
-		// The patterns are constants, so that the only error, a malformed
-		// pattern, can't happen.
+		// The patterns are constants, so that the only error, a malformed pattern, can't happen.
 		dirs, _ := filepath.Glob(pattern)
 		for _, dir := range dirs {
 			add(dir)
@@ -114,9 +111,8 @@ func installHint(goos string) string {
 		"`sudo pacman -S postgresql` (Arch)" + otherwise
 }
 
-// findBinaries picks the installation to use. A cluster of version dataMajor
-// needs its own version, whatever else is installed; a new cluster (dataMajor
-// 0) gets the first of PATH, else the highest version.
+// findBinaries picks the installation to use. A cluster of version dataMajor needs its own version, whatever else is installed;
+// a new cluster (dataMajor 0) gets the first of PATH, else the highest version.
 func findBinaries(ctx context.Context, explicit, dataDir string, dataMajor int) (binaries, error) {
 	dirs, err := candidateDirs(explicit)
 	if err != nil {
@@ -159,8 +155,7 @@ func findBinaries(ctx context.Context, explicit, dataDir string, dataMajor int) 
 // and in that of development versions such as "18beta1".
 var versionPattern = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
 
-// majorOf asks a postgres program for its version. PostgreSQL answers this
-// question even to root.
+// majorOf asks a postgres program for its version. PostgreSQL answers this question even to root.
 func majorOf(ctx context.Context, program string) (int, error) {
 	out, err := exec.CommandContext(ctx, program, "-V").Output()
 	if err != nil {
@@ -173,8 +168,7 @@ func majorOf(ctx context.Context, program string) (int, error) {
 	return strconv.Atoi(string(m[1]))
 }
 
-// clusterMajor reads the major version that made a cluster; 0 means that there
-// is no cluster.
+// clusterMajor reads the major version that made a cluster; 0 means that there is no cluster.
 func clusterMajor(dataDir string) (int, error) {
 	raw, err := os.ReadFile(filepath.Join(dataDir, "PG_VERSION"))
 	if errors.Is(err, os.ErrNotExist) {

@@ -5,16 +5,15 @@ package localpg
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 )
 
-// tunables are appended to the new cluster's postgresql.conf, where the user
-// may change them. What safety rests on is not here but on the command line,
-// see forcedSettings.
+// tunables are appended to the new cluster's postgresql.conf, where the user may change them. What safety rests on is not here
+// but on the command line, see forcedSettings.
 const tunables = `
 # ---- Fairlead's settings for a private server; yours to tune. ----
 max_connections = 100
@@ -42,17 +41,14 @@ log_timezone = 'UTC'
 timezone = 'UTC'
 `
 
-// accessRules admit whoever can reach the socket, which is in a directory of
-// mode 0700, and nobody over a network.
+// accessRules admit whoever can reach the socket, which is in a directory of mode 0700, and nobody over a network.
 const accessRules = "# Only the unix socket, which is in a directory of mode 0700.\nlocal all all trust\n"
 
-// childEnv is the whole environment of initdb and postgres: none of the
-// caller's, so that nothing of it (PGDATA, PGOPTIONS, a locale that isn't
-// installed) changes what they do. Naming the time zone spares initdb a search.
+// childEnv is the whole environment of initdb and postgres: none of the caller's, so that nothing of it (PGDATA, PGOPTIONS, a
+// locale that isn't installed) changes what they do. Naming the time zone spares initdb a search.
 //
-// The rest is for glibc's allocator: a statement over some arrays takes and
-// gives back more than its default keeps, so each would ask the kernel for
-// memory anew, which is a twentieth of the server's work under load.
+// The rest is for glibc's allocator: a statement over some arrays takes and gives back more than its default keeps, so each
+// would ask the kernel for memory anew, which is a twentieth of the server's work under load.
 func childEnv() []string {
 	env := []string{
 		"LC_ALL=C", "TZ=UTC", "PATH=/usr/local/bin:/usr/bin:/bin",
@@ -66,8 +62,8 @@ func childEnv() []string {
 	return env
 }
 
-// initCluster makes a cluster that is either complete and durable or not there
-// at all: built aside, synced, then renamed into place.
+// initCluster makes a cluster that is either complete and durable or not there at all: initdb builds and syncs it under another
+// name, the settings are synced, and then it is renamed.
 func initCluster(ctx context.Context, l layout, bins binaries, id identity, durable bool) error {
 	if err := os.RemoveAll(l.fresh()); err != nil {
 		return err
@@ -90,9 +86,13 @@ func initCluster(ctx context.Context, l layout, bins binaries, id identity, dura
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, bins.initdb(),
-		"--pgdata="+l.fresh(), "--username="+roleName, "--auth=trust",
-		"--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions")
+	args := []string{
+		"--pgdata=" + l.fresh(), "--username=" + roleName, "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-instructions",
+	}
+	if !durable {
+		args = append(args, "--no-sync")
+	}
+	cmd := exec.CommandContext(ctx, bins.initdb(), args...)
 	cmd.Dir = "/"
 	cmd.Env = childEnv()
 	cmd.SysProcAttr = attr
@@ -104,16 +104,11 @@ func initCluster(ctx context.Context, l layout, bins binaries, id identity, dura
 		}
 		return fmt.Errorf("initdb, run as %s: %w: %s", id, err, lastLines(out.Bytes(), 6))
 	}
-	if err := appendFile(filepath.Join(l.fresh(), "postgresql.conf"), tunables); err != nil {
+	if err := writeFile(filepath.Join(l.fresh(), "postgresql.conf"), os.O_APPEND, tunables, durable); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(l.fresh(), "pg_hba.conf"), []byte(accessRules), 0o600); err != nil {
+	if err := writeFile(filepath.Join(l.fresh(), "pg_hba.conf"), os.O_TRUNC, accessRules, durable); err != nil {
 		return err
-	}
-	if durable {
-		if err := syncTree(l.fresh()); err != nil {
-			return err
-		}
 	}
 	if err := os.Rename(l.fresh(), l.data()); err != nil {
 		return err
@@ -136,40 +131,24 @@ func (id identity) String() string {
 	return fmt.Sprintf("user id %d", os.Geteuid())
 }
 
-// syncTree syncs every file and directory below root, and root. The names are
-// synced with the directories that hold them.
-func syncTree(root string) error {
-	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if !d.IsDir() && !d.Type().IsRegular() {
-			return nil
-		}
-		return syncPath(path)
-	})
-}
-
+// syncPath syncs a file, or the names in a directory.
 func syncPath(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	if err := f.Sync(); err != nil {
-		_ = f.Close() // The sync's error is the one that matters.
-		return fmt.Errorf("sync %s: %w", path, err)
-	}
-	return f.Close()
+	return errors.Join(f.Sync(), f.Close())
 }
 
-func appendFile(path, text string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+// writeFile writes text to a file that initdb has made, and syncs it.
+func writeFile(path string, how int, text string, durable bool) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|how, 0)
 	if err != nil {
 		return err
 	}
-	if _, err := f.WriteString(text); err != nil {
-		_ = f.Close() // The write's error is the one that matters.
-		return err
+	_, err = f.WriteString(text)
+	if durable && err == nil {
+		err = f.Sync()
 	}
-	return f.Close()
+	return errors.Join(err, f.Close())
 }

@@ -18,13 +18,11 @@ import (
 // turned; twice as much is on disk at most, and what is written in between.
 const maxLogSize = 16 << 20
 
-// tempSocketPrefix begins the names of socket directories outside the data
-// directory.
+// tempSocketPrefix begins the names of socket directories outside the data directory.
 const tempSocketPrefix = "fairlead-socket-"
 
-// lockDir takes the directory's lock, which the kernel frees when the process
-// ends, however it ends. The descriptor isn't inherited by PostgreSQL, or an
-// orphan would keep its own adopter out.
+// lockDir takes the directory's lock, which the kernel frees when the process ends, however it ends. The descriptor isn't
+// inherited by PostgreSQL, or an orphan would keep its own adopter out.
 func lockDir(l layout) (*os.File, error) {
 	f, err := os.OpenFile(l.lock(), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -53,8 +51,7 @@ func unlockDir(f *os.File) {
 	_ = f.Close() // Nothing was written to it.
 }
 
-// maxSocketPath is the longest path that a socket's address can hold, without
-// the zero byte that ends it.
+// maxSocketPath is the longest path that a socket's address can hold, without the zero byte that ends it.
 func maxSocketPath() int {
 	if runtime.GOOS == "linux" {
 		return 107
@@ -94,9 +91,8 @@ func makeSocketDir(l layout, id identity) (string, error) {
 	return "", fmt.Errorf("no place for the unix socket: %w", err)
 }
 
-// removeTempSocketDir removes a directory that makeSocketDir made outside the
-// data directory. Others are left alone, so that a tampered state file can't
-// make us delete anything else.
+// removeTempSocketDir removes a directory that makeSocketDir made outside the data directory. Others are left alone, so that a
+// tampered state file can't make us delete anything else.
 func removeTempSocketDir(dir string) {
 	if !strings.HasPrefix(filepath.Base(dir), tempSocketPrefix) {
 		return
@@ -111,16 +107,14 @@ func removeSocketFiles(dir string) {
 	}
 }
 
-// openLog opens PostgreSQL's log for appending, which is what lets it be cut
-// short while PostgreSQL holds it open.
+// openLog opens PostgreSQL's log for appending, which is what lets it be cut short while PostgreSQL holds it open.
 func openLog(l layout) (*os.File, error) {
 	return os.OpenFile(l.log(), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 }
 
-// turnLog moves a log that has grown too large aside by copying it and cutting
-// it short: PostgreSQL, perhaps an adopted one, keeps the file open. A line
-// written between the two is lost, which is the price of having no process
-// whose only task is to collect the log.
+// turnLog moves a log that has grown too large aside by copying it and cutting it short: PostgreSQL, perhaps an adopted one,
+// keeps the file open. A line written between the two is lost, which is the price of having no process whose only task is to
+// collect the log.
 func turnLog(l layout, limit int64) error {
 	st, err := os.Stat(l.log())
 	if err != nil || st.Size() <= limit {

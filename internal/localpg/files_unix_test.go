@@ -7,6 +7,8 @@ import (
 	"os"
 	"syscall"
 	"testing"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestTheLockIsGivenUpWhoeverHasTheFile has somebody else with the lock's file, as a process that is being started has it
@@ -15,13 +17,9 @@ func TestTheLockIsGivenUpWhoeverHasTheFile(t *testing.T) {
 	t.Parallel()
 	l := layout{dir: t.TempDir()}
 	first, err := lockDir(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	other, err := syscall.Dup(int(first.Fd()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	file := os.NewFile(uintptr(other), "other")
 	t.Cleanup(func() { _ = file.Close() })
 	if _, err := lockDir(l); !errors.Is(err, ErrInUse) {

@@ -10,9 +10,8 @@ import (
 // errNoNamespaces makes the choice of identity fall back to another user.
 var errNoNamespaces = errors.New("this system has no user namespaces")
 
-// attr is how a process of this identity is started: in a session of its own,
-// so that neither Ctrl-C nor the end of a terminal reaches PostgreSQL, which
-// is ours to stop.
+// attr is how a process of this identity is started: in a session of its own, so that neither Ctrl-C nor the end of a terminal
+// reaches PostgreSQL, which is ours to stop.
 func (id identity) attr(bool) (*syscall.SysProcAttr, error) {
 	a := &syscall.SysProcAttr{Setsid: true}
 	switch id.kind {

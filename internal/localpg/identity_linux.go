@@ -5,9 +5,8 @@ import (
 	"syscall"
 )
 
-// attr is how a process of this identity is started: in a session of its own,
-// so that neither Ctrl-C nor the end of a terminal reaches PostgreSQL, which
-// is ours to stop.
+// attr is how a process of this identity is started: in a session of its own, so that neither Ctrl-C nor the end of a terminal
+// reaches PostgreSQL, which is ours to stop.
 func (id identity) attr(dieWithParent bool) (*syscall.SysProcAttr, error) {
 	a := &syscall.SysProcAttr{Setsid: true}
 	if dieWithParent {

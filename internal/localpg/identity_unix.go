@@ -19,8 +19,7 @@ import (
 // identity is who PostgreSQL runs as.
 type identity struct {
 	kind identityKind
-	// uid and gid are those that PostgreSQL sees itself as. They are used for
-	// all kinds but asSelf.
+	// uid and gid are those that PostgreSQL sees itself as. They are used for all kinds but asSelf.
 	uid, gid int
 	name     string
 }
@@ -161,8 +160,7 @@ func (id identity) reach(dir string) error {
 	}
 }
 
-// giveTree hands over a whole cluster that root made in a namespace, when the
-// machine no longer allows one.
+// giveTree hands over a whole cluster that root made in a namespace, when the machine no longer allows one.
 func (id identity) giveTree(l layout) error {
 	if id.kind != asUser {
 		return nil

@@ -4,8 +4,7 @@ package localpg
 
 import "context"
 
-// Instance is a running private PostgreSQL, of which there is none on this
-// system.
+// Instance is a running private PostgreSQL, of which there is none on this system.
 type Instance struct{}
 
 // Start returns [ErrUnsupported] on this system.
@@ -19,12 +18,6 @@ func (*Instance) PID() int { return 0 }
 
 // Restarts is zero.
 func (*Instance) Restarts() int { return 0 }
-
-// Adopted is false.
-func (*Instance) Adopted() bool { return false }
-
-// LogPath is empty.
-func (*Instance) LogPath() string { return "" }
 
 // Done is a channel that is never closed.
 func (*Instance) Done() <-chan struct{} { return nil }

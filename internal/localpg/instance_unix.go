@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 const (
@@ -23,8 +25,7 @@ const (
 	// readyPause bounds it for a server that starts well but dies again at
 	// once: something kills it, and waiting longer doesn't help.
 	readyPause = 200 * time.Millisecond
-	// settledAfter is how long PostgreSQL has to run before its next death
-	// counts as a first one again.
+	// settledAfter is how long PostgreSQL has to run before its next death counts as a first one again.
 	settledAfter = time.Second
 	// houseKeeping is how often the log's size is looked at.
 	houseKeeping = time.Minute
@@ -35,8 +36,7 @@ const (
 // errStopping ends the wait for a start when Stop is called meanwhile.
 var errStopping = errors.New("stopping")
 
-// Instance is a running private PostgreSQL. Its methods may be called from any
-// goroutine.
+// Instance is a running private PostgreSQL. Its methods may be called from any goroutine.
 type Instance struct {
 	opts      Options
 	log       *slog.Logger
@@ -181,8 +181,7 @@ func (i *Instance) open(ctx context.Context, s *server) error {
 	return writeState(i.layout, state{SocketDir: s.socketDir})
 }
 
-// URL is the postgres URL of the instance's database, over the unix socket. It
-// is the same for the instance's whole life.
+// URL is the postgres URL of the instance's database, over the unix socket. It is the same for the instance's whole life.
 func (i *Instance) URL() string { return databaseURL(i.socketDir, databaseName) }
 
 // PID is the process id of the postmaster that was last seen ready.
@@ -190,12 +189,6 @@ func (i *Instance) PID() int { return int(i.pid.Load()) }
 
 // Restarts counts how often PostgreSQL was started again after it died.
 func (i *Instance) Restarts() int { return int(i.restarts.Load()) }
-
-// Adopted says whether [Start] found PostgreSQL running.
-func (i *Instance) Adopted() bool { return i.adopted }
-
-// LogPath is the file to which PostgreSQL logs.
-func (i *Instance) LogPath() string { return i.layout.log() }
 
 // Done is closed when PostgreSQL has ended for good: after [Instance.Stop], or
 // because it couldn't be kept running, which [Instance.Err] tells.
@@ -212,10 +205,9 @@ func (i *Instance) Err() error {
 	}
 }
 
-// Stop shuts PostgreSQL down cleanly (open transactions are rolled back) and
-// returns when it has ended. When the context ends first, it is shut down at
-// once, which loses nothing acknowledged but makes the next start recover; the
-// error then says so. Calling it again is harmless.
+// Stop shuts PostgreSQL down cleanly (open transactions are rolled back) and returns when it has ended. When the context ends
+// first, it is shut down at once, which loses nothing acknowledged but makes the next start recover; the error then says so.
+// Calling it again is harmless.
 func (i *Instance) Stop(ctx context.Context) error {
 	i.stop(errStopping)
 	select {
@@ -228,8 +220,7 @@ func (i *Instance) Stop(ctx context.Context) error {
 	return i.err
 }
 
-// supervise owns the server process from start to end: it alone starts, ends
-// and replaces it.
+// supervise owns the server process from start to end: it alone starts, ends and replaces it.
 func (i *Instance) supervise(s *server) {
 	defer close(i.done)
 	defer unlockDir(i.lock)
@@ -265,15 +256,14 @@ func (i *Instance) supervise(s *server) {
 	}
 }
 
-// revive starts PostgreSQL until it is ready. It returns errStopping when Stop
-// is called meanwhile, with the server if one runs, and an error that wraps
-// ErrGaveUp when it has failed for too long.
+// revive starts PostgreSQL until it is ready. It returns errStopping when Stop is called meanwhile, with the server if one
+// runs, and an error that wraps ErrGaveUp when it has failed for too long.
 func (i *Instance) revive(b *backoff) (*server, error) {
 	died := time.Now()
 	b.died()
 	for {
-		if err := pause(i.running, b.next()); err != nil {
-			return nil, err
+		if !wait.For(i.running, b.next()) {
+			return nil, errStopping
 		}
 		s, err := i.launchReady(i.running)
 		if err == nil {
@@ -293,8 +283,7 @@ func (i *Instance) revive(b *backoff) (*server, error) {
 	}
 }
 
-// shutdown ends the server, if any, cleanly or, when Stop's caller can't wait,
-// at once.
+// shutdown ends the server, if any, cleanly or, when Stop's caller can't wait, at once.
 func (i *Instance) shutdown(s *server) error {
 	defer i.forget()
 	if s == nil {

@@ -9,16 +9,14 @@ import (
 	"time"
 )
 
-// The role and the database that every cluster has. The role is the cluster's
-// superuser; who can reach the socket is that role.
+// The role and the database that every cluster has. The role is the cluster's superuser; who can reach the socket is that role.
 const (
 	roleName     = "fairlead"
 	databaseName = "fairlead"
 )
 
-// defaultGiveUpAfter is how long PostgreSQL may fail to start before the
-// supervisor gives up: long enough for somebody to free a full disk, short
-// enough that a process manager hears of it.
+// defaultGiveUpAfter is how long PostgreSQL may fail to start before the supervisor gives up: long enough for somebody to free
+// a full disk, short enough that a process manager hears of it.
 const defaultGiveUpAfter = 2 * time.Minute
 
 // Errors of this package. Test for them with errors.Is.
@@ -27,26 +25,21 @@ var (
 	// installed; the message names the command that installs them.
 	ErrNoBinaries = errors.New("no PostgreSQL server programs found")
 
-	// ErrInUse is returned when another live process keeps its private
-	// PostgreSQL in the directory.
+	// ErrInUse is returned when another live process keeps its private PostgreSQL in the directory.
 	ErrInUse = errors.New("data directory is in use by another server process")
 
-	// ErrNotRunning is returned by [URLOf] when no server keeps a running
-	// PostgreSQL in the directory.
+	// ErrNotRunning is returned by [URLOf] when no server keeps a running PostgreSQL in the directory.
 	ErrNotRunning = errors.New("no private PostgreSQL is running")
 
-	// ErrUnsupported is returned by [Start] on systems where no private
-	// PostgreSQL can be had.
+	// ErrUnsupported is returned by [Start] on systems where no private PostgreSQL can be had.
 	ErrUnsupported = errors.New("a private PostgreSQL is not available on " + runtime.GOOS +
 		": give the URL of a PostgreSQL server with --database-url")
 
-	// ErrGaveUp is what [Instance.Err] wraps when PostgreSQL died and couldn't
-	// be started again.
+	// ErrGaveUp is what [Instance.Err] wraps when PostgreSQL died and couldn't be started again.
 	ErrGaveUp = errors.New("private PostgreSQL could not be kept running")
 )
 
-// VersionError is returned when the cluster was made by another major version
-// of PostgreSQL than those installed.
+// VersionError is returned when the cluster was made by another major version of PostgreSQL than those installed.
 type VersionError struct {
 	Dir       string // the cluster's directory
 	Data      int    // major version that made the cluster
@@ -62,26 +55,22 @@ func (e *VersionError) Error() string {
 
 // Options say where and how [Start] runs PostgreSQL.
 type Options struct {
-	// Dir is the server's data directory; the cluster is in Dir/postgres. It
-	// is created with mode 0700 when missing. Required.
+	// Dir is the server's data directory; the cluster is in Dir/postgres. It is created with mode 0700 when missing. Required.
 	Dir string
 
-	// Logger hears of starts, restarts and failures; nil discards them.
-	// PostgreSQL's own log goes to Dir/postgres.log.
+	// Logger hears of starts, restarts and failures; nil discards them. PostgreSQL's own log goes to Dir/postgres.log.
 	Logger *slog.Logger
 
 	// GiveUpAfter is how long PostgreSQL may fail to come back before the
 	// instance ends with [ErrGaveUp]. Zero means two minutes.
 	GiveUpAfter time.Duration
 
-	// NonDurable turns off fsync, full_page_writes and synchronous_commit, and
-	// skips the sync of a new cluster. A power failure then destroys the
-	// cluster; the death of a process doesn't. For tests only.
+	// NonDurable turns off fsync, full_page_writes and synchronous_commit, and skips the sync of a new cluster. A power failure
+	// then destroys the cluster; the death of a process doesn't. For tests only.
 	NonDurable bool
 
-	// DieWithParent ends PostgreSQL when the process that started it dies,
-	// instead of leaving it to be adopted. Only Linux can do that; elsewhere
-	// it is ignored. For tests.
+	// DieWithParent ends PostgreSQL when the process that started it dies, instead of leaving it to be adopted. Only Linux can
+	// do that; elsewhere it is ignored. For tests.
 	DieWithParent bool
 
 	// BinDir is where the postgres and initdb programs are. Empty: the

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestColdStartStopAndWarmRestart(t *testing.T) {
@@ -46,10 +48,10 @@ func TestColdStartStopAndWarmRestart(t *testing.T) {
 	if n, err := queryInt(t.Context(), j.URL(), "SELECT n FROM kept"); err != nil || n != 42 {
 		t.Errorf("after the restart: %d, %v; want 42", n, err)
 	}
-	if j.Adopted() {
+	if j.adopted {
 		t.Error("the restarted one claims to be adopted")
 	}
-	log, err := os.ReadFile(j.LogPath())
+	log, err := os.ReadFile(j.layout.log())
 	if err != nil || strings.Contains(string(log), "not properly shut down") {
 		t.Errorf("the stop wasn't clean: %v\n%s", err, log)
 	}
@@ -89,16 +91,14 @@ func killAndAwait(t *testing.T, i *Instance, restarts int) {
 	t.Helper()
 	began := time.Now()
 	kill(t, i.PID())
-	eventually(t, 15*time.Second, "PostgreSQL is back", func() bool { return i.Restarts() == restarts })
+	testwait.Eventually(t, 15*time.Second, "PostgreSQL is back", func() bool { return i.Restarts() == restarts })
 	t.Logf("back after %v", time.Since(began))
 }
 
 func kill(t *testing.T, pid int) {
 	t.Helper()
 	p, err := os.FindProcess(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if err := p.Kill(); err != nil {
 		t.Fatalf("kill %d: %v", pid, err)
 	}
@@ -109,12 +109,10 @@ func TestBackendKilledComesBack(t *testing.T) {
 	i := startIn(t, Options{Dir: tempDir(t)})
 	mustExec(t, i.URL(), "CREATE TABLE kept (n int); INSERT INTO kept VALUES (1)")
 	pid, err := queryInt(t.Context(), i.URL(), "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	postmaster := i.PID()
 	kill(t, pid)
-	eventually(t, 15*time.Second, "a new checkpointer serves", func() bool {
+	testwait.Eventually(t, 15*time.Second, "a new checkpointer serves", func() bool {
 		n, err := queryInt(t.Context(), i.URL(), "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'")
 		return err == nil && n != pid
 	})

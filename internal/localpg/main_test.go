@@ -12,6 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // helperDirEnv makes the test binary act as a server process that keeps a
@@ -72,13 +74,9 @@ func testLogger(t *testing.T) *slog.Logger {
 func tempDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "localpg") //nolint:usetesting // t.TempDir is too long for a socket.
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	// Where root may not make user namespaces, PostgreSQL runs as another user, who has to pass.
-	if err := os.Chmod(dir, 0o711); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, os.Chmod(dir, 0o711))
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }
@@ -109,16 +107,4 @@ func queryInt(ctx context.Context, url, sql string) (n int, err error) {
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	err = conn.QueryRow(ctx, sql).Scan(&n)
 	return n, err
-}
-
-// eventually polls until ok, and fails the test after the limit.
-func eventually(t *testing.T, limit time.Duration, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(limit)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", limit, what)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
 }

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// The words of the last line of postmaster.pid that matter here; the others
-// are "starting" and "standby".
+// The words of the last line of postmaster.pid that matter here; the others are "starting" and "standby".
 const (
 	statusReady    = "ready"
 	statusStopping = "stopping"
@@ -22,8 +21,7 @@ type pidFile struct {
 	status    string // line 8
 }
 
-// parsePIDFile reads the lines of postmaster.pid, whose order PostgreSQL
-// documents in src/include/utils/pidfile.h.
+// parsePIDFile reads the lines of postmaster.pid, whose order PostgreSQL documents in src/include/utils/pidfile.h.
 func parsePIDFile(raw []byte) (pidFile, error) {
 	lines := strings.Split(string(raw), "\n")
 	pid, err := strconv.Atoi(strings.TrimSpace(lines[0]))

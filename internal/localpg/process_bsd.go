@@ -29,9 +29,8 @@ func isPostmaster(pid int, dataDir string) bool {
 	return strings.Contains(command, "postgres") && strings.Contains(command, "-D "+dataDir)
 }
 
-// leftovers would list the processes of a dead server that still work on the
-// cluster. Without /proc they can't be told from others': they end by
-// themselves once idle, and the start is retried until they have.
+// leftovers would list the processes of a dead server that still work on the cluster. Without /proc they can't be told from
+// others': they end by themselves once idle, and the start is retried until they have.
 func leftovers(string) []int { return nil }
 
 func ps(pid int, column string) string {

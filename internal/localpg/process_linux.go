@@ -7,9 +7,8 @@ import (
 	"strconv"
 )
 
-// alive says whether a process exists and hasn't exited. A zombie has exited,
-// though signals still reach it: where process 1 doesn't collect orphans they
-// stay for ever, and PostgreSQL itself would take one for a living server.
+// alive says whether a process exists and hasn't exited. A zombie has exited, though signals still reach it: where process 1
+// doesn't collect orphans they stay for ever, and PostgreSQL itself would take one for a living server.
 func alive(pid int) bool {
 	raw, err := os.ReadFile(procPath(pid, "stat"))
 	if err != nil {
@@ -24,8 +23,7 @@ func alive(pid int) bool {
 	return state != 'Z' && state != 'X'
 }
 
-// isPostmaster says whether a process is a PostgreSQL server on this cluster,
-// and not one that merely got the same number.
+// isPostmaster says whether a process is a PostgreSQL server on this cluster, and not one that merely got the same number.
 func isPostmaster(pid int, dataDir string) bool {
 	if !alive(pid) || !namedPostgres(pid) {
 		return false

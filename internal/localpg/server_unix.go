@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 const (
@@ -25,13 +27,11 @@ const (
 	adoptedPoll = 100 * time.Millisecond
 	// probeTimeout bounds one attempt to connect.
 	probeTimeout = 2 * time.Second
-	// unresponsiveLimit is how long an orphan may claim to be ready without
-	// accepting a connection before it is replaced.
+	// unresponsiveLimit is how long an orphan may claim to be ready without accepting a connection before it is replaced.
 	unresponsiveLimit = 5 * time.Second
 	// leftoverGrace is how long leftover processes get to end by themselves.
 	leftoverGrace = time.Second
-	// sharedMemoryLimit is how long a start is retried while leftovers that we
-	// can't find hold the old shared memory.
+	// sharedMemoryLimit is how long a start is retried while leftovers that we can't find hold the old shared memory.
 	sharedMemoryLimit = 15 * time.Second
 )
 
@@ -48,8 +48,7 @@ type server struct {
 	gone      chan struct{} // closed when the process has ended
 }
 
-// forcedSettings go on the command line, where no configuration file can
-// change them: reachability, and durability.
+// forcedSettings go on the command line, where no configuration file can change them: reachability, and durability.
 func forcedSettings(socketDir string, nonDurable bool) []string {
 	durable := "on"
 	if nonDurable {
@@ -145,8 +144,8 @@ func (i *Instance) launchReady(ctx context.Context) (*server, error) {
 			return nil, fmt.Errorf("%w; its log %s ends: %s", err, i.layout.log(), lastLines(said, 4))
 		}
 		// Processes of the server before that we couldn't find hold it.
-		if err := pause(ctx, leftoverGrace/4); err != nil {
-			return nil, err
+		if !wait.For(ctx, leftoverGrace/4) {
+			return nil, context.Cause(ctx)
 		}
 	}
 }
@@ -224,8 +223,7 @@ func (i *Instance) adopt(ctx context.Context) (*server, error) {
 	}
 }
 
-// watch closes gone once an adopted server's process has ended. It stops
-// looking when the instance itself is over.
+// watch closes gone once an adopted server's process has ended. It stops looking when the instance itself is over.
 func (i *Instance) watch(s *server) {
 	look := time.NewTicker(adoptedPoll)
 	defer look.Stop()
@@ -266,12 +264,10 @@ func (i *Instance) end(s *server, grace time.Duration) {
 	}
 }
 
-// clearStale removes what a dead server left: its processes, and lock files
-// that would keep PostgreSQL from starting if their number has been given to
-// another process meanwhile. It is called only by the holder of the directory's
-// lock and when no server runs. Should a process be missed, PostgreSQL's own
-// check of the shared memory, which hangs on the directory and not on the
-// file, still refuses to start beside it.
+// clearStale removes what a dead server left: its processes, and lock files that would keep PostgreSQL from starting if their
+// number has been given to another process meanwhile. It is called only by the holder of the directory's lock and when no
+// server runs. Should a process be missed, PostgreSQL's own check of the shared memory, which hangs on the directory and not on
+// the file, still refuses to start beside it.
 func (i *Instance) clearStale() error {
 	p, err := readPIDFile(i.layout)
 	switch {
@@ -332,16 +328,4 @@ func ensureDatabase(ctx context.Context, socketDir string) error {
 		err = nil
 	}
 	return errors.Join(err, conn.Close(ctx))
-}
-
-// pause waits, or returns the context's cause when it ends first.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

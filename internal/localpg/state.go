@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// dialTimeout bounds the look whether somebody listens on a socket, which on
-// one machine is a matter of microseconds.
+// dialTimeout bounds the look whether somebody listens on a socket, which on one machine is a matter of microseconds.
 const dialTimeout = 2 * time.Second
 
 // state is what a running instance leaves in its directory for others to find
@@ -51,8 +50,7 @@ func writeState(l layout, s state) error {
 	return os.Rename(tmp, l.state())
 }
 
-// socketPath is where PostgreSQL puts its socket; the port is part of the name
-// and always the default one.
+// socketPath is where PostgreSQL puts its socket; the port is part of the name and always the default one.
 func socketPath(dir string) string {
 	return filepath.Join(dir, ".s.PGSQL.5432")
 }

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestLongPath(t *testing.T) {
@@ -56,9 +58,7 @@ func fakeBinaries(t *testing.T, version string) string {
 	dir := t.TempDir()
 	script := "#!/bin/sh\necho 'postgres (PostgreSQL) " + version + "'\n"
 	for _, name := range []string{"postgres", "initdb"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755))
 	}
 	return dir
 }
@@ -66,12 +66,8 @@ func fakeBinaries(t *testing.T, version string) string {
 func TestWrongVersion(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
-	if err := os.MkdirAll(filepath.Join(dir, "postgres"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "postgres", "PG_VERSION"), []byte("14\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, os.MkdirAll(filepath.Join(dir, "postgres"), 0o700))
+	testwait.Must(t, os.WriteFile(filepath.Join(dir, "postgres", "PG_VERSION"), []byte("14\n"), 0o600))
 	_, err := Start(t.Context(), Options{Dir: dir, BinDir: fakeBinaries(t, "17.2 (Debian 17.2-1)")})
 	var v *VersionError
 	if !errors.As(err, &v) || v.Data != 14 || v.Installed != 17 {
@@ -96,12 +92,8 @@ func TestForeignFilesAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
 	foreign := filepath.Join(dir, "postgres", "precious")
-	if err := os.MkdirAll(filepath.Dir(foreign), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(foreign, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, os.MkdirAll(filepath.Dir(foreign), 0o700))
+	testwait.Must(t, os.WriteFile(foreign, []byte("x"), 0o600))
 	if _, err := Start(t.Context(), Options{Dir: dir}); err == nil {
 		t.Fatal("a directory with other files was taken for a cluster's")
 	}
@@ -114,12 +106,8 @@ func TestInterruptedInitdbIsDoneAnew(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
 	half := filepath.Join(dir, "postgres.new")
-	if err := os.MkdirAll(half, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(half, "PG_VERSION"), []byte("15\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, os.MkdirAll(half, 0o700))
+	testwait.Must(t, os.WriteFile(filepath.Join(half, "PG_VERSION"), []byte("15\n"), 0o600))
 	i := startIn(t, Options{Dir: dir})
 	mustExec(t, i.URL(), "SELECT 1")
 }
@@ -143,9 +131,7 @@ func TestBrokenConfiguration(t *testing.T) {
 	dir := tempDir(t)
 	i := startIn(t, Options{Dir: dir, GiveUpAfter: 500 * time.Millisecond})
 	conf := filepath.Join(dir, "postgres", "postgresql.conf")
-	if err := appendFile(conf, "no_such_setting = 1\n"); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, writeFile(conf, os.O_APPEND, "no_such_setting = 1\n", false))
 	kill(t, i.PID())
 	select {
 	case <-i.Done():
@@ -183,9 +169,7 @@ func TestStopOutOfPatience(t *testing.T) {
 	i := startIn(t, Options{Dir: dir})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := syscall.Kill(i.PID(), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, syscall.Kill(i.PID(), syscall.SIGSTOP))
 	began := time.Now()
 	if err := i.Stop(ctx); err == nil {
 		t.Error("Stop of a frozen PostgreSQL claims to be clean")
@@ -210,17 +194,13 @@ func TestAsAnotherUser(t *testing.T) {
 	}
 	uid, gid := number(t, nobody.Uid), number(t, nobody.Gid)
 	home := tempDir(t)
-	if err := os.Chown(home, int(uid), int(gid)); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, os.Chown(home, int(uid), int(gid)))
 	raw, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
 		t.Skipf("can't copy the test binary: %v", err)
 	}
 	exe := filepath.Join(home, "localpg.test")
-	if err := os.WriteFile(exe, raw, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, os.WriteFile(exe, raw, 0o755))
 	cmd := exec.CommandContext(t.Context(), exe, "-test.v",
 		"-test.run=^(TestColdStart.*|TestPostmasterKilled.*|TestOrphanIs.*|TestNotWritable)$")
 	cmd.Dir = home
@@ -235,9 +215,7 @@ func TestAsAnotherUser(t *testing.T) {
 func number(t *testing.T, s string) uint32 {
 	t.Helper()
 	n, err := strconv.ParseUint(s, 10, 32)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return uint32(n)
 }
 
@@ -247,9 +225,7 @@ func TestNotWritable(t *testing.T) {
 		t.Skip("root may write anywhere; TestAsAnotherUser runs this one as somebody else")
 	}
 	dir := tempDir(t)
-	if err := os.Chmod(dir, 0o500); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, os.Chmod(dir, 0o500))
 	for _, d := range []string{dir, filepath.Join(dir, "below")} {
 		if _, err := Start(t.Context(), Options{Dir: d}); !errors.Is(err, os.ErrPermission) {
 			t.Errorf("%s: %v; want a permission error", d, err)
@@ -276,17 +252,11 @@ func TestWithoutNamespaces(t *testing.T) {
 			l := layout{dir: dir}
 			if fresh {
 				bins, err := findBinaries(t.Context(), "", l.data(), 0)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := initCluster(t.Context(), l, bins, stranger, true); err != nil {
-					t.Fatal(err)
-				}
+				testwait.Must(t, err)
+				testwait.Must(t, initCluster(t.Context(), l, bins, stranger, true))
 			} else {
 				stop(t, startIn(t, Options{Dir: dir}))
-				if err := stranger.giveTree(l); err != nil {
-					t.Fatal(err)
-				}
+				testwait.Must(t, stranger.giveTree(l))
 			}
 			i := startIn(t, Options{Dir: dir})
 			if i.id.kind != asUser || i.id.uid != stranger.uid {
@@ -321,9 +291,7 @@ func TestLogIsTurned(t *testing.T) {
 	t.Parallel()
 	l := layout{dir: tempDir(t)}
 	f, err := openLog(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	defer func() { _ = f.Close() }()
 	write := func(s string) {
 		if _, err := f.WriteString(s); err != nil {
@@ -331,16 +299,12 @@ func TestLogIsTurned(t *testing.T) {
 		}
 	}
 	write("early\n")
-	if err := turnLog(l, 10); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, turnLog(l, 10))
 	if got := string(logSince(l, 0)); got != "early\n" {
 		t.Errorf("a small log was turned: %q", got)
 	}
 	write("and more than ten\n")
-	if err := turnLog(l, 15); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, turnLog(l, 15))
 	write("late\n") // Through the descriptor that was open all along.
 	if got := string(logSince(l, 0)); got != "late\n" {
 		t.Errorf("log = %q; want what came after the turn", got)

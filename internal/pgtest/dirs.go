@@ -12,13 +12,11 @@ import (
 // dirPrefix begins the names of our directories; the process id follows.
 const dirPrefix = "fairlead-pgtest-"
 
-// staleAfter is the age from which a directory of no living process is removed.
-// It leaves alone what a process in another container, whose id we can't see,
-// may just be using.
+// staleAfter is the age from which a directory of no living process is removed. It leaves alone what a process in another
+// container, whose id we can't see, may just be using.
 const staleAfter = 6 * time.Hour
 
-// newDir makes a directory for one PostgreSQL. It isn't t.TempDir's, whose
-// paths are too long for a socket.
+// newDir makes a directory for one PostgreSQL. It isn't t.TempDir's, whose paths are too long for a socket.
 func newDir() (string, error) {
 	base := os.TempDir()
 	removeStale(base, time.Now())

@@ -58,8 +58,7 @@ type template struct {
 //nolint:gochecknoglobals // TestMain and the tests have no other way to each other.
 var shared harness
 
-// Main runs the package's tests, stops what they shared, and looks for leaked
-// goroutines. TestMain calls it:
+// Main runs the package's tests, stops what they shared, and looks for leaked goroutines. TestMain calls it:
 //
 //	func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 //
@@ -92,11 +91,9 @@ func leaked(known []goleak.Option) error {
 	}
 }
 
-// NewDatabase returns the URL of a database that is this test's alone and is
-// dropped at its end, connections or not. It is a copy of one that migrate has
-// filled once for the test binary. Templates are told apart by the function's
-// code, so that migrate must be a named function or a literal that captures
-// nothing. With nil the database is empty.
+// NewDatabase returns the URL of a database that is this test's alone and is dropped at its end, connections or not. It is a
+// copy of one that migrate has filled once for the test binary. Templates are told apart by the function's code, so that
+// migrate must be a named function or a literal that captures nothing. With nil the database is empty.
 func NewDatabase(tb testing.TB, migrate Migrate) string {
 	tb.Helper()
 	h := &shared
@@ -142,8 +139,7 @@ func Server(tb testing.TB) *localpg.Instance {
 	return i
 }
 
-// need starts the server if no test has, and fails or skips the test when
-// there can be none.
+// need starts the server if no test has, and fails or skips the test when there can be none.
 func (h *harness) need(tb testing.TB) {
 	tb.Helper()
 	h.mu.Lock()
@@ -197,8 +193,7 @@ func (h *harness) stop() error {
 	return errors.Join(errs...)
 }
 
-// template returns the migrated template of a function, made by the first
-// caller while the others wait.
+// template returns the migrated template of a function, made by the first caller while the others wait.
 func (h *harness) template(migrate Migrate) *template {
 	key := reflect.ValueOf(migrate).Pointer()
 	h.mu.Lock()
@@ -220,8 +215,7 @@ func (h *harness) template(migrate Migrate) *template {
 			tmpl.err = fmt.Errorf("migrate the template database: %w", err)
 			return
 		}
-		// A copy is refused while anybody is connected: a migration's pool may
-		// take a moment to be gone.
+		// A copy is refused while anybody is connected: a migration's pool may take a moment to be gone.
 		tmpl.err = h.disconnect(name)
 	})
 	return tmpl

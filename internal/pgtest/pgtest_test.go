@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
@@ -43,9 +44,7 @@ func TestDatabasesAreMigratedOnceAndShareNothing(t *testing.T) {
 			url := pgtest.NewDatabase(t, migrate)
 			t.Logf("took %v", time.Since(began))
 			// The same key in each: a shared table would refuse the second.
-			if err := run(t.Context(), url, "INSERT INTO things VALUES (1)"); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, run(t.Context(), url, "INSERT INTO things VALUES (1)"))
 			if got := migrations.Load(); got != 1 {
 				t.Errorf("migrated %d times; want once", got)
 			}
@@ -58,17 +57,13 @@ func TestEmptyDatabaseAndDropAtTheEnd(t *testing.T) { //nolint:tparallel // It l
 	var url string
 	t.Run("inner", func(t *testing.T) {
 		url = pgtest.NewDatabase(t, nil)
-		if err := run(t.Context(), url, "SELECT 1"); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, run(t.Context(), url, "SELECT 1"))
 		if err := run(t.Context(), url, "SELECT * FROM things"); err == nil {
 			t.Error("the empty database isn't empty")
 		}
 		// An open connection doesn't keep the database.
 		conn, err := pgx.Connect(t.Context(), url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	})
 	if err := run(t.Context(), url, "SELECT 1"); err == nil {
@@ -79,16 +74,10 @@ func TestEmptyDatabaseAndDropAtTheEnd(t *testing.T) { //nolint:tparallel // It l
 func TestServerSurvivesBeingKilled(t *testing.T) {
 	t.Parallel()
 	i := pgtest.Server(t)
-	if err := run(t.Context(), i.URL(), "CREATE TABLE things (n int)"); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, run(t.Context(), i.URL(), "CREATE TABLE things (n int)"))
 	p, err := os.FindProcess(i.PID())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
+	testwait.Must(t, p.Kill())
 	deadline := time.Now().Add(15 * time.Second)
 	for i.Restarts() == 0 {
 		if time.Now().After(deadline) {

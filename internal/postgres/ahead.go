@@ -1,16 +1,17 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
@@ -73,7 +74,6 @@ func fallbackReason(err error) string {
 	if unsent, ok := errors.AsType[*notSentError](err); ok {
 		return unsent.reason
 	}
-	pgErr, _ := errors.AsType[*pgconn.PgError](err)
 	switch {
 	case errors.Is(err, errNotReplicated):
 		return "not_replicated"
@@ -87,10 +87,8 @@ func fallbackReason(err error) string {
 		return fallbackStale
 	case isLockTimeout(err):
 		return fallbackBlocked
-	case pgErr != nil:
-		return pgErr.Code
 	}
-	return "other"
+	return cmp.Or(pgkit.Code(err), "other")
 }
 
 // askTime asks for the database's time before what is known of it is too old, lest transactions that are sent ahead have
@@ -141,7 +139,7 @@ func (db *DB) speculate(ctx context.Context, p *pipeline, place string, accounts
 	fill func(b *pgx.Batch, book *ledger.Book, uncertain time.Duration, absent []string) error,
 ) error {
 	switch {
-	case db.presence.hopeless():
+	case db.presence.Hopeless():
 		return notSent("connection", errAway)
 	case db.recent.any(keys):
 		return notSent(fallbackRepeat, nil)

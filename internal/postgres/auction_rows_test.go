@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/pressly/goose/v3"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
@@ -103,57 +102,6 @@ func TestAuctionRowsAreGuarded(t *testing.T) {
 	}
 	exec(t, h.db, `UPDATE accounts SET held = 0, available = available + held WHERE id = 'ben'`)
 	if i, err := NewLedger(h.db).Integrity(t.Context()); err != nil || i.Valid || i.FirstBadAccount != "ben" {
-		t.Errorf("integrity %+v, %v", i, err)
-	}
-}
-
-// TestMigrateHoldsOfAuctions: the amounts of holds that were written twice are where they are looked for after the
-// migration, and the bids go on.
-func TestMigrateHoldsOfAuctions(t *testing.T) {
-	t.Parallel()
-	url := pgtest.NewDatabase(t, nil)
-	if err := withProvider(url, func(p *goose.Provider) error {
-		_, err := p.UpTo(t.Context(), 13)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	before := open(t, Options{URL: url})
-	exec(t, before, `INSERT INTO accounts VALUES ('ann', 'EUR', 60, 40, 1, now()), ('seller', 'EUR', 0, 0, 0, now())`)
-	exec(t, before, `INSERT INTO transfers (id, kind, source, destination, amount, currency, status, reason, memo, created_at)
-		VALUES ('00000000-0000-7000-8000-000000000001', 'deposit', 'outside/EUR', 'ann', 100, 'EUR', 'completed', '', '', now())`)
-	exec(t, before, `INSERT INTO entries (account, id, version, transfer, amount, currency, at, memo)
-		SELECT account, gen_random_uuid(), version, id, sum, 'EUR', created_at, '' FROM transfers, (VALUES ('ann', 1, 100), ('outside/EUR', 0, -100)) AS e (account, version, sum)`)
-	exec(t, before, `INSERT INTO auctions (id, title, status, currency, seller, current_round, min_bid, min_increment, snipe_window, snipe_extension,
-			snipe_max, cooldown, unique_amounts, total_bids, seq, version, revision, created_at, started_at)
-		VALUES ('00000000-0000-7000-8000-000000000002', 'old', 'active', 'EUR', 'seller', 1, 1, 1, 0, 0, 0, 0, true, 1, 3, 3, gen_random_uuid(), now(), now())`)
-	exec(t, before, `INSERT INTO auction_rounds SELECT id, 1, 1, 3600000000, 'active', 0, now(), now() + interval '1 h', NULL FROM auctions`)
-	exec(t, before, `INSERT INTO auction_events SELECT id, n, 'auction.started', now(), '{}' FROM auctions, generate_series(1, 2) AS n`)
-	exec(t, before, `INSERT INTO auction_bids SELECT id, 3, 'ann', 30, 0, 1, 1, now(), '00000000-0000-7000-8000-000000000003' FROM auctions`)
-	exec(t, before, `INSERT INTO auction_standing SELECT auction, account, amount, amount, round, seq, at, hold, true FROM auction_bids`)
-	exec(t, before, `INSERT INTO holds (id, account, amount, captured, status, created_at, closed_at, owner) SELECT hold, 'ann', 30, 0, 'open', now(), NULL, 'auction:' || auction FROM auction_bids
-		UNION ALL SELECT gen_random_uuid(), 'ann', 7, 0, 'released', now(), now(), 'auction:' || auction FROM auction_bids
-		UNION ALL SELECT gen_random_uuid(), 'ann', 10, 0, 'open', now(), NULL, ''`)
-	before.Close()
-	if _, err := Migrate(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
-
-	h := newHouse(t, url)
-	const amounts = `SELECT string_agg(amount::text, ' ' ORDER BY amount) FROM `
-	if got := ask[string](t, h.db, amounts+`holds`) + ", " + ask[string](t, h.db, amounts+`hold_rows`); got != "7 10 30, 7 10" {
-		t.Errorf("amounts of holds, and in their rows: %s", got)
-	}
-	for _, amount := range []int64{35, 40} {
-		placed, err := h.bid(ask[[16]byte](t, h.db, `SELECT id FROM auctions`), "ann", amount)
-		if err != nil || placed.PreviousAmount == 0 {
-			t.Fatalf("%+v, %v", placed, err)
-		}
-	}
-	if a := h.account("ann"); a.Held != 50 || a.Available != 50 {
-		t.Errorf("ann has %+v", a)
-	}
-	if i, err := NewLedger(h.db).Integrity(t.Context()); err != nil || !i.Valid {
 		t.Errorf("integrity %+v, %v", i, err)
 	}
 }

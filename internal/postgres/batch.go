@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 )
 
 // expectRows makes the queued statement fail with err unless it affects exactly n rows.
@@ -40,14 +42,14 @@ func (how writes) queue(b *pgx.Batch, counted, guarded string, n int, surprise e
 
 // isGuard reports whether a guarded statement refused, or a row was there that was not expected.
 func isGuard(err error) bool {
-	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (pgErr.Code == "22012" || pgErr.Code == "23505") // division by zero, unique violation
+	code := pgkit.Code(err)
+	return code == pgkit.DivisionByZero || code == pgkit.UniqueViolation
 }
 
 // isKeyKnown reports whether an idempotency key was stored that has a record already: a client has sent a request again.
 func isKeyKnown(err error) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pgErr.Code == "23505" && pgErr.TableName == "idempotency_keys"
+	return ok && pgErr.Code == pgkit.UniqueViolation && pgErr.TableName == "idempotency_keys"
 }
 
 // send runs the queued statements in one round trip and gives each its callback; the first error ends it.

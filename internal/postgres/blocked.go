@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 )
 
 const (
@@ -223,6 +223,5 @@ func (b *blockedRows) close() {
 
 // isLockTimeout reports whether a lock was not had in time.
 func isLockTimeout(err error) bool {
-	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pgErr.Code == "55P03"
+	return pgkit.Code(err) == pgkit.LockTimeout
 }

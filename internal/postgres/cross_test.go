@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
@@ -212,7 +213,7 @@ func TestPreparedIsInTheWay(t *testing.T) {
 	}
 	began := time.Now()
 	_, err := l.Prepare(t.Context(), debitLeg(uuid.New(), "alice", 10), second)
-	if v, code := classify(err); v != surprised || code != "55P03" || time.Since(began) > 2*lockWait {
+	if v, code := pgkit.Classify(err); v != pgkit.Conflict || code != "55P03" || time.Since(began) > 2*lockWait {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 	if err := errors.Join(l.RollbackPrepared(t.Context(), second), l.RollbackPrepared(t.Context(), first), l.RollbackPrepared(t.Context(), first)); err != nil {

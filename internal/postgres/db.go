@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 )
 
 // Limits of a session. They bound how long a stopped or forgotten process can stand in the way of the others.
@@ -33,6 +34,9 @@ const (
 	// closed.
 	cancelPatience = 2 * time.Second
 )
+
+// UnavailableAfter is how long the database may be silent, unless [Options] say otherwise.
+const UnavailableAfter = 5 * time.Second
 
 // Options configure [Open].
 type Options struct {
@@ -70,7 +74,8 @@ type DB struct {
 	reads    reads
 	logger   *slog.Logger
 	observer Observer
-	presence *presence
+	presence *pgkit.Presence
+	runner   pgkit.Runner
 	accounts *accountCache
 	clock    clock
 	recent   *recentKeys
@@ -79,13 +84,8 @@ type DB struct {
 	ahead    []*pipeline // those on one auction always go by the same, and all of the ledger's by the first
 }
 
-// replicationWarning is the connection's custom-data key under which a notice of a commit that may not have been
-// replicated is kept until the transaction looks.
-const replicationWarning = "fairlead.replication_warning"
-
-// replicationWait is the function in which PostgreSQL waits for its standbys. It is named in the notice whatever the
-// language of the message; it warns there, and only there, when a commit is durable on this server alone.
-const replicationWait = "SyncRepWaitForLSN"
+// replicationWarning is [pgkit.ReplicationWarning].
+const replicationWarning = pgkit.ReplicationWarning
 
 // planning are the planner's settings of all connections. What the planner believes of a table is wrong while the table is
 // new, and a plan that it has made for an empty table stays in a session until autovacuum comes by. So it has no choice:
@@ -126,11 +126,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		"lock_timeout":                        lockTimeout,
 		"idle_in_transaction_session_timeout": idleInTxTimeout,
 	})
-	cfg.ConnConfig.OnNotice = func(c *pgconn.PgConn, n *pgconn.Notice) {
-		if n.Routine == replicationWait {
-			c.CustomData()[replicationWarning] = true
-		}
-	}
+	pgkit.NoteReplication(&cfg.ConnConfig.Config)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -144,7 +140,11 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		return nil, fmt.Errorf("postgres: connect: %w", err)
 	}
 	db := &DB{pool: pool, logger: o.Logger, observer: o.Observer, accounts: newAccountCache(), recent: newRecentKeys()}
-	db.presence = newPresence(o.UnavailableAfter, cfg.ConnConfig.Copy())
+	db.presence = pgkit.NewPresence(o.UnavailableAfter, cfg.ConnConfig.Copy())
+	db.runner = pgkit.Runner{Pool: pool, Presence: db.presence, Logger: o.Logger}
+	if o.Observer != nil {
+		db.runner.Observer = o.Observer
+	}
 	db.reads = reads{readPool, db.presence}
 	db.blocked = newBlockedRows(db)
 	ahead := cfg.ConnConfig.Copy()
@@ -208,7 +208,7 @@ func (db *DB) Close() {
 	for _, p := range db.ahead {
 		p.close()
 	}
-	db.presence.close()
+	db.presence.Close()
 }
 
 // bids is the pipeline of an auction.
@@ -216,11 +216,13 @@ func (db *DB) bids(id uuid.UUID) *pipeline { return db.ahead[int(id[len(id)-1])%
 
 // Shutdown is Close that waits no longer than ctx lives: a connection to a database that has stopped answering may never
 // come back.
-func (db *DB) Shutdown(ctx context.Context) error {
+func (db *DB) Shutdown(ctx context.Context) error { return closeWithin(ctx, db.Close) }
+
+func closeWithin(ctx context.Context, closeAll func()) error {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		db.Close()
+		closeAll()
 	}()
 	select {
 	case <-closed:
@@ -238,10 +240,7 @@ func (db *DB) Ping(ctx context.Context) error {
 	return nil
 }
 
-// A read that meets a connection which died in the pool is tried again; a database that is away is told as such soon.
 const (
-	readTries = 3
-	readPause = 50 * time.Millisecond
 	// readTimeout bounds a read by keys, scanTimeout one that goes over whole tables. Callers in a hurry bring a deadline.
 	readTimeout = 10 * time.Second
 	scanTimeout = 15 * time.Minute
@@ -250,18 +249,18 @@ const (
 // pooled is where a read gets its connection: a [DB] has those of commands, for what a command, the leader or the background
 // waits for; its reads have those of everybody else.
 type pooled interface {
-	connections() (*pgxpool.Pool, *presence)
+	connections() (*pgxpool.Pool, *pgkit.Presence)
 }
 
-func (db *DB) connections() (*pgxpool.Pool, *presence) { return db.pool, db.presence }
+func (db *DB) connections() (*pgxpool.Pool, *pgkit.Presence) { return db.pool, db.presence }
 
 // reads are the connections of those who only look. However long they are kept, nothing else needs them.
 type reads struct {
 	pool     *pgxpool.Pool
-	presence *presence
+	presence *pgkit.Presence
 }
 
-func (r reads) connections() (*pgxpool.Pool, *presence) { return r.pool, r.presence }
+func (r reads) connections() (*pgxpool.Pool, *pgkit.Presence) { return r.pool, r.presence }
 
 // query reads rows outside of a transaction, each statement being its own snapshot. Failures of the connection are
 // told apart, so that a reader is answered "unavailable" and not "internal error".
@@ -301,29 +300,13 @@ func (r reads) snapshot(ctx context.Context, timeout time.Duration, read func(co
 	})
 }
 
-// reading runs a read, again if the connection fails, and marks what is left of such failures as unavailability. A read that
-// something blocked for too long, or that took too long, is unavailable too: nothing is wrong with it. One that takes its
-// time is cut when the database is away.
-func reading(ctx context.Context, presence *presence, timeout time.Duration, read func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	ctx, stop := presence.watch(ctx)
-	defer stop()
-	for try := 1; ; try++ {
-		err := read(ctx)
-		if err == nil {
-			return nil
-		}
-		if errors.Is(context.Cause(ctx), errAway) {
-			return command.Unavailable(errAway)
-		}
-		switch v, _ := classify(err); {
-		case v == surprised:
-			return command.Unavailable(err)
-		case v != connectionLost || try == readTries || !sleep(ctx, readPause):
-			return readError(err)
-		}
+// reading is [pgkit.Read] that marks what it reports as unavailable.
+func reading(ctx context.Context, presence *pgkit.Presence, timeout time.Duration, read func(context.Context) error) error {
+	outcome, err := pgkit.Read(ctx, presence, timeout, read)
+	if outcome == pgkit.Unavailable {
+		return command.Unavailable(err)
 	}
+	return err
 }
 
 // errEmpty is returned when a query that always has a row has none.

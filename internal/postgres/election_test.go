@@ -16,7 +16,6 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 	"github.com/fairlead-dev/fairlead/lock"
-	"github.com/fairlead-dev/fairlead/lock/locktest"
 )
 
 const (
@@ -140,8 +139,7 @@ func newCluster(t *testing.T) *cluster {
 	}
 	t.Cleanup(db.Close)
 	for i := range 5 {
-		leases := newLeases(t, db)
-		m := &member{holder: fmt.Sprintf("member %d", i), lease: &freezable{Backend: leases}}
+		m := &member{holder: fmt.Sprintf("member %d", i), lease: &freezable{Backend: newElections(t, db)}}
 		c.members = append(c.members, m)
 		c.start(m)
 	}
@@ -273,8 +271,8 @@ func TestElectionUnderAttack(t *testing.T) {
 	c := newCluster(t)
 	var failOvers, handOvers []time.Duration
 	for range 4 {
-		// All connections of the leases break at once: a passing trouble. Afterwards somebody leads.
-		c.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'fairlead leases' AND datname = current_database()`)
+		// All connections of the elections break at once: a passing trouble. Afterwards somebody leads.
+		c.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'fairlead elections' AND datname = current_database()`)
 		m, was := c.leaderAfter(0)
 
 		// The leader freezes, and wakes up after the next one was elected.
@@ -315,7 +313,7 @@ func TestAHandOverNeedsNoExpiry(t *testing.T) {
 	began := make(chan tenure)
 	stops := map[string]func(){}
 	for _, holder := range []string{"a", "b", "c"} {
-		stops[holder] = campaign(t, newLeases(t, db), holder, time.Minute, func(ctx context.Context, term int64) {
+		stops[holder] = campaign(t, newElections(t, db), holder, time.Minute, func(ctx context.Context, term int64) {
 			select {
 			case began <- tenure{holder, term}:
 				<-ctx.Done()
@@ -350,52 +348,18 @@ func openMigrated(t *testing.T) *postgres.DB {
 	return db
 }
 
-func newLeases(tb testing.TB, db *postgres.DB) *postgres.Leases {
-	tb.Helper()
-	l := postgres.NewLeases(db)
-	tb.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), patience)
+func newElections(t *testing.T, db *postgres.DB) *postgres.Elections {
+	t.Helper()
+	e, err := postgres.NewElections(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 		defer cancel()
-		if err := l.Close(ctx); err != nil {
-			tb.Error(err)
+		if err := e.Close(ctx); err != nil {
+			t.Error(err)
 		}
 	})
-	return l
-}
-
-// TestLeasesConform runs what concerns single leases of the suite of all lock backends.
-func TestLeasesConform(t *testing.T) {
-	t.Parallel()
-	locktest.Run(t, func(t *testing.T) locktest.Harness {
-		t.Helper()
-		db := openMigrated(t)
-		open := func(tb testing.TB) (lock.Backend, func()) {
-			tb.Helper()
-			return newLeases(tb, db), func() {}
-		}
-		doomed := func(tb testing.TB) (lock.Backend, func()) {
-			tb.Helper()
-			b := &mortal{Backend: newLeases(tb, db)}
-			return b, func() { b.dead.Store(true) }
-		}
-		return locktest.Harness{Open: open, OpenDoomed: doomed}
-	}, "DeadHolderIsReplaced", "RenewalKeepsTheLock", "LostRenewalsEndTheContextInTime", "HungRenewalEndsTheContextInTime", "ShortLeases",
-		"ReleaseFreesItsOwnOnly", "ReleaseUnderCancelledContext", "ElectionsRun")
-}
-
-// mortal is a backend that reaches nobody any more once it is dead.
-type mortal struct {
-	lock.Backend
-
-	dead atomic.Bool
-}
-
-var errDead = errors.New("dead")
-
-// Renew implements [lock.Backend].
-func (m *mortal) Renew(ctx context.Context, id string, ttl time.Duration) (lock.Grant, error) {
-	if m.dead.Load() {
-		return lock.Grant{}, errDead
-	}
-	return m.Backend.Renew(ctx, id, ttl)
+	return e
 }

@@ -130,8 +130,8 @@ func (l *Ledger) commitAhead(ctx context.Context, want ledger.Want, decide func(
 // finish writes and commits in one round trip. A binary that is built to be killed takes two, so that it can be killed
 // in between.
 func finish(ctx context.Context, tx pgx.Tx, b *pgx.Batch, place string) error {
-	if lazy, ok := tx.(*lazyTx); ok && !crashpoint.Enabled {
-		return lazy.sendAndCommit(ctx, b)
+	if lazy, ok := tx.(*lockingTx); ok && !crashpoint.Enabled {
+		return lazy.SendAndCommit(ctx, b)
 	}
 	err := send(ctx, tx, b)
 	crashpoint.Hit(place)
@@ -208,7 +208,7 @@ func lockBookAside(ctx context.Context, tx pgx.Tx, aside *setAside, accounts []s
 				return blocked[id] != nil
 			})
 		}
-		if lazy, ok := tx.(*lazyTx); ok {
+		if lazy, ok := tx.(*lockingTx); ok {
 			lazy.lock(accounts)
 			lazy.accounts.settle(ctx, accounts)
 		}
@@ -243,7 +243,7 @@ func lockBookAside(ctx context.Context, tx pgx.Tx, aside *setAside, accounts []s
 	for _, h := range held {
 		book.LoadHold(h)
 	}
-	if lazy, ok := tx.(*lazyTx); ok {
+	if lazy, ok := tx.(*lockingTx); ok {
 		lazy.book = book
 	}
 	return book, known, nil

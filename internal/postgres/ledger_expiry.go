@@ -45,7 +45,7 @@ func (l *Ledger) ExpireHolds(ctx context.Context, limit int, decide func(*ledger
 			book.LoadHold(d.hold)
 			ids = append(ids, d.hold.ID)
 		}
-		if lazy, ok := tx.(*lazyTx); ok {
+		if lazy, ok := tx.(*lockingTx); ok {
 			lazy.lock(accounts)
 		}
 		decide(book, ids)

@@ -13,6 +13,9 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
+
+	"github.com/fairlead-dev/fairlead/lock/pglock"
+	"github.com/fairlead-dev/fairlead/saga/pgsaga"
 )
 
 //go:embed migrations/*.sql
@@ -25,11 +28,25 @@ type Migration struct {
 	AppliedAt *time.Time `json:"applied_at"` // nil while pending
 }
 
+// firstVersion is the step that makes the whole schema. The twenty steps that led to it are those of no release.
+const firstVersion = 20
+
+// ErrTooOld is returned for a database whose schema is older than the first step.
+var ErrTooOld = errors.New("the schema was made by a version before the first release, and has to be brought up to date with its last one")
+
 // Migrate brings the schema of the database at url up to date and returns the steps that it applied. Any number of
-// processes may call it at once: a lock in the database lets one of them work.
+// processes may call it at once: a lock in the database lets one of them work. The packages of locks and sagas install their own tables.
 func Migrate(ctx context.Context, url string) ([]Migration, error) {
 	var applied []Migration
 	err := withProvider(url, func(p *goose.Provider) error {
+		if version, err := p.GetDBVersion(ctx); err != nil {
+			return err
+		} else if version > 0 && version < firstVersion {
+			return fmt.Errorf("%w: it is at step %d, and %d is the first", ErrTooOld, version, firstVersion)
+		}
+		if err := installPackages(ctx, url); err != nil {
+			return err
+		}
 		results, err := p.Up(ctx)
 		for _, r := range results {
 			now := time.Now().UTC()
@@ -41,6 +58,17 @@ func Migrate(ctx context.Context, url string) ([]Migration, error) {
 		return applied, fmt.Errorf("postgres: migrate: %w", err)
 	}
 	return applied, nil
+}
+
+// installPackages installs the tables that packages define themselves: locks and sagas beside those of the services, and the locks
+// of elections in a schema of their own.
+func installPackages(ctx context.Context, url string) (err error) {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	return errors.Join(pglock.Schema("").Install(ctx, conn), electionSchema.Install(ctx, conn), pgsaga.Schema("").Install(ctx, conn))
 }
 
 // MigrationStatus lists all steps, applied or pending, in order.

@@ -1,13 +1,22 @@
 package postgres
 
 import (
+	_ "embed"
+	"errors"
 	"io/fs"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 )
+
+//go:embed testdata/step20.sql
+var step20 string
 
 // steps is how many migrations there are.
 func steps(t *testing.T) int {
@@ -27,7 +36,7 @@ func checkApplied(t *testing.T, url string) {
 		t.Fatalf("status %+v, %v", status, err)
 	}
 	for i, m := range status {
-		if m.AppliedAt == nil || m.AppliedAt.IsZero() || m.Version != int64(i+1) || m.Name == "" {
+		if m.AppliedAt == nil || m.AppliedAt.IsZero() || m.Version != int64(firstVersion+i) || m.Name == "" {
 			t.Errorf("step %d: %+v", i+1, m)
 		}
 	}
@@ -37,6 +46,73 @@ func checkApplied(t *testing.T, url string) {
 			t.Errorf("no table %s", table)
 		}
 	}
+}
+
+// TestMigrateFromBeforeTheFirstRelease: a database that the twenty earlier steps made has the same schema as a new one, and one
+// that lacks some of them is refused.
+func TestMigrateFromBeforeTheFirstRelease(t *testing.T) {
+	t.Parallel()
+	load := func(more string) string {
+		url := pgtest.NewDatabase(t, nil)
+		conn, err := pgx.Connect(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(t.Context()) //nolint:errcheck // It is of no more use.
+		if _, err := conn.Exec(t.Context(), step20+more, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatal(err)
+		}
+		return url
+	}
+	old, fresh := load(""), pgtest.NewDatabase(t, nil)
+	if applied, err := Migrate(t.Context(), old); err != nil || len(applied) != steps(t)-1 {
+		t.Fatalf("applied %+v, %v", applied, err)
+	}
+	if _, err := Migrate(t.Context(), fresh); err != nil {
+		t.Fatal(err)
+	}
+	checkApplied(t, old)
+	got, want := describe(t, old), describe(t, fresh)
+	if len(want) < 500 || !slices.Equal(got, want) {
+		t.Errorf("the old database has %d things and a new one %d", len(got), len(want))
+		for _, line := range slices.Concat(got, want) {
+			if slices.Contains(got, line) != slices.Contains(want, line) {
+				t.Errorf("in the new one %t: %s", slices.Contains(want, line), line)
+			}
+		}
+	}
+	older := load("DELETE FROM public.goose_db_version WHERE version_id > 13")
+	if _, err := Migrate(t.Context(), older); !errors.Is(err, ErrTooOld) || !strings.Contains(err.Error(), "13") {
+		t.Errorf("a database at step 13: %v", err)
+	}
+}
+
+// describe lists what a database's schema has: columns, constraints, indexes, functions and views.
+func describe(t *testing.T, url string) []string {
+	t.Helper()
+	db := open(t, Options{URL: url})
+	rows, err := db.pool.Query(t.Context(), `
+		SELECT format('column %s.%s %s %s %s %s %s', c.oid::regclass, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
+			a.attidentity, a.attstorage, pg_get_expr(d.adbin, d.adrelid))
+		FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
+		WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'v') AND a.attnum > 0 AND NOT a.attisdropped
+		UNION ALL SELECT format('table %s %s %s', oid::regclass, reloptions, relreplident) FROM pg_class
+		WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'i')
+		UNION ALL SELECT format('constraint %s %s %s %s', conrelid::regclass, conname, convalidated, pg_get_constraintdef(oid)) FROM pg_constraint
+		WHERE connamespace = 'public'::regnamespace
+		UNION ALL SELECT 'index ' || indexdef FROM pg_indexes WHERE schemaname = 'public'
+		UNION ALL SELECT format('function %s %s %s %s', proname, pg_get_function_arguments(oid), proconfig, prosrc) FROM pg_proc
+		WHERE pronamespace = 'public'::regnamespace
+		UNION ALL SELECT format('view %s %s', viewname, definition) FROM pg_views WHERE schemaname = 'public'
+		ORDER BY 1`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines
 }
 
 func TestMigrateFromEmptyAndAgain(t *testing.T) {

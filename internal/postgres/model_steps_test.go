@@ -43,7 +43,7 @@ func (w *world) someMoney() *modelOp {
 	if len(w.holds) > 0 {
 		hold = pick(w, w.holds...)
 	}
-	part := amount / 2
+	part := (amount + 1) / 2
 	return w.op(pick[ledger.Op](w,
 		ledger.Deposit{Account: to, Amount: amount}, ledger.Withdraw{Account: from, Amount: amount},
 		ledger.MakeTransfer{From: from, To: to, Amount: amount}, ledger.MakeTransfer{From: from, To: to, Amount: amount},

@@ -5,23 +5,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairlead-dev/fairlead/internal/live"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 )
 
 const (
 	// liveChannel is what the processes on one database listen on.
 	liveChannel = "fairlead_live"
-	listenLive  = "LISTEN " + liveChannel
 	// maxPayload is below PostgreSQL's limit of 8,000 bytes a notification.
 	maxPayload = 7900
-	// listenCheck is how often a silent connection is made to answer.
-	listenCheck   = 15 * time.Second
-	listenTimeout = 5 * time.Second
 )
 
 // errLargeHint is returned when a message is too large for a notification; the others were sent.
@@ -93,62 +88,19 @@ func pack(hints []live.Hint) (payloads []string, err error) {
 
 // Receive implements [live.Wire].
 func (n *Notifications) Receive(ctx context.Context, f func(live.Hint)) error {
-	conn, err := n.listen(ctx)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
-		return fmt.Errorf("postgres: listen: %w", err)
-	}
-	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), listenTimeout)
-		defer cancel()
-		_ = conn.Close(closing) // Nothing hangs on a goodbye.
-	}()
-	for {
-		notification, err := next(ctx, conn)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
-			return fmt.Errorf("postgres: listen: %w", err)
-		case notification == nil:
-			continue
-		}
+	err := pgkit.Listen(ctx, n.config, liveChannel, func(payload string) {
 		var hints []live.Hint
-		if err := json.Unmarshal([]byte(notification.Payload), &hints); err != nil {
-			// Anybody who may use the database may notify. What is not ours is no reason to stop.
+		if err := json.Unmarshal([]byte(payload), &hints); err != nil {
+			// Anybody who may use the database may notify. A payload of somebody else is no reason to stop.
 			n.db.logger.WarnContext(ctx, "a live notification that is not understood", "error", err)
-			continue
+			return
 		}
 		for _, h := range hints {
 			f(h)
 		}
+	})
+	if ctx.Err() != nil {
+		return nil
 	}
-}
-
-func (n *Notifications) listen(ctx context.Context) (*pgx.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
-	defer cancel()
-	conn, err := pgx.ConnectConfig(ctx, n.config.Copy())
-	if err != nil {
-		return nil, err
-	}
-	if _, err := conn.Exec(ctx, listenLive); err != nil {
-		return nil, errors.Join(err, conn.Close(ctx))
-	}
-	return conn, nil
-}
-
-// next waits for a notification. After a long silence the connection has to show that it is alive; it then returns nil.
-func next(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
-	waiting, cancel := context.WithTimeout(ctx, listenCheck)
-	defer cancel()
-	notification, err := conn.WaitForNotification(waiting)
-	if err == nil || ctx.Err() != nil || waiting.Err() == nil {
-		return notification, err
-	}
-	asking, cancel := context.WithTimeout(ctx, listenTimeout)
-	defer cancel()
-	return nil, conn.Ping(asking)
+	return fmt.Errorf("postgres: listen: %w", err)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 )
 
 // pipeline commits transactions on a connection of its own, each of which may be sent while those before it are still
@@ -27,7 +28,7 @@ import (
 // It connects when it is first used, and again after a failure. It is safe for concurrent use.
 type pipeline struct {
 	config     *pgx.ConnConfig
-	presence   *presence
+	presence   *pgkit.Presence
 	statements []string // all that can be sent
 
 	mu      sync.Mutex // held while a transaction is made and sent, which keeps their order
@@ -90,12 +91,12 @@ func (p *pipeline) commit(ctx context.Context, place string, fill func(*pgx.Batc
 		return err
 	}
 	// A transaction that waits, or takes its time, is not cut; one of a database that is away is.
-	there, stop := p.presence.watch(context.WithoutCancel(ctx))
+	there, stop := p.presence.Watch(context.WithoutCancel(ctx))
 	defer stop()
 	select {
 	case err := <-done:
 		if !errors.Is(err, errLinkLost) {
-			p.presence.heard()
+			p.presence.Heard()
 		}
 		return err
 	case <-there.Done():
@@ -131,7 +132,7 @@ func (p *pipeline) connected(ctx context.Context) error {
 	start := time.Now()
 	l, err := p.connect(ctx)
 	if err != nil {
-		p.presence.missed(start)
+		p.presence.Missed(start)
 		p.retryAt = time.Now().Add(reconnectPause)
 		return err
 	}
@@ -248,7 +249,7 @@ func (l *link) append(m pgproto3.FrontendMessage) {
 // flush writes what was appended. A failure is told to those who wait.
 func (l *link) flush() {
 	defer func() { l.out = l.out[:0] }()
-	err := l.conn.SetWriteDeadline(time.Now().Add(retryFor))
+	err := l.conn.SetWriteDeadline(time.Now().Add(pgkit.CommitTimeout))
 	if err == nil {
 		_, err = l.conn.Write(l.out)
 	}
@@ -281,7 +282,7 @@ func (l *link) receive() {
 		case *pgproto3.ErrorResponse:
 			outcome = pgconn.ErrorResponseToPgError(msg)
 		case *pgproto3.NoticeResponse:
-			if outcome == nil && msg.Routine == replicationWait {
+			if outcome == nil && pgkit.IsReplicationWarning(msg.Routine) {
 				outcome = errNotReplicated
 			}
 		case *pgproto3.ReadyForQuery:

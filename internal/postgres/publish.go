@@ -64,8 +64,8 @@ func (s *Publications) Create(ctx context.Context, targets []string, keys []idem
 		saveAudit(&b, u.Audit, u.Now)
 		// Plain inserts, which write all their rows or fail: COMMIT needn't wait until somebody has counted them.
 		saveKeys(&b, u.Keys.Fresh(), u.Now, guardedWrites)
-		if lazy, ok := tx.(*lazyTx); ok && b.Len() > 0 {
-			return lazy.sendAndCommit(ctx, &b)
+		if lazy, ok := tx.(*lockingTx); ok && b.Len() > 0 {
+			return lazy.SendAndCommit(ctx, &b)
 		}
 		return send(ctx, tx, &b)
 	})

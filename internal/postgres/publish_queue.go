@@ -95,8 +95,8 @@ func (s *Publications) ClaimDue(ctx context.Context, slots publish.Slots) (work 
 		first = false
 		args := append(append([]any{lock}, slotArgs(slots)...), int64(slots.Total))
 		b := workBatch(&work, claimDue(), args...)
-		if lazy, ok := tx.(*lazyTx); ok {
-			return lazy.sendAndCommit(ctx, b)
+		if lazy, ok := tx.(*lockingTx); ok {
+			return lazy.SendAndCommit(ctx, b)
 		}
 		return send(ctx, tx, b)
 	})

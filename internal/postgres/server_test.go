@@ -142,6 +142,11 @@ func TestReplication(t *testing.T) { //nolint:tparallel // Its parts use one ser
 	missStandby(t, db)
 	t.Run("one", func(t *testing.T) { checkOneUnreplicated(t, server.URL(), db) })
 	t.Run("several on few connections", func(t *testing.T) { checkManyUnreplicated(t, server.URL(), db) })
+	t.Run("a term", func(t *testing.T) {
+		if _, err := newElections(t, db).Acquire(t.Context(), candidate()); !errors.Is(err, command.ErrUnknownOutcome) {
+			t.Errorf("a term that a failover could lose: %v", err)
+		}
+	})
 	exec(t, db, `ALTER SYSTEM RESET synchronous_standby_names`)
 	exec(t, db, `SELECT pg_reload_conf()`)
 	eventually(t, "an acknowledged commit", func() bool {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -328,17 +326,6 @@ func checkUnmarked(t *testing.T, db, other *DB) {
 	}
 }
 
-func TestWaitsBetweenRunsGrowAndAreBounded(t *testing.T) {
-	t.Parallel()
-	wait, usual := waits(), firstBackoff
-	for n := range 20 {
-		if got := wait.NextBackOff(); got < usual/2 || got > usual*3/2 {
-			t.Errorf("wait %d is %v, want %v by half more or less", n, got, usual)
-		}
-		usual = min(2*usual, maxBackoff)
-	}
-}
-
 func TestRunsWaitAndEndWithTheirContext(t *testing.T) {
 	t.Parallel()
 	db, _, seen := marks(t, 0)
@@ -358,45 +345,6 @@ func TestRunsWaitAndEndWithTheirContext(t *testing.T) {
 	}
 	if _, outcomes, _ := seen.seen(); !slices.Equal(outcomes, []string{"failed"}) {
 		t.Errorf("ended %v", outcomes)
-	}
-}
-
-func TestClassify(t *testing.T) {
-	t.Parallel()
-	pg := func(code string) error { return fmt.Errorf("outer: %w", &pgconn.PgError{Code: code}) }
-	for _, c := range []struct {
-		err    error
-		want   verdict
-		reason string
-	}{
-		{pg("40001"), surprised, "40001"},
-		{pg("40P01"), surprised, "40P01"},
-		{pg("55P03"), surprised, "55P03"},
-		{pg("23505"), surprised, "23505"},
-		{pg("25P03"), surprised, "25P03"},
-		{fmt.Errorf("x: %w", errStale), surprised, "stale"},
-		{pg("57P01"), connectionLost, "57P01"},
-		{pg("57P02"), connectionLost, "57P02"},
-		{pg("57P03"), connectionLost, "57P03"},
-		{pg("08006"), connectionLost, "08006"},
-		{pg("53300"), connectionLost, "53300"},
-		{pg("25006"), connectionLost, "25006"},
-		{io.EOF, connectionLost, "connection"},
-		{fmt.Errorf("x: %w", io.ErrUnexpectedEOF), connectionLost, "connection"},
-		{&net.OpError{Op: "dial", Err: errors.New("refused")}, connectionLost, "connection"},
-		{net.ErrClosed, connectionLost, "connection"},
-		{context.DeadlineExceeded, connectionLost, "connection"},
-		{pg("23514"), final, "23514"},
-		{pg("42601"), final, "42601"},
-		{errLostRow, final, "other"},
-		{context.Canceled, final, "other"},
-	} {
-		if got, reason := classify(c.err); got != c.want || reason != c.reason {
-			t.Errorf("%v is %v %q, want %v %q", c.err, got, reason, c.want, c.reason)
-		}
-		if unavailable := errors.Is(readError(c.err), command.ErrUnavailable); unavailable != (c.want == connectionLost) {
-			t.Errorf("a reader of %v is told: unavailable %v", c.err, unavailable)
-		}
 	}
 }
 

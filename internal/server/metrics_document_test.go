@@ -30,7 +30,7 @@ func TestMetricsDocument(t *testing.T) {
 		t.Errorf("%s is not what the code has: run scripts/generate.sh", metricsDocument)
 	}
 	// The alerts and the dashboard name metrics that are there.
-	for _, file := range []string{"../../docs/operations/alerts.yaml", "../docs/operations/dashboard.json"} {
+	for _, file := range []string{"../../docs/operations/alerts.yaml", "../../docs/operations/dashboard.json"} {
 		text, err := os.ReadFile(file)
 		must(t, err)
 		for _, name := range regexp.MustCompile(`\bfairlead_[a-z_]+`).FindAllString(string(text), -1) {

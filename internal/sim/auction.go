@@ -125,7 +125,17 @@ func CancelAuction(ctx context.Context, c *Client, name, auction string) error {
 // CompareAuction compares all that the interface says of an auction with what its events come to: the auction, the whole
 // leaderboard, the winners, the history of bids, and what the accounts have. Nothing may change meanwhile.
 func CompareAuction(ctx context.Context, c *Client, auction string, out *replay.Outcome) error {
-	path := "/v1/auctions/" + auction
+	for _, compare := range []func(context.Context, string, *replay.Outcome) error{
+		c.compareState, c.compareLeaderboard, c.compareWinners, c.compareFloor, c.compareBids, c.compareBalances,
+	} {
+		if err := compare(ctx, "/v1/auctions/"+auction, out); err != nil {
+			return fmt.Errorf("auction %s: %w", auction, err)
+		}
+	}
+	return nil
+}
+
+func (c *Client) compareState(ctx context.Context, path string, out *replay.Outcome) error {
 	body, err := c.read(ctx, path)
 	if err != nil {
 		return err
@@ -134,9 +144,10 @@ func CompareAuction(ctx context.Context, c *Client, auction string, out *replay.
 	if err != nil {
 		return err
 	}
-	if err := out.CompareAuction(shown); err != nil {
-		return fmt.Errorf("auction %s: %w", auction, err)
-	}
+	return out.CompareAuction(shown)
+}
+
+func (c *Client) compareLeaderboard(ctx context.Context, path string, out *replay.Outcome) error {
 	var places []replay.Place
 	var round int
 	if err := c.pages(ctx, path+"/leaderboard", func(body []byte) (string, error) {
@@ -146,29 +157,21 @@ func CompareAuction(ctx context.Context, c *Client, auction string, out *replay.
 	}); err != nil {
 		return err
 	}
-	if err := out.CompareLeaderboard(round, places); err != nil {
-		return fmt.Errorf("auction %s: %w", auction, err)
-	}
-	var wins []replay.Win
-	if err := c.pages(ctx, path+"/winners", func(body []byte) (string, error) {
-		page, next, err := replay.ParseWinners(body)
-		wins = append(wins, page...)
-		return next, err
-	}); err != nil {
+	return out.CompareLeaderboard(round, places)
+}
+
+func (c *Client) compareWinners(ctx context.Context, path string, out *replay.Outcome) error {
+	wins, err := readAll(ctx, c, path+"/winners", replay.ParseWinners)
+	if err != nil {
 		return err
 	}
-	if err := out.CompareWinners(wins); err != nil {
-		return fmt.Errorf("auction %s: %w", auction, err)
-	}
-	if out.Status == "active" {
-		if err := c.compareFloor(ctx, path, out); err != nil {
-			return fmt.Errorf("auction %s: %w", auction, err)
-		}
-	}
-	return c.compareHistory(ctx, auction, out)
+	return out.CompareWinners(wins)
 }
 
 func (c *Client) compareFloor(ctx context.Context, path string, out *replay.Outcome) error {
+	if out.Status != "active" {
+		return nil
+	}
 	var floor struct {
 		Amount int64 `json:"amount"`
 	}
@@ -178,18 +181,15 @@ func (c *Client) compareFloor(ctx context.Context, path string, out *replay.Outc
 	return out.CompareFloor(floor.Amount)
 }
 
-func (c *Client) compareHistory(ctx context.Context, auction string, out *replay.Outcome) error {
-	var bids []replay.Event
-	if err := c.pages(ctx, "/v1/auctions/"+auction+"/bids", func(body []byte) (string, error) {
-		page, next, err := replay.ParseBids(body)
-		bids = append(bids, page...)
-		return next, err
-	}); err != nil {
+func (c *Client) compareBids(ctx context.Context, path string, out *replay.Outcome) error {
+	bids, err := readAll(ctx, c, path+"/bids", replay.ParseBids)
+	if err != nil {
 		return err
 	}
-	if err := out.CompareBids(bids); err != nil {
-		return fmt.Errorf("auction %s: %w", auction, err)
-	}
+	return out.CompareBids(bids)
+}
+
+func (c *Client) compareBalances(ctx context.Context, _ string, out *replay.Outcome) error {
 	balances := map[string]replay.Balance{}
 	for account := range out.Accounts {
 		body, err := c.read(ctx, "/v1/accounts/"+account)
@@ -202,10 +202,17 @@ func (c *Client) compareHistory(ctx context.Context, auction string, out *replay
 		}
 		balances[name] = balance
 	}
-	if err := out.CompareAccounts(balances); err != nil {
-		return fmt.Errorf("auction %s: %w", auction, err)
-	}
-	return nil
+	return out.CompareAccounts(balances)
+}
+
+// readAll reads a list to its end; parse returns a page's items and the cursor of the next page.
+func readAll[T any](ctx context.Context, c *Client, path string, parse func([]byte) ([]T, string, error)) (all []T, err error) {
+	err = c.pages(ctx, path, func(body []byte) (string, error) {
+		page, next, err := parse(body)
+		all = append(all, page...)
+		return next, err
+	})
+	return all, err
 }
 
 // read reads a path until it is answered with 200.

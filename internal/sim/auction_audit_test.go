@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/replay"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestAuctionChecksNoticeTampering plays an auction of which one round is closed, changes the database in every way that
@@ -27,7 +28,7 @@ func TestAuctionChecksNoticeTampering(t *testing.T) {
 	})
 	bid := func(account string, amount int64) {
 		op := sim.NewBid(fmt.Sprintf("tamper-%s-%d", account, amount), b.id, account, amount)
-		if a, err := h.client.Settle(within(t, patience), op); err != nil || a.Status != http.StatusCreated {
+		if a, err := h.client.Settle(testwait.Context(t, patience), op); err != nil || a.Status != http.StatusCreated {
 			t.Fatalf("%s: %v %v", op, a, err)
 		}
 	}
@@ -39,7 +40,7 @@ func TestAuctionChecksNoticeTampering(t *testing.T) {
 	bid("bob", 80)
 
 	conn := connect(t, h.database)
-	complain(t, sim.AuditAuctions(within(t, patience), conn))
+	complain(t, sim.AuditAuctions(testwait.Context(t, patience), conn))
 	for _, sql := range []string{
 		`UPDATE auctions SET seq = seq + 1`,
 		`UPDATE auctions SET total_bids = total_bids + 1`,
@@ -69,9 +70,7 @@ func TestAuctionChecksNoticeTampering(t *testing.T) {
 		`DELETE FROM idempotency_keys WHERE id IN (SELECT id FROM idempotency_keys WHERE position('previous_amount' IN convert_from(body, 'UTF8')) > 0 LIMIT 1)`,
 	} {
 		tx, err := conn.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		tag, err := tx.Exec(t.Context(), sql)
 		switch {
 		case err != nil:
@@ -79,7 +78,7 @@ func TestAuctionChecksNoticeTampering(t *testing.T) {
 		case tag.RowsAffected() == 0:
 			t.Errorf("changed nothing: %s", sql)
 		default:
-			if err := sim.AuditAuctions(within(t, patience), savepoints{tx}); !errors.Is(err, sim.ErrModel) {
+			if err := sim.AuditAuctions(testwait.Context(t, patience), savepoints{tx}); !errors.Is(err, sim.ErrModel) {
 				t.Errorf("%s: not noticed: %v", sql, err)
 			}
 		}

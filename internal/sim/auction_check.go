@@ -11,8 +11,8 @@ import (
 )
 
 // CheckBids compares the answers to all bids on one auction with its events: every acknowledged bid is there exactly as
-// it was answered, every event was told to the one command that caused it, and no refused bid is there. All bids on the
-// auction must be among the commands and settled; those that are not are told.
+// it was answered, every event was answered to the one command that caused it, and no refused bid is there. All bids on the
+// auction must be among the commands and settled; it reports those that are not.
 func CheckBids(ops []*Op, auction string, out *replay.Outcome) error {
 	placed := map[int64]replay.PlacedBid{}
 	for _, b := range out.Bids {

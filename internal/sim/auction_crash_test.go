@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestAuctionServerDiesAtEveryCrashPoint lets the only server, which is the leader, kill itself at each named place of an
@@ -18,11 +20,11 @@ func TestAuctionServerDiesAtEveryCrashPoint(t *testing.T) {
 
 func auctionServerDiesAtEveryCrashPoint(t *testing.T) {
 	t.Helper()
-	rng, seed := newRand(t)
+	rng, seed := testwait.Rand(t)
 	accounts := names("bidder", 12)
 	h := openHouse(t, 1, append(accounts, "gallery"), 1_000_000)
 	server := h.servers[0]
-	for run := range scale(1, 3) {
+	for run := range testwait.Count(1, 3) {
 		for i, point := range []string{"auction.before_commit", "auction.after_commit", "auction.settle"} {
 			rules := killRules(rng, "gallery")
 			rules.Rounds = rules.Rounds[:4] // Two closes are enough, and are left after the first kill.
@@ -30,9 +32,7 @@ func auctionServerDiesAtEveryCrashPoint(t *testing.T) {
 			c := b.crowd(t, seed+uint64(3*run+i), 2, 0)
 			await(t, "answers", h.history.After(20))
 			deaths := []time.Time{time.Now()}
-			if err := server.Kill(within(t, patience)); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, server.Kill(testwait.Context(t, patience)))
 			// Rounds close now and then, batches of bids commit all the time.
 			hit := 1 + rng.IntN(40)
 			if point == "auction.settle" {
@@ -40,7 +40,7 @@ func auctionServerDiesAtEveryCrashPoint(t *testing.T) {
 			}
 			env := fmt.Sprintf("FAIRLEAD_CRASH_AT=%s:%d", point, hit)
 			// It may die before anybody saw it ready; what matters is where.
-			if _, err := server.Start(within(t, patience), env); err != nil && (server.Running() || server.KilledBy() != syscall.SIGKILL) {
+			if _, err := server.Start(testwait.Context(t, patience), env); err != nil && (server.Running() || server.KilledBy() != syscall.SIGKILL) {
 				t.Fatal(err)
 			}
 			await(t, "death at "+env, server.Exited())

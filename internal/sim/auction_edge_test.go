@@ -14,6 +14,8 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/replay"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // edgeBidders is how many bids are aimed at the end of one round.
@@ -23,16 +25,16 @@ const edgeBidders = 12
 // round that its answer names, before that round's close; each that is refused is none.
 func TestBidsAtTheClosingInstant(t *testing.T) {
 	const rounds = 84 // of one auction
-	rng, _ := newRand(t)
+	rng, _ := testwait.Rand(t)
 	accounts := names("bidder", edgeBidders)
 	h := openHouse(t, 2, append(accounts, "gallery"), 1_000_000_000)
 	rules := replay.Rules{Seller: "gallery", UniqueAmounts: true}
-	for range scale(rounds/3, rounds) {
+	for range testwait.Count(rounds/3, rounds) {
 		rules.Rounds = append(rules.Rounds, replay.RoundRule{Winners: 3, Duration: 120 * time.Millisecond})
 	}
 	tries, hits := 0, map[string]int{}
 	var latest time.Duration
-	for run := 0; tries < scale(300, 10_000) && !t.Failed(); run++ {
+	for run := 0; tries < testwait.Count(300, 10_000) && !t.Failed(); run++ {
 		b := h.launch(t, fmt.Sprintf("edge-%d", run), accounts, rules)
 		tries += b.aimAtEnds(t, rng, hits)
 		for _, r := range b.finish(t, patience).Rounds {
@@ -42,7 +44,7 @@ func TestBidsAtTheClosingInstant(t *testing.T) {
 	if hits["in the round"] == 0 || hits["refused"]+hits["in the next round"] == 0 {
 		t.Errorf("the edge was not met: %v", hits)
 	}
-	if latest > promised(closeLimit) {
+	if latest > testwait.Promised(closeLimit) {
 		t.Errorf("a round closed %v after its end", latest)
 	}
 	t.Logf("%d tries: %v; latest close %v", tries, hits, latest)
@@ -52,7 +54,7 @@ func TestBidsAtTheClosingInstant(t *testing.T) {
 // aimAtEnds lets every bidder aim one bid at the end of each round.
 func (b *bidding) aimAtEnds(t *testing.T, rng *rand.Rand, hits map[string]int) (tries int) {
 	t.Helper()
-	ctx := within(t, 5*patience)
+	ctx := testwait.Context(t, 5*patience)
 	var amount atomic.Int64
 	for round := 1; round <= len(b.rules.Rounds); round++ {
 		opened, err := b.subscribers[0].Await(ctx, "a round", func(e replay.Event) bool { return e.Opening != nil && e.Opening.Round == round })
@@ -67,7 +69,7 @@ func (b *bidding) aimAtEnds(t *testing.T, rng *rand.Rand, hits map[string]int) (
 			// Mostly just before the end, since a bid takes a while to arrive.
 			aim := opened.Opening.EndsAt.Add(time.Duration(rng.Int64N(int64(35*time.Millisecond))) - 28*time.Millisecond)
 			group.Go(func() {
-				until(ctx, aim)
+				wait.For(ctx, time.Until(aim))
 				op := sim.NewBid(fmt.Sprintf("%s-%d-%d", b.name, round, i), b.id, account, amount.Add(1))
 				answer, err := b.house.client.Settle(ctx, op)
 				outcomes[i], failures[i] = edgeOutcome(answer, round), err
@@ -102,11 +104,11 @@ func edgeOutcome(answer sim.Answer, round int) string {
 // TestAntiSnipingRace lets many clients on two servers bid around the edges of the window and of the end, which moves as
 // they do. The auditor recomputes every extension from the bids' times alone.
 func TestAntiSnipingRace(t *testing.T) {
-	rng, seed := newRand(t)
+	rng, seed := testwait.Rand(t)
 	accounts := names("bidder", edgeBidders)
 	h := openHouse(t, 2, append(accounts, "gallery"), 1_000_000_000)
 	var bids, extensions, exhausted, untouched int
-	for run := range scale(3, 60) {
+	for run := range testwait.Count(3, 60) {
 		rules := replay.Rules{
 			Seller: "gallery", UniqueAmounts: true, MinIncrement: 1 + rng.Int64N(3),
 			Window:        time.Duration(20+rng.IntN(100)) * time.Millisecond,
@@ -131,7 +133,7 @@ func TestAntiSnipingRace(t *testing.T) {
 			case 0:
 				untouched++
 			}
-			if late := r.CompletedAt.Sub(r.EndsAt); late > promised(closeLimit) {
+			if late := r.CompletedAt.Sub(r.EndsAt); late > testwait.Promised(closeLimit) {
 				t.Errorf("round %d closed %v after its end", r.Number, late)
 			}
 		}
@@ -150,7 +152,7 @@ func TestAntiSnipingRace(t *testing.T) {
 // the auction is over.
 func (b *bidding) snipe(t *testing.T, seed uint64) {
 	t.Helper()
-	ctx := within(t, 2*patience)
+	ctx := testwait.Context(t, 2*patience)
 	var ends atomic.Int64 // of the open round, Unix microseconds
 	over := make(chan struct{})
 	var group sync.WaitGroup
@@ -188,7 +190,7 @@ func (b *bidding) snipe(t *testing.T, seed uint64) {
 				if soon := time.Now().Add(5 * time.Millisecond); aim.Before(soon) {
 					aim = soon
 				}
-				until(ctx, aim)
+				wait.For(ctx, time.Until(aim))
 				op := sim.NewBid(fmt.Sprintf("%s-%d-%d", b.name, i, n), b.id, account, amount.Add(b.rules.MinIncrement))
 				if answer, err := b.house.client.Settle(ctx, op); err != nil {
 					t.Error(err)

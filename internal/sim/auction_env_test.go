@@ -18,6 +18,8 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/audit"
 	"github.com/fairlead-dev/fairlead/internal/replay"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 const (
@@ -50,9 +52,7 @@ func openHouse(t *testing.T, servers int, accounts []string, each int64) *auctio
 // open opens more accounts.
 func (h *auctionHouse) open(t *testing.T, accounts []string, each int64) {
 	t.Helper()
-	if err := sim.OpenAccounts(within(t, 2*patience), h.client, accounts, each); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, sim.OpenAccounts(testwait.Context(t, 2*patience), h.client, accounts, each))
 	for _, account := range accounts {
 		h.funds[account] = each
 	}
@@ -62,7 +62,7 @@ func (h *auctionHouse) open(t *testing.T, accounts []string, each int64) {
 func (h *auctionHouse) close(t *testing.T, every int) {
 	t.Helper()
 	h.settle(t, "")
-	replayed, err := h.history.Replay(within(t, 5*time.Minute), h.client, 16, func(i int) bool { return i%every == 0 })
+	replayed, err := h.history.Replay(testwait.Context(t, 5*time.Minute), h.client, 16, func(i int) bool { return i%every == 0 })
 	complain(t, err)
 	h.audit(t)
 	t.Logf("books closed: %d commands, %d replayed, %v", len(h.history.Ops()), replayed, h.history.Count())
@@ -76,7 +76,7 @@ func (h *auctionHouse) settle(t *testing.T, path string) {
 		if _, ok := op.Final(); ok || !strings.HasPrefix(op.Path, path) {
 			continue
 		}
-		if _, err := h.client.Settle(within(t, patience), op); err != nil {
+		if _, err := h.client.Settle(testwait.Context(t, patience), op); err != nil {
 			t.Error(err)
 		}
 	}
@@ -86,7 +86,7 @@ func (h *auctionHouse) settle(t *testing.T, path string) {
 func (h *auctionHouse) audit(t *testing.T) {
 	t.Helper()
 	conn := connect(t, h.database)
-	results, err := audit.Report(within(t, 5*time.Minute), conn)
+	results, err := audit.Report(testwait.Context(t, 5*time.Minute), conn)
 	if err != nil {
 		t.Error(err)
 	}
@@ -95,7 +95,7 @@ func (h *auctionHouse) audit(t *testing.T) {
 			t.Errorf("audit: %s: %d violations: %s", r.Promise, r.Total, strings.Join(r.Violations, "\n"))
 		}
 	}
-	complain(t, sim.AuditAuctions(within(t, 5*time.Minute), conn))
+	complain(t, sim.AuditAuctions(testwait.Context(t, 5*time.Minute), conn))
 	if err := conn.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -115,10 +115,8 @@ type bidding struct {
 // the auction lasts.
 func (h *auctionHouse) launch(t *testing.T, name string, accounts []string, rules replay.Rules) *bidding {
 	t.Helper()
-	id, err := sim.CreateAuction(within(t, patience), h.client, name, sim.AuctionSpec{Title: name, Rules: rules})
-	if err != nil {
-		t.Fatal(err)
-	}
+	id, err := sim.CreateAuction(testwait.Context(t, patience), h.client, name, sim.AuctionSpec{Title: name, Rules: rules})
+	testwait.Must(t, err)
 	b := &bidding{house: h, name: name, id: id, rules: rules, accounts: accounts}
 	for _, server := range h.servers {
 		s := sim.Subscribe(t.Context(), sim.Topic(id), 0, server)
@@ -130,20 +128,16 @@ func (h *auctionHouse) launch(t *testing.T, name string, accounts []string, rule
 		b.subscribers = append(b.subscribers, s)
 	}
 	for _, s := range b.subscribers {
-		if err := s.AwaitConnection(within(t, patience), 1); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, s.AwaitConnection(testwait.Context(t, patience), 1))
 	}
-	if err := sim.StartAuction(within(t, patience), h.client, name, id); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, sim.StartAuction(testwait.Context(t, patience), h.client, name, id))
 	return b
 }
 
 // await waits on every subscriber for an event, and returns it.
 func (b *bidding) await(t *testing.T, limit time.Duration, what string, match func(replay.Event) bool) replay.Event {
 	t.Helper()
-	ctx := within(t, limit)
+	ctx := testwait.Context(t, limit)
 	var event replay.Event
 	for i, s := range b.subscribers {
 		var err error
@@ -161,9 +155,7 @@ func isEnd(e replay.Event) bool {
 // cancel ends the auction before its time.
 func (b *bidding) cancel(t *testing.T) {
 	t.Helper()
-	if err := sim.CancelAuction(within(t, patience), b.house.client, b.name, b.id); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, sim.CancelAuction(testwait.Context(t, patience), b.house.client, b.name, b.id))
 }
 
 // finish waits for the end of the auction and lets the auditor play it: every subscriber got the same events, they come
@@ -185,7 +177,7 @@ func (b *bidding) finish(t *testing.T, limit time.Duration) *replay.Outcome {
 		}
 	}
 	out := b.replay(t, events)
-	complain(t, sim.CompareAuction(within(t, patience), b.house.client, b.id, out))
+	complain(t, sim.CompareAuction(testwait.Context(t, patience), b.house.client, b.id, out))
 	complain(t, sim.CheckBids(b.house.history.Ops(), b.id, out))
 	for account, balance := range out.Accounts {
 		b.house.funds[account] = balance.Available
@@ -225,14 +217,14 @@ func (b *bidding) replay(t *testing.T, events []replay.Event) *replay.Outcome {
 }
 
 // storm sends all commands at the same moment, each once.
-func (h *auctionHouse) storm(ctx context.Context, ops []*sim.Op) []sim.Answer {
+func storm(ctx context.Context, client *sim.Client, ops []*sim.Op) []sim.Answer {
 	answers := make([]sim.Answer, len(ops))
 	begin := make(chan struct{})
 	var group sync.WaitGroup
 	for i, op := range ops {
 		group.Go(func() {
 			<-begin
-			answers[i] = h.client.Once(ctx, op)
+			answers[i] = client.Once(ctx, op)
 		})
 	}
 	close(begin)
@@ -340,8 +332,7 @@ func (b *bidding) work(ctx context.Context, c *crowd, id int, accounts []string,
 			b.raise(amount)
 		case answer.Code() == "not_active":
 			// The moment between a round's end and its close; no need to fill it with refusals.
-			timer := time.NewTimer(time.Duration(1+rng.IntN(10)) * time.Millisecond)
-			<-timer.C
+			wait.For(ctx, time.Duration(1+rng.IntN(10))*time.Millisecond)
 		case !slices.Contains([]string{"amount_taken", "bid_too_low", "insufficient_funds"}, answer.Code()):
 			return fmt.Errorf("%s: %v", op, answer)
 		}
@@ -354,15 +345,5 @@ func (b *bidding) raise(price int64) {
 		if price <= now || b.price.CompareAndSwap(now, price) {
 			return
 		}
-	}
-}
-
-// until waits for a moment.
-func until(ctx context.Context, moment time.Time) {
-	timer := time.NewTimer(time.Until(moment))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/replay"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // leads asks a server's metrics whether it is the leader.
@@ -19,7 +20,7 @@ func leads(t *testing.T, server *sim.Server) bool {
 	t.Helper()
 	c := sim.NewClient(sim.NewHistory(), server)
 	defer c.Close()
-	answer := c.Get(within(t, patience), "/metrics")
+	answer := c.Get(testwait.Context(t, patience), "/metrics")
 	if answer.Err != nil || answer.Status != 200 {
 		t.Fatalf("metrics: %v", answer)
 	}
@@ -29,10 +30,7 @@ func leads(t *testing.T, server *sim.Server) bool {
 // leader waits until one of the servers, all of which run, leads, which is promised within a limit. Two at a time never do.
 func (h *auctionHouse) leader(t *testing.T, limit time.Duration) (leader *sim.Server, others []*sim.Server) {
 	t.Helper()
-	ctx := within(t, promised(limit))
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	testwait.Eventually(t, testwait.Promised(limit), "a leader", func() bool {
 		leader, others = nil, nil
 		for _, server := range h.servers {
 			if leader == nil && leads(t, server) {
@@ -41,15 +39,9 @@ func (h *auctionHouse) leader(t *testing.T, limit time.Duration) (leader *sim.Se
 				others = append(others, server)
 			}
 		}
-		if leader != nil {
-			return leader, others
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("nobody leads within %v", promised(limit))
-		}
-	}
+		return leader != nil
+	})
+	return leader, others
 }
 
 // ended says whether the last event has come.
@@ -67,10 +59,10 @@ func checkCloses(t *testing.T, out *replay.Outcome, deaths []time.Time) (calm, d
 		if out.Status == "cancelled" || r.Status != "completed" {
 			continue
 		}
-		late, limit, near := r.CompletedAt.Sub(r.EndsAt), promised(closeLimit), false
+		late, limit, near := r.CompletedAt.Sub(r.EndsAt), testwait.Promised(closeLimit), false
 		for _, death := range deaths {
 			if after := death.Sub(r.EndsAt); after <= limit {
-				limit = max(limit, after+promised(closeLimitAfterDeath))
+				limit = max(limit, after+testwait.Promised(closeLimitAfterDeath))
 				near = near || after >= -closeLimitAfterDeath && death.Before(r.CompletedAt)
 			}
 		}
@@ -97,10 +89,10 @@ func checkTicks(t *testing.T, s *sim.Subscriber, deaths []time.Time) (compared i
 			continue
 		}
 		compared++
-		limit := promised(2500 * time.Millisecond)
+		limit := testwait.Promised(2500 * time.Millisecond)
 		for _, death := range deaths {
 			if death.Before(b.Arrived) && a.Arrived.Sub(death) < closeLimitAfterDeath {
-				limit = promised(closeLimitAfterDeath + 2*time.Second)
+				limit = testwait.Promised(closeLimitAfterDeath + 2*time.Second)
 			}
 		}
 		if !b.At.Truncate(time.Second).After(a.At.Truncate(time.Second)) || a.RemainingMS <= b.RemainingMS {
@@ -123,7 +115,7 @@ func TestAuctionServersAreKilled(t *testing.T) {
 func auctionServersAreKilled(t *testing.T) {
 	t.Helper()
 	const auctions = 2
-	rng, seed := newRand(t)
+	rng, seed := testwait.Rand(t)
 	h := openHouse(t, 2, []string{"gallery-0", "gallery-1"}, 0)
 	var bidders [auctions][]string
 	for i := range bidders {
@@ -158,7 +150,7 @@ func auctionServersAreKilled(t *testing.T) {
 	for i := range running {
 		begin(i)
 	}
-	kills := scale(4, 10)
+	kills := testwait.Count(4, 10)
 	for kill := range kills {
 		for i := range running {
 			if running[i].ended() {
@@ -173,9 +165,7 @@ func auctionServersAreKilled(t *testing.T) {
 			victim = leader
 			deaths = append(deaths, time.Now())
 		}
-		if err := victim.Kill(within(t, patience)); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, victim.Kill(testwait.Context(t, patience)))
 		await(t, "answers of the other server", h.history.After(20+rng.IntN(60)))
 		start(t, victim)
 		if t.Failed() {
@@ -219,22 +209,20 @@ func TestOneCountdownASecond(t *testing.T) {
 	listen := func(limit time.Duration) {
 		for i, s := range b.subscribers {
 			from, began := len(s.Ticks()), time.Now()
-			awaitTicks(t, s, from+1, promised(limit))
+			awaitTicks(t, s, from+1, testwait.Promised(limit))
 			t.Logf("subscriber %d: a countdown after %v", i, time.Since(began).Round(time.Millisecond))
-			awaitTicks(t, s, from+scale(3, 20), promised(time.Duration(scale(3, 20)+2)*time.Second))
+			awaitTicks(t, s, from+testwait.Count(3, 20), testwait.Promised(time.Duration(testwait.Count(3, 20)+2)*time.Second))
 		}
 	}
 	listen(2 * time.Second)
 	leader, _ := h.leader(t, closeLimitAfterDeath)
 	deaths = append(deaths, time.Now())
-	if err := leader.Kill(within(t, patience)); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, leader.Kill(testwait.Context(t, patience)))
 	start(t, leader)
 	listen(closeLimitAfterDeath + time.Second)
 	leader, _ = h.leader(t, closeLimitAfterDeath)
 	deaths = append(deaths, time.Now())
-	if code, err := leader.Terminate(within(t, patience)); err != nil || code != 0 {
+	if code, err := leader.Terminate(testwait.Context(t, patience)); err != nil || code != 0 {
 		t.Fatalf("code %d: %v", code, err)
 	}
 	start(t, leader)
@@ -254,20 +242,18 @@ func TestOneCountdownASecond(t *testing.T) {
 // awaitTicks waits until a subscriber has had n countdowns.
 func awaitTicks(t *testing.T, s *sim.Subscriber, n int, limit time.Duration) {
 	t.Helper()
-	if err := s.AwaitTicks(within(t, limit), n); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, s.AwaitTicks(testwait.Context(t, limit), n))
 }
 
 // TestStoppedLeaderWakes freezes the leader for longer than its term, lets the other server take over, and wakes it. It
 // must not close anything any more, and its subscriber must have missed nothing.
 func TestStoppedLeaderWakes(t *testing.T) {
-	rng, seed := newRand(t)
+	rng, seed := testwait.Rand(t)
 	accounts := names("bidder", 12)
 	h := openHouse(t, 2, append(accounts, "gallery"), 1_000_000)
 	h.client.LimitAttempts(500 * time.Millisecond)
 	var deaths []time.Time
-	for run := range scale(1, 10) {
+	for run := range testwait.Count(1, 10) {
 		rules := killRules(rng, "gallery")
 		for i := range rules.Rounds {
 			rules.Rounds[i].Duration = 2 * time.Second
@@ -275,11 +261,9 @@ func TestStoppedLeaderWakes(t *testing.T) {
 		leader, _ := h.leader(t, 2*closeLimitAfterDeath)
 		b := h.launch(t, fmt.Sprintf("stop-%d", run), accounts, rules)
 		c := b.crowd(t, seed+uint64(run), 4, 0)
-		await(t, "answers", h.history.After(scale(20, 50)+rng.IntN(scale(40, 100)))) // Some rounds must be left to the other server.
+		await(t, "answers", h.history.After(testwait.Count(20, 50)+rng.IntN(testwait.Count(40, 100)))) // Some rounds must be left to the other server.
 		deaths = append(deaths, time.Now())
-		if err := leader.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, leader.Signal(syscall.SIGSTOP))
 		// The other server's subscriber sees rounds close while the leader sleeps.
 		var awake *sim.Subscriber
 		for i, server := range h.servers {
@@ -289,18 +273,14 @@ func TestStoppedLeaderWakes(t *testing.T) {
 		}
 		seen := len(awake.Events())
 		closes := 0
-		_, err := awake.Await(within(t, patience), "two closes by the other server", func(e replay.Event) bool {
+		_, err := awake.Await(testwait.Context(t, patience), "two closes by the other server", func(e replay.Event) bool {
 			if e.Close != nil && e.Seq > int64(seen) && e.At.After(deaths[len(deaths)-1]) {
 				closes++
 			}
 			return closes == 2
 		})
-		if err := leader.Signal(syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, leader.Signal(syscall.SIGCONT))
+		testwait.Must(t, err)
 		b.await(t, 2*patience, "the end of the auction", isEnd)
 		c.finish(t)
 		out := b.finish(t, patience)

@@ -17,6 +17,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/fairlead-dev/fairlead/internal/replay"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // Limits of a subscriber.
@@ -184,7 +185,7 @@ func (s *Subscriber) run(ctx context.Context) {
 		if after, _ := s.Connections(); after > before {
 			pause = reconnectPause
 		}
-		if wait(ctx, pause) != nil {
+		if !wait.For(ctx, pause) {
 			return
 		}
 		pause = min(2*pause, reconnectLimit)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/replay"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // script is a live server that says, on its n-th connection, the n-th list of messages, and then breaks the connection
@@ -95,12 +96,10 @@ func TestSubscriberResumes(t *testing.T) {
 		[]string{subscribed, tickNow, liveBid(6)},
 	)
 	sub := sim.Subscribe(t.Context(), "auction:1", 2, s)
-	if _, err := sub.Await(within(t, patience), "event 6", func(e replay.Event) bool { return e.Seq == 6 }); err != nil {
+	if _, err := sub.Await(testwait.Context(t, patience), "event 6", func(e replay.Event) bool { return e.Seq == 6 }); err != nil {
 		t.Fatal(err)
 	}
-	if err := sub.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, sub.Close())
 	accepted, dropped := sub.Connections()
 	if len(sub.Events()) != 4 || len(sub.Ticks()) != 2 || accepted != 4 || dropped != 1 {
 		t.Errorf("%d events, %d countdowns, %d connections, %d drops", len(sub.Events()), len(sub.Ticks()), accepted, dropped)
@@ -134,7 +133,7 @@ func TestSubscriberNoticesBreaches(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			sub := sim.Subscribe(t.Context(), "auction:1", 0, newScript(t, test.plays...))
-			_, err := sub.Await(within(t, patience), "the breach", func(replay.Event) bool { return false })
+			_, err := sub.Await(testwait.Context(t, patience), "the breach", func(replay.Event) bool { return false })
 			if !errors.Is(err, sim.ErrStream) || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("got %v, want a breach that says %q", err, test.says)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/replay"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestAuctionMoneyUnderLoad looks at the money in a hundred snapshots while two servers take bids and close rounds: what
@@ -23,7 +24,7 @@ func TestAuctionMoneyUnderLoad(t *testing.T) {
 func auctionMoneyUnderLoad(t *testing.T) {
 	t.Helper()
 	const snapshots = 100
-	_, seed := newRand(t)
+	_, seed := testwait.Rand(t)
 	accounts := names("bidder", 40)
 	h := openHouse(t, 2, append(accounts, "gallery"), 20_000)
 	rules := replay.Rules{
@@ -42,7 +43,7 @@ func auctionMoneyUnderLoad(t *testing.T) {
 		group.Go(func() {
 			defer close(over)
 			// The end is awaited here, failures told by finish.
-			_, _ = b.subscribers[0].Await(within(t, 2*patience), "the end", isEnd)
+			_, _ = b.subscribers[0].Await(testwait.Context(t, 2*patience), "the end", isEnd)
 		})
 		group.Go(func() {
 			snapshots, checks := h.watchHeld(t, over)
@@ -78,9 +79,7 @@ func (h *auctionHouse) settledByRound(t *testing.T, b *bidding, out *replay.Outc
 		const question = `SELECT count(*), coalesce(sum(e.amount), 0)::bigint
 			FROM auction_winners w JOIN entries e ON e.transfer = w.transfer AND e.account = $3
 			WHERE w.auction = $1 AND w.round = $2`
-		if err := conn.QueryRow(t.Context(), question, b.id, r.Number, b.rules.Seller).Scan(&winners, &received); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, conn.QueryRow(t.Context(), question, b.id, r.Number, b.rules.Seller).Scan(&winners, &received))
 		if winners != len(r.Winners) || received != paid || winners > r.Places {
 			t.Errorf("round %d: the seller received %d from %d winners, by the events %d from %d", r.Number, received, winners, paid, len(r.Winners))
 		}
@@ -138,7 +137,7 @@ func (h *auctionHouse) watchHeld(t *testing.T, stop <-chan struct{}) (snapshots,
 			integrities++
 		}
 		if snapshots%20 == 0 {
-			complain(t, sim.AuditAuctions(within(t, patience), conn))
+			complain(t, sim.AuditAuctions(testwait.Context(t, patience), conn))
 		}
 	}
 }
@@ -152,10 +151,8 @@ func TestWinnerBidsAnew(t *testing.T) {
 	}}
 	b := h.launch(t, "anew", []string{"ann", "bob"}, rules)
 	bid := func(key, account string, amount int64) sim.Answer {
-		a, err := h.client.Settle(within(t, patience), sim.NewBid(key, b.id, account, amount))
-		if err != nil {
-			t.Fatal(err)
-		}
+		a, err := h.client.Settle(testwait.Context(t, patience), sim.NewBid(key, b.id, account, amount))
+		testwait.Must(t, err)
 		return a
 	}
 	for i, a := range []sim.Answer{bid("bob-1", "bob", 300), bid("ann-1", "ann", 900)} {

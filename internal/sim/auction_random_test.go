@@ -11,16 +11,17 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/replay"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestRandomAuctionsAreReplayed draws auctions of all kinds and bids of all kinds on them from a seed. In the middle of
 // each, and at its end, the auditor plays its events and compares everything with what the servers say.
 func TestRandomAuctionsAreReplayed(t *testing.T) {
-	rng, _ := newRand(t)
-	accounts := names("bidder", scale(60, 300))
+	rng, _ := testwait.Rand(t)
+	accounts := names("bidder", testwait.Count(60, 300))
 	// Little enough for some bids to be refused for want of money, as winners grow poor.
-	h := openHouse(t, 2, append(accounts, "gallery"), int64(scale(3_000, 20_000)))
-	target := int64(scale(3_000, 100_000))
+	h := openHouse(t, 2, append(accounts, "gallery"), int64(testwait.Count(3_000, 20_000)))
+	target := int64(testwait.Count(3_000, 100_000))
 	var sent int64
 	var accepted, wins, extensions, looks int
 	for run := 0; sent < target && !t.Failed(); run++ {
@@ -30,7 +31,7 @@ func TestRandomAuctionsAreReplayed(t *testing.T) {
 		}
 		b := h.launch(t, fmt.Sprintf("random-%d", run), accounts, rules)
 		// Two crowds with a quiet moment between them, in which nothing changes but by the clock.
-		for _, most := range []int{scale(200, 2_000), scale(800, 5_000)} {
+		for _, most := range []int{testwait.Count(200, 2_000), testwait.Count(800, 5_000)} {
 			c := b.crowd(t, rng.Uint64(), 8, int64(most))
 			c.drain(t)
 			sent += int64(most)
@@ -73,7 +74,7 @@ func randomRules(rng *rand.Rand, snipe bool) replay.Rules {
 	}
 	for range 3 + rng.IntN(4) {
 		rules.Rounds = append(rules.Rounds, replay.RoundRule{
-			Winners: 1 + rng.IntN(8), Duration: time.Duration(scale(400, 1000)+rng.IntN(scale(500, 2000))) * time.Millisecond,
+			Winners: 1 + rng.IntN(8), Duration: time.Duration(testwait.Count(400, 1000)+rng.IntN(testwait.Count(500, 2000))) * time.Millisecond,
 		})
 	}
 	return rules
@@ -83,15 +84,13 @@ func randomRules(rng *rand.Rand, snipe bool) replay.Rules {
 // again, and it gives up when the auction has ended.
 func (b *bidding) lookAround(t *testing.T) (seen bool) {
 	t.Helper()
-	ctx := within(t, patience)
+	ctx := testwait.Context(t, patience)
 	for {
 		var shown struct {
 			Seq    int64  `json:"seq"`
 			Status string `json:"status"`
 		}
-		if err := b.house.client.GetJSON(ctx, "/v1/auctions/"+b.id, &shown); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, b.house.client.GetJSON(ctx, "/v1/auctions/"+b.id, &shown))
 		if shown.Status != "active" {
 			return false
 		}
@@ -106,9 +105,7 @@ func (b *bidding) lookAround(t *testing.T) (seen bool) {
 		var again struct {
 			Seq int64 `json:"seq"`
 		}
-		if err := b.house.client.GetJSON(ctx, "/v1/auctions/"+b.id, &again); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, b.house.client.GetJSON(ctx, "/v1/auctions/"+b.id, &again))
 		// The leaderboard of a round that is over and not yet closed is still that of the events.
 		if again.Seq == shown.Seq || !errors.As(err, new(*replay.Difference)) && ctx.Err() != nil {
 			t.Fatalf("%s: %v", b.name, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/replay"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // calm are rules of one long round, to be cancelled when the storm is over.
@@ -28,7 +29,7 @@ func TestAuctionStorms(t *testing.T) {
 	const most = 300
 	accounts := names("bidder", most)
 	h := openHouse(t, 1, append(accounts, "gallery"), 1_000_000)
-	for run := range scale(1, 20) {
+	for run := range testwait.Count(1, 20) {
 		name := func(what string) string { return fmt.Sprintf("%s-%d", what, run) }
 		for _, n := range []int{100, most} {
 			stormOfAccounts(t, h, name(fmt.Sprint("accounts-", n)), accounts[:n])
@@ -62,7 +63,7 @@ func stormOfAccounts(t *testing.T, h *auctionHouse, name string, accounts []stri
 		ops[i] = sim.NewBid(fmt.Sprintf("%s-%d", name, i), b.id, account, int64(1000+i))
 	}
 	began := time.Now()
-	want(t, name, tally(t, h.storm(within(t, patience), ops)), map[string]int{"201": len(accounts)})
+	want(t, name, tally(t, storm(testwait.Context(t, patience), h.client, ops)), map[string]int{"201": len(accounts)})
 	t.Logf("%s: %v", name, time.Since(began).Round(time.Millisecond))
 	b.cancel(t)
 	if out := b.finish(t, patience); len(out.Bids) != len(accounts) {
@@ -81,7 +82,7 @@ func stormOfOneAccount(t *testing.T, h *auctionHouse, name, account string, cool
 	for i := range ops {
 		ops[i] = sim.NewBid(fmt.Sprintf("%s-%d", name, i), b.id, account, int64(100+i))
 	}
-	counts := tally(t, h.storm(within(t, patience), ops))
+	counts := tally(t, storm(testwait.Context(t, patience), h.client, ops))
 	accepted := counts["201"]
 	if cooldown > 0 {
 		want(t, name, counts, map[string]int{"201": 1, "429 cooldown": 9})
@@ -104,7 +105,7 @@ func stormOnOneKey(t *testing.T, h *auctionHouse, name, account string) {
 	for i := range ops {
 		ops[i] = op
 	}
-	answers := h.storm(within(t, patience), ops)
+	answers := storm(testwait.Context(t, patience), h.client, ops)
 	want(t, name, tally(t, answers), map[string]int{"201": 10})
 	own := 0
 	for _, a := range answers {
@@ -131,7 +132,7 @@ func stormOnOneAmount(t *testing.T, h *auctionHouse, name string, accounts []str
 	for i, account := range accounts {
 		ops[i] = sim.NewBid(fmt.Sprintf("%s-%d", name, i), b.id, account, 500)
 	}
-	want(t, name, tally(t, h.storm(within(t, patience), ops)), map[string]int{"201": 1, "409 amount_taken": len(accounts) - 1})
+	want(t, name, tally(t, storm(testwait.Context(t, patience), h.client, ops)), map[string]int{"201": 1, "409 amount_taken": len(accounts) - 1})
 	b.cancel(t)
 	b.finish(t, patience)
 }
@@ -145,7 +146,7 @@ func rapidRaises(t *testing.T, h *auctionHouse, name, account string, cooldown t
 	b := h.launch(t, name, []string{account}, rules)
 	var answers []sim.Answer
 	for i := range raises {
-		answers = append(answers, h.client.Once(within(t, patience), sim.NewBid(fmt.Sprintf("%s-%d", name, i), b.id, account, int64(10+i))))
+		answers = append(answers, h.client.Once(testwait.Context(t, patience), sim.NewBid(fmt.Sprintf("%s-%d", name, i), b.id, account, int64(10+i))))
 	}
 	counts := tally(t, answers)
 	switch {
@@ -157,7 +158,7 @@ func rapidRaises(t *testing.T, h *auctionHouse, name, account string, cooldown t
 	if cooldown > 0 {
 		// Whoever waits is let in.
 		late := sim.NewBid(name+"-late", b.id, account, 1000)
-		if a, err := h.client.Settle(within(t, patience), late); err != nil || a.Status != http.StatusCreated {
+		if a, err := h.client.Settle(testwait.Context(t, patience), late); err != nil || a.Status != http.StatusCreated {
 			t.Errorf("%s: after the cooldown: %v %v", name, a, err)
 		}
 	}

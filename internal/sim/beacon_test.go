@@ -17,6 +17,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/fairdraw/beacon/beacontest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // raffle is what these tests read of a campaign in beacon mode.
@@ -35,13 +36,9 @@ type raffle struct {
 func beaconFlags(t *testing.T, random *beacontest.Server) []string {
 	t.Helper()
 	chain, err := json.Marshal(random.Chain())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	file := filepath.Join(t.TempDir(), "chain.json")
-	if err := os.WriteFile(file, chain, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, os.WriteFile(file, chain, 0o600))
 	return []string{"--beacon-chain", file, "--beacon-relays", random.URL(), "--beacon-lead", "0s"}
 }
 
@@ -67,9 +64,7 @@ func raffleOf(t *testing.T, client *sim.Client, name string) raffle {
 			t.Fatal(answer)
 		}
 		if strings.HasPrefix(step.path, "/v1/campaigns") {
-			if err := answer.JSON(&r); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, answer.JSON(&r))
 		}
 	}
 	return r
@@ -78,25 +73,21 @@ func raffleOf(t *testing.T, client *sim.Client, name string) raffle {
 // settle sends a command until it has a final answer.
 func settle(t *testing.T, client *sim.Client, path, key, body string) sim.Answer {
 	t.Helper()
-	answer, err := client.Settle(within(t, patience), &sim.Op{Method: http.MethodPost, Path: path, Key: key, Body: []byte(body)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer, err := client.Settle(testwait.Context(t, patience), &sim.Op{Method: http.MethodPost, Path: path, Key: key, Body: []byte(body)})
+	testwait.Must(t, err)
 	return answer
 }
 
 func readRaffle(t *testing.T, client *sim.Client, id string) (r raffle) {
 	t.Helper()
-	if err := client.GetJSON(within(t, patience), "/v1/campaigns/"+id, &r); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, client.GetJSON(testwait.Context(t, patience), "/v1/campaigns/"+id, &r))
 	return r
 }
 
 // awaitRaffle polls until a campaign is drawn.
 func awaitRaffle(t *testing.T, client *sim.Client, id string) raffle {
 	t.Helper()
-	ctx := within(t, patience)
+	ctx := testwait.Context(t, patience)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -120,16 +111,12 @@ func verifyRaffle(t *testing.T, client *sim.Client, random *beacontest.Server, s
 		t.Fatal(answer)
 	}
 	path := filepath.Join(t.TempDir(), "proof.json")
-	if err := os.WriteFile(path, answer.Body, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, os.WriteFile(path, answer.Body, 0o600))
 	binary, err := shared.buildBinary(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	run := func(round uint64, more ...string) (string, error) {
 		args := append([]string{"verify", path, "--commitment", sealed.Commitment, "--root", *sealed.Beacon.Root, "--round", fmt.Sprint(round)}, more...)
-		out, err := exec.CommandContext(within(t, patience), binary, args...).CombinedOutput()
+		out, err := exec.CommandContext(testwait.Context(t, patience), binary, args...).CombinedOutput()
 		return string(out), err
 	}
 	trust := []string{"--chain", random.Chain().Hash()}
@@ -157,15 +144,13 @@ func TestABeaconsDrawSurvivesEveryCrash(t *testing.T) {
 	database := newDatabase(t)
 	server := newServer(t, database, beaconFlags(t, random)...)
 	client, _ := newClient(t, server)
-	for turn := range scale(1, 10) {
+	for turn := range testwait.Count(1, 10) {
 		for _, point := range beaconCrashes() {
 			name := fmt.Sprintf("t%d-%s", turn, strings.ReplaceAll(point, ":", "-"))
 			if server.Running() {
-				if err := server.Kill(within(t, patience)); err != nil {
-					t.Fatal(err)
-				}
+				testwait.Must(t, server.Kill(testwait.Context(t, patience)))
 			}
-			if _, err := server.Start(within(t, patience), "FAIRLEAD_CRASH_AT="+point); err != nil {
+			if _, err := server.Start(testwait.Context(t, patience), "FAIRLEAD_CRASH_AT="+point); err != nil {
 				t.Fatal(err)
 			}
 			r := raffleOf(t, client, name)
@@ -191,10 +176,10 @@ func TestABeaconsDrawSurvivesEveryCrash(t *testing.T) {
 			if (before == "") != (point == "lottery.before_commit:4") {
 				t.Errorf("after %s the seal is %q", point, before)
 			}
-			if _, err := server.Start(within(t, patience)); err != nil {
+			if _, err := server.Start(testwait.Context(t, patience)); err != nil {
 				t.Fatal(err)
 			}
-			if a, err := client.Settle(within(t, patience), last); err != nil || a.Status != http.StatusCreated {
+			if a, err := client.Settle(testwait.Context(t, patience), last); err != nil || a.Status != http.StatusCreated {
 				t.Errorf("after %s the last sale: %v, %v", point, a, err)
 			}
 			done := awaitRaffle(t, client, r.ID)
@@ -228,16 +213,16 @@ func sealOf(t *testing.T, database, id string) (seal string) {
 // TestServersRaceToDrawByABeacon has two servers sweep, and be asked, for the draw of many campaigns whose beacon was gone
 // when they were sold out and comes back at once for all; one of the servers is killed meanwhile.
 func TestServersRaceToDrawByABeacon(t *testing.T) {
-	rng, _ := newRand(t)
+	rng, _ := testwait.Rand(t)
 	random := beacontest.New(t)
 	database := newDatabase(t)
 	flags := beaconFlags(t, random)
 	servers := []*sim.Server{newServer(t, database, flags...), newServer(t, database, flags...)}
 	client, _ := newClient(t, servers...)
 	survivor, _ := newClient(t, servers[1])
-	for turn := range scale(2, 20) {
+	for turn := range testwait.Count(2, 20) {
 		random.Set([]beacontest.Fault{beacontest.Absent, beacontest.WrongSignature, beacontest.Failing}[turn%3])
-		raffles := make([]raffle, scale(4, 8))
+		raffles := make([]raffle, testwait.Count(4, 8))
 		for i := range raffles {
 			name := fmt.Sprintf("race-%d-%d", turn, i)
 			raffles[i] = raffleOf(t, client, name)
@@ -263,9 +248,7 @@ func TestServersRaceToDrawByABeacon(t *testing.T) {
 			}
 		}
 		pause(t, rng, 100*time.Millisecond)
-		if err := servers[0].Kill(within(t, patience)); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, servers[0].Kill(testwait.Context(t, patience)))
 		askers.Wait()
 		for _, sealed := range raffles {
 			done := awaitRaffle(t, survivor, sealed.ID)

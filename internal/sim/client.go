@@ -13,6 +13,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // Limits of the client.
@@ -152,8 +154,8 @@ func (c *Client) GetJSON(ctx context.Context, path string, v any) error {
 		if answer.Final() {
 			return fmt.Errorf("%w: GET %s: %v", ErrProtocol, path, answer)
 		}
-		if err := wait(ctx, pause); err != nil {
-			return fmt.Errorf("GET %s: %w: last answer: %v", path, err, answer)
+		if !wait.For(ctx, pause) {
+			return fmt.Errorf("GET %s: %w: last answer: %v", path, context.Cause(ctx), answer)
 		}
 	}
 }
@@ -177,7 +179,7 @@ func (c *Client) Settle(ctx context.Context, op *Op) (Answer, error) {
 			}
 			return answer, nil
 		}
-		if err := wait(ctx, pause); err != nil {
+		if !wait.For(ctx, pause) {
 			return answer, fmt.Errorf("%w: %s: last answer: %v", ErrUnsettled, op, answer)
 		}
 	}
@@ -217,17 +219,5 @@ func (c *Client) send(ctx context.Context, base, method, path, key string, body 
 	return Answer{
 		Status: resp.StatusCode, ContentType: resp.Header.Get("Content-Type"), Body: answered, Err: err,
 		Replayed: resp.Header.Get("Idempotent-Replayed") == "true",
-	}
-}
-
-// wait pauses between two attempts.
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
 	}
 }

@@ -18,7 +18,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // doubtLimit is how soon after its coordinator's return nothing may be in doubt any more.
@@ -43,7 +46,7 @@ func openHouses(t *testing.T, coordinators, accounts int) *twoHouses {
 	h := &twoHouses{own: newDatabase(t), total: new(big.Int)}
 	second := newServer(t, "") // Its database is on a PostgreSQL of its own, which dies alone.
 	var err error
-	if h.other, err = sim.PrivateURL(second.DataDir()); err != nil {
+	if h.other, err = localpg.URLOf(second.DataDir()); err != nil {
 		t.Fatal(err)
 	}
 	h.clusters = []string{shared.dir + "/pg", second.DataDir()}
@@ -55,9 +58,7 @@ func openHouses(t *testing.T, coordinators, accounts int) *twoHouses {
 	const each = 500
 	for ledger, client := range map[string]*sim.Client{"local": h.client, "eu": secondClient} {
 		ids := names(ledger, accounts)
-		if err := sim.OpenAccounts(within(t, patience), client, ids, each); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), client, ids, each))
 		for _, id := range ids {
 			h.ends = append(h.ends, sim.CrossEnd{Ledger: ledger, Account: id})
 			h.total.Add(h.total, big.NewInt(each))
@@ -109,7 +110,7 @@ func (h *twoHouses) traffic(t *testing.T, name string, seed uint64, workers int)
 				default:
 				}
 				op := h.draw(fmt.Sprintf("%s-%d-%d", name, w, n), rng)
-				limited, done := context.WithTimeout(ctx, time.Duration(scale(2, 8))*patience)
+				limited, done := context.WithTimeout(ctx, time.Duration(testwait.Count(2, 8))*patience)
 				a, err := h.client.Settle(limited, op)
 				done()
 				if err == nil && a.Status != http.StatusCreated && a.Code() != "insufficient_funds" {
@@ -167,8 +168,8 @@ func (h *twoHouses) close(t *testing.T, limit time.Duration) {
 	t.Helper()
 	own, other := connect(t, h.own), connect(t, h.other)
 	h.settled(t, own, other, limit)
-	complain(t, sim.AuditCross(within(t, patience), map[string]*pgx.Conn{"local": own, "eu": other}, h.total))
-	replayed, err := h.history.Replay(within(t, 5*time.Minute), h.client, 8, func(i int) bool { return i%5 == 0 })
+	complain(t, sim.AuditCross(testwait.Context(t, patience), map[string]*pgx.Conn{"local": own, "eu": other}, h.total))
+	replayed, err := h.history.Replay(testwait.Context(t, 5*time.Minute), h.client, 8, func(i int) bool { return i%5 == 0 })
 	complain(t, err)
 	auditNow(t, h.own)
 	auditNow(t, h.other)
@@ -185,9 +186,7 @@ func (h *twoHouses) settled(t *testing.T, own, other *pgx.Conn, limit time.Durat
 		const doubts = `SELECT count(*) FROM pg_prepared_xacts WHERE gid LIKE 'fairlead:%'`
 		err := errors.Join(own.QueryRow(t.Context(), `SELECT count(*) FROM sagas WHERE status = 'pending'`).Scan(&pending),
 			own.QueryRow(t.Context(), doubts).Scan(&here), other.QueryRow(t.Context(), doubts).Scan(&there))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		if pending+here+there == 0 {
 			return
 		}
@@ -200,7 +199,7 @@ func (h *twoHouses) settled(t *testing.T, own, other *pgx.Conn, limit time.Durat
 // doubts lists what is prepared in either database. A database that is coming back is asked until it answers.
 func (h *twoHouses) doubts(t *testing.T) (gids []string) {
 	t.Helper()
-	ctx := within(t, patience)
+	ctx := testwait.Context(t, patience)
 	for _, url := range []string{h.own, h.other} {
 		for {
 			found, err := prepared(ctx, url)
@@ -211,7 +210,7 @@ func (h *twoHouses) doubts(t *testing.T) (gids []string) {
 			if ctx.Err() != nil {
 				t.Fatal(err)
 			}
-			pauseFor(ctx, 50*time.Millisecond)
+			wait.For(ctx, 50*time.Millisecond)
 		}
 	}
 	return gids
@@ -230,15 +229,6 @@ func prepared(ctx context.Context, url string) ([]string, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-func pauseFor(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
 // outOfDoubt waits until nothing of what a dead coordinator had left is in doubt, and returns how long that took.
 func (h *twoHouses) outOfDoubt(t *testing.T, left []string) time.Duration {
 	t.Helper()
@@ -251,7 +241,7 @@ func (h *twoHouses) outOfDoubt(t *testing.T, left []string) time.Duration {
 		if took := time.Since(began); took > doubtLimit {
 			t.Fatalf("in doubt after %v: %v of %v", took, now, left)
 		}
-		pauseFor(t.Context(), 100*time.Millisecond)
+		wait.For(t.Context(), 100*time.Millisecond)
 	}
 }
 
@@ -260,9 +250,7 @@ func (h *twoHouses) compare(t *testing.T, own *pgx.Conn) {
 	t.Helper()
 	ends := map[string]string{}
 	rows, err := own.Query(t.Context(), `SELECT id::text, status FROM sagas`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	var id, status string
 	if _, err := pgx.ForEachRow(rows, []any{&id, &status}, func() error { ends[id] = status; return nil }); err != nil {
 		t.Fatal(err)
@@ -306,45 +294,41 @@ func TestCrossCoordinatorDiesAtEveryCrashPoint(t *testing.T) {
 
 func crossCoordinatorDies(t *testing.T, mode string, points []string) {
 	t.Helper()
-	rng, seed := newRand(t)
-	h := openHouses(t, 1, scale(3, 40))
+	rng, seed := testwait.Rand(t)
+	h := openHouses(t, 1, testwait.Count(3, 40))
 	h.mode = mode
 	server := h.coordinators[0]
 	rng.Shuffle(len(points), func(i, j int) { points[i], points[j] = points[j], points[i] })
-	points = points[:scale(3, len(points))]
-	finish := h.traffic(t, mode, seed, scale(16, 1000))
+	points = points[:testwait.Count(3, len(points))]
+	finish := h.traffic(t, mode, seed, testwait.Count(16, 1000))
 	for i, point := range points {
 		await(t, "answers before "+point, h.history.After(5))
-		if err := server.Kill(within(t, patience)); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, server.Kill(testwait.Context(t, patience)))
 		env := fmt.Sprintf("FAIRLEAD_CRASH_AT=%s:%d", point, 1+rng.IntN(8))
 		// It may die before anybody saw it ready; what matters is where.
-		if _, err := server.Start(within(t, patience), env); err != nil && (server.Running() || server.KilledBy() != syscall.SIGKILL) {
+		if _, err := server.Start(testwait.Context(t, patience), env); err != nil && (server.Running() || server.KilledBy() != syscall.SIGKILL) {
 			t.Fatal(err)
 		}
 		select {
 		case <-server.Exited():
-		case <-time.After(time.Duration(scale(1, 5)) * patience): // A thousand wait in one line.
+		case <-time.After(time.Duration(testwait.Count(1, 5)) * patience): // A thousand wait in one line.
 			t.Fatal("not dead in time at " + env)
 		}
 		if by := server.KilledBy(); by != syscall.SIGKILL {
 			t.Fatalf("%s: ended by %v, code %d", env, by, server.ExitCode())
 		}
 		database := "no"
-		if scale(0, 1) == 1 || i == len(points)/2 {
+		if testwait.Count(0, 1) == 1 || i == len(points)/2 {
 			n := i % len(h.clusters)
 			database = []string{"own", "other"}[n]
-			if err := sim.KillPostgres(h.clusters[n], rng.IntN(2) == 0); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, sim.KillPostgres(h.clusters[n], rng.IntN(2) == 0))
 		}
 		left := h.doubts(t)
 		start(t, server)
 		took := h.outOfDoubt(t, left)
 		t.Logf("%s, and %s database: %d left in doubt, settled after %v", env, database, len(left), took)
 	}
-	await(t, "answers after all deaths", h.history.After(scale(20, 1000)))
+	await(t, "answers after all deaths", h.history.After(testwait.Count(20, 1000)))
 	finish()
 	h.close(t, doubtLimit)
 }
@@ -355,23 +339,19 @@ func TestCrossCoordinatorsTakeOver(t *testing.T) { sessions(t, 5, crossCoordinat
 
 func crossCoordinatorsTakeOver(t *testing.T) {
 	t.Helper()
-	rng, seed := newRand(t)
+	rng, seed := testwait.Rand(t)
 	h := openHouses(t, 2, 2)
 	finish := h.traffic(t, "over", seed, 8)
-	for i := range scale(3, 10) {
+	for i := range testwait.Count(3, 10) {
 		await(t, "answers", h.history.After(15))
 		pause(t, rng, 200*time.Millisecond)
-		if err := h.coordinators[i%2].Kill(within(t, patience)); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, h.coordinators[i%2].Kill(testwait.Context(t, patience)))
 		await(t, "answers of the other", h.history.After(10))
 		start(t, h.coordinators[i%2])
 		if i%3 == 1 {
 			// Both ledgers' databases at once; they come back by themselves.
 			for _, cluster := range h.clusters {
-				if err := sim.KillPostgres(cluster, true); err != nil {
-					t.Fatal(err)
-				}
+				testwait.Must(t, sim.KillPostgres(cluster, true))
 			}
 			await(t, "answers after the databases' death", h.history.After(10))
 		}

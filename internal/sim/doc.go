@@ -8,11 +8,10 @@
 //   - [Client]: requests with idempotency keys. [Client.Settle] repeats one until it has a final answer, whatever the
 //     servers go through meanwhile, and records every answer in a [History].
 //   - [Workload]: money and lottery commands drawn from a seed.
-//   - [History.Check]: the model. It replays what clients were told against the database: every acknowledged effect is
+//   - [History.Check]: the model. It compares the clients' answers with the database: every acknowledged effect is
 //     there once, nothing else is, each balance is what the clients' own books say, each key's answers were
 //     byte-identical and are what is stored.
-//   - Package audit, the independent auditor of the database by itself; package wire, a proxy that loses the answer
-//     to COMMIT.
+//   - Package audit, the independent auditor of the database by itself; package wire, a proxy that loses the answer to COMMIT.
 //
 // # Protocol of a fault test
 //

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +20,8 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/audit"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // readyLimit is how soon a server must be ready after any crash.
@@ -29,69 +30,24 @@ const readyLimit = 15 * time.Second
 // patience bounds every wait for something that should happen soon, so that a test that hangs says where.
 const patience = time.Minute
 
-// scale gives the size of a test: few for every change, many when FAIRLEAD_TORTURE is set.
-func scale(few, many int) int {
-	if on, err := strconv.ParseBool(os.Getenv("FAIRLEAD_TORTURE")); err == nil && on {
-		return many
-	}
-	return few
-}
-
-// promised is a limit of time that Fairlead promises. Under FAIRLEAD_TORTURE, where a test has the machine for itself, it
-// is held to the letter. Every other run shares processors and a disk with other tests, so that anything may stand still
-// for seconds: there a limit finds only what hangs.
-func promised(limit time.Duration) time.Duration {
-	return limit + time.Duration(scale(20, 0))*time.Second
-}
-
 // sessions runs a test on fresh databases: once, or many times when FAIRLEAD_TORTURE is set. A session is as long as its
 // books stay quick to audit; the many faults are spread over many sessions.
 func sessions(t *testing.T, many int, session func(*testing.T)) {
 	t.Helper()
-	for i := range scale(1, many) {
+	for i := range testwait.Count(1, many) {
 		if !t.Run(fmt.Sprintf("session-%d", i), session) {
 			break
 		}
 	}
 }
 
-// newRand gives the test's one source of randomness and prints its seed if the test fails.
-func newRand(t *testing.T) (*rand.Rand, uint64) {
-	t.Helper()
-	seed := rand.Uint64() >> 16
-	if text := os.Getenv("FAIRLEAD_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("FAIRLEAD_SEED: %v", err)
-		}
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("to repeat: FAIRLEAD_SEED=%d", seed)
-		}
-	})
-	return rand.New(rand.NewPCG(seed, 1)), seed
-}
-
-// within gives a context for something that must not take longer than d.
-func within(t *testing.T, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // tempDir makes a directory with a short path, which a unix socket needs.
 func tempDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sim") //nolint:usetesting // Its paths are too long.
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	// Where root may not make user namespaces, PostgreSQL runs as another user, who has to pass.
-	if err := os.Chmod(dir, 0o711); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, os.Chmod(dir, 0o711))
 	t.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
@@ -105,19 +61,15 @@ func tempDir(t *testing.T) string {
 // deadlocks.
 func newServer(t *testing.T, database string, args ...string) *sim.Server {
 	t.Helper()
-	binary, err := shared.buildBinary(within(t, 10*time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary, err := shared.buildBinary(testwait.Context(t, 10*time.Minute))
+	testwait.Must(t, err)
 	server := sim.NewServer(sim.ServerOptions{Binary: binary, DataDir: tempDir(t), DatabaseURL: database, Args: args})
 	t.Cleanup(func() { stopServer(t, server, database == "") })
-	_, err = server.Start(within(t, patience))
+	_, err = server.Start(testwait.Context(t, patience))
 	if err != nil && strings.Contains(server.Log(), localpg.ErrNoBinaries.Error()) {
 		skipWithoutPostgres(t, server.Log())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return server
 }
 
@@ -133,10 +85,8 @@ func skipWithoutPostgres(t *testing.T, reason string) {
 // start starts a server and returns how long it took to be ready, which has a limit.
 func start(t *testing.T, server *sim.Server) time.Duration {
 	t.Helper()
-	took, err := server.Start(within(t, patience))
-	if err != nil {
-		t.Fatal(err)
-	}
+	took, err := server.Start(testwait.Context(t, patience))
+	testwait.Must(t, err)
 	if took > readyLimit {
 		t.Errorf("ready after %v, limit %v", took, readyLimit)
 	}
@@ -177,22 +127,18 @@ func stopServer(t *testing.T, server *sim.Server, private bool) {
 // newDatabase makes a database on the shared PostgreSQL and returns its URL.
 func newDatabase(t *testing.T) string {
 	t.Helper()
-	pg, err := shared.startPostgres(within(t, patience))
+	pg, err := shared.startPostgres(testwait.Context(t, patience))
 	if errors.Is(err, localpg.ErrNoBinaries) {
 		skipWithoutPostgres(t, err.Error())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	name := shared.nextDatabase()
 	conn := connect(t, pg.URL())
 	if _, err := conn.Exec(t.Context(), "CREATE DATABASE "+name); err != nil {
 		t.Fatal(err)
 	}
 	u, err := url.Parse(pg.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	u.Path = "/" + name
 	return u.String()
 }
@@ -201,9 +147,7 @@ func newDatabase(t *testing.T) string {
 func throughTCP(t *testing.T, database, addr string) string {
 	t.Helper()
 	u, err := url.Parse(database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	u.Host, u.RawQuery = addr, "sslmode=disable"
 	return u.String()
 }
@@ -211,19 +155,15 @@ func throughTCP(t *testing.T, database, addr string) string {
 // databaseOf is the URL of a server's private PostgreSQL.
 func databaseOf(t *testing.T, server *sim.Server) string {
 	t.Helper()
-	database, err := sim.PrivateURL(server.DataDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	database, err := localpg.URLOf(server.DataDir())
+	testwait.Must(t, err)
 	return database
 }
 
 func connect(t *testing.T, database string) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(within(t, patience), database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn, err := pgx.Connect(testwait.Context(t, patience), database)
+	testwait.Must(t, err)
 	t.Cleanup(func() {
 		_ = conn.Close(context.Background())
 	})
@@ -247,7 +187,7 @@ func newClient(t *testing.T, servers ...*sim.Server) (*sim.Client, *sim.History)
 func auditNow(t *testing.T, database string) {
 	t.Helper()
 	conn := connect(t, database)
-	complain(t, audit.Audit(within(t, 5*time.Minute), conn))
+	complain(t, audit.Audit(testwait.Context(t, 5*time.Minute), conn))
 	if err := conn.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -257,10 +197,10 @@ func auditNow(t *testing.T, database string) {
 // them, the auditor looks at the database, and the model compares it with what the clients were told.
 func closeBooks(t *testing.T, database string, client *sim.Client, history *sim.History, every int) {
 	t.Helper()
-	replayed, err := history.Replay(within(t, 5*time.Minute), client, 16, func(i int) bool { return i%every == 0 })
+	replayed, err := history.Replay(testwait.Context(t, 5*time.Minute), client, 16, func(i int) bool { return i%every == 0 })
 	complain(t, err)
 	auditNow(t, database)
-	complain(t, history.Check(within(t, 5*time.Minute), connect(t, database)))
+	complain(t, history.Check(testwait.Context(t, 5*time.Minute), connect(t, database)))
 	t.Logf("books closed: %d commands, %d replayed, %v", len(history.Ops()), replayed, history.Count())
 }
 
@@ -276,9 +216,7 @@ type load struct {
 func startLoad(t *testing.T, client *sim.Client, opts sim.WorkloadOptions) *load {
 	t.Helper()
 	l := &load{Workload: sim.NewWorkload(opts), stop: make(chan struct{}), done: make(chan error, 1)}
-	if err := l.Setup(within(t, patience), client); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, l.Setup(testwait.Context(t, patience), client))
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { l.done <- l.Run(ctx, client, l.stop) }()
 	t.Cleanup(func() {
@@ -319,7 +257,7 @@ func await(t *testing.T, what string, signal <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-signal:
-	case <-within(t, patience).Done():
+	case <-testwait.Context(t, patience).Done():
 		t.Fatalf("%s: not within %v", what, patience)
 	}
 }
@@ -327,9 +265,7 @@ func await(t *testing.T, what string, signal <-chan struct{}) {
 // pause lets a random moment pass: where in its work a fault meets the server is to be anywhere.
 func pause(t *testing.T, rng *rand.Rand, most time.Duration) {
 	t.Helper()
-	timer := time.NewTimer(time.Duration(rng.Int64N(int64(most))))
-	defer timer.Stop()
-	<-timer.C
+	wait.For(t.Context(), time.Duration(rng.Int64N(int64(most))))
 }
 
 // verify runs the binary's verifier on a campaign's proof, against the commitment that was published when the campaign
@@ -341,14 +277,10 @@ func verify(t *testing.T, client *sim.Client, campaign, commitment string) {
 		t.Fatalf("proof of %s: %v", campaign, answer)
 	}
 	path := filepath.Join(t.TempDir(), "proof.json")
-	if err := os.WriteFile(path, answer.Body, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, os.WriteFile(path, answer.Body, 0o600))
 	binary, err := shared.buildBinary(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.CommandContext(within(t, patience), binary, "verify", path, "--commitment", commitment).CombinedOutput()
+	testwait.Must(t, err)
+	out, err := exec.CommandContext(testwait.Context(t, patience), binary, "verify", path, "--commitment", commitment).CombinedOutput()
 	if err != nil {
 		t.Errorf("verify: %v\n%s", err, out)
 	}

@@ -3,15 +3,14 @@
 package sim
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // freezePoll is the pause between two looks whether a process has stopped, which follows its signal with a delay.
@@ -28,19 +27,16 @@ type Frozen struct {
 // it started, and returns when every one of them has stopped. The caller thaws it, also after an error.
 func FreezePostgres(ctx context.Context, dataDir string) (*Frozen, error) {
 	f := &Frozen{dataDir: dataDir}
-	pm, err := readPostmaster(dataDir)
+	pid, err := postmasterOf(dataDir)
 	if err != nil {
 		return f, err
 	}
-	if !isPostgresOf(pm.pid, dataDir) {
-		return f, fmt.Errorf("%w: process %d is not the one of %s", ErrNoPostgres, pm.pid, dataDir)
-	}
 	// The postmaster first: once it has stopped, there are no more children than can be listed.
-	if err := f.stop(ctx, pm.pid); err != nil {
+	if err := f.stop(ctx, pid); err != nil {
 		return f, err
 	}
-	for _, pid := range childrenOf(pm.pid) {
-		if err := f.stop(ctx, pid); err != nil {
+	for _, child := range childrenOf(pid) {
+		if err := f.stop(ctx, child); err != nil {
 			return f, err
 		}
 	}
@@ -50,8 +46,7 @@ func FreezePostgres(ctx context.Context, dataDir string) (*Frozen, error) {
 // Processes is how many processes were stopped.
 func (f *Frozen) Processes() int { return len(f.pids) }
 
-// Thaw wakes those processes that are still there, children first, and returns how many it woke. Calling it again is
-// harmless.
+// Thaw wakes those processes that are still there, children first, and returns how many it woke. Calling it again is harmless.
 func (f *Frozen) Thaw() (woken int, err error) {
 	var failures []error
 	for _, pid := range slices.Backward(f.pids) {
@@ -77,26 +72,12 @@ func (f *Frozen) stop(ctx context.Context, pid int) error {
 	}
 	f.pids = append(f.pids, pid)
 	for {
-		switch processState(pid) {
+		switch state, _ := processState(pid); state {
 		case "T", "t", "Z", "X", "": // Stopped, or gone.
 			return nil
 		}
-		if err := wait(ctx, freezePoll); err != nil {
-			return fmt.Errorf("process %d has not stopped: %w", pid, err)
+		if !wait.For(ctx, freezePoll) {
+			return fmt.Errorf("process %d has not stopped: %w", pid, context.Cause(ctx))
 		}
 	}
-}
-
-// processState is the letter of a process's state, empty when there is no such process.
-func processState(pid int) string {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return ""
-	}
-	// "PID (command) state PPID …"; the command may contain anything, a parenthesis too.
-	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
-	if len(fields) == 0 {
-		return ""
-	}
-	return fields[0]
 }

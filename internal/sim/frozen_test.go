@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 const (
@@ -112,24 +113,16 @@ func newFrozenCase(t *testing.T, seed uint64, args ...string) *frozenCase {
 	c.client, c.history = newClient(t, c.server)
 	// Whoever has no answer within the limit fails; so does the load.
 	c.client.LimitAttempts(answerLimit + 30*time.Second)
-	if err := sim.OpenAccounts(within(t, patience), c.client, append(c.accounts, "house"), 1_000); err != nil {
-		t.Fatal(err)
-	}
-	made, err := sim.Launch(within(t, patience), c.client, "frozen", triangle("frozen", "house"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), c.client, append(c.accounts, "house"), 1_000))
+	made, err := sim.Launch(testwait.Context(t, patience), c.client, "frozen", triangle("frozen", "house"))
+	testwait.Must(t, err)
 	c.campaign = made.ID
-	answer, err := c.client.Settle(within(t, patience), sim.NewTransfer("warm", c.accounts[0], c.accounts[1], 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer, err := c.client.Settle(testwait.Context(t, patience), sim.NewTransfer("warm", c.accounts[0], c.accounts[1], 1))
+	testwait.Must(t, err)
 	var transfer struct {
 		ID string `json:"id"`
 	}
-	if err := answer.JSON(&transfer); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, answer.JSON(&transfer))
 	c.transfer = transfer.ID
 	c.load = startLoad(t, c.client, sim.WorkloadOptions{
 		Seed: seed, Prefix: "thaw", Accounts: 12, Workers: 8, Mix: sim.DefaultMix(),
@@ -166,16 +159,14 @@ func (c *frozenCase) freeze(t *testing.T) (*sim.Frozen, *questions) {
 		})
 	}
 	warm.Wait()
-	frozen, err := sim.FreezePostgres(within(t, patience), c.server.DataDir())
+	frozen, err := sim.FreezePostgres(testwait.Context(t, patience), c.server.DataDir())
 	close(done)
 	t.Cleanup(func() {
 		if _, err := frozen.Thaw(); err != nil {
 			t.Error(err)
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if least := 5; frozen.Processes() < least {
 		t.Fatalf("%d processes frozen, a PostgreSQL at work has %d and more", frozen.Processes(), least)
 	}
@@ -231,7 +222,7 @@ func (c *frozenCase) send(t *testing.T, ops []*sim.Op) *questions {
 func (c *frozenCase) settle(t *testing.T, ops []*sim.Op) {
 	t.Helper()
 	for _, op := range ops {
-		if answer, err := c.client.Settle(within(t, patience), op); err != nil || answer.Status != http.StatusCreated {
+		if answer, err := c.client.Settle(testwait.Context(t, patience), op); err != nil || answer.Status != http.StatusCreated {
 			t.Errorf("%s: settled as %v: %v", op, answer, err)
 		}
 	}
@@ -271,27 +262,18 @@ func awaitReadiness(t *testing.T, server *sim.Server, want int, limit time.Durat
 	t.Helper()
 	began := time.Now()
 	client := &http.Client{Timeout: limit, Transport: &http.Transport{DisableKeepAlives: true}}
-	ctx := within(t, limit)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	ctx := testwait.Context(t, limit)
+	testwait.Eventually(t, limit, fmt.Sprintf("readyz answers %d", want), func() bool {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL()+"/readyz", http.NoBody)
+		testwait.Must(t, err)
+		resp, err := client.Do(req)
 		if err != nil {
-			t.Fatal(err)
+			return false
 		}
-		if resp, err := client.Do(req); err == nil {
-			_ = resp.Body.Close()
-			if resp.StatusCode == want {
-				return time.Since(began)
-			}
-		}
-		select {
-		case <-ctx.Done():
-			t.Errorf("readyz did not answer %d within %v", want, limit)
-			return time.Since(began)
-		case <-tick.C:
-		}
-	}
+		_ = resp.Body.Close()
+		return resp.StatusCode == want
+	})
+	return time.Since(began)
 }
 
 // TestDatabaseFreezes stops every process of PostgreSQL under load, lets them stay so until everybody has been answered
@@ -303,17 +285,17 @@ func TestDatabaseFreezes(t *testing.T) {
 
 func databaseFreezes(t *testing.T) {
 	t.Helper()
-	rng, seed := newRand(t)
+	rng, seed := testwait.Rand(t)
 	c := newFrozenCase(t, seed)
 	await(t, "answers", c.history.After(50+rng.IntN(100)))
 	frozen, overtaken := c.freeze(t)
 	began := time.Now()
-	ops := c.commands("frozen", scale(4, 32))
+	ops := c.commands("frozen", testwait.Count(4, 32))
 	asked := c.send(t, ops)
-	noticed := awaitReadiness(t, c.server, http.StatusServiceUnavailable, promised(noticeLimit))
+	noticed := awaitReadiness(t, c.server, http.StatusServiceUnavailable, testwait.Promised(noticeLimit))
 	checkUnavailable(t, asked.answers())
 	checkOvertaken(t, overtaken.answers())
-	if longer := time.Duration(scale(0, 20)) * time.Second; longer > 0 {
+	if longer := time.Duration(testwait.Count(0, 20)) * time.Second; longer > 0 {
 		pause(t, rng, longer)
 		// They were asked, and answered, before; this time there are no credentials that the server could still trust.
 		again := &questions{}
@@ -346,7 +328,7 @@ func databaseFreezes(t *testing.T) {
 // TestSignalledServerEndsWhileDatabaseIsFrozen sends SIGTERM to a server that cannot finish what it has accepted. It
 // must tell everybody so, and end; the next one finds a PostgreSQL that was woken, or the remains of one that was not.
 func TestSignalledServerEndsWhileDatabaseIsFrozen(t *testing.T) {
-	if scale(0, 1) == 0 {
+	if testwait.Count(0, 1) == 0 {
 		t.Skip("takes two minutes: FAIRLEAD_TORTURE=1 runs it")
 	}
 	for _, woken := range []bool{true, false} {
@@ -356,24 +338,20 @@ func TestSignalledServerEndsWhileDatabaseIsFrozen(t *testing.T) {
 
 func signalledWhileFrozen(t *testing.T, wake bool) {
 	t.Helper()
-	rng, seed := newRand(t)
+	rng, seed := testwait.Rand(t)
 	c := newFrozenCase(t, seed, "--drain-timeout", "5s")
 	await(t, "answers", c.history.After(50+rng.IntN(100)))
 	frozen, overtaken := c.freeze(t)
 	ops := c.commands("signalled", 32)
 	asked := c.send(t, ops)
 	// The server's own word that it waits for the database, by when it has read what was sent before.
-	awaitReadiness(t, c.server, http.StatusServiceUnavailable, promised(noticeLimit))
+	awaitReadiness(t, c.server, http.StatusServiceUnavailable, testwait.Promised(noticeLimit))
 	began := time.Now()
-	if err := c.server.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, c.server.Signal(syscall.SIGTERM))
 	checkUnavailable(t, asked.answers())
 	checkOvertaken(t, overtaken.answers())
 	answered := time.Since(began)
-	if err := c.server.AwaitExit(within(t, exitLimit)); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, c.server.AwaitExit(testwait.Context(t, exitLimit)))
 	ended := time.Since(began)
 	code, by := c.server.ExitCode(), c.server.KilledBy()
 	if by != 0 {

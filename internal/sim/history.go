@@ -172,38 +172,18 @@ func (h *History) Replay(ctx context.Context, c *Client, workers int, pick func(
 			ops = append(ops, op)
 		}
 	}
-	work := make(chan *Op)
-	failures := make(chan error, workers)
-	var group sync.WaitGroup
-	for range workers {
-		group.Go(func() {
-			var all []error
-			for op := range work {
-				answer, err := c.Settle(ctx, op)
-				if err == nil && !answer.Replayed {
-					err = fmt.Errorf("%w: replay is not marked as such: %s: %v", ErrProtocol, op, answer)
-				}
-				all = append(all, err)
-			}
-			failures <- errors.Join(all...)
-		})
-	}
-	for _, op := range ops {
-		work <- op
-	}
-	close(work)
-	group.Wait()
-	close(failures)
-	all := []error{h.CheckReplies()}
-	for err := range failures {
-		all = append(all, err)
-	}
-	return len(ops), errors.Join(all...)
+	err = each(workers, ops, func(op *Op) error {
+		answer, err := c.Settle(ctx, op)
+		if err == nil && !answer.Replayed {
+			err = fmt.Errorf("%w: replay is not marked as such: %s: %v", ErrProtocol, op, answer)
+		}
+		return err
+	})
+	return len(ops), errors.Join(h.CheckReplies(), err)
 }
 
-// CheckReplies checks the answers of each command against one another: all final ones are equal in status, type and
-// body, and at most one of them, the executing request's own, lacks the mark of a replay. Every command must have a
-// final answer.
+// CheckReplies checks the answers of each command against one another: all final ones are equal in status, type and body, and
+// at most one of them, the executing request's own, lacks the mark of a replay. Every command must have a final answer.
 func (h *History) CheckReplies() error {
 	var wrong []error
 	for _, op := range h.Ops() {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // address is a target that does not move.
@@ -127,17 +128,13 @@ func TestUnansweredCommandsAreTold(t *testing.T) {
 // addCampaigns sees to it that the history has a campaign that is completed and one that is cancelled.
 func addCampaigns(t *testing.T, client *sim.Client, beneficiary string) {
 	t.Helper()
-	if err := sim.OpenAccounts(t.Context(), client, []string{"ann"}, 100); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, sim.OpenAccounts(t.Context(), client, []string{"ann"}, 100))
 	for _, name := range []string{"completed", "cancelled"} {
 		campaign, err := sim.Launch(t.Context(), client, name, sim.CampaignSpec{
 			Name: name, BaseLength: 1, Price: 1, Currency: "SIM", Beneficiary: beneficiary,
 			Prizes: []sim.PrizeSpec{{Name: "only", Quantity: 1}},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		op, status := sim.NewPurchase("buy", campaign.ID, "ann", 1), http.StatusCreated
 		if name == "cancelled" {
 			op, status = sim.NewCancel("cancel", campaign.ID), http.StatusOK
@@ -151,7 +148,7 @@ func addCampaigns(t *testing.T, client *sim.Client, beneficiary string) {
 // TestModelNoticesEveryDifference runs a sound load on a real server, and then damages the database in one way at a
 // time, undoing each.
 func TestModelNoticesEveryDifference(t *testing.T) {
-	_, seed := newRand(t)
+	_, seed := testwait.Rand(t)
 	database := newDatabase(t)
 	server := newServer(t, database)
 	client, history := newClient(t, server)
@@ -186,9 +183,7 @@ func TestModelNoticesEveryDifference(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tx, err := conn.Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, err)
 			tag, err := tx.Exec(t.Context(), damage)
 			if err != nil || tag.RowsAffected() != 1 {
 				t.Fatalf("%d rows damaged: %v", tag.RowsAffected(), err)

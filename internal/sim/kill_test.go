@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // crashPoints are the named places at which the server must be able to die.
@@ -27,18 +28,16 @@ func TestServerDiesAtEveryCrashPoint(t *testing.T) {
 
 func serverDiesAtEveryCrashPoint(t *testing.T) {
 	t.Helper()
-	rng, seed := newRand(t)
+	rng, seed := testwait.Rand(t)
 	server := newServer(t, "")
 	client, history := newClient(t, server)
 	mix := sim.DefaultMix()
 	mix.Cancels = 6
 	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "crash", Accounts: 12, Workers: 8, Mix: mix})
 	var slowest time.Duration
-	for round := range scale(2, 3) {
+	for round := range testwait.Count(2, 3) {
 		for _, point := range crashPoints() {
-			if err := server.Kill(within(t, patience)); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, server.Kill(testwait.Context(t, patience)))
 			// The rare places are met once in a campaign, the others all the time.
 			hit := 1 + rng.IntN(3)
 			if point != "lottery.draw" && point != "lottery.cancel_refunds" {
@@ -46,7 +45,7 @@ func serverDiesAtEveryCrashPoint(t *testing.T) {
 			}
 			// It may die before anybody saw it ready; what matters is where.
 			env := fmt.Sprintf("FAIRLEAD_CRASH_AT=%s:%d", point, hit)
-			if took, err := server.Start(within(t, patience), env); err == nil {
+			if took, err := server.Start(testwait.Context(t, patience), env); err == nil {
 				slowest = max(slowest, took)
 			} else if server.Running() || server.KilledBy() != syscall.SIGKILL {
 				t.Fatal(err)
@@ -76,22 +75,18 @@ func TestServerIsKilledAtRandomMoments(t *testing.T) {
 
 func serverIsKilledAtRandomMoments(t *testing.T) {
 	t.Helper()
-	rng, seed := newRand(t)
+	rng, seed := testwait.Rand(t)
 	server := newServer(t, "")
 	client, history := newClient(t, server)
 	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "kill", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
 	var slowest time.Duration
-	for kill := range scale(5, 20) {
+	for kill := range testwait.Count(5, 20) {
 		await(t, "answers", history.After(1+rng.IntN(150)))
 		pause(t, rng, 5*time.Millisecond)
-		if err := server.Kill(within(t, patience)); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, server.Kill(testwait.Context(t, patience)))
 		// PostgreSQL outlives its server. One time in three it dies with it, and the next server must recover it.
 		if rng.IntN(3) == 0 {
-			if err := sim.KillPostgres(server.DataDir(), rng.IntN(2) == 0); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, sim.KillPostgres(server.DataDir(), rng.IntN(2) == 0))
 		}
 		slowest = max(slowest, start(t, server))
 		auditNow(t, databaseOf(t, server))
@@ -112,17 +107,15 @@ func TestPostgresIsKilled(t *testing.T) {
 
 func postgresIsKilled(t *testing.T) {
 	t.Helper()
-	rng, seed := newRand(t)
+	rng, seed := testwait.Rand(t)
 	server := newServer(t, "")
 	client, history := newClient(t, server)
 	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "postgres", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
 	var slowest time.Duration
-	for kill := range scale(3, 10) {
+	for kill := range testwait.Count(3, 10) {
 		await(t, "answers", history.After(1+rng.IntN(200)))
 		pause(t, rng, 5*time.Millisecond)
-		if err := sim.KillPostgres(server.DataDir(), rng.IntN(2) == 0); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, sim.KillPostgres(server.DataDir(), rng.IntN(2) == 0))
 		began := time.Now()
 		await(t, "answers after the death of PostgreSQL", history.After(20))
 		slowest = max(slowest, time.Since(began))
@@ -147,13 +140,13 @@ func TestSignalledServerDrains(t *testing.T) {
 
 func signalledServerDrains(t *testing.T) {
 	t.Helper()
-	rng, seed := newRand(t)
+	rng, seed := testwait.Rand(t)
 	server := newServer(t, "")
 	client, history := newClient(t, server)
 	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "drain", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
-	for drain := range scale(3, 10) {
+	for drain := range testwait.Count(3, 10) {
 		await(t, "answers", history.After(50+rng.IntN(100)))
-		code, err := server.Terminate(within(t, patience))
+		code, err := server.Terminate(testwait.Context(t, patience))
 		if err != nil || code != 0 {
 			t.Fatalf("drain %d: code %d: %v", drain, code, err)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/pglock"
 )
@@ -47,9 +48,7 @@ func spoken() []error { return []error{lock.ErrHeld, lock.ErrLost, lock.ErrClose
 func pgLocks(tb testing.TB, url string) *pglock.Backend {
 	tb.Helper()
 	pool, err := pgxpool.New(context.Background(), url)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testwait.Must(tb, err)
 	b := pglock.New(pool, pglock.Options{})
 	tb.Cleanup(func() {
 		b.Close()
@@ -149,12 +148,8 @@ func newLockProcess(tb testing.TB, url string) *lockProcess {
 		tb.Fatal(err)
 	}
 	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		tb.Fatal(err)
-	}
+	testwait.Must(tb, err)
+	testwait.Must(tb, p.cmd.Start())
 	go p.hear(json.NewDecoder(out))
 	tb.Cleanup(func() {
 		_ = p.in.Close() // It ends by itself then.

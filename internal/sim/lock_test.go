@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/locktest"
 )
@@ -23,9 +24,7 @@ func TestLocksOfAllKinds(t *testing.T) {
 	overHTTP := func(tb testing.TB, s *sim.Server) lock.Backend {
 		tb.Helper()
 		c, err := client.New(s.URL(), sim.AdminKey, client.WithHTTPClient(&http.Client{Transport: transport}))
-		if err != nil {
-			tb.Fatal(err)
-		}
+		testwait.Must(tb, err)
 		b := c.LockBackend()
 		tb.Cleanup(b.Close)
 		return b

@@ -79,9 +79,7 @@ func (b *testbed) buildBinary(ctx context.Context) (string, error) {
 		if b.binary = os.Getenv("FAIRLEAD_SIM_BINARY"); b.binary != "" {
 			return
 		}
-		b.binary, b.binaryErr = sim.Build(ctx, b.dir, sim.BuildOptions{
-			Race: os.Getenv("FAIRLEAD_SIM_RACE") != "0", CrashPoints: true,
-		})
+		b.binary, b.binaryErr = sim.Build(ctx, b.dir, os.Getenv("FAIRLEAD_SIM_RACE") != "0")
 	})
 	return b.binary, b.binaryErr
 }

@@ -35,7 +35,7 @@ func (s *sale) status() string {
 	}
 }
 
-// movement is one transfer that a client was told of.
+// movement is one transfer in a client's answer.
 type movement struct {
 	kind, from, to, status string
 	amount                 int64
@@ -45,8 +45,8 @@ type movement struct {
 // what its command did, and what was done only adds.
 type books struct {
 	accounts  map[string]*balance
-	movements map[string]movement // by transfer id: deposits, withdrawals and transfers, which are told their ids
-	holds     map[string]Hold     // by id, as last told
+	movements map[string]movement // by transfer id: deposits, withdrawals and transfers, whose answers have ids
+	holds     map[string]Hold     // by id, as in the last answer
 	campaigns map[string]*sale
 	keys      map[storedAnswer]int // stored answers, and how many commands got each
 	wrong     []error

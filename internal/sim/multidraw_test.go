@@ -17,6 +17,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
@@ -42,16 +43,14 @@ func sendOnce(t *testing.T, client *sim.Client, path, body string) sim.Answer {
 
 func readDrawn(t *testing.T, client *sim.Client, id string) (o drawn) {
 	t.Helper()
-	if err := client.GetJSON(within(t, patience), "/v1/multidraws/"+id, &o); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, client.GetJSON(testwait.Context(t, patience), "/v1/multidraws/"+id, &o))
 	return o
 }
 
 // awaitEnd polls until an operation no longer runs.
 func awaitEnd(t *testing.T, client *sim.Client, id string) drawn {
 	t.Helper()
-	ctx := within(t, patience)
+	ctx := testwait.Context(t, patience)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -69,7 +68,7 @@ func awaitEnd(t *testing.T, client *sim.Client, id string) drawn {
 // TestMultidrawSurvivesKills kills the server that draws, at its crash points and at random checkpoints, and resumes the
 // operation each time: in the end it has the draws of an unbroken run with its seed.
 func TestMultidrawSurvivesKills(t *testing.T) {
-	rng, _ := newRand(t)
+	rng, _ := testwait.Rand(t)
 	database := newDatabase(t)
 	server := newServer(t, database)
 	other := newServer(t, database) // Sees what becomes of the first one's operations.
@@ -78,18 +77,16 @@ func TestMultidrawSurvivesKills(t *testing.T) {
 	restart := func(env ...string) {
 		t.Helper()
 		if server.Running() {
-			if err := server.Kill(within(t, patience)); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, server.Kill(testwait.Context(t, patience)))
 		}
-		if _, err := server.Start(within(t, patience), env...); err != nil {
+		if _, err := server.Start(testwait.Context(t, patience), env...); err != nil {
 			t.Fatal(err)
 		}
 	}
 	const total, checkpoints = 200_000, 200
 	crash := func(i int) string {
 		point := []string{"multidraw.before_checkpoint", "multidraw.after_checkpoint"}[i%2]
-		return fmt.Sprintf("FAIRLEAD_CRASH_AT=%s:%d", point, 1+rng.IntN(checkpoints/scale(8, 60)))
+		return fmt.Sprintf("FAIRLEAD_CRASH_AT=%s:%d", point, 1+rng.IntN(checkpoints/testwait.Count(8, 60)))
 	}
 	restart(crash(0))
 	answer := sendOnce(t, client, "/v1/multidraws", fmt.Sprintf(`{"lock_key":"kills","count":%d,"range":{"min":-1000000,"max":1000000},"async":true}`, total))
@@ -102,7 +99,7 @@ func TestMultidrawSurvivesKills(t *testing.T) {
 		}
 		o.ID = found
 	}
-	kills := scale(4, 50)
+	kills := testwait.Count(4, 50)
 	var slowest time.Duration
 	for i := 1; ; i++ {
 		await(t, "death at a crash point", server.Exited())
@@ -146,13 +143,9 @@ func TestMultidrawSurvivesKills(t *testing.T) {
 func checkAllDrawn(t *testing.T, client *sim.Client, o drawn) {
 	t.Helper()
 	seed, err := fairdraw.ParseSeed(*o.Seed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	d, err := multidraw.New(seed, o.ID, multidraw.Spec{Range: &o.Range})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	var got []int64
 	path := "/v1/multidraws/" + o.ID
 	for next := path + "/results?limit=10000"; next != ""; {
@@ -160,9 +153,7 @@ func checkAllDrawn(t *testing.T, client *sim.Client, o drawn) {
 			Items []int64 `json:"items"`
 			Next  *string `json:"next"`
 		}
-		if err := client.GetJSON(within(t, patience), next, &page); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, client.GetJSON(testwait.Context(t, patience), next, &page))
 		got, next = append(got, page.Items...), ""
 		if page.Next != nil {
 			next = path + "/results?limit=10000&after=" + *page.Next
@@ -176,16 +167,12 @@ func checkAllDrawn(t *testing.T, client *sim.Client, o drawn) {
 		t.Fatal(proof)
 	}
 	binary, err := shared.buildBinary(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	verify := func(document []byte, valid bool) {
 		t.Helper()
 		file := filepath.Join(t.TempDir(), "proof.json")
-		if err := os.WriteFile(file, document, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		out, err := exec.CommandContext(within(t, patience), binary, "verify", file, "--commitment", o.Commitment).CombinedOutput()
+		testwait.Must(t, os.WriteFile(file, document, 0o600))
+		out, err := exec.CommandContext(testwait.Context(t, patience), binary, "verify", file, "--commitment", o.Commitment).CombinedOutput()
 		if (err == nil) != valid {
 			t.Errorf("verify: %v\n%s", err, out)
 		}
@@ -206,7 +193,7 @@ func TestMultidrawStopsWithItsServer(t *testing.T) {
 	if err := answer.JSON(&o); err != nil || answer.Status != http.StatusAccepted {
 		t.Fatal(answer)
 	}
-	if code, err := server.Terminate(within(t, patience)); err != nil || code != 0 {
+	if code, err := server.Terminate(testwait.Context(t, patience)); err != nil || code != 0 {
 		t.Fatalf("code %d, %v", code, err)
 	}
 	var now drawn

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/services/publish/deviantart/deviantarttest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // gallery is an account that can be asked what it has.
@@ -63,7 +64,7 @@ func claimTimes(t *testing.T, servers []*sim.Server) time.Duration {
 		counts = map[float64]float64{}
 	)
 	for _, server := range servers {
-		status, body, err := send(within(t, patience), server.URL(), "/metrics", "", "")
+		status, body, err := send(testwait.Context(t, patience), server.URL(), "/metrics", "", "")
 		if err != nil || status != http.StatusOK {
 			t.Fatalf("metrics: %d, %v", status, err)
 		}

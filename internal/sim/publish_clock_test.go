@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestClockThatIsWrong runs a server whose clock is an hour ahead of the database's, and one whose clock is an hour behind: what
@@ -49,7 +51,7 @@ func TestClockThatIsWrong(t *testing.T) {
 			var target publication
 			ask(t, server.URL(), "/v1/targets", fmt.Sprintf(`{"name":"inbox","kind":"webhook","url":%q}`, receiver.URL), &target)
 			later := map[string]time.Time{}
-			for i := range scale(5, 50) {
+			for i := range testwait.Count(5, 50) {
 				at := time.Now().Add(skew + 2*time.Second + time.Duration(i)*50*time.Millisecond)
 				var p publication
 				ask(t, server.URL(), "/v1/publications", fmt.Sprintf(`{"target":"inbox","publish_at":%q,"payload":1}`, at.UTC().Format(time.RFC3339Nano)), &p)

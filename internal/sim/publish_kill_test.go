@@ -20,6 +20,8 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // inbox is a receiver that notes what comes, and checks each signature.
@@ -87,14 +89,12 @@ func (in *inbox) versions(id string) []int64 {
 func ask(t *testing.T, url, path, body string, into any) {
 	t.Helper()
 	key := uuid.NewString()
-	ctx := within(t, patience)
+	ctx := testwait.Context(t, patience)
 	for {
 		status, answer, err := send(ctx, url, path, body, key)
 		switch {
 		case err == nil && status < 300:
-			if err := json.Unmarshal(answer, into); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, json.Unmarshal(answer, into))
 			return
 		case err == nil && status < 500:
 			t.Fatalf("%s: %d %s", path, status, answer)
@@ -139,31 +139,22 @@ type publication struct {
 
 func read(t *testing.T, server *sim.Server, path string) (p publication) {
 	t.Helper()
-	status, body, err := send(within(t, patience), server.URL(), path, "", "")
+	status, body, err := send(testwait.Context(t, patience), server.URL(), path, "", "")
 	if err != nil || status != http.StatusOK {
 		t.Fatalf("%s: %d, %v", path, status, err)
 	}
-	if err := json.Unmarshal(body, &p); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, json.Unmarshal(body, &p))
 	return p
 }
 
 // published waits until a publication is, and returns it.
-func published(t *testing.T, server *sim.Server, id string) publication {
+func published(t *testing.T, server *sim.Server, id string) (p publication) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		p := read(t, server, "/v1/publications/"+id)
-		if p.Status == "published" {
-			return p
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("publication %s is %s", id, p.Status)
-		}
-		timer := time.NewTimer(20 * time.Millisecond)
-		<-timer.C
-	}
+	testwait.Eventually(t, patience, "publication "+id, func() bool {
+		p = read(t, server, "/v1/publications/"+id)
+		return p.Status == "published"
+	})
+	return p
 }
 
 func publishingArgs() []string {
@@ -207,7 +198,7 @@ func TestPublisherDiesAtEveryCrashPoint(t *testing.T) {
 	in, art := newInbox(t), newArt(t)
 	in.register(t, server)
 	art.register(t, server)
-	rounds, deaths, made := scale(1, 100), 0, 0
+	rounds, deaths, made := testwait.Count(1, 100), 0, 0
 	for round := range rounds {
 		for _, point := range []string{"publish.claimed", "publish.sent", "publish.marked"} {
 			// They are made drafts by a server that lives, and published under one that will die.
@@ -220,19 +211,17 @@ func TestPublisherDiesAtEveryCrashPoint(t *testing.T) {
 				}
 				ask(t, server.URL(), "/v1/publications", body, &drafts[i])
 			}
-			if err := server.Kill(within(t, patience)); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, server.Kill(testwait.Context(t, patience)))
 			nth := 1
 			if point == "publish.sent" {
 				nth += (round + 3) % len(drafts) // To the account it is sent last: that takes several requests.
 			}
-			if _, err := server.Start(within(t, patience), fmt.Sprintf("FAIRLEAD_CRASH_AT=%s:%d", point, nth)); err != nil {
+			if _, err := server.Start(testwait.Context(t, patience), fmt.Sprintf("FAIRLEAD_CRASH_AT=%s:%d", point, nth)); err != nil {
 				t.Fatal(err)
 			}
 			for _, d := range drafts {
 				// The answer may be lost with the server; its retry tells.
-				_, _, _ = send(within(t, patience), server.URL(), "/v1/publications/"+d.ID+"/publish", "", "publish-"+d.ID)
+				_, _, _ = send(testwait.Context(t, patience), server.URL(), "/v1/publications/"+d.ID+"/publish", "", "publish-"+d.ID)
 			}
 			await(t, "death at "+point, server.Exited())
 			if by := server.KilledBy(); by != syscall.SIGKILL {
@@ -241,7 +230,7 @@ func TestPublisherDiesAtEveryCrashPoint(t *testing.T) {
 			deaths++
 			start(t, server)
 			for i, d := range drafts {
-				if status, body, err := send(within(t, patience), server.URL(), "/v1/publications/"+d.ID+"/publish", "", "publish-"+d.ID); err != nil || status >= 500 {
+				if status, body, err := send(testwait.Context(t, patience), server.URL(), "/v1/publications/"+d.ID+"/publish", "", "publish-"+d.ID); err != nil || status >= 500 {
 					t.Fatalf("%d %s, %v", status, body, err)
 				}
 				p := published(t, server, d.ID)
@@ -253,7 +242,7 @@ func TestPublisherDiesAtEveryCrashPoint(t *testing.T) {
 					t.Errorf("%s: came with versions %v, published as %d", point, versions, p.Version)
 				}
 				// Whoever stands still for a second loses its claim as if it had died.
-				if point == "publish.claimed" && len(versions) > scale(2, 1) {
+				if point == "publish.claimed" && len(versions) > testwait.Count(2, 1) {
 					t.Errorf("%s: came with versions %v", point, versions)
 				}
 			}
@@ -284,7 +273,7 @@ func TestStoppedPublisherIsRefused(t *testing.T) {
 		}
 	}
 	in.mu.Unlock()
-	for round := range scale(2, 200) {
+	for round := range testwait.Count(2, 200) {
 		var p publication
 		ask(t, first.URL(), "/v1/publications", `{"target":"inbox","publish_at":"2020-01-01T00:00:00Z","payload":1}`, &p)
 		await(t, "the delivery", arrived)
@@ -292,14 +281,10 @@ func TestStoppedPublisherIsRefused(t *testing.T) {
 		if running(t, second) > 0 {
 			holder, other = second, first
 		}
-		if err := holder.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, holder.Signal(syscall.SIGSTOP))
 		done := published(t, other, p.ID)
 		release <- struct{}{}
-		if err := holder.Signal(syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, holder.Signal(syscall.SIGCONT))
 		stopped := in.versions(p.ID)[0]
 		deadline := time.Now().Add(patience)
 		for {
@@ -309,8 +294,7 @@ func TestStoppedPublisherIsRefused(t *testing.T) {
 			} else if time.Now().After(deadline) {
 				t.Fatalf("round %d: attempt %d was stopped; the attempts are %v", round, stopped, results)
 			}
-			timer := time.NewTimer(20 * time.Millisecond)
-			<-timer.C
+			wait.For(t.Context(), 20*time.Millisecond)
 		}
 		if again := read(t, other, "/v1/publications/"+p.ID); again.Status != "published" || again.Version != done.Version {
 			t.Fatalf("%+v became %+v", done, again)
@@ -337,7 +321,7 @@ func attemptsOf(t *testing.T, server *sim.Server, id string) map[int64]string {
 // running asks a server's metrics how many attempts it makes.
 func running(t *testing.T, server *sim.Server) int {
 	t.Helper()
-	status, body, err := send(within(t, patience), server.URL(), "/metrics", "", "")
+	status, body, err := send(testwait.Context(t, patience), server.URL(), "/metrics", "", "")
 	if err != nil || status != http.StatusOK {
 		t.Fatalf("metrics: %d, %v", status, err)
 	}
@@ -348,24 +332,22 @@ func running(t *testing.T, server *sim.Server) int {
 	}
 	value, _, _ := bytes.Cut(rest, []byte("\n"))
 	n, err := strconv.Atoi(string(value))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return n
 }
 
 // TestAllDueAtOnce has several servers publish what becomes due in one moment: each publication once, and none late.
 func TestAllDueAtOnce(t *testing.T) {
-	latest := promised(2 * time.Second)
+	latest := testwait.Promised(2 * time.Second)
 	database := newDatabase(t)
-	servers := make([]*sim.Server, scale(3, 5))
+	servers := make([]*sim.Server, testwait.Count(3, 5))
 	for i := range servers {
 		servers[i] = newServer(t, database, "--allow-private-targets")
 	}
 	in := newInbox(t)
 	in.register(t, servers[0])
-	n := scale(300, 1000)
-	at := time.Now().Add(time.Duration(scale(10, 40)) * time.Second)
+	n := testwait.Count(300, 1000)
+	at := time.Now().Add(time.Duration(testwait.Count(10, 40)) * time.Second)
 	ids := make(chan string, n)
 	var making sync.WaitGroup
 	for worker := range 16 {
@@ -394,9 +376,7 @@ func TestAllDueAtOnce(t *testing.T) {
 	in.check(t)
 	auditNow(t, database)
 	var late time.Duration
-	if err := connect(t, database).QueryRow(t.Context(), `SELECT max(published_at - publish_at) FROM publications`).Scan(&late); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, connect(t, database).QueryRow(t.Context(), `SELECT max(published_at - publish_at) FROM publications`).Scan(&late))
 	if late > latest {
 		t.Errorf("the last one was published %v late", late)
 	}

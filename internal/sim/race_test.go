@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 const (
@@ -37,18 +38,11 @@ func names(prefix string, n int) []string {
 
 // race lets every account buy one position of any layer at the same moment and returns the answers.
 func race(ctx context.Context, client *sim.Client, campaign, keys string, accounts []string) []sim.Answer {
-	answers := make([]sim.Answer, len(accounts))
-	begin := make(chan struct{})
-	var group sync.WaitGroup
+	ops := make([]*sim.Op, len(accounts))
 	for i, account := range accounts {
-		group.Go(func() {
-			<-begin
-			answers[i] = client.Once(ctx, sim.NewPurchase(fmt.Sprintf("%s-%d", keys, i), campaign, account, 0))
-		})
+		ops[i] = sim.NewPurchase(fmt.Sprintf("%s-%d", keys, i), campaign, account, 0)
 	}
-	close(begin)
-	group.Wait()
-	return answers
+	return storm(ctx, client, ops)
 }
 
 // checkRace counts the answers of a race: as many sold as there are positions, all others told that it is sold out.
@@ -97,9 +91,7 @@ func checkDrawn(t *testing.T, client *sim.Client, campaign string, winners int) 
 		t.Fatalf("draw of %s: %v", campaign, first)
 	}
 	var d draw
-	if err := first.JSON(&d); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, first.JSON(&d))
 	if d.Campaign != campaign || len(d.Winners) != winners {
 		t.Errorf("draw of %s: %d winners, want %d: %s", campaign, len(d.Winners), winners, first.Body)
 	}
@@ -123,18 +115,14 @@ func TestFiveHundredBuyersRaceForTwoHundredAndTenPositions(t *testing.T) {
 	server := newServer(t, "")
 	client, history := newClient(t, server)
 	accounts := names("buyer", buyers)
-	if err := sim.OpenAccounts(within(t, patience), client, append(accounts, "house"), 1_000_000); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), client, append(accounts, "house"), 1_000_000))
 	var times []time.Duration
-	for run := range scale(3, 100) {
+	for run := range testwait.Count(3, 100) {
 		name := fmt.Sprintf("race-%d", run)
-		campaign, err := sim.Launch(within(t, patience), client, name, triangle(name, "house"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		campaign, err := sim.Launch(testwait.Context(t, patience), client, name, triangle(name, "house"))
+		testwait.Must(t, err)
 		began := time.Now()
-		answers := race(within(t, patience), client, campaign.ID, name, accounts)
+		answers := race(testwait.Context(t, patience), client, campaign.ID, name, accounts)
 		times = append(times, time.Since(began))
 		checkRace(t, answers)
 		checkDrawn(t, client, campaign.ID, 9)
@@ -153,19 +141,15 @@ func TestFiveHundredBuyersRaceForTwoHundredAndTenPositions(t *testing.T) {
 func TestTwoBuyersOnTheLastTwoPositions(t *testing.T) {
 	server := newServer(t, "")
 	client, history := newClient(t, server)
-	if err := sim.OpenAccounts(within(t, patience), client, []string{"ann", "bob", "house"}, 1_000_000); err != nil {
-		t.Fatal(err)
-	}
-	for run := range scale(20, 200) {
+	testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), client, []string{"ann", "bob", "house"}, 1_000_000))
+	for run := range testwait.Count(20, 200) {
 		name := fmt.Sprintf("last-%d", run)
-		campaign, err := sim.Launch(within(t, patience), client, name, sim.CampaignSpec{
+		campaign, err := sim.Launch(testwait.Context(t, patience), client, name, sim.CampaignSpec{
 			Name: name, BaseLength: 2, Price: 10, Currency: "SIM", Beneficiary: "house",
 			Prizes: []sim.PrizeSpec{{Name: "only", Quantity: 1}},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if a, err := client.Settle(within(t, patience), sim.NewPurchase(name, campaign.ID, "ann", 0)); err != nil || a.Status != http.StatusCreated {
+		testwait.Must(t, err)
+		if a, err := client.Settle(testwait.Context(t, patience), sim.NewPurchase(name, campaign.ID, "ann", 0)); err != nil || a.Status != http.StatusCreated {
 			t.Fatalf("the first of three: %v %v", a, err)
 		}
 		begin := make(chan struct{})
@@ -205,16 +189,12 @@ func TestBuyersRaceOnTwoServers(t *testing.T) {
 	first := newServer(t, database)
 	client, history := newClient(t, first, newServer(t, database))
 	accounts := names("buyer", buyers)
-	if err := sim.OpenAccounts(within(t, patience), client, append(accounts, "house"), 1_000_000); err != nil {
-		t.Fatal(err)
-	}
-	for run := range scale(2, 50) {
+	testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), client, append(accounts, "house"), 1_000_000))
+	for run := range testwait.Count(2, 50) {
 		name := fmt.Sprintf("race-%d", run)
-		campaign, err := sim.Launch(within(t, patience), client, name, triangle(name, "house"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		checkRace(t, race(within(t, patience), client, campaign.ID, name, accounts))
+		campaign, err := sim.Launch(testwait.Context(t, patience), client, name, triangle(name, "house"))
+		testwait.Must(t, err)
+		checkRace(t, race(testwait.Context(t, patience), client, campaign.ID, name, accounts))
 		checkDrawn(t, client, campaign.ID, 9)
 		verify(t, client, campaign.ID, campaign.Commitment)
 		if t.Failed() {

@@ -24,6 +24,8 @@ import (
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // What reads may do to the rest, at a million positions.
@@ -179,13 +181,11 @@ func (r *reader) memory() int64 {
 // TestReadsLeaveCommandsAlone asks for proofs of a great campaign from all sides while money moves and a round ends. Memory
 // and delays are held to their limits under FAIRLEAD_TORTURE.
 func TestReadsLeaveCommandsAlone(t *testing.T) {
-	positions, public := scale(3000, 1_000_000), scale(500, 60_000)
-	measure := time.Duration(scale(1, 15)) * time.Second
-	strict := scale(0, 1) == 1
-	binary, err := sim.Build(within(t, 10*time.Minute), tempDir(t), sim.BuildOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	positions, public := testwait.Count(3000, 1_000_000), testwait.Count(500, 60_000)
+	measure := time.Duration(testwait.Count(1, 15)) * time.Second
+	strict := testwait.Count(0, 1) == 1
+	binary, err := sim.Build(testwait.Context(t, 10*time.Minute), tempDir(t), false)
+	testwait.Must(t, err)
 	database := newDatabase(t)
 	server := sim.NewServer(sim.ServerOptions{Binary: binary, DataDir: tempDir(t), DatabaseURL: database})
 	t.Cleanup(func() { stopServer(t, server, false) })
@@ -205,8 +205,7 @@ func TestReadsLeaveCommandsAlone(t *testing.T) {
 	rest := func() time.Duration {
 		stop := make(chan struct{})
 		took := r.deposits(stop)
-		timer := time.NewTimer(measure)
-		<-timer.C
+		wait.For(t.Context(), measure)
 		close(stop)
 		return p99(took())
 	}
@@ -276,7 +275,7 @@ func TestReadsLeaveCommandsAlone(t *testing.T) {
 	proofs.Wait()
 	proved := time.Since(began)
 	var late *float64
-	closed := within(t, measure+promised(roundLate)+10*time.Second)
+	closed := testwait.Context(t, measure+testwait.Promised(roundLate)+10*time.Second)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for ; late == nil; <-tick.C {
@@ -296,7 +295,7 @@ func TestReadsLeaveCommandsAlone(t *testing.T) {
 	if strict && stormy > readsSlow*atRest {
 		t.Errorf("a deposit takes %v, %v at rest", stormy, atRest)
 	}
-	if limit := promised(roundLate); *late > limit.Seconds() {
+	if limit := testwait.Promised(roundLate); *late > limit.Seconds() {
 		t.Errorf("the round closed %.3f s late", *late)
 	}
 
@@ -306,12 +305,8 @@ func TestReadsLeaveCommandsAlone(t *testing.T) {
 		t.Fatalf("a proof: %d, %v", status, err)
 	}
 	proof, err := fairdraw.ParseProof(whole.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := proof.Verify(); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
+	testwait.Must(t, proof.Verify())
 	var one bytes.Buffer
 	place := rand.IntN(positions)
 	path := "/v1/campaigns/" + great.String() + "/proof/positions/" + lottery.PositionID(great, place).String()
@@ -319,16 +314,10 @@ func TestReadsLeaveCommandsAlone(t *testing.T) {
 		t.Fatalf("%s: %d, %v", path, status, err)
 	}
 	inclusion, err := fairdraw.ParseInclusionProof(one.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	root, err := hex.DecodeString(proof.Root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := inclusion.Verify([32]byte(root)); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
+	testwait.Must(t, inclusion.Verify([32]byte(root)))
 }
 
 // counted counts what is written.

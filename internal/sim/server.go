@@ -25,7 +25,7 @@ const (
 	probeLimit = 2 * time.Second
 )
 
-// ErrServer is returned when a server process did not do what it was told; it wraps the end of the server's log.
+// ErrServer is returned when a server process did not do what was asked; it wraps the end of the server's log.
 var ErrServer = errors.New("server process")
 
 // ServerOptions say how a server process is run.
@@ -36,8 +36,6 @@ type ServerOptions struct {
 	DataDir string
 	// DatabaseURL makes the server use a shared database instead of a private PostgreSQL.
 	DatabaseURL string
-	// Env is added to the environment of the first and of every later start.
-	Env []string
 	// Args are added to the command line.
 	Args []string
 }
@@ -98,7 +96,7 @@ func (s *Server) Start(ctx context.Context, env ...string) (time.Duration, error
 	}
 	// Not CommandContext: the process must outlive the context that bounds the wait for its readiness.
 	cmd := exec.Command(s.opts.Binary, append(args, s.opts.Args...)...) //nolint:noctx // The caller's binary.
-	cmd.Env = append(append(append(os.Environ(), "FAIRLEAD_ADMIN_KEY="+AdminKey), s.opts.Env...), env...)
+	cmd.Env = append(append(os.Environ(), "FAIRLEAD_ADMIN_KEY="+AdminKey), env...)
 	// A file, not a pipe: grandchildren that outlive a kill must not delay the wait for their parent.
 	log, err := os.OpenFile(s.logPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

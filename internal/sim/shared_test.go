@@ -17,6 +17,8 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // TestOneOfTwoServersIsKilled spreads load over two servers on one database and kills one of them, again and again.
@@ -26,17 +28,15 @@ func TestOneOfTwoServersIsKilled(t *testing.T) {
 
 func oneOfTwoServersIsKilled(t *testing.T) {
 	t.Helper()
-	rng, seed := newRand(t)
+	rng, seed := testwait.Rand(t)
 	database := newDatabase(t)
 	servers := []*sim.Server{newServer(t, database), newServer(t, database)}
 	client, history := newClient(t, servers...)
 	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "two", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
-	for kill := range scale(3, 10) {
+	for kill := range testwait.Count(3, 10) {
 		await(t, "answers", history.After(50+rng.IntN(150)))
 		victim := servers[rng.IntN(2)]
-		if err := victim.Kill(within(t, patience)); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, victim.Kill(testwait.Context(t, patience)))
 		await(t, "answers of the other server", history.After(30))
 		start(t, victim)
 		auditNow(t, database)
@@ -58,22 +58,19 @@ func TestStoppedServerWakes(t *testing.T) {
 
 func stoppedServerWakes(t *testing.T) {
 	t.Helper()
-	rng, seed := newRand(t)
+	rng, seed := testwait.Rand(t)
 	database := newDatabase(t)
 	sleeper := newServer(t, database)
 	client, history := newClient(t, sleeper, newServer(t, database))
 	client.LimitAttempts(500 * time.Millisecond)
 	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "stop", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
-	for stop := range scale(2, 3) {
+	for stop := range testwait.Count(2, 3) {
 		await(t, "answers", history.After(50+rng.IntN(150)))
-		if err := sleeper.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, sleeper.Signal(syscall.SIGSTOP))
 		// It may be stopped with rows locked, which PostgreSQL takes back after a while.
-		asleep := time.Duration(scale(2, 5+rng.IntN(36))) * time.Second
+		asleep := time.Duration(testwait.Count(2, 5+rng.IntN(36))) * time.Second
 		progress := history.After(100)
-		timer := time.NewTimer(asleep)
-		<-timer.C
+		wait.For(t.Context(), asleep)
 		select {
 		case <-progress:
 		default:
@@ -81,9 +78,7 @@ func stoppedServerWakes(t *testing.T) {
 				t.Errorf("the other server did not go on within %v", asleep)
 			}
 		}
-		if err := sleeper.Signal(syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, sleeper.Signal(syscall.SIGCONT))
 		await(t, "answers after waking", history.After(100))
 		auditNow(t, database)
 		if t.Failed() {
@@ -102,19 +97,15 @@ func TestLostAnswersToCommit(t *testing.T) {
 
 func lostAnswersToCommit(t *testing.T) {
 	t.Helper()
-	_, seed := newRand(t)
+	_, seed := testwait.Rand(t)
 	database := newDatabase(t)
 	config, err := pgx.ParseConfig(database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	network, address := pgconn.NetworkAddress(config.Host, config.Port)
 	proxy, err := wire.Listen(t.Context(), wire.Options{
 		Network: network, Address: address, Seed: seed, LoseOneIn: 4, Blackout: 300 * time.Millisecond,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	t.Cleanup(func() {
 		if err := proxy.Close(); err != nil {
 			t.Error(err)
@@ -124,22 +115,18 @@ func lostAnswersToCommit(t *testing.T) {
 	client, history := newClient(t, server)
 	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "lost", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
 	proxy.Arm(true)
-	awaitLost(t, proxy, scale(15, 60))
+	awaitLost(t, proxy, testwait.Count(15, 60))
 	proxy.Arm(false)
 	l.finish(t)
 	auditNow(t, database)
 
 	accounts := names("buyer", buyers)
-	if err := sim.OpenAccounts(within(t, patience), client, append(accounts, "house"), 1_000_000); err != nil {
-		t.Fatal(err)
-	}
-	sales, before := scale(2, 5), proxy.Stats().Lost()
+	testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), client, append(accounts, "house"), 1_000_000))
+	sales, before := testwait.Count(2, 5), proxy.Stats().Lost()
 	for sale := range sales {
 		name := fmt.Sprintf("sale-%d", sale)
-		campaign, err := sim.Launch(within(t, patience), client, name, triangle(name, "house"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		campaign, err := sim.Launch(testwait.Context(t, patience), client, name, triangle(name, "house"))
+		testwait.Must(t, err)
 		proxy.Arm(true)
 		checkRace(t, sell(t, client, campaign.ID, name, accounts))
 		proxy.Arm(false)
@@ -162,7 +149,7 @@ func lostAnswersToCommit(t *testing.T) {
 func sell(t *testing.T, client *sim.Client, campaign, keys string, accounts []string) []sim.Answer {
 	t.Helper()
 	const workers = 20
-	ctx := within(t, 3*patience)
+	ctx := testwait.Context(t, 3*patience)
 	answers := make([]sim.Answer, len(accounts))
 	var next atomic.Int64
 	var group sync.WaitGroup
@@ -184,34 +171,23 @@ func sell(t *testing.T, client *sim.Client, campaign, keys string, accounts []st
 // awaitLost waits until the proxy has lost so many commits.
 func awaitLost(t *testing.T, proxy *wire.Proxy, n int) {
 	t.Helper()
-	limit := within(t, 10*patience)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for proxy.Stats().Lost() < n {
-		select {
-		case <-limit.Done():
-			t.Fatalf("only %d commits lost", proxy.Stats().Lost())
-		case <-tick.C:
-		}
-	}
+	testwait.Eventually(t, 10*patience, fmt.Sprintf("%d lost commits", n), func() bool { return proxy.Stats().Lost() >= n })
 }
 
 // TestOpposedTransfers moves money back and forth between few accounts from many workers on two servers. The total is
 // the same in every snapshot, and no client hears of a deadlock, because there is none.
 func TestOpposedTransfers(t *testing.T) {
 	const workers, each = 32, 10_000
-	_, seed := newRand(t)
+	_, seed := testwait.Rand(t)
 	database := newDatabase(t)
 	servers := []*sim.Server{newServer(t, database), newServer(t, database)}
 	client, history := newClient(t, servers...)
 	l := sim.NewWorkload(sim.WorkloadOptions{
 		Seed: seed, Prefix: "opposed", Accounts: 20, Workers: workers, Mix: sim.Mix{Transfers: 1},
 	})
-	if err := sim.OpenAccounts(within(t, patience), client, l.Accounts(), each); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), client, l.Accounts(), each))
 	stop := make(chan struct{})
-	timer := time.AfterFunc(time.Duration(scale(5, 30))*time.Second, func() { close(stop) })
+	timer := time.AfterFunc(time.Duration(testwait.Count(5, 30))*time.Second, func() { close(stop) })
 	defer timer.Stop()
 
 	var snapshots, integrities int
@@ -239,7 +215,7 @@ func TestOpposedTransfers(t *testing.T) {
 	if err := connect(t, database).QueryRow(t.Context(), question).Scan(&deadlocks); err != nil || deadlocks != 0 {
 		t.Errorf("%d deadlocks: %v", deadlocks, err)
 	}
-	if snapshots < scale(2, 10) || integrities < scale(1, 3) {
+	if snapshots < testwait.Count(2, 10) || integrities < testwait.Count(1, 3) {
 		t.Errorf("too few looks at the total: %d snapshots, %d integrity checks", snapshots, integrities)
 	}
 	t.Logf("%d snapshots, %d integrity checks", snapshots, integrities)

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Sizes of the drawn commands: prices and amounts are such that accounts run dry now and then, campaigns such that one
@@ -88,54 +90,37 @@ func (w *Workload) Setup(ctx context.Context, c *Client) error {
 
 // OpenAccounts opens accounts in SIM and puts the same amount on each, none if it is 0.
 func OpenAccounts(ctx context.Context, c *Client, accounts []string, amount int64) error {
-	const workers = 16
-	names := make(chan string)
-	failures := make(chan error, workers)
-	var group sync.WaitGroup
-	for range workers {
-		group.Go(func() {
-			var all []error
-			for name := range names {
-				_, err := c.expect(ctx, NewAccount("open-"+name, name, "SIM"), http.StatusCreated)
-				if err == nil && amount > 0 {
-					_, err = c.expect(ctx, NewDeposit("fill-"+name, name, amount), http.StatusCreated)
-				}
-				all = append(all, err)
-			}
-			failures <- errors.Join(all...)
+	return each(16, accounts, func(name string) error {
+		_, err := c.expect(ctx, NewAccount("open-"+name, name, "SIM"), http.StatusCreated)
+		if err == nil && amount > 0 {
+			_, err = c.expect(ctx, NewDeposit("fill-"+name, name, amount), http.StatusCreated)
+		}
+		return err
+	})
+}
+
+// each calls do for all items, with so many at a time, and joins the errors.
+func each[T any](workers int, items []T, do func(T) error) error {
+	var group errgroup.Group
+	group.SetLimit(workers)
+	failures := make([]error, len(items))
+	for i, item := range items {
+		group.Go(func() error {
+			failures[i] = do(item)
+			return nil
 		})
 	}
-	for _, name := range accounts {
-		names <- name
-	}
-	close(names)
-	group.Wait()
-	close(failures)
-	var all []error
-	for err := range failures {
-		all = append(all, err)
-	}
-	return errors.Join(all...)
+	return errors.Join(append(failures, group.Wait())...)
 }
 
 // Run draws and settles commands until stop is closed, settles what is under way, and returns. The error tells every
 // answer that no server should give to these commands, and every command that could not be settled.
 func (w *Workload) Run(ctx context.Context, c *Client, stop <-chan struct{}) error {
-	failures := make(chan error, w.opts.Workers)
-	var group sync.WaitGroup
-	for i := range w.opts.Workers {
-		group.Go(func() {
-			worker := &worker{w: w, c: c, id: i, rng: rand.New(rand.NewPCG(w.opts.Seed, uint64(i)))} //nolint:gosec // Seeded on purpose.
-			failures <- worker.run(ctx, stop)
-		})
+	workers := make([]*worker, w.opts.Workers)
+	for i := range workers {
+		workers[i] = &worker{w: w, c: c, id: i, rng: rand.New(rand.NewPCG(w.opts.Seed, uint64(i)))} //nolint:gosec // Seeded on purpose.
 	}
-	group.Wait()
-	close(failures)
-	var all []error
-	for err := range failures {
-		all = append(all, err)
-	}
-	return errors.Join(all...)
+	return each(len(workers), workers, func(k *worker) error { return k.run(ctx, stop) })
 }
 
 // offer returns the campaign on sale; if that is still the one called spent, it launches the next one first. Those who

@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -24,15 +25,7 @@ func (h *Histogram) add(m *dto.Histogram) {
 		if math.IsInf(b.GetUpperBound(), 1) {
 			continue // It is the count.
 		}
-		i, found := slices.BinarySearchFunc(h.Buckets, b.GetUpperBound(), func(b Bucket, bound float64) int {
-			switch {
-			case b.Bound < bound:
-				return -1
-			case b.Bound > bound:
-				return 1
-			}
-			return 0
-		})
+		i, found := slices.BinarySearchFunc(h.Buckets, b.GetUpperBound(), func(b Bucket, bound float64) int { return cmp.Compare(b.Bound, bound) })
 		if !found {
 			h.Buckets = slices.Insert(h.Buckets, i, Bucket{Bound: b.GetUpperBound()})
 		}

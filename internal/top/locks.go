@@ -1,12 +1,13 @@
 package top
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
 )
 
-// Locks are who holds locks and who waits for them in the whole house; the names are the server's.
+// Locks lists who holds locks and who waits for them, on all servers; the JSON names are the server's.
 type Locks struct {
 	Holders []struct {
 		Owner     string           `json:"owner"`
@@ -54,15 +55,7 @@ func (l *Locks) Busiest(n int, now time.Time) []LockView {
 		}
 	}
 	slices.SortFunc(views, func(a, b LockView) int {
-		switch {
-		case a.Waiters != b.Waiters:
-			return b.Waiters - a.Waiters
-		case a.HeldSeconds > b.HeldSeconds:
-			return -1
-		case a.HeldSeconds < b.HeldSeconds:
-			return 1
-		}
-		return strings.Compare(a.Key, b.Key)
+		return cmp.Or(b.Waiters-a.Waiters, cmp.Compare(b.HeldSeconds, a.HeldSeconds), strings.Compare(a.Key, b.Key))
 	})
 	return views[:min(n, len(views))]
 }

@@ -59,11 +59,15 @@ func Parse(text io.Reader) (*Snapshot, error) {
 		return nil, fmt.Errorf("read metrics: %w", err)
 	}
 	s := &Snapshot{Lanes: map[string]*Lane{}}
-	ours := false
+	ours, plain := false, s.plain()
 	for name, f := range families {
 		ours = ours || strings.HasPrefix(name, "fairlead_")
 		for _, m := range f.GetMetric() {
-			s.read(name, m)
+			if to := plain[name]; to != nil {
+				*to += value(m)
+			} else {
+				s.read(name, m)
+			}
 		}
 	}
 	if !ours {
@@ -80,7 +84,7 @@ func (s *Snapshot) lane(m *dto.Metric) *Lane {
 	return s.Lanes[service]
 }
 
-// read takes in one sample. Those that nobody looks at here are passed over, and so are those of later versions.
+// read takes in one sample. It ignores metrics that no view shows, and those of later versions.
 func (s *Snapshot) read(name string, m *dto.Metric) {
 	switch name {
 	case "fairlead_http_requests_total":
@@ -120,48 +124,28 @@ func (s *Snapshot) read(name string, m *dto.Metric) {
 		s.Started = time.UnixMilli(int64(value(m) * 1000)).UTC()
 	case "fairlead_auction_is_leader":
 		s.Leading = value(m) != 0
-	default:
-		if to := s.plain(name); to != nil {
-			*to += value(m)
-		}
 	}
 }
 
-// plain says where a sample goes that is taken as it is.
-func (s *Snapshot) plain(name string) *float64 {
-	switch name {
-	case "fairlead_transaction_retries_total":
-		return &s.Retries
-	case "fairlead_multidraw_draws_total":
-		return &s.Draws
-	case "fairlead_lottery_draw_success_total":
-		return &s.Drawn
-	case "fairlead_publish_attempts_total":
-		return &s.Attempts
-	case "fairlead_saga_ended_total":
-		return &s.Sagas
-	case "fairlead_lock_deadlock_victims_total":
-		return &s.Victims
-	case "fairlead_live_dropped_total":
-		return &s.Dropped
-	case "process_cpu_seconds_total":
-		return &s.CPU
-	case "fairlead_auction_leader_term":
-		return &s.Term
-	case "fairlead_live_subscribers":
-		return &s.Streams
-	case "go_goroutines":
-		return &s.Goroutines
-	case "process_resident_memory_bytes":
-		return &s.Memory
-	case "fairlead_publish_running":
-		return &s.Running.Publications
-	case "fairlead_saga_running":
-		return &s.Running.Sagas
-	case "fairlead_multidraw_running":
-		return &s.Running.Multidraws
+// plain says where the samples go that are added up as they are.
+func (s *Snapshot) plain() map[string]*float64 {
+	return map[string]*float64{
+		"fairlead_transaction_retries_total":   &s.Retries,
+		"fairlead_multidraw_draws_total":       &s.Draws,
+		"fairlead_lottery_draw_success_total":  &s.Drawn,
+		"fairlead_publish_attempts_total":      &s.Attempts,
+		"fairlead_saga_ended_total":            &s.Sagas,
+		"fairlead_lock_deadlock_victims_total": &s.Victims,
+		"fairlead_live_dropped_total":          &s.Dropped,
+		"process_cpu_seconds_total":            &s.CPU,
+		"fairlead_auction_leader_term":         &s.Term,
+		"fairlead_live_subscribers":            &s.Streams,
+		"go_goroutines":                        &s.Goroutines,
+		"process_resident_memory_bytes":        &s.Memory,
+		"fairlead_publish_running":             &s.Running.Publications,
+		"fairlead_saga_running":                &s.Running.Sagas,
+		"fairlead_multidraw_running":           &s.Running.Multidraws,
 	}
-	return nil
 }
 
 func value(m *dto.Metric) float64 {

@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/internal/top"
 )
 
@@ -67,9 +68,7 @@ process_start_time_seconds ` + started + "\n"
 func parse(t *testing.T, text string) *top.Snapshot {
 	t.Helper()
 	s, err := top.Parse(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return s
 }
 
@@ -133,13 +132,9 @@ func TestParse(t *testing.T) {
 func TestNames(t *testing.T) {
 	t.Parallel()
 	known, err := os.ReadFile("../../docs/operations/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	source, err := os.ReadFile("snapshot.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	names := regexp.MustCompile(`"(fairlead_[a-z_]*[a-z])"`).FindAllSubmatch(source, -1)
 	if len(names) < 20 {
 		t.Fatalf("only %d names", len(names))

@@ -17,7 +17,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 
-	"github.com/fairlead-dev/fairlead/internal/timeouts"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -69,10 +68,9 @@ type Options struct {
 type Backend struct {
 	client     rueidis.Client
 	scripts    *scripts
-	space      string          // what all names begin with
-	state      []string        // the one key that the scripts are told: the stream of tokens
-	process    string          // names this backend to the others
-	answers    *timeouts.Group // bounds each of them
+	space      string   // what all names begin with
+	state      []string // the one key that the scripts are told: the stream of tokens
+	process    string   // names this backend to the others
 	logger     *slog.Logger
 	observer   Observer
 	maxWaiters int
@@ -111,7 +109,7 @@ func New(client rueidis.Client, o Options) (*Backend, error) {
 	b := &Backend{
 		client: client, scripts: newScripts(source), space: "{" + o.Namespace + "}", state: []string{"{" + o.Namespace + "}:tokens"}, process: uuid.NewString(), logger: o.Logger,
 		observer: o.Observer, maxWaiters: cmp.Or(o.MaxWaiters, DefaultMaxWaiters), waiters: map[string]*waiter{},
-		closing: make(chan struct{}), inspect: make(chan struct{}, 1), answers: timeouts.NewGroup(answerWithin),
+		closing: make(chan struct{}), inspect: make(chan struct{}, 1),
 	}
 	b.base, b.stop = context.WithCancel(context.Background())
 	return b, nil

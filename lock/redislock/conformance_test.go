@@ -40,7 +40,7 @@ func connect(tb testing.TB, o rueidis.ClientOption, port int) rueidis.Client {
 	tb.Helper()
 	o.InitAddress, o.DisableCache = []string{"127.0.0.1:" + strconv.Itoa(port)}, true
 	for deadline := time.Now().Add(patience); ; {
-		c, err := NewClient(o)
+		c, err := rueidis.NewClient(o)
 		if err == nil {
 			tb.Cleanup(c.Close)
 			return c

@@ -61,8 +61,6 @@
 // Acquire returns the server's OOM error. What is held is renewed, released and handed on as ever, and those in line keep their
 // places.
 //
-// A client made by [NewClient] stays awake for answers that come at once, which is faster for one caller near its server.
-//
 // # What it does not promise
 //
 //   - Exclusion over a loss of memory. A server that restarts empty, or a replica that lags when it takes over, grants

@@ -31,7 +31,7 @@ func (b *Backend) drop(ctx context.Context, grant string) (bool, error) {
 	if !ok {
 		return false, nil
 	}
-	ctx, cancel := b.soon(ctx)
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	return b.client.Do(ctx, b.client.B().Hdel().Key(b.hash(key)).Field(id).Build()).AsBool()
 }

@@ -78,15 +78,10 @@ type answer struct {
 // errAnswer is returned when a script's answer is not understood.
 var errAnswer = errors.New("an answer that is not understood")
 
-// answerWithin bounds one run of a script, which takes some microseconds.
+// answerWithin bounds one request to the server, which takes some microseconds. With a deadline the client makes a lone
+// request on the caller's goroutine; without one it passes the request to another goroutine and the answer back, for good,
+// which takes half as long again. The price: while a server does not answer, the end of ctx may go unnoticed until then.
 const answerWithin = 3 * time.Second
-
-// soon is for one request to the server. With a deadline the client does a lone request on the caller's goroutine, where
-// without one it hands it to another and the answer back, for good, which takes half as long again. The price: on a server
-// that has stopped answering, the end of ctx may go unnoticed until then.
-func (b *Backend) soon(ctx context.Context) (context.Context, context.CancelFunc) {
-	return b.answers.Bound(ctx)
-}
 
 // A grant is called by the id of its request and by its first key, which tells where it is kept.
 func name(id, key string) string { return id + "/" + key }
@@ -102,7 +97,7 @@ func (b *Backend) hash(key string) string { return b.space + ":h:" + key }
 
 // ask runs a script that may grant what is called so, once, and tells those that it woke.
 func (b *Backend) ask(ctx context.Context, s *rueidis.Lua, id string, args ...string) (a answer, err error) {
-	ctx, cancel := b.soon(ctx)
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	start := time.Now()
 	message, err := s.Exec(ctx, b.client, b.state, args).ToMessage()

@@ -3,7 +3,6 @@ package redislock
 import (
 	"context"
 	"crypto/sha1"
-	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -370,31 +369,5 @@ func TestStrangeIDs(t *testing.T) {
 	}
 	if g := <-both; !g.Waited {
 		t.Errorf("granted %+v", g)
-	}
-}
-
-// NewClient leaves a connection's options as they were asked for.
-func TestNewClientKeepsNoDelay(t *testing.T) {
-	t.Parallel()
-	port := pgtest.Port(t)
-	start(t, port)
-	delayed := make(chan *net.TCPConn, 8)
-	o := single()
-	o.InitAddress, o.DisableTCPNoDelay = []string{fmt.Sprint("127.0.0.1:", port)}, true
-	o.DialCtxFn = func(ctx context.Context, address string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
-		c, err := d.DialContext(ctx, "tcp", address)
-		if plain, ok := c.(*net.TCPConn); ok {
-			delayed <- plain
-		}
-		return c, err
-	}
-	var c rueidis.Client
-	eventually(t, "connected", func() bool { var err error; c, err = NewClient(o); return err == nil })
-	defer c.Close()
-	for range len(delayed) - 1 {
-		<-delayed
-	}
-	if on := noDelay(t, <-delayed); on {
-		t.Error("DisableTCPNoDelay has no effect")
 	}
 }

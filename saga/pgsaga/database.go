@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/saga"
 )
 
@@ -24,7 +24,7 @@ const finishTimeout = 20 * time.Second
 
 // ReplicationWarning is a connection's custom-data key. Where a pool's OnNotice sets it to true on a notice of
 // PostgreSQL's SyncRepWaitForLSN, what was prepared or committed with such a notice counts as unknown.
-const ReplicationWarning = "fairlead.replication_warning"
+const ReplicationWarning = pgkit.ReplicationWarning
 
 // Options are the parts of a [Database] that its user may bring. All may be zero.
 type Options struct {
@@ -46,9 +46,9 @@ type Options struct {
 type Database struct {
 	pool      *pgxpool.Pool
 	upkeep    *pgxpool.Pool
-	run       runner
+	run       *runner
 	schema    Schema
-	fencing   runner // on upkeep, which waits for a fence for a moment only
+	fencing   *runner // on upkeep, which waits for a fence for a moment only
 	committed func(ctx context.Context, id uuid.UUID) ([]string, error)
 	foreign   bool // the marks are not those of this package
 }
@@ -74,7 +74,7 @@ func NewDatabase(pool *pgxpool.Pool, o Options) *Database {
 // CanPrepare returns [saga.ErrTwoPhaseUnavailable] where the database takes no prepared transactions.
 func (d *Database) CanPrepare(ctx context.Context) error {
 	var most int
-	err := d.run.read(ctx, func(ctx context.Context) error {
+	err := read(ctx, func(ctx context.Context) error {
 		return d.pool.QueryRow(ctx, `SELECT current_setting('max_prepared_transactions')::integer`).Scan(&most)
 	})
 	switch {
@@ -148,7 +148,7 @@ func (d *Database) Prepare(ctx context.Context, gid string, fn func(context.Cont
 	// The pool destroys a connection that comes back within a transaction.
 	defer conn.Release()
 	delete(conn.Conn().PgConn().CustomData(), ReplicationWarning)
-	tx, err := conn.BeginTx(working, pgx.TxOptions{BeginQuery: d.run.begin})
+	tx, err := conn.BeginTx(working, pgx.TxOptions{BeginQuery: d.run.Begin})
 	if err != nil {
 		return fmt.Errorf("pgsaga: prepare %s: %w", gid, err)
 	}
@@ -160,7 +160,7 @@ func (d *Database) Prepare(ctx context.Context, gid string, fn func(context.Cont
 	}
 	tag, err := finish(ctx, conn, "PREPARE TRANSACTION", gid)
 	switch {
-	case codeOf(err) == "55000":
+	case pgkit.Code(err) == "55000":
 		return fmt.Errorf("%w: %w", saga.ErrTwoPhaseUnavailable, err)
 	case err == nil && tag == "ROLLBACK":
 		return fmt.Errorf("pgsaga: prepare %s: %w", gid, pgx.ErrTxCommitRollback)
@@ -168,16 +168,13 @@ func (d *Database) Prepare(ctx context.Context, gid string, fn func(context.Cont
 	return err
 }
 
-// errNotReplicated is what a success becomes that a failover could lose.
-var errNotReplicated = errors.New("durable here, but perhaps not on a standby")
-
 // finish sends one of the statements that take an identifier, which is a literal in them, and sees it through.
 func finish(ctx context.Context, conn *pgxpool.Conn, how, gid string) (tag string, err error) {
 	sent, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 	defer cancel()
 	done, err := conn.Exec(sent, how+" '"+gid+"'", pgx.QueryExecModeSimpleProtocol)
 	if err == nil && conn.Conn().PgConn().CustomData()[ReplicationWarning] == true {
-		err = errNotReplicated
+		err = pgkit.ErrNotReplicated
 	}
 	if err != nil {
 		err = fmt.Errorf("pgsaga: %s %s: %w", how, gid, err)
@@ -215,13 +212,6 @@ func (d *Database) RollbackPrepared(ctx context.Context, gid string) error {
 // undefinedObject is the SQLSTATE of a prepared transaction that isn't there.
 const undefinedObject = "42704"
 
-func codeOf(err error) string {
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return pgErr.Code
-	}
-	return ""
-}
-
 func (d *Database) end(ctx context.Context, gid string, commit bool) error {
 	if err := checkGID(gid); err != nil {
 		return err
@@ -241,7 +231,7 @@ func (d *Database) endOn(ctx context.Context, conn *pgxpool.Conn, gid string, co
 	}
 	delete(conn.Conn().PgConn().CustomData(), ReplicationWarning)
 	_, err := finish(ctx, conn, how, gid)
-	if codeOf(err) != undefinedObject {
+	if pgkit.Code(err) != undefinedObject {
 		return err
 	}
 	if !commit {
@@ -263,7 +253,7 @@ func (d *Database) endOn(ctx context.Context, conn *pgxpool.Conn, gid string, co
 func (d *Database) InDoubt(ctx context.Context, prefix string) (found []saga.Prepared, err error) {
 	const inDoubt = `SELECT gid, prepared, (extract(epoch FROM clock_timestamp() - prepared) * 1000000)::bigint FROM pg_prepared_xacts
 		WHERE database = current_database() AND starts_with(gid, $1) ORDER BY prepared`
-	err = d.run.read(ctx, func(ctx context.Context) error {
+	err = read(ctx, func(ctx context.Context) error {
 		rows, err := d.upkeep.Query(ctx, inDoubt, prefix)
 		if err != nil {
 			return err

@@ -36,7 +36,7 @@ func (d *Database) Fence(ctx context.Context, coordinator string) (*saga.Fence, 
 		f  saga.Fence
 		us int64
 	)
-	err := d.run.read(ctx, func(ctx context.Context) error {
+	err := read(ctx, func(ctx context.Context) error {
 		return d.upkeep.QueryRow(ctx, d.schema.in(selectFence), coordinator).Scan(&f.Token, &f.Incarnation, &f.Since, &us)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -52,7 +52,7 @@ func (d *Database) Fence(ctx context.Context, coordinator string) (*saga.Fence, 
 // MoveFence implements [saga.Fencer].
 func (d *Database) MoveFence(ctx context.Context, coordinator string, from, token, incarnation uuid.UUID) (*saga.Fence, error) {
 	f := &saga.Fence{Token: token, Incarnation: incarnation}
-	err := d.fencing.once(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := d.fencing.Once(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		var holder uuid.UUID
 		if err := tx.QueryRow(ctx, d.schema.in(holderFence), coordinator).Scan(&holder); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return err
@@ -121,7 +121,7 @@ func (d *Database) Committed(ctx context.Context, id uuid.UUID) ([]string, error
 
 // marked reads the marks that were committed with branches of a saga.
 func (d *Database) marked(ctx context.Context, id uuid.UUID) (gids []string, err error) {
-	err = d.run.read(ctx, func(ctx context.Context) error {
+	err = read(ctx, func(ctx context.Context) error {
 		rows, err := d.upkeep.Query(ctx, d.schema.in(`SELECT gid FROM @saga_marks WHERE saga = $1 AND gid IS NOT NULL`), id)
 		if err == nil {
 			gids, err = pgx.CollectRows(rows, pgx.RowTo[string])

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/saga"
 )
 
@@ -54,7 +55,7 @@ func (l *Log) Coordinator(ctx context.Context) (string, error) {
 		FROM pg_control_system() AS c, pg_database AS d WHERE d.datname = current_database()`
 	var former string
 	err := l.read(ctx, func(ctx context.Context) error { return l.pool.QueryRow(ctx, identity, string(l.schema)).Scan(&former) })
-	if err != nil && codeOf(err) != forbidden {
+	if err != nil && pgkit.Code(err) != forbidden {
 		return "", fmt.Errorf("pgsaga: identify the database: %w", err)
 	}
 	return l.CoordinatorAfter(ctx, "saga:", former)

@@ -61,7 +61,7 @@ func NewLog(pool *pgxpool.Pool, o LogOptions) *Log {
 		l.upkeep = l.run
 	}
 	if l.read == nil {
-		l.read = own.read
+		l.read = read
 	}
 	if l.answers == nil {
 		l.answers = noAnswers{}

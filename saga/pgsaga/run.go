@@ -2,17 +2,13 @@ package pgsaga
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"math/rand/v2"
-	"net"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 )
 
 // Run executes fn in one READ COMMITTED transaction and commits. It may call fn more than once, each time after everything
@@ -28,88 +24,27 @@ const (
 	runFor         = 15 * time.Second // how long a transaction is run again
 	runTimeout     = 60 * time.Second // of one run
 	cleanupTimeout = 5 * time.Second
-	firstBackoff   = 5 * time.Millisecond
-	maxBackoff     = 500 * time.Millisecond
-	maxReads       = 3
 )
 
 // runner runs transactions on a pool.
-type runner struct {
-	pool  *pgxpool.Pool
-	begin string
-}
+type runner struct{ pgkit.Runner }
 
-func newRunner(pool *pgxpool.Pool, lockTimeout time.Duration) runner {
+// newRunner returns a runner whose transactions wait for a lock for a time; 0: as long as the session does. A transaction
+// that has waited in vain is not run again here: it may be one of several, in different databases, that wait for each other.
+func newRunner(pool *pgxpool.Pool, lockTimeout time.Duration) *runner {
 	begin := "begin isolation level read committed"
 	if lockTimeout > 0 {
 		begin += fmt.Sprintf("; set local lock_timeout = %d", max(1, lockTimeout.Milliseconds()))
 	}
-	return runner{pool: pool, begin: begin}
+	return &runner{pgkit.Runner{Pool: pool, Begin: begin, For: runFor, Final: []string{pgkit.LockTimeout, pgkit.QueryCanceled}}}
 }
 
-func (r runner) run(ctx context.Context, _ string, fn func(context.Context, pgx.Tx) error) error {
-	deadline, pause := time.Now().Add(runFor), firstBackoff
-	for {
-		err := r.once(ctx, fn)
-		if err == nil || ctx.Err() != nil || !passing(err) || time.Now().After(deadline) || !sleep(ctx, pause) {
-			return err
-		}
-		pause = min(2*pause, maxBackoff)
-	}
+func (r *runner) run(ctx context.Context, name string, fn func(context.Context, pgx.Tx) error) error {
+	_, err := r.Run(ctx, name, fn)
+	return err
 }
 
-func (r runner) once(ctx context.Context, fn func(context.Context, pgx.Tx) error) error {
-	ctx, cancel := context.WithTimeout(ctx, runTimeout)
-	defer cancel()
-	tx, err := r.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: r.begin})
-	if err != nil {
-		return err
-	}
-	defer func() {
-		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
-		defer cancel()
-		_ = tx.Rollback(undo) // A connection on which it fails is closed, and that rolls back, too.
-	}()
-	if err := fn(ctx, tx); err != nil {
-		return err
-	}
-	// What was sent is seen through: giving up in the middle would only make its outcome unknown.
-	return tx.Commit(context.WithoutCancel(ctx))
-}
-
-func (r runner) read(ctx context.Context, fn func(context.Context) error) error {
-	for try := 1; ; try++ {
-		err := fn(ctx)
-		if err == nil || try == maxReads || !passing(err) || !sleep(ctx, firstBackoff) {
-			return err
-		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d/2 + rand.N(d)) //nolint:gosec // Jitter needs no secrecy.
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// passing reports failures that a later run may not meet: other transactions in the way, and connections that ended.
-func passing(err error) bool {
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
-		switch pgErr.Code {
-		case "40001", "40P01", "23505", "25P03", "53300", "25006":
-			return true
-		}
-		return strings.HasPrefix(pgErr.Code, "57P") || strings.HasPrefix(pgErr.Code, "08")
-	}
-	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
-		return true
-	}
-	var netErr net.Error
-	return errors.As(err, &netErr) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
-		strings.Contains(err.Error(), "conn closed")
+func read(ctx context.Context, fn func(context.Context) error) error {
+	_, err := pgkit.Read(ctx, nil, runTimeout, fn)
+	return err
 }

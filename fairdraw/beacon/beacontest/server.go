@@ -1,5 +1,5 @@
-// Package beacontest runs a beacon for tests: a real one, with a BLS key of its
-// own, that signs its rounds as they come due and can be told to misbehave.
+// Package beacontest runs a beacon for tests: a real one, with a BLS key of its own, that signs its rounds as they come due
+// and can be told to misbehave.
 package beacontest
 
 import (
@@ -40,8 +40,7 @@ const (
 	Holding              // no answer before the round is due, as some relays do; not wrong
 )
 
-// Server is a beacon of the unchained scheme. Its methods may be called
-// concurrently.
+// Server is a beacon of the unchained scheme. Its methods may be called concurrently.
 type Server struct {
 	http  *httptest.Server
 	key   *bls.PrivateKey[bls.KeyG2SigG1]
@@ -54,19 +53,21 @@ type Server struct {
 	requests int
 }
 
-// New starts a server whose first round was due long ago and whose rounds are a
-// second apart. It ends with the test.
+// New starts a server whose first round was due long ago and whose rounds are a second apart. It ends with the test.
 func New(tb testing.TB) *Server {
 	tb.Helper()
 	const past = 1_000_000
 	return NewChain(tb, tb.Name(), time.Now().Add(-past*time.Second).Unix(), 1)
 }
 
-// NewChain starts a server with a key made from secret, and with the given
-// genesis, in Unix seconds, and period.
+// NewChain starts a server with a key made from secret, and with the given genesis, in Unix seconds, and period.
 func NewChain(tb testing.TB, secret string, genesis int64, periodSeconds int) *Server {
 	tb.Helper()
-	s := &Server{key: newKey(tb, secret)}
+	key, err := keyFrom(secret)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s := &Server{key: key}
 	public, err := s.key.PublicKey().MarshalBinary()
 	if err != nil {
 		tb.Fatal(err)
@@ -85,14 +86,9 @@ func NewChain(tb testing.TB, secret string, genesis int64, periodSeconds int) *S
 	return s
 }
 
-func newKey(tb testing.TB, secret string) *bls.PrivateKey[bls.KeyG2SigG1] {
-	tb.Helper()
+func keyFrom(secret string) (*bls.PrivateKey[bls.KeyG2SigG1], error) {
 	material := sha256.Sum256([]byte(secret))
-	key, err := bls.KeyGen[bls.KeyG2SigG1](material[:], nil, nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return key
+	return bls.KeyGen[bls.KeyG2SigG1](material[:], nil, nil)
 }
 
 // URL is the relay's base URL.
@@ -102,24 +98,18 @@ func (s *Server) URL() string { return s.http.URL }
 func (s *Server) Chain() fairdraw.Chain { return s.chain }
 
 // Set makes the server answer wrongly from now on.
-func (s *Server) Set(f Fault) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fault = f
-}
+func (s *Server) Set(f Fault) { s.set(func() { s.fault = f }) }
 
 // SetAhead sets the server's clock that much before ours; negative: behind.
-func (s *Server) SetAhead(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ahead = d
-}
+func (s *Server) SetAhead(d time.Duration) { s.set(func() { s.ahead = d }) }
 
 // SpeakOnly makes the server speak one version of the API, 1 or 2; 0: both.
-func (s *Server) SpeakOnly(version int) {
+func (s *Server) SpeakOnly(version int) { s.set(func() { s.only = version }) }
+
+func (s *Server) set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.only = version
+	change()
 }
 
 // Requests is how many requests there were.
@@ -214,9 +204,7 @@ func (s *Server) writeRound(w http.ResponseWriter, fault Fault, version int, num
 		signed = s.Sign(number - 1)
 	case Healthy, Absent, Unserved, Failing, Stalling, Garbage, Huge, Redirecting, Holding:
 	case OtherKey:
-		// A key as good as ours, of nobody's chain.
-		material := sha256.Sum256([]byte("other"))
-		if key, err := bls.KeyGen[bls.KeyG2SigG1](material[:], nil, nil); err == nil {
+		if key, err := keyFrom("other"); err == nil { // As good as ours, but the key of no chain.
 			signed = sign(key, number)
 		}
 	}

@@ -37,27 +37,14 @@ func Outcomes() []Outcome {
 
 // String names the outcome as the contract's machine code of the refusal, or "accepted".
 func (o Outcome) String() string {
-	switch o {
-	case OutcomeAccepted:
-		return "accepted"
-	case OutcomeAccountNotFound:
-		return "account_not_found"
-	case OutcomeNotActive:
-		return "not_active"
-	case OutcomeOwnAuction:
-		return "own_auction"
-	case OutcomeCooldown:
-		return "cooldown"
-	case OutcomeTooLow:
-		return "bid_too_low"
-	case OutcomeAmountTaken:
-		return "amount_taken"
-	case OutcomeCurrencyMismatch:
-		return "currency_mismatch"
-	case OutcomeInsufficientFunds:
-		return "insufficient_funds"
+	names := [outcomes]string{
+		"accepted", "account_not_found", "not_active", "own_auction", "cooldown", "bid_too_low", "amount_taken",
+		"currency_mismatch", "insufficient_funds",
 	}
-	return "unknown"
+	if o < 0 || int(o) >= len(names) {
+		return "unknown"
+	}
+	return names[o]
 }
 
 // outcomeOf says what became of a bid that was answered with err.

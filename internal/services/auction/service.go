@@ -83,7 +83,7 @@ func (s *Service) Execute(ctx context.Context, auction uuid.UUID, c command.Comm
 		return command.Answer{}, fmt.Errorf("auction: %T is not an operation on an auction", c.Op)
 	}
 	if auction == creations {
-		return refuseAll([]command.Command[Op]{c}, &NotFoundError{ID: auction})[0], nil
+		return c.Refuse(&NotFoundError{ID: auction}), nil
 	}
 	if _, ok := c.Op.(CloseRound); ok { // The leader tries again by itself, and has other rounds to close.
 		return s.group.Do(ctx, auction, c)
@@ -103,9 +103,9 @@ func (s *Service) flush(ctx context.Context, auction uuid.UUID, batch []command.
 		done    tally
 		events  []Event
 		place   entry
-		hand    func()
+		report  func() // nil until the transaction is committed
 	)
-	defer func() { s.order.ended(auction, &place, hand) }()
+	defer func() { s.order.ended(auction, &place, report) }()
 	err := s.store.Commit(ctx, auction, wanted(batch), func(u *Unit) {
 		s.order.decided(auction, &place)
 		done = tally{} // This may be another run of the same batch.
@@ -115,7 +115,9 @@ func (s *Service) flush(ctx context.Context, auction uuid.UUID, batch []command.
 			}
 			result, err := Decide(u.State, c.Op)
 			done.count(c.Op, err)
-			note(u, c, err)
+			if err == nil {
+				note(u, c)
+			}
 			return result, err
 		})
 		if events = nil; u.Blocked == nil {
@@ -123,54 +125,43 @@ func (s *Service) flush(ctx context.Context, auction uuid.UUID, batch []command.
 		}
 	})
 	if notFound, ok := errors.AsType[*NotFoundError](err); ok {
-		return refuseAll(batch, notFound), nil
+		return command.RefuseAll(batch, notFound), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	hand = func() { s.report(ctx, auction, &done, events) }
+	report = func() { s.report(ctx, auction, &done, events) }
 	return answers, nil
 }
 
 // wanted says what a batch needs.
 func wanted(batch []command.Command[Op]) Want {
 	want := Want{Keys: command.Keys(batch), Bidders: make([]string, 0, len(batch))}
-	settles := false
+	var others []Op
 	for i := range batch {
 		if bid, ok := batch[i].Op.(PlaceBid); ok {
 			want.Bidders = append(want.Bidders, bid.Account)
 		} else {
-			settles = true
+			others = append(others, batch[i].Op)
 		}
 	}
-	if settles {
-		ops := make([]Op, len(batch))
-		for i := range batch {
-			ops[i] = batch[i].Op
-		}
-		want.Settling = func(s *State) []string { return Settling(s, ops) }
+	if others != nil {
+		want.Settling = func(s *State) []string { return Settling(s, others) }
 	}
 	return want
 }
 
-// note writes an administrative change down.
-func note(u *Unit, c command.Command[Op], err error) {
-	if err != nil {
-		return
-	}
-	var action string
+// note adds an administrative change to the audit log.
+func note(u *Unit, c command.Command[Op]) {
 	switch c.Op.(type) {
 	case Start:
-		action = "auction.start"
+		u.Audit = append(u.Audit, command.Audited(c, "auction.start", u.State.Auction.ID.String()))
 	case Cancel:
-		action = "auction.cancel"
-	default:
-		return
+		u.Audit = append(u.Audit, command.Audited(c, "auction.cancel", u.State.Auction.ID.String()))
 	}
-	u.Audit = append(u.Audit, command.Audited(c, action, u.State.Auction.ID.String()))
 }
 
-// report tells of what was committed.
+// report passes on what was committed: to the log, the observer and [Options].Committed.
 func (s *Service) report(ctx context.Context, auction uuid.UUID, done *tally, events []Event) {
 	extended := 0
 	for i := range events {
@@ -204,43 +195,25 @@ func (s *Service) report(ctx context.Context, auction uuid.UUID, done *tally, ev
 	}
 }
 
-func (s *Service) flushCreations(ctx context.Context, batch []command.Command[Op]) ([]command.Answer, error) {
-	var (
-		answers  []command.Answer
-		accounts []string
-	)
+// flushCreations decides a batch of the lane that only Create enters.
+func (s *Service) flushCreations(ctx context.Context, batch []command.Command[Op]) (answers []command.Answer, err error) {
+	var accounts []string
 	for i := range batch {
-		if op, ok := batch[i].Op.(Create); ok { // Only Create enters this lane.
+		if op, ok := batch[i].Op.(Create); ok {
 			accounts = append(accounts, op.Seller)
 		}
 	}
-	err := s.store.Create(ctx, accounts, command.Keys(batch), func(u *Unit) {
-		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
-			op, ok := c.Op.(Create)
+	err = s.store.Create(ctx, accounts, command.Keys(batch), func(u *Unit) {
+		answers = command.Create(batch, u.Keys, &u.Audit, "auction.create", func(op Op) (made *Auction, id string, err error) {
+			create, ok := op.(Create)
 			if !ok {
-				return nil, fmt.Errorf("auction: %T does not create an auction", c.Op)
+				return nil, "", fmt.Errorf("auction: %T does not create an auction", op)
 			}
-			made, err := DecideCreate(u.Creation, op)
-			if err != nil {
-				return nil, err
+			if made, err = DecideCreate(u.Creation, create); err == nil {
+				id = made.ID.String()
 			}
-			u.Audit = append(u.Audit, command.Audited(c, "auction.create", made.ID.String()))
-			return made, nil
+			return made, id, err
 		})
 	})
 	return answers, err
-}
-
-// refuseAll answers commands on an auction that does not exist. Nothing can have been decided under their keys.
-func refuseAll(batch []command.Command[Op], reason error) []command.Answer {
-	answers := make([]command.Answer, len(batch))
-	for i, c := range batch {
-		if c.Render == nil {
-			answers[i].Err = reason
-			continue
-		}
-		r := c.Render(nil, reason)
-		answers[i].Status, answers[i].Body = r.Status, r.Body
-	}
-	return answers
 }

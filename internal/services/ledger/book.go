@@ -9,9 +9,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Book is the part of the ledger that one transaction works on: the accounts and holds it has locked, and the changes
-// made to them. It takes time and identifiers from outside and touches nothing but itself. It is not safe for
-// concurrent use.
+// Book is the part of the ledger that one transaction works on: the accounts and holds it has locked, and the changes made
+// to them. It takes time and identifiers from outside and touches nothing but itself. It is not safe for concurrent use.
 type Book struct {
 	now   time.Time
 	newID func() uuid.UUID
@@ -83,8 +82,8 @@ func (b *Book) LoadAccount(a Account) { b.accounts[a.ID] = &bookAccount{Account:
 // LoadHold adds a hold whose account the transaction has locked.
 func (b *Book) LoadHold(h Hold) { b.holds[h.ID] = &bookHold{Hold: h} }
 
-// SetAside says that an account exists, and that this transaction can't work on it. Every operation that needs it is refused
-// with reason.
+// SetAside says that an account exists, and that this transaction can't work on it. Every operation that needs it is
+// refused with reason.
 func (b *Book) SetAside(id string, reason error) {
 	if b.aside == nil {
 		b.aside = map[string]error{}
@@ -182,35 +181,77 @@ func (b *Book) Move(kind Kind, from, to string, amount int64, memo string) (Tran
 
 // Deposit brings amount in from the outside. It returns [AccountNotFoundError] or [ErrBalanceOverflow].
 func (b *Book) Deposit(account string, amount int64, memo string) (Transfer, error) {
-	mustBePositive(amount)
 	a, err := b.account(account)
 	if err != nil {
 		return Transfer{}, err
 	}
-	if overflows(a.Account, amount) {
-		return Transfer{}, ErrBalanceOverflow
-	}
-	t := b.record(KindDeposit, Outside(a.Currency), account, amount, a.Currency, memo)
-	a.Available += amount
-	b.enter(a, t, amount)
-	b.enterOutside(t, -amount)
-	return t, nil
+	return b.bringIn(KindDeposit, a, Outside(a.Currency), amount, memo)
 }
 
 // Withdraw takes amount to the outside. It returns [AccountNotFoundError] or [InsufficientFundsError].
 func (b *Book) Withdraw(account string, amount int64, memo string) (Transfer, error) {
-	mustBePositive(amount)
 	a, err := b.account(account)
 	if err != nil {
 		return Transfer{}, err
 	}
-	if a.Available < amount {
-		return Transfer{}, &InsufficientFundsError{Account: account}
+	return b.takeOut(KindWithdrawal, a, Outside(a.Currency), amount, memo)
+}
+
+// Transit names the account through which money goes to another ledger and comes from it. Like the outside it has entries but
+// no balance, and no client can choose its name. The sum of its entries is what the other ledger has, or what is on its way there.
+func Transit(ledger string) string { return "transit/" + ledger }
+
+// SendAway moves amount from an account towards another ledger. It returns [AccountNotFoundError], [ErrCurrencyMismatch] or
+// [InsufficientFundsError], and then has changed nothing.
+func (b *Book) SendAway(account, ledger string, amount int64, currency, memo string) (Transfer, error) {
+	a, err := b.inCurrency(account, currency)
+	if err != nil {
+		return Transfer{}, err
 	}
-	t := b.record(KindWithdrawal, account, Outside(a.Currency), amount, a.Currency, memo)
+	return b.takeOut(KindCross, a, Transit(ledger), amount, memo)
+}
+
+// TakeIn moves amount from another ledger to an account. It returns [AccountNotFoundError], [ErrCurrencyMismatch] or
+// [ErrBalanceOverflow], and then has changed nothing.
+func (b *Book) TakeIn(account, ledger string, amount int64, currency, memo string) (Transfer, error) {
+	a, err := b.inCurrency(account, currency)
+	if err != nil {
+		return Transfer{}, err
+	}
+	return b.bringIn(KindCross, a, Transit(ledger), amount, memo)
+}
+
+func (b *Book) inCurrency(account, currency string) (*bookAccount, error) {
+	a, err := b.account(account)
+	if err == nil && a.Currency != currency {
+		err = ErrCurrencyMismatch
+	}
+	return a, err
+}
+
+// bringIn moves amount to an account from one without a balance, which is not in the book.
+func (b *Book) bringIn(kind Kind, a *bookAccount, from string, amount int64, memo string) (Transfer, error) {
+	mustBePositive(amount)
+	if overflows(a.Account, amount) {
+		return Transfer{}, ErrBalanceOverflow
+	}
+	t := b.record(kind, from, a.ID, amount, a.Currency, memo)
+	a.Available += amount
+	b.enter(a, t, amount)
+	b.enterElsewhere(from, t, -amount)
+	return t, nil
+}
+
+// takeOut moves amount from an account to one without a balance, which is not in the book.
+func (b *Book) takeOut(kind Kind, a *bookAccount, to string, amount int64, memo string) (Transfer, error) {
+	mustBePositive(amount)
+	if a.Available < amount {
+		return Transfer{}, &InsufficientFundsError{Account: a.ID}
+	}
+	t := b.record(kind, a.ID, to, amount, a.Currency, memo)
 	a.Available -= amount
 	b.enter(a, t, -amount)
-	b.enterOutside(t, amount)
+	b.enterElsewhere(to, t, amount)
 	return t, nil
 }
 
@@ -220,12 +261,10 @@ func (b *Book) Fail(from, to string, amount int64, memo, reason string) (Transfe
 	if err != nil {
 		return Transfer{}, err
 	}
-	t := Transfer{
-		ID: b.newID(), Kind: KindTransfer, From: from, To: to, Amount: amount, Currency: src.Currency,
-		Status: TransferFailed, Reason: reason, Memo: memo, CreatedAt: b.now,
-	}
-	b.transfers = append(b.transfers, t)
-	return t, nil
+	b.record(KindTransfer, from, to, amount, src.Currency, memo)
+	t := &b.transfers[len(b.transfers)-1]
+	t.Status, t.Reason = TransferFailed, reason
+	return *t, nil
 }
 
 // Changes returns what was changed since the book was loaded.
@@ -270,9 +309,9 @@ func (b *Book) enter(a *bookAccount, t Transfer, amount int64) {
 	}
 }
 
-func (b *Book) enterOutside(t Transfer, amount int64) {
+func (b *Book) enterElsewhere(account string, t Transfer, amount int64) {
 	b.entries = append(b.entries, Entry{
-		ID: b.newID(), Account: Outside(t.Currency), Transfer: t.ID, Amount: amount,
+		ID: b.newID(), Account: account, Transfer: t.ID, Amount: amount,
 		Currency: t.Currency, At: b.now, Memo: t.Memo,
 	})
 }

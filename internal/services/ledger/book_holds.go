@@ -40,8 +40,8 @@ func (b *Book) PlaceHold(account string, amount int64, expiresIn *time.Duration)
 	return h.Hold, nil
 }
 
-// Reserve sets amount aside on an account for an owner, until it is captured or released. It returns
-// [AccountNotFoundError] or [InsufficientFundsError].
+// Reserve sets amount aside on an account for an owner, until it is captured or released. It returns [AccountNotFoundError]
+// or [InsufficientFundsError].
 func (b *Book) Reserve(account string, amount int64, owner string) (Hold, error) {
 	h, err := b.PlaceHold(account, amount, nil)
 	if err != nil {
@@ -72,8 +72,7 @@ func (b *Book) RaiseHold(id uuid.UUID, amount int64) (Hold, error) {
 }
 
 // Capture pays amount of an open hold to another account and releases the rest. It returns [HoldNotFoundError],
-// [ErrHoldClosed], [ErrCaptureTooLarge], and what [Book.Move] returns. A hold whose time is over is closed, not
-// captured.
+// [ErrHoldClosed], [ErrCaptureTooLarge], and what [Book.Move] returns. A hold whose time is over is closed, not captured.
 func (b *Book) Capture(id uuid.UUID, to string, amount int64, memo string) (Hold, error) {
 	mustBePositive(amount)
 	h, a, err := b.openHold(id)

@@ -116,13 +116,19 @@ func decideTransfer(b *Book, op MakeTransfer) (any, error) {
 	return nil, &InsufficientFundsError{Account: op.From, Transfer: &failed.ID}
 }
 
+// clientsHold returns a hold that a client may capture or release.
+func clientsHold(b *Book, id uuid.UUID) (Hold, error) {
+	h, err := b.Hold(id)
+	if err == nil && h.Owner != "" {
+		err = ErrHoldOwned
+	}
+	return h, err
+}
+
 func decideCapture(b *Book, op CaptureHold) (any, error) {
-	h, err := b.Hold(op.Hold)
+	h, err := clientsHold(b, op.Hold)
 	if err != nil {
 		return nil, err
-	}
-	if h.Owner != "" {
-		return nil, ErrHoldOwned
 	}
 	amount := h.Amount
 	if op.Amount != nil {
@@ -132,12 +138,8 @@ func decideCapture(b *Book, op CaptureHold) (any, error) {
 }
 
 func decideRelease(b *Book, op ReleaseHold) (any, error) {
-	h, err := b.Hold(op.Hold)
-	if err != nil {
+	if _, err := clientsHold(b, op.Hold); err != nil {
 		return nil, err
-	}
-	if h.Owner != "" {
-		return nil, ErrHoldOwned
 	}
 	return b.Release(op.Hold)
 }

@@ -259,8 +259,7 @@ func (h *house) commitHolds(t *rapid.T, c ledger.Changes) {
 	}
 }
 
-// checkEntries makes sure that an account's entries are numbered upwards, above what was loaded and up to what is
-// written.
+// checkEntries makes sure that an account's entries are numbered upwards, above what was loaded and up to what is written.
 func (h *house) checkEntries(t *rapid.T, c ledger.Changes, loaded map[string]ledger.Account) {
 	last := map[string]int64{}
 	for id, a := range loaded {

@@ -93,9 +93,8 @@ func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.An
 	return command.Execute(ctx, func() (command.Answer, error) { return s.group.Do(ctx, creations, c) })
 }
 
-// Execute decides one command on a campaign, commits it together with its neighbours, and returns its answer. It
-// returns groupcommit.ErrFull, groupcommit.ErrClosed, command.ErrUnavailable, command.ErrUnknownOutcome, or the
-// context's error.
+// Execute decides one command on a campaign, commits it together with its neighbours, and returns its answer. It returns
+// groupcommit.ErrFull, groupcommit.ErrClosed, command.ErrUnavailable, command.ErrUnknownOutcome, or the context's error.
 func (s *Service) Execute(ctx context.Context, campaign uuid.UUID, c command.Command[Op]) (command.Answer, error) {
 	if campaign == creations {
 		return command.Answer{}, &CampaignNotFoundError{ID: campaign}
@@ -109,8 +108,8 @@ func (s *Service) Execute(ctx context.Context, campaign uuid.UUID, c command.Com
 // Close stops taking commands and waits until those already taken are answered.
 func (s *Service) Close(ctx context.Context) error { return s.group.Close(ctx) }
 
-// Sweep finishes the draws of campaigns that have been drawing for too long, and returns how many it finished. Any
-// number of processes may sweep at once.
+// Sweep finishes the draws of campaigns that have been drawing for too long, and returns how many it finished. Any number
+// of processes may sweep at once.
 func (s *Service) Sweep(ctx context.Context) (int, error) {
 	w, err := s.Watch(ctx, s.o.StuckAfter)
 	if err != nil {
@@ -180,7 +179,7 @@ func (s *Service) flush(ctx context.Context, campaign uuid.UUID, batch []command
 		last = lastEvent(u.State)
 	})
 	if notFound, ok := errors.AsType[*CampaignNotFoundError](err); ok {
-		return refuseAll(batch, notFound), nil
+		return command.RefuseAll(batch, notFound), nil
 	}
 	if err == nil && from != to {
 		s.o.Logger.InfoContext(ctx, "campaign changed", "campaign", campaign, "from", from, "to", to)
@@ -251,43 +250,25 @@ func (s *Service) observe(ctx context.Context, batch []command.Command[Op], draw
 		"root", fmt.Sprintf("%x", drawn.Root), "request_id", batch[len(batch)-1].RequestID)
 }
 
-func (s *Service) flushCreations(ctx context.Context, batch []command.Command[Op]) ([]command.Answer, error) {
-	var (
-		answers  []command.Answer
-		accounts []string
-	)
+// flushCreations decides a batch of the lane that only Create enters.
+func (s *Service) flushCreations(ctx context.Context, batch []command.Command[Op]) (answers []command.Answer, err error) {
+	var accounts []string
 	for i := range batch {
-		if op, ok := batch[i].Op.(Create); ok { // Only Create enters this lane.
+		if op, ok := batch[i].Op.(Create); ok {
 			accounts = append(accounts, op.Beneficiary)
 		}
 	}
-	err := s.store.Create(ctx, accounts, command.Keys(batch), func(u *Unit) {
-		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
-			op, ok := c.Op.(Create)
+	err = s.store.Create(ctx, accounts, command.Keys(batch), func(u *Unit) {
+		answers = command.Create(batch, u.Keys, &u.Audit, "campaign.create", func(op Op) (made *Campaign, id string, err error) {
+			create, ok := op.(Create)
 			if !ok {
-				return nil, fmt.Errorf("lottery: %T does not create a campaign", c.Op)
+				return nil, "", fmt.Errorf("lottery: %T does not create a campaign", op)
 			}
-			made, err := DecideCreate(u.Creation, op)
-			if err != nil {
-				return nil, err
+			if made, err = DecideCreate(u.Creation, create); err == nil {
+				id = made.ID.String()
 			}
-			u.Audit = append(u.Audit, command.Audited(c, "campaign.create", made.ID.String()))
-			return made, nil
+			return made, id, err
 		})
 	})
 	return answers, err
-}
-
-// refuseAll answers commands on a campaign that does not exist. Nothing can have been decided under their keys.
-func refuseAll(batch []command.Command[Op], reason error) []command.Answer {
-	answers := make([]command.Answer, len(batch))
-	for i, c := range batch {
-		if c.Render == nil {
-			answers[i].Err = reason
-			continue
-		}
-		r := c.Render(nil, reason)
-		answers[i].Status, answers[i].Body = r.Status, r.Body
-	}
-	return answers
 }

@@ -8,8 +8,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// Op is an operation on a publication or on a target.
-type Op interface{ op() }
+// Op is an operation on a publication, a target or an automation.
+type Op interface {
+	// action names the operation in the audit log.
+	action() string
+}
 
 type (
 	// Create makes a publication: scheduled with a time, a draft without.
@@ -32,11 +35,11 @@ type (
 	Retry struct{}
 )
 
-func (Create) op()   {}
-func (Schedule) op() {}
-func (MakeDue) op()  {}
-func (Cancel) op()   {}
-func (Retry) op()    {}
+func (Create) action() string   { return "publication.create" }
+func (Schedule) action() string { return "publication.schedule" }
+func (MakeDue) action() string  { return "publication.publish" }
+func (Cancel) action() string   { return "publication.cancel" }
+func (Retry) action() string    { return "publication.retry" }
 
 // Draw returns a random integer from 0 to n-1; n is above 0.
 type Draw func(n int64) int64

@@ -172,10 +172,10 @@ type (
 	CancelAutomation struct{}
 )
 
-func (CreateAutomation) op() {}
-func (PauseAutomation) op()  {}
-func (ResumeAutomation) op() {}
-func (CancelAutomation) op() {}
+func (CreateAutomation) action() string { return "automation.create" }
+func (PauseAutomation) action() string  { return "automation.pause" }
+func (ResumeAutomation) action() string { return "automation.resume" }
+func (CancelAutomation) action() string { return "automation.cancel" }
 
 // DecideCreateAutomation makes an automation for a target.
 func DecideCreateAutomation(op CreateAutomation, target *Target, id uuid.UUID, now time.Time) *Automation {

@@ -29,11 +29,11 @@ type (
 	ResumeTarget struct{}
 )
 
-func (CreateTarget) op()       {}
-func (RotateSecret) op()       {}
-func (ReplaceCredentials) op() {}
-func (PauseTarget) op()        {}
-func (ResumeTarget) op()       {}
+func (CreateTarget) action() string       { return "target.create" }
+func (RotateSecret) action() string       { return "target.rotate_secret" }
+func (ReplaceCredentials) action() string { return "target.replace_credentials" }
+func (PauseTarget) action() string        { return "target.pause" }
+func (ResumeTarget) action() string       { return "target.resume" }
 
 // DecideTarget carries an operation out on a target, which it changes unless it returns [ErrBadTransition] or [ErrWrongKind].
 // sealed is the new secret, where the operation brings one.

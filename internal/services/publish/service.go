@@ -144,7 +144,7 @@ func (s *Service) flush(ctx context.Context, l lane, batch []command.Command[Op]
 		answers, err = s.flushPublication(ctx, l.id, batch)
 	}
 	if reason := absence(err); reason != nil {
-		return refuseAll(batch, reason), nil
+		return command.RefuseAll(batch, reason), nil
 	}
 	return answers, err
 }
@@ -158,45 +158,14 @@ func (s *Service) flushPublication(ctx context.Context, id uuid.UUID, batch []co
 				return nil, err
 			}
 			soon.note(u.Publication, u.Now)
-			u.Audit = append(u.Audit, command.Audited(c, action(c.Op), u.Publication.ID.String()))
-			shown := *u.Publication // A later command of the batch may change it again.
-			return &shown, nil
+			u.Audit = append(u.Audit, command.Audited(c, c.Op.action(), u.Publication.ID.String()))
+			return new(*u.Publication), nil // A later command of the batch may change it again.
 		})
 	})
-	if err != nil {
-		return nil, err
+	if err == nil {
+		soon.tell(s.o.Scheduled)
 	}
-	soon.tell(s.o.Scheduled)
-	return answers, nil
-}
-
-// action names an operation in the audit log.
-func action(op Op) string {
-	switch op.(type) {
-	case Schedule:
-		return "publication.schedule"
-	case MakeDue:
-		return "publication.publish"
-	case Cancel:
-		return "publication.cancel"
-	case Retry:
-		return "publication.retry"
-	case RotateSecret:
-		return "target.rotate_secret"
-	case ReplaceCredentials:
-		return "target.replace_credentials"
-	case PauseTarget:
-		return "target.pause"
-	case ResumeTarget:
-		return "target.resume"
-	case PauseAutomation:
-		return "automation.pause"
-	case ResumeAutomation:
-		return "automation.resume"
-	case CancelAutomation:
-		return "automation.cancel"
-	}
-	return "publication.change"
+	return answers, err
 }
 
 // sooner remembers what of a transaction is due first.
@@ -220,24 +189,15 @@ func (s *sooner) tell(scheduled func(time.Duration)) {
 	}
 }
 
-func (s *Service) flushCreations(ctx context.Context, batch []command.Command[Op]) ([]command.Answer, error) {
+func (s *Service) flushCreations(ctx context.Context, batch []command.Command[Op]) (answers []command.Answer, err error) {
 	var (
-		answers []command.Answer
-		names   []string
-		soon    sooner
+		names []string
+		soon  sooner
 	)
-	for i := range batch {
-		if op, ok := batch[i].Op.(Create); ok { // Only Create enters this lane.
-			names = append(names, op.Target)
-		}
-	}
-	err := s.store.Create(ctx, names, command.Keys(batch), func(u *Unit) {
+	command.Each(batch, func(op Create) { names = append(names, op.Target) })
+	err = s.store.Create(ctx, names, command.Keys(batch), func(u *Unit) {
 		soon = sooner{}
-		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
-			op, ok := c.Op.(Create)
-			if !ok {
-				return nil, fmt.Errorf("publish: %T does not make a publication", c.Op)
-			}
+		answers = command.DecideAs(batch, u.Keys, func(_ command.Command[Op], op Create) (any, error) {
 			target := u.Targets[op.Target]
 			if target == nil {
 				return nil, &TargetNotFoundError{Name: op.Target}
@@ -248,23 +208,43 @@ func (s *Service) flushCreations(ctx context.Context, batch []command.Command[Op
 			return made, nil
 		})
 	})
-	if err != nil {
-		return nil, err
+	if err == nil {
+		soon.tell(s.o.Scheduled)
 	}
-	soon.tell(s.o.Scheduled)
-	return answers, nil
+	return answers, err
 }
 
-// refuseAll answers commands on something that does not exist. Nothing can have been decided under their keys.
-func refuseAll(batch []command.Command[Op], reason error) []command.Answer {
-	answers := make([]command.Answer, len(batch))
-	for i, c := range batch {
-		if c.Render == nil {
-			answers[i].Err = reason
-			continue
-		}
-		r := c.Render(nil, reason)
-		answers[i].Status, answers[i].Body = r.Status, r.Body
-	}
-	return answers
+func (s *Service) flushAutomations(ctx context.Context, batch []command.Command[Op]) (answers []command.Answer, err error) {
+	var names, targets []string
+	command.Each(batch, func(op CreateAutomation) { names, targets = append(names, op.Name), append(targets, op.Target) })
+	err = s.store.CreateAutomations(ctx, names, targets, command.Keys(batch), func(u *Unit) {
+		answers = command.DecideAs(batch, u.Keys, func(c command.Command[Op], op CreateAutomation) (any, error) {
+			target := u.Targets[op.Target]
+			switch {
+			case target == nil:
+				return nil, &TargetNotFoundError{Name: op.Target}
+			case u.AutomationNames[op.Name]:
+				return nil, ErrAutomationExists
+			}
+			made := DecideCreateAutomation(op, target, u.NewID(), u.Now)
+			u.AutomationNames = with(u.AutomationNames, op.Name, true)
+			u.MadeAutomations = append(u.MadeAutomations, made)
+			u.Audit = append(u.Audit, command.Audited(c, op.action(), made.ID.String()))
+			return made, nil
+		})
+	})
+	return answers, err
+}
+
+func (s *Service) flushAutomation(ctx context.Context, id uuid.UUID, batch []command.Command[Op]) (answers []command.Answer, err error) {
+	err = s.store.CommitAutomation(ctx, id, command.Keys(batch), func(u *Unit) {
+		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
+			if err := DecideAutomation(u.Automation, c.Op, u.Now); err != nil {
+				return nil, err
+			}
+			u.Audit = append(u.Audit, command.Audited(c, c.Op.action(), id.String()))
+			return new(*u.Automation), nil
+		})
+	})
+	return answers, err
 }

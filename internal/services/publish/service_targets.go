@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -22,22 +23,16 @@ type MadeTarget struct {
 
 func (s *Service) flushTargets(ctx context.Context, batch []command.Command[Op]) (answers []command.Answer, err error) {
 	var names []string
-	for i := range batch {
-		if op, ok := batch[i].Op.(CreateTarget); ok { // Only CreateTarget enters this lane.
-			names = append(names, op.Name)
-		}
-	}
+	command.Each(batch, func(op CreateTarget) { names = append(names, op.Name) })
 	err = s.store.CreateTargets(ctx, names, command.Keys(batch), func(u *Unit) error {
-		return s.decideSealed(u, batch, &answers, func(c command.Command[Op]) (any, error) {
-			op, ok := c.Op.(CreateTarget)
-			if !ok {
-				return nil, fmt.Errorf("publish: %T does not make a target", c.Op)
-			}
-			made, err := s.makeTarget(u, op)
-			if err == nil {
-				u.Audit = append(u.Audit, command.Audited(c, "target.create", made.ID.String()))
-			}
-			return made, err
+		return s.decideSealed(u, func() {
+			answers = command.DecideAs(batch, u.Keys, func(c command.Command[Op], op CreateTarget) (any, error) {
+				made, err := s.makeTarget(u, op)
+				if err == nil {
+					u.Audit = append(u.Audit, command.Audited(c, op.action(), made.ID.String()))
+				}
+				return made, err
+			})
 		})
 	})
 	return answers, err
@@ -86,14 +81,16 @@ func (s *Service) flushTarget(ctx context.Context, id uuid.UUID, batch []command
 	resumed := false
 	err = s.store.CommitTarget(ctx, id, command.Keys(batch), func(u *Unit) error {
 		resumed = false
-		return s.decideSealed(u, batch, &answers, func(c command.Command[Op]) (any, error) {
-			made, err := s.changeTarget(u, c.Op)
-			if err != nil {
-				return nil, err
-			}
-			resumed = resumed || made.PausedAt == nil
-			u.Audit = append(u.Audit, command.Audited(c, action(c.Op), id.String()))
-			return made, nil
+		return s.decideSealed(u, func() {
+			answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
+				made, err := s.changeTarget(u, c.Op)
+				if err != nil {
+					return nil, err
+				}
+				resumed = resumed || made.PausedAt == nil
+				u.Audit = append(u.Audit, command.Audited(c, c.Op.action(), id.String()))
+				return made, nil
+			})
 		})
 	})
 	if err == nil && resumed {
@@ -104,11 +101,10 @@ func (s *Service) flushTarget(ctx context.Context, id uuid.UUID, batch []command
 
 func (s *Service) changeTarget(u *Unit, op Op) (*MadeTarget, error) {
 	var (
-		t      = *u.Target
-		raw    []byte
-		token  []byte
-		shown  string
-		sealed *Sealed
+		t          = *u.Target
+		raw, token []byte
+		shown      string
+		sealed     *Sealed
 	)
 	switch op := op.(type) {
 	case RotateSecret:
@@ -117,8 +113,7 @@ func (s *Service) changeTarget(u *Unit, op Op) (*MadeTarget, error) {
 		raw, token = op.Secret, op.Token
 	}
 	if raw != nil {
-		secret := s.o.Vault.Seal(raw, t.ID[:])
-		sealed = &secret
+		sealed = new(s.o.Vault.Seal(raw, t.ID[:]))
 	}
 	if err := DecideTarget(&t, op, sealed, u.Now); err != nil {
 		return nil, err
@@ -130,61 +125,52 @@ func (s *Service) changeTarget(u *Unit, op Op) (*MadeTarget, error) {
 	return &MadeTarget{Target: t, SigningSecret: shown}, nil
 }
 
-// decideSealed is command.Decide for commands whose answers may hold a secret: they are sealed under their keys.
-func (s *Service) decideSealed(u *Unit, batch []command.Command[Op], answers *[]command.Answer, decide func(command.Command[Op]) (any, error)) error {
-	known, err := s.openAnswers(u.Known)
+// decideSealed runs decide for commands whose answers may hold a secret: the answers are sealed under their keys.
+func (s *Service) decideSealed(u *Unit, decide func()) error {
+	known, err := eachAnswer(u.Known, s.openAnswer)
 	if err != nil {
 		return err
 	}
 	u.Keys = idempotency.NewBatch(known)
-	*answers = command.Decide(batch, u.Keys, decide)
-	u.Fresh, err = s.sealAnswers(u.Keys.Fresh())
+	decide()
+	u.Fresh, err = eachAnswer(u.Keys.Fresh(), s.sealAnswer)
 	return err
 }
 
-// sealedAnswer is how an answer that shows a secret is kept under its key: a backup of the database must not give that away.
+// sealedAnswer is how an answer that shows a secret is kept under its key, so that a backup of the database does not
+// disclose the secret.
 type sealedAnswer struct {
 	ID     uuid.UUID `json:"id"`
 	KeyID  string    `json:"sealed_under"`
 	Sealed []byte    `json:"sealed"`
 }
 
-func (s *Service) sealAnswers(fresh []idempotency.Record) ([]idempotency.Record, error) {
-	out := make([]idempotency.Record, len(fresh))
-	for i, r := range fresh {
-		if r.Status < http.StatusBadRequest {
-			var a sealedAnswer
-			if err := json.Unmarshal(r.Body, &a); err != nil {
-				return nil, fmt.Errorf("publish: the answer of a target: %w", err)
-			}
-			sealed := s.o.Vault.Seal(r.Body, r.ID[:])
-			a.KeyID, a.Sealed = sealed.KeyID, sealed.Bytes
-			body, err := json.Marshal(a)
-			if err != nil {
-				return nil, fmt.Errorf("publish: seal an answer: %w", err)
-			}
-			r.Body = body
-		}
-		out[i] = r
-	}
-	return out, nil
+func (s *Service) sealAnswer(r *idempotency.Record, a sealedAnswer) (body []byte, err error) {
+	sealed := s.o.Vault.Seal(r.Body, r.ID[:])
+	a.KeyID, a.Sealed = sealed.KeyID, sealed.Bytes
+	return json.Marshal(a)
 }
 
-func (s *Service) openAnswers(known []idempotency.Record) ([]idempotency.Record, error) {
-	out := make([]idempotency.Record, len(known))
-	for i, r := range known {
-		if r.Status < http.StatusBadRequest {
-			var a sealedAnswer
-			if err := json.Unmarshal(r.Body, &a); err != nil {
-				return nil, fmt.Errorf("publish: a sealed answer: %w", err)
-			}
-			body, err := s.o.Vault.Open(Sealed{KeyID: a.KeyID, Bytes: a.Sealed}, r.ID[:])
-			if err != nil {
-				return nil, err
-			}
-			r.Body = body
+func (s *Service) openAnswer(r *idempotency.Record, a sealedAnswer) (body []byte, err error) {
+	return s.o.Vault.Open(Sealed{KeyID: a.KeyID, Bytes: a.Sealed}, r.ID[:])
+}
+
+// eachAnswer replaces the bodies of answers that are not refusals.
+func eachAnswer(in []idempotency.Record, replace func(*idempotency.Record, sealedAnswer) ([]byte, error)) ([]idempotency.Record, error) {
+	out := slices.Clone(in)
+	for i := range out {
+		r := &out[i]
+		if r.Status >= http.StatusBadRequest {
+			continue
 		}
-		out[i] = r
+		var a sealedAnswer
+		err := json.Unmarshal(r.Body, &a)
+		if err == nil {
+			r.Body, err = replace(r, a)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("publish: the answer about a target: %w", err)
+		}
 	}
 	return out, nil
 }

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/fairdraw/beacon/beacontest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // thing is what these tests read of whatever has an id and a status.
@@ -43,7 +45,7 @@ func buy(ctx context.Context, s *server, campaign, name string) (status int, ans
 func buys(t *testing.T, s *server, campaign, name string, times int) {
 	t.Helper()
 	for range times {
-		if status, answer := buy(within(t, patience), s, campaign, name); status != http.StatusCreated {
+		if status, answer := buy(testwait.Context(t, patience), s, campaign, name); status != http.StatusCreated {
 			t.Fatalf("%d %s", status, answer)
 		}
 	}
@@ -55,13 +57,9 @@ func TestDrawStuck(t *testing.T) {
 	t.Parallel()
 	random := beacontest.New(t)
 	chain, err := json.Marshal(random.Chain())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	file := filepath.Join(t.TempDir(), "chain.json")
-	if err := os.WriteFile(file, chain, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, os.WriteFile(file, chain, 0o600))
 	database := newDatabase(t)
 	server := newServer(t, database, "--draw-stuck-after", "5s", "--beacon-chain", file, "--beacon-relays", random.URL(), "--beacon-lead", "0s")
 	s := newStage(t, database, server)
@@ -116,7 +114,7 @@ func TestDrawDuplicate(t *testing.T) {
 	s := newStage(t, database, server)
 	id := campaign(t, server, "twice", "instant")
 	buys(t, server, id, "twice", 3)
-	_, proof := server.tries(within(t, patience), http.MethodGet, "/v1/campaigns/"+id+"/proof", "")
+	_, proof := server.tries(testwait.Context(t, patience), http.MethodGet, "/v1/campaigns/"+id+"/proof", "")
 	s.breaks()
 	execute(t, database, `ALTER TABLE draws DROP CONSTRAINT draws_pkey`,
 		`INSERT INTO draws SELECT campaign, root, beacon, replace(winners, 'buyer', 'crook'), completed_at FROM draws`)
@@ -133,7 +131,7 @@ func TestDrawDuplicate(t *testing.T) {
 	s.ends("FairleadDrawDuplicate", "the row that the proof contradicts was deleted")
 	server.kill(t)
 	server.start(t)
-	if _, after := server.tries(within(t, patience), http.MethodGet, "/v1/campaigns/"+id+"/proof", ""); !bytes.Equal(after, proof) {
+	if _, after := server.tries(testwait.Context(t, patience), http.MethodGet, "/v1/campaigns/"+id+"/proof", ""); !bytes.Equal(after, proof) {
 		t.Errorf("the proof was %s, is %s", proof, after)
 	}
 }
@@ -154,7 +152,7 @@ func TestDrawFailing(t *testing.T) {
 		if status, answer := buy(ctx, server, id, "failing"); status == http.StatusCreated {
 			t.Errorf("sold without a draw: %s", answer)
 		}
-		pause(ctx, 500*time.Millisecond)
+		wait.For(ctx, 500*time.Millisecond)
 	})
 	s.fires("FairleadDrawFailing")
 	stop()
@@ -172,9 +170,9 @@ func TestRetries(t *testing.T) {
 	server := newServer(t, database)
 	s := newStage(t, database, server)
 	s.breaks()
-	execute(t, database, `CREATE SEQUENCE conflicts`,
+	execute(t, database, `CREATE SEQUENCE conflicts_of_draws`, `CREATE SEQUENCE conflicts_of_entries`,
 		`CREATE FUNCTION conflict() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-			IF nextval('conflicts') % 2 = 1 THEN RAISE EXCEPTION 'somebody else writes' USING ERRCODE = '40001'; END IF; RETURN NEW; END $$`,
+			IF nextval('conflicts_of_' || TG_TABLE_NAME) % 2 = 1 THEN RAISE EXCEPTION 'somebody else writes' USING ERRCODE = '40001'; END IF; RETURN NEW; END $$`,
 		`CREATE TRIGGER conflict BEFORE INSERT ON draws FOR EACH ROW EXECUTE FUNCTION conflict()`,
 		`CREATE TRIGGER conflict BEFORE INSERT ON entries FOR EACH STATEMENT EXECUTE FUNCTION conflict()`)
 	stop := load(t, 1, func(ctx context.Context) {
@@ -183,7 +181,7 @@ func TestRetries(t *testing.T) {
 			id := campaign(t, server, name, "instant")
 			buys(t, server, id, name, 3)
 		}
-		pause(ctx, 100*time.Millisecond)
+		wait.For(ctx, 100*time.Millisecond)
 	})
 	s.fires("FairleadDrawRetries")
 	s.fires("FairleadTransactionRetries")
@@ -224,7 +222,7 @@ func TestPanics(t *testing.T) {
 	execute(t, database, `CREATE TABLE backup AS SELECT * FROM draws`, `DELETE FROM draws`)
 	stop := load(t, 1, func(ctx context.Context) {
 		_, _ = server.tries(ctx, http.MethodPost, "/v1/campaigns/"+id+"/draw", ``)
-		pause(ctx, 500*time.Millisecond)
+		wait.For(ctx, 500*time.Millisecond)
 	})
 	s.fires("FairleadPanics")
 	section := sectionOf(t, "FairleadPanics")

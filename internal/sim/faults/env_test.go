@@ -24,6 +24,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // stage is a test's servers, with a Prometheus that watches them and an operator who reads the runbook.
@@ -85,17 +86,11 @@ type server struct {
 // killed in the end.
 func newServer(t *testing.T, database string, args ...string) *server {
 	t.Helper()
-	binary, err := shared.buildBinary(within(t, 10*time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary, err := shared.buildBinary(testwait.Context(t, 10*time.Minute))
+	testwait.Must(t, err)
 	dir, err := os.MkdirTemp("", "faults") //nolint:usetesting // Its paths are too long for a socket.
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o711); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
+	testwait.Must(t, os.Chmod(dir, 0o711))
 	address := fmt.Sprintf("127.0.0.1:%d", pgtest.Port(t))
 	s := &server{address: address, Server: sim.NewServer(sim.ServerOptions{
 		Binary: binary, DataDir: dir, DatabaseURL: database, Args: append([]string{"--listen", address, "--database-connections", "6"}, args...),
@@ -123,20 +118,16 @@ func newServer(t *testing.T, database string, args ...string) *server {
 
 func (s *server) start(t *testing.T, env ...string) {
 	t.Helper()
-	_, err := s.Start(within(t, patience), env...)
+	_, err := s.Start(testwait.Context(t, patience), env...)
 	if err != nil && strings.Contains(s.Log(), localpg.ErrNoBinaries.Error()) && os.Getenv("CI") != "true" {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 }
 
 func (s *server) kill(t *testing.T) {
 	t.Helper()
-	if err := s.Kill(within(t, patience)); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, s.Kill(testwait.Context(t, patience)))
 }
 
 // tries sends one command under a key of its own and returns what came back, status 0 when nothing did.
@@ -164,7 +155,7 @@ func (s *server) tries(ctx context.Context, method, path, body string) (status i
 // does sends a command that must succeed, and reads its answer where into is not nil.
 func (s *server) does(t *testing.T, method, path, body string, into any) {
 	t.Helper()
-	status, answer := s.tries(within(t, patience), method, path, body)
+	status, answer := s.tries(testwait.Context(t, patience), method, path, body)
 	if status/100 != 2 {
 		t.Fatalf("%s %s %s: %d %s", method, path, body, status, answer)
 	}
@@ -210,44 +201,18 @@ func load(t *testing.T, workers int, each func(ctx context.Context)) (stop func(
 	return stop
 }
 
-// pause lets a load breathe.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
-// until polls until something holds.
-func until(t *testing.T, what string, holds func(ctx context.Context) bool) {
-	t.Helper()
-	ctx := within(t, patience)
-	for !holds(ctx) {
-		if ctx.Err() != nil {
-			t.Fatalf("%s: not within %v", what, patience)
-		}
-		pause(ctx, 100*time.Millisecond)
-	}
-}
-
 // newDatabase makes a database on the shared PostgreSQL and returns its URL.
 func newDatabase(t *testing.T) string {
 	t.Helper()
-	pg, err := shared.startPostgres(within(t, patience))
+	pg, err := shared.startPostgres(testwait.Context(t, patience))
 	if errors.Is(err, localpg.ErrNoBinaries) && os.Getenv("CI") != "true" {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	name := shared.nextDatabase()
 	execute(t, pg.URL(), "CREATE DATABASE "+name)
 	u, err := url.Parse(pg.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	u.Path = "/" + name
 	return u.String()
 }
@@ -281,18 +246,8 @@ func queried[T any](t *testing.T, database, sql string, args ...any) (v T) {
 
 func connect(t *testing.T, database string) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(within(t, patience), database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn, err := pgx.Connect(testwait.Context(t, patience), database)
+	testwait.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
-}
-
-// within gives a context for something that must not take longer than d.
-func within(t *testing.T, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // TestSubscribersDropped has many clients subscribe to a busy auction and read nothing, again and again.
@@ -51,7 +52,7 @@ func TestSubscribersDropped(t *testing.T) {
 	stop := load(t, clients, func(ctx context.Context) {
 		select {
 		case d := <-first:
-			pause(ctx, d)
+			wait.For(ctx, d)
 		default:
 		}
 		stall(ctx, server, "auction:"+auction.ID)
@@ -83,7 +84,7 @@ func stall(ctx context.Context, s *server, topic string) {
 		HTTPClient: &http.Client{Transport: transport}, HTTPHeader: http.Header{"Authorization": {"Bearer " + sim.AdminKey}},
 	})
 	if err != nil {
-		pause(ctx, 100*time.Millisecond)
+		wait.For(ctx, 100*time.Millisecond)
 		return
 	}
 	if response.Body != nil {

@@ -16,6 +16,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // TestDown kills the only server.
@@ -48,7 +50,7 @@ func blocks(t *testing.T, database, sql string) {
 func unblocks(t *testing.T, s *stage) {
 	t.Helper()
 	section := sectionOf(t, "FairleadCommitSlow")
-	until(t, "a blocker is found", func(context.Context) bool {
+	testwait.Eventually(t, patience, "a blocker is found", func() bool {
 		out := s.operator.runs(t, section, `psql "$FAIRLEAD_DATABASE_URL" -c "SELECT pid`)
 		m := regexp.MustCompile(`(?m)^ *(\d+) \|.*somebody`).FindStringSubmatch(out)
 		if m == nil {
@@ -72,9 +74,9 @@ func TestQueueFull(t *testing.T) {
 	stop := load(t, 9500, func(ctx context.Context) {
 		status, _ := server.tries(ctx, http.MethodPost, "/v1/deposits", `{"account":"hot","amount":1}`)
 		if status != http.StatusCreated {
-			pause(ctx, time.Second)
+			wait.For(ctx, time.Second)
 		} else {
-			pause(ctx, 20*time.Second) // Then there is no more than the server can do.
+			wait.For(ctx, 20*time.Second) // Then there is no more than the server can do.
 		}
 	})
 	s.fires("FairleadQueueFull")
@@ -133,7 +135,7 @@ func TestCommitSlow(t *testing.T) {
 	}()
 	stop := load(t, 4, func(ctx context.Context) {
 		_, _ = server.tries(ctx, http.MethodPost, "/v1/deposits", `{"account":"slow","amount":1}`)
-		pause(ctx, 50*time.Millisecond)
+		wait.For(ctx, 50*time.Millisecond)
 	})
 	s.fires("FairleadCommitSlow")
 	unblocks(t, s)
@@ -150,19 +152,13 @@ func TestOutcomesUnknown(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
 	config, err := pgx.ParseConfig(database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	network, address := pgconn.NetworkAddress(config.Host, config.Port)
 	proxy, err := wire.Listen(t.Context(), wire.Options{Network: network, Address: address, LoseOneIn: 1, Blackout: time.Hour, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	t.Cleanup(func() { _ = proxy.Close() })
 	u, err := url.Parse(database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	u.Host, u.RawQuery = proxy.Addr(), "sslmode=disable"
 	server := newServer(t, u.String())
 	server.accounts(t, "cut")
@@ -171,7 +167,7 @@ func TestOutcomesUnknown(t *testing.T) {
 	proxy.Arm(true)
 	stop := load(t, 4, func(ctx context.Context) {
 		_, _ = server.tries(ctx, http.MethodPost, "/v1/deposits", `{"account":"cut","amount":1}`)
-		pause(ctx, 100*time.Millisecond)
+		wait.For(ctx, 100*time.Millisecond)
 	})
 	s.fires("FairleadOutcomesUnknown")
 	sectionOf(t, "FairleadOutcomesUnknown").says(t, "bring the database back")
@@ -193,7 +189,7 @@ func TestErrors(t *testing.T) {
 	execute(t, database, `ALTER TABLE accounts RENAME TO accounts_old`)
 	stop := load(t, 2, func(ctx context.Context) {
 		_, _ = server.tries(ctx, http.MethodPost, "/v1/deposits", `{"account":"errors","amount":1}`)
-		pause(ctx, 100*time.Millisecond)
+		wait.For(ctx, 100*time.Millisecond)
 	})
 	s.fires("FairleadErrors")
 	sectionOf(t, "FairleadErrors").says(t, "what the errors name")
@@ -215,9 +211,7 @@ func TestLeaderAbsent(t *testing.T) {
 	section := sectionOf(t, "FairleadLeaderAbsent")
 	s.breaks()
 	for _, server := range []*server{first, second} {
-		if err := server.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, server.Signal(syscall.SIGSTOP))
 	}
 	s.fires("FairleadLeaderAbsent")
 	section.says(t, "restart one")
@@ -225,11 +219,9 @@ func TestLeaderAbsent(t *testing.T) {
 	first.start(t)
 	s.ends("FairleadLeaderAbsent", "both servers hung; one was restarted")
 
-	if err := second.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, second.Signal(syscall.SIGCONT))
 	s.breaks()
-	blocks(t, database, `SELECT FROM leases FOR UPDATE`)
+	blocks(t, database, `SELECT FROM fairlead_elections.lock_keys, fairlead_elections.lock_grants FOR UPDATE`)
 	s.fires("FairleadLeaderAbsent")
 	section.says(t, "[FairleadCommitSlow](#fairleadcommitslow)")
 	unblocks(t, s)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // TestLockHeldTooLong lets an owner hold a lock for ever, and another one wait for it.
@@ -24,7 +26,7 @@ func TestLockHeldTooLong(t *testing.T) {
 	stop := load(t, 1, func(ctx context.Context) {
 		status, _ := server.tries(ctx, http.MethodPost, "/v1/locks", `{"keys":["report"],"owner":"waiter","ttl":"1s","wait":"2m"}`)
 		if status == http.StatusCreated {
-			pause(ctx, 2*time.Second)
+			wait.For(ctx, 2*time.Second)
 		}
 	})
 	s.fires("FairleadLockWaitTooLong")
@@ -55,7 +57,7 @@ func TestLocksLost(t *testing.T) {
 			// It is done after two seconds, which is too late.
 			status, answer := server.tries(ctx, http.MethodPost, "/v1/locks", fmt.Sprintf(`{"keys":["lost"],"owner":"worker","ttl":%q,"wait":"10s"}`, ttl))
 			if status == http.StatusCreated {
-				pause(ctx, 2*time.Second)
+				wait.For(ctx, 2*time.Second)
 				_, _ = server.tries(ctx, http.MethodDelete, "/v1/locks/"+idOf(answer), "")
 			}
 		})
@@ -124,7 +126,7 @@ func TestLocksContended(t *testing.T) {
 		return load(t, 8, func(ctx context.Context) {
 			status, answer := server.tries(ctx, http.MethodPost, "/v1/locks", fmt.Sprintf(`{"keys":[%q],"owner":"one","ttl":"1m","wait":"20s"}`, key(ctx)))
 			if status == http.StatusCreated {
-				pause(ctx, 20*time.Millisecond)
+				wait.For(ctx, 20*time.Millisecond)
 				_, _ = server.tries(context.Background(), http.MethodDelete, "/v1/locks/"+idOf(answer), "")
 			}
 		})

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // patience bounds every wait for something that should happen soon.
@@ -100,7 +100,7 @@ func (b *testbed) close() error {
 // buildBinary builds the server once, as it is shipped but for the crash points, which do nothing unless one is named.
 func (b *testbed) buildBinary(ctx context.Context) (string, error) {
 	b.binaryOnce.Do(func() {
-		_, b.binaryErr = sim.Build(ctx, b.dir, sim.BuildOptions{CrashPoints: true})
+		_, b.binaryErr = sim.Build(ctx, b.dir, false)
 	})
 	return filepath.Join(b.dir, "fairlead"), b.binaryErr
 }
@@ -128,7 +128,7 @@ func (b *testbed) report(line string) {
 // torture skips a test that takes long unless it was asked for.
 func torture(t *testing.T) {
 	t.Helper()
-	if on, err := strconv.ParseBool(os.Getenv("FAIRLEAD_TORTURE")); err != nil || !on {
+	if !testwait.Torture() {
 		t.Skip("set FAIRLEAD_TORTURE=1 to stage the fault")
 	}
 }

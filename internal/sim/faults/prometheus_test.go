@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // faster is by how much the rules' time is shortened.
@@ -42,9 +43,7 @@ var (
 func rules(t *testing.T) string {
 	t.Helper()
 	raw, err := os.ReadFile(rulesFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return string(raw)
 }
 
@@ -111,23 +110,17 @@ func startPrometheus(t *testing.T, targets ...string) *prometheus {
 		"prometheus.yaml": fmt.Sprintf("global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 500ms}\n"+
 			"rule_files: [alerts.yaml]\nscrape_configs:\n  - job_name: fairlead\n    static_configs: [{targets: ['%s']}]\n", strings.Join(targets, "', '")),
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	p := &prometheus{url: "http://" + address, log: filepath.Join(dir, "log")}
 	log, err := os.Create(p.log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	defer func() { _ = log.Close() }() // The process has its own.
 	cmd := exec.Command(binary, "--config.file", filepath.Join(dir, "prometheus.yaml"), "--web.listen-address", address,
 		"--storage.tsdb.path", filepath.Join(dir, "data"), "--log.level", "warn")
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -198,7 +191,7 @@ func (p *prometheus) firing(ctx context.Context) ([]string, bool) {
 func (p *prometheus) await(t *testing.T, what string, holds func(context.Context) bool) time.Duration {
 	t.Helper()
 	began := time.Now()
-	ctx := within(t, patience)
+	ctx := testwait.Context(t, patience)
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for !holds(ctx) {

@@ -3,7 +3,6 @@
 package faults_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -11,6 +10,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 func idOf(answer []byte) string {
@@ -50,19 +52,13 @@ func TestClaimsStale(t *testing.T) {
 	s := newStage(t, database, first, second)
 	s.operator.server = second.URL()
 	// The second one must not take it.
-	if err := second.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, second.Signal(syscall.SIGSTOP))
 	var p thing
 	first.posts(t, "/v1/publications", `{"target":"inbox","publish_at":"2020-01-01T00:00:00Z","payload":1}`, &p)
 	<-arrived
 	s.breaks()
-	if err := first.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	if err := second.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, first.Signal(syscall.SIGSTOP))
+	testwait.Must(t, second.Signal(syscall.SIGCONT))
 	s.fires("FairleadClaimsStale")
 	section := sectionOf(t, "FairleadClaimsStale")
 	section.says(t, "restart the one that hangs")
@@ -70,8 +66,8 @@ func TestClaimsStale(t *testing.T) {
 	close(release)
 	first.start(t)
 	s.operator.runs(t, section, "curl", "ID", p.ID)
-	until(t, "the publication is published", func(ctx context.Context) bool {
-		status, answer := second.tries(ctx, http.MethodGet, "/v1/publications/"+p.ID, "")
+	testwait.Eventually(t, patience, "the publication is published", func() bool {
+		status, answer := second.tries(t.Context(), http.MethodGet, "/v1/publications/"+p.ID, "")
 		return status == http.StatusOK && statusOf(answer) == "published"
 	})
 	s.ends("FairleadClaimsStale", "the server that hung was restarted; the other had published by itself")
@@ -92,7 +88,7 @@ func TestPublicationsLate(t *testing.T) {
 	database := newDatabase(t)
 	args := []string{"--allow-private-targets"}
 	server := newServer(t, database, append(args, "--publish-concurrency", "1", "--publish-per-target", "1")...)
-	inbox(t, server, func(r *http.Request) { pause(r.Context(), 700*time.Millisecond) })
+	inbox(t, server, func(r *http.Request) { wait.For(r.Context(), 700*time.Millisecond) })
 	s := newStage(t, database, server)
 	s.breaks()
 	for range 60 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // section is what the runbook says about one alert, or under another heading.
@@ -22,9 +23,7 @@ type section struct{ title, text string }
 func sectionOf(t *testing.T, title string) section {
 	t.Helper()
 	raw, err := os.ReadFile(runbookFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	_, rest, found := strings.Cut(string(raw), "\n## "+title+"\n")
 	if !found {
 		t.Fatalf("the runbook has no section %s", title)
@@ -39,9 +38,7 @@ func sectionOf(t *testing.T, title string) section {
 func preface(t *testing.T) section {
 	t.Helper()
 	raw, err := os.ReadFile(runbookFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	text, _, _ := strings.Cut(string(raw), "\n## ")
 	return section{"beginning", text}
 }
@@ -90,10 +87,8 @@ func (o operator) runs(t *testing.T, s section, prefix string, replace ...string
 	t.Helper()
 	command := strings.NewReplacer(replace...).Replace(s.command(t, prefix))
 	binary, err := shared.buildBinary(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(within(t, patience), "sh", "-c", command)
+	testwait.Must(t, err)
+	cmd := exec.CommandContext(testwait.Context(t, patience), "sh", "-c", command)
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"), "PSQLRC=/dev/null", "PAGER=cat",
 		"FAIRLEAD_URL="+o.server, "FAIRLEAD_KEY="+sim.AdminKey, "FAIRLEAD_DATABASE_URL="+o.database)
@@ -135,10 +130,8 @@ func TestShortenedRulesAreRules(t *testing.T) {
 			t.Errorf("%q was not shortened", long)
 		}
 	}
-	if err := os.WriteFile(file, []byte(short), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.CommandContext(within(t, patience), promtool, "check", "rules", file).CombinedOutput(); err != nil {
+	testwait.Must(t, os.WriteFile(file, []byte(short), 0o600))
+	if out, err := exec.CommandContext(testwait.Context(t, patience), promtool, "check", "rules", file).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // TestSagasRetry takes a ledger's database away in the middle of transfers to it.
@@ -17,10 +20,8 @@ func TestSagasRetry(t *testing.T) {
 	torture(t)
 	t.Parallel()
 	database, other := newDatabase(t), newServer(t, "")
-	otherDatabase, err := sim.PrivateURL(other.DataDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	otherDatabase, err := localpg.URLOf(other.DataDir())
+	testwait.Must(t, err)
 	other.accounts(t, "there")
 	server := newServer(t, database, "--ledger", "eu="+otherDatabase)
 	server.accounts(t, "here")
@@ -30,16 +31,14 @@ func TestSagasRetry(t *testing.T) {
 	stop := load(t, 30, func(ctx context.Context) {
 		_, _ = server.tries(ctx, http.MethodPost, "/v1/cross-transfers",
 			`{"from":{"ledger":"local","account":"here"},"to":{"ledger":"eu","account":"there"},"amount":1,"mode":"saga"}`)
-		pause(ctx, time.Second)
+		wait.For(ctx, time.Second)
 	})
-	until(t, "transfers are under way", func(context.Context) bool {
+	testwait.Eventually(t, patience, "transfers are under way", func() bool {
 		return queried[int](t, database, `SELECT count(*) FROM sagas WHERE status = 'pending'`) >= 20
 	})
 	s.breaks()
 	other.kill(t)
-	if err := sim.KillPostgres(other.DataDir(), true); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, sim.KillPostgres(other.DataDir(), true))
 	s.fires("FairleadLedgerUnreachable")
 	s.fires("FairleadSagasRetry")
 	stop()
@@ -50,7 +49,7 @@ func TestSagasRetry(t *testing.T) {
 	other.start(t)
 	s.ends("FairleadLedgerUnreachable", "the ledger's database came back")
 	s.ends("FairleadSagasRetry", "likewise")
-	until(t, "all transfers have ended", func(context.Context) bool {
+	testwait.Eventually(t, patience, "all transfers have ended", func() bool {
 		return queried[int](t, database, `SELECT count(*) FROM sagas WHERE status = 'pending'`) == 0
 	})
 }
@@ -60,10 +59,8 @@ func TestInDoubt(t *testing.T) {
 	torture(t)
 	t.Parallel()
 	database, other := newDatabase(t), newServer(t, "")
-	otherDatabase, err := sim.PrivateURL(other.DataDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	otherDatabase, err := localpg.URLOf(other.DataDir())
+	testwait.Must(t, err)
 	other.accounts(t, "there")
 	first, second := newServer(t, database, "--ledger", "eu="+otherDatabase), newServer(t, database, "--ledger", "eu="+otherDatabase)
 	first.accounts(t, "here")
@@ -71,7 +68,7 @@ func TestInDoubt(t *testing.T) {
 	first.kill(t)
 	first.start(t, "FAIRLEAD_CRASH_AT=cross.ready")
 	s.breaks()
-	_, _ = first.tries(within(t, patience), http.MethodPost, "/v1/cross-transfers",
+	_, _ = first.tries(testwait.Context(t, patience), http.MethodPost, "/v1/cross-transfers",
 		`{"from":{"ledger":"local","account":"here"},"to":{"ledger":"eu","account":"there"},"amount":1,"mode":"twophase"}`)
 	<-first.Exited()
 	s.fires("FairleadInDoubt")
@@ -80,7 +77,7 @@ func TestInDoubt(t *testing.T) {
 	section.says(t, "restart the server that stands still")
 	first.start(t)
 	s.ends("FairleadInDoubt", "the coordinator was started again")
-	until(t, "nothing is prepared", func(context.Context) bool {
+	testwait.Eventually(t, patience, "nothing is prepared", func() bool {
 		const prepared = `SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()`
 		return queried[int](t, database, prepared)+queried[int](t, otherDatabase, prepared) == 0
 	})
@@ -98,9 +95,9 @@ func TestMultidrawInterrupted(t *testing.T) {
 	server.start(t, "FAIRLEAD_CRASH_AT=multidraw.after_checkpoint:3")
 	s.breaks()
 	// It may die before it has answered.
-	_, _ = server.tries(within(t, patience), http.MethodPost, "/v1/multidraws", `{"lock_key":"daily","count":200000,"range":{"min":1,"max":6},"async":true}`)
+	_, _ = server.tries(testwait.Context(t, patience), http.MethodPost, "/v1/multidraws", `{"lock_key":"daily","count":200000,"range":{"min":1,"max":6},"async":true}`)
 	<-server.Exited()
-	pause(within(t, patience), 20*time.Second)
+	wait.For(testwait.Context(t, patience), 20*time.Second)
 	server.start(t)
 	s.fires("FairleadMultidrawInterrupted")
 	id := queried[string](t, database, `SELECT id::text FROM multidraws`)

@@ -13,8 +13,7 @@
 // The client sees the same in the last three: a connection that died while it waited for COMMIT. After some cuts the
 // proxy also refuses every connection for a while, so that nobody can ask what became of the transaction either.
 //
-// It can also hold back single answers ([Proxy.Delay]), and refuse all connections for as long as it is told to
-// ([Proxy.Refuse]).
+// It can also hold back single answers ([Proxy.Delay]), and refuse all connections ([Proxy.Refuse]).
 //
 // The proxy does not speak TLS and answers requests for it with no; it changes no message.
 package wire

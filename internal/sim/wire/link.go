@@ -95,7 +95,7 @@ func (l *link) forwardCommands() {
 		}
 		if fate != Delivered {
 			if l.forwardLast(out, fate, kind, body) != nil {
-				l.proxy.beforeCut() // First the dark, so that whoever sees the cut is too late.
+				l.proxy.beforeCut() // The blackout first, so that a client that sees the cut is too late.
 				l.cut()
 				return
 			}
@@ -176,7 +176,7 @@ func (l *link) forwardAnswers() {
 		if kind == readyForQuery && len(body) == 1 {
 			l.inBlock.Store(int32(body[0]))
 			if l.doomed.Load() {
-				l.proxy.beforeCut() // First the dark, so that whoever sees the cut is too late.
+				l.proxy.beforeCut() // The blackout first, so that a client that sees the cut is too late.
 				l.cut()
 				return
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
@@ -24,9 +25,7 @@ func start(t *testing.T, opts wire.Options) (proxy *wire.Proxy, through, around 
 	t.Helper()
 	around = pgtest.NewDatabase(t, nil)
 	config, err := pgx.ParseConfig(around)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	opts.Network, opts.Address = pgconn.NetworkAddress(config.Host, config.Port)
 	if proxy, err = wire.Listen(t.Context(), opts); err != nil {
 		t.Fatal(err)
@@ -45,9 +44,7 @@ func start(t *testing.T, opts wire.Options) (proxy *wire.Proxy, through, around 
 func connect(t *testing.T, dsn string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }
@@ -95,9 +92,7 @@ func TestLostCommitsAreWhatTheProxySays(t *testing.T) {
 		for range rounds {
 			n++
 			conn, err := pgx.Connect(t.Context(), through)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, err)
 			if err := write(conn, n); err == nil {
 				acknowledged++
 			} else if !conn.IsClosed() && !strings.Contains(err.Error(), "EOF") {
@@ -118,9 +113,7 @@ func TestLostCommitsAreWhatTheProxySays(t *testing.T) {
 		t.Errorf("%d acknowledged, %d delivered", acknowledged, s.Delivered)
 	}
 	var rows int
-	if err := direct.QueryRow(t.Context(), `SELECT count(*) FROM marks`).Scan(&rows); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, direct.QueryRow(t.Context(), `SELECT count(*) FROM marks`).Scan(&rows))
 	if least, most := s.Delivered+s.AnswerLost, s.Delivered+s.AnswerLost+s.OutcomeOpen; rows < least || rows > most {
 		t.Errorf("%d rows, want %d to %d", rows, least, most)
 	}
@@ -133,22 +126,16 @@ func TestReadsAndRollbacksPassAnArmedProxy(t *testing.T) {
 	proxy.Arm(true)
 	for range 20 {
 		var one int
-		if err := conn.QueryRow(t.Context(), `SELECT 1`).Scan(&one); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, conn.QueryRow(t.Context(), `SELECT 1`).Scan(&one))
 		tx, err := conn.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		if _, err := tx.Exec(t.Context(), `CREATE TABLE gone (n int)`); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := tx.Exec(t.Context(), `INSERT INTO gone VALUES ($1)`, 1); err != nil {
 			t.Fatal(err)
 		}
-		if err := tx.Rollback(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, tx.Rollback(t.Context()))
 	}
 	if s := proxy.Stats(); s != (wire.Stats{}) {
 		t.Errorf("commits seen: %+v", s)
@@ -169,9 +156,7 @@ func TestBlackoutRefusesConnections(t *testing.T) {
 	var began time.Time
 	for proxy.Stats().Blackouts == 0 {
 		conn, err := pgx.Connect(t.Context(), through)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		began = time.Now()
 		_, err = conn.Exec(t.Context(), `CREATE TEMP TABLE t (n int); INSERT INTO t VALUES (1)`)
 		if err == nil {

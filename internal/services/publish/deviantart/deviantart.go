@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"mime/multipart"
 	"net/http"
@@ -65,11 +64,16 @@ type progress struct {
 	Uploaded time.Time `json:"uploaded_at"` // by the database's clock; at the latest
 }
 
-func progressOf(d *publish.Delivery) (p progress, err error) {
-	if d.Progress != nil {
-		err = json.Unmarshal(d.Progress, &p)
+// open reads what an attempt starts from.
+func (s *Sender) open(ctx context.Context, d *publish.Delivery) (x *session, post *Post, p progress, err error) {
+	if post, err = ParsePost(d.Payload); err != nil {
+		return nil, nil, p, fail(publish.Permanent, "%s", err.Error())
 	}
-	return p, err
+	if d.Progress != nil && json.Unmarshal(d.Progress, &p) != nil {
+		return nil, nil, p, fail(publish.Permanent, "what an earlier attempt has saved is malformed")
+	}
+	x, err = s.session(ctx, d)
+	return x, post, p, err
 }
 
 // stack is the name of a publication's stack in Sta.sh.
@@ -77,20 +81,15 @@ func stack(d *publish.Delivery) string { return "fairlead " + d.Publication.Stri
 
 // Find implements [publish.Finder].
 func (s *Sender) Find(ctx context.Context, d *publish.Delivery) (publish.Result, bool) {
-	p, err := progressOf(d)
-	if err != nil {
-		return publish.Result{Class: publish.Permanent, Error: "what an earlier attempt has saved is malformed"}, true
-	}
-	if p.Item == 0 {
+	if d.Progress == nil {
 		return publish.Result{}, false // No attempt came as far as to publish.
 	}
-	post, err := ParsePost(d.Payload)
-	if err != nil {
-		return publish.Result{Class: publish.Permanent, Error: err.Error()}, true
-	}
-	x, err := s.session(ctx, d)
+	x, post, p, err := s.open(ctx, d)
 	if err != nil {
 		return resultOf(err), true
+	}
+	if p.Item == 0 {
+		return publish.Result{}, false
 	}
 	there, err := x.inStash(ctx, p.Item)
 	if err != nil {
@@ -104,15 +103,7 @@ func (s *Sender) Find(ctx context.Context, d *publish.Delivery) (publish.Result,
 
 // Send implements [publish.Sender].
 func (s *Sender) Send(ctx context.Context, d *publish.Delivery) publish.Result {
-	post, err := ParsePost(d.Payload)
-	if err != nil {
-		return publish.Result{Class: publish.Permanent, Error: err.Error()}
-	}
-	p, err := progressOf(d)
-	if err != nil {
-		return publish.Result{Class: publish.Permanent, Error: "what an earlier attempt has saved is malformed"}
-	}
-	x, err := s.session(ctx, d)
+	x, post, p, err := s.open(ctx, d)
 	if err != nil {
 		return resultOf(err)
 	}
@@ -187,7 +178,7 @@ func (x *session) upload(ctx context.Context, post *Post) (item int64, made bool
 	case x.uploads <- struct{}{}:
 		defer func() { <-x.uploads }()
 	case <-ctx.Done():
-		return 0, false, &problem{publish.Result{Class: publish.Transient, Error: "the upload was not begun in time"}}
+		return 0, false, fail(publish.Transient, "the upload was not begun in time")
 	}
 	file := post.File.Data
 	if post.File.URL != "" {
@@ -211,13 +202,13 @@ func (x *session) upload(ctx context.Context, post *Post) (item int64, made bool
 	err = x.call(ctx, func(ctx context.Context) (*http.Request, error) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, x.base+api+"stash/submit", bytes.NewReader(body.Bytes()))
 		if err != nil {
-			return nil, &problem{publish.Result{Class: publish.Permanent, Error: "the target's URL is malformed"}}
+			return nil, fail(publish.Permanent, "the target's URL is malformed")
 		}
 		r.Header.Set("Content-Type", form.FormDataContentType())
 		return r, nil
 	}, &got)
 	if err == nil && got.Item == 0 {
-		err = &problem{publish.Result{Class: publish.Transient, Error: "the target's answer to the upload was not understood"}}
+		err = fail(publish.Transient, "the target's answer to the upload was not understood")
 	}
 	return int64(got.Item), true, err
 }
@@ -226,9 +217,6 @@ func (x *session) upload(ctx context.Context, post *Post) (item int64, made bool
 func (x *session) fetch(ctx context.Context, from string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, x.d.Target.Timeout)
 	defer cancel()
-	fail := func(class publish.Class, format string, args ...any) error {
-		return &problem{publish.Result{Class: class, Error: fmt.Sprintf(format, args...)}}
-	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
 	if err != nil || (r.URL.Scheme != "http" && r.URL.Scheme != "https") {
 		return nil, fail(publish.Permanent, "the file's url is malformed")

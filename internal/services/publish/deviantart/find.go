@@ -66,7 +66,7 @@ func (x *session) findUpload(ctx context.Context) (int64, error) {
 		}
 		offset = got.Next
 	}
-	return 0, &problem{publish.Result{Class: publish.Permanent, Error: "there is too much in Sta.sh to look for an earlier upload"}}
+	return 0, fail(publish.Permanent, "there is too much in Sta.sh to look for an earlier upload")
 }
 
 // fromGallery is the result for an item that is not in Sta.sh any more: it was published, and the gallery says as what. One that

@@ -39,8 +39,12 @@ type Token struct {
 // errExpired says that the authorization is over.
 var errExpired = errors.New("the account's authorization has expired: give the target new credentials")
 
-// problem is what came instead of a result, as the attempt's result.
+// problem is an error that is the attempt's result.
 type problem struct{ result publish.Result }
+
+func fail(class publish.Class, format string, args ...any) error {
+	return &problem{publish.Result{Class: class, Error: fmt.Sprintf(format, args...)}}
+}
 
 func (p *problem) Error() string { return p.result.Error }
 
@@ -71,7 +75,7 @@ type session struct {
 func (s *Sender) session(ctx context.Context, d *publish.Delivery) (*session, error) {
 	x := &session{Sender: s, d: d, base: strings.TrimSuffix(d.Target.URL, "/"), began: time.Now()}
 	if err := json.Unmarshal(d.Secret, &x.credentials); err != nil {
-		return nil, &problem{publish.Result{Class: publish.AuthExpired, Error: "the target's credentials are malformed"}}
+		return nil, fail(publish.AuthExpired, "the target's credentials are malformed")
 	}
 	token, err := s.tokens.Token(ctx, d.Target.ID)
 	if err != nil {
@@ -92,7 +96,7 @@ func (x *session) now() time.Time { return x.d.At.Add(time.Since(x.began)) }
 func (x *session) use(token publish.Token) error {
 	x.generation = token.Generation
 	if err := json.Unmarshal(token.Bytes, &x.token); err != nil {
-		return &problem{publish.Result{Class: publish.AuthExpired, Error: "the target's token is malformed"}}
+		return fail(publish.AuthExpired, "the target's token is malformed")
 	}
 	return nil
 }
@@ -133,7 +137,7 @@ func (x *session) exchange(ctx context.Context, old publish.Token) ([]byte, erro
 		return nil, err
 	}
 	if got.Access == "" {
-		return nil, &problem{publish.Result{Class: publish.Transient, Error: "the target's answer to the renewal of its token was not understood"}}
+		return nil, fail(publish.Transient, "the target's answer to the renewal of its token was not understood")
 	}
 	if got.Refresh == "" {
 		got.Refresh = token.Refresh
@@ -145,7 +149,7 @@ func (x *session) exchange(ctx context.Context, old publish.Token) ([]byte, erro
 func (x *session) form(ctx context.Context, path string, form url.Values) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, x.base+path, strings.NewReader(form.Encode()))
 	if err != nil {
-		return nil, &problem{publish.Result{Class: publish.Permanent, Error: "the target's URL is malformed"}}
+		return nil, fail(publish.Permanent, "the target's URL is malformed")
 	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	return r, nil
@@ -177,7 +181,7 @@ func (x *session) get(ctx context.Context, path string, into any) error {
 	return x.call(ctx, func(ctx context.Context) (*http.Request, error) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, x.base+path, nil)
 		if err != nil {
-			return nil, &problem{publish.Result{Class: publish.Permanent, Error: "the target's URL is malformed"}}
+			return nil, fail(publish.Permanent, "the target's URL is malformed")
 		}
 		return r, nil
 	}, into)

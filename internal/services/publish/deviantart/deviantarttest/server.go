@@ -99,80 +99,65 @@ func New() *Server {
 	return s
 }
 
+// locked calls f under the server's lock.
+func locked[T any](s *Server, f func() T) T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return f()
+}
+
 // Refresh is the refresh token that is good now.
-func (s *Server) Refresh() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.refresh
-}
-
-// Faults has every request's fault, before its effect, decided by a function; nil: none goes wrong.
-func (s *Server) Faults(fault func(path string) Fault) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fault = fault
-}
-
-// ExpireAccess ends the access token before its time.
-func (s *Server) ExpireAccess() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.access = ""
-}
-
-// Withdraw ends the authorization: no token is good any more. It returns the refresh token of a new one.
-func (s *Server) Withdraw() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.access, s.refresh = "", "refresh-"+uuid.NewString()
-	return s.refresh
-}
+func (s *Server) Refresh() string { return locked(s, func() string { return s.refresh }) }
 
 // Calls is how often a path was called, such as "stash/submit", whatever became of it.
-func (s *Server) Calls(path string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.calls[path]
-}
+func (s *Server) Calls(path string) int { return locked(s, func() int { return s.calls[path] }) }
 
-// Renewals is how many renewals of the token had success.
-func (s *Server) Renewals() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.renewals
-}
+// Renewals is how many renewals of the token succeeded.
+func (s *Server) Renewals() int { return locked(s, func() int { return s.renewals }) }
 
 // Stash is what is in Sta.sh.
-func (s *Server) Stash() []Item {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.stash)
-}
+func (s *Server) Stash() []Item { return locked(s, func() []Item { return slices.Clone(s.stash) }) }
 
 // Gallery is what has been published, the newest first.
 func (s *Server) Gallery() []Deviation {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.gallery)
+	return locked(s, func() []Deviation { return slices.Clone(s.gallery) })
 }
 
-// EmptyStash deletes what is in Sta.sh, as the account's owner may.
-func (s *Server) EmptyStash() {
+// set changes the server under its lock.
+func (s *Server) set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stash = nil
+	change()
+}
+
+// Faults sets the function that decides what goes wrong with each request, before its effect; nil: nothing goes wrong.
+func (s *Server) Faults(fault func(path string) Fault) { s.set(func() { s.fault = fault }) }
+
+// ExpireAccess ends the access token before its time.
+func (s *Server) ExpireAccess() { s.set(func() { s.access = "" }) }
+
+// TakeScopes leaves the authorization in force, without what publishing needs.
+func (s *Server) TakeScopes() { s.set(func() { s.scopes = false }) }
+
+// EmptyStash deletes what is in Sta.sh, as the account's owner may.
+func (s *Server) EmptyStash() { s.set(func() { s.stash = nil }) }
+
+// Withdraw ends the authorization: no token is good any more. It returns the refresh token of a new one.
+func (s *Server) Withdraw() string {
+	s.set(func() { s.access, s.refresh = "", "refresh-"+uuid.NewString() })
+	return s.Refresh()
 }
 
 func (s *Server) faulty(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/api/v1/oauth2/"), "/")
-		s.mu.Lock()
-		s.calls[path]++
-		var f Fault
-		if s.fault != nil {
-			f = s.fault(path)
-		}
-		s.mu.Unlock()
+		f := locked(s, func() (f Fault) {
+			s.calls[path]++
+			if s.fault != nil {
+				f = s.fault(path)
+			}
+			return f
+		})
 		if f.Hold != nil {
 			_, _ = io.Copy(io.Discard, r.Body) // Only then does a server notice that its client has gone.
 			select {
@@ -215,27 +200,20 @@ func reply(w http.ResponseWriter, v any) {
 	_ = z.Close()
 }
 
+// authorized calls next under the server's lock, if the token is good.
 func (s *Server) authorized(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
-		good, scopes := s.access != "" && r.Header.Get("Authorization") == "Bearer "+s.access, s.scopes
-		s.mu.Unlock()
+		defer s.mu.Unlock()
 		switch {
-		case !good:
+		case s.access == "" || r.Header.Get("Authorization") != "Bearer "+s.access:
 			refuse(w, http.StatusUnauthorized, "invalid_token", "Expired oAuth2 user token. The client should request a new one with an access code or a refresh token.")
-		case !scopes:
+		case !s.scopes:
 			refuse(w, http.StatusForbidden, "insufficient_scope", "The token does not have the scope that this needs.")
 		default:
 			next(w, r)
 		}
 	}
-}
-
-// TakeScopes leaves the authorization in force, without what publishing needs.
-func (s *Server) TakeScopes() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.scopes = false
 }
 
 func (s *Server) token(w http.ResponseWriter, r *http.Request) {
@@ -269,8 +247,6 @@ func (s *Server) submit(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.last++
 	item := Item{ID: s.last, Stack: r.FormValue("stack"), Title: r.FormValue("title"), File: string(raw), Tags: r.MultipartForm.Value["tags[]"]}
 	s.stash = append(s.stash, item)
@@ -292,8 +268,6 @@ func (s *Server) take(text string) (Item, bool) {
 }
 
 func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if r.PostFormValue("agree_submission") != "true" || r.PostFormValue("agree_tos") != "true" || r.PostFormValue("is_mature") == "" {
 		refuse(w, http.StatusBadRequest, "invalid_request", "Request field validation failed.")
 		return
@@ -309,8 +283,6 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) remove(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if _, ok := s.take(r.PostFormValue("itemid")); !ok {
 		refuse(w, http.StatusBadRequest, "invalid_request", "Stash item not found.")
 		return
@@ -319,8 +291,6 @@ func (s *Server) remove(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) item(w http.ResponseWriter, _ *http.Request, id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, i := range s.stash {
 		if strconv.FormatInt(i.ID, 10) == id {
 			reply(w, map[string]any{"itemid": i.ID, "stackid": stackID(i.ID), "title": i.Title, "tags": i.Tags})
@@ -342,8 +312,6 @@ func page(r *http.Request, n, most int) (from, to int) {
 }
 
 func (s *Server) delta(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	var entries []any
 	for position, i := range s.stash {
 		entries = append(entries,
@@ -355,8 +323,6 @@ func (s *Server) delta(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) contents(w http.ResponseWriter, _ *http.Request, id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	results := []any{}
 	for _, i := range s.stash {
 		if strconv.FormatInt(stackID(i.ID), 10) == id {
@@ -367,8 +333,6 @@ func (s *Server) contents(w http.ResponseWriter, _ *http.Request, id string) {
 }
 
 func (s *Server) all(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	from, to := page(r, len(s.gallery), 24)
 	results := []any{}
 	for _, d := range s.gallery[from:to] {

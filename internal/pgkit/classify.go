@@ -1,0 +1,95 @@
+package pgkit
+
+import (
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// SQLSTATEs that the code names (PostgreSQL documentation, appendix A).
+const (
+	DivisionByZero     = "22012"
+	UniqueViolation    = "23505"
+	LockTimeout        = "55P03"
+	QueryCanceled      = "57014" // by a timeout of the session, or by a cancel request
+	TooManyConnections = "53300"
+)
+
+// ErrStale is returned by a closure that found rows changed in a way that only another transaction explains. Its transaction
+// is rolled back and run again.
+var ErrStale = errors.New("another process was faster")
+
+// ErrNotReplicated is what a COMMIT becomes that is durable on the primary alone: a failover could still lose it.
+var ErrNotReplicated = errors.New("committed here, but perhaps not on a standby")
+
+// Verdict is what an error means for the transaction that met it.
+type Verdict int
+
+// The verdicts.
+const (
+	Final    Verdict = iota // running it again would meet the same error
+	Conflict                // another transaction was in the way: run again
+	Lost                    // the server went away, or is not there yet: run again
+)
+
+// Classify says what an error means, and names it for metrics: by its SQLSTATE, "stale", "connection" or "other". It takes
+// the SQLSTATEs in final for final, whatever they mean elsewhere.
+func Classify(err error, final ...string) (Verdict, string) {
+	if errors.Is(err, ErrStale) {
+		return Conflict, "stale"
+	}
+	if code := Code(err); code != "" {
+		switch {
+		case slices.Contains(final, code):
+			return Final, code
+		case code == "40001", code == "40P01", // serialization failure, deadlock
+			code == LockTimeout, code == QueryCanceled,
+			code == UniqueViolation, // the rerun sees the other's row and decides by it
+			code == "25P03":         // idle in transaction for too long: this process was stopped
+			return Conflict, code
+		case strings.HasPrefix(code, "57P"), // shutdown, crash of another backend, starting up
+			strings.HasPrefix(code, "08"), // connection exception
+			code == TooManyConnections,
+			code == "25006": // read-only: a failover is under way
+			return Lost, code
+		}
+		return Final, code
+	}
+	var netErr net.Error
+	_, connecting := errors.AsType[*pgconn.ConnectError](err)
+	if connecting || errors.Is(err, ErrAway) || errors.As(err, &netErr) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) ||
+		errors.Is(err, net.ErrClosed) || pgconn.Timeout(err) || strings.Contains(err.Error(), "conn closed") {
+		return Lost, "connection"
+	}
+	return Final, "other"
+}
+
+// Code returns the SQLSTATE of PostgreSQL's error, "" where err is none.
+func Code(err error) string {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pgErr.Code
+	}
+	return ""
+}
+
+// ReplicationWarning is the key of a connection's custom data under which NoteReplication keeps a warning.
+const ReplicationWarning = "fairlead.replication_warning"
+
+// NoteReplication makes connections remember a warning that a commit may not be on a standby. [Runner] turns it into
+// [ErrNotReplicated].
+func NoteReplication(c *pgconn.Config) {
+	c.OnNotice = func(conn *pgconn.PgConn, n *pgconn.Notice) {
+		if IsReplicationWarning(n.Routine) {
+			conn.CustomData()[ReplicationWarning] = true
+		}
+	}
+}
+
+// IsReplicationWarning reports whether a notice comes from the function in which PostgreSQL waits for its standbys. The
+// notice names it whatever the language of the message. It warns there, and only there, when a commit is durable on this
+// server alone.
+func IsReplicationWarning(routine string) bool { return routine == "SyncRepWaitForLSN" }

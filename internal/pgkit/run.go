@@ -1,0 +1,276 @@
+package pgkit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// The retry loop's limits.
+const (
+	// RetryFor bounds how long a transaction is run again, unless a [Runner] says otherwise.
+	RetryFor = 20 * time.Second
+	// CommitTimeout bounds the wait for the answer to COMMIT.
+	CommitTimeout = 20 * time.Second
+	// attemptTimeout bounds one run, up to COMMIT: a database that has stopped answering must not hold a lane for ever. The
+	// refunds of the largest campaign take a few seconds.
+	attemptTimeout = 60 * time.Second
+	// cleanupTimeout bounds a rollback, and the end of a connection.
+	cleanupTimeout = 5 * time.Second
+	// maxConflicts bounds reruns for reasons that another process's progress should soon remove. More of them mean
+	// that something is wrong, and the error is better told.
+	maxConflicts = 50
+	eagerReruns  = 2
+	firstBackoff = 5 * time.Millisecond
+	// MaxBackoff is the longest pause between two runs.
+	MaxBackoff = 500 * time.Millisecond
+	// A read that meets a connection which died in the pool is tried again; a database that is away is told as such soon.
+	readTries = 3
+	readPause = 50 * time.Millisecond
+)
+
+// Outcome is how a transaction ended.
+type Outcome int
+
+// The outcomes.
+const (
+	Committed   Outcome = iota
+	Failed              // with the closure's error, or the database's; nothing was applied
+	Unavailable         // the database could not be used, or others were in the way for too long; nothing was applied
+	Unknown             // the answer to a COMMIT was lost and could not be had
+)
+
+// Observer is told what transactions do. Its methods must not block and may be called concurrently.
+type Observer interface {
+	// Transaction is called at the end of each; attempts counts its runs, outcome is "committed", "failed" or "unknown".
+	Transaction(name string, attempts int, took time.Duration, outcome string)
+	// Retry is called before each rerun; reason is Classify's, or "commit_unknown".
+	Retry(name, reason string)
+}
+
+// Runner runs transactions on a pool. It is safe for concurrent use.
+type Runner struct {
+	Pool *pgxpool.Pool
+	// Begin is the statement that begins a transaction. Where it is set, it is sent at once, and closures get all of a driver's
+	// transaction, with nested ones. Where it is empty, BEGIN travels with the first statements: see [Tx].
+	Begin string
+	// For is how long a transaction is run again, 0: [RetryFor]. With a Presence, that says how long an absent database is
+	// waited for.
+	For     time.Duration
+	Attempt time.Duration // bounds one run, up to COMMIT; 0: a minute
+	Final   []string      // SQLSTATEs that end a transaction here, though a rerun might help: see [Classify]
+
+	Presence *Presence    // may be nil
+	Observer Observer     // may be nil
+	Logger   *slog.Logger // may be nil
+}
+
+// Run executes fn in one READ COMMITTED transaction and commits. It may call fn more than once, each time with a new
+// transaction and after everything the earlier calls did was undone, so fn must start afresh each time.
+//
+// Run calls fn again after a serialization failure, a deadlock, a timeout, a unique violation, [ErrStale], and any failure of
+// the connection. When the connection fails while COMMIT is under way, nobody knows whether it committed; running fn again
+// settles that only if fn recognises its own earlier effect, by its keys or by guards.
+//
+// Its error is fn's or the database's, and is nil for [Committed] alone.
+func (r *Runner) Run(ctx context.Context, name string, fn func(context.Context, pgx.Tx) error) (Outcome, error) {
+	var (
+		start     = time.Now()
+		lost      time.Time // since when the database is missed; zero while it is there
+		wait      = waits()
+		unknown   = false // a COMMIT was sent and its answer lost
+		conflicts = 0
+	)
+	// Work under way is ended only when the database is away, whatever becomes of the caller.
+	through, stop := r.Presence.Watch(context.WithoutCancel(ctx))
+	defer stop()
+	for attempt := 1; ; attempt++ {
+		committing, missed, err := r.attempt(ctx, through, fn)
+		if err == nil {
+			r.Presence.Heard()
+			r.observe(name, attempt, start, "committed")
+			return Committed, nil
+		}
+		verdict, reason := Classify(err, r.Final...)
+		if through.Err() != nil {
+			verdict = Lost // The watch ended it, however that looks from inside.
+		}
+		giveUp := func(err error) (Outcome, error) {
+			outcome, word := Failed, "failed"
+			switch {
+			case unknown || errors.Is(err, ErrNotReplicated):
+				outcome, word = Unknown, "unknown"
+			case verdict != Final || ctx.Err() != nil:
+				outcome = Unavailable
+			}
+			r.observe(name, attempt, start, word)
+			return outcome, err
+		}
+		unknown = unknown || (committing && verdict == Lost)
+		if verdict == Conflict {
+			conflicts++
+		}
+		if verdict == Final || conflicts > maxConflicts || ctx.Err() != nil || through.Err() != nil {
+			return giveUp(err)
+		}
+		pause, deadline := wait.NextBackOff(), start.Add(cmp.Or(r.For, RetryFor))
+		switch {
+		case verdict != Lost:
+			lost = time.Time{}
+		case r.Presence != nil:
+			if lost.IsZero() {
+				lost = missed
+			}
+			deadline = r.Presence.Missed(lost)
+		}
+		if time.Now().Add(pause).After(deadline) {
+			return giveUp(err)
+		}
+		if committing && verdict == Lost {
+			reason = "commit_unknown"
+		}
+		if r.Observer != nil {
+			r.Observer.Retry(name, reason)
+		}
+		if r.Logger != nil {
+			r.Logger.DebugContext(ctx, "transaction runs again", "transaction", name, "attempt", attempt, "reason", reason, "error", err)
+		}
+		// The transaction that made this one stale is no longer in the way: the rerun need not wait, unless it happens again and
+		// again.
+		if errors.Is(err, ErrStale) && attempt <= eagerReruns {
+			continue
+		}
+		if !Sleep(ctx, pause) {
+			return giveUp(ctx.Err())
+		}
+	}
+}
+
+// Once is Run that calls fn once.
+func (r *Runner) Once(ctx context.Context, fn func(context.Context, pgx.Tx) error) error {
+	_, _, err := r.attempt(ctx, context.WithoutCancel(ctx), fn)
+	return err
+}
+
+// waits are the pauses between runs: each twice as long as the one before, up to a bound, but for half of it by chance.
+func waits() backoff.ExponentialBackOff {
+	return backoff.ExponentialBackOff{InitialInterval: firstBackoff, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: MaxBackoff}
+}
+
+// attempt runs fn once. The first result says whether the error came from COMMIT, the second when the database was missed if
+// the error says that it was. Once COMMIT is sent only the end of through counts.
+func (r *Runner) attempt(ctx, through context.Context, fn func(context.Context, pgx.Tx) error) (committing bool, missed time.Time, err error) {
+	ctx, cancelCtx := context.WithCancel(ctx)
+	defer cancelCtx()
+	defer context.AfterFunc(through, cancelCtx)()
+	conn, missed, err := r.acquire(ctx)
+	if err != nil {
+		return false, missed, err
+	}
+	// The pool destroys a connection that comes back within a transaction, or broken.
+	defer conn.Release()
+	committing, err = r.onConn(ctx, through, conn, fn)
+	return committing, time.Now(), err
+}
+
+// acquire takes a connection from the pool. It returns since when it waited for that in vain.
+func (r *Runner) acquire(ctx context.Context) (*pgxpool.Conn, time.Time, error) {
+	asked := time.Now()
+	if r.Presence.Hopeless() {
+		return nil, asked, ErrAway
+	}
+	ctx, cancel := context.WithDeadline(ctx, r.Presence.until(asked))
+	defer cancel()
+	conn, err := r.Pool.Acquire(ctx)
+	return conn, asked, err
+}
+
+func (r *Runner) onConn(ctx, through context.Context, conn *pgxpool.Conn, fn func(context.Context, pgx.Tx) error) (committing bool, err error) {
+	tx := &Tx{conn: conn, through: through}
+	defer func() {
+		if tx.Ended != nil {
+			tx.Ended(err == nil)
+		}
+	}()
+	// Once COMMIT was sent this does nothing. It must not depend on ctx, or a cancelled caller would cost the pool a
+	// connection.
+	defer func() {
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+		defer cancel()
+		tx.rollback(undo)
+	}()
+	custom := conn.Conn().PgConn().CustomData()
+	delete(custom, ReplicationWarning)
+	working, cancelWork := context.WithTimeout(ctx, cmp.Or(r.Attempt, attemptTimeout))
+	defer cancelWork()
+	if r.Begin != "" {
+		tx.begun = true
+		if tx.Tx, err = conn.BeginTx(working, pgx.TxOptions{BeginQuery: r.Begin}); err != nil {
+			return false, err
+		}
+	}
+	if err := fn(working, tx); err != nil {
+		return tx.committing && !pgconn.SafeToRetry(err), err // Where nothing was sent, nothing is unknown.
+	}
+	// The caller's ctx no longer counts: giving up in the middle of COMMIT would only make its outcome unknown.
+	commit, cancel := context.WithTimeout(through, CommitTimeout)
+	defer cancel()
+	if err := tx.commit(commit); err != nil {
+		return true, err
+	}
+	if custom[ReplicationWarning] == true {
+		return true, ErrNotReplicated
+	}
+	return false, nil
+}
+
+func (r *Runner) observe(name string, attempts int, start time.Time, outcome string) {
+	if r.Observer != nil {
+		r.Observer.Transaction(name, attempts, time.Since(start), outcome)
+	}
+}
+
+// Read runs a read, again if the connection fails. [Unavailable] is how it ends where that does not help, where something
+// blocked it for too long, and where it took too long: nothing is wrong with it then. presence may be nil; with it, a read
+// that takes its time is ended when the database is away.
+func Read(ctx context.Context, presence *Presence, timeout time.Duration, read func(context.Context) error) (Outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	ctx, stop := presence.Watch(ctx)
+	defer stop()
+	for try := 1; ; try++ {
+		err := read(ctx)
+		if err == nil {
+			return Committed, nil
+		}
+		if errors.Is(context.Cause(ctx), ErrAway) {
+			return Unavailable, ErrAway
+		}
+		switch v, _ := Classify(err); {
+		case v == Final:
+			return Failed, err
+		case v == Conflict || try == readTries || !Sleep(ctx, readPause):
+			return Unavailable, err
+		}
+	}
+}
+
+// Sleep waits for about d and reports whether ctx is still alive.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d + rand.N(time.Millisecond)) //nolint:gosec // Jitter needs no secrecy.
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

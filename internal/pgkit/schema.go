@@ -1,0 +1,61 @@
+package pgkit
+
+import (
+	"context"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Beginner is a connection, a pool, or a transaction.
+type Beginner interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+}
+
+// Part is a part of a package's tables that one version of it added.
+type Part struct {
+	Has string // an SQL expression that is true where the part is there
+	SQL string // what makes it
+}
+
+// Install makes the parts that are missing in a schema, and the schema itself. The empty schema is the first of the search
+// path. Any number of processes may do so at once: they take turns by the advisory lock.
+func Install(ctx context.Context, db Beginner, lock int64, schema string, parts ...Part) error {
+	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, lock); err != nil {
+			return err
+		}
+		if schema != "" {
+			name := pgx.Identifier{schema}.Sanitize()
+			if _, err := tx.Exec(ctx, `CREATE SCHEMA IF NOT EXISTS `+name); err != nil {
+				return err
+			}
+			if _, err := tx.Exec(ctx, `SET LOCAL search_path TO `+name); err != nil {
+				return err
+			}
+		}
+		for _, p := range parts {
+			var there bool
+			if err := tx.QueryRow(ctx, `SELECT `+p.Has).Scan(&there); err != nil {
+				return err
+			}
+			if there {
+				continue
+			}
+			// Several statements in one text need the simple protocol.
+			if _, err := tx.Exec(ctx, p.SQL, pgx.QueryExecModeSimpleProtocol); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// In puts a schema into an SQL text, in which the names of tables begin with @.
+func In(schema, sql string) string {
+	prefix := ""
+	if schema != "" {
+		prefix = pgx.Identifier{schema}.Sanitize() + "."
+	}
+	return strings.ReplaceAll(sql, "@", prefix)
+}

@@ -1,0 +1,118 @@
+package pgkit
+
+import (
+	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Tx is a transaction whose BEGIN travels with its first statements, which saves a round trip of the four that a batch of
+// commands would take. Where [Runner.Begin] is empty it has only the methods below, Commit and Rollback being the runner's:
+// the embedded interface is nil.
+type Tx struct {
+	pgx.Tx
+
+	// Ended is called when the transaction has ended; nil: nobody is.
+	Ended func(committed bool)
+
+	conn       *pgxpool.Conn
+	through    context.Context //nolint:containedctx // COMMIT is sent under it: it ends when the database is away.
+	begun      bool
+	ended      bool
+	committing bool // COMMIT may have been sent
+}
+
+// SendAndCommit runs the queued statements and COMMIT in one round trip. The statements must fail by themselves where the
+// transaction must not commit, since nobody looks at their results in between.
+func (t *Tx) SendAndCommit(_ context.Context, b *pgx.Batch) error {
+	b.Queue("commit").Exec(func(tag pgconn.CommandTag) error {
+		if tag.String() != "COMMIT" {
+			return pgx.ErrTxCommitRollback
+		}
+		return nil
+	})
+	// The caller's context no longer counts: giving up would only make the outcome unknown.
+	ctx, cancel := context.WithTimeout(t.through, CommitTimeout)
+	defer cancel()
+	t.committing = true
+	err := t.SendBatch(ctx, b).Close() //nolint:contextcheck // It has the caller's values.
+	t.ended = err == nil
+	return err
+}
+
+// SendBatch implements [pgx.Tx].
+func (t *Tx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	if !t.begun {
+		t.begun = true
+		b.QueuedQueries = slices.Insert(b.QueuedQueries, 0, &pgx.QueuedQuery{SQL: "begin"})
+	}
+	return t.conn.SendBatch(ctx, b)
+}
+
+// Query implements [pgx.Tx].
+func (t *Tx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if err := t.begin(ctx); err != nil {
+		return nil, err
+	}
+	return t.conn.Query(ctx, sql, args...)
+}
+
+// QueryRow implements [pgx.Tx].
+func (t *Tx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	if err := t.begin(ctx); err != nil {
+		return failedRow{err}
+	}
+	return t.conn.QueryRow(ctx, sql, args...)
+}
+
+// Exec implements [pgx.Tx].
+func (t *Tx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	if err := t.begin(ctx); err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	return t.conn.Exec(ctx, sql, args...)
+}
+
+// Conn implements [pgx.Tx].
+func (t *Tx) Conn() *pgx.Conn { return t.conn.Conn() }
+
+func (t *Tx) begin(ctx context.Context) error {
+	if t.begun {
+		return nil
+	}
+	t.begun = true
+	_, err := t.conn.Exec(ctx, "begin")
+	return err
+}
+
+// commit returns [pgx.ErrTxCommitRollback] when the server rolled back instead. Any other error that is not the server's own
+// word leaves the outcome unknown.
+func (t *Tx) commit(ctx context.Context) error {
+	if !t.begun || t.ended {
+		return nil
+	}
+	t.ended, t.committing = true, true
+	tag, err := t.conn.Exec(ctx, "commit")
+	if err == nil && tag.String() == "ROLLBACK" {
+		err = pgx.ErrTxCommitRollback
+	}
+	return err
+}
+
+// rollback does nothing after a commit. A connection on which it fails is closed by the pool, which rolls back too.
+func (t *Tx) rollback(ctx context.Context) {
+	if !t.begun || t.ended {
+		return
+	}
+	t.ended = true
+	_, _ = t.conn.Exec(ctx, "rollback")
+}
+
+// failedRow is the row of a query that could not be sent.
+type failedRow struct{ err error }
+
+// Scan implements [pgx.Row].
+func (r failedRow) Scan(...any) error { return r.err }

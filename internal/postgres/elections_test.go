@@ -1,0 +1,142 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/lock"
+)
+
+const longTerm = time.Minute
+
+func newElections(t *testing.T, db *DB) *Elections {
+	t.Helper()
+	e, err := NewElections(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closing(t, e.Close) })
+	return e
+}
+
+func candidate() lock.Request {
+	return lock.Request{ID: uuid.NewString(), Owner: "somebody", Keys: []string{"auctions"}, TTL: longTerm}
+}
+
+// elect takes the auctions' lead for a minute, and returns what renews it and expects the same term.
+func elect(t *testing.T, db *DB) (e *Elections, g lock.Grant, renewed func(context.Context) error) {
+	t.Helper()
+	e = newElections(t, db)
+	g, err := e.Acquire(t.Context(), candidate())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, g, func(ctx context.Context) error {
+		again, err := e.Renew(ctx, g.ID, longTerm)
+		if err == nil && again.Tokens["auctions"] != g.Tokens["auctions"] {
+			t.Errorf("renewed %+v as %+v", g, again)
+		}
+		return err
+	}
+}
+
+// TestTermsGoOnFromLeases upgrades a database whose leaders were elected by the table of leases.
+func TestTermsGoOnFromLeases(t *testing.T) {
+	t.Parallel()
+	url := pgtest.NewDatabase(t, func(ctx context.Context, url string) error {
+		conn, err := pgx.Connect(ctx, url)
+		if err != nil {
+			return err
+		}
+		const lease = `INSERT INTO public.leases (name, holder, term, expires_at) VALUES ('auctions', 'an older server', 41, now() + interval '1 hour')`
+		_, err = conn.Exec(ctx, step20+lease, pgx.QueryExecModeSimpleProtocol)
+		return errors.Join(err, conn.Close(ctx))
+	})
+	for range 2 { // The second time changes nothing.
+		if err := migrated(t.Context(), url); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, g, _ := elect(t, open(t, Options{URL: url})); g.Tokens["auctions"] != 42 {
+		t.Errorf("the first term is %d", g.Tokens["auctions"])
+	}
+}
+
+func TestADrainedPoolCostsNoTerm(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t), MaxConns: 1})
+	held, err := db.pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Release()
+	e, g, renewed := elect(t, db)
+	if err := errors.Join(renewed(t.Context()), e.Release(t.Context(), g.ID)); err != nil {
+		t.Error(err)
+	}
+	if err := renewed(t.Context()); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("renewed what was resigned: %v", err)
+	}
+}
+
+func TestALockedLeaseFailsInTime(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t)})
+	_, _, renewed := elect(t, db)
+	tx, err := db.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.WithoutCancel(t.Context()))
+	if _, err := tx.Exec(t.Context(), `SELECT FROM fairlead_elections.lock_grants FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*electionLockTimeout)
+	defer cancel()
+	start := time.Now()
+	if err := renewed(ctx); !errors.Is(err, command.ErrUnavailable) {
+		t.Errorf("a renewal of a locked row: %v", err)
+	}
+	if took := time.Since(start); took > 2*electionTimeout {
+		t.Errorf("took %s", took)
+	}
+	if err := errors.Join(tx.Rollback(t.Context()), renewed(t.Context())); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAFrozenServerCannotHangATerm stops the server's processes that serve the elections, and goes on by others.
+func TestAFrozenServerCannotHangATerm(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("FAIRLEAD_TEST_DATABASE_URL") != "" {
+		t.Skip("the server's processes may be another machine's")
+	}
+	db := open(t, Options{URL: database(t)})
+	_, _, renewed := elect(t, db)
+	pid := ask[int](t, db, `SELECT pid FROM pg_stat_activity WHERE application_name = 'fairlead elections' AND datname = current_database()`)
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) }) // It may have ended.
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	if err := renewed(ctx); !errors.Is(err, command.ErrUnavailable) {
+		t.Errorf("a renewal: %v", err)
+	}
+	if err := renewed(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("took %s", took)
+	}
+}

@@ -1,0 +1,85 @@
+// Package testwait has what tests share: polling with a deadline, bounded contexts, the sizes of short and long runs, and
+// repeatable randomness.
+package testwait
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/wait"
+)
+
+// poll is the pause between two looks.
+const poll = 5 * time.Millisecond
+
+// Eventually polls until ok holds, and fails the test when it does not within the limit.
+func Eventually(tb testing.TB, limit time.Duration, what string, ok func() bool) {
+	tb.Helper()
+	for deadline := time.Now().Add(limit); !ok(); wait.For(context.Background(), poll) {
+		if time.Now().After(deadline) {
+			tb.Fatalf("%s: not within %v", what, limit)
+		}
+	}
+}
+
+// Must ends the test when err is not nil.
+func Must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Context returns a context that ends with the test, or after the limit.
+func Context(tb testing.TB, limit time.Duration) context.Context {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), limit)
+	tb.Cleanup(cancel)
+	return ctx
+}
+
+// Torture reports whether FAIRLEAD_TORTURE asks for the long run.
+func Torture() bool {
+	on, err := strconv.ParseBool(os.Getenv("FAIRLEAD_TORTURE"))
+	return err == nil && on
+}
+
+// Count is the size of a test: few in an ordinary run, many in a long one.
+func Count(few, many int) int {
+	if Torture() {
+		return many
+	}
+	return few
+}
+
+// Promised is a time limit that Fairlead promises. A long run has the machine to itself and is held to the letter. Every other
+// run shares it with other tests and may stall for seconds: there the limit only finds what hangs.
+func Promised(limit time.Duration) time.Duration {
+	if Torture() {
+		return limit
+	}
+	return limit + 20*time.Second
+}
+
+// Rand returns the test's one source of randomness, and its seed: that of FAIRLEAD_SEED, or a new one, which a failing test
+// prints.
+func Rand(tb testing.TB) (*rand.Rand, uint64) {
+	tb.Helper()
+	seed := rand.Uint64() >> 16 //nolint:gosec // Tests need no secrecy.
+	if text := os.Getenv("FAIRLEAD_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			tb.Fatalf("FAIRLEAD_SEED: %v", err)
+		}
+	}
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Logf("to repeat: FAIRLEAD_SEED=%d", seed)
+		}
+	})
+	return rand.New(rand.NewPCG(seed, 1)), seed //nolint:gosec // As above.
+}

@@ -1,0 +1,53 @@
+// Package wait has what code that waits and holds leases shares: a sleep that a context interrupts, and contexts that compare
+// the clock whenever they are asked whether they have ended.
+package wait
+
+import (
+	"context"
+	"time"
+)
+
+// For sleeps for d, and reports whether ctx is still alive then.
+func For(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// lease calls look before each answer.
+type lease struct {
+	context.Context
+
+	look func()
+}
+
+// Lease returns a context that calls look before it says whether it has ended. A timer alone is late after the process was
+// stopped: the holder's goroutine may run first, and must not believe that it still holds the lease. look cancels ctx when the
+// lease is over by the clock. It may be called concurrently, and must not use the returned context. A context derived from the
+// returned one compares the clock when it is made, and ends by the timer after that.
+func Lease(ctx context.Context, look func()) context.Context {
+	return &lease{Context: ctx, look: look}
+}
+
+// Done implements [context.Context].
+func (c *lease) Done() <-chan struct{} {
+	c.look()
+	return c.Context.Done()
+}
+
+// Err implements [context.Context].
+func (c *lease) Err() error {
+	c.look()
+	return c.Context.Err()
+}
+
+// Value implements [context.Context]. [context.Cause] asks it for what the context has ended with.
+func (c *lease) Value(key any) any {
+	c.look()
+	return c.Context.Value(key)
+}
