@@ -7,6 +7,12 @@
 //   - wallet: deposits, holds, transfers, by a program that may be killed at any moment and started again.
 //   - scheduledposts: posts published at their time to a webhook receiver that checks signatures and drops repeats.
 //
+// With a server inside the program (package fairlead), on a private PostgreSQL or yours:
+//
+//   - embedded: sells the seats of a night without anything else running.
+//
+// A module of its own, outside, uses every public package of this one.
+//
 // Without a server, with a PostgreSQL of your own:
 //
 //   - printshop: package lock, claim and idempotency in somebody else's program.

@@ -4,6 +4,7 @@ package examples_test
 
 import (
 	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -69,6 +70,46 @@ forgeries refused: 1
 `
 	if out != want {
 		t.Errorf("it printed:\n%s", out)
+	}
+}
+
+// TestEmbedded runs the program on a private PostgreSQL of its own, and again on the same data.
+func TestEmbedded(t *testing.T) {
+	t.Parallel()
+	data := filepath.Join(house.bin, "..", "embedded")
+	for range 2 {
+		cmd := program(testwait.Context(t, patience), "embedded", "-data", data)
+		out, err := cmd.CombinedOutput()
+		if err != nil || string(out) != "12 visitors, 10 seats sold, 1 winner; the books balance: true\n" {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+}
+
+// TestOutside builds a module of its own against this one, and runs it.
+func TestOutside(t *testing.T) {
+	t.Parallel()
+	ctx, dir := testwait.Context(t, patience), filepath.Join(house.bin, "..", "outside")
+	if err := os.Mkdir(dir, 0o711); err != nil { // PostgreSQL has to get through it, as to the others' directories.
+		t.Fatal(err)
+	}
+	for _, name := range []string{"go.mod", "go.sum"} { // Copies, which follow this module's requirements.
+		text, err := os.ReadFile(filepath.Join("outside", name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-mod=mod", "-modfile", filepath.Join(dir, "go.mod"), "-o", dir+"/", ".")
+	build.Dir = "outside"
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	out, err := exec.CommandContext(ctx, filepath.Join(dir, "outside"), filepath.Join(dir, "data")).CombinedOutput()
+	if err != nil || string(out) != "all public packages work from another module\n" {
+		t.Fatalf("%v\n%s", err, out)
 	}
 }
 

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/url"
 	"strings"
 
@@ -14,47 +11,6 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/desk"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 )
-
-// consoleAddress is where the console of a server that listens on addr is opened from the same machine.
-func consoleAddress(addr string) string {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return "http://" + addr + "/console/"
-	}
-	if ip := net.ParseIP(host); host == "" || (ip != nil && ip.IsUnspecified()) {
-		host = "127.0.0.1"
-	}
-	return "http://" + net.JoinHostPort(host, port) + "/console/"
-}
-
-// consoleLink is a page's address with a secret that signs in once. The secret is behind the #, which browsers do not send:
-// it is in no log of a server or proxy.
-func consoleLink(address, secret string) string { return address + "#link=" + secret }
-
-// announceConsole tells where the console is: by a link that signs in where nobody has ever done so, by its address elsewhere.
-func (n *node) announceConsole(ctx context.Context, w io.Writer) {
-	secret, hash := desk.NewSecret()
-	address := consoleAddress(n.addr())
-	made, err := postgres.NewDesk(n.db).MakeLink(ctx, hash, desk.LinkLife, true)
-	if err != nil {
-		n.logger.WarnContext(ctx, "no link to the console was made", "error", err)
-	}
-	if made {
-		_, _ = fmt.Fprintf(w, "console (signs in once, within %s): %s\n", desk.LinkLife, consoleLink(address, secret))
-		return
-	}
-	_, _ = fmt.Fprintf(w, "console: %s\n", address)
-}
-
-// openConsole is a fresh link that signs in once, or the mere address where none can be made.
-func (n *node) openConsole(ctx context.Context) string {
-	secret, hash := desk.NewSecret()
-	address := consoleAddress(n.addr())
-	if made, err := postgres.NewDesk(n.db).MakeLink(ctx, hash, desk.LinkLife, false); err != nil || !made {
-		return address
-	}
-	return consoleLink(address, secret)
-}
 
 func newConsole() *cobra.Command {
 	var (
@@ -85,7 +41,7 @@ func newConsole() *cobra.Command {
 			if !made {
 				return errors.New("there is no admin key in force: make one with fairlead keys create --role admin")
 			}
-			link := consoleLink(strings.TrimSuffix(base.String(), "/")+"/console/", secret)
+			link := strings.TrimSuffix(base.String(), "/") + "/console/" + desk.LinkFragment + secret
 			if t.json {
 				return printJSON(cmd, map[string]string{"link": link, "expires_in": desk.LinkLife.String()})
 			}

@@ -3,9 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"os"
 	"strings"
@@ -15,7 +15,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
-	"github.com/spf13/pflag"
+
+	"github.com/fairlead-dev/fairlead"
+	"github.com/fairlead-dev/fairlead/internal/postgres"
 )
 
 // Payloads that would run if a page took text for markup. Each sets a name that the tests look for.
@@ -31,7 +33,7 @@ type scene struct {
 	t    *testing.T
 	url  string
 	key  string
-	node *node
+	node *fairlead.Server
 	stop func() // ends the server, once
 
 	drawn, onSale, huge, pending string // campaigns
@@ -46,7 +48,7 @@ type scene struct {
 // startScene starts a server as fairlead serve does, in this process, on a private PostgreSQL.
 func startScene(t *testing.T) *scene {
 	t.Helper()
-	return startSceneWith(t, func(*serveOptions) {})
+	return startSceneWith(t, func(*fairlead.Options) {})
 }
 
 // dataDir is a directory that PostgreSQL can get to where it runs as another user than this test, which t.TempDir's is not.
@@ -68,23 +70,28 @@ func dataDir(t *testing.T) string {
 }
 
 // startSceneWith starts one with other flags.
-func startSceneWith(t *testing.T, change func(*serveOptions)) *scene {
+func startSceneWith(t *testing.T, change func(*fairlead.Options)) *scene {
 	t.Helper()
-	var o serveOptions
-	o.bind(pflag.NewFlagSet("test", pflag.ContinueOnError)) // It sets the defaults.
-	o.listen, o.data, o.drainTimeout = "127.0.0.1:0", dataDir(t), 5*time.Second
-	o.publish.allowPrivate = true
-	change(&o)
 	s := &scene{t: t}
+	o := fairlead.Options{
+		Listen: "127.0.0.1:0", Data: dataDir(t), DrainTimeout: 5 * time.Second, AllowPrivateTargets: true,
+		AdminKeyMade: func(key string) { s.key = key },
+	}
+	change(&o)
 	ctx, stop := context.WithCancel(context.Background())
-	n, err := startNode(ctx, &o, slog.New(slog.DiscardHandler), func(key string) { s.key = key })
+	n, err := fairlead.Open(ctx, o)
 	if err != nil {
 		stop()
 		t.Fatal(err)
 	}
-	s.node, s.url = n, "http://"+n.addr()
+	addr, err := n.Listen(ctx)
+	if err != nil {
+		stop()
+		t.Fatal(errors.Join(err, n.Close(ctx)))
+	}
+	s.node, s.url = n, "http://"+addr.String()
 	ended := make(chan error, 1)
-	go func() { ended <- n.run(ctx) }()
+	go func() { ended <- n.Run(ctx) }()
 	s.stop = sync.OnceFunc(func() {
 		stop()
 		if err := <-ended; err != nil {
@@ -93,6 +100,17 @@ func startSceneWith(t *testing.T, change func(*serveOptions)) *scene {
 	})
 	t.Cleanup(s.stop)
 	return s
+}
+
+// db opens the server's database beside it.
+func (s *scene) db() *postgres.DB {
+	s.t.Helper()
+	db, err := postgres.Open(s.t.Context(), postgres.Options{URL: s.node.DatabaseURL(), MaxConns: 2})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(db.Close)
+	return db
 }
 
 // call sends a request and returns the answer's document; it fails the test unless the answer is a success.

@@ -6,12 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
-
-	"github.com/fairlead-dev/fairlead/internal/desk"
-	"github.com/fairlead-dev/fairlead/internal/postgres"
 )
 
 // viewport is a width and a colour scheme that pages are looked at in.
@@ -165,11 +161,11 @@ func (s *scene) signsIn(b *browser) {
 	b.click("nav", "Sign out")
 	b.await("the sign-in", `document.body.textContent.includes("You are signed out")`)
 	// A link signs in once, and is out of the address at once.
-	secret, hash := desk.NewSecret()
-	if made, err := postgres.NewDesk(s.node.db).MakeLink(s.t.Context(), hash, time.Hour, false); err != nil || !made {
-		s.t.Fatal(made, err)
+	link, signsIn := s.node.ConsoleLink(s.t.Context(), false)
+	if !signsIn {
+		s.t.Fatal(link)
 	}
-	link := strings.TrimPrefix(consoleLink(s.url+"/console/", secret), s.url)
+	link = strings.TrimPrefix(link, s.url)
 	b.visit(link)
 	b.await("the overview", `document.querySelector(".tiles") !== null && location.hash === ""`)
 	b.click("nav", "Sign out")

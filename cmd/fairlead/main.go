@@ -1,4 +1,4 @@
-// Command fairlead is the server, and the tools around it. Its files are verbs and wiring, nothing else.
+// Command fairlead is the server, and the tools around it. Its files are verbs, nothing else.
 package main
 
 import (
@@ -19,7 +19,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// After the first signal the default behaviour returns: a second one ends a shutdown that takes too long.
 	context.AfterFunc(ctx, stop)
-	err := newRoot().ExecuteContext(ctx)
+	cmd, err := newRoot().ExecuteContextC(ctx)
 	stop()
 	var code exitCode
 	switch {
@@ -29,6 +29,9 @@ func main() {
 		os.Exit(int(code))
 	}
 	fmt.Fprintln(os.Stderr, "fairlead:", err)
+	if isMisspelt(err) {
+		fmt.Fprint(os.Stderr, cmd.UsageString())
+	}
 	if slices.Contains(os.Args, "--json") {
 		// Whoever reads the one JSON document gets one in this case too.
 		_ = json.NewEncoder(os.Stdout).Encode(map[string]string{"error": err.Error()})

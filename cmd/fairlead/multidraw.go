@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
+	"github.com/fairlead-dev/fairlead/internal/screen"
 	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
@@ -132,7 +133,7 @@ func (t *target) multidraw(cmd *cobra.Command, path string, body any, watch bool
 		return err
 	}
 	if watch {
-		if o, raw, err = t.watch(cmd.Context(), newScreen(cmd.ErrOrStderr()), o); err != nil {
+		if o, raw, err = t.watch(cmd.Context(), screen.New(cmd.ErrOrStderr()), o); err != nil {
 			return fmt.Errorf("%w; the draws go on: fairlead multidraw watch %s", err, o.ID)
 		}
 	}
@@ -140,10 +141,10 @@ func (t *target) multidraw(cmd *cobra.Command, path string, body any, watch bool
 	case t.json:
 		err = printJSON(cmd, raw)
 	case results != "-":
-		screen := newScreen(cmd.OutOrStdout())
-		screen.facts("operation", o.ID, "lock key", o.LockKey, "status", string(o.Status), "draws", fmt.Sprintf("%d of %d", o.Completed, o.Total), "commitment", o.Commitment)
+		s := screen.New(cmd.OutOrStdout())
+		s.Facts("operation", o.ID, "lock key", o.LockKey, "status", string(o.Status), "draws", fmt.Sprintf("%d of %d", o.Completed, o.Total), "commitment", o.Commitment)
 		if o.Seed != "" {
-			screen.facts("seed", o.Seed)
+			s.Facts("seed", o.Seed)
 		}
 	}
 	if err == nil && results != "" && o.Completed == o.Total {
@@ -165,8 +166,8 @@ func (t *target) operation(ctx context.Context, method, path string, body any) (
 
 // watch follows an operation until it no longer runs. A server that is away for a moment, such as for a restart, is waited
 // for.
-func (t *target) watch(ctx context.Context, s *screen, o drawnOperation) (drawnOperation, jsontext.Value, error) {
-	show, done := s.status("drawing " + o.LockKey)
+func (t *target) watch(ctx context.Context, s *screen.Screen, o drawnOperation) (drawnOperation, jsontext.Value, error) {
+	show, done := s.Status("drawing " + o.LockKey)
 	began, heard := time.Now(), time.Now()
 	from := o.Completed
 	tick := time.NewTicker(watchEvery)
@@ -180,19 +181,19 @@ func (t *target) watch(ctx context.Context, s *screen, o drawnOperation) (drawnO
 			show(float64(o.Completed)/float64(max(o.Total, 1)), fmt.Sprintf("%d of %d, %.0f a second", o.Completed, o.Total, rate))
 			if o.Status != multidraw.StatusRunning {
 				done()
-				s.end("%s: %d of %d in %s", o.Status, o.Completed, o.Total, seconds(time.Since(began)))
+				s.End("%s: %d of %d in %s", o.Status, o.Completed, o.Total, screen.Seconds(time.Since(began)))
 				return o, raw, nil
 			}
 		case ctx.Err() != nil, time.Since(heard) > watchPatience:
 			done()
-			s.breakLine()
+			s.Break()
 			return o, nil, err
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			done()
-			s.breakLine()
+			s.Break()
 			return o, nil, ctx.Err()
 		}
 	}

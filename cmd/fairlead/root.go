@@ -4,13 +4,17 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"strings"
 
 	"github.com/joho/godotenv"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/fairlead-dev/fairlead"
 )
+
+// adminKeyVariable sets the first admin key of serve.
+const adminKeyVariable = "FAIRLEAD_ADMIN_KEY"
 
 // newRoot builds the command tree.
 func newRoot() *cobra.Command {
@@ -22,19 +26,25 @@ func newRoot() *cobra.Command {
 			"environment, and the environment over the file named by --config (lines of FAIRLEAD_NAME=value).",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Version:       version(),
+		Version:       fairlead.Version(),
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			return bindEnvironment(cmd.Flags())
 		},
 	}
 	root.PersistentFlags().String("config", "", "file of FAIRLEAD_NAME=value lines")
+	root.SetFlagErrorFunc(nearestFlag)
 	root.AddCommand(newServe(), newDemo(), newVerify(), newMultidraw(), newIntegrity(), newDoctor(), newMigrate(), newKeys(), newSagas(), newConsole(), newTop(), newVersion())
 	return root
 }
 
 // group makes a verb that has only further verbs: without one of them, or with another word, it shows its help and fails.
 func group(cmd *cobra.Command) *cobra.Command {
-	cmd.Args = cobra.NoArgs
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), didYouMean(cmd.SuggestionsFor(args[0])))
+	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := cmd.Help(); err != nil {
 			return err
@@ -42,6 +52,37 @@ func group(cmd *cobra.Command) *cobra.Command {
 		return exitCode(2)
 	}
 	return cmd
+}
+
+// nearestFlag adds to the error of a misspelt flag which one was meant.
+func nearestFlag(cmd *cobra.Command, err error) error {
+	name, misspelt := strings.CutPrefix(err.Error(), "unknown flag: --")
+	if !misspelt {
+		return err
+	}
+	var flags cobra.Command // It knows which of its verbs is nearest, so they are verbs for a moment.
+	flags.SuggestionsMinimumDistance = 2
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		flags.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+	})
+	nearest := flags.SuggestionsFor(name)
+	for i := range nearest {
+		nearest[i] = "--" + nearest[i]
+	}
+	return fmt.Errorf("%w%s", err, didYouMean(nearest))
+}
+
+// didYouMean is how cobra says which verbs are near.
+func didYouMean(nearest []string) string {
+	if len(nearest) == 0 {
+		return ""
+	}
+	return "\n\nDid you mean this?\n\t" + strings.Join(nearest, "\n\t") + "\n"
+}
+
+// isMisspelt reports whether an error is that of a verb or a flag that does not exist.
+func isMisspelt(err error) bool {
+	return strings.HasPrefix(err.Error(), "unknown command") || strings.HasPrefix(err.Error(), "unknown flag") || strings.HasPrefix(err.Error(), "unknown shorthand flag")
 }
 
 // bindEnvironment sets every flag that was not given from the environment or, failing that, from the file.
@@ -81,24 +122,6 @@ func bindEnvironment(flags *pflag.FlagSet) error {
 
 func environmentName(flag string) string {
 	return "FAIRLEAD_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
-}
-
-// version is what the build recorded of itself.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	v := info.Main.Version
-	if v == "" || v == "(devel)" {
-		v = "devel"
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-				v += "-" + s.Value[:12]
-			}
-		}
-	}
-	return v
 }
 
 // newLogger writes to standard error, as text or as JSON.

@@ -4,181 +4,171 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
+	"net/http"
+	"net/http/pprof"
 	"os"
+	"reflect"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"sync"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/fairlead-dev/fairlead/internal/auth"
-	"github.com/fairlead-dev/fairlead/internal/postgres"
-	"github.com/fairlead-dev/fairlead/internal/tracing"
-	"github.com/fairlead-dev/fairlead/lock"
+	"github.com/fairlead-dev/fairlead"
+	"github.com/fairlead-dev/fairlead/internal/desk"
 )
 
 // serveOptions are the flags of serve.
 type serveOptions struct {
-	listen       string
-	addrFile     string
-	data         string
-	databaseURL  string
-	maxConns     int32
-	unavailable  time.Duration
-	jwtSecret    string
-	jwtPublicKey string
-	jwksURL      string
-	jwtIssuer    string
-	jwtAudience  string
-	userRate     int
-	keyRetention time.Duration
-	stuckAfter   time.Duration
-	leaderTTL    time.Duration
-	eventsKept   time.Duration
-	sagasKept    time.Duration
-	redisURL     string
-	origins      []string
-	hosts        []string
-	maxOpen      int
-	streams      int
-	publicPages  bool
-	publish      publishOptions
-	beacon       beaconOptions
-	ledgers      []string
-	drainTimeout time.Duration
-	logFormat    string
-	logLevel     string
-	pprofAddr    string
-	otlpEndpoint string
+	fairlead.Options
+
+	addrFile    string
+	publicPages bool
+	ledgers     []string
+	logFormat   string
+	logLevel    string
+	pprofAddr   string
 }
 
-// defaultData is the data directory where none is given.
-const defaultData = "fairlead-data"
-
-func (o *serveOptions) bind(f *pflag.FlagSet) {
-	f.StringVar(&o.listen, "listen", "127.0.0.1:8080", "address to listen on; port 0 takes a free one")
-	f.StringVar(&o.addrFile, "addr-file", "", "file to write the address to, once listening")
-	f.StringVar(&o.data, "data", defaultData, "data directory: the private PostgreSQL, and the admin key")
-	f.StringVar(&o.databaseURL, "database-url", "", "PostgreSQL to use instead of a private one")
-	f.Int32Var(&o.maxConns, "database-connections", 16, "most pooled connections to the database, a quarter of them for reads alone; a few more carry notifications and what is sent ahead")
-	f.DurationVar(&o.unavailable, "unavailable-after", postgres.UnavailableAfter, "how long the database may be silent before requests that wait for it are told that it is unavailable")
-	f.StringVar(&o.jwtSecret, "jwt-secret", "", "secret that verifies users' tokens (HS256 and up, 32 bytes or more); better given in the environment")
-	f.StringVar(&o.jwtPublicKey, "jwt-public-key", "", "PEM file of the public keys that verify users' tokens")
-	f.StringVar(&o.jwksURL, "jwks-url", "", "where the issuer of users' tokens publishes its keys")
-	f.StringVar(&o.jwtIssuer, "jwt-issuer", "", "iss that users' tokens must have")
-	f.StringVar(&o.jwtAudience, "jwt-audience", "", "aud that users' tokens must contain")
-	f.IntVar(&o.userRate, "user-rate", 50, "requests a second that a user may make; 0: any number. Keys are not limited")
-	f.DurationVar(&o.keyRetention, "idempotency-retention", 24*time.Hour, "how long answers are kept under their keys")
-	f.DurationVar(&o.stuckAfter, "draw-stuck-after", 10*time.Minute, "how long a campaign may be drawing before the sweeper finishes it")
-	f.DurationVar(&o.leaderTTL, "leader-ttl", defaultLeaderTTL, "how long after its death the leader, which closes rounds, is replaced")
-	f.DurationVar(&o.eventsKept, "event-retention", 7*24*time.Hour, "how long events of the live stream can be asked for")
-	f.DurationVar(&o.sagasKept, "saga-retention", defaultSagaRetention, "how long transfers between ledgers, and other operations of several steps, are listed after their end; 0: for ever")
-	f.StringVar(&o.redisURL, "redis-url", "", "Redis that carries hints of new events between servers, instead of PostgreSQL's NOTIFY")
-	f.StringSliceVar(&o.origins, "allowed-origins", nil, "origins of pages that may use the live stream, beside the server's own, such as https://shop.example")
-	f.StringSliceVar(&o.hosts, "allowed-hosts", nil, "names in the Host header to answer to, such as that which a proxy on this machine passes on; * for any. A loopback listener answers to localhost, loopback addresses and these alone; any other listener to every name unless some are given here")
-	f.IntVar(&o.maxOpen, "max-connections", 0, "most open connections; 0: as many as leave room in the process's file descriptors")
-	f.IntVar(&o.streams, "streams-per-principal", 100, "sockets and event streams that one key or user may have open; 0: any number")
+// newServeOptions binds flags to options, which have the defaults.
+func newServeOptions(f *pflag.FlagSet) *serveOptions {
+	o := &serveOptions{Options: fairlead.DefaultOptions()}
+	text := func(p *string, name, usage string) { f.StringVar(p, name, *p, usage) }
+	number := func(p *int, name, usage string) { f.IntVar(p, name, *p, usage) }
+	period := func(p *time.Duration, name, usage string) { f.DurationVar(p, name, *p, usage) }
+	text(&o.Listen, "listen", "address to listen on; port 0 takes a free one")
+	text(&o.addrFile, "addr-file", "file to write the address to, once listening")
+	text(&o.Data, "data", "data directory: the private PostgreSQL, and the admin key")
+	text(&o.DatabaseURL, "database-url", "PostgreSQL to use instead of a private one")
+	f.Int32Var(&o.DatabaseConnections, "database-connections", o.DatabaseConnections, "most pooled connections to the database, a quarter of them for reads alone; a few more carry notifications and speculative transactions")
+	period(&o.UnavailableAfter, "unavailable-after", "how long the database may be silent before requests that wait for it are told that it is unavailable")
+	text(&o.JWTSecret, "jwt-secret", "secret that verifies users' tokens (HS256 and up, 32 bytes or more); better given in the environment")
+	text(&o.JWTPublicKey, "jwt-public-key", "PEM file of the public keys that verify users' tokens")
+	text(&o.JWKSURL, "jwks-url", "where the issuer of users' tokens publishes its keys")
+	text(&o.JWTIssuer, "jwt-issuer", "iss that users' tokens must have")
+	text(&o.JWTAudience, "jwt-audience", "aud that users' tokens must contain")
+	number(&o.UserRate, "user-rate", "requests a second that a user may make; 0: any number. Keys are not limited")
+	period(&o.IdempotencyRetention, "idempotency-retention", "how long answers are kept under their keys")
+	period(&o.DrawStuckAfter, "draw-stuck-after", "how long a campaign may be drawing before the sweeper finishes it")
+	period(&o.LeaderTTL, "leader-ttl", "how long after its death the leader, which closes rounds, is replaced")
+	period(&o.EventRetention, "event-retention", "how long events of the live stream can be asked for")
+	period(&o.SagaRetention, "saga-retention", "how long transfers between ledgers, and other operations of several steps, are listed after their end; 0: for ever")
+	text(&o.RedisURL, "redis-url", "Redis that carries hints of new events between servers, instead of PostgreSQL's NOTIFY")
+	f.StringSliceVar(&o.AllowedOrigins, "allowed-origins", nil, "origins of pages that may use the live stream, beside the server's own, such as https://shop.example")
+	f.StringSliceVar(&o.AllowedHosts, "allowed-hosts", nil, "names in the Host header to answer to, such as that which a proxy on this machine passes on; * for any. A loopback listener answers to localhost, loopback addresses and these alone; any other listener to every name unless some are given here")
+	number(&o.MaxConnections, "max-connections", "most open connections; 0: as many as leave room in the process's file descriptors")
+	number(&o.StreamsPerPrincipal, "streams-per-principal", "sockets and event streams that one key or user may have open; 0: any number")
 	f.BoolVar(&o.publicPages, "public-pages", true, "serve a public page of each campaign and auction under way, at /p/campaigns/ID and /p/auctions/ID; accounts appear there by alias")
-	o.publish.bind(f)
-	o.beacon.bind(f)
+	f.BoolVar(&o.AllowPrivateTargets, "allow-private-targets", false, "let webhooks go to loopback, private and link-local addresses; for development")
+	period(&o.ClaimStaleAfter, "claim-stale-after", "how long a publication stays claimed by a worker that gives no sign of life; 1s or more")
+	period(&o.ClaimSweepEvery, "claim-sweep-every", "how often stale claims are released; 1s or more")
+	period(&o.RetryBackoff, "retry-backoff", "pause after the first failed attempt; it doubles five times")
+	period(&o.PaceBase, "pace-base", "least time between two publications to a target that has answered 429; it doubles with each; 0s: 1.5 times --retry-backoff")
+	period(&o.PaceMax, "pace-max", "most that this grows to; 0s: 150 times --retry-backoff")
+	number(&o.BreakerRefusals, "breaker-refusals", "publications in a row answered 429 after which a target is sent nothing for --breaker-open")
+	period(&o.BreakerOpen, "breaker-open", "for how long that is; 0s: 150 times --retry-backoff")
+	number(&o.PublishConcurrency, "publish-concurrency", "attempts that this server makes at once")
+	number(&o.PublishPerTarget, "publish-per-target", "how many of them go to one target")
+	text(&o.SecretsKey, "secrets-key", "key that seals the signing secrets of targets, 32 bytes in hex; more, after commas, only open; better given in the environment")
+	text(&o.BeaconChain, "beacon-chain", "public randomness of campaigns in beacon mode: quicknet or default (drand's mainnet), a file with a chain's description as drand relays serve it, or none")
+	f.StringSliceVar(&o.BeaconRelays, "beacon-relays", nil, "base URLs of drand relays, asked in turn; drand's public ones when absent. They need not be trusted")
+	period(&o.BeaconLead, "beacon-lead", "least time from a campaign's seal to the round that decides it: longer than the database's clock may be slow; a period of the chain at least")
 	f.StringArrayVar(&o.ledgers, "ledger", nil, "NAME=URL of a further ledger, for transfers between ledgers: its PostgreSQL, or another server as https://:KEY@HOST; may be given several times")
-	f.DurationVar(&o.drainTimeout, "drain-timeout", 30*time.Second, "how long a shutdown waits for requests under way")
+	period(&o.DrainTimeout, "drain-timeout", "how long a shutdown waits for requests under way")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
-	f.StringVar(&o.otlpEndpoint, "otlp-endpoint", "", "URL of an OpenTelemetry collector that traces are sent to by OTLP/HTTP, such as http://127.0.0.1:4318; none when empty. OTEL_… in the environment sets sampling, headers and the like")
-	f.StringVar(&o.pprofAddr, "pprof-addr", "", "address of a profiling listener (loopback only); off when empty")
+	text(&o.OTLPEndpoint, "otlp-endpoint", "URL of an OpenTelemetry collector that traces are sent to by OTLP/HTTP, such as http://127.0.0.1:4318; none when empty. OTEL_… in the environment sets sampling, headers and the like")
+	text(&o.pprofAddr, "pprof-addr", "address of a profiling listener (loopback only); off when empty")
+	return o
 }
 
-// readShare is which part of the connections serves reads, which take no others; minConnections leaves one for them.
-const (
-	readShare      = 4
-	minConnections = readShare
-)
-
-// minUnavailable leaves time for a connection to be made on a busy machine.
-const minUnavailable = 500 * time.Millisecond
-
-// defaultLeaderTTL is shorter than other elections': with the wait between two tries it keeps a fail-over well under five
-// seconds.
-const defaultLeaderTTL = 3 * time.Second
-
-// maxLeaderTTL keeps the promise that rounds close within 7 s of their leader's death.
-const maxLeaderTTL = 5 * time.Second
-
-// check finds what is wrong with the flags before anything is started or written.
-func (o *serveOptions) check() error {
-	switch {
-	case o.drainTimeout < 0:
-		return errors.New("--drain-timeout must not be negative")
-	case o.maxConns < minConnections:
-		return fmt.Errorf("--database-connections must be %d or more", minConnections)
-	case o.unavailable < minUnavailable:
-		return fmt.Errorf("--unavailable-after must be %s or more: connections take their time", minUnavailable)
-	case o.maxOpen < 0:
-		return errors.New("--max-connections must not be negative")
-	case o.streams < 0:
-		return errors.New("--streams-per-principal must not be negative")
-	case o.userRate < 0:
-		return errors.New("--user-rate must not be negative")
-	case o.keyRetention < time.Minute:
-		return errors.New("--idempotency-retention must be 1m or more: clients retry for longer than less")
-	case o.leaderTTL < lock.MinTTL || o.leaderTTL > maxLeaderTTL:
-		return fmt.Errorf("--leader-ttl must be between %s and %s", lock.MinTTL, maxLeaderTTL)
-	case o.eventsKept < time.Minute:
-		return errors.New("--event-retention must be 1m or more: subscribers resume after longer than less")
-	case o.sagasKept != 0 && o.sagasKept < max(minSagaRetention, o.keyRetention):
-		return fmt.Errorf("--saga-retention must be 0, or %s or more and not less than --idempotency-retention", minSagaRetention)
-	case o.stuckAfter < 0:
-		return errors.New("--draw-stuck-after must not be negative")
-	case o.pprofAddr != "" && !isLoopback(o.pprofAddr):
+// complete turns the flags to options: a flag of 0 is 0 and not the default, and what is wrong is found before anything is
+// started or written.
+func (o *serveOptions) complete() (err error) {
+	o.NoPublicPages = !o.publicPages
+	o.AdminKey = os.Getenv(adminKeyVariable)
+	if o.Ledgers, err = parseLedgers(o.ledgers); err != nil {
+		return err
+	}
+	if o.Logger, err = newLogger(o.logFormat, o.logLevel); err != nil {
+		return err
+	}
+	if o.pprofAddr != "" && !isLoopback(o.pprofAddr) {
 		return errors.New("--pprof-addr must be a loopback address, such as 127.0.0.1:6060")
 	}
-	if o.otlpEndpoint != "" {
-		if _, err := tracing.ParseEndpoint(o.otlpEndpoint); err != nil {
-			return fmt.Errorf("--otlp-endpoint %w", err)
-		}
-	}
-	if err := o.publish.check(); err != nil {
-		return err
-	}
-	if err := o.beacon.check(); err != nil {
-		return err
-	}
-	if _, err := parseLedgers(o.ledgers); err != nil {
-		return err
-	}
-	if key := os.Getenv(adminKeyVariable); key != "" {
-		if err := auth.ValidAdminKey(key); err != nil {
-			return fmt.Errorf("%s: %w", adminKeyVariable, err)
-		}
-	}
-	if o.jwtPublicKey != "" {
-		if _, err := os.Stat(o.jwtPublicKey); err != nil {
-			return fmt.Errorf("--jwt-public-key: %w", err)
+	fields, defaults := reflect.ValueOf(&o.Options).Elem(), reflect.ValueOf(fairlead.DefaultOptions())
+	for i := range fields.NumField() {
+		f := fields.Field(i)
+		switch {
+		case !f.CanInt():
+		case f.Int() < 0:
+			return fmt.Errorf("%s must not be negative", flagOf(fields.Type().Field(i).Name))
+		case f.IsZero() && !defaults.Field(i).IsZero():
+			f.SetInt(fairlead.None)
 		}
 	}
 	// The address is tried and given back: it is taken for good once there is somebody to answer.
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", o.listen)
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", o.Listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	return l.Close()
 }
 
-// allowedHosts are the names to answer to: those given, and the one that --listen has.
-func (o *serveOptions) allowedHosts() []string {
-	host, _, err := net.SplitHostPort(o.listen)
-	if err != nil || host == "" || net.ParseIP(host) != nil || !isLoopbackName(host) {
-		return o.hosts
+// parseLedgers reads the flags, each of which may hold several, separated by white space, as the environment gives them.
+func parseLedgers(flags []string) (map[string]string, error) {
+	ledgers := map[string]string{}
+	for one := range strings.FieldsSeq(strings.Join(flags, " ")) {
+		name, address, ok := strings.Cut(one, "=")
+		if !ok || address == "" {
+			return nil, errors.New("--ledger must be NAME=URL, such as eu=postgres://host/database or us=https://:KEY@host")
+		}
+		if _, twice := ledgers[name]; twice {
+			return nil, fmt.Errorf("--ledger: %q is given twice", name)
+		}
+		ledgers[name] = address
 	}
-	return append([]string{host}, o.hosts...)
+	return ledgers, nil
 }
 
-// isLoopbackName reports whether a listener by that name is on a loopback address.
-func isLoopbackName(host string) bool {
-	a, err := net.ResolveTCPAddr("tcp", net.JoinHostPort(host, "0"))
-	return err == nil && a.IP.IsLoopback()
+// flagOf is what sets an option: SagaRetention is --saga-retention.
+func flagOf(option string) string {
+	switch option {
+	case "AdminKey":
+		return adminKeyVariable
+	case "Ledgers":
+		return "--ledger"
+	case "JWKSURL":
+		return "--jwks-url"
+	}
+	words := regexp.MustCompile(`([a-z])([A-Z])|([A-Z])([A-Z][a-z])`).ReplaceAllString(option, "$1$3-$2$4")
+	return "--" + strings.ToLower(words)
 }
+
+// nameFlag names an option that can't be used as the flag that it came from.
+func nameFlag(err error) error {
+	if bad, ok := errors.AsType[*fairlead.OptionError](err); ok {
+		return fmt.Errorf("%s: %w", flagOf(bad.Option), bad.Err)
+	}
+	return err
+}
+
+// collectLess sets the garbage collector's target unless the environment does.
+func collectLess() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbagePercent)
+	}
+}
+
+// garbagePercent lets the heap grow to five times what is live before it is collected. What is live is small, a few
+// megabytes, and collecting it less often leaves about a tenth more of the processor to commands.
+const garbagePercent = 400
 
 func isLoopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
@@ -187,7 +177,7 @@ func isLoopback(addr string) bool {
 }
 
 func newServe() *cobra.Command {
-	var o serveOptions
+	var o *serveOptions
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
@@ -198,23 +188,87 @@ func newServe() *cobra.Command {
 			"the console, once and within half an hour; fairlead console prints another.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			logger, err := newLogger(o.logFormat, o.logLevel)
+			if err := o.complete(); err != nil {
+				return err
+			}
+			o.AdminKeyMade = func(key string) {
+				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "admin key (shown once, kept in %s): %s\n", fairlead.AdminKeyFile(o.Data), key)
+			}
+			collectLess()
+			s, err := fairlead.Open(cmd.Context(), o.Options)
 			if err != nil {
-				return err
+				return nameFlag(err)
 			}
-			if err := o.check(); err != nil {
-				return err
-			}
-			n, err := startNode(cmd.Context(), &o, logger, func(key string) {
-				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "admin key (shown once, kept in %s): %s\n", adminKeyFile(o.data), key)
-			})
-			if err != nil {
-				return err
-			}
-			n.announceConsole(cmd.Context(), cmd.ErrOrStderr())
-			return n.run(cmd.Context())
+			return o.serve(cmd, s)
 		},
 	}
-	o.bind(cmd.Flags())
+	o = newServeOptions(cmd.Flags())
 	return cmd
+}
+
+// serve runs a server until the command's context ends.
+func (o *serveOptions) serve(cmd *cobra.Command, s *fairlead.Server) error {
+	ctx := cmd.Context()
+	addr, err := s.Listen(ctx)
+	if err == nil && o.addrFile != "" {
+		err = writeWhole(o.addrFile, addr.String()+"\n")
+	}
+	if err != nil {
+		return errors.Join(err, s.Close(ctx))
+	}
+	link, signsIn := s.ConsoleLink(ctx, true)
+	if signsIn {
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "console (signs in once, within %s): %s\n", desk.LinkLife, link)
+	} else {
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "console: %s\n", link)
+	}
+	profiling, stop := context.WithCancel(ctx)
+	var profiler sync.WaitGroup
+	if o.pprofAddr != "" {
+		profiler.Go(func() { o.profile(profiling) })
+	}
+	tellSupervisor(ctx, o.Logger, daemon.SdNotifyReady)
+	stopping := context.AfterFunc(ctx, func() { tellSupervisor(ctx, o.Logger, daemon.SdNotifyStopping) })
+	err = s.Run(ctx)
+	stopping()
+	stop()
+	profiler.Wait()
+	return err
+}
+
+// writeWhole writes a file that appears whole or not at all, since whoever waits for it reads it at once.
+func writeWhole(name, text string) error {
+	err := os.WriteFile(name+".tmp", []byte(text), 0o600)
+	if err == nil {
+		err = os.Rename(name+".tmp", name)
+	}
+	if err != nil {
+		return fmt.Errorf("--addr-file: %w", err)
+	}
+	return nil
+}
+
+// profile serves the runtime's profiles on a loopback address.
+func (o *serveOptions) profile(ctx context.Context) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	srv := &http.Server{Addr: o.pprofAddr, Handler: mux, ReadHeaderTimeout: profileTimeout}
+	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
+	defer stop()
+	if err := srv.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		o.Logger.ErrorContext(ctx, "profiling listener", "error", err)
+	}
+}
+
+// profileTimeout bounds the head of a request for a profile.
+const profileTimeout = 15 * time.Second
+
+// tellSupervisor tells systemd how the server is (sd_notify(3)), where it was started by a unit of Type=notify: anywhere
+// else it does nothing. A unit that depends on this one is then started once this one answers, and not before.
+func tellSupervisor(ctx context.Context, logger *slog.Logger, state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		logger.WarnContext(ctx, "systemd was not told", "state", state, "error", err)
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/fairlead-dev/fairlead"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 )
@@ -41,7 +42,7 @@ func (t *target) bind(cmd *cobra.Command) {
 func (t *target) bindDatabase(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&t.databaseURL, "database-url", "", "the database itself")
-	f.StringVar(&t.data, "data", defaultData, "data directory of a running server with a private PostgreSQL")
+	f.StringVar(&t.data, "data", fairlead.DefaultOptions().Data, "data directory of a running server with a private PostgreSQL")
 	f.BoolVar(&t.json, "json", false, "print one JSON document")
 }
 

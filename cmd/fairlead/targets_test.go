@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead"
 )
 
 // TestTargetsOfThisNetwork: a URL to which nothing would be sent is refused where it is given, unless private targets are
@@ -12,7 +14,7 @@ import (
 func TestTargetsOfThisNetwork(t *testing.T) {
 	t.Parallel()
 	for _, allowed := range []bool{false, true} {
-		s := startSceneWith(t, func(o *serveOptions) { o.publish.allowPrivate = allowed })
+		s := startSceneWith(t, func(o *fairlead.Options) { o.AllowPrivateTargets = allowed })
 		want := map[bool]int{false: http.StatusBadRequest, true: http.StatusCreated}[allowed]
 		for _, host := range []string{
 			"localhost", "localhost.", "LOCALHOST.:8080", "hook.localhost", "127.0.0.1", "127.0.0.1.", "2130706433", "0x7f000001", "0177.0.0.1", "127.1", "10.1.2.3", "169.254.169.254",

@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
+	"github.com/fairlead-dev/fairlead/internal/screen"
 	"github.com/fairlead-dev/fairlead/internal/top"
 )
 
@@ -198,8 +199,8 @@ func (w *topWatch) once(cmd *cobra.Command) error {
 	if w.t.json {
 		return printJSON(cmd, f)
 	}
-	s := newScreen(cmd.OutOrStdout())
-	_, err = io.WriteString(s.out, f.page(s, w.t.url, w.interval))
+	s := screen.New(cmd.OutOrStdout())
+	_, err = io.WriteString(s.Out, f.page(s, w.t.url, w.interval))
 	return err
 }
 

@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"github.com/fairlead-dev/fairlead/internal/screen"
 )
 
 // What a terminal is told: to show another page than the one with the user's history, without a cursor and without folding
@@ -29,7 +31,7 @@ const topHeaderEvery = 20
 
 // topDisplay shows frames: drawn over each other on a terminal, as lines elsewhere.
 type topDisplay struct {
-	s        *screen
+	s        *screen.Screen
 	url      string
 	interval time.Duration
 	lines    int
@@ -37,44 +39,44 @@ type topDisplay struct {
 }
 
 func newTopDisplay(out io.Writer, url string, interval time.Duration) *topDisplay {
-	return &topDisplay{s: newScreen(out), url: url, interval: interval}
+	return &topDisplay{s: screen.New(out), url: url, interval: interval}
 }
 
 func (d *topDisplay) open() {
-	if d.s.tty {
-		_, _ = io.WriteString(d.s.out, topEnter+topHome+"measuring "+d.url+topRest)
+	if d.s.TTY {
+		_, _ = io.WriteString(d.s.Out, topEnter+topHome+"measuring "+d.url+topRest)
 	}
 }
 
 func (d *topDisplay) close() {
-	if d.s.tty {
-		_, _ = io.WriteString(d.s.out, topLeave)
+	if d.s.TTY {
+		_, _ = io.WriteString(d.s.Out, topLeave)
 	}
 }
 
 // show shows a frame.
 func (d *topDisplay) show(f *topFrame) error {
 	d.last = f
-	if d.s.tty {
+	if d.s.TTY {
 		return d.draw(f.page(d.s, d.url, d.interval))
 	}
 	if d.lines%topHeaderEvery == 0 {
-		if _, err := fmt.Fprintln(d.s.out, topColumns()); err != nil {
+		if _, err := fmt.Fprintln(d.s.Out, topColumns()); err != nil {
 			return err
 		}
 	}
 	d.lines++
-	_, err := fmt.Fprintln(d.s.out, f.line())
+	_, err := fmt.Fprintln(d.s.Out, f.line())
 	return err
 }
 
 // lost says why there is no frame.
 func (d *topDisplay) lost(cause error) error {
-	if !d.s.tty {
-		_, err := fmt.Fprintf(d.s.out, "# %s %v\n", time.Now().UTC().Format(time.TimeOnly), cause)
+	if !d.s.TTY {
+		_, err := fmt.Fprintf(d.s.Out, "# %s %v\n", time.Now().UTC().Format(time.TimeOnly), cause)
 		return err
 	}
-	page := d.s.paint(red, time.Now().UTC().Format(time.TimeOnly)+"Z "+cause.Error()) + "\n"
+	page := d.s.Paint(screen.Red, time.Now().UTC().Format(time.TimeOnly)+"Z "+cause.Error()) + "\n"
 	if d.last != nil {
 		page += "\nwhat was seen last:\n" + d.last.page(d.s, d.url, d.interval)
 	}
@@ -84,12 +86,12 @@ func (d *topDisplay) lost(cause error) error {
 // draw puts as much of a page on the terminal as fits.
 func (d *topDisplay) draw(page string) error {
 	lines := strings.Split(strings.TrimSuffix(page, "\n"), "\n")
-	if f, ok := d.s.out.(*os.File); ok {
+	if f, ok := d.s.Out.(*os.File); ok {
 		if _, height, err := term.GetSize(int(f.Fd())); err == nil && height > 0 {
 			lines = lines[:min(len(lines), height)]
 		}
 	}
-	_, err := io.WriteString(d.s.out, topHome+strings.Join(lines, topLine)+topRest)
+	_, err := io.WriteString(d.s.Out, topHome+strings.Join(lines, topLine)+topRest)
 	return err
 }
 
@@ -117,22 +119,22 @@ func (f *topFrame) line() string {
 }
 
 // page is a frame as a page of lines.
-func (f *topFrame) page(s *screen, url string, interval time.Duration) string {
+func (f *topFrame) page(s *screen.Screen, url string, interval time.Duration) string {
 	var b strings.Builder
-	label := func(text string) string { return s.paint(faint, pad(text, 13)) }
+	label := func(text string) string { return s.Paint(screen.Faint, screen.Pad(text, 13)) }
 	alarm := func(on bool, text string) string {
 		if on {
-			return s.paint(red, text)
+			return s.Paint(screen.Red, text)
 		}
 		return text
 	}
 	state := "up " + span(f.UptimeSeconds)
 	if f.Restarted {
-		state = s.paint(red, "started anew "+span(f.UptimeSeconds)+" ago")
+		state = s.Paint(screen.Red, "started anew "+span(f.UptimeSeconds)+" ago")
 	}
-	fmt.Fprintf(&b, "%s %s  %s  %s  %s, every %s\n\n", s.paint(bold, "fairlead top"), url, f.Version, state, f.At.Format("15:04:05Z"), interval)
+	fmt.Fprintf(&b, "%s %s  %s  %s  %s, every %s\n\n", s.Paint(screen.Bold, "fairlead top"), url, f.Version, state, f.At.Format("15:04:05Z"), interval)
 
-	fmt.Fprintf(&b, "%s%s/s   %s   p50 %s   p90 %s   p99 %s\n", label("requests"), s.paint(bold, figure(f.Requests)),
+	fmt.Fprintf(&b, "%s%s/s   %s   p50 %s   p90 %s   p99 %s\n", label("requests"), s.Paint(screen.Bold, figure(f.Requests)),
 		alarm(f.Failures > 0, figure(f.Failures)+"/s failed"), brief(f.Latency.P50), brief(f.Latency.P90), brief(f.Latency.P99))
 	fmt.Fprintf(&b, "%s%s/s   %s   %s/s run again   p50 %s   p99 %s\n", label("transactions"), figure(f.Transactions),
 		alarm(f.Failed > 0, figure(f.Failed)+"/s not committed"), figure(f.Retries), brief(f.Transaction.P50), brief(f.Transaction.P99))
@@ -144,7 +146,7 @@ func (f *topFrame) page(s *screen, url string, interval time.Duration) string {
 	fmt.Fprintf(&b, "%s%.2f cores   %.0f MB   %.0f goroutines   %.0f live subscribers   %s\n\n", label("process"), f.CPU, f.Memory/1e6, f.Goroutines, f.Streams,
 		alarm(f.Dropped > 0, figure(f.Dropped)+"/s dropped"))
 
-	b.WriteString(s.paint(faint, "service        commands/s  batches/s   batch   p99  commit p50       p99  wait p99  queue  refused/s") + "\n")
+	b.WriteString(s.Paint(screen.Faint, "service        commands/s  batches/s   batch   p99  commit p50       p99  wait p99  queue  refused/s") + "\n")
 	for _, l := range f.Lanes {
 		row := fmt.Sprintf("%-13s %11s %10s %7s %5.0f %11s %9s %9s %6.0f %10s", l.Service, figure(l.Commands), figure(l.Batches), figure(l.BatchMean), l.Batch.P99,
 			brief(l.Commit.P50), brief(l.Commit.P99), brief(l.Wait.P99), l.Queue, figure(l.Refused))
@@ -163,7 +165,7 @@ func (f *topFrame) page(s *screen, url string, interval time.Duration) string {
 	fmt.Fprintf(&b, "\n%s%d held   %s   %s/s granted   %s\n", label("locks"), f.Held, alarm(f.Waiting > 0, strconv.Itoa(f.Waiting)+" waiting"),
 		figure(f.Granted), alarm(f.Victims > 0, figure(f.Victims)+"/s deadlocks broken"))
 	if len(f.Locks) > 0 {
-		b.WriteString(s.paint(faint, "key                              owner                    held for  waiters  longest wait") + "\n")
+		b.WriteString(s.Paint(screen.Faint, "key                              owner                    held for  waiters  longest wait") + "\n")
 	}
 	for _, l := range f.Locks {
 		wait := "-"
@@ -186,7 +188,7 @@ func column(text string, width int) string {
 	if utf8.RuneCountInString(text) > width {
 		text = string([]rune(text)[:width-1]) + "…"
 	}
-	return pad(text, width)
+	return screen.Pad(text, width)
 }
 
 // figure is a number as people read it: with a decimal where it is small, with commas where it is large.

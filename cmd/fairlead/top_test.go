@@ -14,6 +14,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/fairlead-dev/fairlead"
+	"github.com/fairlead-dev/fairlead/internal/screen"
 	"github.com/fairlead-dev/fairlead/internal/top"
 )
 
@@ -73,7 +75,7 @@ func TestTop(t *testing.T) {
 		return ledger.Commands > 0
 	})
 	if f.Requests <= 0 || f.Failures != 0 || f.Latency.P99 <= 0 || ledger.BatchMean < 1 || ledger.Commit.P50 <= 0 || f.Transactions <= 0 ||
-		f.Held != 1 || len(f.Locks) != 1 || f.Locks[0].Owner != "captain" || f.Memory <= 0 || f.Version != version() || f.Restarted {
+		f.Held != 1 || len(f.Locks) != 1 || f.Locks[0].Owner != "captain" || f.Memory <= 0 || f.Version != fairlead.Version() || f.Restarted {
 		t.Errorf("%+v", f)
 	}
 	out, err := execute(t, "top", "--url", s.url, "--once", "--interval", "200ms")
@@ -170,7 +172,7 @@ func (s *scene) serviceKey() string {
 func TestTopDisplay(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	d := &topDisplay{s: &screen{out: &out, tty: true, colour: true}, url: "http://house", interval: time.Second}
+	d := &topDisplay{s: &screen.Screen{Out: &out, TTY: true, Colour: true}, url: "http://house", interval: time.Second}
 	f := &topFrame{Version: "v9", Locks: []top.LockView{{Key: "dock\x1b[2J\u202e", Owner: strings.Repeat("ö", 30), Waiters: 2, HeldSeconds: 3700, WaitSeconds: 61}}}
 	f.Requests, f.Failures, f.Restarted, f.Waiting = 1234567, 2.5, true, 2
 	f.Lanes = []top.LaneView{{Service: "ledger", Commands: 812, Refused: 1}}

@@ -18,6 +18,7 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/fairlead-dev/fairlead"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
 )
 
@@ -99,9 +100,9 @@ func TestTraces(t *testing.T) {
 	c := newCollector(t)
 	other := startScene(t)
 	other.account("shop", 0)
-	s := startSceneWith(t, func(o *serveOptions) {
-		o.otlpEndpoint = c.URL + "/tenant"
-		o.ledgers = []string{"eu=" + other.node.url}
+	s := startSceneWith(t, func(o *fairlead.Options) {
+		o.OTLPEndpoint = c.URL + "/tenant"
+		o.Ledgers = map[string]string{"eu": other.node.DatabaseURL()}
 	})
 
 	const parent, caller = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -169,7 +170,7 @@ func TestTraces(t *testing.T) {
 		t.Errorf("the delivery: %v", found)
 	}
 	for _, r := range c.resources {
-		if r["service.name"] != "fairlead" || r["service.version"] != version() || r["service.instance.id"] == "" {
+		if r["service.name"] != "fairlead" || r["service.version"] != fairlead.Version() || r["service.instance.id"] == "" {
 			t.Errorf("who sends: %v", r)
 		}
 	}
@@ -185,7 +186,7 @@ func TestTracesWithoutCollector(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silence.Close()
-	s := startSceneWith(t, func(o *serveOptions) { o.otlpEndpoint = "http://" + silence.Addr().String() })
+	s := startSceneWith(t, func(o *fairlead.Options) { o.OTLPEndpoint = "http://" + silence.Addr().String() })
 	s.account("shop", 0)
 	for range 50 {
 		s.account("buyer-"+uuid.NewString(), 100)

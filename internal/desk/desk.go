@@ -34,6 +34,10 @@ var (
 	ErrNoKeyRecord = errors.New("desk: nothing is kept under this key")
 )
 
+// LinkFragment goes between the console's address and a link's secret. Browsers don't send what is behind the #: the secret is in
+// no log of a server or proxy.
+const LinkFragment = "#link="
+
 // SecretOfAliases names the secret from which the aliases of accounts follow.
 const SecretOfAliases = "aliases"
 

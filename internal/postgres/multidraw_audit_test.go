@@ -7,8 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/audit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
-	"github.com/fairlead-dev/fairlead/internal/sim/audit"
 	"github.com/fairlead-dev/fairlead/multidraw"
 )
 

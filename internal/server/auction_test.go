@@ -11,9 +11,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/internal/audit"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
-	"github.com/fairlead-dev/fairlead/internal/sim/audit"
 )
 
 // auctioned makes an auction and returns its id; more are further members. The account "seller" is made when it is not there.

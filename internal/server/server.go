@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -118,6 +119,7 @@ type Server struct {
 	handler  http.Handler
 	hot      func(path string) bool
 	draining chan struct{}
+	drain    func() // begins it, once
 }
 
 // New builds a server.
@@ -133,6 +135,7 @@ func New(o Options) (*Server, error) {
 		registry: o.Registry, metrics: newHTTPMetrics(o.Registry), logger: o.Logger, trace: o.Trace, version: o.Version,
 		draining: make(chan struct{}),
 	}
+	s.drain = sync.OnceFunc(func() { close(s.draining) })
 	s.multidraw, s.cross = o.Multidraw, o.Cross
 	s.desk, s.sessions, s.public, s.snapshots = o.Desk, o.Sessions, o.PublicPages, newSnapshots()
 	s.archive = newArchive(o.Scratch, s.metrics)
@@ -167,6 +170,15 @@ func (s *Server) dismiss(ctx context.Context, cut func()) error {
 // Handler returns the whole edge as one handler.
 func (s *Server) Handler() http.Handler { return s.handler }
 
+// Close ends what the handler has under way beside requests, for a server that is not [Server.Serve]'s: live streams, and
+// documents that are being built. Requests that may change something are refused from then on.
+func (s *Server) Close(ctx context.Context) error {
+	s.drain()
+	err := s.live.Close(ctx)
+	s.archive.close()
+	return err
+}
+
 // OpenAPI returns the contract's document, OpenAPI 3.1 in JSON.
 func (s *Server) OpenAPI() []byte { return s.openAPI }
 
@@ -199,7 +211,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 		return fmt.Errorf("server: %w", err)
 	case <-ctx.Done():
 	}
-	close(s.draining)
+	s.drain()
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	// A socket is no request that comes to an end by itself; its client resumes elsewhere.

@@ -10,7 +10,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/internal/sim/replay"
+	"github.com/fairlead-dev/fairlead/internal/replay"
 )
 
 // The kinds of commands on auctions. They are not of type [Kind] by themselves, because the books of [History.Check] do

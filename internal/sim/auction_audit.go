@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fairlead-dev/fairlead/internal/sim/audit"
+	"github.com/fairlead-dev/fairlead/internal/audit"
 )
 
 // question is one promise about auctions, and the SQL that yields one text a violation.

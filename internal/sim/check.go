@@ -11,7 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fairlead-dev/fairlead/internal/sim/audit"
+	"github.com/fairlead-dev/fairlead/internal/audit"
 )
 
 // ErrModel is returned when the database differs from the answers that clients got.

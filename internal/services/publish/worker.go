@@ -157,9 +157,6 @@ func NewWorker(o WorkerOptions) *Worker {
 	if o.PerTarget <= 0 {
 		o.PerTarget = DefaultPerTarget
 	}
-	if o.Trace == nil {
-		o.Trace = func(ctx context.Context, _ *Work) (context.Context, func(Result)) { return ctx, func(Result) {} }
-	}
 	w := &Worker{
 		o: o, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1),
 		running: map[Claim]*attempt{}, targets: map[uuid.UUID]*slots{},
@@ -330,9 +327,7 @@ func (w *Worker) begin(ctx context.Context, work *Work, since time.Time) func() 
 	w.mu.Unlock()
 	return func() {
 		began := time.Now()
-		traced, end := w.o.Trace(ctx, work)
-		result := w.send(traced, a)
-		end(result)
+		result := w.traced(ctx, a)
 		cancel(nil)
 		took := time.Since(began)
 		w.o.Observer.Attempted(work.Late, took, result.StatusCode)

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
+)
+
+func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"fairlead": main}) }
+
+// TestScripts runs testdata/script, which is the manual of the command line. Beside testscript's own commands there are
+//
+//	status N fairlead ...      runs it, and wants that exit status
+//	replace OLD NEW FROM TO    copies a file with one text replaced
+//	await FILE                 waits for a server's address file, and sets URL
+//	key FILE                   sets FAIRLEAD_KEY to the content of a file
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	runScripts(t, "testdata/script", "")
+}
+
+// TestServerScripts runs those that have a server, on a database.
+func TestServerScripts(t *testing.T) {
+	t.Parallel()
+	runScripts(t, "testdata/server", pgtest.Server(t).URL())
+}
+
+func runScripts(t *testing.T, dir, database string) {
+	t.Helper()
+	testscript.Run(t, testscript.Params{
+		Dir: dir,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("FAIRLEAD_DATABASE_URL", database)
+			return nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"status": func(ts *testscript.TestScript, _ bool, args []string) {
+				err := ts.Exec(args[1], args[2:]...)
+				status := "0"
+				if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+					status = string(rune('0' + exit.ExitCode()))
+				} else {
+					ts.Check(err)
+				}
+				if status != args[0] {
+					ts.Fatalf("exit status %s, want %s", status, args[0])
+				}
+			},
+			"replace": func(ts *testscript.TestScript, _ bool, args []string) {
+				text := strings.Replace(ts.ReadFile(args[2]), args[0], args[1], 1)
+				ts.Check(os.WriteFile(ts.MkAbs(args[3]), []byte(text), 0o600))
+			},
+			"await": func(ts *testscript.TestScript, _ bool, args []string) {
+				for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+					if addr, err := os.ReadFile(ts.MkAbs(args[0])); err == nil {
+						ts.Setenv("URL", "http://"+string(bytes.TrimSpace(addr)))
+						return
+					}
+					if time.Now().After(deadline) {
+						ts.Fatalf("no server has written %s", args[0])
+					}
+				}
+			},
+			"key": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Setenv(keyVariable, strings.TrimSpace(ts.ReadFile(args[0])))
+			},
+		},
+	})
+}
+
+// execute runs a command line in this process and returns what it printed.
+func execute(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(&out)
+	root.SetErr(&out)
+	err := root.ExecuteContext(t.Context())
+	return out.String(), err
+}

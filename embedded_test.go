@@ -1,0 +1,121 @@
+package fairlead
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/client"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+// TestEmbedded uses a server in all the ways in which a program can: by its client, by a stream, by a listener of the
+// program's own, and by Run. Then it opens another one, under which the keys of the client's calls still hold.
+func TestEmbedded(t *testing.T) {
+	ctx := t.Context()
+	o := Options{DatabaseURL: pgtest.Server(t).URL(), Data: t.TempDir(), Listen: "127.0.0.1:0", AdminKey: strings.Repeat("k", 32)}
+	s, err := Open(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := s.Client()
+	open := func(c *client.Client, id string) *client.Answer {
+		t.Helper()
+		var a client.Answer
+		if _, err := c.CreateAccount(ctx, client.CreateAccountRequest{ID: id, Currency: "EUR"}, client.Key("open-"+id), client.Into(&a)); err != nil {
+			t.Fatal(err)
+		}
+		return &a
+	}
+	open(c, "seller")
+	if _, err := c.GetAccount(ctx, "nobody"); client.CodeOf(err) != "not_found" {
+		t.Errorf("an account that is not there: %v", err)
+	}
+	for _, err := range c.APIKeys(ctx) { // For administrators alone.
+		if err != nil {
+			t.Error(err)
+		}
+	}
+
+	a, err := c.CreateAuction(ctx, client.CreateAuctionRequest{
+		Title: "One round", Currency: "EUR", Seller: "seller", Rounds: []client.RoundRequest{{Winners: 1, Duration: "1h"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reading, hangUp := context.WithCancel(ctx)
+	defer hangUp()
+	req, err := http.NewRequestWithContext(reading, http.MethodGet, "http://embedded/v1/events?topic=auction:"+a.ID, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+o.AdminKey)
+	stream, err := s.calls.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = stream.Body.Close() }()
+	if _, err := c.StartAuction(ctx, a.ID); err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(stream.Body); lines.Scan() && lines.Text() != "event: auction.started"; {
+		if lines.Err() != nil {
+			t.Fatal(lines.Err())
+		}
+	}
+
+	own := httptest.NewServer(s.Handler())
+	defer own.Close()
+	remote, err := client.New(own.URL, o.AdminKey, client.WithHTTPClient(own.Client()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	open(remote, "bidder")
+
+	addr, err := s.Listen(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serving, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(serving) }()
+	resp, err := own.Client().Get("http://" + addr.String() + "/readyz") //nolint:noctx // It answers at once.
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("%v, %v", resp, err)
+	}
+	if err == nil {
+		_ = resp.Body.Close()
+	}
+	own.Client().CloseIdleConnections()
+	stop()
+	// The open stream does not keep the server from ending.
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("the server does not end")
+	}
+	if err := s.Close(ctx); err != nil {
+		t.Error(err)
+	}
+
+	again, err := Open(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := open(again.Client(), "seller"); !a.Replayed {
+		t.Error("the key of a call before the restart is not known any more")
+	}
+	if err := again.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,101 @@
+// Embedded sells the tickets of a small venue with a Fairlead server inside the program: nothing else runs, and nothing
+// listens. The program opens the server, calls it by the Go client as it would call one on another machine, and closes it.
+//
+//	go run ./examples/embedded
+//
+// DATABASE_URL names the PostgreSQL to use. Without it the server has a private one in embedded-data of the working
+// directory, or where -data says; PostgreSQL's server programs must be installed.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fairlead-dev/fairlead"
+	"github.com/fairlead-dev/fairlead/client"
+)
+
+func main() {
+	data := flag.String("data", "embedded-data", "directory of the private PostgreSQL and the keys")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *data); err != nil {
+		fmt.Fprintln(os.Stderr, "embedded:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, data string) (err error) {
+	server, err := fairlead.Open(ctx, fairlead.Options{DatabaseURL: os.Getenv("DATABASE_URL"), Data: data})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Close(ctx)) }()
+	return sell(ctx, server.Client())
+}
+
+// sell lets twelve visitors want ten seats at once.
+func sell(ctx context.Context, c *client.Client) error {
+	night := uuid.NewString()[:8] // Every run sells another night.
+	venue := "venue-" + night
+	if _, err := c.CreateAccount(ctx, client.CreateAccountRequest{ID: venue, Currency: "EUR"}); err != nil {
+		return err
+	}
+	campaign, err := c.CreateCampaign(ctx, client.CreateCampaignRequest{
+		Name: "Tonight", BaseLength: 4, Price: 1_500, Currency: "EUR", Beneficiary: venue,
+		Prizes: []client.PrizeRequest{{Name: "a drink", Quantity: 1}},
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := c.PublishCampaign(ctx, campaign.ID); err != nil {
+		return err
+	}
+	bought := make([]bool, 12)
+	visitors, asking := errgroup.WithContext(ctx)
+	for i := range bought {
+		visitors.Go(func() error {
+			visitor := fmt.Sprintf("visitor-%s-%d", night, i)
+			if _, err := c.CreateAccount(asking, client.CreateAccountRequest{ID: visitor, Currency: "EUR"}); err != nil {
+				return err
+			}
+			if _, err := c.Deposit(asking, client.MovementRequest{Account: visitor, Amount: 2_000}); err != nil {
+				return err
+			}
+			_, err := c.Buy(asking, campaign.ID, client.PurchaseRequest{Account: visitor})
+			bought[i] = err == nil
+			if client.CodeOf(err) == "sold_out" {
+				return nil
+			}
+			return err
+		})
+	}
+	if err := visitors.Wait(); err != nil {
+		return err
+	}
+	seats := 0
+	for _, b := range bought {
+		if b {
+			seats++
+		}
+	}
+	draw, err := c.GetDraw(ctx, campaign.ID)
+	if err != nil {
+		return err
+	}
+	books, err := c.Integrity(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%d visitors, %d seats sold, %d winner; the books balance: %t\n",
+		len(bought), seats, len(draw.Winners), books.Valid)
+	return nil
+}

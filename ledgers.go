@@ -1,0 +1,138 @@
+package fairlead
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-dev/fairlead/client"
+	"github.com/fairlead-dev/fairlead/internal/crashpoint"
+	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
+	"github.com/fairlead-dev/fairlead/internal/telemetry"
+	"github.com/fairlead-dev/fairlead/saga"
+)
+
+// ledgerConnections is the most connections to the database of each further ledger, upkeepConnections of those to the
+// server's own that only the upkeep of sagas takes.
+const (
+	ledgerConnections = 12
+	upkeepConnections = 6
+)
+
+// remotePatience is how long one call to another server is tried; its saga tries further.
+const remotePatience = 5 * time.Second
+
+// startCross makes the service of transfers between ledgers. A ledger that can't be used keeps the server from starting.
+func (s *Server) startCross(ctx context.Context, registry *prometheus.Registry) error {
+	upkeep, err := postgres.Open(ctx, postgres.Options{URL: s.url, MaxConns: upkeepConnections, Logger: s.logger, UnavailableAfter: s.o.UnavailableAfter})
+	if err != nil {
+		return err
+	}
+	s.onClose(upkeep.Shutdown)
+	log := postgres.NewTendedSagas(s.db, upkeep)
+	coordinator, err := log.Coordinator(ctx)
+	if err != nil {
+		return err
+	}
+	own, err := s.db.Identity(ctx)
+	if err != nil {
+		return err
+	}
+	names := map[string]string{own: cross.Local} // by identity
+	ledgers := map[string]cross.Ledger{cross.Local: postgres.NewTendedCrossLedger(s.db, upkeep)}
+	for _, name := range slices.Sorted(maps.Keys(s.o.Ledgers)) {
+		address := s.o.Ledgers[name]
+		if strings.HasPrefix(address, "http://") || strings.HasPrefix(address, "https://") {
+			if ledgers[name], err = remoteLedger(address, coordinator); err != nil {
+				return wrong("Ledgers", "%s: %w", name, err)
+			}
+			continue
+		}
+		db, identity, err := s.openLedger(ctx, name, address)
+		if err != nil {
+			return wrong("Ledgers", "%s: %w", name, err)
+		}
+		if other, taken := names[identity]; taken {
+			return wrong("Ledgers", "%s: this is the database of ledger %q", name, other)
+		}
+		names[identity] = name
+		ledgers[name] = postgres.NewCrossLedger(db)
+	}
+	s.sagaMetrics = telemetry.NewSagas(registry)
+	s.cross = cross.NewService(log, ledgers, saga.Options{
+		Coordinator: coordinator, Observer: s.sagaMetrics, Trace: s.traces.Steps(), Logger: s.logger, Hit: hitCross,
+	})
+	s.onClose(s.cross.Close)
+	return nil
+}
+
+// remoteLedger is the ledger of another server, whose books know this one's by the name of its log. An address that is wrong,
+// or does not answer, is found out by the first transfer.
+func remoteLedger(address, coordinator string) (cross.Ledger, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, errors.New("this is no URL") // The error would show the key.
+	}
+	key, _ := u.User.Password()
+	if key == "" {
+		return nil, errors.New("the URL of another server needs its API key: https://:KEY@HOST")
+	}
+	u.User = nil
+	c, err := client.New(strings.TrimSuffix(u.String(), "/"), key, client.WithRetry(client.Retry{Limit: remotePatience}))
+	if err != nil {
+		return nil, err
+	}
+	return c.Ledger(coordinator), nil
+}
+
+// openLedger opens a further ledger's database as the server's own: it refuses one that would not keep its word, and brings
+// the schema up to date.
+func (s *Server) openLedger(ctx context.Context, name, address string) (*postgres.DB, string, error) {
+	db, err := postgres.Open(ctx, postgres.Options{URL: address, MaxConns: ledgerConnections, Logger: s.logger, UnavailableAfter: s.o.UnavailableAfter})
+	if err != nil {
+		return nil, "", err
+	}
+	s.onClose(db.Shutdown)
+	if err := s.prepare(ctx, db, address, "ledger", name); err != nil {
+		return nil, "", err
+	}
+	switch err := postgres.NewCrossLedger(db).CanPrepare(ctx); {
+	case errors.Is(err, cross.ErrTwoPhaseUnavailable):
+		s.logger.WarnContext(ctx, "ledger: two-phase transfers will be refused", "ledger", name, "reason", err)
+	case err != nil:
+		return nil, "", err
+	}
+	identity, err := db.Identity(ctx)
+	return db, identity, err
+}
+
+// hitCross is where a binary that is built to be killed may die.
+func hitCross(p saga.Place, i int) {
+	switch {
+	case p == saga.AfterIntent:
+		crashpoint.Hit(crashpoint.CrossIntent)
+	case p == saga.AfterStep && i == 0:
+		crashpoint.Hit(crashpoint.CrossDebited)
+	case p == saga.AfterStep:
+		crashpoint.Hit(crashpoint.CrossCredited)
+	case p == saga.AfterUndo:
+		crashpoint.Hit(crashpoint.CrossUndone)
+	case p == saga.AfterPrepare && i == 0:
+		crashpoint.Hit(crashpoint.CrossPrepared)
+	case p == saga.AfterPrepare:
+		crashpoint.Hit(crashpoint.CrossReady)
+	case p == saga.AfterDecision:
+		crashpoint.Hit(crashpoint.CrossDecided)
+	case p == saga.AfterCommit && i == 0:
+		crashpoint.Hit(crashpoint.CrossCommitted)
+	case p == saga.AfterCommit:
+		crashpoint.Hit(crashpoint.CrossUnlogged)
+	}
+}

@@ -1,0 +1,141 @@
+package fairlead
+
+import (
+	"context"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/services/publish"
+	"github.com/fairlead-dev/fairlead/internal/services/publish/deviantart"
+	"github.com/fairlead-dev/fairlead/internal/services/publish/outbound"
+	"github.com/fairlead-dev/fairlead/internal/services/publish/webhook"
+	"github.com/fairlead-dev/fairlead/internal/telemetry"
+)
+
+// parseSecretsKeys reads keys in hex, separated by commas.
+func parseSecretsKeys(text string) (keys [][]byte, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		key, err := hex.DecodeString(strings.TrimSpace(part))
+		if err != nil || len(key) != publish.VaultKeySize {
+			return nil, fmt.Errorf("must be %d bytes in hex, or several of them separated by commas", publish.VaultKeySize)
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+func secretsKeyFile(data string) string { return filepath.Join(data, "secrets.key") }
+
+// openVault finds the keys that seal secrets: the given ones, else those kept in the data directory, else a new one, which is
+// kept there. The new one is random, but where an admin key is given it is derived from that: several servers on one
+// database are started with the same admin key, and each must be able to sign for the targets that another one made.
+func openVault(given, admin, data string) (*publish.Vault, error) {
+	keys, err := parseSecretsKeys(given)
+	if err != nil {
+		return nil, err
+	}
+	if len(keys) > 0 {
+		return publish.NewVault(keys...)
+	}
+	var derived []byte
+	if admin != "" {
+		if derived, err = hkdf.Key(sha256.New, []byte(admin), nil, "fairlead secrets of targets", publish.VaultKeySize); err != nil {
+			return nil, err
+		}
+	}
+	path := secretsKeyFile(data)
+	kept, err := os.ReadFile(path)
+	switch {
+	case err == nil:
+		if keys, err = parseSecretsKeys(strings.TrimSpace(string(kept))); err != nil || len(keys) == 0 {
+			return nil, fmt.Errorf("%s does not hold a key", path)
+		}
+		if derived != nil {
+			keys = append(keys, derived)
+		}
+		return publish.NewVault(keys...)
+	case !errors.Is(err, os.ErrNotExist):
+		return nil, err
+	}
+	key := derived
+	if key == nil {
+		key = make([]byte, publish.VaultKeySize)
+		_, _ = rand.Read(key) // It never fails; it crashes the program instead.
+	}
+	if err := keepSecretsKey(path, key); err != nil {
+		return nil, err
+	}
+	return publish.NewVault(key)
+}
+
+// keepSecretsKey writes the key before anything is sealed under it. The file appears whole or not at all.
+func keepSecretsKey(path string, key []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	tmp := path + ".tmp"
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(hex.EncodeToString(key) + "\n")
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}
+
+// startPublishing makes the service of publications and the worker that sends them.
+func (s *Server) startPublishing(registry *prometheus.Registry, lanes *telemetry.LaneMetrics) error {
+	vault, err := openVault(s.o.SecretsKey, s.o.AdminKey, s.o.Data)
+	if err != nil {
+		return err
+	}
+	store := postgres.NewPublications(s.db)
+	observer := telemetry.NewPublications[publish.AttemptResult, publish.Outcome](registry)
+	s.publisher = publish.NewWorker(publish.WorkerOptions{
+		Queue: store, Senders: s.senders(store, vault), Vault: vault, Policy: publish.Policy{
+			Backoff: s.o.RetryBackoff, PaceBase: s.o.PaceBase, PaceMax: s.o.PaceMax, BreakerRefusals: s.o.BreakerRefusals, BreakerOpen: s.o.BreakerOpen,
+		},
+		StaleAfter: s.o.ClaimStaleAfter, SweepEvery: s.o.ClaimSweepEvery, Drain: s.o.DrainTimeout,
+		Concurrency: s.o.PublishConcurrency, PerTarget: s.o.PublishPerTarget, Observer: observer, Trace: s.traces.Deliveries(), Logger: s.logger, Resealer: store,
+		// It wakes the worker that it runs beside.
+		Automator: publish.NewAutomator(publish.AutomatorOptions{
+			Firer: store, Observer: observer, Logger: s.logger, Scheduled: func(in time.Duration) { s.publisher.Scheduled(in) },
+		}),
+	})
+	checkURL := outbound.CheckURL
+	if s.o.AllowPrivateTargets {
+		checkURL = nil
+	}
+	s.publish = publish.NewService(store, publish.Options{
+		Lanes: groupcommit.Options{Observer: s.traces.Lanes("publish", lanes.For("publish"))}, Vault: vault, CheckURL: checkURL,
+		Scheduled: s.publisher.Scheduled, Logger: s.logger,
+	})
+	s.onClose(s.publish.Close)
+	return nil
+}
+
+// senders make the way to each kind of target.
+func (s *Server) senders(store *postgres.Publications, vault *publish.Vault) map[publish.Kind]publish.Sender {
+	out := outbound.Options{AllowPrivate: s.o.AllowPrivateTargets, UserAgent: "Fairlead/" + Version()}
+	hooks := webhook.New(out)
+	art := deviantart.New(deviantart.Options{Options: out, Tokens: publish.NewTokens(store, vault)})
+	s.onClose(func(context.Context) error { hooks.Close(); art.Close(); return nil })
+	return map[publish.Kind]publish.Sender{publish.KindWebhook: hooks, publish.KindDeviantArt: art}
+}

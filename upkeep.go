@@ -1,0 +1,110 @@
+package fairlead
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// How often the sweepers look. Each looks once at the start, too. What is not due costs a look at an index.
+const (
+	holdSweep    = time.Second
+	lotterySweep = 15 * time.Second
+	beaconSweep  = time.Second
+	keySweep     = 10 * time.Minute
+	eventSweep   = 10 * time.Minute
+	sagaSweep    = 10 * time.Minute
+	// lockSweep is how often rows of locks are deleted that ended by themselves, doubtSweep how often what is in doubt is
+	// counted. Both set gauges.
+	lockSweep  = 10 * time.Second
+	doubtSweep = 10 * time.Second
+)
+
+// work starts what runs beside the requests.
+func (s *Server) work() {
+	for _, sweeper := range []struct {
+		name  string
+		every time.Duration
+		sweep func(context.Context) (int, error)
+	}{
+		{"holds", holdSweep, func(ctx context.Context) (int, error) { return s.ledger.Sweep(ctx) }},
+		{"lottery", lotterySweep, s.lottery.Sweep},
+		{"beacon rounds", beaconSweep, s.lottery.SweepRounds},
+		{"locks", lockSweep, s.sweepLocks},
+		{"idempotency keys", keySweep, func(ctx context.Context) (int, error) {
+			deleted, err := s.db.SweepKeys(ctx, s.o.IdempotencyRetention)
+			return int(deleted), err
+		}},
+		{"events", eventSweep, func(ctx context.Context) (int, error) {
+			deleted, err := s.events.Prune(ctx, s.o.EventRetention)
+			return int(deleted), err
+		}},
+		{"sagas", sagaSweep, s.sweepSagas},
+		{"what is in doubt", doubtSweep, s.sampleDoubts},
+	} {
+		s.background.Go(func() { s.sweep(s.working, sweeper.name, sweeper.every, sweeper.sweep) })
+	}
+	s.background.Go(func() { s.lead(s.working) })
+	s.background.Go(func() { s.publisher.Run(s.working) })
+	// What the last commands did is told to other processes too, so the hub runs until they are answered; operations that run
+	// are looked after until they are interrupted by the end.
+	s.background.Go(func() { s.hub.Run(s.telling) })
+	s.background.Go(func() { s.multidraw.Tend(s.telling) })
+	s.background.Go(func() { s.cross.Tend(s.telling) })
+	if s.local != nil {
+		s.background.Go(func() {
+			select {
+			case <-s.local.Done():
+				s.stop(errors.Join(errors.New("the private PostgreSQL ended"), s.local.Err()))
+			case <-s.working.Done():
+			}
+		})
+	}
+}
+
+// sweep calls f now and then every period until ctx ends. A failure is logged; the next round tries again.
+func (s *Server) sweep(ctx context.Context, name string, every time.Duration, f func(context.Context) (int, error)) {
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for {
+		done, err := f(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			s.logger.WarnContext(ctx, "sweep failed", "sweeper", name, "error", err)
+		case done > 0:
+			s.logger.InfoContext(ctx, "swept", "sweeper", name, "count", done)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+	}
+}
+
+// sweepLocks looks after the lock service's tables.
+func (s *Server) sweepLocks(ctx context.Context) (int, error) {
+	snapshot, err := s.locks.Snapshot(ctx)
+	if err != nil {
+		return 0, err
+	}
+	s.lockMetrics.Sample(snapshot)
+	_, err = s.locks.Sweep(ctx)
+	return 0, err // Leases that expire are the holders' business, and no news.
+}
+
+// sweepSagas deletes the sagas that ended longer ago than they are kept.
+func (s *Server) sweepSagas(ctx context.Context) (int, error) {
+	if s.o.SagaRetention == 0 {
+		return 0, nil
+	}
+	return s.cross.Sagas().Prune(ctx, s.o.SagaRetention)
+}
+
+// sampleDoubts sets the gauges of what is in doubt. A ledger that can't be asked has one of its own.
+func (s *Server) sampleDoubts(ctx context.Context) (int, error) {
+	sagas := s.cross.Sagas()
+	found, failures := sagas.InDoubt(ctx)
+	s.sagaMetrics.Sample(sagas.Participants(), found, failures, time.Now())
+	return 0, ctx.Err()
+}
