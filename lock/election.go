@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // DefaultTermTTL is how long a leader that died stands in the way of the next one.
@@ -128,7 +130,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 			e.log.WarnContext(ctx, "cannot stand for election, and try again", "error", err)
 		}
 		failing = err != nil
-		pause(ctx, campaignPause+rand.N(campaignJitter)) //nolint:gosec // Jitter needs no secrecy.
+		wait.For(ctx, campaignPause+rand.N(campaignJitter)) //nolint:gosec // Jitter needs no secrecy.
 	}
 }
 
@@ -205,21 +207,9 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 					return
 				}
 			}
-			if !pause(ctx, observePause) {
+			if !wait.For(ctx, observePause) {
 				return
 			}
 		}
-	}
-}
-
-// pause waits, and reports whether ctx is still alive.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
 	}
 }

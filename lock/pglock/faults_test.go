@@ -21,6 +21,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -329,14 +330,7 @@ func TestDatabaseRestarts(t *testing.T) {
 
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 30s", what)
-		}
-		timer := time.NewTimer(5 * time.Millisecond)
-		<-timer.C
-	}
+	testwait.Eventually(t, 30*time.Second, what, ok)
 }
 
 // TestDrainedPoolLosesNoLock takes every connection of the pool: renewals have their own.

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/locktest"
 )
@@ -64,11 +65,7 @@ func pause(tb testing.TB, d time.Duration) {
 
 func eventually(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	for deadline := time.Now().Add(patience); !ok(); pause(tb, 5*time.Millisecond) {
-		if time.Now().After(deadline) {
-			tb.Fatalf("not in time: %s", what)
-		}
-	}
+	testwait.Eventually(tb, patience, what, ok)
 }
 
 // open returns a backend as another process would have it.

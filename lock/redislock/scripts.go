@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/fairlead-dev/fairlead/internal/wait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -207,11 +208,7 @@ func persist(ctx context.Context, f func(again bool) error) error {
 		if err == nil || ctx.Err() != nil || !passing(err) || time.Now().After(deadline) {
 			return err
 		}
-		t := time.NewTimer(pause/2 + rand.N(pause)) //nolint:gosec // Jitter needs no secrecy.
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+		if !wait.For(ctx, pause/2+rand.N(pause)) { //nolint:gosec // Jitter needs no secrecy.
 			return err
 		}
 		pause = min(2*pause, maxBackoff)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 const (
@@ -103,12 +105,7 @@ func (b *Backend) listen() {
 		if time.Since(began) > maxPause {
 			pause = firstPause
 		}
-		t := time.NewTimer(pause)
-		select {
-		case <-b.base.Done():
-		case <-t.C:
-		}
-		t.Stop()
+		wait.For(b.base, pause)
 		pause = min(2*pause, maxPause)
 	}
 }
