@@ -93,7 +93,7 @@ func TestSession(t *testing.T) {
 	if behind := sessionIn(t, e.browse(http.MethodPost, sessionPath, `{"key":"`+e.admin+`"}`, "X-Forwarded-Proto", "https")); !behind.Secure || behind.Value == plain.Value {
 		t.Errorf("behind TLS: %+v", behind)
 	}
-	if n := e.count("console_sessions WHERE hash = edge.Decode($1, 'escape')", plain.Value); n != 0 {
+	if n := e.count("console_sessions WHERE hash = decode($1, 'escape')", plain.Value); n != 0 {
 		t.Error("the database keeps the secret itself")
 	}
 	// The session is the key's: its rights, its name in the audit log.
