@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"errors"
-	"github.com/fairlead-dev/fairlead/internal/auth"
 	"net/http"
 	"net/url"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/server/edge"
 )
 
