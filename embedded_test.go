@@ -86,7 +86,7 @@ func TestEmbedded(t *testing.T) {
 	serving, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(serving) }()
-	resp, err := own.Client().Get("http://" + addr.String() + "/readyz") //nolint:noctx // It answers at once.
+	resp, err := own.Client().Get("http://" + addr.String() + "/readyz")
 	if err != nil || resp.StatusCode != http.StatusOK {
 		t.Errorf("%v, %v", resp, err)
 	}

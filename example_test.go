@@ -3,7 +3,6 @@ package fairlead_test
 import (
 	"context"
 	"fmt"
-	"log"
 
 	"github.com/fairlead-dev/fairlead"
 	"github.com/fairlead-dev/fairlead/client"
@@ -15,13 +14,13 @@ func ExampleOpen() {
 	ctx := context.Background()
 	server, err := fairlead.Open(ctx, fairlead.Options{DatabaseURL: "postgres://localhost/shop"})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer func() { _ = server.Close(ctx) }()
 
 	account, err := server.Client().CreateAccount(ctx, client.CreateAccountRequest{ID: "ann", Currency: "EUR"})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	fmt.Println(account.Available)
 }

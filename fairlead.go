@@ -134,7 +134,7 @@ func (s *Server) start(ctx context.Context) (err error) {
 	if err := s.ensureAdminKey(ctx, postgres.NewAPIKeys(s.db)); err != nil {
 		return err
 	}
-	s.work() //nolint:contextcheck // As above.
+	s.work()
 	return nil
 }
 
@@ -217,7 +217,8 @@ func (s *Server) serve(ctx context.Context) error {
 		return err
 	}
 	defer context.AfterFunc(ctx, func() { s.stop(nil) })()
-	err := s.edge.Serve(s.working, s.listener, s.o.DrainTimeout)
+	err := s.edge.Serve(s.working, s.listener, s.o.DrainTimeout) //nolint:contextcheck // It ends by stop, which ctx calls.
+	//nolint:contextcheck // As above.
 	if cause := context.Cause(s.working); cause != nil && !errors.Is(cause, context.Canceled) {
 		err = errors.Join(err, cause)
 	}

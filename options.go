@@ -190,7 +190,7 @@ const (
 )
 
 // ledgerName is what a ledger may be called.
-var ledgerName = regexp.MustCompile(`^[A-Za-z0-9._:@-]{1,64}$`) //nolint:gochecknoglobals // It is constant.
+var ledgerName = regexp.MustCompile(`^[A-Za-z0-9._:@-]{1,64}$`)
 
 // check finds what is wrong with the options before anything is started or written.
 func (o *Options) check() error {

@@ -76,9 +76,6 @@ type DB struct {
 	keys     keySweep
 }
 
-// replicationWarning is [pgkit.ReplicationWarning].
-const replicationWarning = pgkit.ReplicationWarning
-
 // planning are the planner's settings of all connections. What the planner believes of a table is wrong while the table is
 // new, and a plan that it has made for an empty table stays in a session until autovacuum comes by. So it has no choice:
 // each row is looked up by an index, in nested loops that begin at what the statement is given. Only in a transaction that

@@ -58,7 +58,7 @@ func TestMigrateFromBeforeTheFirstRelease(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close(t.Context()) //nolint:errcheck // It is of no more use.
+		defer conn.Close(t.Context())
 		if _, err := conn.Exec(t.Context(), step20+more, pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatal(err)
 		}

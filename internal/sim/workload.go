@@ -110,7 +110,7 @@ func each[T any](workers int, items []T, do func(T) error) error {
 			return nil
 		})
 	}
-	return errors.Join(append(failures, group.Wait())...)
+	return errors.Join(errors.Join(failures...), group.Wait())
 }
 
 // Run draws and settles commands until stop is closed, settles what is under way, and returns. The error tells every
@@ -118,7 +118,7 @@ func each[T any](workers int, items []T, do func(T) error) error {
 func (w *Workload) Run(ctx context.Context, c *Client, stop <-chan struct{}) error {
 	workers := make([]*worker, w.opts.Workers)
 	for i := range workers {
-		workers[i] = &worker{w: w, c: c, id: i, rng: rand.New(rand.NewPCG(w.opts.Seed, uint64(i)))} //nolint:gosec // Seeded on purpose.
+		workers[i] = &worker{w: w, c: c, id: i, rng: rand.New(rand.NewPCG(w.opts.Seed, uint64(i)))}
 	}
 	return each(len(workers), workers, func(k *worker) error { return k.run(ctx, stop) })
 }
