@@ -49,7 +49,8 @@ const (
 	raised        = `s.account = n.account AND s.amount = n.before AND s.active AND (s.amount < n.amount OR s.hold <> n.hold) RETURNING 1`
 	raiseStanding = `UPDATE auction_standing AS s SET amount = n.amount, round = n.round, seq = n.seq, at = n.at, hold = n.hold
 		` + raisedBids + ` CROSS JOIN LATERAL (
-			SELECT ctid AS place FROM auction_standing WHERE auction = n.auction AND account = n.account AND unique_amount IS NULL OFFSET 0) AS found
+			SELECT ctid AS place FROM auction_standing
+			WHERE auction::text = n.auction::text AND account = n.account AND coalesce(unique_amount, 0) = 0 OFFSET 0) AS found
 		WHERE s.ctid = found.place AND ` + raised
 	raiseUnique = `UPDATE auction_standing AS s SET amount = n.amount, unique_amount = n.amount, round = n.round, seq = n.seq, at = n.at,
 			hold = n.hold
