@@ -36,6 +36,7 @@ const jwtSecret = "a secret of the tests that has thirty-two bytes or more"
 
 // env is a server on a database of its own, wired as the binary wires it.
 type env struct {
+	patient    bool // repeat what is refused because the database is away
 	t          testing.TB
 	url        string
 	dbURL      string
@@ -241,6 +242,29 @@ func (e *env) count(fromWhere string, args ...any) int {
 	var n int
 	e.sql(&n, "SELECT count(*) FROM "+fromWhere, args...)
 	return n
+}
+
+// gate holds every transaction that inserts into a table, as long as the test likes: a row that the test locks would be
+// waited for a moment only. The caller waits until one is held, and opens the gate.
+func (e *env) gate(table string) (held func(what string), open func()) {
+	e.t.Helper()
+	conn := e.connect()
+	e.t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	exec := func(sql string) {
+		_, err := conn.Exec(context.WithoutCancel(e.t.Context()), sql, pgx.QueryExecModeSimpleProtocol)
+		must(e.t, err)
+	}
+	exec(`CREATE TABLE gate AS SELECT true AS closed;
+		CREATE FUNCTION wait_at_gate() RETURNS trigger LANGUAGE plpgsql AS $$
+			BEGIN WHILE EXISTS (SELECT FROM gate) LOOP PERFORM pg_sleep(0.05); END LOOP; RETURN NULL; END $$;
+		CREATE TRIGGER gate AFTER INSERT ON ` + table + ` FOR EACH STATEMENT EXECUTE FUNCTION wait_at_gate()`)
+	held = func(what string) {
+		e.t.Helper()
+		eventually(e.t, 30*time.Second, what, func() bool {
+			return e.count("pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'") == 1
+		})
+	}
+	return held, func() { e.t.Helper(); exec(`DELETE FROM gate`) }
 }
 
 // raw sends bytes as they are on a connection of their own, for requests that no honest client can be made to send.

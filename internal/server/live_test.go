@@ -305,17 +305,10 @@ func TestShutdownEndsSocketsAndStreamsWithAnswers(t *testing.T) {
 	if _, err := events.Body.Read(make([]byte, 1<<16)); err != nil {
 		t.Error(err) // It says where it begins.
 	}
-	// The bid has to wait for somebody else's lock, until after the end has begun.
-	other := e.connect()
-	defer func() { _ = other.Close(context.Background()) }()
-	tx, err := other.Begin(t.Context())
-	must(t, err)
-	_, err = tx.Exec(t.Context(), `SELECT FROM auctions WHERE id = $1 FOR UPDATE`, id)
-	must(t, err)
+	// The bid has to wait until after the end has begun.
+	held, open := e.gate("auction_bids")
 	c.say(`{"op":"bid","id":1,"auction":%q,"account":"ann","amount":100,"key":"k"}`, id)
-	eventually(t, livePatience, "the bid is under way", func() bool {
-		return e.count("pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 1
-	})
+	held("the bid is under way")
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second) // Although one of them never answers.
 	defer cancel()
 	closed := make(chan error, 1)
@@ -325,7 +318,7 @@ func TestShutdownEndsSocketsAndStreamsWithAnswers(t *testing.T) {
 		_ = r.Body.Close()
 		return r.StatusCode == http.StatusServiceUnavailable
 	})
-	must(t, tx.Rollback(t.Context()))
+	open()
 	must(t, <-closed)
 	if code, last := c.ended(); code != websocket.StatusGoingAway || last.Status != 201 {
 		t.Errorf("closed with %d, after %+v", code, last)

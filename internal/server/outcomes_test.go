@@ -199,7 +199,7 @@ func (e *env) takeAway(w takenAway) {
 	began, start := 0, time.Now()
 	for _, repeated := range []bool{false, true} {
 		for step, ended := w.first, false; !ended && step < mostSteps; step += w.stride {
-			s := w.kind.make(e)
+			s := e.patiently(w.kind)
 			s.key = newUUID()
 			var first *reply
 			if repeated {
@@ -229,6 +229,14 @@ func (e *env) takeAway(w takenAway) {
 		}
 	}
 	e.t.Logf("%s, manner %d: %d outages in %s", w.kind.name, w.manner, began, time.Since(start).Round(time.Millisecond))
+}
+
+// patiently makes what a request needs. The database may be away for a moment more where the machine is slow.
+func (e *env) patiently(k kindOfRequest) send {
+	e.t.Helper()
+	e.patient = true
+	defer func() { e.patient = false }()
+	return k.make(e)
 }
 
 // settles repeats a request until it is decided, and fails unless there is one decision, which all that was said agrees with.

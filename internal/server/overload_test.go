@@ -23,12 +23,7 @@ func TestOverload(t *testing.T) {
 	e.account("alice", "EUR", 1000)
 	id := e.onSale(`"base_length":4`, "")
 	path := "/v1/campaigns/" + id + "/purchases"
-	conn := e.connect()
-	defer func() { _ = conn.Close(context.Background()) }()
-	tx, err := conn.Begin(t.Context())
-	must(t, err)
-	_, err = tx.Exec(t.Context(), `SELECT 1 FROM campaigns WHERE id = $1 FOR UPDATE`, id)
-	must(t, err)
+	held, open := e.gate("purchases")
 
 	type outcome struct {
 		response *http.Response
@@ -42,9 +37,7 @@ func TestOverload(t *testing.T) {
 		outcomes <- outcome{response, err, key}
 	}
 	go purchase()
-	eventually(t, 5*time.Second, "the first purchase waits for the campaign", func() bool {
-		return e.count("pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 1
-	})
+	held("the first purchase is under way")
 	for range more {
 		go purchase()
 	}
@@ -60,7 +53,7 @@ func TestOverload(t *testing.T) {
 		}
 		refused = append(refused, o.key)
 	}
-	must(t, tx.Rollback(t.Context()))
+	open()
 	for range queue + 1 {
 		o := <-outcomes
 		must(t, o.err)
@@ -100,12 +93,7 @@ func TestUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	e := newEnvWith(t, setup{lanes: groupcommit.Options{CloseGrace: time.Millisecond}})
 	e.account("alice", "EUR", 0)
-	conn := e.connect()
-	defer func() { _ = conn.Close(context.Background()) }()
-	tx, err := conn.Begin(t.Context())
-	must(t, err)
-	_, err = tx.Exec(t.Context(), `SELECT 1 FROM accounts WHERE id = 'alice' FOR UPDATE`)
-	must(t, err)
+	held, open := e.gate("entries")
 	answered := make(chan *http.Response, 1)
 	failed := make(chan error, 1)
 	go func() {
@@ -113,9 +101,7 @@ func TestUnknownOutcome(t *testing.T) {
 		failed <- err
 		answered <- response
 	}()
-	eventually(t, 5*time.Second, "the deposit waits for the row", func() bool {
-		return e.count("pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 1
-	})
+	held("the deposit is under way")
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := e.ledger.Close(over); err == nil {
@@ -129,7 +115,7 @@ func TestUnknownOutcome(t *testing.T) {
 	if code != "outcome_unknown" && code != "unavailable" && code != "shutting_down" {
 		t.Errorf("code %q", code)
 	}
-	must(t, tx.Rollback(t.Context()))
+	open()
 	eventually(t, 5*time.Second, "the flush ends", func() bool {
 		return e.count("pg_stat_activity WHERE datname = current_database() AND state <> 'idle' AND pid <> pg_backend_pid()") == 0
 	})
@@ -147,12 +133,7 @@ func TestDraining(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- e.ended() }()
 
-	conn := e.connect()
-	defer func() { _ = conn.Close(context.Background()) }()
-	tx, err := conn.Begin(t.Context())
-	must(t, err)
-	_, err = tx.Exec(t.Context(), `SELECT 1 FROM accounts WHERE id = 'alice' FOR UPDATE`)
-	must(t, err)
+	held, open := e.gate("entries")
 	answered := make(chan *http.Response, 1)
 	failed := make(chan error, 1)
 	go func() {
@@ -160,9 +141,7 @@ func TestDraining(t *testing.T) {
 		failed <- err
 		answered <- response
 	}()
-	eventually(t, 5*time.Second, "the deposit waits for the row", func() bool {
-		return e.count("pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 1
-	})
+	held("the deposit is under way")
 	e.stop()
 	probe := func() (int, string) {
 		w := httptest.NewRecorder()
@@ -194,7 +173,7 @@ func TestDraining(t *testing.T) {
 		t.Fatalf("Serve left a request behind: %v", err)
 	default:
 	}
-	must(t, tx.Rollback(t.Context()))
+	open()
 	must(t, <-failed)
 	e.received(http.MethodPost, "/v1/deposits", "", <-answered).want(http.StatusCreated)
 	if err := <-served; err != nil {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -52,9 +53,19 @@ func (e *env) get(path string) *reply {
 
 func (e *env) send(s send) *reply {
 	e.t.Helper()
-	r, err := e.trySend(s)
-	must(e.t, err)
-	return e.received(s.method, s.path, s.body, r)
+	if !e.patient {
+		r, err := e.trySend(s)
+		must(e.t, err)
+		return e.received(s.method, s.path, s.body, r)
+	}
+	var got *reply
+	eventually(e.t, 30*time.Second, "the database is back", func() bool {
+		r, err := e.trySend(s)
+		must(e.t, err)
+		got = e.received(s.method, s.path, s.body, r)
+		return got.status != http.StatusServiceUnavailable
+	})
+	return got
 }
 
 // trySend leaves the answer unread. It may be called from any goroutine.
