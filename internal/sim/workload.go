@@ -110,7 +110,8 @@ func each[T any](workers int, items []T, do func(T) error) error {
 			return nil
 		})
 	}
-	return errors.Join(errors.Join(failures...), group.Wait())
+	err := group.Wait() // before the failures are read
+	return errors.Join(append(failures, err)...)
 }
 
 // Run draws and settles commands until stop is closed, settles what is under way, and returns. The error tells every
