@@ -30,10 +30,12 @@ const (
 	// treesKept and treeBytes bound the trees that prove inclusion: about a byte a position.
 	treesKept = 256
 	treeBytes = 16 << 20
+	// rootsKept bounds the roots that are remembered.
+	rootsKept = 4096
 	// buildTimeout bounds the making of one, its turn included.
 	buildTimeout = 2 * time.Minute
-	// sealedKept bounds the campaigns that are remembered to be sealed. sealedFresh is how old the look at a sealed campaign may be that an inclusion proof rests on. A failover may take a
-	// seal back.
+	// sealedKept bounds the campaigns that are remembered to be sealed. sealedFresh is how old the look at a sealed campaign may
+	// be that an inclusion proof rests on. A failover may take a seal back.
 	sealedKept  = 256
 	sealedFresh = time.Second
 )
@@ -43,7 +45,9 @@ type archive struct {
 	dir       string // for files
 	documents *shelf[*answerFile]
 	trees     *shelf[*fairdraw.Tree]
+	roots     *shelf[[32]byte] // of sealed positions
 	builds    *bound
+	proofs    *bound        // looks at single positions
 	pace      *rate.Limiter // of what is sent, in bytes
 	built     func(document string)
 
@@ -63,10 +67,11 @@ type seenCampaign struct {
 
 func newArchive(dir string, m *httpMetrics) *archive {
 	a := &archive{
-		dir: dir, builds: newBound("build", buildsAtOnce, buildsQueued, m), pace: rate.NewLimiter(sendRate, sendBurst),
+		dir: dir, pace: rate.NewLimiter(sendRate, sendBurst),
+		builds: newBound("build", buildsAtOnce, buildsQueued, 0, m), proofs: newBound("proof", proofsAtOnce, proofsQueued, proofsRest, m),
 		documents: newShelf(documentsKept, documentBytes, (*answerFile).close), trees: newShelf[*fairdraw.Tree](treesKept, treeBytes, nil),
-		sealed: map[uuid.UUID]seenCampaign{},
-		built:  func(document string) { m.documents.WithLabelValues(document).Inc() },
+		roots: newShelf[[32]byte](rootsKept, treeBytes, nil), sealed: map[uuid.UUID]seenCampaign{},
+		built: func(document string) { m.documents.WithLabelValues(document).Inc() },
 	}
 	a.life, a.end = context.WithCancel(context.Background())
 	return a
@@ -226,5 +231,31 @@ func (s *Server) inclusion(ctx context.Context, c *lottery.Campaign, p lottery.P
 		return nil, err
 	}
 	defer done()
-	return bounded(ctx, s.scans, func(ctx context.Context) (*fairdraw.InclusionProof, error) { return s.lottery.Include(ctx, c, tree, p) })
+	return bounded(ctx, s.archive.proofs, func(ctx context.Context) (*fairdraw.InclusionProof, error) { return s.lottery.Include(ctx, c, tree, p) })
+}
+
+// sealedRoot is the root under which the positions of a campaign were sealed.
+func (s *Server) sealedRoot(ctx context.Context, c *lottery.Campaign) (root [32]byte, err error) {
+	if c.Beacon != nil && c.Beacon.Seal != nil {
+		return c.Beacon.Seal.Root, nil
+	}
+	at, ok := c.Sealed()
+	if !ok {
+		return root, lottery.ErrNotDrawn
+	}
+	root, done, err := s.archive.roots.get(ctx, stateOf(c, at), func() ([32]byte, int64, error) { //nolint:contextcheck // It is read for others, too.
+		draw, err := build(s.archive, "root", func(ctx context.Context) (*lottery.Draw, error) {
+			draw, _, err := s.lottery.Result(ctx, c.ID)
+			return draw, err
+		})
+		if err != nil {
+			return root, 0, err
+		}
+		return draw.Root, int64(len(draw.Root)), nil
+	})
+	if err != nil {
+		return root, err
+	}
+	done()
+	return root, nil
 }

@@ -18,6 +18,12 @@ const (
 	// scansAtOnce reads go over many rows, or over few of many, at a time.
 	scansAtOnce = 2
 	scansQueued = 128
+	// proofsAtOnce inclusion proofs are looked up at a time. Anybody may ask for one after another, so this place is empty for
+	// proofsRest times as long as it was taken, up to longestRest: however many ask, they keep a fourth of one processor busy.
+	proofsAtOnce = 1
+	proofsQueued = 128
+	proofsRest   = 3
+	longestRest  = 100 * time.Millisecond
 	// checksAtOnce is how many integrity checks run. One goes over the whole ledger.
 	checksAtOnce = 1
 	checksQueued = 4
@@ -29,12 +35,13 @@ const (
 type bound struct {
 	name    string
 	metrics *httpMetrics
+	rest    int           // how many times as long as it was taken a place is empty then
 	places  chan struct{} // holds a value for each one that is through
-	queue   chan struct{} // holds a value for each one that is through or waits
+	queue   chan struct{} // holds a value for each one that is through or waits, but not for a place that rests
 }
 
-func newBound(name string, atOnce, queued int, m *httpMetrics) *bound {
-	return &bound{name: name, metrics: m, places: make(chan struct{}, atOnce), queue: make(chan struct{}, atOnce+queued)}
+func newBound(name string, atOnce, queued, rest int, m *httpMetrics) *bound {
+	return &bound{name: name, metrics: m, rest: rest, places: make(chan struct{}, atOnce), queue: make(chan struct{}, atOnce+queued)}
 }
 
 // enter waits for its turn; leave, which may be called again, ends it. It is refused when too many wait, and when it has
@@ -59,10 +66,15 @@ func (b *bound) enter(ctx context.Context) (leave func(), err error) {
 		return nil, ctx.Err()
 	}
 	b.metrics.heavyRunning.WithLabelValues(b.name).Inc()
+	began := time.Now()
 	return sync.OnceFunc(func() {
 		b.metrics.heavyRunning.WithLabelValues(b.name).Dec()
-		<-b.places
 		<-b.queue
+		if b.rest == 0 {
+			<-b.places
+			return
+		}
+		time.AfterFunc(min(time.Since(began)*time.Duration(b.rest), longestRest), func() { <-b.places })
 	}), nil
 }
 

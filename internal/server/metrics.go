@@ -30,10 +30,10 @@ func newHTTPMetrics(r prometheus.Registerer) *httpMetrics {
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"route"}),
 		documents: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_documents_built_total", Help: "Documents of drawn campaigns, and trees for inclusion proofs, that were made.",
+			Name: "fairlead_documents_built_total", Help: "Documents of drawn campaigns, trees for inclusion proofs, and roots, that were made.",
 		}, []string{"document"}),
 		heavyRunning: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "fairlead_heavy_reads_running", Help: "Heavy reads under way: build, scan, or check.",
+			Name: "fairlead_heavy_reads_running", Help: "Heavy reads under way: build, proof, scan, or check.",
 		}, []string{"kind"}),
 		heavyWaiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "fairlead_heavy_reads_waiting", Help: "Heavy reads that wait for their turn.",

@@ -215,7 +215,9 @@ func (s *Server) publicPosition(r *http.Request) (v publicPositionView, err erro
 	if err != nil {
 		return v, err
 	}
-	owners, err := s.lottery.Owners(r.Context(), c.ID, position.Ordinal, position.Ordinal+1)
+	owners, err := bounded(r.Context(), s.archive.proofs, func(ctx context.Context) ([]string, error) {
+		return s.lottery.Owners(ctx, c.ID, position.Ordinal, position.Ordinal+1)
+	})
 	if err != nil {
 		return v, err
 	}
@@ -228,16 +230,4 @@ func (s *Server) publicPosition(r *http.Request) (v publicPositionView, err erro
 		Campaign: c.ID, Root: hex.EncodeToString(root[:]), Index: position.Ordinal, Size: c.TotalPositions,
 		Position: publicPlaceView{ID: position.ID, Layer: position.Layer, Number: position.Number, Alias: name(owners[0]).Alias},
 	}, err
-}
-
-// sealedRoot is the root under which the positions of a campaign were sealed.
-func (s *Server) sealedRoot(ctx context.Context, c *lottery.Campaign) (root [32]byte, err error) {
-	if c.Beacon != nil && c.Beacon.Seal != nil {
-		return c.Beacon.Seal.Root, nil
-	}
-	draw, _, err := s.lottery.Result(ctx, c.ID)
-	if err != nil {
-		return root, err
-	}
-	return draw.Root, nil
 }

@@ -139,7 +139,7 @@ func New(o Options) (*Server, error) {
 	s.multidraw, s.cross = o.Multidraw, o.Cross
 	s.desk, s.sessions, s.public, s.snapshots = o.Desk, o.Sessions, o.PublicPages, newSnapshots()
 	s.archive = newArchive(o.Scratch, s.metrics)
-	s.scans, s.checks = newBound("scan", scansAtOnce, scansQueued, s.metrics), newBound("check", checksAtOnce, checksQueued, s.metrics)
+	s.scans, s.checks = newBound("scan", scansAtOnce, scansQueued, 0, s.metrics), newBound("check", checksAtOnce, checksQueued, 0, s.metrics)
 	s.aliases.desk = o.Desk
 	s.checkHosts, s.allowedHosts, s.maxConns = o.CheckHosts, o.AllowedHosts, o.MaxConnections
 	o.Live.Logger = o.Logger
