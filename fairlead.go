@@ -27,9 +27,9 @@ import (
 
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/auth"
-	"github.com/fairlead-dev/fairlead/internal/desk"
 	"github.com/fairlead-dev/fairlead/internal/live"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
+	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 	"github.com/fairlead-dev/fairlead/internal/server"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
@@ -252,13 +252,13 @@ func (s *Server) ConsoleLink(ctx context.Context, first bool) (link string, sign
 	if s.listener != nil {
 		page = "http://" + localAddress(s.listener.Addr().String()) + page
 	}
-	secret, hash := desk.NewSecret()
-	made, err := postgres.NewDesk(s.db).MakeLink(ctx, hash, desk.LinkLife, first)
+	secret, hash := operator.NewSecret()
+	made, err := postgres.NewOperator(s.db).MakeLink(ctx, hash, operator.LinkLife, first)
 	if err != nil {
 		s.logger.WarnContext(ctx, "no link to the console was made", "error", err)
 	}
 	if made {
-		page += desk.LinkFragment + secret
+		page += operator.LinkFragment + secret
 	}
 	return page, made
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fairlead-dev/fairlead/internal/desk"
+	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 )
 
@@ -20,7 +20,7 @@ func newConsole() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "console",
 		Short: "Print a link that signs in to the web console, once",
-		Long: "Print a link that signs in to the web console, once and within " + desk.LinkLife.String() + ", with the rights of the oldest\n" +
+		Long: "Print a link that signs in to the web console, once and within " + operator.LinkLife.String() + ", with the rights of the oldest\n" +
 			"admin key in force. It needs the database, as whoever has that has everything.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -33,17 +33,17 @@ func newConsole() *cobra.Command {
 				return err
 			}
 			defer db.Close()
-			secret, hash := desk.NewSecret()
-			made, err := postgres.NewDesk(db).MakeLink(cmd.Context(), hash, desk.LinkLife, false)
+			secret, hash := operator.NewSecret()
+			made, err := postgres.NewOperator(db).MakeLink(cmd.Context(), hash, operator.LinkLife, false)
 			if err != nil {
 				return err
 			}
 			if !made {
 				return errors.New("there is no admin key in force: make one with fairlead keys create --role admin")
 			}
-			link := strings.TrimSuffix(base.String(), "/") + "/console/" + desk.LinkFragment + secret
+			link := strings.TrimSuffix(base.String(), "/") + "/console/" + operator.LinkFragment + secret
 			if t.json {
-				return printJSON(cmd, map[string]string{"link": link, "expires_in": desk.LinkLife.String()})
+				return printJSON(cmd, map[string]string{"link": link, "expires_in": operator.LinkLife.String()})
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), link)
 			return err

@@ -21,7 +21,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fairlead-dev/fairlead"
-	"github.com/fairlead-dev/fairlead/internal/desk"
+	"github.com/fairlead-dev/fairlead/internal/operator"
 )
 
 // serveOptions are the flags of serve.
@@ -218,7 +218,7 @@ func (o *serveOptions) serve(cmd *cobra.Command, s *fairlead.Server) error {
 	}
 	link, signsIn := s.ConsoleLink(ctx, true)
 	if signsIn {
-		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "console (signs in once, within %s): %s\n", desk.LinkLife, link)
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "console (signs in once, within %s): %s\n", operator.LinkLife, link)
 	} else {
 		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "console: %s\n", link)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
-	"github.com/fairlead-dev/fairlead/internal/desk"
+	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/pglock"
@@ -170,16 +170,16 @@ func (l *Locks) Snapshot(ctx context.Context) (lock.Snapshot, error) {
 }
 
 // DatabaseWaits lists who waits for PostgreSQL's own locks in the database, longest first and 200 at most.
-func (l *Locks) DatabaseWaits(ctx context.Context) (out []desk.DatabaseWait, err error) {
+func (l *Locks) DatabaseWaits(ctx context.Context) (out []operator.DatabaseWait, err error) {
 	err = reading(ctx, l.db.presence, readTimeout, func(ctx context.Context) error {
 		waits, err := pglock.DatabaseWaits(ctx, l.db.reads.pool)
-		out = make([]desk.DatabaseWait, len(waits))
+		out = make([]operator.DatabaseWait, len(waits))
 		for i, w := range waits {
-			out[i] = desk.DatabaseWait{
+			out[i] = operator.DatabaseWait{
 				PID: w.PID, Application: w.Application, Kind: w.Kind, Mode: w.Mode, Relation: w.Relation, Since: w.Since, Statement: w.Statement,
 			}
 			for _, b := range w.Blockers {
-				out[i].Blockers = append(out[i].Blockers, desk.DatabaseBlocker(b))
+				out[i].Blockers = append(out[i].Blockers, operator.DatabaseBlocker(b))
 			}
 		}
 		return err

@@ -10,16 +10,16 @@ import (
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
-	"github.com/fairlead-dev/fairlead/internal/desk"
+	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/internal/server/edge"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
 
-// Desk is what the server reads for operators, and what they do otherwise than services. Places before which lists begin
+// Operator is what the server reads for operators, and what they do otherwise than services. Places before which lists begin
 // are exclusive.
-type Desk interface {
+type Operator interface {
 	// ReleaseHold releases a hold with a row in the audit log; its operation is a [ledger.ReleaseHold].
 	ReleaseHold(ctx context.Context, c command.Command[ledger.Op]) (command.Answer, error)
 	Campaigns(ctx context.Context, status lottery.Status, before int64, limit int) ([]lottery.Campaign, error)
@@ -28,9 +28,9 @@ type Desk interface {
 	Entries(ctx context.Context, account string, before int64, limit int) ([]ledger.Entry, error)
 	OpenHolds(ctx context.Context, account string, before uuid.UUID, limit int) ([]ledger.Hold, error)
 	Transfers(ctx context.Context, status ledger.TransferStatus, before uuid.UUID, limit int) ([]ledger.Transfer, error)
-	Audit(ctx context.Context, f desk.AuditFilter, before uuid.UUID, limit int) ([]desk.AuditRow, error)
-	KeyRecord(ctx context.Context, id idempotency.ID) (desk.KeyRecord, error)
-	Backlog(ctx context.Context) (desk.Backlog, error)
+	Audit(ctx context.Context, f operator.AuditFilter, before uuid.UUID, limit int) ([]operator.AuditRow, error)
+	KeyRecord(ctx context.Context, id idempotency.ID) (operator.KeyRecord, error)
+	Backlog(ctx context.Context) (operator.Backlog, error)
 	// Secret reads a secret that all servers share.
 	Secret(ctx context.Context, name string) ([]byte, error)
 	Charts
@@ -39,9 +39,9 @@ type Desk interface {
 // Charts are what campaigns and auctions are drawn from.
 type Charts interface {
 	SoldOrdinals(ctx context.Context, campaign uuid.UUID) ([]int, error)
-	Bids(ctx context.Context, auction uuid.UUID, limit int) ([]desk.BidMark, error)
+	Bids(ctx context.Context, auction uuid.UUID, limit int) ([]operator.BidMark, error)
 	LatestBids(ctx context.Context, auction uuid.UUID, before int64, limit int) ([]auction.Placed, error)
-	RoundMarks(ctx context.Context, auction uuid.UUID, limit int) ([]desk.RoundMark, error)
+	RoundMarks(ctx context.Context, auction uuid.UUID, limit int) ([]operator.RoundMark, error)
 }
 
 // adminRoutes are those that the console reads beside the contract's own: the same things, newest first and narrowed.
@@ -102,7 +102,7 @@ func (s *Server) getAdminCampaigns(w http.ResponseWriter, r *http.Request) error
 		return err
 	}
 	return writePage(w, r, path, newestFirst(), func(before int64, limit int) ([]lottery.Campaign, error) {
-		return s.desk.Campaigns(r.Context(), status, before, limit)
+		return s.operator.Campaigns(r.Context(), status, before, limit)
 	}, viewCampaignSummary, numberOfCampaign)
 }
 
@@ -112,7 +112,7 @@ func (s *Server) getAdminAuctions(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	return writePage(w, r, path, newestFirst(), func(before int64, limit int) ([]auction.Auction, error) {
-		return s.desk.Auctions(r.Context(), status, before, limit)
+		return s.operator.Auctions(r.Context(), status, before, limit)
 	}, viewAuctionSummary, numberOfAuction)
 }
 
@@ -122,7 +122,7 @@ func (s *Server) getAdminAccounts(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	return writePage(w, r, narrowed(r.URL.Path, "prefix", prefix), byName(), func(after string, limit int) ([]ledger.Account, error) {
-		return s.desk.Accounts(r.Context(), prefix, after, limit)
+		return s.operator.Accounts(r.Context(), prefix, after, limit)
 	}, viewAccount, func(a ledger.Account) string { return a.ID })
 }
 
@@ -143,7 +143,7 @@ func (s *Server) getLatestEntries(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	return writePage(w, r, r.URL.Path, newestFirst(), func(before int64, limit int) ([]ledger.Entry, error) {
-		return s.desk.Entries(r.Context(), id, before, limit)
+		return s.operator.Entries(r.Context(), id, before, limit)
 	}, viewEntry, versionOfEntry)
 }
 
@@ -167,7 +167,7 @@ func (s *Server) getOpenHolds(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return writePage(w, r, r.URL.Path, newestIDs(), func(before uuid.UUID, limit int) ([]ledger.Hold, error) {
-		return s.desk.OpenHolds(r.Context(), id, before, limit)
+		return s.operator.OpenHolds(r.Context(), id, before, limit)
 	}, viewOpenHold, func(h ledger.Hold) uuid.UUID { return h.ID })
 }
 
@@ -177,7 +177,7 @@ func (s *Server) getAdminTransfers(w http.ResponseWriter, r *http.Request) error
 		return err
 	}
 	return writePage(w, r, path, newestIDs(), func(before uuid.UUID, limit int) ([]ledger.Transfer, error) {
-		return s.desk.Transfers(r.Context(), status, before, limit)
+		return s.operator.Transfers(r.Context(), status, before, limit)
 	}, viewTransfer, func(t ledger.Transfer) uuid.UUID { return t.ID })
 }
 
@@ -190,12 +190,12 @@ type auditView struct {
 	RequestID string    `json:"request_id"`
 }
 
-func viewAudit(a desk.AuditRow) auditView {
+func viewAudit(a operator.AuditRow) auditView {
 	return auditView{ID: a.ID, At: timestamp(a.At), Principal: a.Principal, Action: a.Action, Object: a.Object, RequestID: a.RequestID}
 }
 
 func (s *Server) getAudit(w http.ResponseWriter, r *http.Request) error {
-	var f desk.AuditFilter
+	var f operator.AuditFilter
 	path, given := r.URL.Path, 0
 	for name, into := range map[string]*string{"action": &f.Action, "object": &f.Object, "principal": &f.Principal} {
 		value, err := one(r, name)
@@ -210,9 +210,9 @@ func (s *Server) getAudit(w http.ResponseWriter, r *http.Request) error {
 		}
 		*into, path = value, narrowed(r.URL.Path, name, value)
 	}
-	return writePage(w, r, path, newestIDs(), func(before uuid.UUID, limit int) ([]desk.AuditRow, error) {
-		return s.desk.Audit(r.Context(), f, before, limit)
-	}, viewAudit, func(a desk.AuditRow) uuid.UUID { return a.ID })
+	return writePage(w, r, path, newestIDs(), func(before uuid.UUID, limit int) ([]operator.AuditRow, error) {
+		return s.operator.Audit(r.Context(), f, before, limit)
+	}, viewAudit, func(a operator.AuditRow) uuid.UUID { return a.ID })
 }
 
 type keyRecordView struct {
@@ -222,7 +222,7 @@ type keyRecordView struct {
 	CreatedAt timestamp  `json:"created_at"`
 }
 
-func viewKeyRecord(k desk.KeyRecord) keyRecordView {
+func viewKeyRecord(k operator.KeyRecord) keyRecordView {
 	body := storedJSON(k.Body)
 	if len(body) == 0 {
 		body = storedJSON("null") // A 204 has none.
@@ -230,7 +230,7 @@ func viewKeyRecord(k desk.KeyRecord) keyRecordView {
 	return keyRecordView{Execution: k.Execution, Status: k.Status, Body: body, CreatedAt: timestamp(k.CreatedAt)}
 }
 
-func (s *Server) keyRecord(r *http.Request) (record desk.KeyRecord, err error) {
+func (s *Server) keyRecord(r *http.Request) (record operator.KeyRecord, err error) {
 	var key, method, path, principal string
 	for name, into := range map[string]*string{"key": &key, "method": &method, "path": &path, "principal": &principal} {
 		if *into, err = one(r, name); err != nil {
@@ -244,5 +244,5 @@ func (s *Server) keyRecord(r *http.Request) (record desk.KeyRecord, err error) {
 	if err != nil {
 		return record, refuse("key must be 1 to 255 visible ASCII characters")
 	}
-	return s.desk.KeyRecord(r.Context(), idempotency.NewID(principal, method, path, bare))
+	return s.operator.KeyRecord(r.Context(), idempotency.NewID(principal, method, path, bare))
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/fairlead-dev/fairlead/internal/desk"
+	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
@@ -55,7 +55,7 @@ func (s *Server) saleMap(ctx context.Context, c *lottery.Campaign) (saleMapView,
 	if c.TotalPositions > maxMapped {
 		return newSaleMap(c, nil), nil
 	}
-	ordinals, err := bounded(ctx, s.scans, func(ctx context.Context) ([]int, error) { return s.desk.SoldOrdinals(ctx, c.ID) })
+	ordinals, err := bounded(ctx, s.scans, func(ctx context.Context) ([]int, error) { return s.operator.SoldOrdinals(ctx, c.ID) })
 	if err != nil {
 		return saleMapView{}, err
 	}
@@ -93,11 +93,11 @@ func (s *Server) bidChart(ctx context.Context, a *auction.Auction) (bidChartView
 		return v, err
 	}
 	defer leave()
-	bids, err := s.desk.Bids(ctx, a.ID, maxBidMarks)
+	bids, err := s.operator.Bids(ctx, a.ID, maxBidMarks)
 	if err != nil {
 		return v, err
 	}
-	marks, err := s.desk.RoundMarks(ctx, a.ID, maxRoundMarks)
+	marks, err := s.operator.RoundMarks(ctx, a.ID, maxRoundMarks)
 	if err != nil {
 		return v, err
 	}
@@ -110,10 +110,10 @@ func (s *Server) bidChart(ctx context.Context, a *auction.Auction) (bidChartView
 	return v, nil
 }
 
-func viewRoundMark(m desk.RoundMark) roundMarkView {
+func viewRoundMark(m operator.RoundMark) roundMarkView {
 	return roundMarkView{Seq: m.Seq, Type: m.Type, At: timestamp(m.At), Data: storedJSON(m.Data)}
 }
 
 func (s *Server) latestBids(ctx context.Context, a *auction.Auction, before int64, limit int) ([]auction.Placed, error) {
-	return s.desk.LatestBids(ctx, a.ID, before, limit)
+	return s.operator.LatestBids(ctx, a.ID, before, limit)
 }

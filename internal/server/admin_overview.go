@@ -9,7 +9,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/fairlead-dev/fairlead/internal/desk"
+	"github.com/fairlead-dev/fairlead/internal/operator"
 )
 
 // bucketView is a bucket of a histogram.
@@ -53,7 +53,7 @@ type backlogView struct {
 	MultidrawsStopped   int        `json:"multidraws_interrupted"`
 }
 
-func viewBacklog(b desk.Backlog) backlogView {
+func viewBacklog(b operator.Backlog) backlogView {
 	return backlogView{
 		CampaignsActive: b.CampaignsActive, CampaignsDrawing: b.CampaignsDrawing, OldestDrawing: optionalTime(b.OldestDrawing),
 		AuctionsActive: b.AuctionsActive, PublicationsDue: b.PublicationsDue, OldestDue: optionalTime(b.OldestDue),
@@ -76,7 +76,7 @@ type overviewView struct {
 }
 
 func (s *Server) overview(r *http.Request) (v overviewView, err error) {
-	backlog, err := bounded(r.Context(), s.scans, s.desk.Backlog)
+	backlog, err := bounded(r.Context(), s.scans, s.operator.Backlog)
 	if err != nil {
 		return v, err
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/internal/auth"
-	"github.com/fairlead-dev/fairlead/internal/desk"
 	"github.com/fairlead-dev/fairlead/internal/live"
+	"github.com/fairlead-dev/fairlead/internal/operator"
 )
 
 const (
@@ -28,7 +28,7 @@ const (
 // follows from a secret of the house, so that a guessed account cannot be compared with what is shown. It is for the account's
 // owner, and tells nothing about another account. It is safe for concurrent use.
 type aliases struct {
-	desk interface {
+	operator interface {
 		Secret(ctx context.Context, name string) ([]byte, error)
 	}
 	secret atomic.Pointer[[]byte]
@@ -44,9 +44,9 @@ type aliasView struct {
 func (a *aliases) in(ctx context.Context, topic string) (func(account string) aliasView, error) {
 	secret := a.secret.Load()
 	if secret == nil {
-		read, err := a.desk.Secret(ctx, desk.SecretOfAliases)
+		read, err := a.operator.Secret(ctx, operator.SecretOfAliases)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // The desk says what it was doing.
+			return nil, err //nolint:wrapcheck // The operator says what it was doing.
 		}
 		secret = &read // It never changes.
 		a.secret.Store(secret)

@@ -9,18 +9,18 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/console"
-	"github.com/fairlead-dev/fairlead/internal/desk"
+	"github.com/fairlead-dev/fairlead/internal/operator"
 )
 
 // Sessions keeps who is signed in to the console.
 type Sessions interface {
 	// Begin and UseLink write down what is to be audited in the session's own transaction.
-	Begin(ctx context.Context, hash desk.Hash, key string, life time.Duration, audit ...command.Audit) (desk.Session, error)
-	UseLink(ctx context.Context, link, hash desk.Hash, life time.Duration, audit ...command.Audit) (desk.Session, error)
+	Begin(ctx context.Context, hash operator.Hash, key string, life time.Duration, audit ...command.Audit) (operator.Session, error)
+	UseLink(ctx context.Context, link, hash operator.Hash, life time.Duration, audit ...command.Audit) (operator.Session, error)
 	// SignInRefused writes down that somebody was not signed in.
 	SignInRefused(ctx context.Context, a command.Audit) error
-	Session(ctx context.Context, hash desk.Hash) (desk.Session, error)
-	End(ctx context.Context, hash desk.Hash) error
+	Session(ctx context.Context, hash operator.Hash) (operator.Session, error)
+	End(ctx context.Context, hash operator.Hash) error
 }
 
 // The problems of the console.

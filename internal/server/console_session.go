@@ -10,7 +10,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/command"
-	"github.com/fairlead-dev/fairlead/internal/desk"
+	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/internal/server/edge"
 )
 
@@ -46,7 +46,7 @@ type sessionView struct {
 	Version   string    `json:"version"`
 }
 
-func (s *Server) viewSession(x desk.Session) sessionView {
+func (s *Server) viewSession(x operator.Session) sessionView {
 	return sessionView{Name: x.Key.Name, Principal: "key:" + x.Key.ID, ExpiresAt: timestamp(x.ExpiresAt), Version: s.version}
 }
 
@@ -68,9 +68,9 @@ func (s *Server) identify(ctx context.Context, credential string) (auth.Principa
 	if s.sessions == nil {
 		return auth.Principal{}, auth.ErrBadCredential
 	}
-	x, err := s.sessions.Session(ctx, desk.HashOf(secret))
+	x, err := s.sessions.Session(ctx, operator.HashOf(secret))
 	switch {
-	case errors.Is(err, desk.ErrNoSession):
+	case errors.Is(err, operator.ErrNoSession):
 		return auth.Principal{}, auth.ErrBadCredential
 	case err != nil:
 		return auth.Principal{}, err
@@ -94,8 +94,8 @@ func (s *Server) checkSameOrigin(r *http.Request) error {
 
 func (s *Server) getSession(w http.ResponseWriter, r *http.Request) error {
 	secret := strings.TrimPrefix(sessionOf(r), sessionScheme)
-	x, err := s.sessions.Session(r.Context(), desk.HashOf(secret))
-	if errors.Is(err, desk.ErrNoSession) {
+	x, err := s.sessions.Session(r.Context(), operator.HashOf(secret))
+	if errors.Is(err, operator.ErrNoSession) {
 		// Nothing went wrong: a page asks whether it has to show the sign-in.
 		w.WriteHeader(http.StatusNoContent)
 		return nil
@@ -116,7 +116,7 @@ func (s *Server) postSession(w http.ResponseWriter, r *http.Request) error {
 	return writeView(w, s.viewSession(x))
 }
 
-func (s *Server) signIn(w http.ResponseWriter, r *http.Request) (x desk.Session, secret string, err error) {
+func (s *Server) signIn(w http.ResponseWriter, r *http.Request) (x operator.Session, secret string, err error) {
 	if err := s.checkSameOrigin(r); err != nil {
 		return x, "", err
 	}
@@ -133,13 +133,13 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) (x desk.Session,
 	if err := edge.Decode(body, &req); err != nil {
 		return x, "", err
 	}
-	secret, hash := desk.NewSecret()
+	secret, hash := operator.NewSecret()
 	switch {
 	case (req.Key == nil) == (req.Link == nil):
 		return x, "", refuse("exactly one of key and link is needed")
 	case req.Link != nil:
-		x, err = s.sessions.UseLink(r.Context(), desk.HashOf(*req.Link), hash, desk.SessionLife, audit)
-		if errors.Is(err, desk.ErrLinkUsed) || errors.Is(err, desk.ErrNoSession) {
+		x, err = s.sessions.UseLink(r.Context(), operator.HashOf(*req.Link), hash, operator.SessionLife, audit)
+		if errors.Is(err, operator.ErrLinkUsed) || errors.Is(err, operator.ErrNoSession) {
 			err = &refusal{Kind: linkUsed, Detail: "the link is used up or has expired; sign in with an admin key, or make another link with fairlead console"}
 		}
 		return x, secret, err
@@ -153,8 +153,8 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) (x desk.Session,
 	if !isKey || !p.IsAdmin() {
 		return x, "", &refusal{Kind: notAnAdmin, Detail: "sign in with an admin key"}
 	}
-	x, err = s.sessions.Begin(r.Context(), hash, id, desk.SessionLife, audit)
-	if errors.Is(err, desk.ErrNoSession) {
+	x, err = s.sessions.Begin(r.Context(), hash, id, operator.SessionLife, audit)
+	if errors.Is(err, operator.ErrNoSession) {
 		err = auth.ErrBadCredential // It was revoked a moment ago.
 	}
 	return x, secret, err
@@ -205,7 +205,7 @@ func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if credential := sessionOf(r); credential != "" {
-		if err := s.sessions.End(r.Context(), desk.HashOf(strings.TrimPrefix(credential, sessionScheme))); err != nil {
+		if err := s.sessions.End(r.Context(), operator.HashOf(strings.TrimPrefix(credential, sessionScheme))); err != nil {
 			return err
 		}
 	}

@@ -16,21 +16,21 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/fairlead-dev/fairlead/internal/console"
-	"github.com/fairlead-dev/fairlead/internal/desk"
+	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 )
 
 // newConsoleEnv is newEnv with the console.
-func newConsoleEnv(t *testing.T) (*env, *postgres.Desk) {
+func newConsoleEnv(t *testing.T) (*env, *postgres.Operator) {
 	t.Helper()
 	e := newEnv(t)
 	db, err := postgres.Open(t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 4})
 	must(t, err)
 	t.Cleanup(db.Close)
-	sessions := postgres.NewDesk(db)
+	sessions := postgres.NewOperator(db)
 	s, err := New(Options{
 		Ledger: e.ledger, Lottery: e.lottery, Auction: e.auction, Multidraw: e.multidraw, Publish: e.publish, Cross: e.cross, Locks: e.locks, Keys: e.keys,
-		Desk: sessions, Sessions: sessions, PublicPages: true, Auth: e.server.auth, Ready: db.Ping, Version: "test",
+		Operator: sessions, Sessions: sessions, PublicPages: true, Auth: e.server.auth, Ready: db.Ping, Version: "test",
 	})
 	must(t, err)
 	listener := httptest.NewServer(s.Handler())
@@ -87,7 +87,7 @@ func TestSession(t *testing.T) {
 		}
 	}
 	plain := sessionIn(t, e.browse(http.MethodPost, sessionPath, `{"key":"`+e.admin+`"}`))
-	if !plain.HttpOnly || plain.SameSite != http.SameSiteStrictMode || plain.Path != "/" || plain.Secure || time.Until(plain.Expires) > desk.SessionLife {
+	if !plain.HttpOnly || plain.SameSite != http.SameSiteStrictMode || plain.Path != "/" || plain.Secure || time.Until(plain.Expires) > operator.SessionLife {
 		t.Errorf("the cookie: %+v", plain)
 	}
 	if behind := sessionIn(t, e.browse(http.MethodPost, sessionPath, `{"key":"`+e.admin+`"}`, "X-Forwarded-Proto", "https")); !behind.Secure || behind.Value == plain.Value {
@@ -129,7 +129,7 @@ func TestSession(t *testing.T) {
 func TestSessionEndsWithItsKeyAndItsTime(t *testing.T) {
 	t.Parallel()
 	e, sessions := newConsoleEnv(t)
-	secret, hash := desk.NewSecret()
+	secret, hash := operator.NewSecret()
 	_, err := sessions.Begin(t.Context(), hash, e.adminID, time.Hour)
 	must(t, err)
 	status := func(secret string) int {
@@ -145,7 +145,7 @@ func TestSessionEndsWithItsKeyAndItsTime(t *testing.T) {
 		t.Error("a session goes on after its time")
 	}
 	other := "an-admin-key-of-the-tests-that-has-thirty-two-bytes"
-	hashed := desk.HashOf(other)
+	hashed := operator.HashOf(other)
 	id := e.post("/v1/keys", `{"role":"admin","name":"leaver","hash":"`+hex.EncodeToString(hashed[:])+`"}`).want(http.StatusCreated).str("id")
 	leaver := e.signIn(other)
 	if status(leaver) != http.StatusOK {
@@ -161,13 +161,13 @@ func TestSessionEndsWithItsKeyAndItsTime(t *testing.T) {
 func TestLinkSignsInOnce(t *testing.T) {
 	t.Parallel()
 	e, sessions := newConsoleEnv(t)
-	link, hash := desk.NewSecret()
+	link, hash := operator.NewSecret()
 	made, err := sessions.MakeLink(t.Context(), hash, time.Hour, true)
 	must(t, err)
 	if !made {
 		t.Fatal("no first link")
 	}
-	if _, again := desk.NewSecret(); again != hash {
+	if _, again := operator.NewSecret(); again != hash {
 		made, err := sessions.MakeLink(t.Context(), again, time.Hour, true)
 		must(t, err)
 		if made {
@@ -189,7 +189,7 @@ func TestLinkSignsInOnce(t *testing.T) {
 	if in.Load() != 1 {
 		t.Errorf("%d signed in by one link", in.Load())
 	}
-	late, hash := desk.NewSecret()
+	late, hash := operator.NewSecret()
 	_, err = sessions.MakeLink(t.Context(), hash, time.Microsecond, false)
 	must(t, err)
 	if r := e.browse(http.MethodPost, sessionPath, `{"link":"`+late+`"}`); r.StatusCode != http.StatusGone {

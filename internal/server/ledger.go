@@ -221,8 +221,8 @@ func (s *Server) ledgerRoutes() []route {
 			}),
 		commandRoute("/v1/holds/{id}/release", accessStaff, http.StatusOK, "Give a hold's money back", viewHold, mutation[noFields, ledger.Op]{
 			execute: func(ctx context.Context, c command.Command[ledger.Op]) (command.Answer, error) {
-				if c.Operator && s.desk != nil {
-					return s.desk.ReleaseHold(ctx, c)
+				if c.Operator && s.operator != nil {
+					return s.operator.ReleaseHold(ctx, c)
 				}
 				return execute(ctx, c)
 			},

@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
-	"github.com/fairlead-dev/fairlead/internal/desk"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/internal/server/edge"
 	"github.com/fairlead-dev/fairlead/lock"
 )
@@ -21,7 +21,7 @@ type Locks interface {
 	Release(ctx context.Context, c command.Command[lock.Renewal]) (command.Answer, error)
 	Snapshot(ctx context.Context) (lock.Snapshot, error)
 	// DatabaseWaits lists who waits for the database's own locks, longest first.
-	DatabaseWaits(ctx context.Context) ([]desk.DatabaseWait, error)
+	DatabaseWaits(ctx context.Context) ([]operator.DatabaseWait, error)
 }
 
 // maxLockWait bounds how long a request may wait for a lock: proxies and people give up sooner.
@@ -119,7 +119,7 @@ type databaseWaitsView struct {
 	Waits []databaseWaitView `json:"waits" doc:"longest first, 200 at most"`
 }
 
-func viewDatabaseWaits(all []desk.DatabaseWait) databaseWaitsView {
+func viewDatabaseWaits(all []operator.DatabaseWait) databaseWaitsView {
 	v := databaseWaitsView{Waits: make([]databaseWaitView, len(all))}
 	for i, w := range all {
 		x := databaseWaitView{
@@ -143,7 +143,7 @@ func (s *Server) lockRoutes() []route {
 		readRoute("/v1/locks", accessAdmin, "See who holds, who waits, and for whom",
 			func(r *http.Request) (lock.Snapshot, error) { return bounded(r.Context(), s.scans, s.locks.Snapshot) }, viewLocks),
 		readRoute("/v1/admin/database-waits", accessAdmin, "See which sessions of the database wait for PostgreSQL's own locks, and for whom",
-			func(r *http.Request) ([]desk.DatabaseWait, error) {
+			func(r *http.Request) ([]operator.DatabaseWait, error) {
 				return bounded(r.Context(), s.scans, s.locks.DatabaseWaits)
 			}, viewDatabaseWaits),
 		commandRoute("/v1/locks/{id}/renew", accessStaff, http.StatusOK, "Renew a lock that is still held", viewLock, mutation[renewLockRequest, lock.Renewal]{

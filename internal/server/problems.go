@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/command"
-	"github.com/fairlead-dev/fairlead/internal/desk"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/internal/server/edge"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
@@ -167,7 +167,7 @@ var problems = []struct {
 	{only(auth.ErrKeyExists), keyExists, true},
 	{only(auth.ErrLastAdmin), lastAdmin, true},
 	{only(auth.ErrUnknownKey), edge.NotFound, true},
-	{only(desk.ErrNoKeyRecord), edge.NotFound, true},
+	{only(operator.ErrNoKeyRecord), edge.NotFound, true},
 }
 
 // is finds an error of a type; nil where there is none.

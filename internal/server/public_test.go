@@ -257,7 +257,7 @@ func TestAliases(t *testing.T) {
 	db, err := postgres.Open(t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 2})
 	must(t, err)
 	t.Cleanup(db.Close)
-	other := aliases{desk: postgres.NewDesk(db)}
+	other := aliases{operator: postgres.NewOperator(db)}
 	name, err := other.in(t.Context(), "campaign:"+drawn)
 	must(t, err)
 	if inCampaign[name(m.accounts[1]).Alias] != m.accounts[1] {

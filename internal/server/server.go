@@ -54,8 +54,8 @@ type Options struct {
 	Cross *cross.Service
 	Locks Locks
 	Keys  Keys
-	// Desk reads what operators look at, and what public pages show.
-	Desk Desk
+	// Operator reads what operators look at, and what public pages show.
+	Operator Operator
 	// Sessions keeps who is signed in to the console; nil: there is no console.
 	Sessions Sessions
 	// PublicPages says whether anybody may look at the pages of campaigns and auctions under way.
@@ -91,7 +91,7 @@ type Server struct {
 	cross        *cross.Service
 	locks        Locks
 	keys         Keys
-	desk         Desk
+	operator     Operator
 	sessions     Sessions
 	public       bool
 	snapshots    *snapshots
@@ -137,10 +137,10 @@ func New(o Options) (*Server, error) {
 	}
 	s.drain = sync.OnceFunc(func() { close(s.draining) })
 	s.multidraw, s.cross = o.Multidraw, o.Cross
-	s.desk, s.sessions, s.public, s.snapshots = o.Desk, o.Sessions, o.PublicPages, newSnapshots()
+	s.operator, s.sessions, s.public, s.snapshots = o.Operator, o.Sessions, o.PublicPages, newSnapshots()
 	s.archive = newArchive(o.Scratch, s.metrics)
 	s.scans, s.checks = newBound("scan", scansAtOnce, scansQueued, 0, s.metrics), newBound("check", checksAtOnce, checksQueued, 0, s.metrics)
-	s.aliases.desk = o.Desk
+	s.aliases.operator = o.Operator
 	s.checkHosts, s.allowedHosts, s.maxConns = o.CheckHosts, o.AllowedHosts, o.MaxConnections
 	o.Live.Logger = o.Logger
 	s.live = live.New(liveServer{s}, o.Live)

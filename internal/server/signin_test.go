@@ -8,15 +8,15 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fairlead-dev/fairlead/internal/desk"
+	"github.com/fairlead-dev/fairlead/internal/operator"
 )
 
 // TestSignInsAreAudited signs in by key and by link, and in vain in every way, and looks for what the audit log says.
 func TestSignInsAreAudited(t *testing.T) {
 	t.Parallel()
 	e, sessions := newConsoleEnv(t)
-	link, hash := desk.NewSecret()
-	_, err := sessions.MakeLink(t.Context(), hash, desk.LinkLife, false)
+	link, hash := operator.NewSecret()
+	_, err := sessions.MakeLink(t.Context(), hash, operator.LinkLife, false)
 	must(t, err)
 	key := "key:" + e.adminID
 	want := map[string]string{} // by request

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
-	"github.com/fairlead-dev/fairlead/internal/desk"
+	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
@@ -20,7 +20,7 @@ import (
 
 // Campaigns lists campaigns, newest first, below the number before; of one status unless that is empty. Their layers and
 // prizes are not read.
-func (d *Desk) Campaigns(ctx context.Context, status lottery.Status, before int64, limit int) ([]lottery.Campaign, error) {
+func (d *Operator) Campaigns(ctx context.Context, status lottery.Status, before int64, limit int) ([]lottery.Campaign, error) {
 	if status == "" {
 		return query(ctx, d.db.reads, scanCampaign,
 			`SELECT `+campaignFields+` FROM campaigns WHERE number < $1 ORDER BY number DESC LIMIT $2`, before, limit)
@@ -30,7 +30,7 @@ func (d *Desk) Campaigns(ctx context.Context, status lottery.Status, before int6
 }
 
 // Auctions lists auctions as Campaigns lists campaigns. Their rounds are not read.
-func (d *Desk) Auctions(ctx context.Context, status auction.Status, before int64, limit int) ([]auction.Auction, error) {
+func (d *Operator) Auctions(ctx context.Context, status auction.Status, before int64, limit int) ([]auction.Auction, error) {
 	var (
 		rows []auctionRow
 		err  error
@@ -53,13 +53,13 @@ func (d *Desk) Auctions(ctx context.Context, status auction.Status, before int64
 const afterIDs = "~"
 
 // Accounts lists accounts whose id begins with prefix, by id, behind the id after.
-func (d *Desk) Accounts(ctx context.Context, prefix, after string, limit int) ([]ledger.Account, error) {
+func (d *Operator) Accounts(ctx context.Context, prefix, after string, limit int) ([]ledger.Account, error) {
 	return query(ctx, d.db.reads, scanAccount, `SELECT id, currency, available, held, version, created_at FROM accounts
 		WHERE id >= $1 AND id < $2 AND id > $3 ORDER BY id LIMIT $4`, prefix, prefix+afterIDs, after, limit)
 }
 
 // Entries lists an account's entries, newest first, below the version before.
-func (d *Desk) Entries(ctx context.Context, account string, before int64, limit int) ([]ledger.Entry, error) {
+func (d *Operator) Entries(ctx context.Context, account string, before int64, limit int) ([]ledger.Entry, error) {
 	return query(ctx, d.db.reads, scanEntry, `SELECT id, account, version, transfer, amount, currency, at, memo FROM entries
 		WHERE account = $1 AND version < $2 ORDER BY version DESC LIMIT $3`, account, before, limit)
 }
@@ -72,7 +72,7 @@ func scanEntry(row pgx.CollectableRow) (e ledger.Entry, err error) {
 
 // OpenHolds lists an account's open holds, newest first, below the id before. The page is chosen among the rows, so that
 // amounts of standing bids are looked for only for what is on it.
-func (d *Desk) OpenHolds(ctx context.Context, account string, before uuid.UUID, limit int) ([]ledger.Hold, error) {
+func (d *Operator) OpenHolds(ctx context.Context, account string, before uuid.UUID, limit int) ([]ledger.Hold, error) {
 	return query(ctx, d.db.reads, scanHold, `SELECT id, account, amount, captured, status, expires_at, created_at, closed_at, transfer, owner
 		FROM holds WHERE id IN (SELECT id FROM hold_rows WHERE account = $1 AND status = 'open' AND id < $2 ORDER BY id DESC LIMIT $3)
 		ORDER BY id DESC`, account, before, limit)
@@ -81,7 +81,7 @@ func (d *Desk) OpenHolds(ctx context.Context, account string, before uuid.UUID, 
 const transferFields = `id, kind, source, destination, amount, currency, status, reason, memo, created_at`
 
 // Transfers lists transfers, newest first, below the id before; of one status unless that is empty.
-func (d *Desk) Transfers(ctx context.Context, status ledger.TransferStatus, before uuid.UUID, limit int) ([]ledger.Transfer, error) {
+func (d *Operator) Transfers(ctx context.Context, status ledger.TransferStatus, before uuid.UUID, limit int) ([]ledger.Transfer, error) {
 	// The rare ones are found by the index that has them alone, so the status is spelled out for its sake.
 	switch status {
 	case ledger.TransferPending:
@@ -106,7 +106,7 @@ func scanTransfer(row pgx.CollectableRow) (t ledger.Transfer, err error) {
 const auditFields = `id, at, principal, action, object, request_id`
 
 // Audit lists administrative actions, newest first, below the id before.
-func (d *Desk) Audit(ctx context.Context, f desk.AuditFilter, before uuid.UUID, limit int) ([]desk.AuditRow, error) {
+func (d *Operator) Audit(ctx context.Context, f operator.AuditFilter, before uuid.UUID, limit int) ([]operator.AuditRow, error) {
 	switch {
 	case f.Object != "":
 		return query(ctx, d.db.reads, scanAudit, `SELECT `+auditFields+` FROM audit_log WHERE object = $3 AND id < $1 ORDER BY id DESC LIMIT $2`,
@@ -121,15 +121,15 @@ func (d *Desk) Audit(ctx context.Context, f desk.AuditFilter, before uuid.UUID, 
 	return query(ctx, d.db.reads, scanAudit, `SELECT `+auditFields+` FROM audit_log WHERE id < $1 ORDER BY id DESC LIMIT $2`, before, limit)
 }
 
-func scanAudit(row pgx.CollectableRow) (a desk.AuditRow, err error) {
+func scanAudit(row pgx.CollectableRow) (a operator.AuditRow, err error) {
 	err = row.Scan(&a.ID, &a.At, &a.Principal, &a.Action, &a.Object, &a.RequestID)
 	a.At = a.At.UTC()
 	return a, err
 }
 
-// KeyRecord reads what is kept under an idempotency key, or returns [desk.ErrNoKeyRecord].
-func (d *Desk) KeyRecord(ctx context.Context, id idempotency.ID) (desk.KeyRecord, error) {
-	return queryOne(ctx, d.db.reads, desk.ErrNoKeyRecord, func(row pgx.CollectableRow) (k desk.KeyRecord, err error) {
+// KeyRecord reads what is kept under an idempotency key, or returns [operator.ErrNoKeyRecord].
+func (d *Operator) KeyRecord(ctx context.Context, id idempotency.ID) (operator.KeyRecord, error) {
+	return queryOne(ctx, d.db.reads, operator.ErrNoKeyRecord, func(row pgx.CollectableRow) (k operator.KeyRecord, err error) {
 		err = row.Scan(&k.Execution, &k.Status, &k.Body, &k.CreatedAt)
 		k.CreatedAt = k.CreatedAt.UTC()
 		return k, err
@@ -137,14 +137,14 @@ func (d *Desk) KeyRecord(ctx context.Context, id idempotency.ID) (desk.KeyRecord
 }
 
 // SoldOrdinals lists the places of a campaign's sold positions in campaign order, from 0.
-func (d *Desk) SoldOrdinals(ctx context.Context, campaign uuid.UUID) ([]int, error) {
+func (d *Operator) SoldOrdinals(ctx context.Context, campaign uuid.UUID) ([]int, error) {
 	return query(ctx, d.db.reads, pgx.RowTo[int], `SELECT ordinal FROM purchases WHERE campaign = $1`, campaign)
 }
 
 // Bids reads up to limit bids of an auction, evenly spread over its sequence numbers: all of them where there are fewer. Each
 // is found by one look into the primary key, so that a million bids cost what a thousand do.
-func (d *Desk) Bids(ctx context.Context, id uuid.UUID, limit int) ([]desk.BidMark, error) {
-	return query(ctx, d.db.reads, func(row pgx.CollectableRow) (b desk.BidMark, err error) {
+func (d *Operator) Bids(ctx context.Context, id uuid.UUID, limit int) ([]operator.BidMark, error) {
+	return query(ctx, d.db.reads, func(row pgx.CollectableRow) (b operator.BidMark, err error) {
 		err = row.Scan(&b.Seq, &b.Amount, &b.Round, &b.At)
 		b.At = b.At.UTC()
 		return b, err
@@ -158,7 +158,7 @@ func (d *Desk) Bids(ctx context.Context, id uuid.UUID, limit int) ([]desk.BidMar
 }
 
 // LatestBids reads the newest bids of an auction, newest first, below the sequence number before.
-func (d *Desk) LatestBids(ctx context.Context, id uuid.UUID, before int64, limit int) ([]auction.Placed, error) {
+func (d *Operator) LatestBids(ctx context.Context, id uuid.UUID, before int64, limit int) ([]auction.Placed, error) {
 	return query(ctx, d.db.reads, func(row pgx.CollectableRow) (p auction.Placed, err error) {
 		err = row.Scan(&p.Account, &p.Amount, &p.PreviousAmount, &p.Round, &p.Seq, &p.At)
 		p.Auction, p.At = id, p.At.UTC()
@@ -168,8 +168,8 @@ func (d *Desk) LatestBids(ctx context.Context, id uuid.UUID, before int64, limit
 }
 
 // RoundMarks reads the newest starts, extensions and ends of an auction's rounds, oldest first.
-func (d *Desk) RoundMarks(ctx context.Context, id uuid.UUID, limit int) ([]desk.RoundMark, error) {
-	return query(ctx, d.db.reads, func(row pgx.CollectableRow) (m desk.RoundMark, err error) {
+func (d *Operator) RoundMarks(ctx context.Context, id uuid.UUID, limit int) ([]operator.RoundMark, error) {
+	return query(ctx, d.db.reads, func(row pgx.CollectableRow) (m operator.RoundMark, err error) {
 		var data string
 		err = row.Scan(&m.Seq, &m.Type, &m.At, &data)
 		m.At, m.Data = m.At.UTC(), []byte(data)
@@ -181,7 +181,7 @@ func (d *Desk) RoundMarks(ctx context.Context, id uuid.UUID, limit int) ([]desk.
 }
 
 // Backlog counts what waits. The counts are of one snapshot.
-func (d *Desk) Backlog(ctx context.Context) (out desk.Backlog, err error) {
+func (d *Operator) Backlog(ctx context.Context) (out operator.Backlog, err error) {
 	counts := []struct {
 		into *int
 		sql  string
@@ -213,7 +213,7 @@ func (d *Desk) Backlog(ctx context.Context) (out desk.Backlog, err error) {
 	err = d.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		var b pgx.Batch
 		for _, c := range counts {
-			b.Queue(c.sql, desk.BacklogLimit).QueryRow(func(row pgx.Row) error { return row.Scan(c.into) })
+			b.Queue(c.sql, operator.BacklogLimit).QueryRow(func(row pgx.Row) error { return row.Scan(c.into) })
 		}
 		for _, o := range oldest {
 			b.Queue(o.sql).QueryRow(func(row pgx.Row) error { return row.Scan(o.into) })

@@ -1,4 +1,4 @@
-// Package desk has the words that the operator's edge and the database share: who is signed in to the console, and the
+// Package operator has the words that the operator's routes and the database share: who is signed in to the console, and the
 // lists that an operator looks through.
 //
 // # Sessions
@@ -16,4 +16,4 @@
 // is. A filter is served by an index, or there is none.
 //
 // The package promises nothing about authorisation: whoever may call the readers is the edge's to decide.
-package desk
+package operator

@@ -1,4 +1,4 @@
-package desk
+package operator
 
 import (
 	"crypto/rand"
@@ -25,13 +25,13 @@ const secretBytes = 32
 
 var (
 	// ErrNoSession is returned when a secret is no session's, or that of one that has ended.
-	ErrNoSession = errors.New("desk: there is no such session")
+	ErrNoSession = errors.New("operator: there is no such session")
 	// ErrLinkUsed is returned when a link does not sign in: it never was one, it was used, or its time is over.
-	ErrLinkUsed = errors.New("desk: the link is used up or has expired")
+	ErrLinkUsed = errors.New("operator: the link is used up or has expired")
 	// ErrNoSecret is returned for a secret that no migration has made.
-	ErrNoSecret = errors.New("desk: there is no such secret")
+	ErrNoSecret = errors.New("operator: there is no such secret")
 	// ErrNoKeyRecord is returned when nothing is kept under an idempotency key.
-	ErrNoKeyRecord = errors.New("desk: nothing is kept under this key")
+	ErrNoKeyRecord = errors.New("operator: nothing is kept under this key")
 )
 
 // LinkFragment goes between the console's address and a link's secret. Browsers don't send what is behind the #: the secret is in

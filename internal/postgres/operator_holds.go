@@ -14,7 +14,7 @@ import (
 // ReleaseHold releases a hold for an operator, once per idempotency key, with its row in the audit log in the same
 // transaction. What clients release goes by the ledger's lane, whose commits they share, and leaves no such row. Result and
 // refusals are those of [ledger.Decide]; errors those of [ledger.Service.Execute].
-func (d *Desk) ReleaseHold(ctx context.Context, c command.Command[ledger.Op]) (answer command.Answer, err error) {
+func (d *Operator) ReleaseHold(ctx context.Context, c command.Command[ledger.Op]) (answer command.Answer, err error) {
 	release, ok := c.Op.(ledger.ReleaseHold)
 	if !ok {
 		panic("postgres: an operator releases holds, and does nothing else to them here")

@@ -9,15 +9,15 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
-	"github.com/fairlead-dev/fairlead/internal/desk"
+	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 )
 
-// Desk keeps the sessions of the console and reads the lists of its operators. It is safe for concurrent use.
-type Desk struct{ db *DB }
+// Operator keeps the sessions of the console and reads the lists of its operators. It is safe for concurrent use.
+type Operator struct{ db *DB }
 
-// NewDesk returns the operator's desk on db.
-func NewDesk(db *DB) *Desk { return &Desk{db: db} }
+// NewOperator returns the operator's store on db.
+func NewOperator(db *DB) *Operator { return &Operator{db: db} }
 
 const (
 	insertSession = `INSERT INTO console_sessions (hash, key, created_at, expires_at)
@@ -45,24 +45,24 @@ const (
 )
 
 // Begin makes a session of the admin key with that id, and writes down what is to be audited of it. It returns
-// [desk.ErrNoSession] when there is no such key in force.
-func (d *Desk) Begin(ctx context.Context, hash desk.Hash, key string, life time.Duration, audit ...command.Audit) (desk.Session, error) {
+// [operator.ErrNoSession] when there is no such key in force.
+func (d *Operator) Begin(ctx context.Context, hash operator.Hash, key string, life time.Duration, audit ...command.Audit) (operator.Session, error) {
 	err := d.db.run(ctx, "sign in", func(ctx context.Context, tx pgx.Tx) error {
 		return beginSession(ctx, tx, hash, key, life, audit)
 	})
 	if err != nil {
-		return desk.Session{}, err
+		return operator.Session{}, err
 	}
 	return d.Session(ctx, hash)
 }
 
-func beginSession(ctx context.Context, tx pgx.Tx, hash desk.Hash, key string, life time.Duration, audit []command.Audit) error {
+func beginSession(ctx context.Context, tx pgx.Tx, hash operator.Hash, key string, life time.Duration, audit []command.Audit) error {
 	if _, err := tx.Exec(ctx, sweepSessions); err != nil {
 		return err
 	}
 	tag, err := tx.Exec(ctx, insertSession, hash[:], key, life.Microseconds())
 	if err == nil && tag.RowsAffected() == 0 {
-		err = desk.ErrNoSession
+		err = operator.ErrNoSession
 	}
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func insertAudited(ctx context.Context, tx interface {
 }
 
 // SignInRefused writes down that somebody was not signed in.
-func (d *Desk) SignInRefused(ctx context.Context, a command.Audit) error {
+func (d *Operator) SignInRefused(ctx context.Context, a command.Audit) error {
 	if err := insertAudited(ctx, d.db.pool, a); err != nil {
 		return readError(err)
 	}
@@ -94,38 +94,38 @@ func (d *Desk) SignInRefused(ctx context.Context, a command.Audit) error {
 }
 
 // UseLink uses a link up and makes a session of it, in one transaction: of those who use a link at once, one signs in. The
-// others get [desk.ErrLinkUsed].
-func (d *Desk) UseLink(ctx context.Context, link, hash desk.Hash, life time.Duration, audit ...command.Audit) (desk.Session, error) {
+// others get [operator.ErrLinkUsed].
+func (d *Operator) UseLink(ctx context.Context, link, hash operator.Hash, life time.Duration, audit ...command.Audit) (operator.Session, error) {
 	err := d.db.run(ctx, "use link", func(ctx context.Context, tx pgx.Tx) error {
 		keys, err := pgkit.Rows(ctx, tx, pgx.RowTo[string], useLink, link[:])
 		if err != nil {
 			return err
 		}
 		if len(keys) == 0 {
-			return desk.ErrLinkUsed
+			return operator.ErrLinkUsed
 		}
 		return beginSession(ctx, tx, hash, keys[0], life, audit)
 	})
 	if err != nil {
-		return desk.Session{}, err
+		return operator.Session{}, err
 	}
 	return d.Session(ctx, hash)
 }
 
-// Session finds the session of a secret's hash, or [desk.ErrNoSession].
-func (d *Desk) Session(ctx context.Context, hash desk.Hash) (desk.Session, error) {
-	return queryOne(ctx, d.db, desk.ErrNoSession, func(row pgx.CollectableRow) (s desk.Session, err error) {
+// Session finds the session of a secret's hash, or [operator.ErrNoSession].
+func (d *Operator) Session(ctx context.Context, hash operator.Hash) (operator.Session, error) {
+	return queryOne(ctx, d.db, operator.ErrNoSession, func(row pgx.CollectableRow) (s operator.Session, err error) {
 		var keyHash []byte
 		err = row.Scan(&s.Key.ID, &s.Key.Role, &s.Key.Name, &keyHash, &s.Key.CreatedAt, &s.Key.RevokedAt, &s.CreatedAt, &s.ExpiresAt)
 		if err == nil {
-			s.Key.Hash, s.CreatedAt, s.ExpiresAt = desk.Hash(keyHash), s.CreatedAt.UTC(), s.ExpiresAt.UTC()
+			s.Key.Hash, s.CreatedAt, s.ExpiresAt = operator.Hash(keyHash), s.CreatedAt.UTC(), s.ExpiresAt.UTC()
 		}
 		return s, err
 	}, selectSession, hash[:])
 }
 
 // End signs a session out. There may be none.
-func (d *Desk) End(ctx context.Context, hash desk.Hash) error {
+func (d *Operator) End(ctx context.Context, hash operator.Hash) error {
 	return d.db.run(ctx, "sign out", func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, deleteSession, hash[:])
 		return err
@@ -133,13 +133,13 @@ func (d *Desk) End(ctx context.Context, hash desk.Hash) error {
 }
 
 // Secret reads a secret that all servers share.
-func (d *Desk) Secret(ctx context.Context, name string) ([]byte, error) {
-	return queryOne(ctx, d.db, desk.ErrNoSecret, pgx.RowTo[[]byte], `SELECT value FROM secrets WHERE name = $1`, name)
+func (d *Operator) Secret(ctx context.Context, name string) ([]byte, error) {
+	return queryOne(ctx, d.db, operator.ErrNoSecret, pgx.RowTo[[]byte], `SELECT value FROM secrets WHERE name = $1`, name)
 }
 
 // MakeLink makes a link that signs in with the rights of the oldest admin key in force. With first it does so only where
 // nobody has ever signed in and no link was made; made tells whether it did.
-func (d *Desk) MakeLink(ctx context.Context, hash desk.Hash, life time.Duration, first bool) (made bool, err error) {
+func (d *Operator) MakeLink(ctx context.Context, hash operator.Hash, life time.Duration, first bool) (made bool, err error) {
 	statement := insertLink
 	if first {
 		statement = insertFirstLink
