@@ -89,9 +89,3 @@ func (g *Group[K, C, R]) settle(b *batch[K, C, R], limit int, results []R, err e
 		}
 	}
 }
-
-func (g *Group[K, C, R]) observeTaken(b *batch[K, C, R]) {
-	if g.observed {
-		g.opts.Observer.Taken(len(b.waiters), b.depth, time.Since(b.waiters[0].queuedAt))
-	}
-}

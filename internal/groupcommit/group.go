@@ -123,8 +123,7 @@ func orDefault[T int | time.Duration](v *T, def T) {
 // ran and never will, unless ErrInFlight matches too: then its batch had been taken, and the command runs
 // to an end that nobody is told. Any other error is the flush's for this command, a *PanicError,
 // *ResultCountError or ErrFlushExited among them. Where an answer is there it wins over an ended context.
-func (g *Group[K, C, R]) Do(ctx context.Context, key K, cmd C) (R, error) {
-	var none R
+func (g *Group[K, C, R]) Do(ctx context.Context, key K, cmd C) (none R, err error) {
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
@@ -144,8 +143,7 @@ func (g *Group[K, C, R]) Do(ctx context.Context, key K, cmd C) (R, error) {
 }
 
 // await waits for the queued waiter's answer, or for its caller's context to end.
-func (g *Group[K, C, R]) await(ctx context.Context, w *waiter[K, C, R]) (R, error) {
-	var none R
+func (g *Group[K, C, R]) await(ctx context.Context, w *waiter[K, C, R]) (none R, err error) {
 	select {
 	case <-w.done:
 	case <-ctx.Done():
@@ -183,18 +181,15 @@ func (g *Group[K, C, R]) Close(ctx context.Context) error {
 	g.mu.Unlock()
 
 	select {
-	case <-g.drained: // An ended context is no reason to fail where nothing is left to wait for.
-		g.cancel(ErrClosed)
-		return nil
-	default:
-	}
-	select {
 	case <-g.drained:
-		g.cancel(ErrClosed)
-		return nil
 	case <-ctx.Done():
 	}
 	g.cancel(ErrClosed)
+	select {
+	case <-g.drained: // An ended context is no reason to fail where nothing is left to wait for.
+		return nil
+	default:
+	}
 	g.refuseWaiting()
 	grace := time.NewTimer(g.opts.CloseGrace)
 	defer grace.Stop()

@@ -185,7 +185,9 @@ func (g *Group[K, C, R]) work() {
 		go g.work()
 	}()
 	for g.next(b) {
-		g.observeTaken(b)
+		if g.observed {
+			g.opts.Observer.Taken(len(b.waiters), b.depth, time.Since(b.waiters[0].queuedAt))
+		}
 		g.commit(b, 0, len(b.waiters))
 		g.release(b)
 	}
@@ -205,8 +207,8 @@ func (g *Group[K, C, R]) borrow() *batch[K, C, R] {
 	return b
 }
 
-// next fills b from the lane that has been ready longest. If no lane is ready it ends the worker's count
-// in the same step, so that a command queued later starts another.
+// next moves up to MaxBatch waiters into b, from the front of the lane that has been ready longest. If no lane is ready, it
+// ends the worker's count in the same step, so that a command queued later starts another.
 func (g *Group[K, C, R]) next(b *batch[K, C, R]) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -219,7 +221,16 @@ func (g *Group[K, C, R]) next(b *batch[K, C, R]) bool {
 			return false
 		}
 		ln.ready = false
-		g.take(ln, b)
+		for len(b.waiters) < g.opts.MaxBatch && ln.queue.count > 0 {
+			w, _ := ln.queue.popFront()
+			g.waiting--
+			if w.ctx.Err() != nil {
+				w.place = dropped // Its caller is leaving, and finds it so.
+				continue
+			}
+			w.place = taken
+			b.waiters = append(b.waiters, w)
+		}
 		if len(b.waiters) > 0 {
 			ln.batches = append(ln.batches, b)
 			b.lane, b.key, b.depth = ln, ln.key, ln.queue.count
@@ -227,24 +238,6 @@ func (g *Group[K, C, R]) next(b *batch[K, C, R]) bool {
 			return true
 		}
 		g.settleLane(ln)
-	}
-}
-
-// take moves up to MaxBatch waiters from the lane's front into b, and drops those it meets whose context
-// has ended: their callers are leaving and find them dropped.
-func (g *Group[K, C, R]) take(ln *lane[K, C, R], b *batch[K, C, R]) {
-	for len(b.waiters) < g.opts.MaxBatch {
-		w, ok := ln.queue.popFront()
-		if !ok {
-			return
-		}
-		g.waiting--
-		if w.ctx.Err() != nil {
-			w.place = dropped
-			continue
-		}
-		w.place = taken
-		b.waiters = append(b.waiters, w)
 	}
 }
 
