@@ -20,7 +20,6 @@ step() {
 	printf 'lint: %s\n' "$*"
 	"$@" || status=1
 }
-step go vet ./...
 step go mod tidy -diff
 step "$lint" fmt --diff
 step "$lint" run
