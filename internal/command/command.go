@@ -1,9 +1,9 @@
 // Package command carries one keyed command from the edge that parsed it to the transaction that decides it, and its
 // answer back.
 //
-// The edge knows how an outcome is spoken (status, bytes), the core knows what the outcome is, and the transaction has
-// to store the spoken answer together with the effect. A [Command] therefore brings its own [Render]: the service
-// calls it inside the transaction, stores the bytes, and stays ignorant of HTTP.
+// The core decides the outcome, the edge knows its status and bytes, and the transaction stores those bytes together with
+// the effect. A [Command] therefore brings its own [Render], which the service calls inside the transaction. So the
+// service needs to know nothing of HTTP.
 package command
 
 import (
@@ -16,8 +16,8 @@ import (
 )
 
 // ErrUnavailable is returned when the database cannot be reached, or did not answer in time, and this command had no effect.
-// Whether an earlier one under the same key had is another question, which took the database to answer. The command may be
-// sent again.
+// The command may be sent again. The error says nothing about an earlier command under the same key, which only the
+// database could tell.
 var ErrUnavailable = errors.New("the database is unavailable")
 
 // ErrUnknownOutcome is returned when a COMMIT was sent and its answer never came, and the database could not be asked
@@ -25,7 +25,8 @@ var ErrUnavailable = errors.New("the database is unavailable")
 var ErrUnknownOutcome = errors.New("the outcome is not known yet")
 
 // ErrNotApplied is returned, together with the reason, when the command's key was read, nothing was recorded under it, and the
-// command certainly had no effect. Without it an error other than a decision says nothing of what was sent under the key before.
+// command certainly had no effect. An error without it, unless it is a decision, says nothing about earlier commands under
+// the same key.
 var ErrNotApplied = errors.New("the command was not applied")
 
 // BlockedFor is how long a command waits, in all, for rows that somebody else has locked.
@@ -64,7 +65,7 @@ func Execute(ctx context.Context, do func() (Answer, error)) (Answer, error) {
 	}
 }
 
-// Rendered is an outcome as an edge speaks it.
+// Rendered is an outcome as the edge answers it.
 type Rendered struct {
 	Status int
 	Body   []byte
@@ -73,8 +74,8 @@ type Rendered struct {
 	Decided bool
 }
 
-// Render speaks an outcome: a result, or the error that the core refused with. It must be pure, because a transaction
-// may run more than once.
+// Render turns an outcome (a result, or the error that the core refused with) into an answer. It must be pure, because a
+// transaction may run more than once.
 type Render func(result any, err error) Rendered
 
 // Command is an operation with what is needed to execute it exactly once and to answer its caller.
@@ -87,8 +88,8 @@ type Command[Op any] struct {
 	// Principal and RequestID are written to the audit log where the operation is an administrative one.
 	Principal string
 	RequestID string
-	// Operator says that the principal is an administrator: some of what services do all the time is an administrative
-	// operation only then.
+	// Operator says that the principal is an administrator. Some operations, such as a release of a hold, are audited only
+	// then.
 	Operator bool
 }
 
@@ -124,8 +125,8 @@ func Keys[Op any](batch []Command[Op]) []idempotency.ID {
 	return ids
 }
 
-// Decide answers every command of a batch in order: repeats from what is known, all others by asking decide. It is the
-// only place where keys and decisions meet.
+// Decide answers every command of a batch in order: a repeated one with the recorded answer, all others by calling decide.
+// Nothing else looks keys up before a decision.
 func Decide[Op any](batch []Command[Op], keys *idempotency.Batch, decide func(Command[Op]) (any, error)) []Answer {
 	answers := make([]Answer, len(batch))
 	for i := range batch {
@@ -214,9 +215,9 @@ func Known(keys *idempotency.Batch, r *idempotency.Request) bool {
 	return ok || err != nil
 }
 
-// Settle decides the answer to the request that made an object whose work has gone on since. Until now the object itself held
-// the request's key, in pending. Whoever asks, the answer is that of the request that made it. changed reports that the object
-// has given the key up.
+// Settle decides the answer to the request that made an object whose work goes on after that request's transaction. Until
+// then the object itself keeps the request's key, in pending. The answer is that of the first request, also when a repeated
+// one asks. changed reports that Settle has taken the key out of pending.
 func Settle[Op any](c Command[Op], pending **idempotency.Request, keys *idempotency.Batch, result any) (answer Answer, changed bool) {
 	replayed := false
 	if p := *pending; p != nil && c.Key != nil && p.ID == c.Key.ID {

@@ -44,10 +44,10 @@ type Closer struct {
 	Logger    *slog.Logger // may be nil
 }
 
-// Lead works until ctx ends or a newer term is found at work; what it started has then returned, too. Rounds that are
-// overdue at the start are closed at once, and one that ends under it within some milliseconds, as long as fewer than eight
-// attempts hang. Failures are logged and tried again half a second later. Countdowns come at each whole second of the
-// database's clock; a round is first counted down within a second and a half of its start.
+// Lead closes rounds until ctx ends or a leader with a newer term has closed one. When it returns, everything that it
+// started has ended. It closes overdue rounds at once, and later ones within milliseconds of their end, as long as fewer
+// than eight attempts hang. Failures are logged and tried again half a second later. Countdowns come at each whole second
+// of the database's clock, the first of a round within a second and a half of its start.
 func (c *Closer) Lead(ctx context.Context, term int64) {
 	ctx, cancel := context.WithCancel(ctx)
 	log := cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
@@ -202,8 +202,8 @@ func (t *closing) learn(ctx context.Context, r reading) {
 }
 
 // setClock corrects the estimate of the database's clock. The database read its clock between the question and the answer,
-// and the estimate moves only as far as that interval requires. It starts at the late end, so that it is behind rather than
-// ahead, and a slow answer does not set it back.
+// so its clock lies in an interval, and the estimate moves only as far as to be within it. The first estimate is the
+// interval's early end: rather behind the database's clock than ahead of it. A slow answer therefore does not set it back.
 func (t *closing) setClock(r reading) {
 	if r.now.IsZero() {
 		return // There was no row to read it with.

@@ -48,8 +48,8 @@ type Service struct {
 	o     Options
 }
 
-// A further batch is begun while one is being committed, so that the database need not wait for this process: the store
-// decides on what the earlier one will have left.
+// While one batch is being committed, another may begin, so that the database does not wait for this process. The store then
+// decides on the state that the earlier batch will leave.
 const (
 	overlap    = 1
 	minOverlap = 8

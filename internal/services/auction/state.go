@@ -21,8 +21,8 @@ type State struct {
 	Auction  *Auction
 	Standing *Standing
 	Book     *ledger.Book
-	// Uncertain is by how much the present time may be earlier than the book's, which is the latest that it may be. Where it
-	// matters, a decision takes the bound that refuses. It is set after [State.Begin], which takes the book's time for exact.
+	// Uncertain is by how much the present time may be earlier than the book's time, which is the latest that is possible.
+	// A decision that depends on it refuses. [State.Begin] sets it to 0; a caller whose time is not exact sets it after that.
 	Uncertain time.Duration
 
 	// What the transaction has to write beside the auction, its rounds, the standing bids and the book's changes. Each
@@ -203,8 +203,8 @@ func (s *State) remember() {
 	s.beforeRounds = s.beforeRounds[:0]
 }
 
-// latest finds the latest time that the auction and its rounds bear witness to. With the times of the standing bids it is
-// that of the last change, so that a state that was kept decides as one that is read again.
+// latest is the latest time recorded in the auction and its rounds. The later of it and the times of the standing bids is
+// the time of the last change, so a cached state decides like one that was read again.
 func (a *Auction) latest() time.Time {
 	t := later(a.CreatedAt, later(timeOf(a.StartedAt), timeOf(a.EndedAt)))
 	for i := range a.Rounds {

@@ -18,8 +18,8 @@ const sweepPage = 1000
 // own, and one writer that shares its commits is faster than several that wait for each other's rows.
 type lane struct{}
 
-// A further batch is begun while one is being committed, so that the database need not wait for this process: its store
-// decides on what the earlier one will have left.
+// While one batch is being committed, another may begin, so that the database does not wait for this process. The store then
+// decides on the state that the earlier batch will leave.
 const (
 	overlap    = 1
 	minOverlap = 8

@@ -14,16 +14,16 @@ type Beacon struct {
 	Chain fairdraw.Chain
 	Seal  *Seal // nil before everything is sold
 
-	// Attempts is how often the round was asked for in vain since it was due, and Failure, one of the names of
-	// beacon.Failure, what the last of them came to; empty before.
+	// Attempts is how often fetching the round has failed since it was due. Failure is why the last attempt failed, one of the
+	// names of beacon.Failure; empty before the first.
 	Attempts int
 	Failure  string
 	// Due says that the round should be there by the database's clock, and Delayed that it should have been for longer than
 	// [DelayedAfter].
 	Due     bool
 	Delayed bool
-	// Early says that the round was found published before it was due by the database's clock. That clock is slow, then,
-	// and the round may have been known when it was named.
+	// Early says that the round was published before it was due by the database's clock. Then that clock is slow, and somebody
+	// may have known the round when it was named.
 	Early bool
 }
 

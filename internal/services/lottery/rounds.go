@@ -141,8 +141,8 @@ func (s *Service) fetch(ctx context.Context, chain fairdraw.Chain, number uint64
 	return round, err
 }
 
-// roundOf gets the round of a sealed campaign for a request for its draw; nil when there is none to get, or when it cannot
-// be had. The sweeper gets it in any case.
+// roundOf fetches the round of a sealed campaign whose draw was asked for. It returns nil when the campaign waits for no round,
+// or when the round could not be fetched now; the sweeper will fetch it.
 func (s *Service) roundOf(ctx context.Context, campaign uuid.UUID) *fairdraw.Round {
 	if s.o.Beacon == nil {
 		return nil

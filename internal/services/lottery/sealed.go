@@ -54,8 +54,8 @@ func (s *Service) sealedPositions(ctx context.Context, c *Campaign) iter.Seq2[fa
 	}
 }
 
-// rest waits as long as the work on a page has taken, so that half of the time is left to those who do not wait for whole
-// campaigns. It reports whether ctx is still alive.
+// rest waits as long as the work on a page has taken, so that reading a whole campaign takes half of a processor at most.
+// It reports whether ctx has not ended.
 func rest(ctx context.Context, worked time.Duration) bool {
 	t := time.NewTimer(min(worked, maxRest))
 	defer t.Stop()

@@ -61,8 +61,8 @@ type Rounds interface {
 	ClaimRounds(ctx context.Context, limit int) ([]Wait, error)
 	// RoundMissed notes that the round could not be had, and why, in one word.
 	RoundMissed(ctx context.Context, campaign uuid.UUID, failure string) error
-	// RoundEarly notes that the round is there before it is due, and reports whether it is: an answer that came when the
-	// round was as good as due is not early.
+	// RoundEarly records that the round was published more than a second before it was due, if that is so by the database's
+	// clock now, and reports whether it is.
 	RoundEarly(ctx context.Context, campaign uuid.UUID) (early bool, err error)
 }
 
