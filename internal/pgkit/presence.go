@@ -69,10 +69,11 @@ func (p *Presence) Missed(at time.Time) time.Time {
 	return p.since.Add(p.budget())
 }
 
-// until is how long something that is asked for at a time is waited for: in an outage that is known, no longer than that.
-func (p *Presence) until(at time.Time) time.Time {
+// until is how long something that is asked for at a time is waited for: in an outage that is known, no longer than that. On a
+// nil Presence it is otherwise later.
+func (p *Presence) until(at time.Time, otherwise time.Duration) time.Time {
 	if p == nil {
-		return at.Add(attemptTimeout)
+		return at.Add(otherwise)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -148,7 +148,7 @@ func New(pool *pgxpool.Pool, o Options) *Backend {
 		joined: make(chan struct{}, 1), hints: make(chan uuid.UUID, maxHints),
 	}
 	if b.run == nil {
-		b.run = b.runHere
+		b.run = ownRun(pool)
 	}
 	b.base, b.stop = context.WithCancel(context.Background())
 	return b

@@ -177,14 +177,15 @@ func TestLateRequestIsRefused(t *testing.T) {
 // TestLeavingIsTriedAgain: a waiter that could not leave the line is granted the lock, which does not stay with it.
 func TestLeavingIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	var b *Backend
 	var fail atomic.Bool
-	b, _ = open(t, database(t), Options{Run: func(ctx context.Context, name string, fn func(context.Context, pgx.Tx) error) error {
+	b, _ := open(t, database(t), Options{})
+	run := b.run
+	b.run = func(ctx context.Context, name string, fn func(context.Context, pgx.Tx) error) error {
 		if name == "lock leave" && fail.Swap(false) {
 			return errors.New("this once")
 		}
-		return b.runHere(ctx, name, fn)
-	}})
+		return run(ctx, name, fn)
+	}
 	l := lock.New(b, lock.LockerOptions{})
 	h := acquire(t, l, "k", lock.Options{TTL: time.Hour})
 	ctx, cancel := context.WithCancel(t.Context())
