@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/singleflight"
+
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // ErrAway is why the work of a transaction is ended when the database has been silent for too long.
@@ -110,7 +112,7 @@ func (p *Presence) Watch(ctx context.Context) (context.Context, context.CancelFu
 				cancel(ErrAway)
 				return
 			}
-			if !Sleep(ctx, p.after/4) {
+			if !wait.For(ctx, p.after/4) {
 				return
 			}
 		}
@@ -131,7 +133,7 @@ func (p *Presence) answers(ctx context.Context, deadline time.Time) bool {
 		case <-ctx.Done():
 			return false
 		}
-		if !Sleep(ctx, min(MaxBackoff, p.after/20)) {
+		if !wait.For(ctx, min(MaxBackoff, p.after/20)) {
 			return false
 		}
 	}

@@ -5,13 +5,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // The retry loop's limits.
@@ -87,7 +88,7 @@ func (r *Runner) Run(ctx context.Context, name string, fn func(context.Context, 
 	var (
 		start     = time.Now()
 		lost      time.Time // since when the database is missed; zero while it is there
-		wait      = waits()
+		pauses    = waits()
 		unknown   = false // a COMMIT was sent and its answer lost
 		conflicts = 0
 	)
@@ -123,7 +124,7 @@ func (r *Runner) Run(ctx context.Context, name string, fn func(context.Context, 
 		if verdict == Final || conflicts > maxConflicts || ctx.Err() != nil || through.Err() != nil {
 			return giveUp(err)
 		}
-		pause, deadline := wait.NextBackOff(), start.Add(cmp.Or(r.For, RetryFor))
+		pause, deadline := pauses.NextBackOff(), start.Add(cmp.Or(r.For, RetryFor))
 		switch {
 		case verdict != Lost:
 			lost = time.Time{}
@@ -150,7 +151,7 @@ func (r *Runner) Run(ctx context.Context, name string, fn func(context.Context, 
 		if errors.Is(err, ErrStale) && attempt <= eagerReruns {
 			continue
 		}
-		if !Sleep(ctx, pause) {
+		if !wait.For(ctx, pause) {
 			return giveUp(ctx.Err())
 		}
 	}
@@ -259,20 +260,8 @@ func Read(ctx context.Context, presence *Presence, timeout time.Duration, read f
 		switch v, _ := Classify(err); {
 		case v == Final:
 			return Failed, err
-		case v == Conflict || try == readTries || !Sleep(ctx, readPause):
+		case v == Conflict || try == readTries || !wait.For(ctx, readPause):
 			return Unavailable, err
 		}
-	}
-}
-
-// Sleep waits for about d and reports whether ctx is still alive.
-func Sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d + rand.N(time.Millisecond)) //nolint:gosec // Jitter needs no secrecy.
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -192,9 +192,9 @@ const (
 		total_positions, sold_positions, commitment, version, created_at, published_at, draw_started_at, completed_at, cancelled_at`
 	lockCampaignRow = `SELECT ` + campaignFields + ` FROM campaigns WHERE id = $1 FOR NO KEY UPDATE`
 	selectLayers    = `SELECT positions, sold, price, 0 FROM campaign_layers WHERE campaign = $1 ORDER BY layer`
-	selectLastSale = `SELECT id FROM purchases WHERE campaign = $1 AND seq = $2`
-	selectResult   = `SELECT campaign, root, winners, completed_at, beacon, beacon_previous, beacon_round FROM draws WHERE campaign = $1`
-	selectPrizes   = `SELECT name, coalesce(layer, 0), quantity FROM campaign_prizes WHERE campaign = $1 ORDER BY ordinal`
+	selectLastSale  = `SELECT id FROM purchases WHERE campaign = $1 AND seq = $2`
+	selectResult    = `SELECT campaign, root, winners, completed_at, beacon, beacon_previous, beacon_round FROM draws WHERE campaign = $1`
+	selectPrizes    = `SELECT name, coalesce(layer, 0), quantity FROM campaign_prizes WHERE campaign = $1 ORDER BY ordinal`
 )
 
 // lockCampaign waits for its turn and reads the campaign as it then stands. Each statement of the round trip has its

@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // Errors of the kit that the stores name.
@@ -59,7 +60,7 @@ func (db *DB) persist(ctx context.Context, name string, fn func(context.Context,
 		} else if !errors.Is(err, command.ErrUnavailable) {
 			return err
 		}
-		if errors.Is(err, errNotReplicated) || time.Since(start) > pgkit.RetryFor || !pgkit.Sleep(ctx, pgkit.MaxBackoff) {
+		if errors.Is(err, errNotReplicated) || time.Since(start) > pgkit.RetryFor || !wait.For(ctx, pgkit.MaxBackoff) {
 			return cmp.Or(lost, err)
 		}
 	}

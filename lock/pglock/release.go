@@ -93,18 +93,18 @@ func (b *Backend) end(ctx context.Context, t tenure) (err error) {
 }
 
 func (b *Backend) endByTransaction(ctx context.Context, t tenure) (done Released, err error) {
-	err = b.transact(ctx, "lock release", func(ctx context.Context, tx pgx.Tx) (err error) {
+	err = b.Transact(ctx, "lock release", func(ctx context.Context, tx pgx.Tx) (err error) {
 		if len(t.served) > 0 {
 			var batch pgx.Batch
-			batch.Queue(b.st.dropServed, t.served)
-			batch.Queue(b.st.dropServedPlaces, t.key, t.tickets)
+			batch.Queue(b.st.DropServed, t.served)
+			batch.Queue(b.st.DropServedPlaces, t.key, t.tickets)
 			if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
 				return err
 			}
 		}
-		done, err = b.releaseIn(ctx, tx, t.base, true)
+		done, err = b.release(ctx, tx, t.base, true)
 		if err == nil && done.Owner == "" && t.base != t.id { // No row has that name any more: the cohort was settled.
-			done, err = b.releaseIn(ctx, tx, t.id, true)
+			done, err = b.release(ctx, tx, t.id, true)
 		}
 		return err
 	})
@@ -128,7 +128,7 @@ func (b *Backend) endAtOnce(ctx context.Context, t tenure) (outcome string, err 
 	)
 	name := "cohort " + t.id.String()
 	start := time.Now()
-	err = b.pool.QueryRow(ctx, b.st.release, t.key, t.base.String(), t.id.String(), t.token, t.served, t.tickets, b.process, depth, HandOver.Microseconds(), name, channel).
+	err = b.pool.QueryRow(ctx, b.st.Release, t.key, t.base.String(), t.id.String(), t.token, t.served, t.tickets, b.process, depth, HandOver.Microseconds(), name, channel).
 		Scan(&outcome, &successors, &tickets, &ours, &token, &expires)
 	if err != nil {
 		return "", err

@@ -2,6 +2,8 @@ package pglock
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -150,11 +152,7 @@ func (b *Backend) poke(id uuid.UUID) bool {
 func (b *Backend) ids() []uuid.UUID {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	ids := make([]uuid.UUID, 0, len(b.waiters))
-	for id := range b.waiters {
-		ids = append(ids, id)
-	}
-	return ids
+	return slices.Collect(maps.Keys(b.waiters))
 }
 
 func texts(ids []uuid.UUID) []string {
@@ -196,7 +194,7 @@ func (b *Backend) inspectFresh(ids []uuid.UUID) {
 	ctx, cancel := context.WithTimeout(b.base, pollTimeout)
 	defer cancel()
 	var waitedFor bool
-	err := b.pool.QueryRow(ctx, b.st.waitedFor, texts(ids)).Scan(&waitedFor)
+	err := b.pool.QueryRow(ctx, b.st.WaitedFor, texts(ids)).Scan(&waitedFor)
 	if err == nil && waitedFor {
 		err = b.resolve(ctx)
 	}
@@ -225,18 +223,18 @@ func (b *Backend) poll() time.Duration {
 		waitedFor bool
 	)
 	// Two batches: the first one's row locks are not to be kept for the reads.
-	rows, err := b.pool.Query(ctx, b.st.keepAlive, texts(ids), aliveFor.Microseconds())
+	rows, err := b.pool.Query(ctx, b.st.KeepAlive, texts(ids), aliveFor.Microseconds())
 	if err == nil {
 		alive, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 	}
 	if err == nil {
 		var batch pgx.Batch
-		batch.Queue(b.st.freeKeys, texts(alive)).Query(func(rows pgx.Rows) (err error) {
+		batch.Queue(b.st.FreeKeys, texts(alive)).Query(func(rows pgx.Rows) (err error) {
 			free, err = pgx.CollectRows(rows, pgx.RowTo[string])
 			return err
 		})
-		batch.Queue(b.st.nextExpiry, texts(alive)).QueryRow(func(row pgx.Row) error { return row.Scan(&expiry) })
-		batch.Queue(b.st.waitedFor, texts(alive)).QueryRow(func(row pgx.Row) error { return row.Scan(&waitedFor) })
+		batch.Queue(b.st.NextExpiry, texts(alive)).QueryRow(func(row pgx.Row) error { return row.Scan(&expiry) })
+		batch.Queue(b.st.WaitedFor, texts(alive)).QueryRow(func(row pgx.Row) error { return row.Scan(&waitedFor) })
 		err = b.pool.SendBatch(ctx, &batch).Close()
 	}
 	if err == nil && waitedFor {
@@ -295,7 +293,7 @@ func (b *Backend) sendFrom(first uuid.UUID) {
 }
 
 func (b *Backend) notify(ctx context.Context, payload string) error {
-	_, err := b.pool.Exec(ctx, b.st.notify, channel, payload)
+	_, err := b.pool.Exec(ctx, b.st.Notify, channel, payload)
 	return err
 }
 
