@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // The limits of what waits to be told to other processes. What is beyond them is not told: those poll.
@@ -13,12 +13,6 @@ const (
 	maxTopicsTold   = 10_000
 	maxMessagesTold = 4096
 	publishTimeout  = 5 * time.Second
-)
-
-// The pauses before hints are received again after a lost connection.
-const (
-	firstReconnect = 50 * time.Millisecond
-	maxReconnect   = 5 * time.Second
 )
 
 // outbox collects hints for other processes.
@@ -105,29 +99,10 @@ func (h *Hub) publish(ctx context.Context) {
 
 // receive hears other processes' hints, over one connection after another.
 func (h *Hub) receive(ctx context.Context) {
-	wait := backoff.ExponentialBackOff{InitialInterval: firstReconnect, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: maxReconnect}
-	for ctx.Err() == nil {
-		heard := false
-		err := h.o.Wire.Receive(ctx, func(hint Hint) {
-			heard = true
-			h.hear(hint)
-		})
-		if ctx.Err() != nil {
-			return
-		}
-		if heard {
-			wait.Reset()
-		}
-		d := wait.NextBackOff()
-		h.o.Logger.WarnContext(ctx, "live: the connection that hears other processes is lost; polling until it is back", "retry_in", d, "error", err)
+	wait.Reconnect(ctx, func() error { return h.o.Wire.Receive(ctx, h.hear) }, func(err error, in time.Duration) {
+		h.o.Logger.WarnContext(ctx, "live: the connection that hears other processes is lost; polling until it is back", "retry_in", in, "error", err)
 		signal(h.pollNow) // What was said meanwhile was not heard.
-		pause := time.NewTimer(d)
-		select {
-		case <-ctx.Done():
-		case <-pause.C:
-		}
-		pause.Stop()
-	}
+	})
 }
 
 // hear takes a hint from any process.

@@ -48,6 +48,6 @@
 // # Files
 //
 // Below [Options.Dir]: postgres/ (the cluster, tuned by postgres/postgresql.conf), postgres.log and postgres.log.old (at most
-// about 16 MiB each), run/ (the socket; when that path is too long, a private temporary directory), localpg.json (where the
-// socket is) and localpg.lock.
+// about 16 MiB each), run/ (the socket; when that path is too long, a private temporary directory) and localpg.lock.
+// Where the socket is, postgres/postmaster.pid says.
 package localpg

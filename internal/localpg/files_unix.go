@@ -28,13 +28,7 @@ func lockDir(l layout) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if !errors.Is(err, syscall.EINTR) {
-			break
-		}
-	}
-	if err == nil {
+	if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
 		return f, nil
 	}
 	_ = f.Close() // Nothing was written to it.
@@ -62,8 +56,8 @@ func maxSocketPath() int {
 // makeSocketDir returns a directory of mode 0700 for the socket: run/ beside
 // the cluster, or a private temporary one when that path is too long.
 func makeSocketDir(l layout, id identity) (string, error) {
-	if prev, err := readState(l); err == nil {
-		removeTempSocketDir(prev.SocketDir)
+	if p, err := readPIDFile(l); err == nil {
+		removeTempSocketDir(p.socketDir)
 	}
 	dir := l.run()
 	if len(socketPath(dir)) <= maxSocketPath() {

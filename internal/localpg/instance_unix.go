@@ -59,6 +59,10 @@ type Instance struct {
 	pid      atomic.Int64
 	restarts atomic.Int64
 	adopted  bool
+
+	// The supervisor's: when PostgreSQL was last ready, and the pause before the next start of one that died.
+	readyAt time.Time
+	pause   time.Duration
 }
 
 // Start brings up the private PostgreSQL of a directory and returns once it
@@ -123,10 +127,12 @@ func start(ctx context.Context, o Options) (_ *Instance, err error) {
 	}
 	i.adopted = s.adopted
 	i.socketDir = s.socketDir
-	if err := i.open(ctx, s); err != nil {
+	if err := ensureDatabase(ctx, s.socketDir); err != nil {
 		i.end(s, hardStopGrace)
-		return nil, err
+		return nil, fmt.Errorf("create database %s: %w", databaseName, err)
 	}
+	i.pid.Store(int64(s.pid))
+	i.readyAt = time.Now()
 	i.log.Info("private PostgreSQL is ready", "how", how, "pid", s.pid, "version", i.bins.major,
 		"user", i.id.String(), "socket", i.socketDir, "took", time.Since(began).Round(time.Millisecond))
 	go i.supervise(s)
@@ -177,15 +183,6 @@ func (i *Instance) prepare(ctx context.Context) (*server, error) {
 	return nil, err
 }
 
-// open makes the ready server known: its database, and where to find it.
-func (i *Instance) open(ctx context.Context, s *server) error {
-	if err := ensureDatabase(ctx, s.socketDir); err != nil {
-		return fmt.Errorf("create database %s: %w", databaseName, err)
-	}
-	i.pid.Store(int64(s.pid))
-	return writeState(i.layout, state{SocketDir: s.socketDir})
-}
-
 // URL is the postgres URL of the instance's database, over the unix socket. It is the same for the instance's whole life.
 func (i *Instance) URL() string { return databaseURL(i.socketDir, databaseName) }
 
@@ -232,8 +229,6 @@ func (i *Instance) supervise(s *server) {
 	defer i.stop(errStopping)
 	tick := time.NewTicker(houseKeeping)
 	defer tick.Stop()
-	var b backoff
-	b.ready()
 	for {
 		select {
 		case <-i.running.Done():
@@ -246,7 +241,7 @@ func (i *Instance) supervise(s *server) {
 		case <-s.gone:
 			i.log.Warn("private PostgreSQL died, starting it again", "pid", s.pid)
 			var err error
-			s, err = i.revive(&b)
+			s, err = i.revive()
 			if errors.Is(err, errStopping) {
 				i.err = i.shutdown(s)
 				return
@@ -254,7 +249,7 @@ func (i *Instance) supervise(s *server) {
 			if err != nil {
 				i.err = err
 				i.log.Error("private PostgreSQL can't be kept running", "error", err)
-				i.forget()
+				removeTempSocketDir(i.socketDir)
 				return
 			}
 		}
@@ -263,18 +258,21 @@ func (i *Instance) supervise(s *server) {
 
 // revive starts PostgreSQL until it is ready. It returns errStopping when Stop is called meanwhile, with the server if one
 // runs, and an error that wraps ErrGaveUp when it has failed for too long.
-func (i *Instance) revive(b *backoff) (*server, error) {
+func (i *Instance) revive() (*server, error) {
 	died := time.Now()
-	b.died()
+	if died.Sub(i.readyAt) >= settledAfter { // It had run well for a while.
+		i.pause = 0
+	}
 	for {
-		if !wait.For(i.running, b.next()) {
+		if !wait.For(i.running, i.pause) {
 			return nil, errStopping
 		}
+		i.pause = min(max(2*i.pause, firstPause), maxPause)
 		s, err := i.launchReady(i.running)
 		if err == nil {
 			i.pid.Store(int64(s.pid))
 			i.restarts.Add(1)
-			b.ready()
+			i.readyAt, i.pause = time.Now(), min(i.pause, readyPause)
 			i.log.Info("private PostgreSQL is back", "pid", s.pid, "after", time.Since(died).Round(time.Millisecond))
 			return s, nil
 		}
@@ -290,7 +288,7 @@ func (i *Instance) revive(b *backoff) (*server, error) {
 
 // shutdown ends the server, if any, cleanly or, when Stop's caller can't wait, at once.
 func (i *Instance) shutdown(s *server) error {
-	defer i.forget()
+	defer removeTempSocketDir(i.socketDir)
 	if s == nil {
 		return nil
 	}
@@ -302,36 +300,4 @@ func (i *Instance) shutdown(s *server) error {
 		i.end(s, hardStopGrace)
 		return errors.New("private PostgreSQL didn't shut down in time and was ended: the next start recovers it")
 	}
-}
-
-// forget removes what tells others where the instance is.
-func (i *Instance) forget() {
-	_ = os.Remove(i.layout.state()) // Readers of a stale file find that nobody listens.
-	removeTempSocketDir(i.socketDir)
-}
-
-// backoff is the pause before each start of a dying server.
-type backoff struct {
-	pause   time.Duration
-	readyAt time.Time
-}
-
-// ready notes that a start succeeded.
-func (b *backoff) ready() {
-	b.readyAt = time.Now()
-	b.pause = min(b.pause, readyPause)
-}
-
-// died forgets earlier failures if the server had run well for a while.
-func (b *backoff) died() {
-	if time.Since(b.readyAt) >= settledAfter {
-		b.pause = 0
-	}
-}
-
-// next is how long to wait now: nothing at first, then doubling.
-func (b *backoff) next() time.Duration {
-	now := b.pause
-	b.pause = min(max(2*b.pause, firstPause), maxPause)
-	return now
 }

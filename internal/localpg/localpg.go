@@ -83,6 +83,5 @@ func (l layout) fresh() string   { return filepath.Join(l.dir, "postgres.new") }
 func (l layout) log() string     { return filepath.Join(l.dir, "postgres.log") }
 func (l layout) oldLog() string  { return filepath.Join(l.dir, "postgres.log.old") }
 func (l layout) run() string     { return filepath.Join(l.dir, "run") }
-func (l layout) state() string   { return filepath.Join(l.dir, "localpg.json") }
 func (l layout) lock() string    { return filepath.Join(l.dir, "localpg.lock") }
 func (l layout) pidFile() string { return filepath.Join(l.data(), "postmaster.pid") }

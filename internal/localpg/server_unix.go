@@ -307,24 +307,13 @@ func (i *Instance) clearStale() error {
 func ensureDatabase(ctx context.Context, socketDir string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	conn, err := pgconn.Connect(ctx, databaseURL(socketDir, databaseName))
-	if err == nil {
-		return conn.Close(ctx)
-	}
-	const (
-		noSuchDatabase   = "3D000"
-		databaseExisting = "42P04"
-	)
-	var refused *pgconn.PgError
-	if !errors.As(err, &refused) || refused.Code != noSuchDatabase {
-		return err
-	}
-	conn, err = pgconn.Connect(ctx, databaseURL(socketDir, "postgres"))
+	conn, err := pgconn.Connect(ctx, databaseURL(socketDir, "template1"))
 	if err != nil {
 		return err
 	}
+	const databaseExists = "42P04"
 	_, err = conn.Exec(ctx, "CREATE DATABASE "+databaseName).ReadAll()
-	if errors.As(err, &refused) && refused.Code == databaseExisting {
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == databaseExists {
 		err = nil
 	}
 	return errors.Join(err, conn.Close(ctx))

@@ -5,21 +5,34 @@ import (
 	"errors"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 const (
-	// listenCheck is how often a silent connection is made to answer.
-	listenCheck   = 15 * time.Second
+	// listenCheck is how often a silent connection is made to show that it hears.
+	listenCheck   = 10 * time.Second
 	listenTimeout = 5 * time.Second
 )
 
-// Listen hears a channel's notifications on a connection of its own, outside of any pool, until ctx ends or the connection
-// fails. It calls heard with each payload. A caller who wants to hear more listens again: what was sent meanwhile is lost,
-// so it looks for itself what it has missed.
-func Listen(ctx context.Context, config *pgx.ConnConfig, channel string, heard func(payload string)) error {
-	conn, err := listen(ctx, config, channel)
+// errDeaf is returned when a notification of our own does not arrive, as behind a pooler.
+var errDeaf = errors.New("notifications do not arrive")
+
+// Listener hears a channel's notifications on a connection of its own, outside of any pool.
+type Listener struct {
+	Config  *pgx.ConnConfig
+	Channel string
+	Heard   func(payload string)
+	// Notify sends to the channel by another connection. Where it is set, the listener notifies itself at first and after each
+	// silence, calls Hearing when that arrives, and ends when it does not. Where it is nil, a silent connection is pinged.
+	Notify  func(ctx context.Context, payload string) error
+	Hearing func()
+}
+
+// Listen hears until ctx ends or the connection fails. A caller who wants to hear more listens again: what was sent meanwhile
+// is lost, so it looks for itself what it has missed.
+func (l *Listener) Listen(ctx context.Context) error {
+	conn, err := l.connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -28,39 +41,50 @@ func Listen(ctx context.Context, config *pgx.ConnConfig, channel string, heard f
 		defer cancel()
 		_ = conn.Close(closing) // Nothing hangs on a goodbye.
 	}()
-	for {
-		n, err := next(ctx, conn)
-		if err != nil {
-			return err
+	me, limit := "probe"+uuid.NewString(), listenCheck
+	check := func() error {
+		ctx, cancel := context.WithTimeout(ctx, listenTimeout)
+		defer cancel()
+		if l.Notify == nil {
+			return conn.Ping(ctx)
 		}
-		if n != nil {
-			heard(n.Payload)
+		limit = listenTimeout
+		return l.Notify(ctx, me)
+	}
+	if l.Notify != nil {
+		err = check()
+	}
+	for err == nil {
+		waiting, cancel := context.WithTimeout(ctx, limit)
+		n, failed := conn.WaitForNotification(waiting)
+		silent := waiting.Err() != nil && ctx.Err() == nil
+		cancel()
+		switch {
+		case failed == nil && n.Payload == me:
+			limit = listenCheck
+			l.Hearing()
+		case failed == nil:
+			l.Heard(n.Payload)
+		case !silent:
+			return failed
+		case limit == listenTimeout:
+			return errDeaf
+		default:
+			err = check()
 		}
 	}
+	return err
 }
 
-func listen(ctx context.Context, config *pgx.ConnConfig, channel string) (*pgx.Conn, error) {
+func (l *Listener) connect(ctx context.Context) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
 	defer cancel()
-	conn, err := pgx.ConnectConfig(ctx, config.Copy())
+	conn, err := pgx.ConnectConfig(ctx, l.Config.Copy())
 	if err != nil {
 		return nil, err
 	}
-	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+	if _, err := conn.Exec(ctx, "LISTEN "+l.Channel); err != nil {
 		return nil, errors.Join(err, conn.Close(ctx))
 	}
 	return conn, nil
-}
-
-// next waits for a notification. After a long silence the connection has to show that it is alive; it then returns nil.
-func next(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
-	waiting, cancel := context.WithTimeout(ctx, listenCheck)
-	defer cancel()
-	notification, err := conn.WaitForNotification(waiting)
-	if err == nil || ctx.Err() != nil || waiting.Err() == nil {
-		return notification, err
-	}
-	asking, cancel := context.WithTimeout(ctx, listenTimeout)
-	defer cancel()
-	return nil, conn.Ping(asking)
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/singleflight"
+
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // ErrAway is why the work of a transaction is ended when the database has been silent for too long.
@@ -69,10 +71,11 @@ func (p *Presence) Missed(at time.Time) time.Time {
 	return p.since.Add(p.budget())
 }
 
-// until is how long something that is asked for at a time is waited for: in an outage that is known, no longer than that.
-func (p *Presence) until(at time.Time) time.Time {
+// until is how long something that is asked for at a time is waited for: in an outage that is known, no longer than that. On a
+// nil Presence it is otherwise later.
+func (p *Presence) until(at time.Time, otherwise time.Duration) time.Time {
 	if p == nil {
-		return at.Add(attemptTimeout)
+		return at.Add(otherwise)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,7 +112,7 @@ func (p *Presence) Watch(ctx context.Context) (context.Context, context.CancelFu
 				cancel(ErrAway)
 				return
 			}
-			if !Sleep(ctx, p.after/4) {
+			if !wait.For(ctx, p.after/4) {
 				return
 			}
 		}
@@ -130,7 +133,7 @@ func (p *Presence) answers(ctx context.Context, deadline time.Time) bool {
 		case <-ctx.Done():
 			return false
 		}
-		if !Sleep(ctx, min(MaxBackoff, p.after/20)) {
+		if !wait.For(ctx, min(MaxBackoff, p.after/20)) {
 			return false
 		}
 	}

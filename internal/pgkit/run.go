@@ -5,20 +5,21 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // The retry loop's limits.
 const (
 	// RetryFor bounds how long a transaction is run again, unless a [Runner] says otherwise.
 	RetryFor = 20 * time.Second
-	// CommitTimeout bounds the wait for the answer to COMMIT.
+	// CommitTimeout bounds the wait for the answer to COMMIT, unless a [Runner] says otherwise.
 	CommitTimeout = 20 * time.Second
 	// attemptTimeout bounds one run, up to COMMIT: a database that has stopped answering must not hold a lane for ever. The
 	// refunds of the largest campaign take a few seconds.
@@ -59,13 +60,15 @@ type Observer interface {
 // Runner runs transactions on a pool. It is safe for concurrent use.
 type Runner struct {
 	Pool *pgxpool.Pool
-	// Begin is the statement that begins a transaction. Where it is set, it is sent at once, and closures get all of a driver's
-	// transaction, with nested ones. Where it is empty, BEGIN travels with the first statements: see [Tx].
+	// Begin is the statement that begins a transaction; empty: "begin". It travels with the first statements: see [Tx].
 	Begin string
+	// Nested says that Begin is sent at once, and that closures get all of a driver's transaction, with nested ones.
+	Nested bool
 	// For is how long a transaction is run again, 0: [RetryFor]. With a Presence, that says how long an absent database is
 	// waited for.
 	For     time.Duration
 	Attempt time.Duration // bounds one run, up to COMMIT; 0: a minute
+	Commit  time.Duration // bounds the wait for the answer to COMMIT; 0: [CommitTimeout]
 	Final   []string      // SQLSTATEs that end a transaction here, though a rerun might help: see [Classify]
 
 	Presence *Presence    // may be nil
@@ -85,7 +88,7 @@ func (r *Runner) Run(ctx context.Context, name string, fn func(context.Context, 
 	var (
 		start     = time.Now()
 		lost      time.Time // since when the database is missed; zero while it is there
-		wait      = waits()
+		pauses    = waits()
 		unknown   = false // a COMMIT was sent and its answer lost
 		conflicts = 0
 	)
@@ -121,7 +124,7 @@ func (r *Runner) Run(ctx context.Context, name string, fn func(context.Context, 
 		if verdict == Final || conflicts > maxConflicts || ctx.Err() != nil || through.Err() != nil {
 			return giveUp(err)
 		}
-		pause, deadline := wait.NextBackOff(), start.Add(cmp.Or(r.For, RetryFor))
+		pause, deadline := pauses.NextBackOff(), start.Add(cmp.Or(r.For, RetryFor))
 		switch {
 		case verdict != Lost:
 			lost = time.Time{}
@@ -148,7 +151,7 @@ func (r *Runner) Run(ctx context.Context, name string, fn func(context.Context, 
 		if errors.Is(err, ErrStale) && attempt <= eagerReruns {
 			continue
 		}
-		if !Sleep(ctx, pause) {
+		if !wait.For(ctx, pause) {
 			return giveUp(ctx.Err())
 		}
 	}
@@ -187,14 +190,14 @@ func (r *Runner) acquire(ctx context.Context) (*pgxpool.Conn, time.Time, error) 
 	if r.Presence.Hopeless() {
 		return nil, asked, ErrAway
 	}
-	ctx, cancel := context.WithDeadline(ctx, r.Presence.until(asked))
+	ctx, cancel := context.WithDeadline(ctx, r.Presence.until(asked, cmp.Or(r.Attempt, attemptTimeout)))
 	defer cancel()
 	conn, err := r.Pool.Acquire(ctx)
 	return conn, asked, err
 }
 
 func (r *Runner) onConn(ctx, through context.Context, conn *pgxpool.Conn, fn func(context.Context, pgx.Tx) error) (committing bool, err error) {
-	tx := &Tx{conn: conn, through: through}
+	tx := &Tx{conn: conn, through: through, beginSQL: cmp.Or(r.Begin, "begin"), patience: cmp.Or(r.Commit, CommitTimeout)}
 	defer func() {
 		if tx.Ended != nil {
 			tx.Ended(err == nil)
@@ -211,9 +214,9 @@ func (r *Runner) onConn(ctx, through context.Context, conn *pgxpool.Conn, fn fun
 	delete(custom, ReplicationWarning)
 	working, cancelWork := context.WithTimeout(ctx, cmp.Or(r.Attempt, attemptTimeout))
 	defer cancelWork()
-	if r.Begin != "" {
+	if r.Nested {
 		tx.begun = true
-		if tx.Tx, err = conn.BeginTx(working, pgx.TxOptions{BeginQuery: r.Begin}); err != nil {
+		if tx.Tx, err = conn.BeginTx(working, pgx.TxOptions{BeginQuery: tx.beginSQL}); err != nil {
 			return false, err
 		}
 	}
@@ -221,7 +224,7 @@ func (r *Runner) onConn(ctx, through context.Context, conn *pgxpool.Conn, fn fun
 		return tx.committing && !pgconn.SafeToRetry(err), err // Where nothing was sent, nothing is unknown.
 	}
 	// The caller's ctx no longer counts: giving up in the middle of COMMIT would only make its outcome unknown.
-	commit, cancel := context.WithTimeout(through, CommitTimeout)
+	commit, cancel := context.WithTimeout(through, tx.patience)
 	defer cancel()
 	if err := tx.commit(commit); err != nil {
 		return true, err
@@ -257,20 +260,8 @@ func Read(ctx context.Context, presence *Presence, timeout time.Duration, read f
 		switch v, _ := Classify(err); {
 		case v == Final:
 			return Failed, err
-		case v == Conflict || try == readTries || !Sleep(ctx, readPause):
+		case v == Conflict || try == readTries || !wait.For(ctx, readPause):
 			return Unavailable, err
 		}
-	}
-}
-
-// Sleep waits for about d and reports whether ctx is still alive.
-func Sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d + rand.N(time.Millisecond)) //nolint:gosec // Jitter needs no secrecy.
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

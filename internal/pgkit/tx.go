@@ -3,6 +3,7 @@ package pgkit
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -10,8 +11,8 @@ import (
 )
 
 // Tx is a transaction whose BEGIN travels with its first statements, which saves a round trip of the four that a batch of
-// commands would take. Where [Runner.Begin] is empty it has only the methods below, Commit and Rollback being the runner's:
-// the embedded interface is nil.
+// commands would take. Unless [Runner.Nested] says otherwise, it has only the methods below, Commit and Rollback being the
+// runner's: the embedded interface is nil.
 type Tx struct {
 	pgx.Tx
 
@@ -20,6 +21,8 @@ type Tx struct {
 
 	conn       *pgxpool.Conn
 	through    context.Context //nolint:containedctx // COMMIT is sent under it: it ends when the database is away.
+	beginSQL   string
+	patience   time.Duration // bounds the wait for the answer to COMMIT
 	begun      bool
 	ended      bool
 	committing bool // COMMIT may have been sent
@@ -35,7 +38,7 @@ func (t *Tx) SendAndCommit(_ context.Context, b *pgx.Batch) error {
 		return nil
 	})
 	// The caller's context no longer counts: giving up would only make the outcome unknown.
-	ctx, cancel := context.WithTimeout(t.through, CommitTimeout)
+	ctx, cancel := context.WithTimeout(t.through, t.patience)
 	defer cancel()
 	t.committing = true
 	err := t.SendBatch(ctx, b).Close() //nolint:contextcheck // It has the caller's values.
@@ -47,7 +50,7 @@ func (t *Tx) SendAndCommit(_ context.Context, b *pgx.Batch) error {
 func (t *Tx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	if !t.begun {
 		t.begun = true
-		b.QueuedQueries = slices.Insert(b.QueuedQueries, 0, &pgx.QueuedQuery{SQL: "begin"})
+		b.QueuedQueries = slices.Insert(b.QueuedQueries, 0, &pgx.QueuedQuery{SQL: t.beginSQL})
 	}
 	return t.conn.SendBatch(ctx, b)
 }
@@ -84,7 +87,7 @@ func (t *Tx) begin(ctx context.Context) error {
 		return nil
 	}
 	t.begun = true
-	_, err := t.conn.Exec(ctx, "begin")
+	_, err := t.conn.Exec(ctx, t.beginSQL)
 	return err
 }
 

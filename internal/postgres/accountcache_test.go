@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // decided counts how often a batch was decided.
@@ -204,7 +205,7 @@ func TestRememberedAccountsAreLockedInOrder(t *testing.T) {
 				decisions = 0
 				done := make(chan error, 1)
 				go func() { done <- move() }()
-				eventually(t, "the transfer waits for the locked account", func() bool {
+				testwait.Eventually(t, patience, "the transfer waits for the locked account", func() bool {
 					return ask[bool](t, db, `SELECT EXISTS (SELECT FROM pg_stat_activity
 						WHERE datname = current_database() AND wait_event_type = 'Lock')`)
 				})

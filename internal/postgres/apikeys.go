@@ -162,6 +162,6 @@ func scanKey(row pgx.CollectableRow) (k auth.Key, err error) {
 	if err := row.Scan(&k.ID, &k.Role, &k.Name, &hash, &k.CreatedAt, &k.RevokedAt); err != nil {
 		return k, err
 	}
-	k.Hash, k.CreatedAt, k.RevokedAt = [sha256.Size]byte(hash), k.CreatedAt.UTC(), utc(k.RevokedAt)
+	k.Hash = [sha256.Size]byte(hash)
 	return k, nil
 }

@@ -208,28 +208,18 @@ const (
 // lockAuction waits for its turn and returns the auction as it then stands. Each statement of a round trip has its own
 // snapshot, so those after the lock see what the lock's earlier holder committed.
 func lockAuction(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *speculation.Known) (*speculation.Known, error) {
-	var (
-		b     pgx.Batch
-		found []auctionRow
-		row   auctionRow
-	)
+	var b pgx.Batch
 	b.Queue(waitBriefly)
-	b.Queue(lockAuctionRow, id).Query(collect(&found, scanAuction))
-	b.Queue(selectRounds, id).Query(collect(&row.Rounds, scanRound))
-	if err := pgkit.Send(ctx, tx, &b); err != nil {
+	row, err := readAuction(ctx, tx, &b, lockAuctionRow, id)
+	if err != nil {
 		return known, err
 	}
-	if len(found) == 0 {
-		return nil, &auction.NotFoundError{ID: id}
-	}
-	found[0].Rounds = row.Rounds
-	row = found[0]
 	if known != nil && known.Revision == row.revision && known.Auction.Version == row.Version {
 		known.Settled = true // All that it rests on is committed.
 		return known, nil
 	}
 	if known != nil && known.Settled {
-		caught, err := catchUp(ctx, tx, known, &row)
+		caught, err := catchUp(ctx, tx, known, row)
 		if caught || err != nil {
 			return known, err
 		}
@@ -239,8 +229,8 @@ func lockAuction(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *speculatio
 		last []speculation.LastBid
 	)
 	b = pgx.Batch{}
-	b.Queue(selectStanding, id).Query(collect(&bids, scanStanding))
-	b.Queue(selectLastBid, id, row.Seq).Query(collect(&last, scanLastBid))
+	b.Queue(selectStanding, id).Query(collect(&bids, pgx.RowToStructByPos[auction.Bid]))
+	b.Queue(selectLastBid, id, row.Seq).Query(collect(&last, pgx.RowToStructByPos[speculation.LastBid]))
 	if err := pgkit.Send(ctx, tx, &b); err != nil {
 		return known, err
 	}
@@ -259,7 +249,7 @@ func catchUp(ctx context.Context, tx pgx.Tx, known *speculation.Known, row *auct
 	if last.Seq == 0 || known.Auction.Status != row.Status || known.Auction.CurrentRound != row.CurrentRound || row.Version < known.Auction.Version {
 		return false, nil
 	}
-	placed, err := pgkit.Rows(ctx, tx, scanLastBid, selectNewBids, row.ID, last.Seq, known.Auction.Seq)
+	placed, err := pgkit.Rows(ctx, tx, pgx.RowToStructByPos[speculation.LastBid], selectNewBids, row.ID, last.Seq, known.Auction.Seq)
 	if err != nil {
 		return false, err
 	}
@@ -288,27 +278,14 @@ func scanAuction(row pgx.CollectableRow) (a auctionRow, err error) {
 		&window, &extension, &a.AntiSnipe.MaxExtensions, &cooldown, &a.UniqueAmounts, &a.TotalBids, &a.Seq, &a.LeaderTerm,
 		&a.Version, &a.CreatedAt, &a.StartedAt, &a.EndedAt, &a.revision)
 	a.AntiSnipe.Window, a.AntiSnipe.Extension, a.Cooldown = micros(window), micros(extension), micros(cooldown)
-	a.CreatedAt, a.StartedAt, a.EndedAt = a.CreatedAt.UTC(), utc(a.StartedAt), utc(a.EndedAt)
 	return a, err
 }
 
 func scanRound(row pgx.CollectableRow) (r auction.Round, err error) {
 	var duration int64
 	err = row.Scan(&r.Number, &r.Winners, &duration, &r.Status, &r.Extensions, &r.StartedAt, &r.EndsAt, &r.EndedAt)
-	r.Duration, r.StartedAt, r.EndsAt, r.EndedAt = micros(duration), utc(r.StartedAt), utc(r.EndsAt), utc(r.EndedAt)
+	r.Duration = micros(duration)
 	return r, err
-}
-
-func scanStanding(row pgx.CollectableRow) (b auction.Bid, err error) {
-	err = row.Scan(&b.Account, &b.Amount, &b.Round, &b.Seq, &b.At, &b.Hold)
-	b.At = b.At.UTC()
-	return b, err
-}
-
-func scanLastBid(row pgx.CollectableRow) (b speculation.LastBid, err error) {
-	err = row.Scan(&b.Account, &b.Amount, &b.Round, &b.Seq, &b.At, &b.Hold, &b.Nonce)
-	b.At = b.At.UTC()
-	return b, err
 }
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,53 +15,56 @@ const selectAuction = `SELECT ` + auctionFields + ` FROM auctions WHERE id = $1`
 
 // Auction implements [auction.Reader]. The statements share a snapshot, so the rounds fit the auction.
 func (s *Auctions) Auction(ctx context.Context, id uuid.UUID) (*auction.Auction, error) {
-	var a *auction.Auction
+	var a *auctionRow
 	err := s.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) (err error) {
-		a, err = readAuction(ctx, tx, id)
+		a, err = readAuction(ctx, tx, &pgx.Batch{}, selectAuction, id)
 		return err
 	})
-	return a, err
+	if err != nil {
+		return nil, err
+	}
+	return &a.Auction, nil
 }
 
-func readAuction(ctx context.Context, tx pgx.Tx, id uuid.UUID) (*auction.Auction, error) {
+// readAuction reads an auction's row by a statement, and its rounds, behind what the batch has already.
+func readAuction(ctx context.Context, tx pgx.Tx, b *pgx.Batch, statement string, id uuid.UUID) (*auctionRow, error) {
 	var (
-		b      pgx.Batch
 		found  []auctionRow
 		rounds []auction.Round
 	)
-	b.Queue(selectAuction, id).Query(collect(&found, scanAuction))
+	b.Queue(statement, id).Query(collect(&found, scanAuction))
 	b.Queue(selectRounds, id).Query(collect(&rounds, scanRound))
-	if err := pgkit.Send(ctx, tx, &b); err != nil {
+	if err := pgkit.Send(ctx, tx, b); err != nil {
 		return nil, err
 	}
 	if len(found) == 0 {
 		return nil, &auction.NotFoundError{ID: id}
 	}
 	found[0].Rounds = rounds
-	return &found[0].Auction, nil
+	return &found[0], nil
 }
 
 // Auctions implements [auction.Reader].
 func (s *Auctions) Auctions(ctx context.Context, after int64, limit int, drafts bool) ([]auction.Auction, error) {
-	rows, err := query(ctx, s.db.reads, scanAuction,
+	return query(ctx, s.db.reads, scanListed,
 		`SELECT `+auctionFields+` FROM auctions WHERE number > $1 AND ($3 OR started_at IS NOT NULL) ORDER BY number LIMIT $2`, after, limit, drafts)
-	out := make([]auction.Auction, len(rows))
-	for i := range rows {
-		out[i] = rows[i].Auction
-	}
-	return out, err
+}
+
+func scanListed(row pgx.CollectableRow) (auction.Auction, error) {
+	a, err := scanAuction(row)
+	return a.Auction, err
 }
 
 // The order of the leaderboard: by amount, then by time, which the sequence numbers follow. A place's rank is how many come
 // before it, so a page begins with an offset. Where amounts are unique they have an index as long as they
 // are active, which gives the best of a million without a look at the others.
 const (
-	rankStanding = `SELECT (row_number() OVER () + $2 + $3)::integer, account, amount FROM (
+	rankStanding = `SELECT (row_number() OVER () + $2 + $3)::integer, account, amount, row_number() OVER () + $2 + $3 <= $5 FROM (
 			SELECT account, amount FROM auction_standing WHERE auction = $1 ORDER BY amount DESC, seq OFFSET $3 LIMIT $4) AS page`
-	rankUnique = `SELECT (row_number() OVER () + $2 + $3)::integer, account, amount FROM (
+	rankUnique = `SELECT (row_number() OVER () + $2 + $3)::integer, account, amount, row_number() OVER () + $2 + $3 <= $5 FROM (
 			SELECT account, amount FROM auction_standing WHERE auction = $1 AND unique_amount IS NOT NULL
 			ORDER BY unique_amount DESC OFFSET $3 LIMIT $4) AS page`
-	rankWinners = `SELECT rank, account, amount FROM auction_winners WHERE auction = $1 AND round = $2 AND rank > $3 ORDER BY rank LIMIT $4`
+	rankWinners = `SELECT rank, account, amount, true FROM auction_winners WHERE auction = $1 AND round = $2 AND rank > $3 ORDER BY rank LIMIT $4`
 )
 
 // Leaderboard implements [auction.Reader]. While a round is open, every standing bid is active, and the best of them are
@@ -70,57 +72,36 @@ const (
 func (s *Auctions) Leaderboard(ctx context.Context, id uuid.UUID, after, limit int) (places []auction.Ranked, round int, err error) {
 	err = s.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		places = nil
-		a, err := readAuction(ctx, tx, id)
+		a, err := readAuction(ctx, tx, &pgx.Batch{}, selectAuction, id)
 		if err != nil {
 			return err
 		}
 		round = a.CurrentRound
 		var (
-			b       pgx.Batch
-			won     []auction.Ranked
-			others  []auction.Ranked
-			winners int
+			b                pgx.Batch
+			winners, winning int
 		)
 		if a.Status == auction.StatusCompleted {
 			if err := tx.QueryRow(ctx, `SELECT count(*) FROM auction_winners WHERE auction = $1 AND round = $2`, id, round).Scan(&winners); err != nil {
 				return err
 			}
-			b.Queue(rankWinners, id, round, after, limit).Query(collect(&won, scanRanked))
+			b.Queue(rankWinners, id, round, after, limit).Query(collect(&places, pgx.RowToStructByPos[auction.Ranked]))
 		}
 		rank := rankStanding
-		if a.UniqueAmounts && a.Open() != nil {
-			rank = rankUnique
-		}
-		b.Queue(rank, id, winners, max(0, after-winners), limit).Query(collect(&others, scanRanked))
-		if err := pgkit.Send(ctx, tx, &b); err != nil {
-			return err
-		}
-		for i := range won {
-			won[i].Winning = true
-		}
 		if open := a.Open(); open != nil {
-			for i := range others {
-				others[i].Winning = others[i].Rank <= open.Winners
+			if winning = open.Winners; a.UniqueAmounts {
+				rank = rankUnique
 			}
 		}
-		places = slices.Concat(won, others)
-		places = places[:min(limit, len(places))]
-		return nil
+		b.Queue(rank, id, winners, max(0, after-winners), limit, winning).Query(collect(&places, pgx.RowToStructByPos[auction.Ranked]))
+		return pgkit.Send(ctx, tx, &b)
 	})
-	return places, round, err
-}
-
-func scanRanked(row pgx.CollectableRow) (r auction.Ranked, err error) {
-	err = row.Scan(&r.Rank, &r.Account, &r.Amount)
-	return r, err
+	return places[:min(limit, len(places))], round, err
 }
 
 // Winners implements [auction.Reader].
 func (s *Auctions) Winners(ctx context.Context, id uuid.UUID, afterRound, afterRank, limit int) ([]auction.Winner, error) {
-	return query(ctx, s.db.reads, func(row pgx.CollectableRow) (w auction.Winner, err error) {
-		err = row.Scan(&w.Round, &w.Rank, &w.Account, &w.Amount, &w.Transfer)
-		return w, err
-	}, `SELECT round, rank, account, amount, transfer FROM auction_winners
+	return query(ctx, s.db.reads, pgx.RowToStructByPos[auction.Winner], `SELECT round, rank, account, amount, transfer FROM auction_winners
 		WHERE auction = $1 AND (round, rank) > ($2, $3) ORDER BY round, rank LIMIT $4`, id, afterRound, afterRank, limit)
 }
 
@@ -128,7 +109,6 @@ func (s *Auctions) Winners(ctx context.Context, id uuid.UUID, afterRound, afterR
 func (s *Auctions) Bids(ctx context.Context, id uuid.UUID, after int64, limit int) ([]auction.Placed, error) {
 	return query(ctx, s.db.reads, func(row pgx.CollectableRow) (p auction.Placed, err error) {
 		err = row.Scan(&p.Auction, &p.Account, &p.Amount, &p.PreviousAmount, &p.Round, &p.Rank, &p.Seq, &p.At, &p.Hold)
-		p.At = p.At.UTC()
 		return p, err
 	}, `SELECT auction, account, amount, previous_amount, round, rank, seq, at, hold FROM auction_bids
 		WHERE auction = $1 AND seq > $2 ORDER BY seq LIMIT $3`, id, after, limit)
@@ -137,7 +117,7 @@ func (s *Auctions) Bids(ctx context.Context, id uuid.UUID, after int64, limit in
 // Floor implements [auction.Reader].
 func (s *Auctions) Floor(ctx context.Context, id uuid.UUID) (floor int64, err error) {
 	err = s.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
-		a, err := readAuction(ctx, tx, id)
+		a, err := readAuction(ctx, tx, &pgx.Batch{}, selectAuction, id)
 		if err != nil {
 			return err
 		}
@@ -161,21 +141,9 @@ func (s *Auctions) Floor(ctx context.Context, id uuid.UUID) (floor int64, err er
 
 // Running implements [auction.Reader].
 func (s *Auctions) Running(ctx context.Context) (open []auction.Running, now time.Time, err error) {
-	type row struct {
-		auction.Running
-
-		now time.Time
-	}
-	rows, err := query(ctx, s.db, func(r pgx.CollectableRow) (v row, err error) {
-		err = r.Scan(&v.Auction, &v.Round, &v.EndsAt, &v.now)
-		v.EndsAt = v.EndsAt.UTC()
-		return v, err
+	open, err = query(ctx, s.db, func(row pgx.CollectableRow) (r auction.Running, err error) {
+		err = row.Scan(&r.Auction, &r.Round, &r.EndsAt, &now)
+		return r, err
 	}, `SELECT auction, round, ends_at, clock_timestamp() FROM auction_rounds WHERE status = 'active' ORDER BY ends_at`)
-	if err != nil {
-		return nil, now, err
-	}
-	for _, r := range rows {
-		open, now = append(open, r.Running), r.now.UTC()
-	}
-	return open, now, nil
+	return open, now, err
 }

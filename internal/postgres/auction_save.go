@@ -18,9 +18,7 @@ const (
 	insertAuction = `INSERT INTO auctions (id, title, status, currency, seller, current_round, min_bid, min_increment, snipe_window,
 			snipe_extension, snipe_max, cooldown, unique_amounts, total_bids, seq, version, revision, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`
-	insertRounds = `INSERT INTO auction_rounds (auction, round, winners, duration, status, extensions)
-		SELECT $1, round, winners, duration, 'pending', 0
-		FROM unnest($2::integer[], $3::integer[], $4::bigint[]) AS r (round, winners, duration)`
+	insertRound = `INSERT INTO auction_rounds (auction, round, winners, duration, status, extensions) VALUES ($1, $2, $3, $4, 'pending', 0)`
 
 	// The guard repeats, in SQL, what the core has decided: the row is the very one that was read, its state only goes
 	// forward, and no leader of an older term writes after one of a newer. The concatenations keep the planner from reading
@@ -32,11 +30,8 @@ const (
 	guardAuction = `SELECT 1 / (count(*) = 1)::integer FROM auctions WHERE id = $1 AND version = $2 AND revision = $3`
 
 	// A round that was closed stays so.
-	updateRounds = `UPDATE auction_rounds AS r SET status = n.status, extensions = n.extensions, started_at = n.started_at,
-			ends_at = n.ends_at, ended_at = n.ended_at
-		FROM unnest($2::integer[], $3::text[], $4::integer[], $5::timestamptz[], $6::timestamptz[], $7::timestamptz[])
-			AS n (round, status, extensions, started_at, ends_at, ended_at)
-		WHERE r.auction = $1 AND r.round = n.round AND r.status <> 'completed' RETURNING 1`
+	updateRound = `UPDATE auction_rounds SET status = $3, extensions = $4, started_at = $5, ends_at = $6, ended_at = $7
+		WHERE auction = $1 AND round = $2 AND status <> 'completed'`
 
 	// A bid never falls; one with another hold is the new bid of an account that has won in the same transaction. Where
 	// amounts are unique, the one before is found by its amount, because there is no index by account to be kept then.
@@ -67,8 +62,7 @@ const (
 
 	insertBids = `INSERT INTO auction_bids (auction, seq, account, amount, previous_amount, round, rank, at, hold, nonce)
 		SELECT $1, *, $10 FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::integer[], $7::integer[], $8::timestamptz[], $9::uuid[])`
-	insertEvents = `INSERT INTO auction_events (auction, seq, type, at, data)
-		SELECT $1, * FROM unnest($2::bigint[], $3::text[], $4::timestamptz[], $5::text[])`
+	insertEvent   = `INSERT INTO auction_events (auction, seq, type, at, data) VALUES ($1, $2, $3, $4, $5)`
 	insertWinners = `INSERT INTO auction_winners (auction, round, rank, account, amount, transfer)
 		SELECT $1, * FROM unnest($2::integer[], $3::integer[], $4::text[], $5::bigint[], $6::uuid[])`
 
@@ -83,11 +77,9 @@ func saveNewAuction(b *pgx.Batch, a *auction.Auction) {
 	expectRows(b.Queue(insertAuction, a.ID, a.Title, a.Status, a.Currency, a.Seller, a.CurrentRound, a.MinBid, a.MinIncrement,
 		a.AntiSnipe.Window.Microseconds(), a.AntiSnipe.Extension.Microseconds(), a.AntiSnipe.MaxExtensions, a.Cooldown.Microseconds(),
 		a.UniqueAmounts, a.TotalBids, a.Seq, a.Version, newID(), a.CreatedAt), 1, errLostRow)
-	rounds, winners, durations := make([]int, len(a.Rounds)), make([]int, len(a.Rounds)), make([]int64, len(a.Rounds))
-	for i, r := range a.Rounds {
-		rounds[i], winners[i], durations[i] = r.Number, r.Winners, r.Duration.Microseconds()
+	for _, r := range a.Rounds {
+		expectRows(b.Queue(insertRound, a.ID, r.Number, r.Winners, r.Duration.Microseconds()), 1, errLostRow)
 	}
-	expectRows(b.Queue(insertRounds, a.ID, rounds, winners, durations), len(a.Rounds), errLostRow)
 }
 
 // saveAuction writes the auction's row over the very one that was read, and its changed rounds.
@@ -96,30 +88,13 @@ func saveAuction(b *pgx.Batch, known *speculation.Known, was int64, revision uui
 	expectRows(b.Queue(updateAuction, a.ID, was, known.Revision, a.Status, a.CurrentRound, a.TotalBids, a.Seq, a.LeaderTerm, a.StartedAt,
 		a.EndedAt, a.Version, revision), 1, errStale)
 	// The round that ends makes room, in the index of open rounds, for the one that starts.
-	open, ended := []auction.Round{}, []auction.Round{}
-	for _, r := range known.ChangedRounds() {
-		if r.Status == auction.RoundCompleted {
-			ended = append(ended, r)
-		} else {
-			open = append(open, r)
+	for _, ended := range []bool{true, false} {
+		for _, r := range known.ChangedRounds() {
+			if ended == (r.Status == auction.RoundCompleted) {
+				expectRows(b.Queue(updateRound, a.ID, r.Number, r.Status, r.Extensions, r.StartedAt, r.EndsAt, r.EndedAt), 1, errLostRow)
+			}
 		}
 	}
-	saveRounds(b, a.ID, ended)
-	saveRounds(b, a.ID, open)
-}
-
-func saveRounds(b *pgx.Batch, id uuid.UUID, changed []auction.Round) {
-	n := len(changed)
-	if n == 0 {
-		return
-	}
-	rounds, statuses, extensions := make([]int, n), make([]string, n), make([]int, n)
-	started, ends, ended := make([]*time.Time, n), make([]*time.Time, n), make([]*time.Time, n)
-	for i, r := range changed {
-		rounds[i], statuses[i], extensions[i] = r.Number, string(r.Status), r.Extensions
-		started[i], ends[i], ended[i] = r.StartedAt, r.EndsAt, r.EndedAt
-	}
-	expectRows(b.Queue(updateRounds, id, rounds, statuses, extensions, started, ends, ended), n, errLostRow)
 }
 
 // saveBids writes the standing bids that changed, the history, and the events other than bids. Winners leave before raises
@@ -170,12 +145,6 @@ func standingColumns(a *auction.Auction, bids []auction.Bid) []any {
 
 // saveEvents writes all events but bid.placed, whose row in the history is the event.
 func saveEvents(b *pgx.Batch, st *auction.State) {
-	others := len(st.Events) - len(st.Placed)
-	if others == 0 {
-		return
-	}
-	seqs, types := make([]int64, 0, others), make([]string, 0, others)
-	at, data := make([]time.Time, 0, others), make([]string, 0, others)
 	for i := range st.Events {
 		e := &st.Events[i]
 		if e.Type == auction.EventBidPlaced {
@@ -185,9 +154,8 @@ func saveEvents(b *pgx.Batch, st *auction.State) {
 		if err != nil {
 			panic("postgres: an event that is no JSON: " + err.Error()) // Its types are ours, and all of them are.
 		}
-		seqs, types, at, data = append(seqs, e.Seq), append(types, string(e.Type)), append(at, e.At), append(data, string(raw))
+		expectRows(b.Queue(insertEvent, st.Auction.ID, e.Seq, e.Type, e.At, string(raw)), 1, errLostRow)
 	}
-	expectRows(b.Queue(insertEvents, st.Auction.ID, seqs, types, at, data), len(seqs), errLostRow)
 }
 
 // saveOutcome writes who won, and takes the standing bids out of the running when the auction has ended.

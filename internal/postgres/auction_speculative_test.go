@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // remembered takes what a process remembers of an auction, once nothing is under way.
@@ -192,7 +193,7 @@ func TestBidsThatRestOnAFailure(t *testing.T) {
 				}
 			})
 		}()
-		eventually(t, "it is sent", func() bool {
+		testwait.Eventually(t, patience, "it is sent", func() bool {
 			n, _ := p.UnderWay()
 			return n == i+1
 		})

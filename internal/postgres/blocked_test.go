@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // stranger keeps a row locked, as a forgotten session would, until the returned function is called.
@@ -58,7 +59,7 @@ func later(do func() error) <-chan error {
 // isWaiting makes sure that something has not ended, and that its row is known to be blocked.
 func isWaiting(t *testing.T, db *DB, what string, done <-chan error) {
 	t.Helper()
-	eventually(t, what+" waits", func() bool { _, commands := db.blocked.count(); return commands > 0 })
+	testwait.Eventually(t, patience, what+" waits", func() bool { _, commands := db.blocked.count(); return commands > 0 })
 	select {
 	case err := <-done:
 		t.Errorf("%s: ended with %v while its row was locked", what, err)
@@ -84,7 +85,7 @@ func neighbour(t *testing.T, what string, do func() error) {
 
 func nothingBlocked(t *testing.T, db *DB) {
 	t.Helper()
-	eventually(t, "nothing is blocked any more", func() bool { rows, commands := db.blocked.count(); return rows == 0 && commands == 0 })
+	testwait.Eventually(t, patience, "nothing is blocked any more", func() bool { rows, commands := db.blocked.count(); return rows == 0 && commands == 0 })
 }
 
 // TestALockedAccountStopsItsOwnCommandsAlone has a session lock an account and stay away. The other transfers go on, on the
@@ -200,7 +201,7 @@ func TestALockedBidderStopsOnlyItself(t *testing.T) {
 		t.Errorf("a close that needs the locked account: %v", err)
 	}
 	goAway()
-	eventually(t, "the round closes", func() bool {
+	testwait.Eventually(t, patience, "the round closes", func() bool {
 		_, err := h.try(id, auction.CloseRound{Round: 2, Term: 1})
 		if err != nil && !isBlocked(err) {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // slowClock makes a process believe that the database's clock is behind what it is.
@@ -37,7 +38,7 @@ func TestAWrongClockLetsNoBidIn(t *testing.T) {
 	if err != nil && !late {
 		t.Fatal(err)
 	}
-	eventually(t, "the round is over", func() bool {
+	testwait.Eventually(t, patience, "the round is over", func() bool {
 		return ask[bool](t, h.db, `SELECT bool_and(clock_timestamp() > started_at + interval '1.1 seconds') FROM auction_rounds WHERE status = 'active'`)
 	})
 	slowClock(t, h.db, 10*time.Minute)

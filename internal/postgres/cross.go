@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
@@ -26,7 +27,7 @@ type CrossLedger struct {
 	*pgsaga.Database
 
 	db    *DB
-	slots chan struct{}
+	slots *semaphore.Weighted
 }
 
 var (
@@ -45,7 +46,7 @@ func NewCrossLedger(db *DB) *CrossLedger { return NewTendedCrossLedger(db, db) }
 func NewTendedCrossLedger(db, upkeep *DB) *CrossLedger {
 	return &CrossLedger{
 		Database: pgsaga.NewDatabase(db.pool, pgsaga.Options{Committed: db.committed, Upkeep: upkeep.pool}),
-		db:       db, slots: make(chan struct{}, crossSlots),
+		db:       db, slots: semaphore.NewWeighted(crossSlots),
 	}
 }
 
@@ -60,30 +61,16 @@ func (l *CrossLedger) CanPrepare(ctx context.Context) error {
 	if errors.Is(err, saga.ErrTwoPhaseUnavailable) {
 		return cross.ErrTwoPhaseUnavailable
 	}
-	if err != nil {
-		err = readError(err)
-	}
-	return err
+	return readError(err)
 }
-
-func (l *CrossLedger) enter(ctx context.Context) error {
-	select {
-	case l.slots <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (l *CrossLedger) leave() { <-l.slots }
 
 // Execute implements [cross.Ledger]. It recognises its own earlier effect by the leg's mark, whose primary key lets one of
 // several executions write it.
 func (l *CrossLedger) Execute(ctx context.Context, leg *cross.Leg) (out saga.Outcome, err error) {
-	if err := l.enter(ctx); err != nil {
+	if err := l.slots.Acquire(ctx, 1); err != nil {
 		return out, err
 	}
-	defer l.leave()
+	defer l.slots.Release(1)
 	err = l.db.run(ctx, "cross.leg", func(ctx context.Context, tx pgx.Tx) (err error) {
 		out, err = executeLeg(ctx, tx, leg)
 		return err
@@ -150,10 +137,10 @@ func decideLeg(ctx context.Context, tx pgx.Tx, leg *cross.Leg, book *ledger.Book
 // Command implements [cross.Executor]. The mark settles what a repeat is told; the key also tells a repeat from another
 // request.
 func (l *CrossLedger) Command(ctx context.Context, c command.Command[*cross.Leg]) (answer command.Answer, err error) {
-	if err := l.enter(ctx); err != nil {
+	if err := l.slots.Acquire(ctx, 1); err != nil {
 		return answer, err
 	}
-	defer l.leave()
+	defer l.slots.Release(1)
 	leg := c.Op
 	batch := []command.Command[*cross.Leg]{c}
 	err = l.db.run(ctx, "cross.command", func(ctx context.Context, tx pgx.Tx) error {
@@ -185,10 +172,10 @@ var errLegRefused = errors.New("the leg was refused")
 
 // Prepare implements [cross.Preparer]. It tries once: whoever tries again must do so in a new term.
 func (l *CrossLedger) Prepare(ctx context.Context, leg *cross.Leg, gid string) (out saga.Outcome, err error) {
-	if err := l.enter(ctx); err != nil {
+	if err := l.slots.Acquire(ctx, 1); err != nil {
 		return out, err
 	}
-	defer l.leave()
+	defer l.slots.Release(1)
 	leg.GID = gid
 	err = l.Database.Prepare(ctx, gid, func(ctx context.Context, tx pgx.Tx) (err error) {
 		if out, err = executeLeg(ctx, tx, leg); err == nil && out.Refused {
@@ -213,13 +200,6 @@ func (l *CrossLedger) Forget(ctx context.Context, ids []uuid.UUID) error {
 }
 
 // committed reads the marks of the branches of a saga that were committed. Old ones have no identifier.
-func (db *DB) committed(ctx context.Context, id uuid.UUID) (gids []string, err error) {
-	err = reading(ctx, db.presence, readTimeout, func(ctx context.Context) error {
-		rows, err := db.pool.Query(ctx, committedLegs, id)
-		if err == nil {
-			gids, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		}
-		return err
-	})
-	return gids, err
+func (db *DB) committed(ctx context.Context, id uuid.UUID) ([]string, error) {
+	return query(ctx, db, pgx.RowTo[string], committedLegs, id)
 }

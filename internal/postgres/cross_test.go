@@ -19,6 +19,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/saga"
 )
 
@@ -291,7 +292,7 @@ func TestTwoPhaseRefused(t *testing.T) {
 	if err := syscall.Kill(pg.PID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the restart", func() bool { return pg.Restarts() > restarts && db.Ping(t.Context()) == nil })
+	testwait.Eventually(t, patience, "the restart", func() bool { return pg.Restarts() > restarts && db.Ping(t.Context()) == nil })
 	if err := NewCrossLedger(db).CanPrepare(t.Context()); !errors.Is(err, cross.ErrTwoPhaseUnavailable) {
 		t.Errorf("CanPrepare: %v", err)
 	}

@@ -178,7 +178,7 @@ func (e *Events) auctionEvents(ctx context.Context, id uuid.UUID, after int64, l
 }
 
 func (r eventRow) event() (live.Event, error) {
-	e := live.Event{Seq: *r.Seq, At: r.At.UTC()}
+	e := live.Event{Seq: *r.Seq, At: *r.At}
 	if r.Type != nil {
 		e.Type, e.Data = *r.Type, json.RawMessage(*r.Data)
 		return e, nil
@@ -254,7 +254,7 @@ func (e *Events) campaignEvents(ctx context.Context, id uuid.UUID, after int64, 
 		if want := after + int64(i) + 1; int64(p.Seq) != want {
 			return nil, fmt.Errorf("sale %d is missing", want)
 		}
-		events = append(events, live.Event{Seq: int64(p.Seq), Type: eventPurchaseMade, At: p.At.UTC(), Data: e.views.Purchase(p)})
+		events = append(events, live.Event{Seq: int64(p.Seq), Type: eventPurchaseMade, At: p.At, Data: e.views.Purchase(p)})
 	}
 	// A draw is of a campaign that is sold out, so its number is known.
 	if last := totals[0] + 1; len(draws) > 0 && after < last && len(events) < limit && after+int64(len(events))+1 == last {

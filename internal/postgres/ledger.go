@@ -133,8 +133,8 @@ func (l *Ledger) commitSpeculative(ctx context.Context, want ledger.Want, decide
 // finish writes and commits in one round trip. A binary that is built to be killed takes two, so that it can be killed
 // in between.
 func finish(ctx context.Context, tx pgx.Tx, b *pgx.Batch, place string) error {
-	if lazy, ok := tx.(*lockingTx); ok && !crashpoint.Enabled {
-		return lazy.SendAndCommit(ctx, b)
+	if !crashpoint.Enabled {
+		return sendAndCommit(ctx, tx, b)
 	}
 	err := pgkit.Send(ctx, tx, b)
 	crashpoint.Hit(place)
@@ -144,22 +144,19 @@ func finish(ctx context.Context, tx pgx.Tx, b *pgx.Batch, place string) error {
 // holdOwners finds the accounts of holds. It runs before any lock, which is safe because a hold never changes owner;
 // its state is read again under the owner's lock.
 func holdOwners(ctx context.Context, tx pgx.Tx, holds []uuid.UUID) ([]string, error) {
-	rows, err := tx.Query(ctx, `SELECT account FROM hold_rows WHERE id = ANY($1)`, holds)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[string])
+	return pgkit.Rows(ctx, tx, pgx.RowTo[string], `SELECT account FROM hold_rows WHERE id = ANY($1)`, holds)
 }
 
 // The accounts are locked in the order of their ids: the sort stands below the locking in the plan. NO KEY UPDATE is
 // enough, as ids never change.
-const lockAccounts = `SELECT id, currency, available, held, version, created_at FROM accounts
-	WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE`
+const lockAccounts = `SELECT ` + accountFields + ` FROM accounts WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE`
 
-const selectAccounts = `SELECT id, currency, available, held, version, created_at FROM accounts WHERE id = ANY($1)`
-
-const selectHolds = `SELECT id, account, amount, captured, status, expires_at, created_at, closed_at, transfer, owner
-	FROM holds WHERE id = ANY($1)`
+const (
+	accountFields  = `id, currency, available, held, version, created_at`
+	holdFields     = `id, account, amount, captured, status, expires_at, created_at, closed_at, transfer, owner`
+	selectAccounts = `SELECT ` + accountFields + ` FROM accounts WHERE id = ANY($1)`
+	selectHolds    = `SELECT ` + holdFields + ` FROM holds WHERE id = ANY($1)`
+)
 
 // The rows that nobody has locked, and all that are there: the difference is what somebody has locked.
 const (
@@ -224,14 +221,14 @@ func lockBookAside(ctx context.Context, tx pgx.Tx, aside *setAside, accounts []s
 		b.Queue(lock, accounts).Query(collect(&acc, scanAccount))
 	}
 	if len(holds) > 0 {
-		b.Queue(selectHolds, holds).Query(collect(&held, scanHold))
+		b.Queue(selectHolds, holds).Query(collect(&held, pgx.RowToStructByPos[ledger.Hold]))
 	}
 	loadKeys(&b, keys, &known)
 	b.Queue(`SELECT clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
 	if err := pgkit.Send(ctx, tx, &b); err != nil {
 		return nil, nil, err
 	}
-	book := ledger.NewBook(now.UTC(), newID)
+	book := ledger.NewBook(now, newID)
 	for _, a := range acc {
 		book.LoadAccount(a)
 	}
@@ -262,22 +259,7 @@ func collect[T any](into *[]T, scan pgx.RowToFunc[T]) func(pgx.Rows) error {
 
 func scanAccount(row pgx.CollectableRow) (a ledger.Account, err error) {
 	err = row.Scan(&a.ID, &a.Currency, &a.Available, &a.Held, &a.Version, &a.CreatedAt)
-	a.CreatedAt = a.CreatedAt.UTC()
 	return a, err
-}
-
-func scanHold(row pgx.CollectableRow) (h ledger.Hold, err error) {
-	err = row.Scan(&h.ID, &h.Account, &h.Amount, &h.Captured, &h.Status, &h.ExpiresAt, &h.CreatedAt, &h.ClosedAt, &h.Transfer, &h.Owner)
-	h.CreatedAt, h.ExpiresAt, h.ClosedAt = h.CreatedAt.UTC(), utc(h.ExpiresAt), utc(h.ClosedAt)
-	return h, err
-}
-
-func utc(t *time.Time) *time.Time {
-	if t == nil {
-		return nil
-	}
-	u := t.UTC()
-	return &u
 }
 
 // newID makes identifiers that sort by time (UUIDv7), so that new rows land at the right edge of their indexes.

@@ -30,21 +30,21 @@ func (l *Ledger) ExpireHolds(ctx context.Context, limit int, decide func(*ledger
 			now      time.Time
 			seen     = map[string]struct{}{}
 		)
-		b.Queue(lockDueHolds, limit).Query(collect(&due, scanDueHold))
+		b.Queue(lockDueHolds, limit).Query(collect(&due, pgx.RowToStructByPos[dueHold]))
 		b.Queue(`SELECT clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
 		if err := pgkit.Send(ctx, tx, &b); err != nil {
 			return err
 		}
 		found = len(due)
-		book := ledger.NewBook(now.UTC(), newID)
+		book := ledger.NewBook(now, newID)
 		for _, d := range due {
-			if _, loaded := seen[d.account.ID]; !loaded {
-				seen[d.account.ID] = struct{}{}
-				accounts = append(accounts, d.account.ID)
-				book.LoadAccount(d.account)
+			if _, loaded := seen[d.Account.ID]; !loaded {
+				seen[d.Account.ID] = struct{}{}
+				accounts = append(accounts, d.Account.ID)
+				book.LoadAccount(d.Account)
 			}
-			book.LoadHold(d.hold)
-			ids = append(ids, d.hold.ID)
+			book.LoadHold(d.Hold)
+			ids = append(ids, d.Hold.ID)
 		}
 		if lazy, ok := tx.(*lockingTx); ok {
 			lazy.lock(accounts)
@@ -59,14 +59,6 @@ func (l *Ledger) ExpireHolds(ctx context.Context, limit int, decide func(*ledger
 
 // dueHold is a hold with its account.
 type dueHold struct {
-	hold    ledger.Hold
-	account ledger.Account
-}
-
-func scanDueHold(row pgx.CollectableRow) (d dueHold, err error) {
-	h, a := &d.hold, &d.account
-	err = row.Scan(&h.ID, &h.Account, &h.Amount, &h.Captured, &h.Status, &h.ExpiresAt, &h.CreatedAt, &h.ClosedAt, &h.Transfer, &h.Owner,
-		&a.ID, &a.Currency, &a.Available, &a.Held, &a.Version, &a.CreatedAt)
-	h.CreatedAt, h.ExpiresAt, h.ClosedAt, a.CreatedAt = h.CreatedAt.UTC(), utc(h.ExpiresAt), utc(h.ClosedAt), a.CreatedAt.UTC()
-	return d, err
+	ledger.Hold
+	ledger.Account
 }

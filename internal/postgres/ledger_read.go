@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -13,35 +12,33 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
+const (
+	entryFields    = `id, account, version, transfer, amount, currency, at, memo`
+	transferFields = `id, kind, source, destination, amount, currency, status, reason, memo, created_at`
+)
+
 // Account implements [ledger.Reader].
 func (l *Ledger) Account(ctx context.Context, id string) (ledger.Account, error) {
 	return queryOne(ctx, l.db.reads, &ledger.AccountNotFoundError{ID: id}, scanAccount,
-		`SELECT id, currency, available, held, version, created_at FROM accounts WHERE id = $1`, id)
+		`SELECT `+accountFields+` FROM accounts WHERE id = $1`, id)
 }
 
 // Entries implements [ledger.Reader].
 func (l *Ledger) Entries(ctx context.Context, account string, after int64, limit int) ([]ledger.Entry, error) {
-	return query(ctx, l.db.reads, func(row pgx.CollectableRow) (e ledger.Entry, err error) {
-		err = row.Scan(&e.ID, &e.Account, &e.Version, &e.Transfer, &e.Amount, &e.Currency, &e.At, &e.Memo)
-		e.At = e.At.UTC()
-		return e, err
-	}, `SELECT id, account, version, transfer, amount, currency, at, memo FROM entries
-		WHERE account = $1 AND version > $2 ORDER BY version LIMIT $3`, account, after, limit)
+	return query(ctx, l.db.reads, pgx.RowToStructByPos[ledger.Entry],
+		`SELECT `+entryFields+` FROM entries WHERE account = $1 AND version > $2 ORDER BY version LIMIT $3`, account, after, limit)
 }
 
 // Transfer implements [ledger.Reader].
 func (l *Ledger) Transfer(ctx context.Context, id uuid.UUID) (ledger.Transfer, error) {
-	return queryOne(ctx, l.db.reads, &ledger.TransferNotFoundError{ID: id}, func(row pgx.CollectableRow) (t ledger.Transfer, err error) {
-		err = row.Scan(&t.ID, &t.Kind, &t.From, &t.To, &t.Amount, &t.Currency, &t.Status, &t.Reason, &t.Memo, &t.CreatedAt)
-		t.CreatedAt = t.CreatedAt.UTC()
-		return t, err
-	}, `SELECT id, kind, source, destination, amount, currency, status, reason, memo, created_at FROM transfers WHERE id = $1`, id)
+	return queryOne(ctx, l.db.reads, &ledger.TransferNotFoundError{ID: id}, pgx.RowToStructByPos[ledger.Transfer],
+		`SELECT `+transferFields+` FROM transfers WHERE id = $1`, id)
 }
 
 // Hold implements [ledger.Reader].
 func (l *Ledger) Hold(ctx context.Context, id uuid.UUID) (ledger.Hold, error) {
-	return queryOne(ctx, l.db.reads, &ledger.HoldNotFoundError{ID: id}, scanHold,
-		`SELECT id, account, amount, captured, status, expires_at, created_at, closed_at, transfer, owner FROM holds WHERE id = $1`, id)
+	return queryOne(ctx, l.db.reads, &ledger.HoldNotFoundError{ID: id}, pgx.RowToStructByPos[ledger.Hold],
+		`SELECT `+holdFields+` FROM holds WHERE id = $1`, id)
 }
 
 // Deposits and withdrawals are read from the outside's entries, which are negative for what came in. What came from another
@@ -104,7 +101,6 @@ func (l *Ledger) Integrity(ctx context.Context) (ledger.Integrity, error) {
 	if err != nil {
 		return ledger.Integrity{}, fmt.Errorf("postgres: integrity: %w", err)
 	}
-	out.CheckedAt = out.CheckedAt.In(time.UTC)
 	for _, c := range out.Currencies {
 		out.Difference.Add(out.Difference, new(big.Int).Abs(c.Difference))
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/operator"
-	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/pglock"
 )
@@ -218,8 +217,5 @@ func (l *Locks) record(ctx context.Context, tx pgx.Tx, key *idempotency.Request,
 	var b pgx.Batch
 	saveAudit(&b, audit, now)
 	saveKeys(&b, []idempotency.Record{{Request: *key, Status: r.Status, Body: r.Body}}, now, guardedWrites)
-	if lazy, ok := tx.(*lockingTx); ok {
-		return answer, lazy.SendAndCommit(ctx, &b)
-	}
-	return answer, pgkit.Send(ctx, tx, &b)
+	return answer, sendAndCommit(ctx, tx, &b)
 }

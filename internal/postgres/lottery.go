@@ -191,7 +191,7 @@ const (
 	campaignFields = `id, number, name, status, draw_mode, base_length, currency, price, beneficiary, escrow, purchase_limit,
 		total_positions, sold_positions, commitment, version, created_at, published_at, draw_started_at, completed_at, cancelled_at`
 	lockCampaignRow = `SELECT ` + campaignFields + ` FROM campaigns WHERE id = $1 FOR NO KEY UPDATE`
-	selectLayers    = `SELECT positions, sold, price FROM campaign_layers WHERE campaign = $1 ORDER BY layer`
+	selectLayers    = `SELECT positions, sold, price, 0 FROM campaign_layers WHERE campaign = $1 ORDER BY layer`
 	selectLastSale  = `SELECT id FROM purchases WHERE campaign = $1 AND seq = $2`
 	selectResult    = `SELECT campaign, root, winners, completed_at, beacon, beacon_previous, beacon_round FROM draws WHERE campaign = $1`
 	selectPrizes    = `SELECT name, coalesce(layer, 0), quantity FROM campaign_prizes WHERE campaign = $1 ORDER BY ordinal`
@@ -203,16 +203,12 @@ const (
 func (l *Lottery) lockCampaign(ctx context.Context, tx pgx.Tx, id uuid.UUID, known **knownInventory) (*lottery.Campaign, error) {
 	var (
 		b     pgx.Batch
-		found []lottery.Campaign
-		c     lottery.Campaign
 		last  []uuid.UUID
 		start = time.Now()
 	)
 	b.Queue(waitBriefly)
 	b.Queue(gateCampaign, campaignLockClass, id.String())
-	b.Queue(lockCampaignRow, id).Query(collect(&found, scanCampaign))
-	b.Queue(selectLayers, id).Query(func(rows pgx.Rows) error { return readLayers(rows, &c) })
-	b.Queue(selectPrizes, id).Query(func(rows pgx.Rows) error { return readPrizes(rows, &c) })
+	read := queueCampaign(&b, lockCampaignRow, id)
 	remembers := *known != nil && (*known).Sold() > 0
 	if remembers {
 		b.Queue(selectLastSale, id, (*known).Sold()).Query(collect(&last, pgx.RowTo[uuid.UUID]))
@@ -226,11 +222,29 @@ func (l *Lottery) lockCampaign(ctx context.Context, tx pgx.Tx, id uuid.UUID, kno
 	if l.observer != nil {
 		l.observer.LockWait(time.Since(start))
 	}
-	if len(found) == 0 {
-		return nil, &lottery.CampaignNotFoundError{ID: id}
+	return read()
+}
+
+// queueCampaign queues the reads of a campaign's row, by a statement, and of its parts. What it returns tells what was read.
+func queueCampaign(b *pgx.Batch, statement string, id uuid.UUID) func() (*lottery.Campaign, error) {
+	var (
+		found  []lottery.Campaign
+		layers []lottery.Layer
+		prizes []lottery.Prize
+	)
+	b.Queue(statement, id).Query(collect(&found, scanCampaign))
+	b.Queue(selectLayers, id).Query(collect(&layers, pgx.RowToStructByPos[lottery.Layer]))
+	b.Queue(selectPrizes, id).Query(collect(&prizes, pgx.RowToStructByPos[lottery.Prize]))
+	return func() (*lottery.Campaign, error) {
+		if len(found) == 0 {
+			return nil, &lottery.CampaignNotFoundError{ID: id}
+		}
+		for i := 1; i < len(layers); i++ {
+			layers[i].First = layers[i-1].First + layers[i-1].Positions
+		}
+		found[0].Layers, found[0].Prizes = layers, prizes
+		return &found[0], nil
 	}
-	found[0].Layers, found[0].Prizes = c.Layers, c.Prizes
-	return &found[0], nil
 }
 
 // bringUpToDate applies the sales that an inventory has not seen. known is nil for a campaign that this process does
@@ -315,31 +329,8 @@ func scanCampaign(row pgx.CollectableRow) (c lottery.Campaign, err error) {
 	if err != nil {
 		return c, err
 	}
-	c.Commitment, c.CreatedAt = [32]byte(commitment), c.CreatedAt.UTC()
-	c.PublishedAt, c.DrawStartedAt = utc(c.PublishedAt), utc(c.DrawStartedAt)
-	c.CompletedAt, c.CancelledAt = utc(c.CompletedAt), utc(c.CancelledAt)
+	c.Commitment = [32]byte(commitment)
 	return c, nil
-}
-
-func readLayers(rows pgx.Rows, c *lottery.Campaign) error {
-	var layer lottery.Layer
-	first := 0
-	_, err := pgx.ForEachRow(rows, []any{&layer.Positions, &layer.Sold, &layer.Price}, func() error {
-		layer.First = first
-		first += layer.Positions
-		c.Layers = append(c.Layers, layer)
-		return nil
-	})
-	return err
-}
-
-func readPrizes(rows pgx.Rows, c *lottery.Campaign) error {
-	var p lottery.Prize
-	_, err := pgx.ForEachRow(rows, []any{&p.Name, &p.Layer, &p.Quantity}, func() error {
-		c.Prizes = append(c.Prizes, p)
-		return nil
-	})
-	return err
 }
 
 func scanDraw(row pgx.CollectableRow) (d lottery.Draw, err error) {
@@ -348,6 +339,6 @@ func scanDraw(row pgx.CollectableRow) (d lottery.Draw, err error) {
 	if err := row.Scan(&d.Campaign, &root, &winners, &d.CompletedAt); err != nil {
 		return d, err
 	}
-	d.Root, d.CompletedAt = [32]byte(root), d.CompletedAt.UTC()
+	d.Root = [32]byte(root)
 	return d, json.Unmarshal([]byte(winners), &d.Winners)
 }

@@ -95,7 +95,7 @@ func (s *sealRow) read(b *lottery.Beacon) error {
 	}
 	if s.round != nil {
 		b.Seal = &lottery.Seal{
-			Root: [32]byte(s.root), Round: uint64(*s.round), SealedAt: s.sealedAt.UTC(), DueAt: s.dueAt.UTC(), //nolint:gosec // CHECK (round > 0).
+			Root: [32]byte(s.root), Round: uint64(*s.round), SealedAt: *s.sealedAt, DueAt: *s.dueAt, //nolint:gosec // CHECK (round > 0).
 		}
 	}
 	return nil
@@ -137,7 +137,7 @@ func scanResult(row pgx.CollectableRow) (d lottery.Draw, err error) {
 	if err := row.Scan(&d.Campaign, &root, &winners, &d.CompletedAt, &signature, &previous, &round); err != nil {
 		return d, err
 	}
-	d.Root, d.CompletedAt = [32]byte(root), d.CompletedAt.UTC()
+	d.Root = [32]byte(root)
 	if round != nil {
 		d.Round = &fairdraw.Round{Number: uint64(*round), Signature: signature, Previous: previous} //nolint:gosec // From a positive one.
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-dev/fairlead/fairdraw/beacon"
 	"github.com/fairlead-dev/fairlead/fairdraw/beacon/beacontest"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // soon bounds every wait for a round; rounds are a second apart, and attempts not much more.
@@ -199,7 +200,7 @@ func TestABeaconThatFailsDelaysAndSaysSo(t *testing.T) {
 			}
 			random.Set(beacontest.Healthy)
 			// Whoever asks need not wait for the sweeper; but one who is impatient may give up a relay that is slow and not wrong.
-			eventually(t, "the draw is had for the asking", func() bool {
+			testwait.Eventually(t, patience, "the draw is had for the asking", func() bool {
 				a, err = v.Execute(t.Context(), id, own[lottery.Op](lottery.AskDraw{}))
 				return err != nil || !errors.As(a.Err, &pending)
 			})
@@ -264,7 +265,7 @@ func TestTheNextProcessGoesOn(t *testing.T) {
 	id := one.sellOut(t)
 	seal := one.campaign(t, id).Beacon.Seal
 	// The first process claims the attempts, and dies with each of them in its hands.
-	eventually(t, "a claim when it is due", func() bool {
+	testwait.Eventually(t, patience, "a claim when it is due", func() bool {
 		waits, err := one.store.ClaimRounds(t.Context(), 10)
 		if err != nil {
 			t.Fatal(err)

@@ -14,29 +14,22 @@ import (
 
 // Campaign implements [lottery.Reader]. The three statements share a snapshot, so the layers sum up to the campaign.
 func (l *Lottery) Campaign(ctx context.Context, id uuid.UUID) (*lottery.Campaign, error) {
-	var (
-		found  []lottery.Campaign
-		layers lottery.Campaign
-	)
-	err := l.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
-		found, layers = nil, lottery.Campaign{}
+	var c *lottery.Campaign
+	err := l.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) (err error) {
 		var b pgx.Batch
-		b.Queue(`SELECT `+campaignFields+` FROM campaigns WHERE id = $1`, id).Query(collect(&found, scanCampaign))
-		b.Queue(selectLayers, id).Query(func(rows pgx.Rows) error { return readLayers(rows, &layers) })
-		b.Queue(selectPrizes, id).Query(func(rows pgx.Rows) error { return readPrizes(rows, &layers) })
-		if err := pgkit.Send(ctx, tx, &b); err != nil || len(found) == 0 {
+		read := queueCampaign(&b, `SELECT `+campaignFields+` FROM campaigns WHERE id = $1`, id)
+		if err := pgkit.Send(ctx, tx, &b); err != nil {
 			return err
 		}
-		return loadBeacon(ctx, tx, &found[0])
+		if c, err = read(); err != nil {
+			return err
+		}
+		return loadBeacon(ctx, tx, c)
 	})
 	if err != nil {
 		return nil, err
 	}
-	if len(found) == 0 {
-		return nil, &lottery.CampaignNotFoundError{ID: id}
-	}
-	found[0].Layers, found[0].Prizes = layers.Layers, layers.Prizes
-	return &found[0], nil
+	return c, nil
 }
 
 // Campaigns implements [lottery.Reader].
@@ -68,7 +61,6 @@ func (l *Lottery) Purchases(ctx context.Context, campaign uuid.UUID, after, limi
 	return query(ctx, l.db.reads, func(row pgx.CollectableRow) (p lottery.Purchase, err error) {
 		err = row.Scan(&p.ID, &p.Campaign, &p.Seq, &p.Account, &p.Position.Layer, &p.Position.Number, &p.Position.Ordinal,
 			&p.Price, &p.Transfer, &p.At)
-		p.At = p.At.UTC()
 		return p, err
 	}, `SELECT id, campaign, seq, account, layer, number, ordinal, price, transfer, at FROM purchases
 		WHERE campaign = $1 AND seq > $2 ORDER BY seq LIMIT $3`, campaign, after, limit)
@@ -95,11 +87,7 @@ func (l *Lottery) Statistics(ctx context.Context, campaign uuid.UUID) (lottery.S
 		WITH buyers AS (SELECT count(*) AS bought, sum(price) AS paid, min(at) AS first, max(at) AS last
 			FROM purchases WHERE campaign = $1 GROUP BY account)
 		SELECT count(*), coalesce(sum(paid), 0)::bigint, min(first), max(last), coalesce(max(bought), 0) FROM buyers`
-	return queryOne(ctx, l.db.reads, errEmpty, func(row pgx.CollectableRow) (s lottery.Statistics, err error) {
-		err = row.Scan(&s.Buyers, &s.Revenue, &s.FirstSaleAt, &s.LastSaleAt, &s.LargestSold)
-		s.FirstSaleAt, s.LastSaleAt = utc(s.FirstSaleAt), utc(s.LastSaleAt)
-		return s, err
-	}, sumSales, campaign)
+	return queryOne(ctx, l.db.reads, errEmpty, pgx.RowToStructByPos[lottery.Statistics], sumSales, campaign)
 }
 
 // watchLimit is how many stuck campaigns one sweep looks at.

@@ -14,12 +14,9 @@ const (
 	insertCampaign = `INSERT INTO campaigns (id, name, status, draw_mode, base_length, currency, price, beneficiary, escrow,
 		purchase_limit, total_positions, sold_positions, commitment, version, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`
-	insertLayers = `INSERT INTO campaign_layers (campaign, layer, positions, price, sold)
-		SELECT $1, layer, positions, price, 0 FROM unnest($2::integer[], $3::integer[], $4::bigint[]) AS l (layer, positions, price)`
-	insertPrizes = `INSERT INTO campaign_prizes (campaign, ordinal, name, layer, quantity)
-		SELECT $1, ordinal, name, nullif(layer, 0), quantity
-		FROM unnest($2::integer[], $3::text[], $4::integer[], $5::integer[]) AS p (ordinal, name, layer, quantity)`
-	insertSeed = `INSERT INTO campaign_seeds (campaign, seed) VALUES ($1, $2)`
+	insertLayer = `INSERT INTO campaign_layers (campaign, layer, positions, price, sold) VALUES ($1, $2, $3, $4, 0)`
+	insertPrize = `INSERT INTO campaign_prizes (campaign, ordinal, name, layer, quantity) VALUES ($1, $2, $3, nullif($4, 0), $5)`
+	insertSeed  = `INSERT INTO campaign_seeds (campaign, seed) VALUES ($1, $2)`
 
 	insertPurchases = `INSERT INTO purchases (campaign, seq, id, account, layer, number, ordinal, price, transfer, at)
 		SELECT * FROM unnest($1::uuid[], $2::integer[], $3::uuid[], $4::text[], $5::integer[], $6::integer[], $7::integer[],
@@ -37,26 +34,20 @@ const (
 		FROM unnest($2::integer[], $3::integer[]) AS n (layer, sold) WHERE l.campaign = $1 AND l.layer = n.layer`
 	insertDraw = `INSERT INTO draws (campaign, root, winners, completed_at) VALUES ($1, $2, $3, $4)`
 
-	insertAudit = `INSERT INTO audit_log (id, at, principal, action, object, request_id)
-		SELECT id, $1, principal, action, object, request_id
-		FROM unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[]) AS a (id, principal, action, object, request_id)`
+	// Without a time it is the database's.
+	insertAudit = `INSERT INTO audit_log (id, at, principal, action, object, request_id) VALUES ($1, coalesce($2, clock_timestamp()), $3, $4, $5, $6)`
 )
 
 func saveNewCampaign(b *pgx.Batch, n lottery.NewCampaign) {
 	c := n.Campaign
 	expectRows(b.Queue(insertCampaign, c.ID, c.Name, c.Status, c.DrawMode, c.BaseLength, c.Currency, c.Price, c.Beneficiary,
 		c.Escrow, c.PurchaseLimit, c.TotalPositions, c.SoldPositions, c.Commitment[:], c.Version, c.CreatedAt), 1, errLostRow)
-	layers, positions, prices := make([]int, len(c.Layers)), make([]int, len(c.Layers)), make([]int64, len(c.Layers))
 	for i, l := range c.Layers {
-		layers[i], positions[i], prices[i] = i+1, l.Positions, l.Price
+		expectRows(b.Queue(insertLayer, c.ID, i+1, l.Positions, l.Price), 1, errLostRow)
 	}
-	expectRows(b.Queue(insertLayers, c.ID, layers, positions, prices), len(c.Layers), errLostRow)
-	ordinals, names := make([]int, len(c.Prizes)), make([]string, len(c.Prizes))
-	eligible, quantities := make([]int, len(c.Prizes)), make([]int, len(c.Prizes))
 	for i, p := range c.Prizes {
-		ordinals[i], names[i], eligible[i], quantities[i] = i, p.Name, p.Layer, p.Quantity
+		expectRows(b.Queue(insertPrize, c.ID, i, p.Name, p.Layer, p.Quantity), 1, errLostRow)
 	}
-	expectRows(b.Queue(insertPrizes, c.ID, ordinals, names, eligible, quantities), len(c.Prizes), errLostRow)
 	expectRows(b.Queue(insertSeed, c.ID, n.Seed[:]), 1, errLostRow)
 }
 
@@ -105,14 +96,7 @@ func saveDraw(b *pgx.Batch, d *lottery.Draw) error {
 }
 
 func saveAudit(b *pgx.Batch, audit []command.Audit, now time.Time) {
-	n := len(audit)
-	if n == 0 {
-		return
+	for _, a := range audit {
+		expectRows(b.Queue(insertAudit, newID(), now, a.Principal, a.Action, a.Object, a.RequestID), 1, errLostRow)
 	}
-	ids, principals, actions := make([][16]byte, n), make([]string, n), make([]string, n)
-	objects, requests := make([]string, n), make([]string, n)
-	for i, a := range audit {
-		ids[i], principals[i], actions[i], objects[i], requests[i] = newID(), a.Principal, a.Action, a.Object, a.RequestID
-	}
-	expectRows(b.Queue(insertAudit, now, ids, principals, actions, objects, requests), n, errLostRow)
 }

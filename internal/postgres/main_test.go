@@ -235,15 +235,3 @@ func fund(t *testing.T, s *ledger.Service, amount int64, ids ...string) {
 		}
 	}
 }
-
-// eventually polls until ok or fails the test.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in time: %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}

@@ -179,7 +179,7 @@ func (w *world) foresee(o *modelOp) func(at time.Time) string {
 	}
 	row := rowsOf(w, scanAuction, `SELECT `+auctionFields+` FROM auctions WHERE id = $1`, o.auction)[0]
 	rounds := rowsOf(w, scanRound, selectRounds, o.auction)
-	bids := rowsOf(w, scanStanding, selectStanding, o.auction)
+	bids := rowsOf(w, pgx.RowToStructByPos[auction.Bid], selectStanding, o.auction)
 	accounts := rowsOf(w, scanAccount, selectAccounts, []string{o.bid.Account})
 	return func(at time.Time) string {
 		a := row.Auction
@@ -199,7 +199,7 @@ func (w *world) foreseeMoney(op ledger.Op) func(at time.Time) string {
 	var holds []ledger.Hold
 	ids := ledger.Accounts(op)
 	if id, ok := ledger.HoldOf(op); ok {
-		holds = rowsOf(w, scanHold, selectHolds, []uuid.UUID{id})
+		holds = rowsOf(w, pgx.RowToStructByPos[ledger.Hold], selectHolds, []uuid.UUID{id})
 		for _, h := range holds {
 			ids = append(ids, h.Account)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // route tells whether a bid or a transfer came by the fast path.
@@ -77,7 +78,7 @@ func (w *world) firstBidsInQuiet() {
 func (w *world) repeatedElsewhere(s *modelServer, repeated *modelOp, goesAhead func() bool) {
 	w.Helper()
 	const soon = 8
-	eventually(w.T, "commands go by the fast path", goesAhead)
+	testwait.Eventually(w.T, patience, "commands go by the fast path", goesAhead)
 	w.settle(s, repeated)
 	for range soon {
 		if goesAhead() {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // pick draws one of some.
@@ -209,7 +210,7 @@ func (w *world) endInLateAnswer() {
 	const round = 900 * time.Millisecond
 	s, ann := w.server(), w.fund(1)[0]
 	quiet := w.launch(s, auction.Create{Rounds: []auction.NewRound{{Winners: 1, Duration: 2 * time.Hour}}})
-	eventually(w.T, "commands go by the fast path", func() bool { return w.place(s, quiet, ann) })
+	testwait.Eventually(w.T, patience, "commands go by the fast path", func() bool { return w.place(s, quiet, ann) })
 	w.end(quiet)
 	for _, others := range w.rng.Perm(3) {
 		a := w.launch(s, auction.Create{Rounds: []auction.NewRound{{Winners: 1, Duration: round}}})
@@ -407,7 +408,7 @@ func (w *world) failOverUnderLoad() {
 		defer close(done)
 		w.burst(func() { answers.Add(1) })
 	}()
-	eventually(w.T, "some are answered", func() bool { return answers.Load() >= 10 })
+	testwait.Eventually(w.T, patience, "some are answered", func() bool { return answers.Load() >= 10 })
 	w.failOver()
 	<-done
 	w.forget(false)

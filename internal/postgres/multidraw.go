@@ -327,8 +327,6 @@ func scanMultidraw(row pgx.CollectableRow) (o multidraw.Operation, err error) {
 	if err != nil {
 		return o, err
 	}
-	o.LeaseExpiresAt, o.StartedAt, o.UpdatedAt = o.LeaseExpiresAt.UTC(), o.StartedAt.UTC(), o.UpdatedAt.UTC()
-	o.CompletedAt, o.RolledBackAt = utc(o.CompletedAt), utc(o.RolledBackAt)
 	copy(o.Parameters[:], parameters)
 	copy(o.Commitment[:], commitment)
 	copy(o.Digest[:], digest)

@@ -57,7 +57,7 @@ func (e *Events) multidrawEvents(ctx context.Context, id uuid.UUID, after int64,
 		if err != nil {
 			return nil, err
 		}
-		events[i] = live.Event{Seq: *r.Seq, Type: eventProgress, At: r.At.UTC(), Data: data}
+		events[i] = live.Event{Seq: *r.Seq, Type: eventProgress, At: *r.At, Data: data}
 	}
 	return events, nil
 }

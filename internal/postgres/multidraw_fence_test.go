@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
@@ -19,7 +20,7 @@ func TestCheckpointIsFenced(t *testing.T) {
 	s := newMultidraws(t, &silent{mortal{Multidraws: store}}, multidraw.Options{LeaseTTL: 50 * time.Millisecond})
 	o := made(t, s, inRange("k", 20_000, true))
 	idle := newMultidraws(t, &mortal{Multidraws: store}, multidraw.Options{})
-	eventually(t, "the lease has expired", func() bool {
+	testwait.Eventually(t, patience, "the lease has expired", func() bool {
 		_, err := change(t, idle, o.ID, multidraw.Resume{})
 		return err == nil
 	})
@@ -27,7 +28,7 @@ func TestCheckpointIsFenced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the second run has ended", func() bool { return operation(t, idle, o.ID).Status == multidraw.StatusInterrupted })
+	testwait.Eventually(t, patience, "the second run has ended", func() bool { return operation(t, idle, o.ID).Status == multidraw.StatusInterrupted })
 	resumed := operation(t, idle, o.ID)
 	exec(t, db, `UPDATE multidraws SET status = 'running'`)
 	send := func(term int64, change func(*multidraw.Checkpoint)) error {

@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
@@ -95,7 +96,7 @@ func operation(t *testing.T, s *multidraw.Service, id uuid.UUID) *multidraw.Oper
 
 func awaitStatus(t *testing.T, s *multidraw.Service, id uuid.UUID, want multidraw.Status) *multidraw.Operation {
 	t.Helper()
-	eventually(t, "the operation is "+string(want), func() bool { return operation(t, s, id).Status == want })
+	testwait.Eventually(t, patience, "the operation is "+string(want), func() bool { return operation(t, s, id).Status == want })
 	return operation(t, s, id)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
@@ -196,7 +197,7 @@ func TestMultidrawKeyWhileItsAnswerIsDecided(t *testing.T) {
 	go ask1(services[0])
 	<-slow.reached
 	go ask1(services[1])
-	eventually(t, "the second waits for the first", func() bool {
+	testwait.Eventually(t, patience, "the second waits for the first", func() bool {
 		return len(answers) > 0 || ask[int](t, db, `SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory' AND datname = current_database()`) == 1
 	})
 	close(slow.open)
@@ -220,7 +221,7 @@ func TestMultidrawPatience(t *testing.T) {
 		t.Fatalf("%s, %v", a.Body, err)
 	}
 	close(gate.open)
-	eventually(t, "the operation is completed", func() bool {
+	testwait.Eventually(t, patience, "the operation is completed", func() bool {
 		return ask[string](t, db, `SELECT status FROM multidraws`) == "completed"
 	})
 	again, err := s.Create(t.Context(), keyed[multidraw.Op](inRange("k", 15_000, false), "key", "body"))

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
@@ -18,12 +19,12 @@ func TestMultidrawOutlivesItsDatabase(t *testing.T) {
 	db := open(t, Options{URL: server.URL()})
 	s := newMultidraws(t, NewMultidraws(db), multidraw.Options{})
 	o := made(t, s, inRange("k", 800_000, true))
-	eventually(t, "some checkpoints", func() bool { return operation(t, s, o.ID).Checkpoints > 20 })
+	testwait.Eventually(t, patience, "some checkpoints", func() bool { return operation(t, s, o.ID).Checkpoints > 20 })
 	if err := syscall.Kill(server.PID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a restart", func() bool { return server.Restarts() > 0 })
-	eventually(t, "an answer", func() bool { return db.Ping(t.Context()) == nil })
+	testwait.Eventually(t, patience, "a restart", func() bool { return server.Restarts() > 0 })
+	testwait.Eventually(t, patience, "an answer", func() bool { return db.Ping(t.Context()) == nil })
 	if now := operation(t, s, o.ID); now.Completed == now.Total {
 		t.Fatal("it was killed too late")
 	}

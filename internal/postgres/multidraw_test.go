@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
@@ -32,7 +33,7 @@ func TestMultidrawResumes(t *testing.T) {
 		o := made(t, newMultidraws(t, store, multidraw.Options{}), multidraw.Create{LockKey: "resume", Count: 40_300, Spec: spec, Async: true})
 		resumed := 0
 		for {
-			eventually(t, "the run ends", func() bool {
+			testwait.Eventually(t, patience, "the run ends", func() bool {
 				return operation(t, newMultidraws(t, store, multidraw.Options{}), o.ID).Status != multidraw.StatusRunning
 			})
 			s := newMultidraws(t, store, multidraw.Options{})
@@ -63,7 +64,7 @@ func TestMultidrawIsInterrupted(t *testing.T) {
 	// A death that cannot even say so: the context of everything that the dead process sends has ended.
 	store := &silent{mortal{Multidraws: NewMultidraws(db), left: 2}}
 	o := made(t, newMultidraws(t, store, multidraw.Options{}), inRange("lost", 20_000, true))
-	eventually(t, "the process dies", func() bool { store.mu.Lock(); defer store.mu.Unlock(); return store.dead })
+	testwait.Eventually(t, patience, "the process dies", func() bool { store.mu.Lock(); defer store.mu.Unlock(); return store.dead })
 	died := time.Now()
 	alive := newMultidraws(t, NewMultidraws(db), multidraw.Options{})
 	if status := operation(t, alive, o.ID).Status; status != multidraw.StatusRunning {
@@ -99,7 +100,7 @@ func TestMultidrawIsFenced(t *testing.T) {
 	<-first.reached // It stands before its first checkpoint, and its lease expires.
 	other := newMultidraws(t, store, multidraw.Options{})
 	var err error
-	eventually(t, "the lease has expired", func() bool {
+	testwait.Eventually(t, patience, "the lease has expired", func() bool {
 		_, err = change(t, other, o.ID, multidraw.Resume{})
 		return !errors.Is(err, multidraw.ErrBadTransition)
 	})

@@ -88,7 +88,7 @@ func pack(hints []live.Hint) (payloads []string, err error) {
 
 // Receive implements [live.Wire].
 func (n *Notifications) Receive(ctx context.Context, f func(live.Hint)) error {
-	err := pgkit.Listen(ctx, n.config, liveChannel, func(payload string) {
+	l := pgkit.Listener{Config: n.config, Channel: liveChannel, Heard: func(payload string) {
 		var hints []live.Hint
 		if err := json.Unmarshal([]byte(payload), &hints); err != nil {
 			// Anybody who may use the database may notify. A payload of somebody else is no reason to stop.
@@ -98,7 +98,8 @@ func (n *Notifications) Receive(ctx context.Context, f func(live.Hint)) error {
 		for _, h := range hints {
 			f(h)
 		}
-	})
+	}}
+	err := l.Listen(ctx)
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // The caller has ended it.
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/live"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // process is a hub with a pool of its own, as another process would have.
@@ -70,7 +71,7 @@ func (p *process) follow(t *testing.T, topic string) func() live.Message {
 // listeners waits until n sessions listen, and returns them.
 func listeners(t *testing.T, db *DB, n int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d processes listen", n), func() bool {
+	testwait.Eventually(t, patience, fmt.Sprintf("%d processes listen", n), func() bool {
 		return ask[int](t, db, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
 			AND application_name = 'fairlead live' AND query LIKE 'LISTEN%' AND state = 'idle'`) == n
 	})

@@ -31,22 +31,12 @@ func (d *Operator) Campaigns(ctx context.Context, status lottery.Status, before 
 
 // Auctions lists auctions as Campaigns lists campaigns. Their rounds are not read.
 func (d *Operator) Auctions(ctx context.Context, status auction.Status, before int64, limit int) ([]auction.Auction, error) {
-	var (
-		rows []auctionRow
-		err  error
-	)
 	if status == "" {
-		rows, err = query(ctx, d.db.reads, scanAuction,
+		return query(ctx, d.db.reads, scanListed,
 			`SELECT `+auctionFields+` FROM auctions WHERE number < $1 ORDER BY number DESC LIMIT $2`, before, limit)
-	} else {
-		rows, err = query(ctx, d.db.reads, scanAuction,
-			`SELECT `+auctionFields+` FROM auctions WHERE status = $3 AND number < $1 ORDER BY number DESC LIMIT $2`, before, limit, status)
 	}
-	out := make([]auction.Auction, len(rows))
-	for i := range rows {
-		out[i] = rows[i].Auction
-	}
-	return out, err
+	return query(ctx, d.db.reads, scanListed,
+		`SELECT `+auctionFields+` FROM auctions WHERE status = $3 AND number < $1 ORDER BY number DESC LIMIT $2`, before, limit, status)
 }
 
 // afterIDs sorts behind every id that begins with what precedes it: no id has a character as high.
@@ -54,86 +44,59 @@ const afterIDs = "~"
 
 // Accounts lists accounts whose id begins with prefix, by id, behind the id after.
 func (d *Operator) Accounts(ctx context.Context, prefix, after string, limit int) ([]ledger.Account, error) {
-	return query(ctx, d.db.reads, scanAccount, `SELECT id, currency, available, held, version, created_at FROM accounts
+	return query(ctx, d.db.reads, scanAccount, `SELECT `+accountFields+` FROM accounts
 		WHERE id >= $1 AND id < $2 AND id > $3 ORDER BY id LIMIT $4`, prefix, prefix+afterIDs, after, limit)
 }
 
 // Entries lists an account's entries, newest first, below the version before.
 func (d *Operator) Entries(ctx context.Context, account string, before int64, limit int) ([]ledger.Entry, error) {
-	return query(ctx, d.db.reads, scanEntry, `SELECT id, account, version, transfer, amount, currency, at, memo FROM entries
+	return query(ctx, d.db.reads, pgx.RowToStructByPos[ledger.Entry], `SELECT `+entryFields+` FROM entries
 		WHERE account = $1 AND version < $2 ORDER BY version DESC LIMIT $3`, account, before, limit)
-}
-
-func scanEntry(row pgx.CollectableRow) (e ledger.Entry, err error) {
-	err = row.Scan(&e.ID, &e.Account, &e.Version, &e.Transfer, &e.Amount, &e.Currency, &e.At, &e.Memo)
-	e.At = e.At.UTC()
-	return e, err
 }
 
 // OpenHolds lists an account's open holds, newest first, below the id before. The page is chosen among the rows, so that
 // amounts of standing bids are looked for only for what is on it.
 func (d *Operator) OpenHolds(ctx context.Context, account string, before uuid.UUID, limit int) ([]ledger.Hold, error) {
-	return query(ctx, d.db.reads, scanHold, `SELECT id, account, amount, captured, status, expires_at, created_at, closed_at, transfer, owner
+	return query(ctx, d.db.reads, pgx.RowToStructByPos[ledger.Hold], `SELECT `+holdFields+`
 		FROM holds WHERE id IN (SELECT id FROM hold_rows WHERE account = $1 AND status = 'open' AND id < $2 ORDER BY id DESC LIMIT $3)
 		ORDER BY id DESC`, account, before, limit)
 }
 
-const transferFields = `id, kind, source, destination, amount, currency, status, reason, memo, created_at`
-
-// Transfers lists transfers, newest first, below the id before; of one status unless that is empty.
+// Transfers lists transfers, newest first, below the id before; of one status unless that is empty. The rare ones are found by
+// the index that has them alone, so the status is spelled out for its sake.
 func (d *Operator) Transfers(ctx context.Context, status ledger.TransferStatus, before uuid.UUID, limit int) ([]ledger.Transfer, error) {
-	// The rare ones are found by the index that has them alone, so the status is spelled out for its sake.
+	sql := `SELECT ` + transferFields + ` FROM transfers WHERE id < $1 ORDER BY id DESC LIMIT $2`
 	switch status {
 	case ledger.TransferPending:
-		return query(ctx, d.db.reads, scanTransfer, `SELECT `+transferFields+` FROM transfers
-			WHERE status = 'pending' AND id < $1 ORDER BY id DESC LIMIT $2`, before, limit)
+		sql = `SELECT ` + transferFields + ` FROM transfers WHERE status = 'pending' AND id < $1 ORDER BY id DESC LIMIT $2`
 	case ledger.TransferFailed:
-		return query(ctx, d.db.reads, scanTransfer, `SELECT `+transferFields+` FROM transfers
-			WHERE status = 'failed' AND id < $1 ORDER BY id DESC LIMIT $2`, before, limit)
+		sql = `SELECT ` + transferFields + ` FROM transfers WHERE status = 'failed' AND id < $1 ORDER BY id DESC LIMIT $2`
 	case ledger.TransferCompleted:
-		return query(ctx, d.db.reads, scanTransfer, `SELECT `+transferFields+` FROM transfers
-			WHERE status = 'completed' AND id < $1 ORDER BY id DESC LIMIT $2`, before, limit)
+		sql = `SELECT ` + transferFields + ` FROM transfers WHERE status = 'completed' AND id < $1 ORDER BY id DESC LIMIT $2`
 	}
-	return query(ctx, d.db.reads, scanTransfer, `SELECT `+transferFields+` FROM transfers WHERE id < $1 ORDER BY id DESC LIMIT $2`, before, limit)
-}
-
-func scanTransfer(row pgx.CollectableRow) (t ledger.Transfer, err error) {
-	err = row.Scan(&t.ID, &t.Kind, &t.From, &t.To, &t.Amount, &t.Currency, &t.Status, &t.Reason, &t.Memo, &t.CreatedAt)
-	t.CreatedAt = t.CreatedAt.UTC()
-	return t, err
+	return query(ctx, d.db.reads, pgx.RowToStructByPos[ledger.Transfer], sql, before, limit)
 }
 
 const auditFields = `id, at, principal, action, object, request_id`
 
 // Audit lists administrative actions, newest first, below the id before.
 func (d *Operator) Audit(ctx context.Context, f operator.AuditFilter, before uuid.UUID, limit int) ([]operator.AuditRow, error) {
+	sql, args := `SELECT `+auditFields+` FROM audit_log WHERE id < $1 ORDER BY id DESC LIMIT $2`, []any{before, limit}
 	switch {
 	case f.Object != "":
-		return query(ctx, d.db.reads, scanAudit, `SELECT `+auditFields+` FROM audit_log WHERE object = $3 AND id < $1 ORDER BY id DESC LIMIT $2`,
-			before, limit, f.Object)
+		sql, args = `SELECT `+auditFields+` FROM audit_log WHERE object = $3 AND id < $1 ORDER BY id DESC LIMIT $2`, append(args, f.Object)
 	case f.Principal != "":
-		return query(ctx, d.db.reads, scanAudit, `SELECT `+auditFields+` FROM audit_log WHERE principal = $3 AND id < $1 ORDER BY id DESC LIMIT $2`,
-			before, limit, f.Principal)
+		sql, args = `SELECT `+auditFields+` FROM audit_log WHERE principal = $3 AND id < $1 ORDER BY id DESC LIMIT $2`, append(args, f.Principal)
 	case f.Action != "":
-		return query(ctx, d.db.reads, scanAudit, `SELECT `+auditFields+` FROM audit_log WHERE action = $3 AND id < $1 ORDER BY id DESC LIMIT $2`,
-			before, limit, f.Action)
+		sql, args = `SELECT `+auditFields+` FROM audit_log WHERE action = $3 AND id < $1 ORDER BY id DESC LIMIT $2`, append(args, f.Action)
 	}
-	return query(ctx, d.db.reads, scanAudit, `SELECT `+auditFields+` FROM audit_log WHERE id < $1 ORDER BY id DESC LIMIT $2`, before, limit)
-}
-
-func scanAudit(row pgx.CollectableRow) (a operator.AuditRow, err error) {
-	err = row.Scan(&a.ID, &a.At, &a.Principal, &a.Action, &a.Object, &a.RequestID)
-	a.At = a.At.UTC()
-	return a, err
+	return query(ctx, d.db.reads, pgx.RowToStructByPos[operator.AuditRow], sql, args...)
 }
 
 // KeyRecord reads what is kept under an idempotency key, or returns [operator.ErrNoKeyRecord].
 func (d *Operator) KeyRecord(ctx context.Context, id idempotency.ID) (operator.KeyRecord, error) {
-	return queryOne(ctx, d.db.reads, operator.ErrNoKeyRecord, func(row pgx.CollectableRow) (k operator.KeyRecord, err error) {
-		err = row.Scan(&k.Execution, &k.Status, &k.Body, &k.CreatedAt)
-		k.CreatedAt = k.CreatedAt.UTC()
-		return k, err
-	}, `SELECT execution, status, body, created_at FROM idempotency_keys WHERE id = $1`, id[:])
+	return queryOne(ctx, d.db.reads, operator.ErrNoKeyRecord, pgx.RowToStructByPos[operator.KeyRecord],
+		`SELECT execution, status, body, created_at FROM idempotency_keys WHERE id = $1`, id[:])
 }
 
 // SoldOrdinals lists the places of a campaign's sold positions in campaign order, from 0.
@@ -144,11 +107,7 @@ func (d *Operator) SoldOrdinals(ctx context.Context, campaign uuid.UUID) ([]int,
 // Bids reads up to limit bids of an auction, evenly spread over its sequence numbers: all of them where there are fewer. Each
 // is found by one look into the primary key, so that a million bids cost what a thousand do.
 func (d *Operator) Bids(ctx context.Context, id uuid.UUID, limit int) ([]operator.BidMark, error) {
-	return query(ctx, d.db.reads, func(row pgx.CollectableRow) (b operator.BidMark, err error) {
-		err = row.Scan(&b.Seq, &b.Amount, &b.Round, &b.At)
-		b.At = b.At.UTC()
-		return b, err
-	}, `WITH points AS (
+	return query(ctx, d.db.reads, pgx.RowToStructByPos[operator.BidMark], `WITH points AS (
 			SELECT 1 + (a.seq * n / $2::bigint) AS low, a.seq * (n + 1) / $2::bigint AS high
 			FROM auctions AS a, generate_series(0::bigint, $2::bigint - 1) AS n WHERE a.id = $1)
 		SELECT b.seq, b.amount, b.round, b.at FROM points, LATERAL (
@@ -161,7 +120,7 @@ func (d *Operator) Bids(ctx context.Context, id uuid.UUID, limit int) ([]operato
 func (d *Operator) LatestBids(ctx context.Context, id uuid.UUID, before int64, limit int) ([]auction.Placed, error) {
 	return query(ctx, d.db.reads, func(row pgx.CollectableRow) (p auction.Placed, err error) {
 		err = row.Scan(&p.Account, &p.Amount, &p.PreviousAmount, &p.Round, &p.Seq, &p.At)
-		p.Auction, p.At = id, p.At.UTC()
+		p.Auction = id
 		return p, err
 	}, `SELECT account, amount, previous_amount, round, seq, at FROM auction_bids
 		WHERE auction = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3`, id, before, limit)
@@ -169,12 +128,7 @@ func (d *Operator) LatestBids(ctx context.Context, id uuid.UUID, before int64, l
 
 // RoundMarks reads the newest starts, extensions and ends of an auction's rounds, oldest first.
 func (d *Operator) RoundMarks(ctx context.Context, id uuid.UUID, limit int) ([]operator.RoundMark, error) {
-	return query(ctx, d.db.reads, func(row pgx.CollectableRow) (m operator.RoundMark, err error) {
-		var data string
-		err = row.Scan(&m.Seq, &m.Type, &m.At, &data)
-		m.At, m.Data = m.At.UTC(), []byte(data)
-		return m, err
-	}, `SELECT seq, type, at, data FROM (
+	return query(ctx, d.db.reads, pgx.RowToStructByPos[operator.RoundMark], `SELECT seq, type, at, data FROM (
 			SELECT seq, type, at, data FROM auction_events
 			WHERE auction = $1 AND type IN ('round.started', 'round.extended') ORDER BY seq DESC LIMIT $2) AS newest
 		ORDER BY seq`, id, limit)
@@ -220,7 +174,6 @@ func (d *Operator) Backlog(ctx context.Context) (out operator.Backlog, err error
 		}
 		return pgkit.Send(ctx, tx, &b)
 	})
-	out.OldestDrawing, out.OldestClaim, out.OldestDue = utc(out.OldestDrawing), utc(out.OldestClaim), utc(out.OldestDue)
 	return out, err
 }
 

@@ -4,9 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/operator"
@@ -29,8 +27,6 @@ const (
 	deleteSession = `DELETE FROM console_sessions WHERE hash = $1`
 	// Few expire at a time: whoever signs in sweeps.
 	sweepSessions = `DELETE FROM console_sessions WHERE expires_at < clock_timestamp()`
-
-	insertOneAudit = `INSERT INTO audit_log (id, at, principal, action, object, request_id) VALUES ($1, clock_timestamp(), $2, $3, $4, $5)`
 
 	insertLink = `INSERT INTO console_links (hash, key, created_at, expires_at)
 		SELECT $1, id, clock_timestamp(), clock_timestamp() + $2 * interval '1 microsecond' FROM api_keys
@@ -68,29 +64,17 @@ func beginSession(ctx context.Context, tx pgx.Tx, hash operator.Hash, key string
 		return err
 	}
 	for _, a := range audit {
-		a.Principal = "key:" + key
-		if err := insertAudited(ctx, tx, a); err != nil {
+		if _, err := tx.Exec(ctx, insertAudit, newID(), nil, "key:"+key, a.Action, a.Object, a.RequestID); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// insertAudited writes one row of the audit log, at the database's time.
-func insertAudited(ctx context.Context, tx interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-}, a command.Audit,
-) error {
-	_, err := tx.Exec(ctx, insertOneAudit, uuid.Must(uuid.NewV7()), a.Principal, a.Action, a.Object, a.RequestID)
-	return err
-}
-
 // SignInRefused writes down that somebody was not signed in.
 func (d *Operator) SignInRefused(ctx context.Context, a command.Audit) error {
-	if err := insertAudited(ctx, d.db.pool, a); err != nil {
-		return readError(err)
-	}
-	return nil
+	_, err := d.db.pool.Exec(ctx, insertAudit, newID(), nil, a.Principal, a.Action, a.Object, a.RequestID)
+	return readError(err)
 }
 
 // UseLink uses a link up and makes a session of it, in one transaction: of those who use a link at once, one signs in. The
@@ -118,7 +102,7 @@ func (d *Operator) Session(ctx context.Context, hash operator.Hash) (operator.Se
 		var keyHash []byte
 		err = row.Scan(&s.Key.ID, &s.Key.Role, &s.Key.Name, &keyHash, &s.Key.CreatedAt, &s.Key.RevokedAt, &s.CreatedAt, &s.ExpiresAt)
 		if err == nil {
-			s.Key.Hash, s.CreatedAt, s.ExpiresAt = operator.Hash(keyHash), s.CreatedAt.UTC(), s.ExpiresAt.UTC()
+			s.Key.Hash = operator.Hash(keyHash)
 		}
 		return s, err
 	}, selectSession, hash[:])
@@ -145,8 +129,5 @@ func (d *Operator) MakeLink(ctx context.Context, hash operator.Hash, life time.D
 		statement = insertFirstLink
 	}
 	tag, err := d.db.pool.Exec(ctx, statement, hash[:], life.Microseconds())
-	if err != nil {
-		return false, readError(err)
-	}
-	return tag.RowsAffected() == 1, nil
+	return tag.RowsAffected() == 1, readError(err)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // pair is a service with accounts that it remembers, and a connection around it.
@@ -52,7 +53,7 @@ func waitLong(db *DB) {
 // oneWaits waits until a session of the database waits for a lock.
 func oneWaits(t *testing.T, db *DB) {
 	t.Helper()
-	eventually(t, "one waits for the lock", func() bool {
+	testwait.Eventually(t, patience, "one waits for the lock", func() bool {
 		return ask[int](t, db, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`) == 1
 	})
 }
@@ -86,7 +87,7 @@ func sentBehind(t *testing.T, l *Ledger) (ended chan error) {
 			})
 			ended <- err
 		}()
-		eventually(t, "it is sent", func() bool {
+		testwait.Eventually(t, patience, "it is sent", func() bool {
 			n, _ := l.db.spec.Pipeline(0).UnderWay()
 			return n == i+1
 		})
@@ -181,7 +182,7 @@ func TestPipelineThatIsCut(t *testing.T) {
 	if n := exec(t, l.db, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`); n != 1 {
 		t.Fatalf("%d connections wait for the lock", n)
 	}
-	eventually(t, "they run again", func() bool { reasons, _, _ := seen.seen(); return len(reasons) >= 3 })
+	testwait.Eventually(t, patience, "they run again", func() bool { reasons, _, _ := seen.seen(); return len(reasons) >= 3 })
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +201,7 @@ func TestPipelineThatIsCut(t *testing.T) {
 		t.Errorf("balances %v", got)
 	}
 	// It connects again.
-	eventually(t, "transactions are speculative again", func() bool {
+	testwait.Eventually(t, patience, "transactions are speculative again", func() bool {
 		if err := new(decided).transfer(t, l, "ann", "ben", 1); err != nil {
 			t.Fatal(err)
 		}
@@ -293,7 +294,7 @@ func TestPipelineAsksForTheTime(t *testing.T) {
 	l, _, _ := pair(t)
 	// Nobody waits long for the answer, so on a slow machine it may take several.
 	from, to := "ann", "ben"
-	eventually(t, "somebody asks for the time", func() bool {
+	testwait.Eventually(t, patience, "somebody asks for the time", func() bool {
 		const ago = 750 * time.Millisecond // of the second for which an answer counts
 		now := ask[time.Time](t, l.db, `SELECT clock_timestamp()`)
 		then := time.Now().Add(-ago)

@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // tooLong finds a wait for an absent database that has no end of its own; the strict bound is for machines that are at rest.
@@ -124,7 +125,7 @@ func TestAnOutageThatEndsSoonIsWaitedFor(t *testing.T) {
 			return err
 		})
 	}()
-	eventually(t, "it is missed", func() bool { reasons, _, _ := seen.seen(); return len(reasons) > 0 })
+	testwait.Eventually(t, patience, "it is missed", func() bool { reasons, _, _ := seen.seen(); return len(reasons) > 0 })
 	proxy.GiveBack()
 	if err := <-end; err != nil {
 		t.Error(err)

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -31,10 +30,7 @@ const (
 		t.next_send_at, t.open_until, t.previous_secret, t.previous_secret_key, t.previous_until, t.paused_at, t.paused_reason, t.resumed_at,
 		t.created_at`
 	selectTargetsByName = `SELECT ` + targetFields + ` FROM targets AS t WHERE t.name = ANY($1)`
-	insertTargets       = `INSERT INTO targets (id, name, kind, url, timeout, secret, secret_key, created_at)
-		SELECT id, name, kind, url, timeout, secret, secret_key, $8
-		FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bytea[], $7::text[])
-			AS n (id, name, kind, url, timeout, secret, secret_key)`
+	insertTarget        = `INSERT INTO targets (id, name, kind, url, timeout, secret, secret_key, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
 	// Members of the same name as a column of targets are the publication's.
 	publicationFields = `p.id, p.number, p.target, t.name, p.status, p.jitter, p.publish_at, p.actual_publish_at, p.due_at, p.execution_lock_id,
 		p.execution_locked_at, p.execution_version, p.attempts, p.spent, p.last_error, p.external_id, p.published_at, p.created_at`
@@ -53,11 +49,11 @@ const (
 // Create implements [publish.Store]. Targets are never deleted, so they need no lock.
 func (s *Publications) Create(ctx context.Context, targets []string, keys []idempotency.ID, decide func(*publish.Unit)) error {
 	return s.db.run(ctx, "publish.create", func(ctx context.Context, tx pgx.Tx) error {
-		u, known, err := readTargets(ctx, tx, targets, keys)
+		u, err := readTargets(ctx, tx, targets, keys)
 		if err != nil {
 			return err
 		}
-		u.Keys = idempotency.NewBatch(known)
+		u.Keys = idempotency.NewBatch(u.Known)
 		decide(u)
 
 		var b pgx.Batch
@@ -65,80 +61,88 @@ func (s *Publications) Create(ctx context.Context, targets []string, keys []idem
 		saveAudit(&b, u.Audit, u.Now)
 		// Plain inserts, which write all their rows or fail: COMMIT needn't wait until somebody has counted them.
 		saveKeys(&b, u.Keys.Fresh(), u.Now, guardedWrites)
-		if lazy, ok := tx.(*lockingTx); ok && b.Len() > 0 {
-			return lazy.SendAndCommit(ctx, &b)
+		if b.Len() == 0 {
+			return nil
 		}
-		return pgkit.Send(ctx, tx, &b)
+		return sendAndCommit(ctx, tx, &b)
 	})
 }
 
 // CreateTargets implements [publish.Store]. That a name is new is the unique index's to say: who loses the race runs again.
 func (s *Publications) CreateTargets(ctx context.Context, names []string, keys []idempotency.ID, decide func(*publish.Unit) error) error {
 	return s.db.run(ctx, "publish.targets", func(ctx context.Context, tx pgx.Tx) error {
-		u, known, err := readTargets(ctx, tx, names, keys)
+		u, err := readTargets(ctx, tx, names, keys)
 		if err != nil {
 			return err
 		}
-		u.Known = known
 		if err := decide(u); err != nil {
 			return err
 		}
 		var b pgx.Batch
-		saveTargets(&b, u.MadeTargets, u.Now)
+		for _, t := range u.MadeTargets {
+			expectRows(b.Queue(insertTarget, t.ID, t.Name, t.Kind, t.URL, t.Timeout.Microseconds(), t.Secret.Bytes, t.Secret.KeyID, u.Now), 1, errLostRow)
+		}
 		saveTokens(&b, u.Tokens)
 		return sendDecided(ctx, tx, &b, u.Audit, u.Fresh, u.Now)
 	})
 }
 
-func readTargets(ctx context.Context, tx pgx.Tx, names []string, keys []idempotency.ID) (*publish.Unit, []idempotency.Record, error) {
+func readTargets(ctx context.Context, tx pgx.Tx, names []string, keys []idempotency.ID) (*publish.Unit, error) {
 	var (
 		b     pgx.Batch
 		found []publish.Target
-		known []idempotency.Record
 		u     = &publish.Unit{NewID: newID, Targets: map[string]*publish.Target{}}
 	)
-	slices.Sort(names)
-	b.Queue(selectTargetsByName, slices.Compact(names)).Query(collect(&found, scanTarget))
-	loadKeys(&b, keys, &known)
+	b.Queue(selectTargetsByName, names).Query(collect(&found, scanTarget))
+	loadKeys(&b, keys, &u.Known)
 	b.Queue(selectNow).QueryRow(func(row pgx.Row) error { return row.Scan(&u.Now) })
 	if err := pgkit.Send(ctx, tx, &b); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	u.Now = u.Now.UTC()
 	for i := range found {
 		u.Targets[found[i].Name] = &found[i]
 	}
-	return u, known, nil
+	return u, nil
 }
 
 // Commit implements [publish.Store].
 func (s *Publications) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*publish.Unit)) error {
 	return s.db.run(ctx, "publish", func(ctx context.Context, tx pgx.Tx) error {
-		var (
-			b     pgx.Batch
-			found []publish.Publication
-			known []idempotency.Record
-			u     = &publish.Unit{NewID: newID}
-		)
-		b.Queue(lockPublication, id).Query(collect(&found, scanPublication))
-		loadKeys(&b, keys, &known)
-		b.Queue(selectNow).QueryRow(func(row pgx.Row) error { return row.Scan(&u.Now) })
-		if err := pgkit.Send(ctx, tx, &b); err != nil {
+		p, u, err := lockUnit(ctx, tx, lockPublication, id, scanPublication, &publish.NotFoundError{ID: id}, keys)
+		if err != nil {
 			return err
 		}
-		if len(found) == 0 {
-			return &publish.NotFoundError{ID: id}
-		}
-		u.Now, u.Publication, u.Keys = u.Now.UTC(), &found[0], idempotency.NewBatch(known)
-		before := found[0]
+		before := *p
+		u.Publication, u.Keys = p, idempotency.NewBatch(u.Known)
 		decide(u)
 
-		b = pgx.Batch{}
-		if p := u.Publication; changed(&before, p) {
+		var b pgx.Batch
+		if changed(&before, p) {
 			expectRows(b.Queue(updatePublication, p.ID, p.Status, p.Jitter.Microseconds(), p.PublishAt, p.ActualPublishAt, p.DueAt, p.Spent), 1, errLostRow)
 		}
 		return sendDecided(ctx, tx, &b, u.Audit, u.Keys.Fresh(), u.Now)
 	})
+}
+
+// lockUnit locks and reads one row, and reads the records of the keys and the time behind it. It returns absent where there is
+// no such row.
+func lockUnit[T any](ctx context.Context, tx pgx.Tx, lock string, id uuid.UUID, scan pgx.RowToFunc[T], absent error, keys []idempotency.ID,
+) (*T, *publish.Unit, error) {
+	var (
+		b     pgx.Batch
+		found []T
+		u     = &publish.Unit{NewID: newID}
+	)
+	b.Queue(lock, id).Query(collect(&found, scan))
+	loadKeys(&b, keys, &u.Known)
+	b.Queue(selectNow).QueryRow(func(row pgx.Row) error { return row.Scan(&u.Now) })
+	if err := pgkit.Send(ctx, tx, &b); err != nil {
+		return nil, nil, err
+	}
+	if len(found) == 0 {
+		return nil, nil, absent
+	}
+	return &found[0], u, nil
 }
 
 // changed reports whether a command has changed what [updatePublication] writes. Times are replaced, never written to.
@@ -159,20 +163,6 @@ func savePublications(b *pgx.Batch, made []*publish.Publication, now time.Time) 
 		jitters[i], at[i], actual[i], due[i] = p.Jitter.Microseconds(), p.PublishAt, p.ActualPublishAt, p.DueAt
 	}
 	expectRows(b.Queue(insertPublications, ids, targets, statuses, payloads, jitters, at, actual, due, now), n, errLostRow)
-}
-
-func saveTargets(b *pgx.Batch, made []*publish.Target, now time.Time) {
-	n := len(made)
-	if n == 0 {
-		return
-	}
-	ids, names, kinds, urls := make([][16]byte, n), make([]string, n), make([]string, n), make([]string, n)
-	timeouts, secrets, keys := make([]int64, n), make([][]byte, n), make([]string, n)
-	for i, t := range made {
-		ids[i], names[i], kinds[i], urls[i] = t.ID, t.Name, string(t.Kind), t.URL
-		timeouts[i], secrets[i], keys[i] = t.Timeout.Microseconds(), t.Secret.Bytes, t.Secret.KeyID
-	}
-	expectRows(b.Queue(insertTargets, ids, names, kinds, urls, timeouts, secrets, keys, now), n, errLostRow)
 }
 
 // targetRow reads a target's columns, which are not all as Go has them.
@@ -200,10 +190,6 @@ func (r *targetRow) target() publish.Target {
 	if r.previousKey != nil {
 		t.Previous = &publish.Sealed{KeyID: *r.previousKey, Bytes: r.previous}
 	}
-	for _, at := range []**time.Time{&t.Pace.NextAt, &t.Pace.OpenUntil, &t.PreviousUntil, &t.PausedAt, &t.ResumedAt} {
-		*at = utc(*at)
-	}
-	t.CreatedAt = t.CreatedAt.UTC()
 	return t
 }
 
@@ -218,9 +204,7 @@ func scanPublication(row pgx.CollectableRow) (p publish.Publication, err error) 
 	var payload string
 	err = row.Scan(&p.ID, &p.Number, &p.Target, &p.TargetName, &p.Status, &jitter, &p.PublishAt, &p.ActualPublishAt, &p.DueAt, &p.LockID,
 		&p.LockedAt, &p.Version, &p.Attempts, &p.Spent, &p.LastError, &p.ExternalID, &p.PublishedAt, &p.CreatedAt, &payload)
-	p.Jitter, p.CreatedAt = micros(jitter), p.CreatedAt.UTC()
-	p.PublishAt, p.ActualPublishAt, p.DueAt = utc(p.PublishAt), utc(p.ActualPublishAt), utc(p.DueAt)
-	p.LockedAt, p.PublishedAt = utc(p.LockedAt), utc(p.PublishedAt)
+	p.Jitter = micros(jitter)
 	if payload != "" {
 		p.Payload = []byte(payload)
 	}
@@ -248,26 +232,28 @@ func (s *Publications) Publications(ctx context.Context, status publish.Status, 
 }
 
 // Attempts implements [publish.Reader].
-func (s *Publications) Attempts(ctx context.Context, id uuid.UUID, after int64, limit int) (out []publish.Attempt, err error) {
+func (s *Publications) Attempts(ctx context.Context, id uuid.UUID, after int64, limit int) ([]publish.Attempt, error) {
 	const selectAttempts = `SELECT version, lock_id, started_at, ended_at, coalesce(result, ''), coalesce(status_code, 0), error
 		FROM publication_attempts WHERE publication = $1 AND version > $2 ORDER BY version LIMIT $3`
-	err = s.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
+	return listOf[publish.Attempt](ctx, s.db.reads, `SELECT EXISTS (SELECT FROM publications WHERE id = $1)`, &publish.NotFoundError{ID: id},
+		selectAttempts, id, after, limit)
+}
+
+// listOf reads a page of what belongs to an entity, or returns absent where there is no such entity.
+func listOf[T any](ctx context.Context, from reads, exists string, absent error, list string, id uuid.UUID, after int64, limit int) (out []T, err error) {
+	err = from.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		out = nil
 		var (
 			b     pgx.Batch
 			there bool
 		)
-		b.Queue(`SELECT EXISTS (SELECT FROM publications WHERE id = $1)`, id).QueryRow(func(row pgx.Row) error { return row.Scan(&there) })
-		b.Queue(selectAttempts, id, after, limit).Query(collect(&out, func(row pgx.CollectableRow) (a publish.Attempt, err error) {
-			err = row.Scan(&a.Version, &a.LockID, &a.StartedAt, &a.EndedAt, &a.Result, &a.StatusCode, &a.Error)
-			a.StartedAt, a.EndedAt = a.StartedAt.UTC(), utc(a.EndedAt)
-			return a, err
-		}))
+		b.Queue(exists, id).QueryRow(func(row pgx.Row) error { return row.Scan(&there) })
+		b.Queue(list, id, after, limit).Query(collect(&out, pgx.RowToStructByPos[T]))
 		if err := pgkit.Send(ctx, tx, &b); err != nil {
 			return err
 		}
 		if !there {
-			return &publish.NotFoundError{ID: id}
+			return absent
 		}
 		return nil
 	})

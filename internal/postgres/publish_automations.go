@@ -48,15 +48,18 @@ const (
 // CreateAutomations implements [publish.AutomationStore]. That a name is new is the unique index's to say.
 func (s *Publications) CreateAutomations(ctx context.Context, names, targets []string, keys []idempotency.ID, decide func(*publish.Unit)) error {
 	return s.db.run(ctx, "publish.automations", func(ctx context.Context, tx pgx.Tx) error {
-		u, known, err := readTargets(ctx, tx, sortedNames(targets), keys)
+		u, err := readTargets(ctx, tx, targets, keys)
 		if err != nil {
 			return err
 		}
-		taken, err := pgkit.Rows(ctx, tx, pgx.RowTo[string], selectTakenNames, sortedNames(names))
+		taken, err := pgkit.Rows(ctx, tx, pgx.RowTo[string], selectTakenNames, names)
 		if err != nil {
 			return err
 		}
-		u.AutomationNames, u.Keys = takenNames(taken), idempotency.NewBatch(known)
+		u.AutomationNames, u.Keys = make(map[string]bool, len(taken)), idempotency.NewBatch(u.Known)
+		for _, name := range taken {
+			u.AutomationNames[name] = true
+		}
 		decide(u)
 		var b pgx.Batch
 		for _, a := range u.MadeAutomations {
@@ -78,25 +81,14 @@ func (s *Publications) CreateAutomations(ctx context.Context, names, targets []s
 // CommitAutomation implements [publish.AutomationStore].
 func (s *Publications) CommitAutomation(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*publish.Unit)) error {
 	return s.db.run(ctx, "publish.automation", func(ctx context.Context, tx pgx.Tx) error {
-		var (
-			b     pgx.Batch
-			found []publish.Automation
-			known []idempotency.Record
-			u     = &publish.Unit{NewID: newID}
-		)
-		b.Queue(lockAutomation, id).Query(collect(&found, scanAutomation))
-		loadKeys(&b, keys, &known)
-		b.Queue(selectNow).QueryRow(func(row pgx.Row) error { return row.Scan(&u.Now) })
-		if err := pgkit.Send(ctx, tx, &b); err != nil {
+		a, u, err := lockUnit(ctx, tx, lockAutomation, id, scanAutomation, &publish.AutomationNotFoundError{ID: id}, keys)
+		if err != nil {
 			return err
 		}
-		if len(found) == 0 {
-			return &publish.AutomationNotFoundError{ID: id}
-		}
-		u.Now, u.Automation, u.Keys = u.Now.UTC(), &found[0], idempotency.NewBatch(known)
+		u.Automation, u.Keys = a, idempotency.NewBatch(u.Known)
 		decide(u)
-		b = pgx.Batch{}
-		if a := u.Automation; len(u.Audit) > 0 { // Every change is audited.
+		var b pgx.Batch
+		if len(u.Audit) > 0 { // Every change is audited.
 			expectRows(b.Queue(updateAutomation, a.ID, a.Status, a.NextAt), 1, errLostRow)
 		}
 		return sendDecided(ctx, tx, &b, u.Audit, u.Keys.Fresh(), u.Now)
@@ -117,7 +109,7 @@ func (s *Publications) FireDue(ctx context.Context, draw publish.Draw) (fired *p
 		if err := pgkit.Send(ctx, tx, &b); err != nil || len(found) == 0 {
 			return err
 		}
-		a, now := &found[0], now.UTC()
+		a := &found[0]
 		was := *a.NextAt
 		used, err := scheduledToday(ctx, tx, a, now)
 		if err != nil {
@@ -206,7 +198,6 @@ func scanAutomation(row pgx.CollectableRow) (a publish.Automation, err error) {
 		return a, fmt.Errorf("postgres: the time zone of automation %s: %w", a.ID, err)
 	}
 	a.Rule.Every, a.Jitter = micros(every), micros(jitter)
-	a.Rule.From, a.CreatedAt, a.NextAt = a.Rule.From.UTC(), a.CreatedAt.UTC(), utc(a.NextAt)
 	return a, nil
 }
 
@@ -222,28 +213,9 @@ func (s *Publications) Automations(ctx context.Context, after int64, limit int) 
 }
 
 // Firings implements [publish.AutomationReader].
-func (s *Publications) Firings(ctx context.Context, id uuid.UUID, after int64, limit int) (out []publish.Firing, err error) {
+func (s *Publications) Firings(ctx context.Context, id uuid.UUID, after int64, limit int) ([]publish.Firing, error) {
 	const selectFirings = `SELECT automation, number, scheduled_for, fired_at, outcome, publication, skipped FROM automation_firings
 		WHERE automation = $1 AND number > $2 ORDER BY number LIMIT $3`
-	err = s.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
-		out = nil
-		var (
-			b     pgx.Batch
-			there bool
-		)
-		b.Queue(`SELECT EXISTS (SELECT FROM automations WHERE id = $1)`, id).QueryRow(func(row pgx.Row) error { return row.Scan(&there) })
-		b.Queue(selectFirings, id, after, limit).Query(collect(&out, func(row pgx.CollectableRow) (f publish.Firing, err error) {
-			err = row.Scan(&f.Automation, &f.Number, &f.ScheduledFor, &f.FiredAt, &f.Outcome, &f.Publication, &f.Skipped)
-			f.ScheduledFor, f.FiredAt = f.ScheduledFor.UTC(), f.FiredAt.UTC()
-			return f, err
-		}))
-		if err := pgkit.Send(ctx, tx, &b); err != nil {
-			return err
-		}
-		if !there {
-			return &publish.AutomationNotFoundError{ID: id}
-		}
-		return nil
-	})
-	return out, err
+	return listOf[publish.Firing](ctx, s.db.reads, `SELECT EXISTS (SELECT FROM automations WHERE id = $1)`, &publish.AutomationNotFoundError{ID: id},
+		selectFirings, id, after, limit)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // draft makes one for a target.
@@ -229,7 +230,7 @@ func TestAutomatorRuns(t *testing.T) {
 		close(ready)
 	}
 	p.anHourPasses()
-	eventually(t, "the draft is published", func() bool { return p.status(id) == "published 1" })
+	testwait.Eventually(t, patience, "the draft is published", func() bool { return p.status(id) == "published 1" })
 	if n := ask[int](t, p.db, `SELECT count(*)::int FROM automation_firings`); n != 1 {
 		t.Errorf("%d firings", n)
 	}

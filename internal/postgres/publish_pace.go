@@ -65,7 +65,7 @@ func repaceTargets(ctx context.Context, tx pgx.Tx, batch []publish.Conclusion, r
 		t := &found[k]
 		for i := range batch {
 			if batch[i].Target == t.ID && telling(i) {
-				t.Pace = repace(&batch[i], t.Pace, now.UTC())
+				t.Pace = repace(&batch[i], t.Pace, now)
 			}
 		}
 		ids = append(ids, t.ID)

@@ -95,11 +95,7 @@ func (s *Publications) ClaimDue(ctx context.Context, slots publish.Slots) (work 
 		}
 		first = false
 		args := append(append([]any{lock}, slotArgs(slots)...), int64(slots.Total))
-		b := workBatch(&work, claimDue(), args...)
-		if lazy, ok := tx.(*lockingTx); ok {
-			return lazy.SendAndCommit(ctx, b)
-		}
-		return pgkit.Send(ctx, tx, b)
+		return sendAndCommit(ctx, tx, workBatch(&work, claimDue(), args...))
 	})
 	if err != nil {
 		return nil, err
@@ -129,7 +125,7 @@ func scanWork(row pgx.CollectableRow) (*publish.Work, error) {
 	)
 	err := row.Scan(append([]any{&w.Publication, &w.LockID, &w.Version, &payload, &progress, &w.Try, &late, &w.ClaimedAt}, t.fields()...)...)
 	target := t.target()
-	w.Target, w.ClaimedAt, w.Payload, w.Late = &target, w.ClaimedAt.UTC(), []byte(payload), micros(late)
+	w.Target, w.Payload, w.Late = &target, []byte(payload), micros(late)
 	if progress != "" {
 		w.Progress = []byte(progress)
 	}

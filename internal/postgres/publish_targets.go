@@ -3,14 +3,12 @@ package postgres
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/claim"
 	"github.com/fairlead-dev/fairlead/idempotency"
-	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
 
@@ -21,8 +19,7 @@ const (
 	// A token that is given by hand takes the place of the one that there is, and of a renewal that is under way.
 	//
 	//nolint:gosec // It holds no credentials, only the words.
-	upsertTokens = `INSERT INTO target_tokens (target, sealed, sealed_key)
-		SELECT target, sealed, sealed_key FROM unnest($1::uuid[], $2::bytea[], $3::text[]) AS n (target, sealed, sealed_key)
+	upsertToken = `INSERT INTO target_tokens (target, sealed, sealed_key) VALUES ($1, $2, $3)
 		ON CONFLICT (target) DO UPDATE SET sealed = excluded.sealed, sealed_key = excluded.sealed_key,
 			generation = target_tokens.generation + 1, execution_lock_id = NULL, execution_locked_at = NULL`
 	selectToken = `SELECT k.sealed, k.sealed_key, k.generation FROM target_tokens AS k WHERE k.target = $1` //nolint:gosec // As above.
@@ -40,27 +37,16 @@ var _ publish.TokenStore = (*Publications)(nil)
 // CommitTarget implements [publish.Store].
 func (s *Publications) CommitTarget(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*publish.Unit) error) error {
 	return s.db.run(ctx, "publish.target", func(ctx context.Context, tx pgx.Tx) error {
-		var (
-			b     pgx.Batch
-			found []publish.Target
-			u     = &publish.Unit{NewID: newID}
-		)
-		b.Queue(lockTarget, id).Query(collect(&found, scanTarget))
-		loadKeys(&b, keys, &u.Known)
-		b.Queue(selectNow).QueryRow(func(row pgx.Row) error { return row.Scan(&u.Now) })
-		if err := pgkit.Send(ctx, tx, &b); err != nil {
+		t, u, err := lockUnit(ctx, tx, lockTarget, id, scanTarget, &publish.TargetNotFoundError{ID: id}, keys)
+		if err != nil {
 			return err
 		}
-		if len(found) == 0 {
-			return &publish.TargetNotFoundError{ID: id}
-		}
-		u.Now, u.Target = u.Now.UTC(), &found[0]
+		u.Target = t
 		if err := decide(u); err != nil {
 			return err
 		}
-		b = pgx.Batch{}
+		var b pgx.Batch
 		if len(u.Audit) > 0 { // Every change is audited.
-			t := u.Target
 			var (
 				previous []byte
 				key      *string
@@ -77,15 +63,9 @@ func (s *Publications) CommitTarget(ctx context.Context, id uuid.UUID, keys []id
 }
 
 func saveTokens(b *pgx.Batch, tokens map[uuid.UUID]publish.Sealed) {
-	n := len(tokens)
-	if n == 0 {
-		return
-	}
-	ids, sealed, keys := make([][16]byte, 0, n), make([][]byte, 0, n), make([]string, 0, n)
 	for id, token := range tokens {
-		ids, sealed, keys = append(ids, id), append(sealed, token.Bytes), append(keys, token.KeyID)
+		expectRows(b.Queue(upsertToken, id, token.Bytes, token.KeyID), 1, errLostRow)
 	}
-	expectRows(b.Queue(upsertTokens, ids, sealed, keys), n, errLostRow)
 }
 
 func scanToken(row pgx.CollectableRow) (k publish.SealedToken, err error) {
@@ -159,20 +139,4 @@ func (s *Publications) ReleaseToken(ctx context.Context, c publish.Claim) error 
 		return nil
 	}
 	return readError(err)
-}
-
-// takenNames are the names of automations that exist.
-func takenNames(names []string) map[string]bool {
-	out := make(map[string]bool, len(names))
-	for _, name := range names {
-		out[name] = true
-	}
-	return out
-}
-
-// sortedNames are names in the order in which they are asked for, each once.
-func sortedNames(names []string) []string {
-	names = slices.Clone(names)
-	slices.Sort(names)
-	return slices.Compact(names)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // press is a store of publications with a service on it.
@@ -176,7 +177,7 @@ func TestNothingIsClaimedBeforeItIsDue(t *testing.T) {
 	}
 	var sender scripted
 	p.work(&sender, nil)
-	eventually(t, "the sooner one is published", func() bool { return p.status(sooner) == "published 1" })
+	testwait.Eventually(t, patience, "the sooner one is published", func() bool { return p.status(sooner) == "published 1" })
 	if p.status(later) != "scheduled 0" {
 		t.Error(p.status(later))
 	}
@@ -214,7 +215,7 @@ func TestCancelRacesClaim(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	eventually(t, "all are decided", func() bool {
+	testwait.Eventually(t, patience, "all are decided", func() bool {
 		return ask[int](t, p.db, `SELECT count(*)::int FROM publications WHERE status NOT IN ('published', 'cancelled')`) == 0
 	})
 	sent := 0
@@ -253,7 +254,7 @@ func TestWorkersShareTheWork(t *testing.T) {
 		p.work(&sender, nil)
 	}
 	began := ask[time.Time](t, p.db, `SELECT clock_timestamp()`)
-	eventually(t, "all are published", func() bool {
+	testwait.Eventually(t, patience, "all are published", func() bool {
 		return ask[int](t, p.db, `SELECT count(*)::int FROM publications WHERE status = 'published'`) == n
 	})
 	for _, id := range ids {
@@ -281,7 +282,7 @@ func TestFreedSlotsAreUsedAtOnce(t *testing.T) {
 	var sender scripted
 	began := time.Now()
 	p.work(&sender, func(o *publish.WorkerOptions) { o.PerTarget = 2 })
-	eventually(t, "all are published", func() bool {
+	testwait.Eventually(t, patience, "all are published", func() bool {
 		return ask[int](t, p.db, `SELECT count(*)::int FROM publications WHERE status = 'published'`) == n
 	})
 	if took := time.Since(began); took > 10*time.Second { // By polling alone it would be twenty.
@@ -374,7 +375,7 @@ func TestStoppedWorkerIsRefused(t *testing.T) {
 	<-asleep
 	// A claim lives long enough for the attempt to begin on a machine that stalls: under one that may have died it would not.
 	p.work(&second, func(o *publish.WorkerOptions) { o.StaleAfter, o.SweepEvery = 4*time.Second, time.Second })
-	eventually(t, "the other worker has it", func() bool { return p.status(id) == "published 2" })
+	testwait.Eventually(t, patience, "the other worker has it", func() bool { return p.status(id) == "published 2" })
 	close(wake)
 	stop()
 	if p.results(id) != "refused published" || p.status(id) != "published 2" {
@@ -402,16 +403,16 @@ func TestHeartbeatKeepsAClaim(t *testing.T) {
 	}
 	id := p.add("t", 0)
 	p.work(&slow, func(o *publish.WorkerOptions) { o.StaleAfter, o.SweepEvery = 4*time.Second, 100*time.Millisecond })
-	eventually(t, "it is claimed", func() bool { return p.status(id) == "publishing 1" })
+	testwait.Eventually(t, patience, "it is claimed", func() bool { return p.status(id) == "publishing 1" })
 	lockedAt := func() time.Time {
 		return ask[time.Time](t, p.db, `SELECT execution_locked_at FROM publications WHERE id = $1`, id)
 	}
 	for range 6 {
 		last := lockedAt()
-		eventually(t, "a heartbeat renews the claim", func() bool { return lockedAt().After(last) })
+		testwait.Eventually(t, patience, "a heartbeat renews the claim", func() bool { return lockedAt().After(last) })
 	}
 	close(end)
-	eventually(t, "it ends", func() bool { return p.results(id) != "" && p.results(id) != "running" })
+	testwait.Eventually(t, patience, "it ends", func() bool { return p.results(id) != "" && p.results(id) != "running" })
 	if p.results(id) != "published" {
 		t.Error(p.results(id))
 	}
@@ -471,7 +472,7 @@ func TestAClaimWhoseCommitIsLost(t *testing.T) {
 			// The rerun passes over what is locked, so the cut connection's backend must have ended what it has begun.
 			pid := ask[int](t, db, `SELECT pg_backend_pid()`)
 			seen.onRetry = func(string) {
-				eventually(t, "the outcome is settled", func() bool {
+				testwait.Eventually(t, patience, "the outcome is settled", func() bool {
 					return ask[int](t, p.db, `SELECT count(*) FROM pg_stat_activity WHERE pid = $1`, pid) == 0
 				})
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestAReadThatIsGivenUpEnds keeps the one connection for reads waiting for a table, and gives the read up. PostgreSQL must end
@@ -43,12 +44,12 @@ func TestAReadThatIsGivenUpEnds(t *testing.T) {
 			_, _, err := NewLottery(db, nil).Result(ctx, newID())
 			failed <- err
 		}()
-		eventually(t, "the read waits for the table", waits)
+		testwait.Eventually(t, patience, "the read waits for the table", waits)
 		cancel()
 		if err := <-failed; !errors.Is(err, command.ErrUnavailable) {
 			t.Fatalf("a read that was given up: %v", err)
 		}
-		eventually(t, "PostgreSQL ends the read", func() bool { return !waits() })
+		testwait.Eventually(t, patience, "PostgreSQL ends the read", func() bool { return !waits() })
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)

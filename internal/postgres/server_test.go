@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestPostgresDies kills PostgreSQL under a transaction, and then stops it for good.
@@ -38,7 +39,7 @@ func TestPostgresDies(t *testing.T) {
 			if err := syscall.Kill(server.PID(), syscall.SIGKILL); err != nil {
 				t.Error(err)
 			}
-			eventually(t, "a restart", func() bool { return server.Restarts() > 0 })
+			testwait.Eventually(t, patience, "a restart", func() bool { return server.Restarts() > 0 })
 		}
 		if _, err := u.Book.Move(ledger.KindTransfer, "ann", "ben", 30, ""); err != nil {
 			t.Error(err)
@@ -149,7 +150,7 @@ func TestReplication(t *testing.T) { //nolint:tparallel // Its parts use one ser
 	})
 	exec(t, db, `ALTER SYSTEM RESET synchronous_standby_names`)
 	exec(t, db, `SELECT pg_reload_conf()`)
-	eventually(t, "an acknowledged commit", func() bool {
+	testwait.Eventually(t, patience, "an acknowledged commit", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		return db.run(ctx, "test", func(ctx context.Context, tx pgx.Tx) error {
@@ -184,7 +185,7 @@ func missStandby(t *testing.T, db *DB) {
 	watcher.Go(func() { giveUpWaiting(ctx, db) })
 	defer watcher.Wait()
 	defer cancel()
-	eventually(t, "a commit that waits for the standby", func() bool {
+	testwait.Eventually(t, patience, "a commit that waits for the standby", func() bool {
 		err := db.run(t.Context(), "test", func(ctx context.Context, tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, `INSERT INTO notes VALUES (-1)`)
 			return err

@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // Errors of the kit that the stores name.
@@ -59,7 +60,7 @@ func (db *DB) persist(ctx context.Context, name string, fn func(context.Context,
 		} else if !errors.Is(err, command.ErrUnavailable) {
 			return err
 		}
-		if errors.Is(err, errNotReplicated) || time.Since(start) > pgkit.RetryFor || !pgkit.Sleep(ctx, pgkit.MaxBackoff) {
+		if errors.Is(err, errNotReplicated) || time.Since(start) > pgkit.RetryFor || !wait.For(ctx, pgkit.MaxBackoff) {
 			return cmp.Or(lost, err)
 		}
 	}
@@ -67,8 +68,10 @@ func (db *DB) persist(ctx context.Context, name string, fn func(context.Context,
 
 // readError marks failures of the connection as unavailability.
 func readError(err error) error {
-	if v, _ := pgkit.Classify(err); v == pgkit.Lost {
-		return command.Unavailable(err)
+	if err != nil {
+		if v, _ := pgkit.Classify(err); v == pgkit.Lost {
+			return command.Unavailable(err)
+		}
 	}
 	return err
 }
@@ -80,6 +83,11 @@ type lockingTx struct {
 	accounts *speculation.Accounts
 	locked   []string     // accounts, as the cache was told
 	book     *ledger.Book // what is to be remembered of them; may be nil
+}
+
+// sendAndCommit sends the last statements of a transaction that [DB.run] runs, and COMMIT with them: see [pgkit.Tx.SendAndCommit].
+func sendAndCommit(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {
+	return tx.(*lockingTx).SendAndCommit(ctx, b) //nolint:errcheck // It is one.
 }
 
 // lock tells the rest of the process that this transaction locks accounts, each of them once.

@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // seedOf finds a seed with which the proxy gives the first commit the given fate and lets the next ones pass, as long
@@ -143,7 +144,7 @@ func TestADatabaseThatStaysAwayLeavesTheOutcomeUnknown(t *testing.T) {
 				_, err := s.Execute(t.Context(), c)
 				failed <- err
 			}()
-			eventually(t, "reruns", func() bool { reasons, _, _ := seen.seen(); return len(reasons) > 2 })
+			testwait.Eventually(t, patience, "reruns", func() bool { reasons, _, _ := seen.seen(); return len(reasons) > 2 })
 			// The lane's context ends with the service; nobody should have to wait for the loop's own limit.
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 			defer cancel()

@@ -1,9 +1,10 @@
-// Package wait has what code that waits and holds leases shares: a sleep that a context interrupts, and contexts that compare
-// the clock whenever they are asked whether they have ended.
+// Package wait has what code that waits and holds leases shares: a sleep that a context interrupts, a loop that connects
+// again, and contexts that compare the clock whenever they are asked whether they have ended.
 package wait
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 )
 
@@ -16,6 +17,31 @@ func For(ctx context.Context, d time.Duration) bool {
 		return ctx.Err() == nil
 	case <-ctx.Done():
 		return false
+	}
+}
+
+// The pauses between two sessions.
+const (
+	firstPause = 50 * time.Millisecond
+	maxPause   = 5 * time.Second
+)
+
+// Reconnect calls session again whenever it returns, until ctx ends. The pauses grow, begin anew after a session that lasted, and
+// depend by half on chance, so that many processes do not come back together. lost is told why each session has ended, and when
+// the next one begins.
+func Reconnect(ctx context.Context, session func() error, lost func(err error, in time.Duration)) {
+	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, maxPause) {
+		began := time.Now()
+		err := session()
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > maxPause {
+			pause = firstPause
+		}
+		in := pause/2 + rand.N(pause) //nolint:gosec // Jitter needs no secrecy.
+		lost(err, in)
+		For(ctx, in)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -52,9 +53,9 @@ type scene struct {
 // that request and its rivals are read of the line: nobody else's turn can have come.
 func (t *tables) look(ctx context.Context, tx pgx.Tx, b *pgx.Batch, keys []string, asks *request) (*scene, error) {
 	s := &scene{tokens: make(map[string]int64, len(keys)), holders: map[string]string{}, grants: map[uuid.UUID][]byte{}}
-	b.Queue(t.st.lockKeys, keys).Query(s.scanTokens)
-	b.Queue(t.st.dropExpired, keys).Exec(func(tag tag) error { s.expired = tag.RowsAffected(); return nil })
-	b.Queue(t.st.readHolders, keys).Query(func(rows pgx.Rows) error {
+	b.Queue(t.st.LockKeys, keys).Query(s.scanTokens)
+	b.Queue(t.st.DropExpired, keys).Exec(func(tag tag) error { s.expired = tag.RowsAffected(); return nil })
+	b.Queue(t.st.ReadHolders, keys).Query(func(rows pgx.Rows) error {
 		var key, owner string
 		var id uuid.UUID
 		var fingerprint []byte
@@ -65,9 +66,9 @@ func (t *tables) look(ctx context.Context, tx pgx.Tx, b *pgx.Batch, keys []strin
 		return err
 	})
 	if asks != nil && len(keys) == 1 {
-		b.Queue(t.st.readLineFor, keys[0], asks.id, asks.fingerprint).Query(s.scanLine)
+		b.Queue(t.st.ReadLineFor, keys[0], asks.id, asks.fingerprint).Query(s.scanLine)
 	} else {
-		b.Queue(t.st.readLine, keys).Query(s.scanLine)
+		b.Queue(t.st.ReadLine, keys).Query(s.scanLine)
 	}
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return nil, err
@@ -118,7 +119,7 @@ func (t *tables) decide(ctx context.Context, tx pgx.Tx, s *scene, line []request
 		return chosen, nil
 	}
 	var hold bool
-	if err := tx.QueryRow(ctx, t.st.ownersHold, owners).Scan(&hold); err != nil || !hold {
+	if err := tx.QueryRow(ctx, t.st.OwnersHold, owners).Scan(&hold); err != nil || !hold {
 		return chosen, err
 	}
 	all, err := t.graph(ctx, tx)
@@ -183,7 +184,7 @@ type asked struct {
 func (t *tables) decideOn(ctx context.Context, tx pgx.Tx, r request, wait bool, h Hooks) (asked, error) {
 	var a asked
 	var b pgx.Batch
-	b.Queue(t.st.insertKeys, r.keys)
+	b.Queue(t.st.InsertKeys, r.keys)
 	s, err := t.look(ctx, tx, &b, r.keys, &r)
 	if err != nil {
 		return a, err
@@ -216,14 +217,14 @@ func (t *tables) decideOn(ctx context.Context, tx pgx.Tx, r request, wait bool, 
 	}
 	for _, c := range chosen {
 		if c.id != r.id {
-			if _, err := t.give(ctx, tx, s, c, handOver(c)); err != nil {
+			if _, err := t.give(ctx, tx, s, c, handOver(c), false); err != nil {
 				return a, err
 			}
 			a.woken = append(a.woken, c.id)
 			continue
 		}
 		r.fingerprint = nil // What it stands for is stored along with it.
-		g, err := t.give(ctx, tx, s, r, r.lease())
+		g, err := t.give(ctx, tx, s, r, r.lease(), false)
 		if err != nil {
 			return a, err
 		}
@@ -256,13 +257,9 @@ func handOver(r request) int64 {
 	return HandOver.Microseconds()
 }
 
-// give grants a request whose keys are locked and free.
-func (t *tables) give(ctx context.Context, tx pgx.Tx, s *scene, r request, lease int64) (lock.Grant, error) {
-	return t.giveBy(ctx, tx, s, r, lease, false)
-}
-
-// giveBy is give. With finish, the transaction is committed by it, where it is ours to commit.
-func (t *tables) giveBy(ctx context.Context, tx pgx.Tx, s *scene, r request, lease int64, finish bool) (lock.Grant, error) {
+// give grants a request whose keys are locked and free. With finish, the transaction is committed by it, where it is ours to
+// commit.
+func (t *tables) give(ctx context.Context, tx pgx.Tx, s *scene, r request, lease int64, finish bool) (lock.Grant, error) {
 	g := lock.Grant{ID: r.id.String(), Owner: r.owner, TTL: time.Duration(r.ttl) * time.Microsecond, Tokens: make(map[string]int64, len(r.keys))}
 	tokens := make([]int64, len(r.keys))
 	for i, k := range r.keys {
@@ -274,21 +271,21 @@ func (t *tables) giveBy(ctx context.Context, tx pgx.Tx, s *scene, r request, lea
 	later := s.later && r.ticket != math.MaxInt64
 	if r.ticket != math.MaxInt64 {
 		if finish {
-			b.Queue(t.st.mustDropWaiter, r.id)
+			b.Queue(t.st.MustDropWaiter, r.id)
 		} else {
-			mustAffect(b.Queue(t.st.dropWaiter, r.id), 1)
+			mustAffect(b.Queue(t.st.DropWaiter, r.id), 1)
 		}
-		b.Queue(t.st.dropPlaces, r.ticket, r.keys)
+		b.Queue(t.st.DropPlaces, r.ticket, r.keys)
 	}
-	b.Queue(t.st.insertGrant, r.id, r.owner, r.keys, tokens, r.ttl, r.hold, r.fingerprint, lease, later).QueryRow(func(row pgx.Row) error {
+	b.Queue(t.st.InsertGrant, r.id, r.owner, r.keys, tokens, r.ttl, r.hold, r.fingerprint, lease, later).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&g.ExpiresAt, nil)
 	})
-	mustAffect(b.Queue(t.st.takeKeys, r.id, r.keys), len(r.keys)) // They are locked, and never deleted.
-	send := func() error { return tx.SendBatch(ctx, &b).Close() }
+	mustAffect(b.Queue(t.st.TakeKeys, r.id, r.keys), len(r.keys)) // They are locked, and never deleted.
+	send := pgkit.Send
 	if finish {
-		send = func() error { return last(ctx, tx, &b) }
+		send = last
 	}
-	err := send()
+	err := send(ctx, tx, &b)
 	g.ExpiresAt = g.ExpiresAt.UTC()
 	return g, err
 }
@@ -296,11 +293,11 @@ func (t *tables) giveBy(ctx context.Context, tx pgx.Tx, s *scene, r request, lea
 func (t *tables) enqueue(ctx context.Context, tx pgx.Tx, r request) (ticket int64, err error) {
 	var b pgx.Batch
 	if r.fingerprint != nil {
-		b.Queue(t.st.dropDead, r.fingerprint)
+		b.Queue(t.st.DropDead, r.fingerprint)
 	}
 	// A place in line that a crash takes away is asked for again, unless it stands for what others are asked, too.
 	later := r.fingerprint == nil
-	b.Queue(t.st.insertWaiter, r.id, r.owner, r.keys, r.ttl, r.hold, r.fingerprint, aliveFor.Microseconds(), later, r.process).QueryRow(func(row pgx.Row) error {
+	b.Queue(t.st.InsertWaiter, r.id, r.owner, r.keys, r.ttl, r.hold, r.fingerprint, aliveFor.Microseconds(), later, r.process).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&ticket, nil)
 	})
 	return ticket, last(ctx, tx, &b)

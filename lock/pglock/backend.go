@@ -148,7 +148,7 @@ func New(pool *pgxpool.Pool, o Options) *Backend {
 		joined: make(chan struct{}, 1), hints: make(chan uuid.UUID, maxHints),
 	}
 	if b.run == nil {
-		b.run = b.runHere
+		b.run = ownRun(pool)
 	}
 	b.base, b.stop = context.WithCancel(context.Background())
 	return b
@@ -223,7 +223,7 @@ func (b *Backend) Renew(ctx context.Context, id string, ttl time.Duration) (lock
 	if err := b.flush(ctx, pool, u); err != nil {
 		return lock.Grant{}, fmt.Errorf("pglock: renew: %w", err)
 	}
-	g, err := scanGrant(pool.QueryRow(ctx, b.st.renew, u, ttl.Microseconds()))
+	g, err := scanGrant(pool.QueryRow(ctx, b.st.Renew, u, ttl.Microseconds()))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return lock.Grant{}, lock.ErrLost
 	}
@@ -255,7 +255,7 @@ func (b *Backend) reserved() (*pgxpool.Pool, error) {
 
 // RenewIn renews within the caller's transaction.
 func (b *Backend) RenewIn(ctx context.Context, tx pgx.Tx, id uuid.UUID, ttl time.Duration) (lock.Grant, error) {
-	g, err := scanGrant(tx.QueryRow(ctx, b.st.renew, id, ttl.Microseconds()))
+	g, err := scanGrant(tx.QueryRow(ctx, b.st.Renew, id, ttl.Microseconds()))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return lock.Grant{}, lock.ErrLost
 	}
@@ -273,15 +273,7 @@ type Released struct {
 // ReleaseIn releases within the caller's transaction, which must commit even if the lock was no longer held; then the
 // caller passes what it returned to [Backend.Wake].
 func (b *Backend) ReleaseIn(ctx context.Context, tx pgx.Tx, id uuid.UUID) (Released, error) {
-	return b.releaseIn(ctx, tx, id, false)
-}
-
-// releaseIn is ReleaseIn. With later, a hand-over keeps the keys' rows locked for no disk: what takes the lock commits after
-// it and durably, and nobody is told of the grant before. Should the database crash between the two, the lock is still
-// that of its last holder, until its lease ends.
-func (b *Backend) releaseIn(ctx context.Context, tx pgx.Tx, id uuid.UUID, later bool) (Released, error) {
-	out, held, err := b.release(ctx, tx, id, later)
-	return Released{Held: held, Owner: out.owner, For: out.held, next: out.settled}, err
+	return b.release(ctx, tx, id, false)
 }
 
 // Wake tells those that a release has granted the lock to.
@@ -289,10 +281,6 @@ func (b *Backend) Wake(ctx context.Context, r Released) { b.follow(context.Witho
 
 // Transact runs fn by the backend's [Run], again when a row moved that fn has read.
 func (b *Backend) Transact(ctx context.Context, name string, fn func(ctx context.Context, tx pgx.Tx) error) error {
-	return b.transact(ctx, name, fn)
-}
-
-func (b *Backend) transact(ctx context.Context, name string, fn func(ctx context.Context, tx pgx.Tx) error) error {
 	for n := 1; ; n++ {
 		err := b.run(ctx, name, fn)
 		if !errors.Is(err, errMoved) || n == maxMoves || ctx.Err() != nil {
@@ -310,7 +298,7 @@ func (b *Backend) follow(ctx context.Context, s settled) {
 	for round := 0; len(s.more) > 0 && round < maxRounds; round++ {
 		before := s.more
 		ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
-		err := b.transact(ctx, "lock settle", func(ctx context.Context, tx pgx.Tx) (err error) {
+		err := b.Transact(ctx, "lock settle", func(ctx context.Context, tx pgx.Tx) (err error) {
 			s, err = b.settle(ctx, tx, before)
 			return err
 		})
@@ -334,7 +322,7 @@ func (b *Backend) resolve(ctx context.Context) error {
 	}
 	var victims []uuid.UUID
 	var keys []string
-	if err := b.transact(ctx, "lock deadlock", func(ctx context.Context, tx pgx.Tx) (err error) {
+	if err := b.Transact(ctx, "lock deadlock", func(ctx context.Context, tx pgx.Tx) (err error) {
 		victims, keys, err = b.arbitrate(ctx, tx)
 		return err
 	}); err != nil {
@@ -360,7 +348,7 @@ const maxHolders = 10_000
 func (b *Backend) Snapshot(ctx context.Context) (out lock.Snapshot, err error) {
 	o := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err = pgx.BeginTxFunc(ctx, b.pool, o, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, b.st.readGrants, maxHolders)
+		rows, err := tx.Query(ctx, b.st.ReadGrants, maxHolders)
 		if err != nil {
 			return err
 		}
@@ -388,7 +376,7 @@ func (b *Backend) Snapshot(ctx context.Context) (out lock.Snapshot, err error) {
 
 // Find implements [lock.Finder].
 func (b *Backend) Find(ctx context.Context, key string) (lock.Holder, bool, error) {
-	h, err := scanGrant(b.pool.QueryRow(ctx, b.st.findGrant, key))
+	h, err := scanGrant(b.pool.QueryRow(ctx, b.st.FindGrant, key))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return lock.Holder{}, false, nil
 	}
@@ -406,9 +394,9 @@ func (b *Backend) Sweep(ctx context.Context) (int, error) {
 		sql  string
 		args []any
 	}{
-		{b.st.expiredLines, []any{forgetAfter.Microseconds()}},
-		{b.st.sweepWaiters, []any{forgetAfter.Microseconds()}},
-		{b.st.sweepQueue, nil},
+		{b.st.ExpiredLines, []any{forgetAfter.Microseconds()}},
+		{b.st.SweepWaiters, []any{forgetAfter.Microseconds()}},
+		{b.st.SweepQueue, nil},
 	} {
 		tag, err := b.pool.Exec(ctx, s.sql, s.args...)
 		if err != nil {

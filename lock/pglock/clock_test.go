@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock/locktest"
 )
 
@@ -43,7 +44,7 @@ func TestConformanceWithAWrongClock(t *testing.T) {
 	only := []string{ // In a short run: what has to do with time.
 		"WaitLimit", "DeadHolderIsReplaced", "DeadWaiterIsPassedOver", "RenewalKeepsTheLock", "RenewalNeverRevives", "MaximumHold", "DeadlockRings",
 	}
-	if torture() {
+	if testwait.Torture() {
 		only = nil
 	}
 	for name, migrate := range map[string]pgtest.Migrate{"ahead": ahead, "behind": behind} {

@@ -50,7 +50,7 @@ func TestClosingSendsWhatIsToBeSent(t *testing.T) {
 			if err != nil {
 				t.Fatalf("nothing was sent: %v", err)
 			}
-			told = !strings.HasPrefix(n.Payload, probe)
+			told = !strings.HasPrefix(n.Payload, "probe")
 		}
 		cancel()
 		if err := <-done; err != nil {

@@ -196,7 +196,7 @@ func (b *Backend) settleCohort(ctx context.Context, pool *pgxpool.Pool, c *cohor
 	served, tickets := c.servedRows()
 	id := holder.id.String() // Which is its owner's name, too.
 	var there bool
-	if err := pool.QueryRow(ctx, b.st.settle, c.key, c.base.id.String(), served, tickets, id, id, holder.token, time.Since(c.since).Microseconds()).
+	if err := pool.QueryRow(ctx, b.st.Settle, c.key, c.base.id.String(), served, tickets, id, id, holder.token, time.Since(c.since).Microseconds()).
 		Scan(&there); err != nil {
 		return err
 	}
@@ -225,11 +225,9 @@ func (b *Backend) flush(ctx context.Context, pool *pgxpool.Pool, id uuid.UUID) e
 // wait waits for the end of a cohort, for a moment: its members, whose turns are short, may ask again, and so they do
 // together. Each that asked alone would be handed the lock alone ever after, since the order of the line stays.
 func (c *cohort) wait(ctx context.Context) {
-	t := time.NewTimer(holdBack)
-	defer t.Stop()
 	select {
 	case <-c.over:
-	case <-t.C:
+	case <-time.After(holdBack):
 	case <-ctx.Done():
 	}
 }

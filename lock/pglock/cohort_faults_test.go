@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -47,7 +48,7 @@ func TestSettlingWithoutAnswer(t *testing.T) {
 		served, tickets := c.servedRows()
 		base, token := c.base.id.String(), c.holder.token
 		b.mu.Unlock()
-		if _, err := direct.Exec(t.Context(), b.st.settle, k, base, served, tickets, h.ID(), h.ID(), token, 1000); err != nil {
+		if _, err := direct.Exec(t.Context(), b.st.Settle, k, base, served, tickets, h.ID(), h.ID(), token, 1000); err != nil {
 			t.Fatal(err)
 		}
 		if renewed {
@@ -72,7 +73,7 @@ func TestOperatorEndsACohort(t *testing.T) {
 			t.Fatal(err)
 		}
 		var done Released
-		if err := b.transact(t.Context(), "operator", func(ctx context.Context, tx pgx.Tx) (err error) {
+		if err := b.Transact(t.Context(), "operator", func(ctx context.Context, tx pgx.Tx) (err error) {
 			done, err = b.ReleaseIn(ctx, tx, uuid.MustParse(held.ID))
 			return err
 		}); err != nil {
@@ -123,10 +124,7 @@ func TestCancelledRequestsLeaveNothing(t *testing.T) {
 	l := lock.New(b, lock.LockerOptions{})
 	var granted, refused atomic.Int64
 	var all sync.WaitGroup
-	end := time.Now().Add(2 * time.Second)
-	if torture() {
-		end = time.Now().Add(time.Minute)
-	}
+	end := time.Now().Add(time.Duration(testwait.Count(2, 60)) * time.Second)
 	keys := []string{"k0", "k1", "k2", "k3"}
 	for range 8 {
 		all.Go(func() {
@@ -177,14 +175,15 @@ func TestLateRequestIsRefused(t *testing.T) {
 // TestLeavingIsTriedAgain: a waiter that could not leave the line is granted the lock, which does not stay with it.
 func TestLeavingIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	var b *Backend
 	var fail atomic.Bool
-	b, _ = open(t, database(t), Options{Run: func(ctx context.Context, name string, fn func(context.Context, pgx.Tx) error) error {
+	b, _ := open(t, database(t), Options{})
+	run := b.run
+	b.run = func(ctx context.Context, name string, fn func(context.Context, pgx.Tx) error) error {
 		if name == "lock leave" && fail.Swap(false) {
 			return errors.New("this once")
 		}
-		return b.runHere(ctx, name, fn)
-	}})
+		return run(ctx, name, fn)
+	}
 	l := lock.New(b, lock.LockerOptions{})
 	h := acquire(t, l, "k", lock.Options{TTL: time.Hour})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -240,7 +241,7 @@ func TestCohortOfADeadProcess(t *testing.T) {
 	died := time.Now()
 	doomed.Close()
 	h := got(t, behind[0])
-	if took := time.Since(died); took > promised(ttl+2*time.Second) {
+	if took := time.Since(died); took > testwait.Promised(ttl+2*time.Second) {
 		t.Errorf("replaced after %s", took)
 	}
 	if h.Token(k) <= three[2].Token(k) {
@@ -275,7 +276,7 @@ func TestDeadlockOfACohort(t *testing.T) {
 	}
 	took := time.Since(began)
 	t.Logf("broken after %s", took)
-	if took > promised(3*time.Second) {
+	if took > testwait.Promised(3*time.Second) {
 		t.Errorf("broken after %s", took)
 	}
 	let(t, x)

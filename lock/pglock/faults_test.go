@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -149,16 +148,6 @@ func (p *proxy) cut(off bool) {
 	}
 }
 
-func torture() bool { return os.Getenv("FAIRLEAD_TORTURE") == "1" }
-
-// promised is a time that is kept on an idle machine; a short run may be on one that does much else.
-func promised(d time.Duration) time.Duration {
-	if torture() {
-		return d
-	}
-	return d + 10*time.Second
-}
-
 func acquire(t *testing.T, l *lock.Locker, k string, o lock.Options) *lock.Held {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -178,10 +167,7 @@ func TestLossIsKnownBeforeTheLeaseEnds(t *testing.T) {
 	b, _ := open(t, url, Options{})
 	l := lock.New(b, lock.LockerOptions{})
 	watch := pool(t, direct)
-	rounds := 5
-	if torture() {
-		rounds = 200
-	}
+	rounds := testwait.Count(5, 200)
 	least := time.Hour
 	defer func() { t.Logf("%d times, at least %s before the lease's end", rounds, least) }()
 	for i := range rounds {

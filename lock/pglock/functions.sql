@@ -75,8 +75,8 @@ END $$;
 -- Ends the lock of one key: base names its row. Those of the process that it was passed on to since (see cohort.go) leave
 -- the line; the last of them is the holder, after whom the row may have been named already, and its token tells the row
 -- from one that it was granted since by somebody who did not know. Next in line is granted the key, and with it up to depth
--- requests that stand behind one another, where all are the process's own and their owners hold nothing else: heirs are
--- they, and new_token is the first one's. Their grant is then in the name of the cohort, whom nobody waits as. If next in
+-- requests that stand behind one another, where all are the process's own and their owners hold nothing else: these successors
+-- are the heirs, and new_token is the first one's. Their grant is then in the name of the cohort, whom nobody waits as. If next in
 -- line is another process's, that is notified and has the time of hand_over_us to take the lock. The outcome is
 -- 'released'; 'expired' when the lease was over; 'lost' when the lock was no longer there.
 CREATE OR REPLACE FUNCTION lock_release(

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/locktest"
 )
@@ -110,7 +111,7 @@ func TestConformanceThroughPgBouncer(t *testing.T) {
 		"TokensGrow", "InOrderOfAsking", "DeadHolderIsReplaced", "DeadWaiterIsPassedOver", "RenewalKeepsTheLock",
 		"DeadlockRings", "FenceRefusesOldTokens", "Histories",
 	}
-	if torture() {
+	if testwait.Torture() {
 		only = nil
 	}
 	t.Run("suite", func(t *testing.T) {

@@ -93,18 +93,18 @@ func (b *Backend) end(ctx context.Context, t tenure) (err error) {
 }
 
 func (b *Backend) endByTransaction(ctx context.Context, t tenure) (done Released, err error) {
-	err = b.transact(ctx, "lock release", func(ctx context.Context, tx pgx.Tx) (err error) {
+	err = b.Transact(ctx, "lock release", func(ctx context.Context, tx pgx.Tx) (err error) {
 		if len(t.served) > 0 {
 			var batch pgx.Batch
-			batch.Queue(b.st.dropServed, t.served)
-			batch.Queue(b.st.dropServedPlaces, t.key, t.tickets)
+			batch.Queue(b.st.DropServed, t.served)
+			batch.Queue(b.st.DropServedPlaces, t.key, t.tickets)
 			if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
 				return err
 			}
 		}
-		done, err = b.releaseIn(ctx, tx, t.base, true)
+		done, err = b.release(ctx, tx, t.base, true)
 		if err == nil && done.Owner == "" && t.base != t.id { // No row has that name any more: the cohort was settled.
-			done, err = b.releaseIn(ctx, tx, t.id, true)
+			done, err = b.release(ctx, tx, t.id, true)
 		}
 		return err
 	})
@@ -120,34 +120,34 @@ func (b *Backend) endAtOnce(ctx context.Context, t tenure) (outcome string, err 
 		depth = maxCohort
 	}
 	var (
-		heirs   []uuid.UUID
-		tickets []int64
-		ours    *bool
-		token   *int64
-		expires *time.Time
+		successors []uuid.UUID
+		tickets    []int64
+		ours       *bool
+		token      *int64
+		expires    *time.Time
 	)
 	name := "cohort " + t.id.String()
 	start := time.Now()
-	err = b.pool.QueryRow(ctx, b.st.release, t.key, t.base.String(), t.id.String(), t.token, t.served, t.tickets, b.process, depth, HandOver.Microseconds(), name, channel).
-		Scan(&outcome, &heirs, &tickets, &ours, &token, &expires)
+	err = b.pool.QueryRow(ctx, b.st.Release, t.key, t.base.String(), t.id.String(), t.token, t.served, t.tickets, b.process, depth, HandOver.Microseconds(), name, channel).
+		Scan(&outcome, &successors, &tickets, &ours, &token, &expires)
 	if err != nil {
 		return "", err
 	}
 	if outcome == outcomeExpired && b.observer != nil {
 		b.observer.Expired(1)
 	}
-	if outcome == outcomeUndecided || len(heirs) == 0 {
+	if outcome == outcomeUndecided || len(successors) == 0 {
 		return outcome, nil
 	}
 	if b.observer != nil {
 		b.observer.HandedOver()
 	}
 	if !*ours {
-		b.poke(heirs[0]) // It may be of this process all the same; others have been notified.
+		b.poke(successors[0]) // It may be of this process all the same; others have been notified.
 		return outcome, nil
 	}
-	next := make([]successor, len(heirs))
-	for i, id := range heirs {
+	next := make([]successor, len(successors))
+	for i, id := range successors {
 		next[i] = successor{id: id, ticket: tickets[i], token: *token + int64(i)}
 	}
 	b.handOn(t.key, next, *expires, start) //nolint:contextcheck // What it starts outlives the release.

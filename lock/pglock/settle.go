@@ -61,7 +61,7 @@ func (t *tables) pass(ctx context.Context, tx pgx.Tx, s *scene) (out settled, er
 	for i, r := range chosen {
 		// A hand-over that is the end of a release travels with its COMMIT: each round trip less is time that the keys' rows
 		// are locked for less.
-		if _, err := t.giveBy(ctx, tx, s, r, handOver(r), s.later && i == len(chosen)-1); err != nil {
+		if _, err := t.give(ctx, tx, s, r, handOver(r), s.later && i == len(chosen)-1); err != nil {
 			return out, err
 		}
 		out.woken = append(out.woken, r.id)
@@ -78,43 +78,37 @@ func (t *tables) settle(ctx context.Context, tx pgx.Tx, keys []string) (settled,
 	return t.pass(ctx, tx, s)
 }
 
-// released is a lock that ended.
-type released struct {
-	settled
-
-	owner string
-	held  time.Duration
-}
-
-// release ends a lock and passes its keys on. It tells whether the lock was still held; the transaction is to be committed
-// in either case. With later, its commit does not wait for the disk where it hands over.
-func (t *tables) release(ctx context.Context, tx pgx.Tx, id uuid.UUID, later bool) (out released, held bool, err error) {
+// release ends a lock and passes its keys on. The transaction is to be committed whether the lock was still held or not. With
+// later, a hand-over keeps the keys' rows locked for no disk: what takes the lock commits after it and durably, and nobody is
+// told of the grant before. Should the database crash between the two, the lock is still that of its last holder, until its
+// lease ends.
+func (t *tables) release(ctx context.Context, tx pgx.Tx, id uuid.UUID, later bool) (out Released, err error) {
 	s := &scene{tokens: map[string]int64{}, holders: map[string]string{}, later: later}
 	var keys []string
 	var seconds float64
 	var b pgx.Batch
-	b.Queue(t.st.lockKeysOf, id).Query(s.scanTokens)
-	b.Queue(t.st.readHeadOf, id).Query(s.scanLine)
-	b.Queue(t.st.readLineOf, id).Query(s.scanLine)
-	b.Queue(t.st.endGrant, id).QueryRow(func(row pgx.Row) error { return row.Scan(&held, &out.owner, &keys, &seconds) })
+	b.Queue(t.st.LockKeysOf, id).Query(s.scanTokens)
+	b.Queue(t.st.ReadHeadOf, id).Query(s.scanLine)
+	b.Queue(t.st.ReadLineOf, id).Query(s.scanLine)
+	b.Queue(t.st.EndGrant, id).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Held, &out.Owner, &keys, &seconds) })
 	err = tx.SendBatch(ctx, &b).Close()
 	if errors.Is(err, pgx.ErrNoRows) {
-		return out, false, nil
+		return out, nil
 	}
 	if err != nil {
-		return out, false, err
+		return out, err
 	}
-	out.held = time.Duration(seconds * float64(time.Second))
-	if !held && t.observer != nil {
+	out.For = time.Duration(seconds * float64(time.Second))
+	if !out.Held && t.observer != nil {
 		t.observer.Expired(1)
 	}
-	out.settled, err = t.pass(ctx, tx, s)
-	return out, held, err
+	out.next, err = t.pass(ctx, tx, s)
+	return out, err
 }
 
 // taken makes a full lease of a grant that was handed over; nil when it has expired, or never was.
 func (t *tables) taken(ctx context.Context, tx pgx.Tx, r request, h Hooks) (*lock.Grant, error) {
-	g, err := scanGrant(tx.QueryRow(ctx, t.st.take, r.id, r.owner))
+	g, err := scanGrant(tx.QueryRow(ctx, t.st.Take, r.id, r.owner))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -174,17 +168,17 @@ func (t *tables) leave(ctx context.Context, tx pgx.Tx, r request, take bool, h H
 			out.grant, err = t.taken(ctx, tx, r, h)
 			return out, err
 		}
-		if _, err := tx.Exec(ctx, t.st.dropGrant, r.id); err != nil {
+		if _, err := tx.Exec(ctx, t.st.DropGrant, r.id); err != nil {
 			return out, err
 		}
 		for _, k := range r.keys {
 			delete(s.holders, k)
 		}
 	}
-	if err := tx.QueryRow(ctx, t.st.withdraw, r.id).Scan(&out.cycle); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+	if err := tx.QueryRow(ctx, t.st.Withdraw, r.id).Scan(&out.cycle); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return out, err
 	}
-	if _, err := tx.Exec(ctx, t.st.dropQueue, r.id, r.keys); err != nil {
+	if _, err := tx.Exec(ctx, t.st.DropQueue, r.id, r.keys); err != nil {
 		return out, err
 	}
 	s.line = slices.DeleteFunc(s.line, func(w request) bool { return w.id == r.id })
@@ -213,7 +207,7 @@ type Querier interface {
 
 func (t *tables) graph(ctx context.Context, q Querier) (*waits, error) {
 	w := &waits{holders: map[string]string{}}
-	rows, err := q.Query(ctx, t.st.readGraph)
+	rows, err := q.Query(ctx, t.st.ReadGraph)
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +228,7 @@ func (t *tables) graph(ctx context.Context, q Querier) (*waits, error) {
 
 // arbitrate chooses the victims of all deadlocks that there are, under the arbiter's lock.
 func (t *tables) arbitrate(ctx context.Context, tx pgx.Tx) (victims []uuid.UUID, keys []string, err error) {
-	if _, err := tx.Exec(ctx, t.st.lockArbiter); err != nil {
+	if _, err := tx.Exec(ctx, t.st.LockArbiter); err != nil {
 		return nil, nil, err
 	}
 	w, err := t.graph(ctx, tx)
@@ -248,8 +242,8 @@ func (t *tables) arbitrate(ctx context.Context, tx pgx.Tx) (victims []uuid.UUID,
 		}
 		i := slices.IndexFunc(w.waiters, func(x lock.Waiting) bool { return x.ID == d.Victim })
 		var b pgx.Batch
-		mustAffect(b.Queue(t.st.markVictim, id, d.Cycle), 1) // It may just have been granted, or have left.
-		b.Queue(t.st.dropPlaces, w.waiters[i].Ticket, w.waiters[i].Keys)
+		mustAffect(b.Queue(t.st.MarkVictim, id, d.Cycle), 1) // It may just have been granted, or have left.
+		b.Queue(t.st.DropPlaces, w.waiters[i].Ticket, w.waiters[i].Keys)
 		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 			return nil, nil, err
 		}

@@ -1,21 +1,14 @@
 package pglock
 
+import "reflect"
+
 // statements are the SQL texts, with the schema put in. Durations are microseconds.
 type statements struct {
-	insertKeys, lockKeys, lockKeysOf                string
-	dropExpired, readHolders, readLine, readLineOf  string
-	readHeadOf, readLineFor, mustDropWaiter         string
-	insertGrant, takeKeys, dropWaiter, dropQueue    string
-	dropPlaces                                      string
-	insertWaiter, dropDead                          string
-	take, renew, endGrant                           string
-	readCycle, withdraw, dropGrant                  string
-	readGraph, ownersHold, lockArbiter, markVictim  string
-	keepAlive, freeKeys, nextExpiry, waitedFor      string
-	readGrants, findGrant, sweepWaiters, sweepQueue string
-	expiredLines, notify                            string
-	ask, release, settle                            string
-	dropServed, dropServedPlaces, tombstone         string
+	InsertKeys, LockKeys, LockKeysOf, DropExpired, ReadHolders, ReadLine, ReadLineOf, ReadHeadOf, ReadLineFor               string
+	MustDropWaiter, InsertGrant, TakeKeys, DropWaiter, DropQueue, DropPlaces, InsertWaiter, DropDead, Take, Renew, EndGrant string
+	ReadCycle, Withdraw, DropGrant, ReadGraph, OwnersHold, LockArbiter, MarkVictim, KeepAlive, FreeKeys, NextExpiry         string
+	WaitedFor, ReadGrants, FindGrant, SweepWaiters, SweepQueue, ExpiredLines, Notify, Ask, Release, Settle, DropServed      string
+	DropServedPlaces, Tombstone                                                                                             string
 }
 
 // Each row is looked up by itself, whatever the planner believes of tables that it has no statistics of: a statement names the
@@ -40,95 +33,95 @@ func newStatements(s Schema) *statements {
 	st := &statements{ //nolint:gosec // Tokens of locks are no credentials.
 		// Rows of new keys are inserted in the order in which they are locked, so that two that make the same rows wait for
 		// each other in one direction only.
-		insertKeys: `INSERT INTO @lock_keys (key, token) SELECT k, 0 FROM unnest($1::text[]) AS u (k)
+		InsertKeys: `INSERT INTO @lock_keys (key, token) SELECT k, 0 FROM unnest($1::text[]) AS u (k)
 			WHERE NOT EXISTS (SELECT FROM @lock_keys WHERE key = ANY (ARRAY[k])) ORDER BY k COLLATE "C" ON CONFLICT DO NOTHING`,
-		lockKeys:   `SELECT key, token FROM @lock_keys WHERE key = ANY ($1) ORDER BY key FOR NO KEY UPDATE`,
-		lockKeysOf: `SELECT key, token FROM @lock_keys WHERE key = ` + keysOf + ` ORDER BY key FOR NO KEY UPDATE`,
+		LockKeys:   `SELECT key, token FROM @lock_keys WHERE key = ANY ($1) ORDER BY key FOR NO KEY UPDATE`,
+		LockKeysOf: `SELECT key, token FROM @lock_keys WHERE key = ` + keysOf + ` ORDER BY key FOR NO KEY UPDATE`,
 		// A renewal that is under way is waited for, and the expiry looked at again.
-		dropExpired: `DELETE FROM @lock_grants WHERE expires_at <= clock_timestamp()
+		DropExpired: `DELETE FROM @lock_grants WHERE expires_at <= clock_timestamp()
 			AND id = ANY (ARRAY(SELECT holder FROM @lock_keys WHERE key = ANY ($1)))`,
-		readHolders: `SELECT k.key, g.id, g.owner, g.request FROM @lock_keys k JOIN @lock_grants g ON g.id = ANY (ARRAY[k.holder]) WHERE k.key = ANY ($1)`,
-		readLine:    lineOf + `ANY ($1))) ORDER BY ticket`,
+		ReadHolders: `SELECT k.key, g.id, g.owner, g.request FROM @lock_keys k JOIN @lock_grants g ON g.id = ANY (ARRAY[k.holder]) WHERE k.key = ANY ($1)`,
+		ReadLine:    lineOf + `ANY ($1))) ORDER BY ticket`,
 		// Of several keys the whole lines matter; of one, only who is first, however long the line is.
-		readLineOf: lineOf + `ANY ((SELECT keys FROM @lock_grants WHERE id = $1 AND cardinality(keys) > 1)::text[])))
+		ReadLineOf: lineOf + `ANY ((SELECT keys FROM @lock_grants WHERE id = $1 AND cardinality(keys) > 1)::text[])))
 			AND (SELECT cardinality(keys) > 1 FROM @lock_grants WHERE id = $1) ORDER BY ticket`, // The planner looks at that first, and at most at that.
-		readHeadOf: `SELECT ` + waiterCols + inQueue + `(SELECT keys[1] FROM @lock_grants WHERE id = $1 AND cardinality(keys) = 1)
+		ReadHeadOf: `SELECT ` + waiterCols + inQueue + `(SELECT keys[1] FROM @lock_grants WHERE id = $1 AND cardinality(keys) = 1)
 			AND ` + alive + ` ORDER BY q.ticket LIMIT 1`,
 		// Behind a holder nobody in line for the one key can be granted, so that only the request itself is looked for, and
 		// others that stand for the same.
-		readLineFor: `SELECT ` + waiterCols + ` FROM @lock_waiters w WHERE w.id = $2 AND $1 = ANY (w.keys) AND ` + alive + ` UNION
+		ReadLineFor: `SELECT ` + waiterCols + ` FROM @lock_waiters w WHERE w.id = $2 AND $1 = ANY (w.keys) AND ` + alive + ` UNION
 			SELECT ` + waiterCols + ` FROM @lock_waiters w WHERE w.request = $3 AND $1 = ANY (w.keys) AND ` + alive + ` UNION
 			SELECT ` + waiterCols + inQueue + `$1 AND ` + alive + ` AND NOT EXISTS (
 				SELECT FROM @lock_keys k JOIN @lock_grants g ON g.id = ANY (ARRAY[k.holder]) WHERE k.key = $1 AND g.expires_at > clock_timestamp())
 			ORDER BY ticket`,
-		insertGrant: `INSERT INTO @lock_grants (id, owner, keys, tokens, ttl_us, hold_us, request, granted_at, expires_at)
+		InsertGrant: `INSERT INTO @lock_grants (id, owner, keys, tokens, ttl_us, hold_us, request, granted_at, expires_at)
 			SELECT $1, $2, $3, $4, $5, $6, $7, now, now + $8::bigint` + usec + ` FROM (SELECT clock_timestamp()) AS c (now)
 			RETURNING expires_at, CASE WHEN $9::boolean THEN ` + commitLater + ` END`,
-		takeKeys:   `UPDATE @lock_keys SET token = token + 1, holder = $1 WHERE key = ANY ($2)`,
-		dropWaiter: `DELETE FROM @lock_waiters WHERE id = $1 AND cycle IS NULL`,
+		TakeKeys:   `UPDATE @lock_keys SET token = token + 1, holder = $1 WHERE key = ANY ($2)`,
+		DropWaiter: `DELETE FROM @lock_waiters WHERE id = $1 AND cycle IS NULL`,
 		// It fails, and with it the transaction, where nobody is waiting any more under that id, so that COMMIT may follow at
 		// once. Division by zero is the one failure that plain SQL can choose to have.
-		mustDropWaiter: `WITH gone AS (DELETE FROM @lock_waiters WHERE id = $1 AND cycle IS NULL RETURNING id) SELECT 1 / count(*) FROM gone`,
-		dropQueue:      `DELETE FROM @lock_queue WHERE waiter = $1 AND key = ANY ($2)`,
+		MustDropWaiter: `WITH gone AS (DELETE FROM @lock_waiters WHERE id = $1 AND cycle IS NULL RETURNING id) SELECT 1 / count(*) FROM gone`,
+		DropQueue:      `DELETE FROM @lock_queue WHERE waiter = $1 AND key = ANY ($2)`,
 		// Where the ticket is known, the index leads to the one row, past the places of all who were in line before.
-		dropPlaces: `DELETE FROM @lock_queue WHERE ticket = $1 AND key = ANY ($2)`,
-		insertWaiter: `WITH w AS (
+		DropPlaces: `DELETE FROM @lock_queue WHERE ticket = $1 AND key = ANY ($2)`,
+		InsertWaiter: `WITH w AS (
 				INSERT INTO @lock_waiters (id, owner, keys, ttl_us, hold_us, request, since, alive_until, process)
 				VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp(), clock_timestamp() + $7::bigint` + usec + `, nullif($9::text, '')::uuid) RETURNING ticket, keys
 			), q AS (
 				INSERT INTO @lock_queue (key, ticket, waiter) SELECT u.key, w.ticket, $1 FROM w, unnest(w.keys) AS u (key)
 			) SELECT ticket, CASE WHEN $8::boolean THEN ` + commitLater + ` END FROM w`,
-		dropDead: `DELETE FROM @lock_waiters WHERE request = $1 AND alive_until <= clock_timestamp()`,
-		take: `UPDATE @lock_grants SET owner = $2, granted_at = clock_timestamp(), request = NULL,
+		DropDead: `DELETE FROM @lock_waiters WHERE request = $1 AND alive_until <= clock_timestamp()`,
+		Take: `UPDATE @lock_grants SET owner = $2, granted_at = clock_timestamp(), request = NULL,
 			expires_at = clock_timestamp() + CASE WHEN hold_us > 0 THEN least(ttl_us, hold_us) ELSE ttl_us END` + usec + `
 			WHERE id = $1 AND expires_at > clock_timestamp() RETURNING ` + grantCols,
-		renew: `UPDATE @lock_grants SET ttl_us = CASE WHEN $2::bigint > 0 THEN $2::bigint ELSE ttl_us END,
+		Renew: `UPDATE @lock_grants SET ttl_us = CASE WHEN $2::bigint > 0 THEN $2::bigint ELSE ttl_us END,
 			expires_at = least(clock_timestamp() + CASE WHEN $2::bigint > 0 THEN $2::bigint ELSE ttl_us END` + usec + `,
 				CASE WHEN hold_us > 0 THEN granted_at + hold_us` + usec + ` ELSE 'infinity' END)
 			WHERE id = $1 AND expires_at > clock_timestamp() AND (hold_us = 0 OR granted_at + hold_us` + usec + ` > clock_timestamp())
 			RETURNING ` + grantCols,
-		endGrant:  `DELETE FROM @lock_grants WHERE id = $1 RETURNING expires_at > clock_timestamp(), owner, keys, extract(epoch FROM clock_timestamp() - granted_at)::double precision`,
-		readCycle: `SELECT cycle FROM @lock_waiters WHERE id = $1`,
-		withdraw:  `DELETE FROM @lock_waiters WHERE id = $1 RETURNING cycle`,
-		dropGrant: `DELETE FROM @lock_grants WHERE id = $1`,
+		EndGrant:  `DELETE FROM @lock_grants WHERE id = $1 RETURNING expires_at > clock_timestamp(), owner, keys, extract(epoch FROM clock_timestamp() - granted_at)::double precision`,
+		ReadCycle: `SELECT cycle FROM @lock_waiters WHERE id = $1`,
+		Withdraw:  `DELETE FROM @lock_waiters WHERE id = $1 RETURNING cycle`,
+		DropGrant: `DELETE FROM @lock_grants WHERE id = $1`,
 		// One statement, so that it is the truth of one instant.
-		readGraph: `SELECT w.id, w.ticket, w.owner, w.keys, w.since, h.keys, h.owners FROM @lock_waiters w LEFT JOIN LATERAL (
+		ReadGraph: `SELECT w.id, w.ticket, w.owner, w.keys, w.since, h.keys, h.owners FROM @lock_waiters w LEFT JOIN LATERAL (
 				SELECT array_agg(k.key) AS keys, array_agg(g.owner) AS owners FROM unnest(w.keys) AS u (key)
 				JOIN @lock_keys k ON k.key = ANY (ARRAY[u.key]) JOIN @lock_grants g ON g.id = ANY (ARRAY[k.holder]) WHERE g.expires_at > clock_timestamp()
 			) h ON true WHERE w.cycle IS NULL AND w.alive_until > clock_timestamp() ORDER BY w.ticket`,
-		ownersHold:  `SELECT EXISTS (SELECT FROM @lock_grants WHERE owner = ANY ($1) AND expires_at > clock_timestamp())`,
-		lockArbiter: `SELECT one FROM @lock_arbiter FOR UPDATE`,
-		markVictim:  `UPDATE @lock_waiters SET cycle = $2 WHERE id = $1 AND cycle IS NULL`,
+		OwnersHold:  `SELECT EXISTS (SELECT FROM @lock_grants WHERE owner = ANY ($1) AND expires_at > clock_timestamp())`,
+		LockArbiter: `SELECT one FROM @lock_arbiter FOR UPDATE`,
+		MarkVictim:  `UPDATE @lock_waiters SET cycle = $2 WHERE id = $1 AND cycle IS NULL`,
 		// Rows that somebody else is just deciding on are passed over: waiting for them could be mutual.
-		keepAlive: `UPDATE @lock_waiters SET alive_until = clock_timestamp() + $2::bigint` + usec + ` WHERE id = ANY (ARRAY(
+		KeepAlive: `UPDATE @lock_waiters SET alive_until = clock_timestamp() + $2::bigint` + usec + ` WHERE id = ANY (ARRAY(
 			SELECT id FROM @lock_waiters WHERE id = ` + someIDs + ` AND cycle IS NULL FOR UPDATE SKIP LOCKED)) RETURNING id`,
-		freeKeys: `SELECT DISTINCT u.key FROM @lock_waiters w, unnest(w.keys) AS u (key) LEFT JOIN @lock_keys k ON k.key = ANY (ARRAY[u.key])
+		FreeKeys: `SELECT DISTINCT u.key FROM @lock_waiters w, unnest(w.keys) AS u (key) LEFT JOIN @lock_keys k ON k.key = ANY (ARRAY[u.key])
 			WHERE w.id = ` + someIDs + ` AND w.cycle IS NULL
 			AND NOT EXISTS (SELECT FROM @lock_grants g WHERE g.id = ANY (ARRAY[k.holder]) AND g.expires_at > clock_timestamp())`,
-		nextExpiry: `SELECT coalesce(extract(epoch FROM min(g.expires_at) - clock_timestamp()), 3600)::double precision
+		NextExpiry: `SELECT coalesce(extract(epoch FROM min(g.expires_at) - clock_timestamp()), 3600)::double precision
 			FROM @lock_waiters w, unnest(w.keys) AS u (key) JOIN @lock_keys k ON k.key = ANY (ARRAY[u.key]) JOIN @lock_grants g ON g.id = ANY (ARRAY[k.holder])
 			WHERE w.id = ` + someIDs + ``,
 		// Whether somebody waits for what owners of these waiters hold: without that they are in no cycle.
-		waitedFor: `SELECT EXISTS (SELECT FROM @lock_waiters w JOIN @lock_grants g ON g.owner = ANY (ARRAY[w.owner]) JOIN @lock_queue q ON q.key = ANY (g.keys)
+		WaitedFor: `SELECT EXISTS (SELECT FROM @lock_waiters w JOIN @lock_grants g ON g.owner = ANY (ARRAY[w.owner]) JOIN @lock_queue q ON q.key = ANY (g.keys)
 			WHERE w.id = ` + someIDs + ` AND w.cycle IS NULL AND q.waiter <> w.id AND g.expires_at > clock_timestamp())`,
 		// Ids begin with a time, so that of very many the first by id are the oldest, or nearly, and have an index.
-		readGrants: `SELECT ` + grantCols + ` FROM (SELECT * FROM @lock_grants WHERE expires_at > clock_timestamp() ORDER BY id LIMIT $1) AS g
+		ReadGrants: `SELECT ` + grantCols + ` FROM (SELECT * FROM @lock_grants WHERE expires_at > clock_timestamp() ORDER BY id LIMIT $1) AS g
 			ORDER BY granted_at, id`,
-		findGrant:    `SELECT ` + grantCols + ` FROM @lock_grants WHERE id = (SELECT holder FROM @lock_keys WHERE key = $1) AND expires_at > clock_timestamp()`,
-		expiredLines: `DELETE FROM @lock_grants WHERE expires_at <= clock_timestamp() - $1::bigint` + usec,
-		sweepWaiters: `DELETE FROM @lock_waiters WHERE alive_until <= clock_timestamp() - $1::bigint` + usec,
-		sweepQueue:   `DELETE FROM @lock_queue q WHERE NOT EXISTS (SELECT FROM @lock_waiters w WHERE w.id = q.waiter)`,
+		FindGrant:    `SELECT ` + grantCols + ` FROM @lock_grants WHERE id = (SELECT holder FROM @lock_keys WHERE key = $1) AND expires_at > clock_timestamp()`,
+		ExpiredLines: `DELETE FROM @lock_grants WHERE expires_at <= clock_timestamp() - $1::bigint` + usec,
+		SweepWaiters: `DELETE FROM @lock_waiters WHERE alive_until <= clock_timestamp() - $1::bigint` + usec,
+		SweepQueue:   `DELETE FROM @lock_queue q WHERE NOT EXISTS (SELECT FROM @lock_waiters w WHERE w.id = q.waiter)`,
 		// NOTIFY makes the commits that have it take turns, so this one waits for no disk. It is one statement, and so one round
 		// trip.
-		notify:     `SELECT pg_notify($1, $2) FROM (SELECT set_config('synchronous_commit', 'off', true)) AS s (v) WHERE s.v = 'off'`,
-		ask:        `SELECT outcome, new_token, lease_end, tickets FROM @lock_ask($1, $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::boolean[], $7, $8::bigint)`,
-		release:    `SELECT outcome, heirs, heir_tickets, ours, new_token, lease_end FROM @lock_release($1, $2, $3, $4::bigint, $5::text[], $6::bigint[], $7, $8::bigint, $9::bigint, $10, $11)`,
-		settle:     `SELECT @lock_settle($1, $2, $3::text[], $4::bigint[], $5, $6, $7::bigint, $8::bigint)`,
-		dropServed: `DELETE FROM @lock_waiters WHERE id = ` + someIDs,
+		Notify:     `SELECT pg_notify($1, $2) FROM (SELECT set_config('synchronous_commit', 'off', true)) AS s (v) WHERE s.v = 'off'`,
+		Ask:        `SELECT outcome, new_token, lease_end, tickets FROM @lock_ask($1, $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::boolean[], $7, $8::bigint)`,
+		Release:    `SELECT outcome, heirs, heir_tickets, ours, new_token, lease_end FROM @lock_release($1, $2, $3, $4::bigint, $5::text[], $6::bigint[], $7, $8::bigint, $9::bigint, $10, $11)`,
+		Settle:     `SELECT @lock_settle($1, $2, $3::text[], $4::bigint[], $5, $6, $7::bigint, $8::bigint)`,
+		DropServed: `DELETE FROM @lock_waiters WHERE id = ` + someIDs,
 		// A request whose caller has gone, or which was made in another way, while it may still be on its way.
-		tombstone: `INSERT INTO @lock_waiters (id, owner, keys, ttl_us, hold_us, since, alive_until, cycle)
+		Tombstone: `INSERT INTO @lock_waiters (id, owner, keys, ttl_us, hold_us, since, alive_until, cycle)
 			VALUES ($1, $2, $3, 1, 0, clock_timestamp(), clock_timestamp(), '{}') ON CONFLICT DO NOTHING`,
-		dropServedPlaces: `DELETE FROM @lock_queue WHERE key = $1 AND ticket = ANY ($2::bigint[])`,
+		DropServedPlaces: `DELETE FROM @lock_queue WHERE key = $1 AND ticket = ANY ($2::bigint[])`,
 	}
 	for _, text := range st.all() {
 		*text = s.in(*text)
@@ -136,14 +129,11 @@ func newStatements(s Schema) *statements {
 	return st
 }
 
-// all lists the texts.
-func (st *statements) all() []*string {
-	return []*string{
-		&st.insertKeys, &st.lockKeys, &st.lockKeysOf, &st.dropExpired, &st.readHolders, &st.readLine, &st.readLineOf, &st.insertGrant,
-		&st.readHeadOf, &st.readLineFor, &st.mustDropWaiter,
-		&st.takeKeys, &st.dropWaiter, &st.dropQueue, &st.dropPlaces, &st.insertWaiter, &st.dropDead, &st.take, &st.renew, &st.endGrant,
-		&st.readCycle, &st.withdraw, &st.dropGrant, &st.readGraph, &st.ownersHold, &st.lockArbiter, &st.markVictim, &st.keepAlive,
-		&st.freeKeys, &st.nextExpiry, &st.waitedFor, &st.readGrants, &st.findGrant, &st.sweepWaiters, &st.sweepQueue, &st.expiredLines, &st.notify,
-		&st.ask, &st.release, &st.settle, &st.dropServed, &st.dropServedPlaces, &st.tombstone,
+// all lists the texts. Fields have capitals so that reflection may write them.
+func (st *statements) all() (texts []*string) {
+	fields := reflect.ValueOf(st).Elem()
+	for i := range fields.NumField() {
+		texts = append(texts, fields.Field(i).Addr().Interface().(*string)) //nolint:errcheck // All are.
 	}
+	return texts
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -110,10 +111,7 @@ func TestStoppedHolderWritesNothing(t *testing.T) {
 		_, _ = fmt.Sscan(line, &word, &token) // Not all words come with a token.
 		return word, token
 	}
-	rounds, stale := 4, 0
-	if torture() {
-		rounds = 200
-	}
+	rounds, stale := testwait.Count(4, 200), 0
 	for range rounds {
 		tell()
 		word, old := hear("acquiring")

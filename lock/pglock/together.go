@@ -101,12 +101,10 @@ func (b *Backend) awaitTurn(ctx context.Context, key string, j *joining) ([]*joi
 	if b.stayBehind(key, j) {
 		return nil, undecided
 	}
-	t := time.NewTimer(decideFor)
-	defer t.Stop()
 	select {
 	case batch := <-j.turn:
 		return batch, decided
-	case <-t.C:
+	case <-time.After(decideFor):
 	}
 	b.mu.Lock()
 	lead := j.lead
@@ -173,7 +171,7 @@ func (b *Backend) askAll(ctx context.Context, key string, batch []*joining) {
 		ids[i], owners[i], ttls[i], holds[i], patient[i] = r.id.String(), r.owner, r.ttl, r.hold, j.w.patient()
 	}
 	start := time.Now()
-	err := b.pool.QueryRow(asking, b.st.ask, key, ids, owners, ttls, holds, patient, b.process, aliveFor.Microseconds()).
+	err := b.pool.QueryRow(asking, b.st.Ask, key, ids, owners, ttls, holds, patient, b.process, aliveFor.Microseconds()).
 		Scan(&outcome, &token, &expires, &tickets)
 	for i, j := range batch {
 		switch {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -97,7 +97,7 @@ func (w *waiter) ask(ctx context.Context) (a asked, err error) {
 		w.unsure = w.unsure || end == unknown
 	}
 	wait := w.patient()
-	err = b.transact(ctx, "lock acquire", func(ctx context.Context, tx pgx.Tx) (err error) {
+	err = b.Transact(ctx, "lock acquire", func(ctx context.Context, tx pgx.Tx) (err error) {
 		start := time.Now()
 		a, err = b.decideOn(ctx, tx, w.request, wait, w.hooks)
 		if a.grant != nil {
@@ -116,10 +116,8 @@ func (w *waiter) ask(ctx context.Context) (a asked, err error) {
 
 // pause waits a moment, unless the request has to end.
 func (w *waiter) pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -136,9 +134,7 @@ func (w *waiter) inLine(ctx context.Context) (lock.Grant, error) {
 	}
 	var timeout <-chan time.Time
 	if w.wait > 0 {
-		t := time.NewTimer(time.Until(w.deadline))
-		defer t.Stop()
-		timeout = t.C
+		timeout = time.After(time.Until(w.deadline))
 	}
 	for {
 		select {
@@ -147,15 +143,13 @@ func (w *waiter) inLine(ctx context.Context) (lock.Grant, error) {
 		case <-w.signal:
 			g, err := w.check(ctx)
 			switch {
-			case err == nil, errors.Is(err, errGone):
-				if err != nil {
-					err = errWaiting
-				}
-				return g, err
+			case errors.Is(err, errGone):
+				return g, errWaiting
 			case errors.Is(err, errWaiting):
 				continue
+			case err != nil:
+				w.abandon(ctx)
 			}
-			w.abandon(ctx)
 			return g, err
 		case <-timeout:
 			return w.leave(ctx, true, lock.ErrHeld)
@@ -191,24 +185,24 @@ func (w *waiter) check(ctx context.Context) (lock.Grant, error) {
 	if w.hooks.Granted == nil {
 		start = time.Now()
 		// Nothing is to be committed along, so that one statement does; its failure is one of the transaction below.
-		if h, err := scanGrant(b.pool.QueryRow(ctx, b.st.take, w.request.id, w.request.owner)); err == nil {
+		if h, err := scanGrant(b.pool.QueryRow(ctx, b.st.Take, w.request.id, w.request.owner)); err == nil {
 			h.Start = start
 			return h.Grant, nil
 		}
 	}
-	err := b.transact(ctx, "lock take", func(ctx context.Context, tx pgx.Tx) (err error) {
+	err := b.Transact(ctx, "lock take", func(ctx context.Context, tx pgx.Tx) (err error) {
 		cycle, gone = nil, false
 		start = time.Now()
 		if g, err = b.taken(ctx, tx, w.request, w.hooks); err != nil || g != nil {
 			return err
 		}
-		err = tx.QueryRow(ctx, b.st.readCycle, w.request.id).Scan(&cycle)
+		err = tx.QueryRow(ctx, b.st.ReadCycle, w.request.id).Scan(&cycle)
 		if errors.Is(err, pgx.ErrNoRows) {
 			gone = true
 			return nil
 		}
 		if err == nil && cycle != nil {
-			_, err = tx.Exec(ctx, b.st.withdraw, w.request.id)
+			_, err = tx.Exec(ctx, b.st.Withdraw, w.request.id)
 		}
 		return err
 	})
@@ -258,7 +252,7 @@ func (w *waiter) leave(ctx context.Context, take bool, reason error) (lock.Grant
 // leaveOnce takes the request out of the line, and tells since when it has the lock if it was granted after all.
 func (w *waiter) leaveOnce(ctx context.Context, take bool) (out left, start time.Time, err error) {
 	b := w.backend
-	err = b.transact(ctx, "lock leave", func(ctx context.Context, tx pgx.Tx) (err error) {
+	err = b.Transact(ctx, "lock leave", func(ctx context.Context, tx pgx.Tx) (err error) {
 		start = time.Now()
 		if out, err = b.leave(ctx, tx, w.request, take, w.hooks); err != nil {
 			return err
@@ -273,7 +267,7 @@ func (w *waiter) entomb(ctx context.Context, tx pgx.Tx) error {
 	if !w.unsure {
 		return nil
 	}
-	_, err := tx.Exec(ctx, w.backend.st.tombstone, w.request.id, w.request.owner, w.request.keys)
+	_, err := tx.Exec(ctx, w.backend.st.Tombstone, w.request.id, w.request.owner, w.request.keys)
 	return err
 }
 
@@ -309,7 +303,7 @@ func (b *Backend) leaveLater(w *waiter) {
 	}
 	b.tasks.Go(func() {
 		for range leaveAttempts {
-			if !pgkit.Sleep(b.base, leaveInterval) {
+			if !wait.For(b.base, leaveInterval) {
 				return
 			}
 			ctx, cancel := context.WithTimeout(b.base, cleanupTimeout)

@@ -2,7 +2,8 @@ package pglock
 
 import (
 	"context"
-	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -23,14 +25,8 @@ const (
 	// pollTimeout bounds one look after the waiting requests.
 	pollTimeout = 5 * time.Second
 	minPoll     = 2 * time.Millisecond
-	// listenCheck is how often a silent connection is made to show that it hears.
-	listenCheck   = 10 * time.Second
-	listenTimeout = 5 * time.Second
 	// notifyTimeout bounds a notification, and so how long a backend that is closed may take to send its last ones.
 	notifyTimeout = 2 * time.Second
-	firstPause    = 100 * time.Millisecond
-	maxPause      = 5 * time.Second
-	probe         = "probe"
 )
 
 // register makes a request known to those who wake it, and starts what looks after it.
@@ -156,11 +152,7 @@ func (b *Backend) poke(id uuid.UUID) bool {
 func (b *Backend) ids() []uuid.UUID {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	ids := make([]uuid.UUID, 0, len(b.waiters))
-	for id := range b.waiters {
-		ids = append(ids, id)
-	}
-	return ids
+	return slices.Collect(maps.Keys(b.waiters))
 }
 
 func texts(ids []uuid.UUID) []string {
@@ -202,7 +194,7 @@ func (b *Backend) inspectFresh(ids []uuid.UUID) {
 	ctx, cancel := context.WithTimeout(b.base, pollTimeout)
 	defer cancel()
 	var waitedFor bool
-	err := b.pool.QueryRow(ctx, b.st.waitedFor, texts(ids)).Scan(&waitedFor)
+	err := b.pool.QueryRow(ctx, b.st.WaitedFor, texts(ids)).Scan(&waitedFor)
 	if err == nil && waitedFor {
 		err = b.resolve(ctx)
 	}
@@ -231,18 +223,18 @@ func (b *Backend) poll() time.Duration {
 		waitedFor bool
 	)
 	// Two batches: the first one's row locks are not to be kept for the reads.
-	rows, err := b.pool.Query(ctx, b.st.keepAlive, texts(ids), aliveFor.Microseconds())
+	rows, err := b.pool.Query(ctx, b.st.KeepAlive, texts(ids), aliveFor.Microseconds())
 	if err == nil {
 		alive, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 	}
 	if err == nil {
 		var batch pgx.Batch
-		batch.Queue(b.st.freeKeys, texts(alive)).Query(func(rows pgx.Rows) (err error) {
+		batch.Queue(b.st.FreeKeys, texts(alive)).Query(func(rows pgx.Rows) (err error) {
 			free, err = pgx.CollectRows(rows, pgx.RowTo[string])
 			return err
 		})
-		batch.Queue(b.st.nextExpiry, texts(alive)).QueryRow(func(row pgx.Row) error { return row.Scan(&expiry) })
-		batch.Queue(b.st.waitedFor, texts(alive)).QueryRow(func(row pgx.Row) error { return row.Scan(&waitedFor) })
+		batch.Queue(b.st.NextExpiry, texts(alive)).QueryRow(func(row pgx.Row) error { return row.Scan(&expiry) })
+		batch.Queue(b.st.WaitedFor, texts(alive)).QueryRow(func(row pgx.Row) error { return row.Scan(&waitedFor) })
 		err = b.pool.SendBatch(ctx, &batch).Close()
 	}
 	if err == nil && waitedFor {
@@ -301,91 +293,29 @@ func (b *Backend) sendFrom(first uuid.UUID) {
 }
 
 func (b *Backend) notify(ctx context.Context, payload string) error {
-	_, err := b.pool.Exec(ctx, b.st.notify, channel, payload)
+	_, err := b.pool.Exec(ctx, b.st.Notify, channel, payload)
 	return err
 }
 
 // listen hears other processes' notifications, until the backend is closed.
 func (b *Backend) listen() {
-	pause := firstPause
-	for b.base.Err() == nil {
-		began := time.Now()
-		err := b.hear()
+	l := pgkit.Listener{
+		Config: b.pool.Config().ConnConfig, Channel: channel, Notify: b.notify,
+		Heard: func(payload string) {
+			for text := range strings.SplitSeq(payload, ",") {
+				if id, err := uuid.Parse(text); err == nil {
+					b.poke(id)
+				}
+			}
+		},
+		Hearing: func() {
+			b.hearing.Store(true)
+			poke(b.inspect) // What was notified of before is found by looking.
+		},
+	}
+	wait.Reconnect(b.base, func() error { return l.Listen(b.base) }, func(err error, _ time.Duration) {
 		b.hearing.Store(false)
 		poke(b.inspect)
-		if b.base.Err() != nil {
-			return
-		}
 		b.logger.DebugContext(b.base, "listening for locks ended, and is tried again", "error", err)
-		if time.Since(began) > maxPause {
-			pause = firstPause
-		}
-		pgkit.Sleep(b.base, pause)
-		pause = min(2*pause, maxPause)
-	}
-}
-
-// errDeaf is returned when a notification of our own does not arrive, as behind a pooler.
-var errDeaf = errors.New("notifications do not arrive")
-
-// hear listens on a connection of its own until it fails.
-func (b *Backend) hear() error {
-	ctx, cancel := context.WithTimeout(b.base, listenTimeout)
-	defer cancel()
-	config := b.pool.Config().ConnConfig // A copy.
-	conn, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(b.base), listenTimeout)
-		defer cancel()
-		_ = conn.Close(closing) // Nothing hangs on a goodbye.
-	}()
-	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
-		return err
-	}
-	poke(b.inspect) // What was notified of before is found by looking.
-	me := probe + uuid.NewString()
-	if err := b.notify(ctx, me); err != nil {
-		return err
-	}
-	probing := true
-	for {
-		limit := listenCheck
-		if probing {
-			limit = listenTimeout
-		}
-		waiting, cancel := context.WithTimeout(b.base, limit)
-		n, err := conn.WaitForNotification(waiting)
-		silent := waiting.Err() != nil
-		cancel()
-		switch {
-		case b.base.Err() != nil:
-			return b.base.Err()
-		case err != nil && silent && probing:
-			return errDeaf
-		case err != nil && silent:
-			probing = true
-			ctx, cancel := context.WithTimeout(b.base, listenTimeout)
-			err := b.notify(ctx, me)
-			cancel()
-			if err != nil {
-				return err
-			}
-			continue
-		case err != nil:
-			return err
-		}
-		if n.Payload == me {
-			probing = false
-			b.hearing.Store(true)
-			continue
-		}
-		for text := range strings.SplitSeq(n.Payload, ",") {
-			if id, err := uuid.Parse(text); err == nil {
-				b.poke(id)
-			}
-		}
-	}
+	})
 }

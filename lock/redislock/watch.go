@@ -17,8 +17,6 @@ const (
 	minPoll     = 2 * time.Millisecond
 	// pollAtOnce is how many requests one script looks after, so that the server has time for others.
 	pollAtOnce = 256
-	firstPause = 100 * time.Millisecond
-	maxPause   = 5 * time.Second
 )
 
 // watch looks after the waiting requests, until the backend is closed.
@@ -92,22 +90,11 @@ func (b *Backend) pollSome(ctx context.Context, ids []string) (expiry time.Durat
 
 // listen hears what other processes have granted to requests of this one, until the backend is closed.
 func (b *Backend) listen() {
-	pause := firstPause
-	for b.base.Err() == nil {
-		began := time.Now()
-		err := b.hear()
+	wait.Reconnect(b.base, b.hear, func(err error, _ time.Duration) {
 		b.hearing.Store(false)
 		poke(b.inspect)
-		if b.base.Err() != nil {
-			return
-		}
 		b.logger.DebugContext(b.base, "listening for locks ended, and is tried again", "error", err)
-		if time.Since(began) > maxPause {
-			pause = firstPause
-		}
-		wait.For(b.base, pause)
-		pause = min(2*pause, maxPause)
-	}
+	})
 }
 
 // hear listens on a connection of its own until it fails.

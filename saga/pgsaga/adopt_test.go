@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/saga"
 	"github.com/fairlead-dev/fairlead/saga/pgsaga"
 )
@@ -64,7 +65,7 @@ func (h *twoDatabases) restored(t *testing.T) (production, restored *pgxpool.Poo
 	s := h.untended(t, production, func(o *saga.Options) {
 		o.Participants = map[string]saga.Participant{"here": fenceOnly{h.parts[0]}, "there": fenceOnly{h.parts[1]}}
 	})
-	eventually(t, "production goes on", func() bool {
+	testwait.Eventually(t, patience, "production goes on", func() bool {
 		if err := s.Resolve(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +129,7 @@ func TestAdopt(t *testing.T) {
 			s := h.untended(t, restored, func(o *saga.Options) {
 				o.Participants = map[string]saga.Participant{"here": dying{h.parts[0], &left}, "there": dying{h.parts[1], &left}}
 			})
-			eventually(t, "production is silent", func() bool {
+			testwait.Eventually(t, patience, "production is silent", func() bool {
 				names, err := adopt(t, s)
 				if err != nil && !errors.Is(err, saga.ErrCoordinatorActive) {
 					t.Fatal(err)
@@ -145,12 +146,12 @@ func TestAdopt(t *testing.T) {
 			if lives == 1 {
 				// Production comes back in the middle, and may go on where the fence was not moved: then neither ends anything.
 				still("for production", h.untended(t, production, nil))
-				eventually(t, "the second adoption", func() bool {
+				testwait.Eventually(t, patience, "the second adoption", func() bool {
 					_, err := adopt(t, next)
 					return err == nil
 				})
 			}
-			eventually(t, "nothing in doubt", func() bool {
+			testwait.Eventually(t, patience, "nothing in doubt", func() bool {
 				if err := next.Resolve(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -162,7 +163,7 @@ func TestAdopt(t *testing.T) {
 			if names, err := adopt(t, next); err != nil || len(names) != 0 {
 				t.Errorf("nothing is left to adopt: %v, %v", names, err)
 			}
-			eventually(t, "production is disowned", func() bool {
+			testwait.Eventually(t, patience, "production is disowned", func() bool {
 				if err := h.parts[0].Prepare(t.Context(), saga.GID(coordinator, uuid.New(), 1, 0), nothing); err != nil {
 					t.Fatal(err)
 				}
@@ -172,7 +173,7 @@ func TestAdopt(t *testing.T) {
 				}
 				return len(doubts) == 1 && doubts[0].Reason == saga.ReasonDisowned
 			})
-			eventually(t, "nothing in doubt", func() bool { return next.Resolve(t.Context()) == nil && len(h.inDoubt(t)) == 0 })
+			testwait.Eventually(t, patience, "nothing in doubt", func() bool { return next.Resolve(t.Context()) == nil && len(h.inDoubt(t)) == 0 })
 		})
 	}
 }
@@ -215,7 +216,7 @@ func TestLateResolver(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- old.Resolve(context.Background()) }()
 	<-slow.about
-	eventually(t, "the adoption", func() bool {
+	testwait.Eventually(t, patience, "the adoption", func() bool {
 		if _, err := adopt(t, copied); err != nil && !errors.Is(err, saga.ErrCoordinatorActive) {
 			t.Fatal(err)
 		}
@@ -315,7 +316,7 @@ func TestStoppedCopy(t *testing.T) {
 			}
 		}
 	}()
-	eventually(t, "one holds the fences, and the other is disowned", func() bool {
+	testwait.Eventually(t, patience, "one holds the fences, and the other is disowned", func() bool {
 		held, disowned := 0, 0
 		for _, s := range twins {
 			doubts, failures := s.InDoubt(t.Context())
@@ -370,11 +371,11 @@ func TestCopyByContents(t *testing.T) {
 	if doubts, _ := s.InDoubt(t.Context()); len(doubts) != 1 || doubts[0].Reason != saga.ReasonDisowned {
 		t.Errorf("%+v", doubts)
 	}
-	eventually(t, "the adoption", func() bool {
+	testwait.Eventually(t, patience, "the adoption", func() bool {
 		_, err := adopt(t, s)
 		return err == nil
 	})
-	eventually(t, "the rollback", func() bool { return s.Resolve(t.Context()) == nil && len(h.inDoubt(t)) == 0 })
+	testwait.Eventually(t, patience, "the rollback", func() bool { return s.Resolve(t.Context()) == nil && len(h.inDoubt(t)) == 0 })
 }
 
 // TestUnknownCluster asks as a role that may not know the cluster's identifier.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/saga"
 	"github.com/fairlead-dev/fairlead/saga/pgsaga"
 )
@@ -57,7 +58,7 @@ func TestCopyBesideProduction(t *testing.T) {
 		}
 		return effect(ctx, tx, c)
 	}))
-	s, err := production.Start(within(t), saga.New{Name: "both", Protocol: saga.TwoPhase})
+	s, err := production.Start(testwait.Context(t, patience), saga.New{Name: "both", Protocol: saga.TwoPhase})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,11 +66,11 @@ func TestCopyBesideProduction(t *testing.T) {
 	copied := poolOf(t, pgtest.Copy(t, pg).URL())
 	impostor := newProcess(t, copied, options(copied, effect))
 	// In the copy, the lease runs out that production renews.
-	eventually(t, "the copy tries its hand at the saga", func() bool {
+	testwait.Eventually(t, patience, "the copy tries its hand at the saga", func() bool {
 		found, err := impostor.Saga(t.Context(), s.ID)
 		return err == nil && (found.Attempts > 0 || found.Status != saga.Pending)
 	})
-	eventually(t, "the copy is disowned", func() bool {
+	testwait.Eventually(t, patience, "the copy is disowned", func() bool {
 		doubts, _ := impostor.InDoubt(t.Context())
 		for i := range doubts {
 			if doubts[i].Verdict != saga.Undecided {
@@ -86,7 +87,7 @@ func TestCopyBesideProduction(t *testing.T) {
 		t.Errorf("production's branch: %+v, %v", prepared, err)
 	}
 	close(gate)
-	s, err = production.Wait(within(t), s.ID)
+	s, err = production.Wait(testwait.Context(t, patience), s.ID)
 	if err != nil || s.Status != saga.Completed {
 		t.Fatalf("%+v, %v", s, err)
 	}
@@ -126,22 +127,22 @@ func TestRunFromBeforeARestart(t *testing.T) {
 	}
 	p := newProcess(t, log, o)
 	newProcess(t, log, second)
-	s, err := p.Start(within(t), saga.New{Name: "both", Protocol: saga.TwoPhase})
+	s, err := p.Start(testwait.Context(t, patience), saga.New{Name: "both", Protocol: saga.TwoPhase})
 	if err != nil {
 		t.Fatal(err)
 	}
 	<-decided
 	before := [2]uuid.UUID{h.fence(t, 0, s.Coordinator).Incarnation, h.fence(t, 1, s.Coordinator).Incarnation}
 	restart(t, pg)
-	eventually(t, "another incarnation has both fences", func() bool {
+	testwait.Eventually(t, patience, "another incarnation has both fences", func() bool {
 		return h.fence(t, 0, s.Coordinator).Incarnation != before[0] && h.fence(t, 1, s.Coordinator).Incarnation != before[1]
 	})
 	close(goOn)
-	s, err = p.Wait(within(t), s.ID)
+	s, err = p.Wait(testwait.Context(t, patience), s.ID)
 	if err != nil || s.Status != saga.Completed {
 		t.Errorf("%+v, %v", s, err)
 	}
-	eventually(t, "the run was told so", func() bool { return fenced.Load() > 0 })
+	testwait.Eventually(t, patience, "the run was told so", func() bool { return fenced.Load() > 0 })
 	if here, there := effects(t, h.pools[0], "saga = $1", s.ID), effects(t, h.pools[1], "saga = $1", s.ID); len(here) != 1 || len(there) != 1 {
 		t.Errorf("effects: %v here, %v there", here, there)
 	}
@@ -168,7 +169,7 @@ func restart(t *testing.T, pg *localpg.Instance) {
 	if err := syscall.Kill(pg.PID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the restart", func() bool {
+	testwait.Eventually(t, patience, "the restart", func() bool {
 		if pg.Restarts() == restarts {
 			return false
 		}

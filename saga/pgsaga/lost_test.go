@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/saga"
 	"github.com/fairlead-dev/fairlead/saga/pgsaga"
 )
@@ -70,7 +71,7 @@ func lostDecision(t *testing.T, cancelled bool) {
 	p := newProcess(t, h.pools[0], h.options(func(*saga.Saga) []saga.Branch {
 		return []saga.Branch{h.parts[0].Branch("here", effect), h.parts[1].Branch("there", effect)}
 	}))
-	s, err := p.Wait(within(t), id)
+	s, err := p.Wait(testwait.Context(t, patience), id)
 	if err != nil || s.Status != saga.Completed || s.Decided != 1 {
 		t.Errorf("%+v, %v", s, err)
 	}
@@ -152,7 +153,7 @@ func TestNoTwoPhase(t *testing.T) {
 	o.Participants["there"] = none
 	o.Deadline = 3 * time.Second
 	p := newProcess(t, h.pools[0], o)
-	s, err := p.Run(within(t), saga.New{Name: "both", Protocol: saga.TwoPhase})
+	s, err := p.Run(testwait.Context(t, patience), saga.New{Name: "both", Protocol: saga.TwoPhase})
 	if err != nil {
 		t.Fatal(err)
 	}

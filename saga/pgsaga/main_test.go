@@ -103,25 +103,6 @@ func newProcess(tb testing.TB, pool *pgxpool.Pool, o saga.Options) *process {
 	return p
 }
 
-// within gives a context for something that must not take longer than a bug would.
-func within(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !ok(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v", what, patience)
-		}
-	}
-}
-
 // effect is what steps of these tests do.
 func effect(ctx context.Context, tx pgx.Tx, c saga.Call) (saga.Outcome, error) {
 	_, err := tx.Exec(ctx, `INSERT INTO effects (saga, step) VALUES ($1, $2)`, c.Saga, c.Key())

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/saga"
 	"github.com/fairlead-dev/fairlead/saga/pgsaga"
 )
@@ -41,13 +42,13 @@ func TestPrune(t *testing.T) {
 	id := uuid.New()
 	var ended []uuid.UUID
 	for _, n := range []saga.New{{ID: id, Name: "steps"}, {Name: "both", Protocol: saga.TwoPhase}} {
-		s, err := p.Run(within(t), n)
+		s, err := p.Run(testwait.Context(t, patience), n)
 		if err != nil || s.Status != saga.Completed {
 			t.Fatalf("%+v, %v", s, err)
 		}
 		ended = append(ended, s.ID)
 	}
-	endless, err := p.Start(within(t), saga.New{Name: "endless"})
+	endless, err := p.Start(testwait.Context(t, patience), saga.New{Name: "endless"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,8 +63,8 @@ func TestPrune(t *testing.T) {
 		}
 		return n
 	}
-	eventually(t, "the first step", func() bool { return marks(endless.ID) == 1 })
-	if n, err := p.Prune(within(t), time.Hour); n != 0 || err != nil {
+	testwait.Eventually(t, patience, "the first step", func() bool { return marks(endless.ID) == 1 })
+	if n, err := p.Prune(testwait.Context(t, patience), time.Hour); n != 0 || err != nil {
 		t.Errorf("what has just ended: %d, %v", n, err)
 	}
 	for _, id := range ended {
@@ -71,7 +72,7 @@ func TestPrune(t *testing.T) {
 			t.Errorf("%v, %d marks", err, marks(id))
 		}
 	}
-	if n, err := p.Prune(within(t), time.Microsecond); n != 2 || err != nil {
+	if n, err := p.Prune(testwait.Context(t, patience), time.Microsecond); n != 2 || err != nil {
 		t.Errorf("pruned %d, %v", n, err)
 	}
 	for _, id := range ended {
@@ -83,17 +84,17 @@ func TestPrune(t *testing.T) {
 		t.Errorf("one that has not ended: %v, %d marks", err, marks(endless.ID))
 	}
 	// The id stands for another saga from now on.
-	if s, err := p.Run(within(t), saga.New{ID: id, Name: "steps"}); err != nil || s.Status != saga.Completed {
+	if s, err := p.Run(testwait.Context(t, patience), saga.New{ID: id, Name: "steps"}); err != nil || s.Status != saga.Completed {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if got := effects(t, h.pools[0], "saga = $1", id); len(got) != 2 {
 		t.Errorf("effects %v", got)
 	}
 	close(waiting)
-	if s, err := p.Wait(within(t), endless.ID); err != nil || s.Status != saga.Completed {
+	if s, err := p.Wait(testwait.Context(t, patience), endless.ID); err != nil || s.Status != saga.Completed {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if _, err := p.Prune(within(t), 0); err == nil {
+	if _, err := p.Prune(testwait.Context(t, patience), 0); err == nil {
 		t.Error("pruned without a retention")
 	}
 }
@@ -120,17 +121,17 @@ func TestPruneSparesDoubt(t *testing.T) {
 		t.Fatal(err)
 	}
 	participants["away"] = silent{h.parts[1]}
-	if n, err := s.Prune(within(t), time.Minute); n != 0 || !errors.Is(err, errFlaky) {
+	if n, err := s.Prune(testwait.Context(t, patience), time.Minute); n != 0 || !errors.Is(err, errFlaky) {
 		t.Errorf("with one that does not answer: %d, %v", n, err)
 	}
 	away := poolOf(t, pgtest.NewDatabase(t, install))
 	away.Close()
 	participants["away"] = pgsaga.NewDatabase(away, pgsaga.Options{Schema: testSchema})
-	if n, err := s.Prune(within(t), time.Minute); n != 0 || err == nil {
+	if n, err := s.Prune(testwait.Context(t, patience), time.Minute); n != 0 || err == nil {
 		t.Errorf("with one away: %d, %v", n, err)
 	}
 	delete(participants, "away")
-	if n, err := s.Prune(within(t), time.Minute); n != 1 || err != nil {
+	if n, err := s.Prune(testwait.Context(t, patience), time.Minute); n != 1 || err != nil {
 		t.Errorf("with one in doubt: %d, %v", n, err)
 	}
 	if left, err := s.Find(t.Context(), made); err != nil || len(left) != 1 || left[0].ID != made[0] {
@@ -139,7 +140,7 @@ func TestPruneSparesDoubt(t *testing.T) {
 	if err := h.parts[1].RollbackPrepared(t.Context(), gid); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := s.Prune(within(t), time.Minute); n != 1 || err != nil {
+	if n, err := s.Prune(testwait.Context(t, patience), time.Minute); n != 1 || err != nil {
 		t.Errorf("after it: %d, %v", n, err)
 	}
 }

@@ -36,7 +36,7 @@ func newRunner(pool *pgxpool.Pool, lockTimeout time.Duration) *runner {
 	if lockTimeout > 0 {
 		begin += fmt.Sprintf("; set local lock_timeout = %d", max(1, lockTimeout.Milliseconds()))
 	}
-	return &runner{pgkit.Runner{Pool: pool, Begin: begin, For: runFor, Final: []string{pgkit.LockTimeout, pgkit.QueryCanceled}}}
+	return &runner{pgkit.Runner{Pool: pool, Begin: begin, Nested: true, For: runFor, Final: []string{pgkit.LockTimeout, pgkit.QueryCanceled}}}
 }
 
 func (r *runner) run(ctx context.Context, name string, fn func(context.Context, pgx.Tx) error) error {

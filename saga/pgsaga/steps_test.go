@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/saga"
 	"github.com/fairlead-dev/fairlead/saga/pgsaga"
 )
@@ -129,7 +130,7 @@ func TestEveryStepOnce(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				s, err := p.Start(within(t), saga.New{Name: "flaky", Input: raw})
+				s, err := p.Start(testwait.Context(t, patience), saga.New{Name: "flaky", Input: raw})
 				if err != nil {
 					t.Fatalf("round %d: %v", round, err)
 				}
@@ -138,7 +139,7 @@ func TestEveryStepOnce(t *testing.T) {
 		}
 		survivor := boot(-1)
 		for id := range ids {
-			if _, err := survivor.Wait(within(t), id); err != nil {
+			if _, err := survivor.Wait(testwait.Context(t, patience), id); err != nil {
 				t.Fatalf("seed %d: wait for %s: %v", seed, id, err)
 			}
 		}
@@ -201,12 +202,12 @@ func TestStuckCompensation(t *testing.T) {
 		}
 		return saga.Plan{Steps: []saga.Step{first, d.Step("second", refuse, nil)}}, nil
 	}}}})
-	s, err := p.Start(within(t), saga.New{Name: "stuck"})
+	s, err := p.Start(testwait.Context(t, patience), saga.New{Name: "stuck"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var stuck []*saga.Saga
-	eventually(t, "a saga that is stuck", func() bool {
+	testwait.Eventually(t, patience, "a saga that is stuck", func() bool {
 		stuck, err = p.Sagas(t.Context(), saga.Query{Name: "stuck", Stuck: true, Limit: 10})
 		return err != nil || len(stuck) > 0
 	})
@@ -223,7 +224,7 @@ func TestStuckCompensation(t *testing.T) {
 			t.Errorf("%+v, %v", again, err)
 		}
 	}
-	ended, err := p.Wait(within(t), s.ID)
+	ended, err := p.Wait(testwait.Context(t, patience), s.ID)
 	if err != nil || ended.Status != saga.WasCompensated || ended.Reason != "no" {
 		t.Errorf("%+v, %v", ended, err)
 	}
@@ -259,19 +260,19 @@ func TestEndsBeforeItsTime(t *testing.T) {
 		}
 		return saga.Plan{Steps: []saga.Step{d.Step("first", effect, effect), second}}, nil
 	}}}})
-	late, err := p.Run(within(t), saga.New{Name: "never", Deadline: 300 * time.Millisecond})
+	late, err := p.Run(testwait.Context(t, patience), saga.New{Name: "never", Deadline: 300 * time.Millisecond})
 	if err != nil || late.Status != saga.WasCompensated || late.Reason != saga.ReasonDeadline {
 		t.Fatalf("%+v, %v", late, err)
 	}
-	s, err := p.Start(within(t), saga.New{Name: "never"})
+	s, err := p.Start(testwait.Context(t, patience), saga.New{Name: "never"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "its first step", func() bool { return len(effects(t, pool, "saga = $1", s.ID)) > 0 })
+	testwait.Eventually(t, patience, "its first step", func() bool { return len(effects(t, pool, "saga = $1", s.ID)) > 0 })
 	if s, err = p.Compensate(t.Context(), s.ID); err != nil || !s.Cancelled {
 		t.Fatalf("%+v, %v", s, err)
 	}
-	s, err = p.Wait(within(t), s.ID)
+	s, err = p.Wait(testwait.Context(t, patience), s.ID)
 	if err != nil || s.Status != saga.WasCompensated || s.Reason != saga.ReasonCancelled {
 		t.Fatalf("%+v, %v", s, err)
 	}
@@ -294,7 +295,7 @@ func TestStartAgain(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range 8 {
 		group.Go(func() {
-			s, err := []*process{a, b}[i%2].Run(within(t), saga.New{ID: id, Name: "one", Input: json.RawMessage(`{"n": 1}`)})
+			s, err := []*process{a, b}[i%2].Run(testwait.Context(t, patience), saga.New{ID: id, Name: "one", Input: json.RawMessage(`{"n": 1}`)})
 			if err != nil || s.Status != saga.Completed || s.ID != id {
 				t.Errorf("%+v, %v", s, err)
 			}
@@ -360,7 +361,7 @@ func TestLostLease(t *testing.T) {
 			return saga.Outcome{}, ctx.Err()
 		}}}}, nil
 	}}}})
-	s, err := p.Start(within(t), saga.New{Name: "slow"})
+	s, err := p.Start(testwait.Context(t, patience), saga.New{Name: "slow"})
 	if err != nil {
 		t.Fatal(err)
 	}

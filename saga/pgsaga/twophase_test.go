@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/saga"
 	"github.com/fairlead-dev/fairlead/saga/pgsaga"
 )
@@ -128,7 +129,7 @@ func TestBothOrNeither(t *testing.T) {
 			p := boot(place)
 			for range 10 {
 				owner, refuse := []string{"ann", "ben"}[rng(2)], []string{"", "", "", "here", "there"}[rng(5)]
-				s, err := p.Start(within(t), saga.New{Name: "both", Protocol: saga.TwoPhase, Input: fmt.Appendf(nil, `{"Owner":%q,"Refuse":%q}`, owner, refuse)})
+				s, err := p.Start(testwait.Context(t, patience), saga.New{Name: "both", Protocol: saga.TwoPhase, Input: fmt.Appendf(nil, `{"Owner":%q,"Refuse":%q}`, owner, refuse)})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -138,11 +139,11 @@ func TestBothOrNeither(t *testing.T) {
 		began := time.Now()
 		survivor := boot(-1)
 		for id := range refused {
-			if _, err := survivor.Wait(within(t), id); err != nil {
+			if _, err := survivor.Wait(testwait.Context(t, patience), id); err != nil {
 				t.Fatalf("seed %d: wait for %s: %v", seed, id, err)
 			}
 		}
-		eventually(t, "nothing in doubt", func() bool { return len(h.inDoubt(t)) == 0 })
+		testwait.Eventually(t, patience, "nothing in doubt", func() bool { return len(h.inDoubt(t)) == 0 })
 		if took := time.Since(began); took > doubtLimit {
 			t.Errorf("in doubt for %v", took)
 		}
@@ -191,12 +192,12 @@ func TestTheViewOfDoubt(t *testing.T) {
 	})
 	o.Participants["away"] = pgsaga.NewDatabase(away, pgsaga.Options{Schema: testSchema})
 	p := newProcess(t, h.pools[0], o)
-	s, err := p.Start(within(t), saga.New{Name: "both", Protocol: saga.TwoPhase})
+	s, err := p.Start(testwait.Context(t, patience), saga.New{Name: "both", Protocol: saga.TwoPhase})
 	if err != nil {
 		t.Fatal(err)
 	}
 	<-entered
-	doubts, failures := p.InDoubt(within(t))
+	doubts, failures := p.InDoubt(testwait.Context(t, patience))
 	if len(doubts) != 1 || doubts[0].Participant != "here" || doubts[0].Saga != s.ID || doubts[0].Verdict != saga.Leave || doubts[0].Age < 0 || doubts[0].At.IsZero() {
 		t.Errorf("%+v", doubts)
 	}
@@ -208,7 +209,7 @@ func TestTheViewOfDoubt(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(gate)
-	s, err = p.Wait(within(t), s.ID)
+	s, err = p.Wait(testwait.Context(t, patience), s.ID)
 	if err != nil || s.Status != saga.Failed || s.Reason != saga.ReasonCancelled {
 		t.Errorf("%+v, %v", s, err)
 	}
