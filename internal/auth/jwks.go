@@ -2,24 +2,19 @@ package auth
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/ed25519"
-	"crypto/elliptic"
 	"crypto/rsa"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/MicahParks/jwkset"
 	"golang.org/x/sync/singleflight"
 )
 
@@ -219,20 +214,6 @@ func (s *keySet) fetch() ([]publicKey, error) {
 	return parseKeySet(data)
 }
 
-// jwk is a JSON Web Key (RFC 7517, 7518 section 6, 8037), as far as signatures of the accepted kinds need it.
-type jwk struct {
-	Kty    string   `json:"kty"`
-	Kid    string   `json:"kid"`
-	Use    string   `json:"use"`
-	KeyOps []string `json:"key_ops"`
-	Alg    string   `json:"alg"`
-	Crv    string   `json:"crv"`
-	N      string   `json:"n"`
-	E      string   `json:"e"`
-	X      string   `json:"x"`
-	Y      string   `json:"y"`
-}
-
 // parseKeySet reads a JSON Web Key Set. Keys that are for something else, of an unknown kind or malformed are passed over,
 // as RFC 7517 section 5 asks, so that one of them doesn't take the others with it. A set without keys is a set: its issuer
 // wants no token accepted.
@@ -251,98 +232,47 @@ func parseKeySet(data []byte) ([]publicKey, error) {
 	}
 	keys := make([]publicKey, 0, len(*set.Keys))
 	for _, raw := range *set.Keys {
-		var k jwk
+		var k jwkset.JWKMarshal
 		if err := json.Unmarshal(raw, &k); err != nil {
 			continue
 		}
-		if key, err := k.publicKey(); err == nil {
+		if key, err := usable(k); err == nil {
 			keys = append(keys, key)
 		}
 	}
 	return keys, nil
 }
 
-// publicKey returns the key and what it may verify. It returns an error for a key that may verify nothing here; symmetric
-// keys are among those.
-func (k jwk) publicKey() (publicKey, error) {
-	if k.Use != "" && k.Use != "sig" {
-		return publicKey{}, fmt.Errorf("it is for %q", k.Use)
+// usable returns the key and what it may verify. It returns an error for a key that may verify nothing here; symmetric keys are
+// among those.
+func usable(k jwkset.JWKMarshal) (publicKey, error) {
+	const exponentMax = len("AQABAA==") // 4 bytes
+	if k.USE != "" && k.USE != jwkset.UseSig {
+		return publicKey{}, fmt.Errorf("it is for %q", k.USE)
 	}
-	if len(k.KeyOps) > 0 && !slices.Contains(k.KeyOps, "verify") {
+	if len(k.KEYOPS) > 0 && !slices.Contains(k.KEYOPS, jwkset.KeyOpsVerify) {
 		return publicKey{}, errors.New("it doesn't verify")
 	}
-	key, err := k.material()
+	k.X5C = nil // Certificates are not looked at.
+	parsed, err := jwkset.NewJWKFromMarshal(k, jwkset.JWKMarshalOptions{}, jwkset.JWKValidateOptions{SkipAll: true})
 	if err != nil {
 		return publicKey{}, err
 	}
-	algs, err := algorithms(key)
+	if r, ok := parsed.Key().(*rsa.PublicKey); ok && (len(k.E) > exponentMax || r.E < 3 || r.E > 1<<31-1 || r.E%2 == 0) {
+		return publicKey{}, errors.New("its e is no exponent")
+	}
+	algs, err := algorithms(parsed.Key())
 	if err != nil {
 		return publicKey{}, err
 	}
-	if alg := k.Alg; alg != "" {
+	if alg := k.ALG.String(); alg != "" {
 		if alg == "Ed25519" { // RFC 9864's name for the same.
 			alg = "EdDSA"
 		}
 		if !slices.Contains(algs, alg) {
-			return publicKey{}, fmt.Errorf("it can't be for %q", k.Alg)
+			return publicKey{}, fmt.Errorf("it can't be for %q", k.ALG)
 		}
 		algs = []string{alg}
 	}
-	return publicKey{id: k.Kid, key: key, algs: algs}, nil
-}
-
-func (k jwk) material() (any, error) {
-	switch {
-	case k.Kty == "RSA":
-		return k.rsa()
-	case k.Kty == "EC" && k.Crv == "P-256":
-		return k.ecdsa(elliptic.P256())
-	case k.Kty == "EC" && k.Crv == "P-384":
-		return k.ecdsa(elliptic.P384())
-	case k.Kty == "EC" && k.Crv == "P-521":
-		return k.ecdsa(elliptic.P521())
-	case k.Kty == "OKP" && k.Crv == "Ed25519":
-		x, err := decodeField(k.X)
-		if err != nil || len(x) != ed25519.PublicKeySize {
-			return nil, errors.New("its x is malformed")
-		}
-		return ed25519.PublicKey(x), nil
-	default:
-		return nil, fmt.Errorf("its kind %q %q is none that is used here", k.Kty, k.Crv)
-	}
-}
-
-// rsa leaves the length of the modulus to algorithms.
-func (k jwk) rsa() (*rsa.PublicKey, error) {
-	const exponentMaxBytes = 4
-	n, err := decodeField(k.N)
-	if err != nil || len(n) > rsaMaxBits/8+1 {
-		return nil, errors.New("its n is malformed")
-	}
-	e, err := decodeField(k.E)
-	if err != nil || len(e) > exponentMaxBytes {
-		return nil, errors.New("its e is malformed")
-	}
-	exponent := new(big.Int).SetBytes(e).Int64()
-	if exponent < 3 || exponent > 1<<31-1 || exponent%2 == 0 {
-		return nil, errors.New("its e is no exponent")
-	}
-	return &rsa.PublicKey{N: new(big.Int).SetBytes(n), E: int(exponent)}, nil
-}
-
-// ecdsa refuses a point that is not on the curve.
-func (k jwk) ecdsa(curve elliptic.Curve) (*ecdsa.PublicKey, error) {
-	const uncompressed = 4
-	size := (curve.Params().BitSize + 7) / 8
-	x, errX := decodeField(k.X)
-	y, errY := decodeField(k.Y)
-	if errX != nil || errY != nil || len(x) != size || len(y) != size {
-		return nil, errors.New("its x or y is malformed")
-	}
-	return ecdsa.ParseUncompressedPublicKey(curve, slices.Concat([]byte{uncompressed}, x, y))
-}
-
-// decodeField reads base64url; some issuers pad it, though RFC 7515 says not to.
-func decodeField(s string) ([]byte, error) {
-	return base64.RawURLEncoding.Strict().DecodeString(strings.TrimRight(s, "="))
+	return publicKey{id: k.KID, key: parsed.Key(), algs: algs}, nil
 }

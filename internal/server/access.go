@@ -55,11 +55,11 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	i := infoOf(r)
-	if i.principal, err = s.identify(r.Context(), credential); err != nil || s.limiter == nil {
+	if i.principal, err = s.identify(r.Context(), credential); err != nil || s.Limiter == nil {
 		return err
 	}
-	d := s.limiter.AllowN(i.principal, max(i.weight, 1))
-	s.limiter.SetHeaders(w.Header(), d)
+	d := s.Limiter.AllowN(i.principal, max(i.weight, 1))
+	s.Limiter.SetHeaders(w.Header(), d)
 	if !d.Allowed {
 		return errRate()
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"reflect"
-	"slices"
 
 	"github.com/google/uuid"
 
@@ -46,22 +45,44 @@ type Charts interface {
 
 // adminRoutes are those that the console reads beside the contract's own: the same things, newest first and narrowed.
 func (s *Server) adminRoutes() []route {
+	status := func(known string) filter { return filter{"status", "only those of this status", known} }
 	return []route{
-		get("/v1/admin/overview", accessAdmin, doc[none, overviewView]("Read what this process measured, and what waits in the whole house"), shown(s.overview, same[overviewView])),
-		get("/v1/admin/campaigns", accessAdmin, filtered(paged[campaignSummaryView]("List campaigns, newest first"), "status", "only those of this status"), s.getAdminCampaigns),
+		readRoute("/v1/admin/overview", accessAdmin, "Read what this process measured, and what waits in the whole house", s.overview, same[overviewView]),
+		listRoute("/v1/admin/campaigns", accessAdmin, "List campaigns, newest first", newestFirst(), func(r *http.Request, before int64, limit int) ([]lottery.Campaign, error) {
+			return s.Operator.Campaigns(r.Context(), lottery.Status(r.URL.Query().Get("status")), before, limit)
+		}, as[campaignSummaryView], numberOfCampaign, status("pending active drawing completed cancelled")),
 		readRoute("/v1/admin/campaigns/{id}/map", accessAdmin, "Read which positions are sold", with(s.campaignOf, s.saleMap), same[saleMapView]),
-		get("/v1/admin/auctions", accessAdmin, filtered(paged[auctionSummaryView]("List auctions, newest first"), "status", "only those of this status"), s.getAdminAuctions),
-		listRoute("/v1/admin/auctions/{id}/bids", accessAdmin, "List bids, newest first", newestFirst(), rowsWith(s.auctionOf, s.latestBids), viewPlacedBid, seqOfBid),
+		listRoute("/v1/admin/auctions", accessAdmin, "List auctions, newest first", newestFirst(), func(r *http.Request, before int64, limit int) ([]auction.Auction, error) {
+			return s.Operator.Auctions(r.Context(), auction.Status(r.URL.Query().Get("status")), before, limit)
+		}, as[auctionSummaryView], numberOfAuction, status("pending active completed cancelled")),
+		listRoute("/v1/admin/auctions/{id}/bids", accessAdmin, "List bids, newest first", newestFirst(),
+			rowsWith(s.auctionOf, func(ctx context.Context, a *auction.Auction, before int64, limit int) ([]auction.Placed, error) {
+				return s.Operator.LatestBids(ctx, a.ID, before, limit)
+			}), as[placedBidView], seqOfBid),
 		readRoute("/v1/admin/auctions/{id}/chart", accessAdmin, "Read bids and rounds for a chart: every bid, or an even sample of many", with(s.auctionOf, s.bidChart), same[bidChartView]),
-		get("/v1/admin/accounts", accessAdmin, filtered(paged[accountView]("List accounts by id"), "prefix", "only those whose id begins so"), s.getAdminAccounts),
-		get("/v1/admin/accounts/{id}/entries", accessAdmin, paged[entryView]("List an account's entries, newest first"), s.getLatestEntries),
-		get("/v1/admin/accounts/{id}/holds", accessAdmin, paged[openHoldView]("List an account's open holds, newest first"), s.getOpenHolds),
-		get("/v1/admin/transfers", accessAdmin, filtered(paged[transferView]("List transfers, newest first"), "status", "only those of this status"), s.getAdminTransfers),
-		get("/v1/admin/audit", accessAdmin, filtered(paged[auditView]("List administrative actions, newest first"),
-			"action", "only this action, such as campaign.publish", "object", "only those on the object with this id", "principal", "only those of this principal, such as key:ID"), s.getAudit),
+		listRoute("/v1/admin/accounts", accessAdmin, "List accounts by id", byName(), func(r *http.Request, after string, limit int) ([]ledger.Account, error) {
+			return s.Operator.Accounts(r.Context(), r.URL.Query().Get("prefix"), after, limit)
+		}, as[accountView], func(a ledger.Account) string { return a.ID }, filter{"prefix", "only those whose id begins so", ""}),
+		listRoute("/v1/admin/accounts/{id}/entries", accessAdmin, "List an account's entries, newest first", newestFirst(),
+			rowsWith(systemAccount, func(ctx context.Context, account string, before int64, limit int) ([]ledger.Entry, error) {
+				return s.Operator.Entries(ctx, account, before, limit)
+			}), as[entryView], versionOfEntry),
+		listRoute("/v1/admin/accounts/{id}/holds", accessAdmin, "List an account's open holds, newest first", newestIDs(),
+			rowsWith(systemAccount, func(ctx context.Context, account string, before uuid.UUID, limit int) ([]ledger.Hold, error) {
+				return s.Operator.OpenHolds(ctx, account, before, limit)
+			}), as[openHoldView], func(h ledger.Hold) uuid.UUID { return h.ID }),
+		listRoute("/v1/admin/transfers", accessAdmin, "List transfers, newest first", newestIDs(), func(r *http.Request, before uuid.UUID, limit int) ([]ledger.Transfer, error) {
+			return s.Operator.Transfers(r.Context(), ledger.TransferStatus(r.URL.Query().Get("status")), before, limit)
+		}, viewTransfer, func(t ledger.Transfer) uuid.UUID { return t.ID }, status("pending completed failed")),
+		listRoute("/v1/admin/audit", accessAdmin, "List administrative actions, newest first", newestIDs(), func(r *http.Request, before uuid.UUID, limit int) ([]operator.AuditRow, error) {
+			q := r.URL.Query()
+			return s.Operator.Audit(r.Context(), operator.AuditFilter{Action: q.Get("action"), Object: q.Get("object"), Principal: q.Get("principal")}, before, limit)
+		}, as[auditView], func(a operator.AuditRow) uuid.UUID { return a.ID },
+			filter{"action", "only this action, such as campaign.publish", ""}, filter{"object", "only those on the object with this id", ""},
+			filter{"principal", "only those of this principal, such as key:ID", ""}),
 		get("/v1/admin/idempotency", accessAdmin, filtered(doc[none, keyRecordView]("Read what is kept under an idempotency key"),
 			"key", "the key", "method", "of the request, such as POST", "path", "of the request, such as /v1/transfers", "principal", "who sent it, such as key:ID or user:SUB"),
-			shown(s.keyRecord, viewKeyRecord)),
+			shown(s.keyRecord, as[keyRecordView])),
 	}
 }
 
@@ -87,45 +108,6 @@ func one(r *http.Request, name string) (string, error) {
 	return values[0], c.err
 }
 
-// statusOf reads ?status=, one of those known, and gives the path of the list that is narrowed to it.
-func statusOf[S ~string](r *http.Request, known ...S) (status S, path string, err error) {
-	value, err := one(r, "status")
-	if err == nil && value != "" && !slices.Contains(known, S(value)) {
-		err = refuse("status must be one of %v", known)
-	}
-	return S(value), narrowed(r.URL.Path, "status", value), err
-}
-
-func (s *Server) getAdminCampaigns(w http.ResponseWriter, r *http.Request) error {
-	status, path, err := statusOf(r, lottery.StatusPending, lottery.StatusActive, lottery.StatusDrawing, lottery.StatusCompleted, lottery.StatusCancelled)
-	if err != nil {
-		return err
-	}
-	return writePage(w, r, path, newestFirst(), func(before int64, limit int) ([]lottery.Campaign, error) {
-		return s.operator.Campaigns(r.Context(), status, before, limit)
-	}, viewCampaignSummary, numberOfCampaign)
-}
-
-func (s *Server) getAdminAuctions(w http.ResponseWriter, r *http.Request) error {
-	status, path, err := statusOf(r, auction.StatusPending, auction.StatusActive, auction.StatusCompleted, auction.StatusCancelled)
-	if err != nil {
-		return err
-	}
-	return writePage(w, r, path, newestFirst(), func(before int64, limit int) ([]auction.Auction, error) {
-		return s.operator.Auctions(r.Context(), status, before, limit)
-	}, viewAuctionSummary, numberOfAuction)
-}
-
-func (s *Server) getAdminAccounts(w http.ResponseWriter, r *http.Request) error {
-	prefix, err := one(r, "prefix")
-	if err != nil {
-		return err
-	}
-	return writePage(w, r, narrowed(r.URL.Path, "prefix", prefix), byName(), func(after string, limit int) ([]ledger.Account, error) {
-		return s.operator.Accounts(r.Context(), prefix, after, limit)
-	}, viewAccount, func(a ledger.Account) string { return a.ID })
-}
-
 // systemAccount reads an account's id from the path. Operators look at the house's own accounts too, whose ids have a slash.
 func systemAccount(r *http.Request) (string, error) {
 	id := r.PathValue("id")
@@ -135,16 +117,6 @@ func systemAccount(r *http.Request) (string, error) {
 		return "", &refusal{Kind: edge.NotFound, Detail: "there is no such account"}
 	}
 	return id, nil
-}
-
-func (s *Server) getLatestEntries(w http.ResponseWriter, r *http.Request) error {
-	id, err := systemAccount(r)
-	if err != nil {
-		return err
-	}
-	return writePage(w, r, r.URL.Path, newestFirst(), func(before int64, limit int) ([]ledger.Entry, error) {
-		return s.operator.Entries(r.Context(), id, before, limit)
-	}, viewEntry, versionOfEntry)
 }
 
 // openHoldView is a hold with the part of the system that placed it.
@@ -157,30 +129,6 @@ type openHoldView struct {
 	CreatedAt timestamp  `json:"created_at"`
 }
 
-func viewOpenHold(h ledger.Hold) openHoldView {
-	return openHoldView{ID: h.ID, Account: h.Account, Amount: h.Amount, Owner: h.Owner, ExpiresAt: optionalTime(h.ExpiresAt), CreatedAt: timestamp(h.CreatedAt)}
-}
-
-func (s *Server) getOpenHolds(w http.ResponseWriter, r *http.Request) error {
-	id, err := systemAccount(r)
-	if err != nil {
-		return err
-	}
-	return writePage(w, r, r.URL.Path, newestIDs(), func(before uuid.UUID, limit int) ([]ledger.Hold, error) {
-		return s.operator.OpenHolds(r.Context(), id, before, limit)
-	}, viewOpenHold, func(h ledger.Hold) uuid.UUID { return h.ID })
-}
-
-func (s *Server) getAdminTransfers(w http.ResponseWriter, r *http.Request) error {
-	status, path, err := statusOf(r, ledger.TransferPending, ledger.TransferCompleted, ledger.TransferFailed)
-	if err != nil {
-		return err
-	}
-	return writePage(w, r, path, newestIDs(), func(before uuid.UUID, limit int) ([]ledger.Transfer, error) {
-		return s.operator.Transfers(r.Context(), status, before, limit)
-	}, viewTransfer, func(t ledger.Transfer) uuid.UUID { return t.ID })
-}
-
 type auditView struct {
 	ID        uuid.UUID `json:"id"`
 	At        timestamp `json:"at"`
@@ -190,44 +138,11 @@ type auditView struct {
 	RequestID string    `json:"request_id"`
 }
 
-func viewAudit(a operator.AuditRow) auditView {
-	return auditView{ID: a.ID, At: timestamp(a.At), Principal: a.Principal, Action: a.Action, Object: a.Object, RequestID: a.RequestID}
-}
-
-func (s *Server) getAudit(w http.ResponseWriter, r *http.Request) error {
-	var f operator.AuditFilter
-	path, given := r.URL.Path, 0
-	for name, into := range map[string]*string{"action": &f.Action, "object": &f.Object, "principal": &f.Principal} {
-		value, err := one(r, name)
-		if err != nil {
-			return err
-		}
-		if value == "" {
-			continue
-		}
-		if given++; given > 1 {
-			return refuse("the log is narrowed by one of action, object and principal")
-		}
-		*into, path = value, narrowed(r.URL.Path, name, value)
-	}
-	return writePage(w, r, path, newestIDs(), func(before uuid.UUID, limit int) ([]operator.AuditRow, error) {
-		return s.operator.Audit(r.Context(), f, before, limit)
-	}, viewAudit, func(a operator.AuditRow) uuid.UUID { return a.ID })
-}
-
 type keyRecordView struct {
 	Execution uuid.UUID  `json:"execution" doc:"of the request that ran; all others were answered with its result"`
 	Status    int        `json:"status" doc:"of the answer that is kept"`
 	Body      storedJSON `json:"body" doc:"the answer that is kept"`
 	CreatedAt timestamp  `json:"created_at"`
-}
-
-func viewKeyRecord(k operator.KeyRecord) keyRecordView {
-	body := storedJSON(k.Body)
-	if len(body) == 0 {
-		body = storedJSON("null") // A 204 has none.
-	}
-	return keyRecordView{Execution: k.Execution, Status: k.Status, Body: body, CreatedAt: timestamp(k.CreatedAt)}
 }
 
 func (s *Server) keyRecord(r *http.Request) (record operator.KeyRecord, err error) {
@@ -244,5 +159,5 @@ func (s *Server) keyRecord(r *http.Request) (record operator.KeyRecord, err erro
 	if err != nil {
 		return record, refuse("key must be 1 to 255 visible ASCII characters")
 	}
-	return s.operator.KeyRecord(r.Context(), idempotency.NewID(principal, method, path, bare))
+	return s.Operator.KeyRecord(r.Context(), idempotency.NewID(principal, method, path, bare))
 }

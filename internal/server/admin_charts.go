@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
@@ -36,7 +35,7 @@ type saleMapView struct {
 // the counts; who follows the sales goes on after the last one that is counted.
 func newSaleMap(c *lottery.Campaign, ordinals []int) saleMapView {
 	v := saleMapView{
-		Campaign: c.ID, Status: c.Status, TotalPositions: c.TotalPositions, SoldPositions: c.SoldPositions, Layers: viewCampaign(c).Layers,
+		Campaign: c.ID, Status: c.Status, TotalPositions: c.TotalPositions, SoldPositions: c.SoldPositions, Layers: viewLayers(c),
 	}
 	if c.TotalPositions <= maxMapped {
 		const byteBits = 8
@@ -55,7 +54,7 @@ func (s *Server) saleMap(ctx context.Context, c *lottery.Campaign) (saleMapView,
 	if c.TotalPositions > maxMapped {
 		return newSaleMap(c, nil), nil
 	}
-	ordinals, err := bounded(ctx, s.scans, func(ctx context.Context) ([]int, error) { return s.operator.SoldOrdinals(ctx, c.ID) })
+	ordinals, err := bounded(ctx, s.scans, func(ctx context.Context) ([]int, error) { return s.Operator.SoldOrdinals(ctx, c.ID) })
 	if err != nil {
 		return saleMapView{}, err
 	}
@@ -84,7 +83,7 @@ type bidChartView struct {
 }
 
 func (s *Server) bidChart(ctx context.Context, a *auction.Auction) (bidChartView, error) {
-	v := bidChartView{TotalBids: a.TotalBids, Bids: []bidMarkView{}, Marks: []roundMarkView{}}
+	v := bidChartView{TotalBids: a.TotalBids}
 	if a.Seq == 0 {
 		return v, nil
 	}
@@ -93,27 +92,14 @@ func (s *Server) bidChart(ctx context.Context, a *auction.Auction) (bidChartView
 		return v, err
 	}
 	defer leave()
-	bids, err := s.operator.Bids(ctx, a.ID, maxBidMarks)
+	bids, err := s.Operator.Bids(ctx, a.ID, maxBidMarks)
 	if err != nil {
 		return v, err
 	}
-	marks, err := s.operator.RoundMarks(ctx, a.ID, maxRoundMarks)
+	marks, err := s.Operator.RoundMarks(ctx, a.ID, maxRoundMarks)
 	if err != nil {
 		return v, err
 	}
-	for _, b := range bids {
-		v.Bids = append(v.Bids, bidMarkView{Seq: b.Seq, Amount: b.Amount, Round: b.Round, At: timestamp(b.At)})
-	}
-	for _, m := range marks {
-		v.Marks = append(v.Marks, viewRoundMark(m))
-	}
+	v.Bids, v.Marks = as[[]bidMarkView](bids), as[[]roundMarkView](marks)
 	return v, nil
-}
-
-func viewRoundMark(m operator.RoundMark) roundMarkView {
-	return roundMarkView{Seq: m.Seq, Type: m.Type, At: timestamp(m.At), Data: storedJSON(m.Data)}
-}
-
-func (s *Server) latestBids(ctx context.Context, a *auction.Auction, before int64, limit int) ([]auction.Placed, error) {
-	return s.operator.LatestBids(ctx, a.ID, before, limit)
 }

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
-
-	"github.com/fairlead-dev/fairlead/internal/operator"
 )
 
 // bucketView is a bucket of a histogram.
@@ -53,16 +51,6 @@ type backlogView struct {
 	MultidrawsStopped   int        `json:"multidraws_interrupted"`
 }
 
-func viewBacklog(b operator.Backlog) backlogView {
-	return backlogView{
-		CampaignsActive: b.CampaignsActive, CampaignsDrawing: b.CampaignsDrawing, OldestDrawing: optionalTime(b.OldestDrawing),
-		AuctionsActive: b.AuctionsActive, PublicationsDue: b.PublicationsDue, OldestDue: optionalTime(b.OldestDue),
-		PublicationsRunning: b.PublicationsRunning, OldestClaim: optionalTime(b.OldestClaim), PublicationsFailed: b.PublicationsFailed,
-		LocksHeld: b.LocksHeld, LocksWaited: b.LocksWaited, TransfersPending: b.TransfersPending, SagasPending: b.SagasPending,
-		MultidrawsRunning: b.MultidrawsRunning, MultidrawsStopped: b.MultidrawsStopped,
-	}
-}
-
 // overviewView is the house at a glance: two of them, a while apart, give rates.
 type overviewView struct {
 	At       timestamp       `json:"at" doc:"when it was measured"`
@@ -76,12 +64,12 @@ type overviewView struct {
 }
 
 func (s *Server) overview(r *http.Request) (v overviewView, err error) {
-	backlog, err := bounded(r.Context(), s.scans, s.operator.Backlog)
+	backlog, err := bounded(r.Context(), s.scans, s.Operator.Backlog)
 	if err != nil {
 		return v, err
 	}
-	families, err := s.registry.Gather()
-	v = overviewView{At: timestamp(time.Now()), Version: s.version, Backlog: viewBacklog(backlog)}
+	families, err := s.Registry.Gather()
+	v = overviewView{At: timestamp(time.Now()), Version: s.Version, Backlog: as[backlogView](backlog)}
 	v.measure(families)
 	return v, err
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"sync/atomic"
 
 	"github.com/google/uuid"
 
@@ -24,32 +23,24 @@ const (
 	saltBytes = 16
 )
 
-// aliases names accounts where anybody may look: the same name within a campaign or auction, another in the next. The salt
-// follows from a secret of the house, so that a guessed account cannot be compared with what is shown. It is for the account's
-// owner, and tells nothing about another account. It is safe for concurrent use.
-type aliases struct {
-	operator interface {
-		Secret(ctx context.Context, name string) ([]byte, error)
-	}
-	secret atomic.Pointer[[]byte]
-}
-
 // aliasView is an account's alias, with what proves it.
 type aliasView struct {
 	Alias string `json:"alias" doc:"first 8 digits of the SHA-256 of 'fairlead alias', the topic, the account and the salt, a line each"`
 	Salt  string `json:"salt" doc:"16 bytes in hex; it is shown to nobody else"`
 }
 
-// in returns what names the accounts of a topic.
-func (a *aliases) in(ctx context.Context, topic string) (func(account string) aliasView, error) {
-	secret := a.secret.Load()
+// aliasesIn returns what names the accounts of a topic where anybody may look: the same name within a campaign or auction,
+// another in the next. The salt follows from a secret of the house, so that a guessed account cannot be compared with what is
+// shown. It is for the account's owner, and tells nothing about another account.
+func (s *Server) aliasesIn(ctx context.Context, topic string) (func(account string) aliasView, error) {
+	secret := s.aliasSecret.Load()
 	if secret == nil {
-		read, err := a.operator.Secret(ctx, operator.SecretOfAliases)
+		read, err := s.Operator.Secret(ctx, operator.SecretOfAliases)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // The operator says what it was doing.
+			return nil, err
 		}
 		secret = &read // It never changes.
-		a.secret.Store(secret)
+		s.aliasSecret.Store(secret)
 	}
 	return func(account string) aliasView {
 		mac := hmac.New(sha256.New, *secret)
@@ -74,12 +65,12 @@ func (s *Server) alias(r *http.Request) (v aliasView, err error) {
 		err = refuse("topic must be campaign:ID or auction:ID")
 	}
 	if err == nil {
-		_, err = s.ledger.Account(r.Context(), account)
+		_, err = s.Ledger.Account(r.Context(), account)
 	}
 	if err != nil {
 		return v, err
 	}
-	name, err := s.aliases.in(r.Context(), topic)
+	name, err := s.aliasesIn(r.Context(), topic)
 	if err != nil {
 		return v, err
 	}

@@ -224,14 +224,14 @@ func (s *Server) inclusion(ctx context.Context, c *lottery.Campaign, p lottery.P
 		return nil, lottery.ErrNotDrawn
 	}
 	tree, done, err := s.archive.trees.get(ctx, stateOf(c, at), func() (*fairdraw.Tree, int64, error) { //nolint:contextcheck // It is built for others, too.
-		tree, err := build(s.archive, "tree", func(ctx context.Context) (*fairdraw.Tree, error) { return s.lottery.SealedTree(ctx, c) })
+		tree, err := build(s.archive, "tree", func(ctx context.Context) (*fairdraw.Tree, error) { return s.Lottery.SealedTree(ctx, c) })
 		return tree, int64(c.TotalPositions), err // About a byte a position.
 	})
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	return bounded(ctx, s.archive.proofs, func(ctx context.Context) (*fairdraw.InclusionProof, error) { return s.lottery.Include(ctx, c, tree, p) })
+	return bounded(ctx, s.archive.proofs, func(ctx context.Context) (*fairdraw.InclusionProof, error) { return s.Lottery.Include(ctx, c, tree, p) })
 }
 
 // sealedRoot is the root under which the positions of a campaign were sealed.
@@ -245,7 +245,7 @@ func (s *Server) sealedRoot(ctx context.Context, c *lottery.Campaign) (root [32]
 	}
 	root, done, err := s.archive.roots.get(ctx, stateOf(c, at), func() ([32]byte, int64, error) { //nolint:contextcheck // It is read for others, too.
 		draw, err := build(s.archive, "root", func(ctx context.Context) (*lottery.Draw, error) {
-			draw, _, err := s.lottery.Result(ctx, c.ID)
+			draw, _, err := s.Lottery.Result(ctx, c.ID)
 			return draw, err
 		})
 		if err != nil {

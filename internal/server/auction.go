@@ -112,22 +112,22 @@ func (c *checks) from0(field string, value *int, high int) int {
 
 func (s *Server) auctionRoutes() []route {
 	act := func(verb, summary string, op auction.Op) route {
-		return commandRoute("/v1/auctions/{id}/"+verb, accessStaff, http.StatusOK, summary, viewAuction,
-			mutation[noFields, auction.Op]{what: "auction", executeOn: s.auction.Execute, op: fixed(op)})
+		return commandRoute("/v1/auctions/{id}/"+verb, accessStaff, http.StatusOK, summary, as[auctionView, *auction.Auction],
+			mutation[noFields, auction.Op]{what: "auction", executeOn: s.Auction.Execute, op: fixed(op)})
 	}
 	return []route{
-		commandRoute("/v1/auctions", accessStaff, http.StatusCreated, "Make an auction, pending", viewAuction,
-			mutation[createAuctionRequest, auction.Op]{execute: s.auction.Create, op: plain((*createAuctionRequest).op)}),
+		commandRoute("/v1/auctions", accessStaff, http.StatusCreated, "Make an auction, pending", as[auctionView, *auction.Auction],
+			mutation[createAuctionRequest, auction.Op]{execute: s.Auction.Create, op: plain((*createAuctionRequest).op)}),
 		listRoute("/v1/auctions", accessUser, "List auctions, oldest first", oldestFirst(), func(r *http.Request, after int64, limit int) ([]auction.Auction, error) {
-			return s.auction.Auctions(r.Context(), after, limit, seesDrafts(infoOf(r).principal))
-		}, viewAuctionSummary, numberOfAuction),
-		readRoute("/v1/auctions/{id}", accessUser, "Read an auction", s.auctionOf, viewAuction),
+			return s.Auction.Auctions(r.Context(), after, limit, seesDrafts(infoOf(r).principal))
+		}, as[auctionSummaryView], numberOfAuction),
+		readRoute("/v1/auctions/{id}", accessUser, "Read an auction", s.auctionOf, as[auctionView]),
 		act("start", "Open the first round", auction.Start{}),
 		act("cancel", "End an auction, with every hold released", auction.Cancel{}),
 		s.bidRoute(),
 		get("/v1/auctions/{id}/leaderboard", accessUser, leaderboardDoc(), s.getLeaderboard),
-		listRoute("/v1/auctions/{id}/winners", accessUser, "List winners by round and rank", oldestFirst(), rowsWith(s.auctionOf, s.winners), viewAuctionWinner, placeOfWinner),
-		listRoute("/v1/auctions/{id}/bids", accessUser, "List accepted bids in order", oldestFirst(), rowsWith(s.auctionOf, s.bids), viewPlacedBid, seqOfBid),
+		listRoute("/v1/auctions/{id}/winners", accessUser, "List winners by round and rank", oldestFirst(), rowsWith(s.auctionOf, s.winners), as[auctionWinnerView], placeOfWinner),
+		listRoute("/v1/auctions/{id}/bids", accessUser, "List accepted bids in order", oldestFirst(), rowsWith(s.auctionOf, s.bids), as[placedBidView], seqOfBid),
 		readRoute("/v1/auctions/{id}/min-winning-bid", accessUser, "Read the least new bid that would now win", s.minWinningBid, same[minWinningBidView]),
 	}
 }

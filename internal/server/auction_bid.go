@@ -30,7 +30,7 @@ func (q *bidRequest) op(p auth.Principal) (auction.Op, error) {
 func (s *Server) bidRoute() route {
 	return hot(commandRoute("/v1/auctions/{id}/bids", accessUser, http.StatusCreated, "Bid, or raise the account's bid", viewBid,
 		mutation[bidRequest, auction.Op]{
-			what: "auction", executeOn: s.auction.Execute,
+			what: "auction", executeOn: s.Auction.Execute,
 			account: func(q *bidRequest) string { return q.Account },
 			op:      func(r *http.Request, q *bidRequest) (auction.Op, error) { return q.op(infoOf(r).principal) },
 		}))
@@ -55,5 +55,5 @@ func (s *Server) placeBid(ctx context.Context, p auth.Principal, requestID strin
 	ctx, cancel := context.WithTimeout(ctx, edge.CommandTimeout)
 	defer cancel()
 	path := "/v1/auctions/" + id.String() + "/bids"
-	return s.auction.Execute(ctx, id, newCommand(op, &q, p, idempotency.NewID(p.ID, http.MethodPost, path, parsed), requestID, http.StatusCreated, of(viewBid)))
+	return s.Auction.Execute(ctx, id, newCommand(op, &q, p, idempotency.NewID(p.ID, http.MethodPost, path, parsed), requestID, http.StatusCreated, of(viewBid)))
 }

@@ -266,9 +266,9 @@ func TestBidByOtherMeans(t *testing.T) {
 	e.bidders(2, 1000)
 	id := e.started(twoRounds, `"cooldown":"1h"`)
 	path := "/v1/auctions/" + id + "/bids"
-	admin, err := e.server.auth.Authenticate(t.Context(), "Bearer "+e.admin)
+	admin, err := e.server.Auth.Authenticate(t.Context(), "Bearer "+e.admin)
 	must(t, err)
-	user, err := e.server.auth.Authenticate(t.Context(), "Bearer "+e.user("bidder-000"))
+	user, err := e.server.Auth.Authenticate(t.Context(), "Bearer "+e.user("bidder-000"))
 	must(t, err)
 	auctionID := uuid.MustParse(id)
 	a, err := e.server.placeBid(t.Context(), admin, "r", auctionID, bidRequest{Account: "bidder-000", Amount: 10}, `"k1"`)

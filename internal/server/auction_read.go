@@ -22,7 +22,7 @@ func (s *Server) auctionOf(r *http.Request) (*auction.Auction, error) {
 
 // auctionFor reads an auction for somebody who may see it.
 func (s *Server) auctionFor(ctx context.Context, p auth.Principal, id uuid.UUID) (*auction.Auction, error) {
-	a, err := s.auction.Auction(ctx, id)
+	a, err := s.Auction.Auction(ctx, id)
 	if err == nil && a.Draft() && !seesDrafts(p) {
 		return nil, &auction.NotFoundError{ID: id}
 	}
@@ -72,12 +72,12 @@ func (s *Server) getLeaderboard(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	places, round, err := s.auction.Leaderboard(r.Context(), id, int(min(p.after, math.MaxInt32)), p.limit+1)
+	places, round, err := s.Auction.Leaderboard(r.Context(), id, int(min(p.after, math.MaxInt32)), p.limit+1)
 	leave()
 	if err != nil {
 		return err
 	}
-	l := newList(p, places, viewRank, func(row auction.Ranked) int64 { return int64(row.Rank) })
+	l := newList(p, places, as[rankView], func(row auction.Ranked) int64 { return int64(row.Rank) })
 	return writeView(w, leaderboardView{Items: l.Items, Round: round, Next: l.Next})
 }
 
@@ -88,17 +88,17 @@ func placeOfWinner(w auction.Winner) int64 { return int64(w.Round)<<rankBits | i
 
 func (s *Server) winners(ctx context.Context, a *auction.Auction, after int64, limit int) ([]auction.Winner, error) {
 	round, rank := int(min(after>>rankBits, auction.MaxRounds+1)), int(after&(1<<rankBits-1))
-	return s.auction.Winners(ctx, a.ID, round, rank, limit)
+	return s.Auction.Winners(ctx, a.ID, round, rank, limit)
 }
 
 func (s *Server) bids(ctx context.Context, a *auction.Auction, after int64, limit int) ([]auction.Placed, error) {
-	return s.auction.Bids(ctx, a.ID, after, limit)
+	return s.Auction.Bids(ctx, a.ID, after, limit)
 }
 
 func (s *Server) minWinningBid(r *http.Request) (v minWinningBidView, err error) {
 	id, err := s.auctionID(r)
 	if err == nil {
-		v.Amount, err = s.auction.Floor(r.Context(), id)
+		v.Amount, err = s.Auction.Floor(r.Context(), id)
 	}
 	return v, err
 }

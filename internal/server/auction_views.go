@@ -15,7 +15,7 @@ type duration time.Duration
 func (d duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
 type roundView struct {
-	Round      int                 `json:"round" doc:"from 1"`
+	Round      int                 `json:"round" from:"Number" doc:"from 1"`
 	Winners    int                 `json:"winners" doc:"places"`
 	Duration   duration            `json:"duration" doc:"without extensions"`
 	Status     auction.RoundStatus `json:"status" enum:"pending,active,completed"`
@@ -50,25 +50,6 @@ type auctionView struct {
 	EndedAt       *timestamp     `json:"ended_at"`
 }
 
-func viewAuction(a *auction.Auction) auctionView {
-	v := auctionView{
-		ID: a.ID, Title: a.Title, Status: a.Status, Currency: a.Currency, Seller: a.Seller, CurrentRound: a.CurrentRound,
-		Rounds: make([]roundView, len(a.Rounds)), MinBid: a.MinBid, MinIncrement: a.MinIncrement,
-		AntiSnipe: antiSnipeView{
-			Window: duration(a.AntiSnipe.Window), Extension: duration(a.AntiSnipe.Extension), MaxExtensions: a.AntiSnipe.MaxExtensions,
-		},
-		Cooldown: duration(a.Cooldown), UniqueAmounts: a.UniqueAmounts, TotalBids: a.TotalBids, Seq: a.Seq,
-		CreatedAt: timestamp(a.CreatedAt), StartedAt: optionalTime(a.StartedAt), EndedAt: optionalTime(a.EndedAt),
-	}
-	for i, r := range a.Rounds {
-		v.Rounds[i] = roundView{
-			Round: r.Number, Winners: r.Winners, Duration: duration(r.Duration), Status: r.Status,
-			StartedAt: optionalTime(r.StartedAt), EndsAt: optionalTime(r.EndsAt), Extensions: r.Extensions,
-		}
-	}
-	return v
-}
-
 // auctionSummaryView is an auction in a list.
 type auctionSummaryView struct {
 	ID           uuid.UUID      `json:"id"`
@@ -79,13 +60,6 @@ type auctionSummaryView struct {
 	CurrentRound int            `json:"current_round" doc:"0 before the start"`
 	TotalBids    int64          `json:"total_bids"`
 	CreatedAt    timestamp      `json:"created_at"`
-}
-
-func viewAuctionSummary(a auction.Auction) auctionSummaryView {
-	return auctionSummaryView{
-		ID: a.ID, Title: a.Title, Status: a.Status, Currency: a.Currency, Seller: a.Seller, CurrentRound: a.CurrentRound,
-		TotalBids: a.TotalBids, CreatedAt: timestamp(a.CreatedAt),
-	}
 }
 
 type bidView struct {
@@ -116,10 +90,6 @@ type placedBidView struct {
 	At             timestamp `json:"at"`
 }
 
-func viewPlacedBid(p auction.Placed) placedBidView {
-	return placedBidView{Account: p.Account, Amount: p.Amount, PreviousAmount: p.PreviousAmount, Round: p.Round, Seq: p.Seq, At: timestamp(p.At)}
-}
-
 type auctionWinnerView struct {
 	Round   int    `json:"round"`
 	Rank    int    `json:"rank"`
@@ -127,19 +97,11 @@ type auctionWinnerView struct {
 	Amount  int64  `json:"amount"`
 }
 
-func viewAuctionWinner(w auction.Winner) auctionWinnerView {
-	return auctionWinnerView{Round: w.Round, Rank: w.Rank, Account: w.Account, Amount: w.Amount}
-}
-
 type rankView struct {
 	Rank    int    `json:"rank" doc:"from 1"`
 	Account string `json:"account"`
 	Amount  int64  `json:"amount"`
 	Winning bool   `json:"winning" doc:"whether the bid would win if the round ended now, or has won"`
-}
-
-func viewRank(r auction.Ranked) rankView {
-	return rankView{Rank: r.Rank, Account: r.Account, Amount: r.Amount, Winning: r.Winning}
 }
 
 type leaderboardView struct {

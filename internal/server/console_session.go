@@ -47,7 +47,7 @@ type sessionView struct {
 }
 
 func (s *Server) viewSession(x operator.Session) sessionView {
-	return sessionView{Name: x.Key.Name, Principal: "key:" + x.Key.ID, ExpiresAt: timestamp(x.ExpiresAt), Version: s.version}
+	return sessionView{Name: x.Key.Name, Principal: "key:" + x.Key.ID, ExpiresAt: timestamp(x.ExpiresAt), Version: s.Version}
 }
 
 // sessionOf finds the session cookie of a request, as a credential; empty where there is none.
@@ -63,12 +63,12 @@ func sessionOf(r *http.Request) string {
 func (s *Server) identify(ctx context.Context, credential string) (auth.Principal, error) {
 	secret, ok := strings.CutPrefix(credential, sessionScheme)
 	if !ok {
-		return s.auth.Authenticate(ctx, credential)
+		return s.Auth.Authenticate(ctx, credential)
 	}
-	if s.sessions == nil {
+	if s.Sessions == nil {
 		return auth.Principal{}, auth.ErrBadCredential
 	}
-	x, err := s.sessions.Session(ctx, operator.HashOf(secret))
+	x, err := s.Sessions.Session(ctx, operator.HashOf(secret))
 	switch {
 	case errors.Is(err, operator.ErrNoSession):
 		return auth.Principal{}, auth.ErrBadCredential
@@ -94,7 +94,7 @@ func (s *Server) checkSameOrigin(r *http.Request) error {
 
 func (s *Server) getSession(w http.ResponseWriter, r *http.Request) error {
 	secret := strings.TrimPrefix(sessionOf(r), sessionScheme)
-	x, err := s.sessions.Session(r.Context(), operator.HashOf(secret))
+	x, err := s.Sessions.Session(r.Context(), operator.HashOf(secret))
 	if errors.Is(err, operator.ErrNoSession) {
 		// Nothing went wrong: a page asks whether it has to show the sign-in.
 		w.WriteHeader(http.StatusNoContent)
@@ -138,14 +138,14 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) (x operator.Sess
 	case (req.Key == nil) == (req.Link == nil):
 		return x, "", refuse("exactly one of key and link is needed")
 	case req.Link != nil:
-		x, err = s.sessions.UseLink(r.Context(), operator.HashOf(*req.Link), hash, operator.SessionLife, audit)
+		x, err = s.Sessions.UseLink(r.Context(), operator.HashOf(*req.Link), hash, operator.SessionLife, audit)
 		if errors.Is(err, operator.ErrLinkUsed) || errors.Is(err, operator.ErrNoSession) {
 			err = &refusal{Kind: linkUsed, Detail: "the link is used up or has expired; sign in with an admin key, or make another link with fairlead console"}
 		}
 		return x, secret, err
 	}
 	// A token would not do even if it were an administrator's: a session belongs to a key that can be revoked.
-	p, err := s.auth.Authenticate(r.Context(), "Bearer "+strings.TrimSpace(*req.Key))
+	p, err := s.Auth.Authenticate(r.Context(), "Bearer "+strings.TrimSpace(*req.Key))
 	if err != nil {
 		return x, "", err
 	}
@@ -153,7 +153,7 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) (x operator.Sess
 	if !isKey || !p.IsAdmin() {
 		return x, "", &refusal{Kind: notAnAdmin, Detail: "sign in with an admin key"}
 	}
-	x, err = s.sessions.Begin(r.Context(), hash, id, operator.SessionLife, audit)
+	x, err = s.Sessions.Begin(r.Context(), hash, id, operator.SessionLife, audit)
 	if errors.Is(err, operator.ErrNoSession) {
 		err = auth.ErrBadCredential // It was revoked a moment ago.
 	}
@@ -165,8 +165,8 @@ func (s *Server) auditRefusal(r *http.Request, err error) {
 	switch p := problemOf(err, ""); p.Code {
 	case unauthorized.Code, notAnAdmin.Code, linkUsed.Code:
 		row := command.Audit{Principal: "unknown", RequestID: infoOf(r).requestID, Action: "session.refused", Object: addressOf(r)}
-		if err := s.sessions.SignInRefused(r.Context(), row); err != nil {
-			s.logger.WarnContext(r.Context(), "a refused sign-in could not be audited", "request_id", row.RequestID, "address", row.Object, "error", err)
+		if err := s.Sessions.SignInRefused(r.Context(), row); err != nil {
+			s.Logger.WarnContext(r.Context(), "a refused sign-in could not be audited", "request_id", row.RequestID, "address", row.Object, "error", err)
 		}
 	}
 }
@@ -205,7 +205,7 @@ func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if credential := sessionOf(r); credential != "" {
-		if err := s.sessions.End(r.Context(), operator.HashOf(strings.TrimPrefix(credential, sessionScheme))); err != nil {
+		if err := s.Sessions.End(r.Context(), operator.HashOf(strings.TrimPrefix(credential, sessionScheme))); err != nil {
 			return err
 		}
 	}

@@ -79,7 +79,7 @@ func viewCross(s *saga.Saga) crossTransferView {
 		ID: s.ID, From: crossEndView(in.From), To: crossEndView(in.To), Amount: in.Amount, Currency: in.Currency, Mode: s.Protocol,
 		Status: s.Status, Reason: s.Reason, Steps: make([]crossStepView, len(s.Steps)),
 		InDoubt: s.InDoubt(), Stuck: s.Stuck(), Attempts: s.Attempts,
-		CreatedAt: timestamp(s.CreatedAt), EndedAt: optionalTime(s.EndedAt),
+		CreatedAt: timestamp(s.CreatedAt), EndedAt: (*timestamp)(s.EndedAt),
 	}
 	for i, step := range s.Steps {
 		end := in.From
@@ -100,15 +100,15 @@ func viewCross(s *saga.Saga) crossTransferView {
 func (s *Server) crossRoutes() []route {
 	act := func(verb, summary string, act saga.Act) route {
 		return commandRoute("/v1/cross-transfers/{id}/"+verb, accessStaff, http.StatusOK, summary, viewCross,
-			mutation[noFields, saga.Act]{what: "transfer between ledgers", executeOn: s.cross.Execute, op: fixed(act)})
+			mutation[noFields, saga.Act]{what: "transfer between ledgers", executeOn: s.Cross.Execute, op: fixed(act)})
 	}
 	return []route{
 		commandRoute("/v1/cross-transfers", accessUser, http.StatusCreated, "Move money between accounts of different ledgers", viewCross,
 			mutation[crossTransferRequest, cross.Request]{
-				execute: s.cross.Create, account: (*crossTransferRequest).account, op: plain((*crossTransferRequest).op),
+				execute: s.Cross.Create, account: (*crossTransferRequest).account, op: plain((*crossTransferRequest).op),
 			}),
 		stuckToo(listRoute("/v1/cross-transfers", accessStaff, "List transfers between ledgers, oldest first", oldestFirst(), s.crossTransfers, viewCross, numberOfSaga)),
-		readRoute("/v1/cross-transfers/{id}", accessStaff, "Read a transfer between ledgers", with(pathIDOf("transfer between ledgers"), s.cross.Transfer), viewCross),
+		readRoute("/v1/cross-transfers/{id}", accessStaff, "Read a transfer between ledgers", with(pathIDOf("transfer between ledgers"), s.Cross.Transfer), viewCross),
 		act("retry", "Let a pending transfer be tried at once", saga.Retry),
 		act("compensate", "Give a pending transfer up: legs that are not done are cancelled, those that are done are undone", saga.Compensate),
 		s.crossLegRoute(),
@@ -121,6 +121,6 @@ func (s *Server) crossTransfers(r *http.Request, after int64, limit int) ([]*sag
 		return nil, refuse("stuck must be true or false")
 	}
 	return bounded(r.Context(), s.scans, func(ctx context.Context) ([]*saga.Saga, error) {
-		return s.cross.Transfers(ctx, stuck == "true", after, limit)
+		return s.Cross.Transfers(ctx, stuck == "true", after, limit)
 	})
 }

@@ -78,5 +78,5 @@ func viewLeg(o saga.Outcome) crossLegView {
 // ledger, as with deposits and withdrawals.
 func (s *Server) crossLegRoute() route {
 	return commandRoute("/v1/cross-legs", accessStaff, http.StatusOK, "Execute, once, this ledger's leg of another server's transfer", viewLeg,
-		mutation[crossLegRequest, *cross.Leg]{execute: s.cross.Leg, op: plain((*crossLegRequest).op)})
+		mutation[crossLegRequest, *cross.Leg]{execute: s.Cross.Leg, op: plain((*crossLegRequest).op)})
 }

@@ -26,11 +26,11 @@ type administration = Keys
 // about a type that the document can't describe.
 func Document(version string) ([]byte, error) {
 	// The routes come with their handlers, which are made here and never called: what they read from is absent.
-	s := &Server{
-		keys: struct{ administration }{}, locks: struct{ Locks }{}, registry: prometheus.NewRegistry(),
-		ledger:  &ledger.Service{Reader: struct{ ledger.Reader }{}},
-		publish: &publish.Service{Reader: struct{ publish.Reader }{}, AutomationReader: struct{ publish.AutomationReader }{}},
-	}
+	s := &Server{Options: Options{
+		Keys: struct{ administration }{}, Locks: struct{ Locks }{}, Registry: prometheus.NewRegistry(),
+		Ledger:  &ledger.Service{Reader: struct{ ledger.Reader }{}},
+		Publish: &publish.Service{Reader: struct{ publish.Reader }{}, AutomationReader: struct{ publish.AutomationReader }{}},
+	}}
 	s.live = live.New(nil, live.Options{})
 	b, err := openAPI(s.routes(), version)
 	if err != nil {

@@ -98,5 +98,5 @@ func fullAnswer() []byte {
 // refusedConnections tells of connections that were not taken, at most once a second.
 func (s *Server) refusedConnections(connections int, why error) {
 	s.metrics.refusedConnections.Add(float64(connections))
-	s.logger.WarnContext(context.Background(), "connections refused", "connections", connections, "error", why)
+	s.Logger.WarnContext(context.Background(), "connections refused", "connections", connections, "error", why)
 }

@@ -26,10 +26,6 @@ type keyView struct {
 	RevokedAt *timestamp `json:"revoked_at"`
 }
 
-func viewKey(k auth.Key) keyView {
-	return keyView{ID: k.ID, Role: k.Role, Name: k.Name, CreatedAt: timestamp(k.CreatedAt), RevokedAt: optionalTime(k.RevokedAt)}
-}
-
 func (q *createKeyRequest) op() (auth.KeyOp, error) {
 	var c checks
 	role := auth.Role(q.Role)
@@ -52,12 +48,12 @@ func (q *createKeyRequest) op() (auth.KeyOp, error) {
 func (s *Server) keyRoutes() []route {
 	return []route{
 		listRoute("/v1/keys", accessAdmin, "List API keys, oldest first", oldestFirst(), s.listKeys,
-			func(k keyAt) keyView { return viewKey(k.Key) }, func(k keyAt) int64 { return k.place }),
-		commandRoute("/v1/keys", accessAdmin, http.StatusCreated, "Register an API key by the hash of its secret", viewKey,
-			mutation[createKeyRequest, auth.KeyOp]{execute: s.keys.Execute, op: plain((*createKeyRequest).op)}),
-		deleted(commandRoute("/v1/keys/{id}", accessAdmin, http.StatusOK, "Revoke an API key; in force everywhere within 5 s", viewKey,
+			as[keyView], func(k keyAt) int64 { return k.place }),
+		commandRoute("/v1/keys", accessAdmin, http.StatusCreated, "Register an API key by the hash of its secret", as[keyView, auth.Key],
+			mutation[createKeyRequest, auth.KeyOp]{execute: s.Keys.Execute, op: plain((*createKeyRequest).op)}),
+		deleted(commandRoute("/v1/keys/{id}", accessAdmin, http.StatusOK, "Revoke an API key; in force everywhere within 5 s", as[keyView, auth.Key],
 			mutation[noFields, auth.KeyOp]{
-				execute: s.keys.Execute,
+				execute: s.Keys.Execute,
 				op: func(r *http.Request, _ *noFields) (auth.KeyOp, error) {
 					id, err := pathID(r, "key")
 					return auth.KeyOp{Revoke: id.String()}, err
@@ -74,7 +70,7 @@ type keyAt struct {
 }
 
 func (s *Server) listKeys(r *http.Request, after int64, _ int) ([]keyAt, error) {
-	keys, err := s.keys.Keys(r.Context())
+	keys, err := s.Keys.Keys(r.Context())
 	rows := make([]keyAt, len(keys))
 	for i, k := range keys {
 		rows[i] = keyAt{Key: k, place: int64(i) + 1}

@@ -26,20 +26,12 @@ type accountView struct {
 	CreatedAt timestamp `json:"created_at"`
 }
 
-func viewAccount(a ledger.Account) accountView {
-	return accountView{ID: a.ID, Currency: a.Currency, Available: a.Available, Held: a.Held, Version: a.Version, CreatedAt: timestamp(a.CreatedAt)}
-}
-
 type entryView struct {
 	ID       uuid.UUID `json:"id"`
 	Transfer uuid.UUID `json:"transfer"`
 	Amount   int64     `json:"amount" doc:"signed minor units"`
 	At       timestamp `json:"at"`
 	Memo     string    `json:"memo"`
-}
-
-func viewEntry(e ledger.Entry) entryView {
-	return entryView{ID: e.ID, Transfer: e.Transfer, Amount: e.Amount, At: timestamp(e.At), Memo: e.Memo}
 }
 
 type movementRequest struct {
@@ -116,13 +108,6 @@ type holdView struct {
 	CreatedAt timestamp         `json:"created_at"`
 }
 
-func viewHold(h ledger.Hold) holdView {
-	return holdView{
-		ID: h.ID, Account: h.Account, Amount: h.Amount, Captured: h.Captured, Status: h.Status,
-		ExpiresAt: optionalTime(h.ExpiresAt), CreatedAt: timestamp(h.CreatedAt),
-	}
-}
-
 type integrityView struct {
 	Valid           bool                    `json:"valid"`
 	Difference      *big.Int                `json:"difference" doc:"sum of the currencies' absolute differences"`
@@ -141,29 +126,15 @@ type currencyIntegrityView struct {
 	Difference  *big.Int `json:"difference" doc:"deposits - withdrawals - available - held"`
 }
 
-func viewIntegrity(in ledger.Integrity) integrityView {
-	out := integrityView{
-		Valid: in.Valid, Difference: in.Difference, CheckedAt: timestamp(in.CheckedAt),
-		Currencies: []currencyIntegrityView{}, BadTransfers: in.BadTransfers,
-	}
-	if in.FirstBadAccount != "" {
-		out.FirstBadAccount = &in.FirstBadAccount
-	}
-	for _, c := range in.Currencies {
-		out.Currencies = append(out.Currencies, currencyIntegrityView(c))
-	}
-	return out
-}
-
 func (s *Server) ledgerRoutes() []route {
-	execute := s.ledger.Execute
+	execute := s.Ledger.Execute
 	move := func(path, summary string, op func(q *movementRequest) ledger.Op) route {
 		return hot(commandRoute(path, accessStaff, http.StatusCreated, summary, viewMovement, mutation[movementRequest, ledger.Op]{
 			execute: execute, op: func(_ *http.Request, q *movementRequest) (ledger.Op, error) { return op(q), q.check() },
 		}))
 	}
 	return []route{
-		commandRoute("/v1/accounts", accessStaff, http.StatusCreated, "Open an account", viewAccount, mutation[createAccountRequest, ledger.Op]{
+		commandRoute("/v1/accounts", accessStaff, http.StatusCreated, "Open an account", as[accountView, ledger.Account], mutation[createAccountRequest, ledger.Op]{
 			execute: execute,
 			op: func(_ *http.Request, q *createAccountRequest) (ledger.Op, error) {
 				var c checks
@@ -172,7 +143,7 @@ func (s *Server) ledgerRoutes() []route {
 				return ledger.CreateAccount{ID: q.ID, Currency: q.Currency}, c.err
 			},
 		}),
-		readRoute("/v1/accounts/{id}", accessUser, "Read an account", with(s.ownAccount, s.ledger.Account), viewAccount),
+		readRoute("/v1/accounts/{id}", accessUser, "Read an account", with(s.ownAccount, s.Ledger.Account), as[accountView]),
 		get("/v1/accounts/{id}/entries", accessUser, paged[entryView]("List an account's entries, oldest first"), s.getEntries),
 		move("/v1/deposits", "Bring money in from the outside", func(q *movementRequest) ledger.Op {
 			return ledger.Deposit{Account: q.Account, Amount: q.Amount, Memo: q.Memo}
@@ -191,8 +162,8 @@ func (s *Server) ledgerRoutes() []route {
 				return ledger.MakeTransfer{From: q.From, To: q.To, Amount: q.Amount, Memo: q.Memo}, c.err
 			},
 		})),
-		readRoute("/v1/transfers/{id}", accessStaff, "Read a transfer", with(pathIDOf("transfer"), s.ledger.Transfer), viewTransfer),
-		commandRoute("/v1/holds", accessStaff, http.StatusCreated, "Set money aside", viewHold, mutation[holdRequest, ledger.Op]{
+		readRoute("/v1/transfers/{id}", accessStaff, "Read a transfer", with(pathIDOf("transfer"), s.Ledger.Transfer), viewTransfer),
+		commandRoute("/v1/holds", accessStaff, http.StatusCreated, "Set money aside", as[holdView, ledger.Hold], mutation[holdRequest, ledger.Op]{
 			execute: execute,
 			op: func(_ *http.Request, q *holdRequest) (ledger.Op, error) {
 				var c checks
@@ -202,8 +173,8 @@ func (s *Server) ledgerRoutes() []route {
 				return ledger.PlaceHold{Account: q.Account, Amount: q.Amount, ExpiresIn: expires}, c.err
 			},
 		}),
-		readRoute("/v1/holds/{id}", accessStaff, "Read a hold", with(pathIDOf("hold"), s.ledger.Hold), viewHold),
-		commandRoute("/v1/holds/{id}/capture", accessStaff, http.StatusOK, "Pay from a hold; what is not captured is released", viewHold,
+		readRoute("/v1/holds/{id}", accessStaff, "Read a hold", with(pathIDOf("hold"), s.Ledger.Hold), as[holdView]),
+		commandRoute("/v1/holds/{id}/capture", accessStaff, http.StatusOK, "Pay from a hold; what is not captured is released", as[holdView, ledger.Hold],
 			mutation[captureRequest, ledger.Op]{
 				execute: execute,
 				op: func(r *http.Request, q *captureRequest) (ledger.Op, error) {
@@ -219,10 +190,10 @@ func (s *Server) ledgerRoutes() []route {
 					return ledger.CaptureHold{Hold: id, To: q.To, Amount: q.Amount}, err
 				},
 			}),
-		commandRoute("/v1/holds/{id}/release", accessStaff, http.StatusOK, "Give a hold's money back", viewHold, mutation[noFields, ledger.Op]{
+		commandRoute("/v1/holds/{id}/release", accessStaff, http.StatusOK, "Give a hold's money back", as[holdView, ledger.Hold], mutation[noFields, ledger.Op]{
 			execute: func(ctx context.Context, c command.Command[ledger.Op]) (command.Answer, error) {
-				if c.Operator && s.operator != nil {
-					return s.operator.ReleaseHold(ctx, c)
+				if c.Operator && s.Operator != nil {
+					return s.Operator.ReleaseHold(ctx, c)
 				}
 				return execute(ctx, c)
 			},
@@ -232,7 +203,7 @@ func (s *Server) ledgerRoutes() []route {
 			},
 		}),
 		get("/v1/accounts/{id}/aliases", accessUser, filtered(doc[none, aliasView]("Read what public pages call an account"), "topic", "campaign:ID or auction:ID"), shown(s.alias, same[aliasView])),
-		readRoute("/v1/integrity", accessStaff, "Recompute all balances from the entries", s.integrity, viewIntegrity),
+		readRoute("/v1/integrity", accessStaff, "Recompute all balances from the entries", s.integrity, as[integrityView]),
 	}
 }
 
@@ -242,11 +213,11 @@ func (s *Server) getEntries(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return writePage(w, r, r.URL.Path, oldestFirst(), func(after int64, limit int) ([]ledger.Entry, error) {
-		if _, err := s.ledger.Account(r.Context(), id); err != nil {
+		if _, err := s.Ledger.Account(r.Context(), id); err != nil {
 			return nil, err
 		}
-		return s.ledger.Entries(r.Context(), id, after, limit)
-	}, viewEntry, versionOfEntry)
+		return s.Ledger.Entries(r.Context(), id, after, limit)
+	}, as[entryView], versionOfEntry)
 }
 
 func versionOfEntry(e ledger.Entry) int64 { return e.Version }
@@ -266,7 +237,7 @@ const integrityTimeout = 30 * time.Second
 func (s *Server) integrity(r *http.Request) (ledger.Integrity, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), integrityTimeout)
 	defer cancel()
-	return bounded(ctx, s.checks, s.ledger.Integrity)
+	return bounded(ctx, s.checks, s.Ledger.Integrity)
 }
 
 // timestamp is a time as the contract spells it: RFC 3339, UTC, with microseconds.
@@ -286,13 +257,5 @@ func (t *timestamp) UnmarshalText(text []byte) error {
 	return err //nolint:wrapcheck // The decoder adds where.
 }
 
-func optionalTime(t *time.Time) *timestamp {
-	if t == nil {
-		return nil
-	}
-	u := timestamp(*t)
-	return &u
-}
-
 // IntegrityDocument spells an integrity check as GET /v1/integrity does, for the command line.
-func IntegrityDocument(in ledger.Integrity) []byte { return mustMarshal(viewIntegrity(in)) }
+func IntegrityDocument(in ledger.Integrity) []byte { return mustMarshal(as[integrityView](in)) }

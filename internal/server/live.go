@@ -53,7 +53,7 @@ func (s liveServer) Identify(ctx context.Context, credential string) (auth.Princ
 
 // Count implements [live.Server].
 func (s liveServer) Count(p auth.Principal) error {
-	if s.limiter == nil || s.limiter.Allow(p).Allowed {
+	if s.Limiter == nil || s.Limiter.Allow(p).Allowed {
 		return nil
 	}
 	return errRate()
@@ -87,7 +87,7 @@ func (s liveServer) Bid(ctx context.Context, p auth.Principal, auction, account 
 func (s liveServer) Problem(by auth.Principal, err error, keyed bool) (status int, body []byte) {
 	requestID := uuid.Must(uuid.NewV7()).String()
 	if _, _, known := classify(err); !known {
-		s.logger.Error("live request failed", "request_id", requestID, "principal", by.ID, "error", err)
+		s.Logger.Error("live request failed", "request_id", requestID, "principal", by.ID, "error", err)
 	}
 	p := problemOf(err, requestID)
 	if keyed {

@@ -45,7 +45,7 @@ func newHastyLiveEnv(t *testing.T, e *env, o live.Options, adjust func(*LiveOpti
 	o.Log = postgres.NewEvents(db, postgres.EventViews{Purchase: PurchaseMade, Draw: DrawCompleted})
 	o.PollEvery = 5 * time.Millisecond
 	l := &liveEnv{env: e, hub: live.New(o)}
-	options := LiveOptions{Hub: l.hub, AllowedOrigins: []string{"https://App.example/"}, Logger: e.server.logger, Times: serverlive.DefaultTimes()}
+	options := LiveOptions{Hub: l.hub, AllowedOrigins: []string{"https://App.example/"}, Logger: e.server.Logger, Times: serverlive.DefaultTimes()}
 	if adjust != nil {
 		adjust(&options)
 	}

@@ -78,24 +78,6 @@ type locksView struct {
 	Edges   []lockEdgeView   `json:"edges" doc:"who waits for whom"`
 }
 
-func viewLocks(s lock.Snapshot) locksView {
-	v := locksView{
-		Holders: make([]lockHolderView, len(s.Holders)), Waiters: make([]lockWaiterView, len(s.Waiters)), Edges: make([]lockEdgeView, len(s.Edges)),
-	}
-	for i, h := range s.Holders {
-		v.Holders[i] = lockHolderView{
-			ID: h.ID, Owner: h.Owner, Tokens: h.Tokens, GrantedAt: timestamp(h.GrantedAt), ExpiresAt: timestamp(h.ExpiresAt),
-		}
-	}
-	for i, w := range s.Waiters {
-		v.Waiters[i] = lockWaiterView{Owner: w.Owner, Keys: w.Keys, Since: timestamp(w.Since)}
-	}
-	for i, e := range s.Edges {
-		v.Edges[i] = lockEdgeView(e)
-	}
-	return v
-}
-
 type databaseBlockerView struct {
 	PID              int32      `json:"pid" doc:"its process on the database's server, 0 for a prepared transaction"`
 	Application      string     `json:"application"`
@@ -120,35 +102,21 @@ type databaseWaitsView struct {
 }
 
 func viewDatabaseWaits(all []operator.DatabaseWait) databaseWaitsView {
-	v := databaseWaitsView{Waits: make([]databaseWaitView, len(all))}
-	for i, w := range all {
-		x := databaseWaitView{
-			PID: w.PID, Application: w.Application, Kind: w.Kind, Mode: w.Mode, Relation: w.Relation, Since: timestamp(w.Since),
-			Statement: w.Statement, Blockers: make([]databaseBlockerView, len(w.Blockers)),
-		}
-		for j, b := range w.Blockers {
-			x.Blockers[j] = databaseBlockerView{PID: b.PID, Application: b.Application, State: b.State, Statement: b.Statement}
-			if !b.TransactionSince.IsZero() {
-				x.Blockers[j].TransactionSince = new(timestamp(b.TransactionSince))
-			}
-		}
-		v.Waits[i] = x
-	}
-	return v
+	return databaseWaitsView{Waits: as[[]databaseWaitView](all)}
 }
 
 func (s *Server) lockRoutes() []route {
 	return []route{
 		post("/v1/locks", accessStaff, http.StatusCreated, doc[lockRequest, lockView]("Lock all of the keys or none, waiting in line if asked to"), s.postLock),
 		readRoute("/v1/locks", accessAdmin, "See who holds, who waits, and for whom",
-			func(r *http.Request) (lock.Snapshot, error) { return bounded(r.Context(), s.scans, s.locks.Snapshot) }, viewLocks),
+			func(r *http.Request) (lock.Snapshot, error) { return bounded(r.Context(), s.scans, s.Locks.Snapshot) }, as[locksView]),
 		readRoute("/v1/admin/database-waits", accessAdmin, "See which sessions of the database wait for PostgreSQL's own locks, and for whom",
 			func(r *http.Request) ([]operator.DatabaseWait, error) {
-				return bounded(r.Context(), s.scans, s.locks.DatabaseWaits)
+				return bounded(r.Context(), s.scans, s.Locks.DatabaseWaits)
 			}, viewDatabaseWaits),
 		commandRoute("/v1/locks/{id}/renew", accessStaff, http.StatusOK, "Renew a lock that is still held", viewLock, mutation[renewLockRequest, lock.Renewal]{
 			execute: func(ctx context.Context, c command.Command[lock.Renewal]) (command.Answer, error) {
-				return s.locks.Renew(ctx, c)
+				return s.Locks.Renew(ctx, c)
 			},
 			op: func(r *http.Request, q *renewLockRequest) (o lock.Renewal, err error) {
 				var c checks
@@ -217,7 +185,7 @@ func (s *Server) postLock(w http.ResponseWriter, r *http.Request) error {
 	defer cancel()
 	ctx, stop := s.untilDraining(ctx)
 	defer stop()
-	a, err := s.locks.Acquire(ctx, c)
+	a, err := s.Locks.Acquire(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -262,5 +230,5 @@ func (s *Server) releaseLock(ctx context.Context, c command.Command[lock.Renewal
 		}
 		return spoken(result, err)
 	}
-	return s.locks.Release(ctx, c)
+	return s.Locks.Release(ctx, c)
 }

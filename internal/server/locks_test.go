@@ -375,7 +375,7 @@ func TestShutdownAnswersWhoWaitsForALock(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must(t, err)
 	other.url = "http://" + l.Addr().String()
-	other.server.ledger, other.server.lottery, other.server.auction = e.ledger, e.lottery, e.auction
+	other.server.Ledger, other.server.Lottery, other.server.Auction = e.ledger, e.lottery, e.auction
 	ctx, stop := context.WithCancel(t.Context())
 	var serving sync.WaitGroup
 	serving.Go(func() {

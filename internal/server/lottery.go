@@ -139,21 +139,21 @@ func (q *createCampaignRequest) checkPrizes(c *checks) []lottery.Prize {
 
 func (s *Server) lotteryRoutes() []route {
 	on := func(op lottery.Op) mutation[noFields, lottery.Op] {
-		return mutation[noFields, lottery.Op]{what: "campaign", executeOn: s.lottery.Execute, op: fixed(op)}
+		return mutation[noFields, lottery.Op]{what: "campaign", executeOn: s.Lottery.Execute, op: fixed(op)}
 	}
 	return []route{
 		commandRoute("/v1/campaigns", accessStaff, http.StatusCreated, "Make a campaign, pending", viewCampaign,
-			mutation[createCampaignRequest, lottery.Op]{execute: s.lottery.Create, op: plain((*createCampaignRequest).op)}),
+			mutation[createCampaignRequest, lottery.Op]{execute: s.Lottery.Create, op: plain((*createCampaignRequest).op)}),
 		listRoute("/v1/campaigns", accessUser, "List campaigns, oldest first", oldestFirst(), func(r *http.Request, after int64, limit int) ([]lottery.Campaign, error) {
-			return s.lottery.Campaigns(r.Context(), after, limit, seesDrafts(infoOf(r).principal))
-		}, viewCampaignSummary, numberOfCampaign),
+			return s.Lottery.Campaigns(r.Context(), after, limit, seesDrafts(infoOf(r).principal))
+		}, as[campaignSummaryView], numberOfCampaign),
 		readRoute("/v1/campaigns/{id}", accessUser, "Read a campaign", s.campaignOf, viewCampaign),
 		commandRoute("/v1/campaigns/{id}/publish", accessStaff, http.StatusOK, "Open the sale", viewCampaign, on(lottery.Publish{})),
 		commandRoute("/v1/campaigns/{id}/cancel", accessStaff, http.StatusOK, "End a campaign that was not drawn, with refunds", viewCampaign, on(lottery.Cancel{})),
 		commandRoute("/v1/campaigns/{id}/draw", accessStaff, http.StatusOK, "Ask for the draw: the same one for ever", viewDraw, on(lottery.AskDraw{})),
 		hot(commandRoute("/v1/campaigns/{id}/purchases", accessUser, http.StatusCreated, "Buy a random free position", viewPurchase,
 			mutation[purchaseRequest, lottery.Op]{
-				what: "campaign", executeOn: s.lottery.Execute, account: func(q *purchaseRequest) string { return q.Account },
+				what: "campaign", executeOn: s.Lottery.Execute, account: func(q *purchaseRequest) string { return q.Account },
 				op: func(r *http.Request, q *purchaseRequest) (lottery.Op, error) {
 					var c checks
 					c.id("account", q.Account)
@@ -171,7 +171,7 @@ func (s *Server) lotteryRoutes() []route {
 			func(p lottery.Purchase) int64 { return int64(p.Seq) }),
 		heavy(scanWeight, get("/v1/campaigns/{id}/draw", accessUser, doc[none, drawView]("Read the draw"), s.serveDocument("draw", s.writeDraw))),
 		heavy(proofWeight, get("/v1/campaigns/{id}/proof", accessUser, doc[none, proofDocument]("Read the document that fairlead verify checks"),
-			s.serveDocument("proof", s.lottery.WriteProof))),
+			s.serveDocument("proof", s.Lottery.WriteProof))),
 		heavy(scanWeight, get("/v1/campaigns/{id}/proof/positions/{position}", accessUser, doc[none, inclusionDocument]("Read the proof that a position was sealed"),
 			shown(s.pathInclusion, same[*fairdraw.InclusionProof]))),
 		heavy(scanWeight, readRoute("/v1/campaigns/{id}/statistics", accessUser, "Read what the sales add up to", with(s.campaignOf, s.statistics), same[statisticsView])),

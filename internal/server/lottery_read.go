@@ -23,7 +23,7 @@ func (s *Server) campaignOf(r *http.Request) (*lottery.Campaign, error) {
 
 // campaign reads a campaign for somebody who may see it.
 func (s *Server) campaign(ctx context.Context, p auth.Principal, id uuid.UUID) (*lottery.Campaign, error) {
-	c, err := s.lottery.Campaign(ctx, id)
+	c, err := s.Lottery.Campaign(ctx, id)
 	if err == nil && c.Draft() && !seesDrafts(p) {
 		return nil, &lottery.CampaignNotFoundError{ID: id}
 	}
@@ -35,7 +35,7 @@ func numberOfCampaign(c lottery.Campaign) int64 { return c.Number }
 // positions reads positions behind a place, which is the ordinal of the next one: it starts from 1 so that no cursor is 0.
 func (s *Server) positions(ctx context.Context, c *lottery.Campaign, after int64, limit int) ([]lottery.Purchase, error) {
 	from := int(min(after, int64(c.TotalPositions)))
-	owners, err := s.lottery.Owners(ctx, c.ID, from, min(from+limit, c.TotalPositions))
+	owners, err := s.Lottery.Owners(ctx, c.ID, from, min(from+limit, c.TotalPositions))
 	rows := make([]lottery.Purchase, len(owners))
 	for i, owner := range owners {
 		rows[i] = lottery.Purchase{Account: owner, Position: c.Position(from + i)}
@@ -52,7 +52,7 @@ func viewPosition(p lottery.Purchase) positionView {
 }
 
 func (s *Server) purchases(ctx context.Context, c *lottery.Campaign, after int64, limit int) ([]lottery.Purchase, error) {
-	rows, err := s.lottery.Purchases(ctx, c.ID, int(min(after, int64(c.TotalPositions))), limit)
+	rows, err := s.Lottery.Purchases(ctx, c.ID, int(min(after, int64(c.TotalPositions))), limit)
 	for i := range rows {
 		rows[i].Position = c.Position(rows[i].Position.Ordinal)
 	}
@@ -60,7 +60,7 @@ func (s *Server) purchases(ctx context.Context, c *lottery.Campaign, after int64
 }
 
 func (s *Server) writeDraw(ctx context.Context, c *lottery.Campaign, w io.Writer) error {
-	draw, _, err := s.lottery.Result(ctx, c.ID)
+	draw, _, err := s.Lottery.Result(ctx, c.ID)
 	if err == nil {
 		_, err = w.Write(mustMarshal(viewDraw(draw)))
 	}
@@ -97,7 +97,7 @@ func sealedPosition(r *http.Request, c *lottery.Campaign) (position lottery.Posi
 }
 
 func (s *Server) statistics(ctx context.Context, c *lottery.Campaign) (statisticsView, error) {
-	stats, err := bounded(ctx, s.scans, func(ctx context.Context) (lottery.Statistics, error) { return s.lottery.Statistics(ctx, c.ID) })
+	stats, err := bounded(ctx, s.scans, func(ctx context.Context) (lottery.Statistics, error) { return s.Lottery.Statistics(ctx, c.ID) })
 	if err != nil {
 		return statisticsView{}, err
 	}

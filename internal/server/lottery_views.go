@@ -10,7 +10,7 @@ import (
 )
 
 type layerView struct {
-	Layer     int   `json:"layer" doc:"from 1"`
+	Layer     int   `json:"layer" from:"-" doc:"from 1"`
 	Positions int   `json:"positions"`
 	Sold      int   `json:"sold"`
 	Price     int64 `json:"price" doc:"minor units"`
@@ -26,7 +26,7 @@ type campaignView struct {
 	ID             uuid.UUID      `json:"id"`
 	Name           string         `json:"name"`
 	Status         lottery.Status `json:"status" enum:"pending,active,drawing,completed,cancelled"`
-	Draw           string         `json:"draw" enum:"instant,beacon"`
+	Draw           string         `json:"draw" from:"DrawMode" enum:"instant,beacon"`
 	BaseLength     *int           `json:"base_length" doc:"of a triangle, null with explicit layers"`
 	Currency       string         `json:"currency"`
 	Price          *int64         `json:"price" doc:"minor units, of layers without a price of their own"`
@@ -34,7 +34,7 @@ type campaignView struct {
 	PurchaseLimit  *int           `json:"purchase_limit"`
 	TotalPositions int            `json:"total_positions"`
 	SoldPositions  int            `json:"sold_positions"`
-	Layers         []layerView    `json:"layers"`
+	Layers         []layerView    `json:"layers" from:"-"`
 	Prizes         []prizeView    `json:"prizes"`
 	Commitment     string         `json:"commitment" doc:"hex SHA-256 of the server seed"`
 	Version        int64          `json:"version"`
@@ -42,28 +42,21 @@ type campaignView struct {
 	PublishedAt    *timestamp     `json:"published_at"`
 	CompletedAt    *timestamp     `json:"completed_at"`
 	CancelledAt    *timestamp     `json:"cancelled_at"`
-	Beacon         *beaconView    `json:"beacon,omitempty" doc:"absent in instant mode"`
+	Beacon         *beaconView    `json:"beacon,omitempty" from:"-" doc:"absent in instant mode"`
 }
 
 func viewCampaign(c *lottery.Campaign) campaignView {
-	v := campaignView{
-		ID: c.ID, Name: c.Name, Status: c.Status, Draw: c.DrawMode, BaseLength: c.BaseLength, Currency: c.Currency,
-		Price: c.Price, Beneficiary: c.Beneficiary, PurchaseLimit: c.PurchaseLimit, TotalPositions: c.TotalPositions,
-		SoldPositions: c.SoldPositions, Layers: make([]layerView, len(c.Layers)), Prizes: make([]prizeView, len(c.Prizes)),
-		Commitment: hex.EncodeToString(c.Commitment[:]), Version: c.Version, CreatedAt: timestamp(c.CreatedAt),
-		PublishedAt: optionalTime(c.PublishedAt), CompletedAt: optionalTime(c.CompletedAt), CancelledAt: optionalTime(c.CancelledAt),
-		Beacon: viewBeacon(c),
-	}
-	for i, l := range c.Layers {
-		v.Layers[i] = layerView{Layer: i + 1, Positions: l.Positions, Sold: l.Sold, Price: l.Price}
-	}
-	for i, p := range c.Prizes {
-		v.Prizes[i] = prizeView{Name: p.Name, Quantity: p.Quantity}
-		if p.Layer > 0 {
-			v.Prizes[i].Layer = &p.Layer
-		}
-	}
+	v := as[campaignView](c)
+	v.Layers, v.Beacon = viewLayers(c), viewBeacon(c)
 	return v
+}
+
+func viewLayers(c *lottery.Campaign) []layerView {
+	layers := as[[]layerView](c.Layers)
+	for i := range layers {
+		layers[i].Layer = i + 1
+	}
+	return layers
 }
 
 // campaignSummaryView is a campaign in a list.
@@ -75,13 +68,6 @@ type campaignSummaryView struct {
 	TotalPositions int            `json:"total_positions"`
 	SoldPositions  int            `json:"sold_positions"`
 	CreatedAt      timestamp      `json:"created_at"`
-}
-
-func viewCampaignSummary(c lottery.Campaign) campaignSummaryView {
-	return campaignSummaryView{
-		ID: c.ID, Name: c.Name, Status: c.Status, Currency: c.Currency, TotalPositions: c.TotalPositions,
-		SoldPositions: c.SoldPositions, CreatedAt: timestamp(c.CreatedAt),
-	}
 }
 
 type placeView struct {
@@ -168,7 +154,7 @@ func viewStatistics(c *lottery.Campaign, s lottery.Statistics) statisticsView {
 	return statisticsView{
 		Campaign: c.ID, Status: c.Status, TotalPositions: c.TotalPositions, SoldPositions: c.SoldPositions,
 		SoldShare: float64(c.SoldPositions) / float64(c.TotalPositions), Buyers: s.Buyers, LargestBuyer: s.LargestSold,
-		Revenue: s.Revenue, FirstSaleAt: optionalTime(s.FirstSaleAt), LastSaleAt: optionalTime(s.LastSaleAt),
-		Layers: viewCampaign(c).Layers,
+		Revenue: s.Revenue, FirstSaleAt: (*timestamp)(s.FirstSaleAt), LastSaleAt: (*timestamp)(s.LastSaleAt),
+		Layers: viewLayers(c),
 	}
 }

@@ -84,8 +84,8 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 		i := &info{requestID: requestIDOf(r), route: unmatched}
 		r = r.WithContext(context.WithValue(r.Context(), infoKey{}, i))
 		rec := &recorder{ResponseWriter: w}
-		if s.trace != nil {
-			ctx, end := s.trace(r)
+		if s.Trace != nil {
+			ctx, end := s.Trace(r)
 			r = r.WithContext(ctx) //nolint:contextcheck // It is made from the request's own.
 			// The last thing, so that a panic has been answered.
 			defer func() {
@@ -107,7 +107,7 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 				if p == http.ErrAbortHandler { //nolint:errorlint // The sentinel is panicked with as it is.
 					panic(p)
 				}
-				s.logger.ErrorContext(r.Context(), "handler panicked", "request_id", i.requestID, "panic", p, "stack", string(debug.Stack()))
+				s.Logger.ErrorContext(r.Context(), "handler panicked", "request_id", i.requestID, "panic", p, "stack", string(debug.Stack()))
 				if rec.status == 0 {
 					s.writeProblem(rec, r, &refusal{Kind: internalError, Detail: "The error was logged under the request id."})
 				}
@@ -151,9 +151,9 @@ func (s *Server) finish(r *http.Request, rec *recorder, i *info, took time.Durat
 	if rec.status >= http.StatusInternalServerError {
 		level = slog.LevelWarn
 	}
-	if !s.logger.Enabled(r.Context(), level) {
+	if !s.Logger.Enabled(r.Context(), level) {
 		return
 	}
-	s.logger.Log(r.Context(), level, "request", "request_id", i.requestID, "method", r.Method, "path", r.URL.Path,
+	s.Logger.Log(r.Context(), level, "request", "request_id", i.requestID, "method", r.Method, "path", r.URL.Path,
 		"status", rec.status, "code", i.code, "bytes", rec.bytes, "took", took, "principal", i.principal.ID, "replayed", i.replayed)
 }

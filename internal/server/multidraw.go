@@ -41,16 +41,16 @@ type multidrawView struct {
 	ID             uuid.UUID           `json:"id"`
 	LockKey        string              `json:"lock_key"`
 	Status         multidraw.Status    `json:"status" enum:"running,completed,interrupted,rolled_back"`
-	TotalCount     int64               `json:"total_count"`
-	CompletedCount int64               `json:"completed_count"`
-	Range          *rangeView          `json:"range,omitempty" doc:"absent where prizes are drawn"`
-	Prizes         []weightedPrizeView `json:"prizes,omitempty" doc:"absent where integers are drawn"`
-	Results        []int64             `json:"results,omitzero" doc:"the integers drawn so far, of operations of up to 1,000 draws of a range"`
-	PrizeResults   []string            `json:"prize_results,omitzero" doc:"the ids of the prizes drawn so far, of operations of up to 1,000 draws of prizes"`
-	SeedCommitment string              `json:"seed_commitment" doc:"hex SHA-256 of the seed, from the start"`
-	Seed           *string             `json:"seed" doc:"hex seed, null until all is drawn"`
-	StartTime      timestamp           `json:"start_time"`
-	LastUpdateTime timestamp           `json:"last_update_time"`
+	TotalCount     int64               `json:"total_count" from:"Total"`
+	CompletedCount int64               `json:"completed_count" from:"Completed"`
+	Range          *rangeView          `json:"range,omitempty" from:"Spec.Range" doc:"absent where prizes are drawn"`
+	Prizes         []weightedPrizeView `json:"prizes,omitempty" from:"-" doc:"absent where integers are drawn"`
+	Results        []int64             `json:"results,omitzero" from:"-" doc:"the integers drawn so far, of operations of up to 1,000 draws of a range"`
+	PrizeResults   []string            `json:"prize_results,omitzero" from:"-" doc:"the ids of the prizes drawn so far, of operations of up to 1,000 draws of prizes"`
+	SeedCommitment string              `json:"seed_commitment" from:"Commitment" doc:"hex SHA-256 of the seed, from the start"`
+	Seed           *string             `json:"seed" from:"-" doc:"hex seed, null until all is drawn"`
+	StartTime      timestamp           `json:"start_time" from:"StartedAt"`
+	LastUpdateTime timestamp           `json:"last_update_time" from:"UpdatedAt"`
 	CompletedAt    *timestamp          `json:"completed_at"`
 	RolledBackAt   *timestamp          `json:"rolled_back_at"`
 }
@@ -107,15 +107,7 @@ func (q *createMultidrawRequest) prizes(c *checks) []multidraw.Prize {
 }
 
 func viewMultidraw(o *multidraw.Operation) multidrawView {
-	v := viewMultidrawSummary(*o)
-	full := multidrawView{
-		ID: v.ID, LockKey: v.LockKey, Status: v.Status, TotalCount: v.TotalCount, CompletedCount: v.CompletedCount,
-		SeedCommitment: v.SeedCommitment, StartTime: v.StartTime, LastUpdateTime: v.LastUpdateTime,
-		CompletedAt: optionalTime(o.CompletedAt), RolledBackAt: optionalTime(o.RolledBackAt),
-	}
-	if r := o.Spec.Range; r != nil {
-		full.Range = &rangeView{Min: r.Min, Max: r.Max}
-	}
+	full := as[multidrawView](o)
 	for _, p := range o.Spec.Prizes {
 		full.Prizes = append(full.Prizes, weightedPrizeView{ID: p.ID, Name: p.Name, Weight: &p.Weight, Value: &p.Value})
 	}
@@ -137,18 +129,11 @@ type multidrawSummaryView struct {
 	ID             uuid.UUID        `json:"id"`
 	LockKey        string           `json:"lock_key"`
 	Status         multidraw.Status `json:"status" enum:"running,completed,interrupted,rolled_back"`
-	TotalCount     int64            `json:"total_count"`
-	CompletedCount int64            `json:"completed_count"`
-	SeedCommitment string           `json:"seed_commitment"`
-	StartTime      timestamp        `json:"start_time"`
-	LastUpdateTime timestamp        `json:"last_update_time"`
-}
-
-func viewMultidrawSummary(o multidraw.Operation) multidrawSummaryView {
-	return multidrawSummaryView{
-		ID: o.ID, LockKey: o.LockKey, Status: o.Status, TotalCount: o.Total, CompletedCount: o.Completed,
-		SeedCommitment: o.State().Commitment, StartTime: timestamp(o.StartedAt), LastUpdateTime: timestamp(o.UpdatedAt),
-	}
+	TotalCount     int64            `json:"total_count" from:"Total"`
+	CompletedCount int64            `json:"completed_count" from:"Completed"`
+	SeedCommitment string           `json:"seed_commitment" from:"Commitment"`
+	StartTime      timestamp        `json:"start_time" from:"StartedAt"`
+	LastUpdateTime timestamp        `json:"last_update_time" from:"UpdatedAt"`
 }
 
 func (s *Server) multidrawRoutes() []route {
@@ -158,13 +143,13 @@ func (s *Server) multidrawRoutes() []route {
 	results.query[0] = parameter{name: "limit", doc: "most draws to return, 1 to 10,000, 50 when absent", schema: reflect.TypeFor[int]()}
 	act := func(verb, summary string, op multidraw.Op) route {
 		return commandRoute("/v1/multidraws/{id}/"+verb, accessStaff, http.StatusOK, summary, viewMultidraw,
-			mutation[noFields, multidraw.Op]{what: "multi-draw", executeOn: s.multidraw.Execute, op: fixed(op)})
+			mutation[noFields, multidraw.Op]{what: "multi-draw", executeOn: s.Multidraw.Execute, op: fixed(op)})
 	}
 	return []route{
 		post("/v1/multidraws", accessStaff, http.StatusCreated, create, s.postMultidraw),
 		listRoute("/v1/multidraws", accessStaff, "List multi-draws, oldest first", oldestFirst(), func(r *http.Request, after int64, limit int) ([]multidraw.Operation, error) {
-			return s.multidraw.Operations(r.Context(), after, limit)
-		}, viewMultidrawSummary, func(o multidraw.Operation) int64 { return o.Number }),
+			return s.Multidraw.Operations(r.Context(), after, limit)
+		}, as[multidrawSummaryView], func(o multidraw.Operation) int64 { return o.Number }),
 		readRoute("/v1/multidraws/{id}", accessStaff, "Read a multi-draw", s.multidrawOf, viewMultidraw),
 		get("/v1/multidraws/{id}/results", accessStaff, results, s.getMultidrawResults),
 		get("/v1/multidraws/{id}/proof", accessStaff, doc[none, multidrawProofDocument]("Read the document that fairlead verify checks"),
@@ -189,7 +174,7 @@ func (s *Server) postMultidraw(w http.ResponseWriter, r *http.Request) error {
 				}
 				return created(result, err)
 			}
-			return s.multidraw.Create(ctx, c)
+			return s.Multidraw.Create(ctx, c)
 		},
 	})(w, r)
 }

@@ -15,7 +15,7 @@ func (s *Server) multidrawOf(r *http.Request) (*multidraw.Operation, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.multidraw.Operation(r.Context(), id)
+	return s.Multidraw.Operation(r.Context(), id)
 }
 
 // getMultidrawResults lists what is drawn so far. The cursor is how many draws came before, so it stays good while more are
@@ -30,7 +30,7 @@ func (s *Server) getMultidrawResults(w http.ResponseWriter, r *http.Request) err
 		return err
 	}
 	end := min(p.after+int64(p.limit), o.Completed)
-	saved, err := bounded(r.Context(), s.scans, func(ctx context.Context) ([]byte, error) { return s.multidraw.Saved(ctx, o, p.after, end) })
+	saved, err := bounded(r.Context(), s.scans, func(ctx context.Context) ([]byte, error) { return s.Multidraw.Saved(ctx, o, p.after, end) })
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -153,13 +154,37 @@ func writePage[R, T, P any](
 	return writeView(w, newList(p, found, item, place))
 }
 
-// listRoute is a list's route.
+// filter narrows a list by a query parameter, which is any text or one of those known, separated by spaces.
+type filter struct{ name, doc, known string }
+
+// listRoute is a list's route. It is narrowed by one of its filters at most.
 func listRoute[R, T, P any](
-	path string, a access, summary string, o order[P], rows func(r *http.Request, after P, limit int) ([]R, error), item func(R) T, place func(R) P,
+	path string, a access, summary string, o order[P], rows func(r *http.Request, after P, limit int) ([]R, error), item func(R) T, place func(R) P, filters ...filter,
 ) route {
-	return get(path, a, paged[T](summary), func(w http.ResponseWriter, r *http.Request) error {
-		return writePage(w, r, r.URL.Path, o, func(after P, limit int) ([]R, error) { return rows(r, after, limit) }, item, place)
+	list := get(path, a, paged[T](summary), func(w http.ResponseWriter, r *http.Request) error {
+		path, given := r.URL.Path, 0
+		for _, f := range filters {
+			value, err := one(r, f.name)
+			if err != nil {
+				return err
+			}
+			if value == "" {
+				continue
+			}
+			if known := strings.Fields(f.known); len(known) > 0 && !slices.Contains(known, value) {
+				return refuse("%s must be one of %v", f.name, known)
+			}
+			if given++; given > 1 {
+				return refuse("the log is narrowed by one of action, object and principal")
+			}
+			path = narrowed(path, f.name, value)
+		}
+		return writePage(w, r, path, o, func(after P, limit int) ([]R, error) { return rows(r, after, limit) }, item, place)
 	})
+	for _, f := range filters {
+		list.doc = filtered(list.doc, f.name, f.doc)
+	}
+	return list
 }
 
 // narrowed is a list's path with a filter: a cursor of one filter is none of another.
@@ -171,8 +196,8 @@ func narrowed(path, name, value string) string {
 }
 
 // rowsWith reads the rows of what a finder has found.
-func rowsWith[A, R any](first func(*http.Request) (A, error), rows func(ctx context.Context, a A, after int64, limit int) ([]R, error)) func(*http.Request, int64, int) ([]R, error) {
-	return func(r *http.Request, after int64, limit int) ([]R, error) {
+func rowsWith[A, R, P any](first func(*http.Request) (A, error), rows func(ctx context.Context, a A, after P, limit int) ([]R, error)) func(*http.Request, P, int) ([]R, error) {
+	return func(r *http.Request, after P, limit int) ([]R, error) {
 		a, err := first(r)
 		if err != nil {
 			return nil, err

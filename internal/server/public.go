@@ -4,11 +4,10 @@ import (
 	"context"
 	"encoding/hex"
 	"net/http"
-	"sync"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/fairlead-dev/fairlead/internal/console"
 	"github.com/fairlead-dev/fairlead/internal/server/edge"
@@ -17,10 +16,7 @@ import (
 
 // Limits of the public pages.
 const (
-	// publicFresh is the age up to which what a public page shows is shown again, so that ten thousand visitors cost the
-	// database what one does.
-	publicFresh = time.Second
-	// publicEntries and publicBytes bound what is remembered.
+	// publicEntries and publicBytes bound what is remembered, so that ten thousand visitors cost the database what one does.
 	publicEntries = 1024
 	publicBytes   = 32 << 20
 	// publicPlaces is how much of a leaderboard is public.
@@ -39,67 +35,25 @@ func (s *Server) publicRoutes() []route {
 	}
 }
 
-// snapshots remembers for a moment what public pages show. It is safe for concurrent use.
-type snapshots struct {
-	flights singleflight.Group
-	mu      sync.Mutex
-	kept    map[string]snapshotEntry
-	bytes   int
-}
-
-type snapshotEntry struct {
-	body []byte
-	at   time.Time
-}
-
-func newSnapshots() *snapshots { return &snapshots{kept: map[string]snapshotEntry{}} }
-
-// get returns what is remembered under name, or makes it, once for all who ask meanwhile.
-func (c *snapshots) get(name string, fill func() ([]byte, error)) ([]byte, error) {
-	c.mu.Lock()
-	e, ok := c.kept[name]
-	c.mu.Unlock()
-	if ok && time.Since(e.at) < publicFresh {
-		return e.body, nil
-	}
-	body, err, _ := c.flights.Do(name, func() (any, error) {
-		at := time.Now()
-		body, err := fill()
-		if err != nil {
-			return nil, err
-		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if len(c.kept) >= publicEntries || c.bytes > publicBytes {
-			clear(c.kept)
-			c.bytes = 0
-		}
-		c.bytes += len(body) - len(c.kept[name].body)
-		c.kept[name] = snapshotEntry{body: body, at: at}
-		return body, nil
-	})
-	if err != nil {
-		return nil, err //nolint:wrapcheck // It is fill's own.
-	}
-	return body.([]byte), nil //nolint:errcheck,forcetypeassert // The flight has nothing else.
-}
-
-// snapshot answers with what is remembered under the request's path. fill does not depend on who asks, so the first one's
-// going away does not fail the others.
+// snapshot answers with what is remembered under the request's path, for the rest of a second. fill does not depend on who asks,
+// so the first one's going away does not fail the others.
 func (s *Server) snapshot(fill func(*http.Request) (any, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), edge.CommandTimeout)
-		defer cancel()
-		body, err := s.snapshots.get(r.URL.Path, func() ([]byte, error) {
+		second := strconv.FormatInt(time.Now().Unix(), 10)
+		body, done, err := s.pages.get(r.Context(), r.URL.Path+" "+second, func() ([]byte, int64, error) {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), edge.CommandTimeout)
+			defer cancel()
 			v, err := fill(r.WithContext(ctx))
 			if err != nil {
-				return nil, err
+				return nil, 0, err
 			}
-			return mustMarshal(v), nil
+			body := mustMarshal(v)
+			return body, int64(len(body)), nil
 		})
 		if err != nil {
 			return err
 		}
+		done()
 		w.Header().Set("X-Robots-Tag", "noindex")
 		writeBody(w, http.StatusOK, body)
 		return nil
@@ -109,7 +63,7 @@ func (s *Server) snapshot(fill func(*http.Request) (any, error)) handler {
 // publicCampaign reads the campaign of the path if the public may see it: not before it is published.
 func (s *Server) publicCampaign(r *http.Request) (*lottery.Campaign, error) {
 	c, err := s.campaignOf(r)
-	if err == nil && !s.public {
+	if err == nil && !s.PublicPages {
 		return nil, &lottery.CampaignNotFoundError{ID: c.ID}
 	}
 	return c, err
@@ -138,10 +92,10 @@ type publicCampaignView struct {
 	Commitment  string             `json:"commitment" doc:"hex SHA-256 of the server seed"`
 	PublishedAt *timestamp         `json:"published_at"`
 	CompletedAt *timestamp         `json:"completed_at"`
-	Map         saleMapView        `json:"map"`
-	Root        *string            `json:"root" doc:"hex root of the sealed positions; null before the draw"`
-	Winners     []publicWinnerView `json:"winners" doc:"empty before the draw"`
-	Now         timestamp          `json:"now" doc:"the server's time"`
+	Map         saleMapView        `json:"map" from:"-"`
+	Root        *string            `json:"root" from:"-" doc:"hex root of the sealed positions; null before the draw"`
+	Winners     []publicWinnerView `json:"winners" from:"-" doc:"empty before the draw"`
+	Now         timestamp          `json:"now" from:"-" doc:"the server's time"`
 }
 
 type publicWinnerView struct {
@@ -159,22 +113,19 @@ func (s *Server) publicCampaignState(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	full := viewCampaign(c)
-	v := publicCampaignView{
-		ID: c.ID, Name: c.Name, Status: c.Status, Currency: c.Currency, Prizes: full.Prizes, Commitment: full.Commitment,
-		PublishedAt: full.PublishedAt, CompletedAt: full.CompletedAt, Map: m, Winners: []publicWinnerView{}, Now: timestamp(time.Now()),
-	}
+	v := as[publicCampaignView](c)
+	v.Map, v.Now = m, timestamp(time.Now())
 	if c.Status != lottery.StatusCompleted {
 		return v, nil
 	}
 	draw, err := bounded(r.Context(), s.scans, func(ctx context.Context) (*lottery.Draw, error) {
-		draw, _, err := s.lottery.Result(ctx, c.ID)
+		draw, _, err := s.Lottery.Result(ctx, c.ID)
 		return draw, err
 	})
 	if err != nil {
 		return nil, err
 	}
-	name, err := s.aliases.in(r.Context(), lottery.Topic(c.ID))
+	name, err := s.aliasesIn(r.Context(), lottery.Topic(c.ID))
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +159,7 @@ func (s *Server) publicPosition(r *http.Request) (v publicPositionView, err erro
 	if err != nil {
 		return v, err
 	}
-	if !s.public {
+	if !s.PublicPages {
 		return v, &lottery.CampaignNotFoundError{ID: c.ID}
 	}
 	position, err := sealedPosition(r, c)
@@ -216,12 +167,12 @@ func (s *Server) publicPosition(r *http.Request) (v publicPositionView, err erro
 		return v, err
 	}
 	owners, err := bounded(r.Context(), s.archive.proofs, func(ctx context.Context) ([]string, error) {
-		return s.lottery.Owners(ctx, c.ID, position.Ordinal, position.Ordinal+1)
+		return s.Lottery.Owners(ctx, c.ID, position.Ordinal, position.Ordinal+1)
 	})
 	if err != nil {
 		return v, err
 	}
-	name, err := s.aliases.in(r.Context(), lottery.Topic(c.ID))
+	name, err := s.aliasesIn(r.Context(), lottery.Topic(c.ID))
 	if err != nil {
 		return v, err
 	}

@@ -12,7 +12,7 @@ import (
 // publicAuction reads the auction of the path if the public may see it: not before it has begun.
 func (s *Server) publicAuction(r *http.Request) (*auction.Auction, error) {
 	a, err := s.auctionOf(r)
-	if err == nil && !s.public {
+	if err == nil && !s.PublicPages {
 		return nil, &auction.NotFoundError{ID: a.ID}
 	}
 	return a, err
@@ -30,11 +30,11 @@ type publicAuctionView struct {
 	MinIncrement  int64            `json:"min_increment"`
 	TotalBids     int64            `json:"total_bids"`
 	Seq           int64            `json:"seq" doc:"of the last event"`
-	Leaderboard   []publicRankView `json:"leaderboard" doc:"the best 100 standing bids"`
-	Winners       []publicWonView  `json:"winners" doc:"of rounds that ended, the first 200"`
-	MinWinningBid *int64           `json:"min_winning_bid" doc:"the least new bid that would now win; null when no round is open"`
-	Chart         bidChartView     `json:"chart"`
-	Now           timestamp        `json:"now" doc:"the server's time"`
+	Leaderboard   []publicRankView `json:"leaderboard" from:"-" doc:"the best 100 standing bids"`
+	Winners       []publicWonView  `json:"winners" from:"-" doc:"of rounds that ended, the first 200"`
+	MinWinningBid *int64           `json:"min_winning_bid" from:"-" doc:"the least new bid that would now win; null when no round is open"`
+	Chart         bidChartView     `json:"chart" from:"-"`
+	Now           timestamp        `json:"now" from:"-" doc:"the server's time"`
 }
 
 type publicRankView struct {
@@ -56,24 +56,20 @@ func (s *Server) publicAuctionState(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	full := viewAuction(a)
-	v := publicAuctionView{
-		ID: a.ID, Title: a.Title, Status: a.Status, Currency: a.Currency, CurrentRound: a.CurrentRound, Rounds: full.Rounds,
-		AntiSnipe: full.AntiSnipe, MinIncrement: a.MinIncrement, TotalBids: a.TotalBids, Seq: a.Seq,
-		Leaderboard: []publicRankView{}, Winners: []publicWonView{}, Now: timestamp(time.Now()),
-	}
-	name, err := s.aliases.in(r.Context(), a.Topic())
+	v := as[publicAuctionView](a)
+	v.Now = timestamp(time.Now())
+	name, err := s.aliasesIn(r.Context(), a.Topic())
 	if err != nil {
 		return nil, err
 	}
-	places, _, err := s.auction.Leaderboard(r.Context(), a.ID, 0, publicPlaces)
+	places, _, err := s.Auction.Leaderboard(r.Context(), a.ID, 0, publicPlaces)
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range places {
 		v.Leaderboard = append(v.Leaderboard, publicRankView{Rank: p.Rank, Alias: name(p.Account).Alias, Amount: p.Amount, Winning: p.Winning})
 	}
-	winners, err := s.auction.Winners(r.Context(), a.ID, 0, 0, maxLimit)
+	winners, err := s.Auction.Winners(r.Context(), a.ID, 0, 0, maxLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +77,7 @@ func (s *Server) publicAuctionState(r *http.Request) (any, error) {
 		v.Winners = append(v.Winners, publicWonView{Round: won.Round, Rank: won.Rank, Alias: name(won.Account).Alias, Amount: won.Amount})
 	}
 	if a.Status == auction.StatusActive {
-		if floor, err := s.auction.Floor(r.Context(), a.ID); err == nil {
+		if floor, err := s.Auction.Floor(r.Context(), a.ID); err == nil {
 			v.MinWinningBid = &floor
 		}
 	}

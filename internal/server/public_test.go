@@ -257,8 +257,8 @@ func TestAliases(t *testing.T) {
 	db, err := postgres.Open(t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 2})
 	must(t, err)
 	t.Cleanup(db.Close)
-	other := aliases{operator: postgres.NewOperator(db)}
-	name, err := other.in(t.Context(), "campaign:"+drawn)
+	other := &Server{Options: Options{Operator: postgres.NewOperator(db)}}
+	name, err := other.aliasesIn(t.Context(), "campaign:"+drawn)
 	must(t, err)
 	if inCampaign[name(m.accounts[1]).Alias] != m.accounts[1] {
 		t.Error("two servers call an account by two names")

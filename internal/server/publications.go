@@ -39,8 +39,13 @@ func (anyJSON) Schema(huma.Registry) *huma.Schema { return &huma.Schema{Descript
 // storedJSON is a value that is shown as it came, but for white space.
 type storedJSON jsontext.Value
 
-// MarshalJSON gives the value.
-func (v storedJSON) MarshalJSON() ([]byte, error) { return v, nil }
+// MarshalJSON gives the value, and null where there is none: an answer 204 has no body.
+func (v storedJSON) MarshalJSON() ([]byte, error) {
+	if len(v) == 0 {
+		return []byte("null"), nil
+	}
+	return v, nil
+}
 
 // Schema documents the type.
 func (storedJSON) Schema(huma.Registry) *huma.Schema {
@@ -105,14 +110,14 @@ func (c *checks) jitter(value string) time.Duration {
 }
 
 func (s *Server) publicationRoutes() []route {
-	find := with(pathIDOf("publication"), s.publish.Publication)
+	find := with(pathIDOf("publication"), s.Publish.Publication)
 	own := []route{
 		commandRoute("/v1/publications", accessStaff, http.StatusCreated, "Make a publication: scheduled, or a draft without a time", viewPublication,
-			mutation[publicationRequest, publish.Op]{execute: s.publish.Create, op: plain((*publicationRequest).op)}),
+			mutation[publicationRequest, publish.Op]{execute: s.Publish.Create, op: plain((*publicationRequest).op)}),
 		get("/v1/publications", accessStaff, filtered(paged[publicationView]("List publications, oldest first"), "status", "only those of this status"), s.getPublications),
 		readRoute("/v1/publications/{id}", accessStaff, "Read a publication with its payload", find, viewPublicationDetail),
 		listRoute("/v1/publications/{id}/attempts", accessStaff, "List a publication's attempts in order", oldestFirst(),
-			rowsWith(pathIDOf("publication"), s.publish.Attempts), viewAttempt, func(a publish.Attempt) int64 { return a.Version }),
+			rowsWith(pathIDOf("publication"), s.Publish.Attempts), as[attemptView], func(a publish.Attempt) int64 { return a.Version }),
 		publishingRoute(s, "publication", "schedule", "Give a draft its time, or a scheduled publication another one", viewPublication, (*scheduleRequest).op),
 		publishingRoute(s, "publication", "publish", "Publish a draft or a scheduled publication now", viewPublication, always(publish.MakeDue{})),
 		publishingRoute(s, "publication", "cancel", "Cancel a draft or a scheduled publication", viewPublication, always(publish.Cancel{})),
@@ -124,7 +129,7 @@ func (s *Server) publicationRoutes() []route {
 // publishingRoute is an operation on one thing of publishing's, which its path names.
 func publishingRoute[Req, R, V any](s *Server, what, verb, summary string, view func(R) V, op func(*Req) (publish.Op, error)) route {
 	return commandRoute("/v1/"+what+"s/{id}/"+verb, accessStaff, http.StatusOK, summary, view,
-		mutation[Req, publish.Op]{what: what, executeOn: s.publish.Execute, op: plain(op)})
+		mutation[Req, publish.Op]{what: what, executeOn: s.Publish.Execute, op: plain(op)})
 }
 
 // always is the operation of a request without fields.
@@ -139,6 +144,6 @@ func (s *Server) getPublications(w http.ResponseWriter, r *http.Request) error {
 		return refuse("status must be one of %v", publish.Statuses())
 	}
 	return writePage(w, r, narrowed(r.URL.Path, "status", string(status)), oldestFirst(), func(after int64, limit int) ([]publish.Publication, error) {
-		return s.publish.Publications(r.Context(), status, after, limit)
+		return s.Publish.Publications(r.Context(), status, after, limit)
 	}, viewed(viewPublication), func(p publish.Publication) int64 { return p.Number })
 }

@@ -122,12 +122,12 @@ func timeOfDay(text string) (time.Duration, bool) {
 func (s *Server) automationRoutes() []route {
 	return []route{
 		commandRoute("/v1/automations", accessStaff, http.StatusCreated, "Make an automation: a rule that schedules drafts of a target", viewAutomation,
-			mutation[automationRequest, publish.Op]{execute: s.publish.Create, op: plain((*automationRequest).op)}),
-		listRoute("/v1/automations", accessStaff, "List automations, oldest first", oldestFirst(), rowsOf(s.publish.Automations),
+			mutation[automationRequest, publish.Op]{execute: s.Publish.Create, op: plain((*automationRequest).op)}),
+		listRoute("/v1/automations", accessStaff, "List automations, oldest first", oldestFirst(), rowsOf(s.Publish.Automations),
 			viewed(viewAutomation), func(a publish.Automation) int64 { return a.Number }),
-		readRoute("/v1/automations/{id}", accessStaff, "Read an automation, and when it fires next", with(pathIDOf("automation"), s.publish.Automation), viewAutomation),
+		readRoute("/v1/automations/{id}", accessStaff, "Read an automation, and when it fires next", with(pathIDOf("automation"), s.Publish.Automation), viewAutomation),
 		listRoute("/v1/automations/{id}/firings", accessStaff, "List what an automation has fired, in order", oldestFirst(),
-			rowsWith(pathIDOf("automation"), s.publish.Firings), viewFiring, func(f publish.Firing) int64 { return f.Number }),
+			rowsWith(pathIDOf("automation"), s.Publish.Firings), as[firingView], func(f publish.Firing) int64 { return f.Number }),
 		publishingRoute(s, "automation", "pause", "Keep an automation from firing", viewAutomation, always(publish.PauseAutomation{})),
 		publishingRoute(s, "automation", "resume", "Let a paused automation fire again, from its next time on", viewAutomation, always(publish.ResumeAutomation{})),
 		publishingRoute(s, "automation", "cancel", "End an automation for good", viewAutomation, always(publish.CancelAutomation{})),
@@ -137,13 +137,13 @@ func (s *Server) automationRoutes() []route {
 type automationView struct {
 	ID         uuid.UUID                `json:"id"`
 	Name       string                   `json:"name"`
-	Target     string                   `json:"target" doc:"the target's name"`
+	Target     string                   `json:"target" from:"TargetName" doc:"the target's name"`
 	Status     publish.AutomationStatus `json:"status" enum:"active,paused,cancelled"`
-	Weekdays   []string                 `json:"weekdays" doc:"empty for a rule with every"`
-	Times      []string                 `json:"times" doc:"HH:MM:SS; empty for a rule with every"`
-	TimeZone   string                   `json:"time_zone"`
-	Every      *duration                `json:"every" doc:"null for a rule with times"`
-	StartsAt   timestamp                `json:"starts_at"`
+	Weekdays   []string                 `json:"weekdays" from:"-" doc:"empty for a rule with every"`
+	Times      []string                 `json:"times" from:"-" doc:"HH:MM:SS; empty for a rule with every"`
+	TimeZone   string                   `json:"time_zone" from:"-"`
+	Every      *duration                `json:"every" from:"Rule.Every" doc:"null for a rule with times"`
+	StartsAt   timestamp                `json:"starts_at" from:"Rule.From"`
 	Pick       publish.Pick             `json:"pick" enum:"random,first,last"`
 	DailyQuota *int                     `json:"daily_quota"`
 	Jitter     duration                 `json:"jitter"`
@@ -152,22 +152,13 @@ type automationView struct {
 }
 
 func viewAutomation(a *publish.Automation) automationView {
-	v := automationView{
-		ID: a.ID, Name: a.Name, Target: a.TargetName, Status: a.Status, Weekdays: []string{}, Times: []string{}, TimeZone: a.Rule.Zone.String(),
-		StartsAt: timestamp(a.Rule.From), Pick: a.Pick, Jitter: duration(a.Jitter), NextAt: optionalTime(a.NextAt), CreatedAt: timestamp(a.CreatedAt),
-	}
+	v := as[automationView](a)
+	v.TimeZone = a.Rule.Zone.String()
 	for _, day := range a.Rule.Weekdays {
 		v.Weekdays = append(v.Weekdays, weekdays()[day])
 	}
 	for _, at := range a.Rule.Times {
 		v.Times = append(v.Times, fmt.Sprintf("%02d:%02d:%02d", int(at.Hours()), int(at.Minutes())%60, int(at.Seconds())%60))
-	}
-	if a.Rule.Every > 0 {
-		every := duration(a.Rule.Every)
-		v.Every = &every
-	}
-	if a.DailyQuota > 0 {
-		v.DailyQuota = &a.DailyQuota
 	}
 	return v
 }
@@ -178,8 +169,4 @@ type firingView struct {
 	Outcome      publish.Outcome `json:"outcome" enum:"scheduled,no_draft,quota_reached"`
 	Publication  *uuid.UUID      `json:"publication" doc:"the draft that was scheduled"`
 	Skipped      int             `json:"skipped" doc:"times of the rule before this one at which no server ran"`
-}
-
-func viewFiring(f publish.Firing) firingView {
-	return firingView{ScheduledFor: timestamp(f.ScheduledFor), FiredAt: timestamp(f.FiredAt), Outcome: f.Outcome, Publication: f.Publication, Skipped: f.Skipped}
 }

@@ -130,12 +130,12 @@ func (q *rotateRequest) op() (publish.Op, error) {
 
 func (s *Server) targetRoutes() []route {
 	return []route{
-		commandRoute("/v1/targets", accessStaff, http.StatusCreated, "Make a target; its signing secret is shown this once", viewMadeTarget,
-			mutation[createTargetRequest, publish.Op]{execute: s.publish.Create, op: plain((*createTargetRequest).op)}),
-		listRoute("/v1/targets", accessStaff, "List targets, oldest first", oldestFirst(), rowsOf(s.publish.Targets),
+		commandRoute("/v1/targets", accessStaff, http.StatusCreated, "Make a target; its signing secret is shown this once", as[madeTargetView, *publish.MadeTarget],
+			mutation[createTargetRequest, publish.Op]{execute: s.Publish.Create, op: plain((*createTargetRequest).op)}),
+		listRoute("/v1/targets", accessStaff, "List targets, oldest first", oldestFirst(), rowsOf(s.Publish.Targets),
 			viewed(viewTarget), func(t publish.Target) int64 { return t.Number }),
-		readRoute("/v1/targets/{id}", accessStaff, "Read a target, and how it is slowed down", with(pathIDOf("target"), s.publish.Target), viewTarget),
-		publishingRoute(s, "target", "secret", "Replace a webhook's signing secret; the old one signs too for a while", viewMadeTarget, (*rotateRequest).op),
+		readRoute("/v1/targets/{id}", accessStaff, "Read a target, and how it is slowed down", with(pathIDOf("target"), s.Publish.Target), viewTarget),
+		publishingRoute(s, "target", "secret", "Replace a webhook's signing secret; the old one signs too for a while", as[madeTargetView, *publish.MadeTarget], (*rotateRequest).op),
 		publishingRoute(s, "target", "credentials", "Give a target new credentials, and resume it", viewChangedTarget, (*credentialsRequest).op),
 		publishingRoute(s, "target", "pause", "Keep a target's publications back", viewChangedTarget, always(publish.PauseTarget{})),
 		publishingRoute(s, "target", "resume", "Let a paused target's publications go", viewChangedTarget, always(publish.ResumeTarget{})),
@@ -143,10 +143,10 @@ func (s *Server) targetRoutes() []route {
 }
 
 type paceView struct {
-	State      publish.PaceState `json:"state" enum:"free,slowed,open,half_open" doc:"open: the circuit breaker is; half_open: one publication will tell"`
+	State      publish.PaceState `json:"state" from:"-" enum:"free,slowed,open,half_open" doc:"open: the circuit breaker is; half_open: one publication will tell"`
 	Interval   duration          `json:"interval" doc:"least time between two claims; 0s: none"`
 	Refusals   int               `json:"refusals" doc:"answers 429 in a row, those to the same publication in a row counted once"`
-	NextSendAt *timestamp        `json:"next_send_at" doc:"nothing is claimed before"`
+	NextSendAt *timestamp        `json:"next_send_at" from:"NextAt" doc:"nothing is claimed before"`
 	OpenUntil  *timestamp        `json:"open_until" doc:"the circuit breaker was opened until then"`
 }
 
@@ -159,22 +159,13 @@ type targetView struct {
 	Pace         paceView             `json:"pace" doc:"how the target is slowed down after it answered 429"`
 	PausedAt     *timestamp           `json:"paused_at" doc:"nothing is claimed while it is not null"`
 	PausedReason *publish.PauseReason `json:"paused_reason" enum:"request,auth_expired" doc:"auth_expired: give the target new credentials"`
-	OverlapUntil *timestamp           `json:"overlap_until" doc:"the key before the last rotation signs too until then"`
+	OverlapUntil *timestamp           `json:"overlap_until" from:"PreviousUntil" doc:"the key before the last rotation signs too until then"`
 	CreatedAt    timestamp            `json:"created_at"`
 }
 
 func viewTarget(t *publish.Target) targetView {
-	v := targetView{
-		ID: t.ID, Name: t.Name, Kind: t.Kind, URL: t.URL, Timeout: duration(t.Timeout), CreatedAt: timestamp(t.CreatedAt),
-		Pace: paceView{
-			State: t.Pace.State(time.Now()), Interval: duration(t.Pace.Interval), Refusals: t.Pace.Refusals,
-			NextSendAt: optionalTime(t.Pace.NextAt), OpenUntil: optionalTime(t.Pace.OpenUntil),
-		},
-		PausedAt: optionalTime(t.PausedAt), OverlapUntil: optionalTime(t.PreviousUntil),
-	}
-	if t.PausedReason != "" {
-		v.PausedReason = &t.PausedReason
-	}
+	v := as[targetView](t)
+	v.Pace.State = t.Pace.State(time.Now())
 	return v
 }
 
@@ -187,12 +178,6 @@ type madeTargetView struct {
 	Kind      publish.Kind `json:"kind"`
 	URL       string       `json:"url"`
 	Timeout   duration     `json:"timeout"`
-	Secret    string       `json:"secret" doc:"signs deliveries as Standard Webhooks has it; shown this once; empty for a target that is sent nothing signed" example:"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"`
+	Secret    string       `json:"secret" from:"SigningSecret" doc:"signs deliveries as Standard Webhooks has it; shown this once; empty for a target that is sent nothing signed" example:"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"`
 	CreatedAt timestamp    `json:"created_at"`
-}
-
-func viewMadeTarget(t *publish.MadeTarget) madeTargetView {
-	return madeTargetView{
-		ID: t.ID, Name: t.Name, Kind: t.Kind, URL: t.URL, Timeout: duration(t.Timeout), Secret: t.SigningSecret, CreatedAt: timestamp(t.CreatedAt),
-	}
 }

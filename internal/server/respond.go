@@ -85,7 +85,7 @@ func (s *Server) writeProblem(w http.ResponseWriter, r *http.Request, err error)
 		if p, ok := errors.AsType[*groupcommit.PanicError](err); ok {
 			attrs = append(attrs, "stack", string(p.Stack))
 		}
-		s.logger.ErrorContext(r.Context(), "request failed", attrs...)
+		s.Logger.ErrorContext(r.Context(), "request failed", attrs...)
 	}
 	p := problemOf(err, info.requestID)
 	if hasKey(r) {

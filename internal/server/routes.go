@@ -160,7 +160,7 @@ func (s *Server) mux(routes []route) *http.ServeMux {
 			return &refusal{Kind: methodNotAllowed, Detail: "this path takes " + allow}
 		}))
 	}
-	if s.sessions != nil {
+	if s.Sessions != nil {
 		s.consoleRoutes(mux)
 	}
 	mux.HandleFunc("/", s.notFoundPath)

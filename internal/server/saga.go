@@ -28,29 +28,23 @@ type sagaView struct {
 	Status     saga.Status    `json:"status" enum:"pending,completed,failed,compensated"`
 	Reason     string         `json:"reason" doc:"of a failure or compensation, else empty"`
 	Steps      []sagaStepView `json:"steps"`
-	InDoubt    bool           `json:"in_doubt" doc:"whether it is decided to commit, and not yet known to be committed everywhere"`
+	InDoubt    bool           `json:"in_doubt" from:"-" doc:"whether it is decided to commit, and not yet known to be committed everywhere"`
 	Cancelled  bool           `json:"cancelled" doc:"whether an operator has given it up"`
-	Stuck      bool           `json:"stuck" doc:"whether it fails to get on; it is tried further"`
+	Stuck      bool           `json:"stuck" from:"-" doc:"whether it fails to get on; it is tried further"`
 	Attempts   int            `json:"attempts" doc:"how many in a row failed to get on"`
 	LastError  string         `json:"last_error" doc:"of the last of them; one that has failed, or was compensated, always has one; else empty"`
 	Term       int64          `json:"term" doc:"grows with each process that takes it over"`
-	NextAt     *timestamp     `json:"next_at" doc:"when it is tried next; null while it runs, and when it has ended"`
+	NextAt     *timestamp     `json:"next_at" from:"-" doc:"when it is tried next; null while it runs, and when it has ended"`
 	DeadlineAt *timestamp     `json:"deadline_at" doc:"when what is not done is given up"`
 	CreatedAt  timestamp      `json:"created_at"`
 	EndedAt    *timestamp     `json:"ended_at"`
 }
 
 func viewSaga(s *saga.Saga) sagaView {
-	v := sagaView{
-		ID: s.ID, Name: s.Name, Protocol: s.Protocol, Status: s.Status, Reason: s.Reason, Steps: make([]sagaStepView, len(s.Steps)),
-		InDoubt: s.InDoubt(), Cancelled: s.Cancelled, Stuck: s.Stuck(), Attempts: s.Attempts, LastError: s.LastError, Term: s.Term,
-		DeadlineAt: optionalTime(s.DeadlineAt), CreatedAt: timestamp(s.CreatedAt), EndedAt: optionalTime(s.EndedAt),
-	}
+	v := as[sagaView](s)
+	v.InDoubt, v.Stuck = s.InDoubt(), s.Stuck()
 	if s.Status == saga.Pending && s.Parked() {
-		v.NextAt = optionalTime(&s.NextAt)
-	}
-	for i, step := range s.Steps {
-		v.Steps[i] = sagaStepView(step)
+		v.NextAt = new(timestamp(s.NextAt))
 	}
 	return v
 }
@@ -80,14 +74,14 @@ type doubtsView struct {
 func (s *Server) sagaRoutes() []route {
 	act := func(verb, summary string, act saga.Act) route {
 		return commandRoute("/v1/sagas/{id}/"+verb, accessStaff, http.StatusOK, summary, viewSaga,
-			mutation[noFields, saga.Act]{what: "saga", executeOn: s.cross.Execute, op: fixed(act)})
+			mutation[noFields, saga.Act]{what: "saga", executeOn: s.Cross.Execute, op: fixed(act)})
 	}
 	all := listRoute("/v1/sagas", accessStaff, "List operations of several steps, oldest first", oldestFirst(), s.sagas, viewSaga, numberOfSaga)
 	all.doc = filtered(all.doc, "name", "only those of this definition, such as cross-transfer", "status", "only those of this status: pending, completed, failed or compensated")
 	return []route{
 		stuckToo(all),
 		readRoute("/v1/sagas/{id}", accessStaff, "Read an operation of several steps",
-			with(pathIDOf("saga"), func(ctx context.Context, id uuid.UUID) (*saga.Saga, error) { return s.cross.Sagas().Saga(ctx, id) }), viewSaga),
+			with(pathIDOf("saga"), func(ctx context.Context, id uuid.UUID) (*saga.Saga, error) { return s.Cross.Sagas().Saga(ctx, id) }), viewSaga),
 		act("retry", "Let a pending operation be tried at once", saga.Retry),
 		act("compensate", "Give a pending operation up: steps that are not done are cancelled, those that are done are undone", saga.Compensate),
 		readRoute("/v1/in-doubt", accessStaff, "List the prepared transactions of this coordinator's in every ledger's database", s.doubts, same[doubtsView]),
@@ -98,7 +92,7 @@ func (s *Server) sagaRoutes() []route {
 			mutation[noFields, struct{}]{
 				op: fixed(struct{}{}),
 				execute: func(ctx context.Context, c command.Command[struct{}]) (command.Answer, error) {
-					return s.cross.Sagas().Adopt(ctx, c)
+					return s.Cross.Sagas().Adopt(ctx, c)
 				},
 			}),
 	}
@@ -117,7 +111,7 @@ func (s *Server) sagas(r *http.Request, after int64, limit int) ([]*saga.Saga, e
 	if err := sagaFilter(r, &q); err != nil {
 		return nil, err
 	}
-	return bounded(r.Context(), s.scans, func(ctx context.Context) ([]*saga.Saga, error) { return s.cross.Sagas().Sagas(ctx, q) })
+	return bounded(r.Context(), s.scans, func(ctx context.Context) ([]*saga.Saga, error) { return s.Cross.Sagas().Sagas(ctx, q) })
 }
 
 // sagaFilter reads what narrows the list.
@@ -148,10 +142,10 @@ func (s *Server) doubts(r *http.Request) (v doubtsView, err error) {
 	if err != nil {
 		return v, err
 	}
-	found, failures := s.cross.Sagas().InDoubt(r.Context())
+	found, failures := s.Cross.Sagas().InDoubt(r.Context())
 	leave()
 	for ledger, err := range failures {
-		s.logger.WarnContext(r.Context(), "a ledger could not be asked for its prepared transactions", "ledger", ledger, "error", err)
+		s.Logger.WarnContext(r.Context(), "a ledger could not be asked for its prepared transactions", "ledger", ledger, "error", err)
 	}
 	v = doubtsView{Items: make([]doubtView, len(found)), Unreachable: slices.AppendSeq([]string{}, maps.Keys(failures))}
 	slices.Sort(v.Unreachable)

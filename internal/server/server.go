@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -83,35 +85,16 @@ type Options struct {
 
 // Server is the HTTP edge. Its handler is safe for concurrent use.
 type Server struct {
-	ledger       *ledger.Service
-	lottery      *lottery.Service
-	auction      *auction.Service
-	publish      *publish.Service
-	multidraw    *multidraw.Service
-	cross        *cross.Service
-	locks        Locks
-	keys         Keys
-	operator     Operator
-	sessions     Sessions
-	public       bool
-	snapshots    *snapshots
-	aliases      aliases
-	auth         *auth.Authenticator
-	limiter      *auth.Limiter
-	signIns      *auth.Limiter // by address
-	live         *live.Edge
-	ready        func(context.Context) error
-	registry     *prometheus.Registry
-	metrics      *httpMetrics
-	logger       *slog.Logger
-	trace        Trace
-	version      string
-	checkHosts   bool
-	allowedHosts []string
-	maxConns     int
-	archive      *archive
-	scans        *bound
-	checks       *bound
+	Options
+
+	live        *live.Edge
+	metrics     *httpMetrics
+	aliasSecret atomic.Pointer[[]byte]
+	signIns     *auth.Limiter // by address
+	archive     *archive
+	pages       *shelf[[]byte] // what public pages show
+	scans       *bound
+	checks      *bound
 	// sameOrigin refuses what other sites' pages do with a visitor's session.
 	sameOrigin http.CrossOriginProtection
 
@@ -130,20 +113,12 @@ func New(o Options) (*Server, error) {
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
 	}
-	s := &Server{
-		ledger: o.Ledger, lottery: o.Lottery, auction: o.Auction, publish: o.Publish, locks: o.Locks, keys: o.Keys, auth: o.Auth, limiter: o.Limiter, ready: o.Ready,
-		registry: o.Registry, metrics: newHTTPMetrics(o.Registry), logger: o.Logger, trace: o.Trace, version: o.Version,
-		draining: make(chan struct{}),
-	}
+	s := &Server{Options: o, metrics: newHTTPMetrics(o.Registry), draining: make(chan struct{}), pages: newShelf[[]byte](publicEntries, publicBytes, nil)}
 	s.drain = sync.OnceFunc(func() { close(s.draining) })
-	s.multidraw, s.cross = o.Multidraw, o.Cross
-	s.operator, s.sessions, s.public, s.snapshots = o.Operator, o.Sessions, o.PublicPages, newSnapshots()
 	s.archive = newArchive(o.Scratch, s.metrics)
 	s.scans, s.checks = newBound("scan", scansAtOnce, scansQueued, 0, s.metrics), newBound("check", checksAtOnce, checksQueued, 0, s.metrics)
-	s.aliases.operator = o.Operator
-	s.checkHosts, s.allowedHosts, s.maxConns = o.CheckHosts, o.AllowedHosts, o.MaxConnections
-	o.Live.Logger = o.Logger
-	s.live = live.New(liveServer{s}, o.Live)
+	s.Live.Logger = o.Logger
+	s.live = live.New(liveServer{s}, s.Live)
 	routes := s.routes()
 	var err error
 	if s.signIns, err = auth.NewLimiter(auth.LimiterOptions{Policy: "sign-in", Quota: signInQuota, Window: signInWindow}); err != nil {
@@ -161,7 +136,7 @@ func New(o Options) (*Server, error) {
 func (s *Server) dismiss(ctx context.Context, cut func()) error {
 	ended, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	cancel()
-	err := errors.Join(s.ledger.Close(ended), s.lottery.Close(ended), s.auction.Close(ended), s.publish.Close(ended))
+	err := errors.Join(s.Ledger.Close(ended), s.Lottery.Close(ended), s.Auction.Close(ended), s.Publish.Close(ended))
 	cut()
 	time.Sleep(dismissPause)
 	return err
@@ -188,20 +163,16 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 	// What is still being read when the grace is over is told so.
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	if s.checkHosts {
-		if h := hostsOf(l.Addr(), s.allowedHosts); h != nil {
+	if s.CheckHosts {
+		if h := hostsOf(l.Addr(), s.AllowedHosts); h != nil {
 			base = context.WithValue(base, hostsKey{}, h)
 		}
 	}
-	most := s.maxConns
-	if most == 0 {
-		most = maxConnections()
-	}
-	srv := &leanhttp.Server{Hot: s.hot, MaxConns: most, Full: fullAnswer(), Refused: s.refusedConnections, HTTP: &http.Server{
+	srv := &leanhttp.Server{Hot: s.hot, MaxConns: cmp.Or(s.MaxConnections, maxConnections()), Full: fullAnswer(), Refused: s.refusedConnections, HTTP: &http.Server{
 		BaseContext: func(net.Listener) context.Context { return base },
 		Handler:     s.handler, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog: slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),
+		ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug),
 	}}
 	defer s.archive.close()
 	failed := make(chan error, 1)

@@ -17,10 +17,10 @@ type healthView struct {
 }
 
 func (s *Server) systemRoutes() []route {
-	metrics := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{})
+	metrics := promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{})
 	return []route{
 		readRoute("/healthz", accessPublic, "Is the process alive", func(*http.Request) (healthView, error) {
-			return healthView{Status: "ok", Version: s.version}, nil
+			return healthView{Status: "ok", Version: s.Version}, nil
 		}, same[healthView]),
 		get("/readyz", accessPublic, doc[none, healthView]("Are commands served"), s.getReady),
 		get("/metrics", accessPublic, doc[none, none]("Metrics in Prometheus' text format"), func(w http.ResponseWriter, r *http.Request) error {
@@ -37,7 +37,7 @@ func (s *Server) systemRoutes() []route {
 }
 
 func (s *Server) getReady(w http.ResponseWriter, r *http.Request) error {
-	v := healthView{Status: "ok", Version: s.version}
+	v := healthView{Status: "ok", Version: s.Version}
 	status := http.StatusOK
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
@@ -45,8 +45,8 @@ func (s *Server) getReady(w http.ResponseWriter, r *http.Request) error {
 	case <-s.draining:
 		v.Status, status = "draining", http.StatusServiceUnavailable
 	default:
-		if err := s.ready(ctx); err != nil {
-			s.logger.WarnContext(ctx, "not ready", "error", err)
+		if err := s.Ready(ctx); err != nil {
+			s.Logger.WarnContext(ctx, "not ready", "error", err)
 			v.Status, status = "unavailable", http.StatusServiceUnavailable
 		}
 	}

@@ -14,11 +14,9 @@ type Outcome interface {
 
 // Auctions observes the auctions and the leader that closes their rounds.
 type Auctions[O Outcome] struct {
-	bids       map[O]prometheus.Counter
-	extensions prometheus.Counter
-	closed     prometheus.Counter
-	term       prometheus.Gauge
-	leading    prometheus.Gauge
+	extensions, closed prometheus.Counter
+	term, leading      prometheus.Gauge
+	bids               map[O]prometheus.Counter
 }
 
 // NewAuctions registers the auctions' metrics. All of them, and every outcome of a bid, are there from the start.

@@ -34,37 +34,38 @@ func ObservePools[P ~struct {
 // poolMetrics collects from the pools.
 type poolMetrics func() []Pool
 
-// poolDesc describes a metric of a pool.
-func poolDesc(name, help string) *prometheus.Desc {
-	return prometheus.NewDesc("fairlead_database_connections_"+name, help, []string{"pool"}, nil)
+// poolMetric is a metric of a pool.
+type poolMetric struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(Pool) float64
+}
+
+func poolMetricOf(name, help string, kind prometheus.ValueType, value func(Pool) float64) poolMetric {
+	return poolMetric{prometheus.NewDesc("fairlead_database_connections_"+name, help, []string{"pool"}, nil), kind, value}
 }
 
 //nolint:gochecknoglobals // Descriptions: written here, changed nowhere.
-var (
-	poolMax    = poolDesc("max", "Most connections of a pool: of commands with the background work, or of reads.")
-	poolInUse  = poolDesc("in_use", "Connections that are in use.")
-	poolTaken  = poolDesc("taken_total", "Connections that were taken from a pool.")
-	poolWaits  = poolDesc("waits_total", "Times that all connections were in use, so that somebody had to wait.")
-	poolWaited = poolDesc("wait_seconds_total", "Time spent waiting for a connection.")
-)
+var poolMetricsOf = []poolMetric{
+	poolMetricOf("max", "Most connections of a pool: of commands with the background work, or of reads.", prometheus.GaugeValue, func(p Pool) float64 { return float64(p.Max) }),
+	poolMetricOf("in_use", "Connections that are in use.", prometheus.GaugeValue, func(p Pool) float64 { return float64(p.InUse) }),
+	poolMetricOf("taken_total", "Connections that were taken from a pool.", prometheus.CounterValue, func(p Pool) float64 { return float64(p.Taken) }),
+	poolMetricOf("waits_total", "Times that all connections were in use, so that somebody had to wait.", prometheus.CounterValue, func(p Pool) float64 { return float64(p.Waits) }),
+	poolMetricOf("wait_seconds_total", "Time spent waiting for a connection.", prometheus.CounterValue, func(p Pool) float64 { return p.Waited.Seconds() }),
+}
 
 // Describe implements [prometheus.Collector].
 func (p poolMetrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{poolMax, poolInUse, poolTaken, poolWaits, poolWaited} {
-		to <- d
+	for _, m := range poolMetricsOf {
+		to <- m.desc
 	}
 }
 
 // Collect implements [prometheus.Collector].
 func (p poolMetrics) Collect(to chan<- prometheus.Metric) {
 	for _, pool := range p() {
-		for d, v := range map[*prometheus.Desc]float64{poolMax: float64(pool.Max), poolInUse: float64(pool.InUse)} {
-			to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, pool.Name)
-		}
-		for d, v := range map[*prometheus.Desc]float64{
-			poolTaken: float64(pool.Taken), poolWaits: float64(pool.Waits), poolWaited: pool.Waited.Seconds(),
-		} {
-			to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, pool.Name)
+		for _, m := range poolMetricsOf {
+			to <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(pool), pool.Name)
 		}
 	}
 }

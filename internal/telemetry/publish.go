@@ -10,16 +10,12 @@ import (
 // Publications observes the workers that publish. Result and Outcome are the words of their service: for what was recorded of
 // an attempt, and for what came of an automation's firing.
 type Publications[Result, Outcome ~string] struct {
-	claimed  prometheus.Counter
-	claim    prometheus.Histogram
-	late     prometheus.Histogram
-	took     prometheus.Histogram
-	answers  *prometheus.CounterVec
-	results  map[Result]prometheus.Counter
-	running  prometheus.Gauge
-	released prometheus.Counter
-	firings  map[Outcome]prometheus.Counter
-	fireLate prometheus.Histogram
+	claimed, released           prometheus.Counter
+	claim, late, took, fireLate prometheus.Histogram
+	answers                     *prometheus.CounterVec
+	running                     prometheus.Gauge
+	results                     map[Result]prometheus.Counter
+	firings                     map[Outcome]prometheus.Counter
 }
 
 // NewPublications registers the publications' metrics. All of them, and every result, are there from the start.

@@ -11,15 +11,10 @@ import (
 
 // Sagas observes the sagas and two-phase transactions.
 type Sagas struct {
-	ended    *prometheus.CounterVec
-	took     *prometheus.HistogramVec
-	retried  *prometheus.CounterVec
-	resumed  *prometheus.CounterVec
-	resolved *prometheus.CounterVec
-	running  prometheus.Gauge
-	doubts   *prometheus.GaugeVec
-	oldest   *prometheus.GaugeVec
-	away     *prometheus.GaugeVec
+	ended, retried, resumed, resolved *prometheus.CounterVec
+	took                              *prometheus.HistogramVec
+	running                           prometheus.Gauge
+	doubts, oldest, away              *prometheus.GaugeVec
 
 	mu   sync.Mutex
 	seen map[string]age // what was in doubt in a ledger when it could last be asked

@@ -13,15 +13,9 @@ import (
 
 // Lanes observes the group commit of one service.
 type Lanes struct {
-	batch     prometheus.Observer
-	flush     prometheus.Observer
-	wait      prometheus.Observer
-	depth     prometheus.Gauge
-	bisected  prometheus.Counter
-	refused   prometheus.Counter
-	panicked  prometheus.Counter
-	failed    prometheus.Counter
-	commanded prometheus.Counter
+	batch, flush, wait                             prometheus.Observer
+	depth                                          prometheus.Gauge
+	bisected, refused, panicked, failed, commanded prometheus.Counter
 }
 
 var _ groupcommit.Observer = (*Lanes)(nil)
@@ -86,13 +80,10 @@ func (l *Lanes) Panicked(*groupcommit.PanicError) { l.panicked.Inc() }
 
 // Transactions observes the database's transactions.
 type Transactions struct {
-	duration *prometheus.HistogramVec
-	outcomes *prometheus.CounterVec
-	retries  *prometheus.CounterVec
-	fell     *prometheus.CounterVec
-	rows     prometheus.Gauge
-	waiting  prometheus.Gauge
-	known    sync.Map // of the names whose outcomes are all there
+	duration                *prometheus.HistogramVec
+	outcomes, retries, fell *prometheus.CounterVec
+	rows, waiting           prometheus.Gauge
+	known                   sync.Map // of the names whose outcomes are all there
 }
 
 // NewTransactions registers the transactions' metrics.
@@ -134,20 +125,10 @@ func (t *Transactions) Retry(name, reason string) { t.retries.WithLabelValues(na
 
 // Lottery observes the lottery. Its metrics bear the names that the requirement gives them.
 type Lottery struct {
-	attempts  prometheus.Counter
-	triggered prometheus.Counter
-	success   prometheus.Counter
-	failure   prometheus.Counter
-	retries   prometheus.Counter
-	conflicts prometheus.Counter
-	duration  prometheus.Histogram
-	lockWait  prometheus.Histogram
-	stuck     prometheus.Gauge
-	oversold  prometheus.Gauge
-	twice     prometheus.Gauge
-	rounds    *prometheus.CounterVec
-	waiting   prometheus.Gauge
-	overdue   prometheus.Gauge
+	attempts, triggered, success, failure, retries, conflicts prometheus.Counter
+	duration, lockWait                                        prometheus.Histogram
+	stuck, oversold, twice, waiting, overdue                  prometheus.Gauge
+	rounds                                                    *prometheus.CounterVec
 }
 
 // NewLottery registers the lottery's metrics.
