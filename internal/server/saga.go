@@ -87,7 +87,7 @@ func (s *Server) sagaRoutes() []route {
 	return []route{
 		stuckToo(all),
 		readRoute("/v1/sagas/{id}", accessStaff, "Read an operation of several steps",
-			with(pathIDOf("saga"), func(ctx context.Context, id uuid.UUID) (*saga.Saga, error) { return s.cross.Sagas().Saga(ctx, id) }), viewSaga),
+			with(pathIDOf("saga"), func(ctx context.Context, id uuid.UUID) (*saga.Saga, error) { return s.cross.Saga(ctx, id) }), viewSaga),
 		act("retry", "Let a pending operation be tried at once", saga.Retry),
 		act("compensate", "Give a pending operation up: steps that are not done are cancelled, those that are done are undone", saga.Compensate),
 		readRoute("/v1/in-doubt", accessStaff, "List the prepared transactions of this coordinator's in every ledger's database", s.doubts, same[doubtsView]),
@@ -98,7 +98,7 @@ func (s *Server) sagaRoutes() []route {
 			mutation[noFields, struct{}]{
 				op: fixed(struct{}{}),
 				execute: func(ctx context.Context, c command.Command[struct{}]) (command.Answer, error) {
-					return s.cross.Sagas().Adopt(ctx, c)
+					return s.cross.Adopt(ctx, c)
 				},
 			}),
 	}
@@ -117,7 +117,7 @@ func (s *Server) sagas(r *http.Request, after int64, limit int) ([]*saga.Saga, e
 	if err := sagaFilter(r, &q); err != nil {
 		return nil, err
 	}
-	return bounded(r.Context(), s.scans, func(ctx context.Context) ([]*saga.Saga, error) { return s.cross.Sagas().Sagas(ctx, q) })
+	return bounded(r.Context(), s.scans, func(ctx context.Context) ([]*saga.Saga, error) { return s.cross.Sagas(ctx, q) })
 }
 
 // sagaFilter reads what narrows the list.
@@ -148,7 +148,7 @@ func (s *Server) doubts(r *http.Request) (v doubtsView, err error) {
 	if err != nil {
 		return v, err
 	}
-	found, failures := s.cross.Sagas().InDoubt(r.Context())
+	found, failures := s.cross.InDoubt(r.Context())
 	leave()
 	for ledger, err := range failures {
 		s.logger.WarnContext(r.Context(), "a ledger could not be asked for its prepared transactions", "ledger", ledger, "error", err)
