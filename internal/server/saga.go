@@ -158,7 +158,7 @@ func (s *Server) doubts(r *http.Request) (v doubtsView, err error) {
 	for i := range found {
 		d := &found[i]
 		v.Items[i] = doubtView{
-			Ledger: d.Participant, GID: d.GID, Saga: d.Saga, Term: d.Term, PreparedAt: timestamp(d.At), AgeMS: d.Age.Milliseconds(), Verdict: d.Verdict.String(), Reason: d.Reason,
+			Ledger: d.Participant, GID: d.GID, Saga: d.Saga, Term: d.Term, PreparedAt: timestamp(d.At), AgeMS: d.Age.Milliseconds(), Verdict: string(d.Verdict), Reason: d.Reason,
 		}
 	}
 	return v, nil
