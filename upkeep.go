@@ -98,13 +98,12 @@ func (s *Server) sweepSagas(ctx context.Context) (int, error) {
 	if s.o.SagaRetention == 0 {
 		return 0, nil
 	}
-	return s.cross.Sagas().Prune(ctx, s.o.SagaRetention)
+	return s.cross.Prune(ctx, s.o.SagaRetention)
 }
 
 // sampleDoubts sets the gauges of what is in doubt. A ledger that can't be asked has one of its own.
 func (s *Server) sampleDoubts(ctx context.Context) (int, error) {
-	sagas := s.cross.Sagas()
-	found, failures := sagas.InDoubt(ctx)
-	s.sagaMetrics.Sample(sagas.Participants(), found, failures, time.Now())
+	found, failures := s.cross.InDoubt(ctx)
+	s.sagaMetrics.Sample(s.cross.Participants(), found, failures, time.Now())
 	return 0, ctx.Err()
 }

@@ -13,11 +13,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
 	"github.com/fairlead-dev/fairlead/saga"
@@ -285,9 +285,9 @@ func (h *house) crossTurn(ctx context.Context, o *options, own, other *benchLedg
 			if random.IntN(2) == 0 {
 				q.From, q.To = q.To, q.From
 			}
-			s, err := service.Move(ctx, uuid.New(), q)
-			if err == nil && s.Status != saga.Completed {
-				err = fmt.Errorf("transfer %s is %s", s.ID, s.Status)
+			a, err := service.Create(ctx, command.Command[cross.Request]{Op: q})
+			if s, ok := a.Result.(*saga.Saga); err == nil && (!ok || s.Status != saga.Completed) {
+				err = fmt.Errorf("the transfer was answered with %+v, %w", a.Result, a.Err)
 			}
 			return err
 		})

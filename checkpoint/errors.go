@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/fairlead-dev/fairlead/lock"
 )
@@ -39,46 +40,26 @@ var (
 )
 
 // Severity says who can help when an error comes.
-type Severity int
+type Severity string
 
 // The severities.
 const (
 	// SeverityNone is that of no error.
-	SeverityNone Severity = iota
+	SeverityNone Severity = "none"
 	// SeverityTransient errors pass: trying the same again later may help.
-	SeverityTransient
+	SeverityTransient Severity = "transient"
 	// SeverityCaller errors stay until the caller asks for something else.
-	SeverityCaller
+	SeverityCaller Severity = "caller"
 	// SeverityStep errors are those of the operation's own steps. Once their reason is gone the operation can go on.
-	SeverityStep
+	SeverityStep Severity = "step"
 	// SeverityCritical errors need a person: what was saved is gone or cannot be trusted.
-	SeverityCritical
+	SeverityCritical Severity = "critical"
 )
-
-func (s Severity) String() string {
-	switch s {
-	case SeverityNone:
-	case SeverityTransient:
-		return "transient"
-	case SeverityCaller:
-		return "caller"
-	case SeverityStep:
-		return "step"
-	case SeverityCritical:
-		return "critical"
-	}
-	return "none"
-}
 
 // SeverityOf grades any error that this package returns. Errors that it does not know are the steps' own.
 func SeverityOf(err error) Severity {
 	is := func(targets ...error) bool {
-		for _, t := range targets {
-			if errors.Is(err, t) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(targets, func(t error) bool { return errors.Is(err, t) })
 	}
 	switch {
 	case err == nil:

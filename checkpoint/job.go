@@ -101,9 +101,8 @@ func (j *job[P, R]) encode(s *State) (*Save, error) {
 	} else {
 		sum.Write(j.text)
 	}
-	digest := sum.Sum(nil)
-	s.Digest = hex.EncodeToString(digest)
-	body, err := s.encode(j.text, digest)
+	s.Digest = hex.EncodeToString(sum.Sum(nil))
+	body, err := s.encode(j.text)
 	if err != nil {
 		return nil, err
 	}

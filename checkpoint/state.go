@@ -69,38 +69,38 @@ func (s *Seed) UnmarshalText(text []byte) error {
 
 // Failure is an error that a step returned.
 type Failure struct {
-	Step     int    `json:"step"`
-	Undo     bool   `json:"undo,omitempty"`
-	Message  string `json:"message"`
-	Severity string `json:"severity"`
-	Time     int64  `json:"time"` // seconds since 1970
+	Step     int      `json:"step"`
+	Undo     bool     `json:"undo,omitempty"`
+	Message  string   `json:"message"`
+	Severity Severity `json:"severity"`
+	Time     int64    `json:"time"` // seconds since 1970
 }
 
 // State is an operation as it is saved. Its JSON is that of the requirement, with what makes it safe added: lock_key,
-// total_count, completed_count, results, errors, start_time and last_update_time have the meaning that they have there.
+// total_count, completed_count, results, errors, start_time and last_update_time have the meaning that they have there. A store
+// finds the head at the beginning, and a person the results at the end.
 type State struct {
 	Head
 
-	LockKey        string
-	ID             string
-	Kind           string // [Definition.Name]
-	Status         Status
-	Parameters     json.RawMessage
-	ParametersHash string // hex SHA-256 of kind, number of steps and parameters
-	Seed           Seed
-	TotalCount     int
-	CompletedCount int
+	ID             string          `json:"operation_id"`
+	LockKey        string          `json:"lock_key"`
+	Kind           string          `json:"kind"` // [Definition.Name]
+	Status         Status          `json:"status"`
+	Parameters     json.RawMessage `json:"parameters"`
+	ParametersHash string          `json:"parameters_hash"` // hex SHA-256 of kind, number of steps and parameters
+	Seed           Seed            `json:"seed"`
+	TotalCount     int             `json:"total_count"`
+	CompletedCount int             `json:"completed_count"`
 	// ReachedCount is how many steps may have been done: those that are, and those that a run may have begun since it saved.
-	ReachedCount   int
-	UndoneCount    int // of those reached, from the last
-	Errors         []Failure
-	StartTime      int64 // seconds since 1970
-	LastUpdateTime int64
+	ReachedCount   int       `json:"reached_count"`
+	UndoneCount    int       `json:"undone_count,omitempty"` // of those reached, from the last
+	Errors         []Failure `json:"errors,omitempty"`
+	StartTime      int64     `json:"start_time"` // seconds since 1970
+	LastUpdateTime int64     `json:"last_update_time"`
+	Digest         string    `json:"digest"` // the hex SHA-256 of Results
 	// Results is an array of as many results as steps are completed. ResultsName is its name in JSON.
-	Results     json.RawMessage
-	ResultsName string
-	// Digest is the hex SHA-256 of Results.
-	Digest string
+	Results     json.RawMessage `json:"-"`
+	ResultsName string          `json:"-"`
 
 	legacy bool
 }
@@ -112,30 +112,12 @@ func (s *State) Key() Key { return Key{LockKey: s.LockKey, ID: s.ID} }
 // times can be read; nothing goes on from it.
 func (s *State) Legacy() bool { return s.legacy }
 
-// wire is a state as it is written, in the order in which it is written: a store finds the head at the beginning, and a
-// person the results at the end.
+// wire is a state with what tells its form, and its results under one of their names.
 type wire struct {
-	Version        int             `json:"version"`
-	Revision       int64           `json:"revision"`
-	Token          int64           `json:"token"`
-	Run            string          `json:"run"`
-	ID             string          `json:"operation_id"`
-	LockKey        string          `json:"lock_key"`
-	Kind           string          `json:"kind"`
-	Status         Status          `json:"status"`
-	Parameters     json.RawMessage `json:"parameters"`
-	ParametersHash string          `json:"parameters_hash"`
-	Seed           *Seed           `json:"seed"`
-	TotalCount     int             `json:"total_count"`
-	CompletedCount int             `json:"completed_count"`
-	ReachedCount   int             `json:"reached_count"`
-	UndoneCount    int             `json:"undone_count,omitempty"`
-	Errors         []Failure       `json:"errors,omitempty"`
-	StartTime      int64           `json:"start_time"`
-	LastUpdateTime int64           `json:"last_update_time"`
-	Digest         string          `json:"digest"`
-	Results        json.RawMessage `json:"results,omitempty"`
-	PrizeResults   json.RawMessage `json:"prize_results,omitempty"`
+	Version int `json:"version"`
+	State
+	Results      json.RawMessage `json:"results,omitempty"`
+	PrizeResults json.RawMessage `json:"prize_results,omitempty"`
 }
 
 // The names that results may have in JSON.
@@ -144,14 +126,9 @@ const (
 	NamePrizeResults = "prize_results"
 )
 
-// encode writes the state with results, the inside of a JSON array, and their digest. It returns a [*SizeError].
-func (s *State) encode(results []byte, digest []byte) ([]byte, error) {
-	head, err := json.Marshal(wire{
-		Version: stateVersion, Revision: s.Revision, Token: s.Token, Run: s.Run, ID: s.ID, LockKey: s.LockKey, Kind: s.Kind, Status: s.Status,
-		Parameters: s.Parameters, ParametersHash: s.ParametersHash, Seed: &s.Seed, TotalCount: s.TotalCount,
-		CompletedCount: s.CompletedCount, ReachedCount: s.ReachedCount, UndoneCount: s.UndoneCount, Errors: s.Errors,
-		StartTime: s.StartTime, LastUpdateTime: s.LastUpdateTime, Digest: hex.EncodeToString(digest),
-	})
+// encode writes the state with results, the inside of a JSON array, whose digest it has. It returns a [*SizeError].
+func (s *State) encode(results []byte) ([]byte, error) {
+	head, err := json.Marshal(wire{Version: stateVersion, State: *s})
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: encode a state: %w", err)
 	}
@@ -196,37 +173,29 @@ func Decode(body []byte) (*State, error) {
 	if len(body) > MaxBytes {
 		return nil, corrupt("it has %d bytes", len(body))
 	}
-	var version struct {
-		Version *int `json:"version"`
+	var form struct {
+		Version *int  `json:"version"`
+		Seed    *Seed `json:"seed"`
 	}
-	if err := json.Unmarshal(body, &version); err != nil {
+	if err := json.Unmarshal(body, &form); err != nil {
 		return nil, corrupt("it is no JSON object: %v", err)
 	}
-	if version.Version == nil {
+	if form.Version == nil {
 		return decodeLegacy(body)
 	}
-	if *version.Version != stateVersion {
-		return nil, corrupt("it is of version %d", *version.Version)
+	if *form.Version != stateVersion || form.Seed == nil {
+		return nil, corrupt("it is of version %d, or has no seed", *form.Version)
 	}
 	var w wire
 	if err := strict(body, &w); err != nil {
 		return nil, err
 	}
-	s := &State{
-		Head: Head{Revision: w.Revision, Token: w.Token, Run: w.Run}, LockKey: w.LockKey, ID: w.ID, Kind: w.Kind, Status: w.Status,
-		Parameters: w.Parameters, ParametersHash: w.ParametersHash, TotalCount: w.TotalCount, CompletedCount: w.CompletedCount,
-		ReachedCount: w.ReachedCount, UndoneCount: w.UndoneCount, Errors: w.Errors, StartTime: w.StartTime,
-		LastUpdateTime: w.LastUpdateTime, Results: w.Results, ResultsName: NameResults, Digest: w.Digest,
-	}
-	if s.Results == nil {
+	s := &w.State
+	if s.Results, s.ResultsName = w.Results, NameResults; s.Results == nil {
 		s.Results, s.ResultsName = w.PrizeResults, NamePrizeResults
 	} else if w.PrizeResults != nil {
 		return nil, corrupt("it has results of two kinds")
 	}
-	if w.Seed == nil {
-		return nil, corrupt("it has no seed")
-	}
-	s.Seed = *w.Seed
 	if head, ok := ParseHead(body); !ok || head != s.Head {
 		return nil, corrupt("its head is not at its beginning")
 	}
@@ -342,7 +311,7 @@ func (s *State) fail(e *StepError, now time.Time) {
 	if len(message) > maxMessage {
 		message = strings.ToValidUTF8(message[:maxMessage], "")
 	}
-	s.Errors = append(s.Errors, Failure{Step: e.Step, Undo: e.Undo, Message: message, Severity: SeverityOf(e).String(), Time: now.Unix()})
+	s.Errors = append(s.Errors, Failure{Step: e.Step, Undo: e.Undo, Message: message, Severity: SeverityOf(e), Time: now.Unix()})
 	if over := len(s.Errors) - MaxErrors; over > 0 {
 		s.Errors = append([]Failure(nil), s.Errors[over:]...)
 	}

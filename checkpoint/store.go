@@ -59,12 +59,11 @@ func idRune(r rune) bool {
 
 // Head guards a save.
 type Head struct {
-	// Revision counts the saves of an operation from 1.
-	Revision int64
+	Revision int64 `json:"revision"` // counts the saves of an operation from 1
 	// Token is the fencing token of the lock under which it was saved, 0 where there is none.
-	Token int64
+	Token int64 `json:"token"`
 	// Run names the run that saved it, so that it recognises a save whose answer was lost.
-	Run string
+	Run string `json:"run"`
 }
 
 // Follows reports whether a save with this head may replace what has that one.

@@ -81,10 +81,8 @@ func (m *Middleware) complete(w http.ResponseWriter, r *http.Request, g Grant, a
 	kept, err := m.keepAnswer(r, g, answer)
 	switch {
 	case err == nil:
-		m.o.Observe(EventExecuted)
 		send(w, kept, false)
 	case errors.Is(err, ErrLost):
-		m.o.Observe(EventLost)
 		m.other(w, r, g, nil)
 	default:
 		m.refuseUnknown(w, r)
@@ -93,7 +91,6 @@ func (m *Middleware) complete(w http.ResponseWriter, r *http.Request, g Grant, a
 
 // refuseUnknown answers a request that was executed and whose outcome can't be looked up.
 func (m *Middleware) refuseUnknown(w http.ResponseWriter, r *http.Request) {
-	m.o.Observe(EventUnknown)
 	p := problem(CodeOutcomeUnknown)
 	p.Status = http.StatusServiceUnavailable
 	p.Detail = "The request was executed, but its answer could not be kept. Send the same request again to learn what came of it."
@@ -111,17 +108,11 @@ func (m *Middleware) forget(r *http.Request, g Grant) error {
 
 // release forgets an execution that has decided nothing, and sends what it said.
 func (m *Middleware) release(w http.ResponseWriter, r *http.Request, g Grant, answer Response) {
-	err := m.forget(r, g)
-	switch {
-	case errors.Is(err, ErrLost): // The handler has completed its key itself, or has lost it.
+	if errors.Is(m.forget(r, g), ErrLost) { // The handler has completed its key itself, or has lost it.
 		m.other(w, r, g, &answer)
-	case err != nil:
-		m.o.Observe(EventUnavailable)
-		send(w, answer, false)
-	default:
-		m.o.Observe(EventUndecided)
-		send(w, answer, false)
+		return
 	}
+	send(w, answer, false)
 }
 
 // other answers a request whose execution is not under its key any more: with what is there instead.
@@ -133,7 +124,7 @@ func (m *Middleware) other(w http.ResponseWriter, r *http.Request, g Grant, unde
 	})
 	switch {
 	case err == nil && entry.Phase == Answered:
-		m.replay(w, entry, g.Execution)
+		send(w, entry.Response, entry.Grant.Execution != g.Execution)
 	case undecided != nil:
 		send(w, *undecided, false)
 	case err != nil:
@@ -145,7 +136,6 @@ func (m *Middleware) other(w http.ResponseWriter, r *http.Request, g Grant, unde
 
 // crashed answers for a handler that did not return: with a 500 like any other, unless the handler has kept an answer itself.
 func (m *Middleware) crashed(r *http.Request, g Grant) {
-	m.o.Observe(EventCrashed)
 	// Where it fails, the key goes as after the death of the process. The client gets no answer here.
 	if m.o.Decided(r, http.StatusInternalServerError) {
 		_, _ = m.keepAnswer(r, g, keptProblem(problem(CodeHandlerCrashed)))

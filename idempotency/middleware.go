@@ -164,12 +164,10 @@ func (m *Middleware) decide(w http.ResponseWriter, r *http.Request, next http.Ha
 		entry, err := m.begin(r.Context(), req, &since)
 		switch {
 		case errors.Is(err, ErrKeyReused):
-			m.o.Observe(EventReused)
 			m.refuse(w, r, problem(CodeKeyReused))
 			return
 		case err != nil:
 			m.abandon(req.ID, req.Execution) //nolint:contextcheck // It may have begun, and outlives the request.
-			m.o.Observe(EventUnavailable)
 			m.refuse(w, r, problem(CodeUnavailable))
 			return
 		case m.strays.has(entry):
@@ -186,20 +184,18 @@ func (m *Middleware) decide(w http.ResponseWriter, r *http.Request, next http.Ha
 			m.execute(w, r, next, execution{grant: entry.Grant, since: since, body: body})
 			return
 		case Answered:
-			m.replay(w, entry, req.Execution)
+			send(w, entry.Response, entry.Grant.Execution != req.Execution)
 			return
 		case Unknown:
 			if m.resolve(r, entry.Grant, body) {
 				continue
 			}
-			m.o.Observe(EventUnknown)
 			m.refuse(w, r, problem(CodeOutcomeUnknown))
 			return
 		case InFlight, Absent:
 		}
 		break
 	}
-	m.o.Observe(EventInFlight)
 	m.refuse(w, r, problem(CodeInFlight))
 }
 
@@ -245,14 +241,6 @@ func (m *Middleware) persist(ctx context.Context, patience time.Duration, call f
 			return err
 		}
 	}
-}
-
-func (m *Middleware) replay(w http.ResponseWriter, entry Entry, own uuid.UUID) {
-	replayed := entry.Grant.Execution != own
-	if replayed {
-		m.o.Observe(EventReplayed)
-	}
-	send(w, entry.Response, replayed)
 }
 
 // resolve asks what became of a parked key's execution, and reports whether that is settled.

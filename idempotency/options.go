@@ -44,22 +44,6 @@ const (
 	PerPrincipal
 )
 
-// Event is something that happened to a request with a key, for metrics.
-type Event string
-
-// The events.
-const (
-	EventExecuted    Event = "executed"    // an answer was kept
-	EventReplayed    Event = "replayed"    // an answer was repeated
-	EventUndecided   Event = "undecided"   // the handler decided nothing, and its key is free again
-	EventInFlight    Event = "in_flight"   // refused, or not waited for any longer
-	EventReused      Event = "reused"      // the key stands for another request
-	EventUnknown     Event = "unknown"     // the key is parked, or what became of an answer is not known
-	EventLost        Event = "lost"        // another execution has taken the key over
-	EventCrashed     Event = "crashed"     // the handler panicked, and has answered with 500
-	EventUnavailable Event = "unavailable" // the store could not be used
-)
-
 // Options configure [New]. Store and Principal are required.
 type Options struct {
 	Store Store
@@ -101,8 +85,6 @@ type Options struct {
 	Refuse func(w http.ResponseWriter, r *http.Request, p Problem)
 	// DocsURL, where your policy is published, becomes the type of problems, with the code as its fragment.
 	DocsURL string
-	// Observe hears of events; it must not block, and may be called concurrently. May be nil.
-	Observe func(Event)
 }
 
 // Everybody is a [Options.Principal] that makes no difference.
@@ -142,9 +124,6 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Fingerprint == nil {
 		o.Fingerprint = defaultFingerprint
-	}
-	if o.Observe == nil {
-		o.Observe = func(Event) {}
 	}
 	if o.Refuse == nil {
 		o.Refuse = func(w http.ResponseWriter, _ *http.Request, p Problem) { send(w, p.response(), false) }

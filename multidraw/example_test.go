@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/multidraw"
@@ -63,7 +64,8 @@ func ExampleRun() {
 	}
 	state, err = multidraw.Run(context.Background(), dice, state, save)
 	spec := dice.Spec()
-	fmt.Println(err, state.Done(), fmt.Sprint(spec.AppendInts(nil, draws)) == fmt.Sprint(dice.Ints(0, 10)))
+	ints, _, _ := spec.Results(draws)
+	fmt.Println(err, state.Done(), slices.Equal(ints, dice.Ints(0, 10)))
 	// Output:
 	// power cut after 4 draws
 	// <nil> true true

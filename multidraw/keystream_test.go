@@ -165,11 +165,14 @@ func TestManyPrizes(t *testing.T) {
 	for _, w := range weights {
 		sum.Add(sum, big.NewInt(w))
 	}
-	places, err := spec.AppendPrizes(nil, d.Append(nil, 0, 3000))
+	_, ids, err := spec.Results(d.Append(nil, 0, 3000))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, place := range places {
+	for i, place := range d.Places(0, 3000) {
+		if ids[i] != spec.Prizes[place].ID {
+			t.Fatalf("draw %d is prize %s, saved as %s", i, spec.Prizes[place].ID, ids[i])
+		}
 		value := ref.below(uint64(i), sum).Int64()
 		for _, w := range weights[:place] {
 			value -= w

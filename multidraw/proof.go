@@ -56,14 +56,22 @@ func NewProof(o *Operation) (*Proof, error) {
 // in the list.
 func (s *Spec) Results(saved []byte) (ints []int64, prizes []string, err error) {
 	if s.Range != nil {
-		return s.AppendInts(make([]int64, 0, s.Len(saved)), saved), nil, nil
+		ints = make([]int64, 0, s.Len(saved))
+	} else {
+		prizes = make([]string, 0, s.Len(saved))
 	}
-	places, err := s.AppendPrizes(nil, saved)
-	prizes = make([]string, len(places))
-	for i, place := range places {
-		prizes[i] = s.Prizes[place].ID
+	for w := s.Width(); len(saved) >= w; saved = saved[w:] {
+		drawn := offset(saved, w)
+		switch {
+		case s.Range != nil:
+			ints = append(ints, int64(uint64(s.Range.Min)+drawn)) //nolint:gosec // Wraps on purpose.
+		case drawn < uint64(len(s.Prizes)):
+			prizes = append(prizes, s.Prizes[drawn].ID)
+		default:
+			return nil, prizes, corrupt("prize %d of %d was drawn", drawn, len(s.Prizes))
+		}
 	}
-	return nil, prizes, err
+	return ints, prizes, nil
 }
 
 // IsProof reports whether a document claims to be a multi-draw's proof.

@@ -4,52 +4,46 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
 )
 
-// place is the right to run one more operation.
-type place struct {
-	s    *Service
-	once sync.Once
-}
+// place is the right to run one more operation. The zero value is none.
+type place struct{ places chan struct{} }
 
-// takePlace is asked before anything is decided, so that what is decided can be run. It gives nil where there will be
-// nothing to run.
-func (s *Service) takePlace(toRun bool) (*place, error) {
+// takePlace is asked before anything is decided, so that what is decided can be run. It gives none where there will be nothing
+// to run.
+func (s *Service) takePlace(toRun bool) (p place, err error) {
 	s.runs.Lock()
 	defer s.runs.Unlock()
 	switch {
 	case s.runs.Closed:
-		return nil, ErrClosed
+		return p, ErrClosed
 	case !toRun:
-		return nil, nil
-	case s.taken >= MaxRuns:
-		return nil, ErrTooManyRuns
+		return p, nil
 	}
-	s.taken++
-	return &place{s: s}, nil
+	select {
+	case s.places <- struct{}{}:
+		return place{s.places}, nil
+	default:
+		return p, ErrTooManyRuns
+	}
 }
 
 // giveBack does nothing when the place was none, was passed on to a run, or given back before.
 func (p *place) giveBack() {
-	if p == nil {
-		return
+	if p.places != nil {
+		<-p.places
+		p.places = nil
 	}
-	p.once.Do(func() {
-		p.s.runs.Lock()
-		defer p.s.runs.Unlock()
-		p.s.taken--
-	})
 }
 
 // start runs an operation whose lease this process has been given by a committed transaction. It takes the place over.
 func (s *Service) start(p *place, op *Operation, draws *Draws) {
 	r := &run{op: op, draws: draws, done: make(chan struct{})}
-	kept := &place{s: s}
-	p.once.Do(func() {}) // The run gives it back.
+	kept := *p
+	p.places = nil
 	if !s.runs.Start(op.ID, r, r.done, s.running, func() {
 		defer kept.giveBack()
 		s.drive(r)

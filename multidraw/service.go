@@ -62,13 +62,12 @@ type Service struct {
 	o     Options
 	grant Grant
 
+	places chan struct{} // has a value for each run, and each request that may become one
 	saving chan struct{}
 	ctx    context.Context //nolint:containedctx // Ends the runs, whose requests are long over.
 	cancel context.CancelFunc
 
-	// The mutex of runs guards taken, too.
-	runs  runs.Set[*run]
-	taken int // places for runs that are taken, by runs and by requests that may become one
+	runs runs.Set[*run]
 }
 
 // run is an operation that this process draws.
@@ -87,7 +86,7 @@ func NewService(store Store, o Options) *Service {
 	o.LeaseTTL = cmp.Or(o.LeaseTTL, LeaseTTL)
 	s := &Service{
 		Reader: store, store: store, o: o, grant: Grant{Owner: newID(), TTL: o.LeaseTTL},
-		saving: make(chan struct{}, maxSaving),
+		places: make(chan struct{}, MaxRuns), saving: make(chan struct{}, maxSaving),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -120,7 +119,7 @@ func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.An
 		s.o.Logger.InfoContext(ctx, "multi-draw made", "id", cr.made.ID, "draws", cr.made.Total, "status", string(cr.made.Status), "request_id", c.RequestID)
 		s.saved(cr.made)
 		if cr.made.Status == StatusRunning && cr.made.Owner == s.grant.Owner && cr.made.Term == firstTerm {
-			s.start(place, cr.made, cr.draws) //nolint:contextcheck // The run outlives the request.
+			s.start(&place, cr.made, cr.draws) //nolint:contextcheck // The run outlives the request.
 		}
 	}
 	if cr.wait != nil {
@@ -307,7 +306,7 @@ func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[O
 		s.observe(func(o Observer) { o.Ended(to.Status) })
 		return answer, nil
 	}
-	s.start(place, to, drawsOf(to, seed)) //nolint:contextcheck // The run outlives the request.
+	s.start(&place, to, drawsOf(to, seed)) //nolint:contextcheck // The run outlives the request.
 	return answer, nil
 }
 

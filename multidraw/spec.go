@@ -133,29 +133,6 @@ func (s *Spec) Slice(saved []byte, from, to int) []byte {
 	return saved[from*w : to*w]
 }
 
-// AppendInts appends the integers that saved bytes of a range stand for.
-func (s *Spec) AppendInts(dst []int64, saved []byte) []int64 {
-	w := s.Width()
-	for ; len(saved) >= w; saved = saved[w:] {
-		dst = append(dst, int64(uint64(s.Range.Min)+offset(saved, w))) //nolint:gosec // Wraps on purpose.
-	}
-	return dst
-}
-
-// AppendPrizes appends the places in the list, from 0, of the prizes that saved bytes stand for. It returns a
-// [*CorruptError] for a place that the list does not have.
-func (s *Spec) AppendPrizes(dst []int, saved []byte) ([]int, error) {
-	w := s.Width()
-	for ; len(saved) >= w; saved = saved[w:] {
-		place := offset(saved, w)
-		if place >= uint64(len(s.Prizes)) {
-			return dst, corrupt("prize %d of %d was drawn", place, len(s.Prizes))
-		}
-		dst = append(dst, int(place)) //nolint:gosec // Below the length of a list.
-	}
-	return dst, nil
-}
-
 func offset(b []byte, width int) uint64 {
 	switch width {
 	case 1:

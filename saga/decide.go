@@ -71,14 +71,14 @@ func settle(s *Saga) {
 }
 
 // Verdict is what is to become of a prepared branch.
-type Verdict int
+type Verdict string
 
 // The verdicts.
 const (
-	Leave Verdict = iota // its coordinator is at work
-	CommitBranch
-	RollbackBranch
-	Undecided // nobody may end it yet, see [Doubt.Reason]
+	Leave          Verdict = "running" // its coordinator is at work
+	CommitBranch   Verdict = "commit"
+	RollbackBranch Verdict = "rollback"
+	Undecided      Verdict = "in_doubt" // nobody may end it yet, see [Doubt.Reason]
 )
 
 // The reasons of verdicts that need one.
@@ -149,20 +149,6 @@ func decideFence(life Incarnation, seen *Fence, known, home bool, every time.Dur
 		return false, ErrUnproven
 	}
 	return true, nil
-}
-
-// String names a verdict as operators see it.
-func (v Verdict) String() string {
-	switch v {
-	case CommitBranch:
-		return "commit"
-	case RollbackBranch:
-		return "rollback"
-	case Undecided:
-		return "in_doubt"
-	case Leave:
-	}
-	return "running"
 }
 
 // lastError is what the log keeps when a saga gets on: nothing, but for one that has come to nothing, which says why.

@@ -275,7 +275,7 @@ func (s *Service) resolve(ctx context.Context, p Participant, d *Doubt) (err err
 	err = s.end(ctx, p, d.GID, d.Verdict == CommitBranch, d.life)
 	if err == nil {
 		s.observe(func(o Observer) { o.Resolved(d.Verdict == CommitBranch) })
-		s.o.Logger.InfoContext(ctx, "prepared transaction settled", "gid", d.GID, "verdict", d.Verdict.String())
+		s.o.Logger.InfoContext(ctx, "prepared transaction settled", "gid", d.GID, "verdict", string(d.Verdict))
 	}
 	return err
 }

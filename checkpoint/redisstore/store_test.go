@@ -73,8 +73,11 @@ func TestForm(t *testing.T) {
 	if _, err := r.Run(t.Context(), other, 3, checkpoint.Call{}); !errors.Is(err, checkpoint.ErrCorrupt) {
 		t.Errorf("a list: %v", err)
 	}
-	if err := New(c).Save(t.Context(), other, &checkpoint.Save{Head: checkpoint.Head{Revision: 1}, TTL: time.Hour}); !errors.Is(err, checkpoint.ErrCorrupt) {
-		t.Errorf("a save over a list: %v", err)
+	for range 2 { // And then a string that is no state.
+		if err := New(c).Save(t.Context(), other, &checkpoint.Save{Head: checkpoint.Head{Revision: 2}, TTL: time.Hour}); !errors.Is(err, checkpoint.ErrCorrupt) {
+			t.Errorf("a save over it: %v", err)
+		}
+		testwait.Must(t, c.Do(t.Context(), c.B().Set().Key(other.String()).Value("{}").Build()).Error())
 	}
 }
 

@@ -1,3 +1,5 @@
+// Package storetest is the conformance suite of package checkpoint's stores: every store runs it, its behaviour when it fails
+// included.
 package storetest
 
 import (
@@ -5,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -12,9 +15,6 @@ import (
 	"github.com/fairlead-dev/fairlead/checkpoint"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
-
-// patience bounds the wait for something that should happen soon.
-const patience = 30 * time.Second
 
 // Harness is a store under test.
 type Harness struct {
@@ -30,249 +30,217 @@ type Harness struct {
 // Run runs the suite. Each test gets a harness of its own, whose store is empty.
 func Run(t *testing.T, open func(t *testing.T) Harness) {
 	t.Helper()
-	for _, c := range []struct {
-		name string
-		test func(*testing.T, Harness)
-	}{
-		{"missing is nil", testMissing},
-		{"kept byte for byte", testKept},
-		{"guarded", testGuarded},
-		{"one of many", testOneOfMany},
-		{"lost", testLost},
-		{"expiry", testExpiry},
-		{"keys apart", testKeysApart},
-		{"cancelled", testCancelled},
-		{"unreachable", testUnreachable},
-		{"corrupt", testCorrupt},
-		{"interrupted anywhere", testInterrupted},
-		{"zombie", testZombie},
-		{"forgotten meanwhile", testForgotten},
-		{"roll-back", testRollback},
-		{"too large", testTooLarge},
+	for name, test := range map[string]func(*suite){
+		"kept byte for byte": (*suite).kept, "guarded": (*suite).guarded, "one of many": (*suite).oneOfMany, "lost": (*suite).lost,
+		"expiry": (*suite).expiry, "keys apart": (*suite).keysApart, "cancelled": (*suite).cancelled,
+		"unreachable": (*suite).unreachable, "corrupt": (*suite).corrupt,
 	} {
-		t.Run(c.name, func(t *testing.T) { c.test(t, open(t)) })
+		t.Run(name, func(t *testing.T) { test(&suite{T: t, Harness: open(t)}) })
 	}
 }
 
-func key(id string) checkpoint.Key { return checkpoint.Key{LockKey: "user_123:daily", ID: id} }
+// suite is one test.
+type suite struct {
+	*testing.T
+	Harness
+}
 
-// save makes a save that a store can't tell from a state.
-func save(revision, token int64, run, content string) *checkpoint.Save {
-	body := fmt.Sprintf(`{"version":1,"revision":%d,"token":%d,"run":%q,"content":%q}`, revision, token, run, content)
+var one = checkpoint.Key{LockKey: "user_123:daily", ID: "op"} //nolint:gochecknoglobals // A constant.
+
+// state makes a save that a store can't tell from one of a state.
+func state(revision, token int64, run, content string) *checkpoint.Save {
 	return &checkpoint.Save{
-		Head: checkpoint.Head{Revision: revision, Token: token, Run: run}, Body: []byte(body), TTL: time.Hour,
+		Head: checkpoint.Head{Revision: revision, Token: token, Run: run}, TTL: time.Hour,
+		Body: fmt.Appendf(nil, `{"version":1,"revision":%d,"token":%d,"run":%q,"content":%q}`, revision, token, run, content),
 	}
 }
 
-func wantBody(t *testing.T, s checkpoint.Store, key checkpoint.Key, want *checkpoint.Save) {
-	t.Helper()
-	body, err := s.Load(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	switch {
-	case want == nil && body != nil:
-		t.Errorf("there is %s", body)
-	case want != nil && !bytes.Equal(body, want.Body):
-		t.Errorf("there is %s, not %s", body, want.Body)
+func (s *suite) try(save *checkpoint.Save) error { return s.Store.Save(s.Context(), one, save) }
+
+// save saves, and loads what was saved.
+func (s *suite) save(key checkpoint.Key, save *checkpoint.Save) {
+	s.Helper()
+	testwait.Must(s, s.Store.Save(s.Context(), key, save))
+	s.want(key, save.Body)
+}
+
+func (s *suite) want(key checkpoint.Key, want []byte) {
+	s.Helper()
+	body, err := s.Store.Load(s.Context(), key)
+	if err != nil || !bytes.Equal(body, want) || (body == nil) != (want == nil) {
+		s.Fatalf("there is %.200q, %v; want %.200q", body, err, want)
 	}
 }
 
-func wantError(t *testing.T, what string, err, want error) {
-	t.Helper()
+func (s *suite) refused(what string, err, want error) {
+	s.Helper()
 	if !errors.Is(err, want) {
-		t.Errorf("%s: %v, want %v", what, err, want)
+		s.Errorf("%s: %v, want %v", what, err, want)
 	}
 }
 
-func testMissing(t *testing.T, h Harness) {
-	t.Helper()
-	body, err := h.Store.Load(t.Context(), key("none"))
-	if err != nil || body != nil {
-		t.Errorf("%q, %v", body, err)
-	}
-	testwait.Must(t, h.Store.Delete(t.Context(), key("none")))
-	r := runner(t, h.Store, checkpoint.Options{})
-	if s, err := r.Load(t.Context(), key("none")); err != nil || s != nil {
-		t.Errorf("%+v, %v", s, err)
-	}
-	_, err = r.Resume(t.Context(), key("none"), checkpoint.Call{})
-	wantError(t, "resume", err, checkpoint.ErrNotFound)
-	_, err = r.Rollback(t.Context(), key("none"), checkpoint.Call{})
-	wantError(t, "roll back", err, checkpoint.ErrNotFound)
+func (s *suite) kept() {
+	s.want(one, nil)
+	testwait.Must(s, s.Store.Delete(s.Context(), one))
+	first := state(1, 5, "a", "\x00 é \U0001F3B2 '\"\\ \r\n")
+	s.save(one, first)
+	s.save(one, state(2, 5, "a", strings.Repeat("large ", checkpoint.MaxBytes/6-100)))
+	testwait.Must(s, s.Store.Delete(s.Context(), one))
+	s.want(one, nil)
+	s.save(one, first)
 }
 
-func testKept(t *testing.T, h Harness) {
-	t.Helper()
-	first := save(1, 5, "a", "\x00 é \U0001F3B2 '\"\\ \r\n")
-	testwait.Must(t, h.Store.Save(t.Context(), key("k"), first))
-	wantBody(t, h.Store, key("k"), first)
-	second := save(2, 5, "a", string(bytes.Repeat([]byte("large "), 300_000)))
-	testwait.Must(t, h.Store.Save(t.Context(), key("k"), second))
-	wantBody(t, h.Store, key("k"), second)
-	testwait.Must(t, h.Store.Delete(t.Context(), key("k")))
-	wantBody(t, h.Store, key("k"), nil)
-	testwait.Must(t, h.Store.Save(t.Context(), key("k"), first))
-	wantBody(t, h.Store, key("k"), first)
-}
-
-func testGuarded(t *testing.T, h Harness) {
-	t.Helper()
-	k := key("g")
-	try := func(s *checkpoint.Save) error { return h.Store.Save(t.Context(), k, s) }
-	testwait.Must(t, try(save(1, 9, "a", "one")))
-	testwait.Must(t, try(save(1, 9, "a", "one"))) // Its answer was lost, and it is sent again.
-	two := save(2, 10, "b", "two")                // A new tenure goes on.
-	testwait.Must(t, try(two))
-	testwait.Must(t, try(two))
-	for what, s := range map[string]*checkpoint.Save{
-		"the old token":                     save(3, 9, "a", "x"),
-		"an old token with fewer digits":    save(3, 2, "a", "x"),
-		"the same revision of another run":  save(2, 10, "c", "x"),
-		"the same revision, a newer token":  save(2, 11, "c", "x"),
-		"a gap":                             save(4, 10, "b", "x"),
-		"a revision before":                 save(1, 10, "b", "x"),
-		"the first one, of another tenure":  save(1, 99, "c", "x"),
-		"a token that floats cannot hold":   save(3, 8, "b", "x"),
-		"the revision before, the same run": save(1, 9, "a", "one"),
+func (s *suite) guarded() {
+	for range 2 { // The first answer was lost, and it is sent again.
+		s.save(one, state(1, 9, "a", "one"))
+	}
+	two := state(2, 10, "b", "two") // A new tenure goes on.
+	for range 2 {
+		s.save(one, two)
+	}
+	for what, save := range map[string]*checkpoint.Save{
+		"the old token":                     state(3, 9, "a", "x"),
+		"an old token with fewer digits":    state(3, 2, "a", "x"),
+		"the same revision of another run":  state(2, 10, "c", "x"),
+		"the same revision, a newer token":  state(2, 11, "c", "x"),
+		"a gap":                             state(4, 10, "b", "x"),
+		"a revision before":                 state(1, 10, "b", "x"),
+		"the first one, of another tenure":  state(1, 99, "c", "x"),
+		"the revision before, the same run": state(1, 9, "a", "one"),
 	} {
-		err := try(s)
+		err := s.try(save)
 		fenced, ok := errors.AsType[*checkpoint.FencedError](err)
-		if !ok || fenced.Seen != two.Head || fenced.Want != s.Head || fenced.Key != k || !errors.Is(err, checkpoint.ErrFenced) {
-			t.Errorf("%s: %v", what, err)
+		if !ok || fenced.Seen != two.Head || fenced.Want != save.Head || fenced.Key != one || !errors.Is(err, checkpoint.ErrFenced) {
+			s.Errorf("%s: %v", what, err)
 		}
 	}
-	wantBody(t, h.Store, k, two)
+	s.want(one, two.Body)
 	// Tokens are integers of 63 bits, none of them lost.
 	const huge = int64(1)<<62 + 1
-	three := save(3, huge, "d", "three")
-	testwait.Must(t, try(three))
-	wantError(t, "a token that is smaller by one", try(save(4, huge-1, "b", "x")), checkpoint.ErrFenced)
-	wantBody(t, h.Store, k, three)
+	three := state(3, huge, "d", "three")
+	s.save(one, three)
+	s.refused("a token that is smaller by one", s.try(state(4, huge-1, "b", "x")), checkpoint.ErrFenced)
+	s.want(one, three.Body)
 }
 
-// testOneOfMany lets many make the next save at once: one of them does, each time.
-func testOneOfMany(t *testing.T, h Harness) {
-	t.Helper()
+// oneOfMany lets many make the next save at once: one of them does, each time.
+func (s *suite) oneOfMany() {
 	const writers, rounds = 8, 20
 	for revision := int64(1); revision <= rounds; revision++ {
 		var (
 			all  sync.WaitGroup
-			mu   sync.Mutex
-			won  []string
-			odds []error
+			errs [writers]error
 		)
+		of := func(w int) *checkpoint.Save {
+			return state(revision, 1, fmt.Sprint("run-", w), fmt.Sprint(revision, w))
+		}
 		for w := range writers {
-			all.Go(func() {
-				s := save(revision, 1, fmt.Sprintf("run-%d", w), fmt.Sprint(revision, w))
-				err := h.Store.Save(t.Context(), key("race"), s)
-				mu.Lock()
-				defer mu.Unlock()
-				if err == nil {
-					won = append(won, string(s.Body))
-				} else if !errors.Is(err, checkpoint.ErrFenced) {
-					odds = append(odds, err)
-				}
-			})
+			all.Go(func() { errs[w] = s.try(of(w)) })
 		}
 		all.Wait()
-		body, err := h.Store.Load(t.Context(), key("race"))
-		if err != nil || len(won) != 1 || string(body) != won[0] || len(odds) > 0 {
-			t.Fatalf("revision %d: %q won, there is %q, %v, %v", revision, won, body, err, odds)
+		won := -1
+		for w, err := range errs {
+			switch {
+			case err == nil && won < 0:
+				won = w
+			case !errors.Is(err, checkpoint.ErrFenced):
+				s.Fatalf("revision %d: writer %d got %v after %d had won", revision, w, err, won)
+			}
 		}
+		if won < 0 {
+			s.Fatalf("revision %d: nobody has won", revision)
+		}
+		s.want(one, of(won).Body)
 	}
 }
 
-func testLost(t *testing.T, h Harness) {
-	t.Helper()
-	k := key("l")
-	testwait.Must(t, h.Store.Save(t.Context(), k, save(1, 1, "a", "one")))
-	testwait.Must(t, h.Store.Save(t.Context(), k, save(2, 1, "a", "two")))
-	h.Forget(t)
-	wantBody(t, h.Store, k, nil)
-	wantError(t, "a save after the loss", h.Store.Save(t.Context(), k, save(3, 1, "a", "three")), checkpoint.ErrLost)
-	wantBody(t, h.Store, k, nil)
-	testwait.Must(t, h.Store.Save(t.Context(), k, save(1, 1, "b", "anew")))
+func (s *suite) lost() {
+	s.save(one, state(1, 1, "a", "one"))
+	s.save(one, state(2, 1, "a", "two"))
+	s.Forget(s)
+	s.want(one, nil)
+	s.refused("a save after the loss", s.try(state(3, 1, "a", "three")), checkpoint.ErrLost)
+	s.want(one, nil)
+	s.save(one, state(1, 1, "b", "anew"))
 }
 
-func testExpiry(t *testing.T, h Harness) {
-	t.Helper()
-	k := key("e")
-	s := save(1, 1, "a", "one")
-	s.TTL, s.Ended = 300*time.Millisecond, true
+func (s *suite) expiry() {
+	save := state(1, 1, "a", "one")
+	save.TTL, save.Ended = 300*time.Millisecond, true
 	began := time.Now()
-	testwait.Must(t, h.Store.Save(t.Context(), k, s))
-	testwait.Eventually(t, patience, "the state expires", func() bool { return body(t, h.Store, k) == nil })
+	testwait.Must(s, s.try(save))
+	testwait.Eventually(s, 30*time.Second, "the state expires", func() bool {
+		body, err := s.Store.Load(s.Context(), one)
+		return err == nil && body == nil
+	})
 	if took := time.Since(began); took < 200*time.Millisecond {
-		t.Errorf("it expired after %s", took)
+		s.Errorf("it expired after %s", took)
 	}
-	wantError(t, "a save that follows", h.Store.Save(t.Context(), k, save(2, 1, "a", "two")), checkpoint.ErrLost)
-	testwait.Must(t, h.Store.Save(t.Context(), k, save(1, 1, "b", "anew")))
+	s.refused("a save that follows", s.try(state(2, 1, "a", "two")), checkpoint.ErrLost)
+	s.save(one, state(1, 1, "b", "anew"))
 }
 
-func testKeysApart(t *testing.T, h Harness) {
-	t.Helper()
+func (s *suite) keysApart() {
 	keys := []checkpoint.Key{
-		{LockKey: "a", ID: "b"},
-		{LockKey: "a:b", ID: "b"},
-		{LockKey: "b", ID: "a"},
-		{LockKey: "a", ID: "b."},
-		{LockKey: "Ä {x} *?[", ID: "b"},
-		{LockKey: "a%", ID: "B"},
-		{LockKey: "a", ID: "B"},
-		{LockKey: "'; --", ID: "b"},
+		{LockKey: "a", ID: "b"}, {LockKey: "a:b", ID: "b"}, {LockKey: "b", ID: "a"}, {LockKey: "a", ID: "b."},
+		{LockKey: "Ä {x} *?[", ID: "b"}, {LockKey: "a%", ID: "B"}, {LockKey: "a", ID: "B"}, {LockKey: "'; --", ID: "b"},
 	}
 	for _, k := range keys {
-		testwait.Must(t, h.Store.Save(t.Context(), k, save(1, 1, "a", k.String())))
+		s.save(k, state(1, 1, "a", k.String()))
 	}
-	for _, k := range keys {
-		wantBody(t, h.Store, k, save(1, 1, "a", k.String()))
+	testwait.Must(s, s.Store.Delete(s.Context(), keys[0]))
+	s.want(keys[0], nil)
+	for _, k := range keys[1:] {
+		s.want(k, state(1, 1, "a", k.String()).Body)
 	}
-	testwait.Must(t, h.Store.Delete(t.Context(), keys[0]))
-	wantBody(t, h.Store, keys[0], nil)
-	wantBody(t, h.Store, keys[1], save(1, 1, "a", keys[1].String()))
 }
 
-func testCancelled(t *testing.T, h Harness) {
-	t.Helper()
-	ctx, cancel := context.WithCancelCause(t.Context())
+func (s *suite) cancelled() {
+	ctx, cancel := context.WithCancelCause(s.Context())
 	gone := errors.New("the caller is gone")
 	cancel(gone)
-	err := h.Store.Save(ctx, key("c"), save(1, 1, "a", "one"))
+	err := s.Store.Save(ctx, one, state(1, 1, "a", "one"))
 	if !errors.Is(err, gone) && !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
+		s.Errorf("%v", err)
 	}
-	if _, err := h.Store.Load(ctx, key("c")); err == nil {
-		t.Error("loaded under a context that has ended")
+	if _, err := s.Store.Load(ctx, one); err == nil {
+		s.Error("loaded under a context that has ended")
 	}
-	wantBody(t, h.Store, key("c"), nil)
+	s.want(one, nil)
 }
 
-// testUnreachable breaks the store: what is asked of it then is tried again, reported, and never half done.
-func testUnreachable(t *testing.T, h Harness) {
-	t.Helper()
-	if h.Break == nil {
-		t.Skip("it is always reachable")
+// unreachable breaks the store: what is asked of it then is tried again, reported, and never half done.
+func (s *suite) unreachable() {
+	if s.Break == nil {
+		s.Skip("it is always reachable")
 	}
-	k := key("u")
-	testwait.Must(t, h.Store.Save(t.Context(), k, save(1, 1, "a", "one")))
-	mend := h.Break(t)
+	s.save(one, state(1, 1, "a", "one"))
+	mend := s.Break(s)
+	_, load := s.Store.Load(s.Context(), one)
 	for op, err := range map[string]error{
-		"load": func() error { _, err := h.Store.Load(t.Context(), k); return err }(),
-		"save": h.Store.Save(t.Context(), k, save(2, 1, "a", "two")), "delete": h.Store.Delete(t.Context(), k),
+		"load": load, "save": s.try(state(2, 1, "a", "two")), "delete": s.Store.Delete(s.Context(), one),
 	} {
 		e, ok := errors.AsType[*checkpoint.ConnectionError](err)
-		if !ok || !errors.Is(err, checkpoint.ErrConnection) || e.Op != op || e.Key != k || e.Attempts != 1+checkpoint.Retries || e.Err == nil {
-			t.Errorf("%s: %v", op, err)
+		if !ok || !errors.Is(err, checkpoint.ErrConnection) || e.Op != op || e.Key != one || e.Attempts != 1+checkpoint.Retries || e.Err == nil {
+			s.Errorf("%s: %v", op, err)
 		}
-		if checkpoint.SeverityOf(err) != checkpoint.SeverityTransient {
-			t.Errorf("%s: severity %s", op, checkpoint.SeverityOf(err))
-		}
-	}
-	if _, err := runner(t, h.Store, checkpoint.Options{}).Run(t.Context(), k, counting(3), checkpoint.Call{}); !errors.Is(err, checkpoint.ErrConnection) {
-		t.Errorf("run: %v", err)
 	}
 	mend()
-	wantBody(t, h.Store, k, save(1, 1, "a", "one"))
-	testwait.Must(t, h.Store.Save(t.Context(), k, save(2, 1, "a", "two")))
+	s.want(one, state(1, 1, "a", "one").Body)
+	s.save(one, state(2, 1, "a", "two"))
+}
+
+// corrupt plants what is no state: it is returned as it is, is not begun anew, and can be deleted.
+func (s *suite) corrupt() {
+	for _, body := range []string{"", "\x80\x00{", "null", "[1,2]", `{"revision":1}`, `{"version":2,"revision":1,"token":1,"run":"a"}`} {
+		s.Plant(s, one, []byte(body))
+		// A store that keeps heads apart sees that there is one.
+		if err := s.try(state(1, 1, "a", "x")); !errors.Is(err, checkpoint.ErrCorrupt) && !errors.Is(err, checkpoint.ErrFenced) {
+			s.Errorf("%q: a first save: %v", body, err)
+		}
+		s.want(one, []byte(body))
+	}
+	testwait.Must(s, s.Store.Delete(s.Context(), one))
+	s.want(one, nil)
+	s.save(one, state(1, 1, "a", "x"))
 }

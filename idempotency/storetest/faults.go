@@ -1,13 +1,15 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,42 +28,55 @@ type world struct {
 
 func newWorld() *world { return &world{effects: map[idempotency.ID][]idempotency.Grant{}} }
 
-func (w *world) happen(g idempotency.Grant) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.effects[g.ID] = append(w.effects[g.ID], g)
+// of returns the effects of a key that is sent by POST to /a.
+func (w *world) of(key string) []idempotency.Grant {
+	return w.under(idempotency.NewID("", http.MethodPost, "example.com/a", key))
 }
 
-func (w *world) of(id idempotency.ID) []idempotency.Grant {
+func (w *world) under(id idempotency.ID) []idempotency.Grant {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]idempotency.Grant(nil), w.effects[id]...)
+	return slices.Clone(w.effects[id])
 }
 
 // answerTo is what an effect answers: another text each time it happens.
-func answerTo(g idempotency.Grant) idempotency.Response {
-	return text(http.StatusCreated, fmt.Sprintf("by %s under %d", g.Execution, g.Fence))
-}
+func answerTo(g idempotency.Grant) string { return fmt.Sprintf("by %s under %d", g.Execution, g.Fence) }
 
 // ServeHTTP has its effect and says so.
 func (w *world) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	g, _ := idempotency.FromContext(r.Context())
-	w.happen(g)
-	a := answerTo(g)
-	out.WriteHeader(a.Status)
-	_, _ = out.Write(a.Body)
+	w.mu.Lock()
+	w.effects[g.ID] = append(w.effects[g.ID], g)
+	w.mu.Unlock()
+	out.WriteHeader(http.StatusCreated)
+	_, _ = io.WriteString(out, answerTo(g))
 }
 
-// idOf is the id of a key that is sent by POST to /a.
-func idOf(key string) idempotency.ID {
-	return idempotency.NewID("", http.MethodPost, "example.com/a", key)
+// guard puts the middleware in front of a handler, with a store of its own, as one more process would have it.
+func (s *suite) guard(o idempotency.Options, next http.Handler) http.Handler {
+	s.Helper()
+	if o.Store == nil {
+		o.Store = s.h.Open()
+	}
+	o.Principal, o.Lease = idempotency.Everybody, cmp.Or(o.Lease, long)
+	m, err := idempotency.New(o)
+	testwait.Must(s, err)
+	return m.Wrap(next)
+}
+
+// ask sends the request of a key.
+func ask(h http.Handler, key string) *httptest.ResponseRecorder {
+	r := httptest.NewRequestWithContext(context.Background(), http.MethodPost, "/a", strings.NewReader("x"))
+	r.Header.Set(idempotency.KeyHeader, key)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
 }
 
 // persist sends a request until it is decided, and returns the answer.
 func (s *suite) persist(h http.Handler, key string) *httptest.ResponseRecorder {
-	deadline := time.Now().Add(patience)
-	for {
-		w := ask(h, http.MethodPost, "/a", key, "x")
+	for deadline := time.Now().Add(patience); ; wait.For(s.Context(), 5*time.Millisecond) {
+		w := ask(h, key)
 		if w.Code == http.StatusCreated {
 			return w
 		}
@@ -69,28 +84,26 @@ func (s *suite) persist(h http.Handler, key string) *httptest.ResponseRecorder {
 			s.Errorf("key %s: still %d %s", key, w.Code, w.Body)
 			return w
 		}
-		wait.For(s.Context(), 5*time.Millisecond)
 	}
+}
+
+func replayed(w *httptest.ResponseRecorder) bool {
+	return w.Header().Get(idempotency.ReplayedHeader) == "true"
 }
 
 // duplicates: 50 requests at once for each of many keys, at two processes. I1 and I2.
 func (s *suite) duplicates() {
-	const copies = 50
 	w := newWorld()
 	for name, wait := range map[string]time.Duration{"waiting": patience, "refused": 0} {
-		var (
-			handlers [2]http.Handler
-			slots    = make(chan struct{}, 8) // keys at a time
-			wg       sync.WaitGroup
-		)
-		for i := range handlers {
-			handlers[i] = s.guard(idempotency.Options{Wait: wait}).Wrap(w)
-		}
+		o := idempotency.Options{Wait: wait}
+		handlers := [2]http.Handler{s.guard(o, w), s.guard(o, w)}
+		slots := make(chan struct{}, 8) // keys at a time
+		var wg sync.WaitGroup
 		for range testwait.Count(10, 1000) {
 			slots <- struct{}{}
 			wg.Go(func() {
 				defer func() { <-slots }()
-				s.oneKey(w, handlers, uuid.NewString(), copies, wait > 0)
+				s.oneKey(w, handlers, uuid.NewString(), wait > 0)
 			})
 		}
 		wg.Wait()
@@ -101,33 +114,33 @@ func (s *suite) duplicates() {
 }
 
 // oneKey sends the copies of one request and compares their answers.
-func (s *suite) oneKey(w *world, handlers [2]http.Handler, key string, copies int, waiting bool) {
+func (s *suite) oneKey(w *world, handlers [2]http.Handler, key string, waiting bool) {
 	var (
-		answers = make([]*httptest.ResponseRecorder, copies)
+		answers [50]*httptest.ResponseRecorder
 		wg      sync.WaitGroup
 		start   = make(chan struct{})
 	)
 	for i := range answers {
 		wg.Go(func() {
 			<-start
-			if answers[i] = ask(handlers[i%2], http.MethodPost, "/a", key, "x"); !waiting && answers[i].Code == http.StatusConflict {
+			if answers[i] = ask(handlers[i%2], key); !waiting && answers[i].Code == http.StatusConflict {
 				answers[i] = s.persist(handlers[i%2], key)
 			}
 		})
 	}
 	close(start)
 	wg.Wait()
-	effects := w.of(idOf(key))
+	effects := w.of(key)
 	if len(effects) != 1 {
 		s.Errorf("I1: %d effects", len(effects))
 		return
 	}
 	own := 0
 	for _, a := range answers {
-		if a.Code != http.StatusCreated || a.Body.String() != string(answerTo(effects[0]).Body) {
+		if a.Code != http.StatusCreated || a.Body.String() != answerTo(effects[0]) {
 			s.Errorf("I2: %d %s", a.Code, a.Body)
 		}
-		if a.Header().Get(idempotency.ReplayedHeader) == "" {
+		if !replayed(a) {
 			own++
 		}
 	}
@@ -136,114 +149,101 @@ func (s *suite) oneKey(w *world, handlers [2]http.Handler, key string, copies in
 	}
 }
 
-// crash sends a request to a process that dies at a point of it. It panics out of the process as a connection that breaks.
-func (s *suite) crash(o idempotency.Options, w *world, at point, key string) {
-	m := newMortal(s.h.Open(), at)
-	o.Store = m
-	h := s.guard(o).Wrap(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
-		w.ServeHTTP(out, r)
-		if at == effect {
-			m.die()
+// crashes lets a process die at each point of a request, which panics out of it as a connection that breaks, and calls check with
+// the options of those that live.
+func (s *suite) crashes(o idempotency.Options, w *world, check func(at point, key string, live idempotency.Options)) {
+	for _, at := range points() {
+		for range testwait.Count(3, 100) {
+			key, dying, m := uuid.NewString(), o, newMortal(s.h.Open(), at)
+			dying.Store, dying.Lease = m, short
+			h := s.guard(dying, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+				w.ServeHTTP(out, r)
+				if at == effect {
+					m.die()
+				}
+			}))
+			func() {
+				defer func() {
+					if p := recover(); p != errDead { //nolint:errorlint // As it was thrown.
+						s.Errorf("%s: the process did not die, but %v", at, p)
+					}
+				}()
+				_ = ask(h, key)
+			}()
+			check(at, key, o)
 		}
-	}))
-	defer func() {
-		if p := recover(); p != errDead { //nolint:errorlint // As it was thrown.
-			s.Errorf("%s: the process did not die, but %v", at, p)
-		}
-	}()
-	_ = ask(h, http.MethodPost, "/a", key, "x")
+	}
 }
 
 // crashParked: I1 with handlers that nothing undoes. Where it is not known whether the effect was had, it is not repeated.
 func (s *suite) crashParked() {
 	w := newWorld()
-	o := idempotency.Options{OnCrash: idempotency.ParkAsUnknown, Lease: short}
-	for _, at := range points() {
-		for range testwait.Count(3, 100) {
-			key := uuid.NewString()
-			s.crash(o, w, at, key)
-			live := o
-			live.Lease = long
-			h := s.guard(live).Wrap(w)
-			known := at == beforeBegin || at == kept
-			var last *httptest.ResponseRecorder
-			s.eventually(string(at), func() bool {
-				last = ask(h, http.MethodPost, "/a", key, "x")
-				return last.Code == http.StatusCreated || last.Code == http.StatusConflict && !s.in(h, key)
-			})
-			if want := map[bool]int{true: 201, false: 409}[known]; last.Code != want {
-				s.Errorf("%s: %d %s", at, last.Code, last.Body)
-			}
-			if n := len(w.of(idOf(key))); n > 1 || known && n != 1 {
-				s.Errorf("%s: %d effects", at, n)
-			}
+	s.crashes(idempotency.Options{OnCrash: idempotency.ParkAsUnknown}, w, func(at point, key string, live idempotency.Options) {
+		h := s.guard(live, w)
+		known := at == beforeBegin || at == kept
+		var last *httptest.ResponseRecorder
+		testwait.Eventually(s, patience, string(at), func() bool {
+			last = ask(h, key)
+			return last.Code == http.StatusCreated || last.Code == http.StatusConflict && !strings.Contains(ask(h, key).Body.String(), idempotency.CodeInFlight)
+		})
+		if want := map[bool]int{true: 201, false: 409}[known]; last.Code != want {
+			s.Errorf("%s: %d %s", at, last.Code, last.Body)
 		}
-	}
-}
-
-// in reports whether a key is in flight.
-func (s *suite) in(h http.Handler, key string) bool {
-	w := ask(h, http.MethodPost, "/a", key, "x")
-	return w.Code == http.StatusConflict && bytesContain(w, idempotency.CodeInFlight)
+		if n := len(w.of(key)); n > 1 || known && n != 1 {
+			s.Errorf("%s: %d effects", at, n)
+		}
+	})
 }
 
 // crashResolved: I3. With a Resolve that can look for the effect, there is exactly one, whatever died.
 func (s *suite) crashResolved() {
 	w := newWorld()
 	o := idempotency.Options{
-		OnCrash: idempotency.ParkAsUnknown, Lease: short, Wait: time.Second,
+		OnCrash: idempotency.ParkAsUnknown, Wait: time.Second,
 		Resolve: func(_ context.Context, r *http.Request, g idempotency.Grant) (*idempotency.Response, error) {
 			if body, err := io.ReadAll(r.Body); err != nil || string(body) != "x" {
 				return nil, fmt.Errorf("asked with %q: %w", body, err)
 			}
-			if len(w.of(g.ID)) == 0 {
+			effects := w.under(g.ID)
+			if len(effects) == 0 {
 				return nil, nil //nolint:nilnil // No effect: that is what it says.
 			}
-			a := answerTo(w.of(g.ID)[0])
-			return &a, nil
+			return new(text(http.StatusCreated, answerTo(effects[0]))), nil
 		},
 	}
-	s.crashes(o, w, func(at point, effects []idempotency.Grant) {
-		if len(effects) != 1 {
-			s.Errorf("%s: %d effects", at, len(effects))
-		}
-	})
+	s.crashes(o, w, s.duplicated(w, func(_ point, effects []idempotency.Grant) bool { return len(effects) == 1 }))
 }
 
 // crashFreed: after the lease the next request executes, under a greater fence, which tells the earlier effect from its own.
 func (s *suite) crashFreed() {
 	w := newWorld()
-	s.crashes(idempotency.Options{Lease: short, Wait: time.Second}, w, func(at point, effects []idempotency.Grant) {
-		switch {
-		case at == effect && len(effects) == 2 && effects[1].Fence > effects[0].Fence:
-		case at != effect && len(effects) == 1:
-		default:
-			s.Errorf("%s: effects %+v", at, effects)
+	s.crashes(idempotency.Options{Wait: time.Second}, w, s.duplicated(w, func(at point, effects []idempotency.Grant) bool {
+		if at == effect {
+			return len(effects) == 2 && effects[1].Fence > effects[0].Fence
 		}
-	})
+		return len(effects) == 1
+	}))
 }
 
-// crashes lets a process die at each point, and duplicates arrive at two others.
-func (s *suite) crashes(o idempotency.Options, w *world, check func(point, []idempotency.Grant)) {
-	for _, at := range points() {
-		for range testwait.Count(3, 100) {
-			key := uuid.NewString()
-			s.crash(o, w, at, key)
-			live := o
-			live.Lease = long
-			handlers := [2]http.Handler{s.guard(live).Wrap(w), s.guard(live).Wrap(w)}
-			var wg sync.WaitGroup
-			answers := make([]*httptest.ResponseRecorder, 6)
-			for i := range answers {
-				wg.Go(func() { answers[i] = s.persist(handlers[i%2], key) })
-			}
-			wg.Wait()
-			effects := w.of(idOf(key))
-			check(at, effects)
-			for _, a := range answers {
-				if len(effects) == 0 || a.Body.String() != string(answerTo(effects[len(effects)-1]).Body) {
-					s.Errorf("%s: I2: %s, effects %+v", at, a.Body, effects)
-				}
+// duplicated lets duplicates of a request arrive at two processes after the death of another, and compares their answers.
+func (s *suite) duplicated(w *world, right func(point, []idempotency.Grant) bool) func(point, string, idempotency.Options) {
+	return func(at point, key string, live idempotency.Options) {
+		handlers := [2]http.Handler{s.guard(live, w), s.guard(live, w)}
+		var (
+			wg      sync.WaitGroup
+			answers [6]*httptest.ResponseRecorder
+		)
+		for i := range answers {
+			wg.Go(func() { answers[i] = s.persist(handlers[i%2], key) })
+		}
+		wg.Wait()
+		effects := w.of(key)
+		if !right(at, effects) {
+			s.Errorf("%s: effects %+v", at, effects)
+		}
+		for _, a := range answers {
+			if len(effects) == 0 || a.Body.String() != answerTo(effects[len(effects)-1]) {
+				s.Errorf("%s: I2: %s, effects %+v", at, a.Body, effects)
 			}
 		}
 	}
@@ -254,17 +254,17 @@ func (s *suite) stopped() {
 	for range testwait.Count(3, 200) {
 		w := newWorld()
 		m := newMortal(s.h.Open(), "")
-		m.cut.Store(true)
+		m.cut = true
 		key := uuid.NewString()
 		begun, wake := make(chan struct{}), make(chan struct{})
-		stopped := s.guard(idempotency.Options{Store: m, Lease: short}).Wrap(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		stopped := s.guard(idempotency.Options{Store: m, Lease: short}, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 			close(begun)
 			<-wake
 			select {
 			case <-r.Context().Done():
 			case <-time.After(patience):
 			}
-			if cause := context.Cause(r.Context()); !errors.Is(cause, idempotency.ErrLost) {
+			if cause := context.Cause(r.Context()); !isLost(cause) {
 				s.Errorf("its context ends with %v", cause)
 			}
 			w.ServeHTTP(out, r)
@@ -273,16 +273,16 @@ func (s *suite) stopped() {
 			wg   sync.WaitGroup
 			late *httptest.ResponseRecorder
 		)
-		wg.Go(func() { late = ask(stopped, http.MethodPost, "/a", key, "x") })
+		wg.Go(func() { late = ask(stopped, key) })
 		<-begun
-		answer := s.persist(s.guard(idempotency.Options{Wait: patience}).Wrap(w), key)
+		answer := s.persist(s.guard(idempotency.Options{Wait: patience}, w), key)
 		close(wake)
 		wg.Wait()
-		effects := w.of(idOf(key))
+		effects := w.of(key)
 		if len(effects) != 2 || effects[1].Fence >= effects[0].Fence {
 			s.Fatalf("effects %+v: the second should be the late one's, under the lesser fence", effects)
 		}
-		if late.Code != http.StatusCreated || late.Body.String() != answer.Body.String() || late.Header().Get(idempotency.ReplayedHeader) != "true" {
+		if late.Code != http.StatusCreated || late.Body.String() != answer.Body.String() || !replayed(late) {
 			s.Errorf("the late one got %d %s %v, the other %s", late.Code, late.Body, late.Header(), answer.Body)
 		}
 	}
@@ -295,23 +295,18 @@ func (s *suite) restarts() {
 	}
 	w := newWorld()
 	// A restart takes less than a lease here, so that nothing is taken over, and is waited for.
-	o := idempotency.Options{Lease: long, StoreTimeout: patience, Wait: patience}
-	handlers := [2]http.Handler{s.guard(o).Wrap(w), s.guard(o).Wrap(w)}
+	o := idempotency.Options{StoreTimeout: patience, Wait: patience}
+	handlers := [2]http.Handler{s.guard(o, w), s.guard(o, w)}
 	for range testwait.Count(1, 10) {
 		var (
 			load sync.WaitGroup
 			keys []string
 			mu   sync.Mutex
-			stop = make(chan struct{})
 		)
+		under, stop := context.WithCancel(s.Context())
 		for i := range 8 {
 			load.Go(func() {
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-					}
+				for under.Err() == nil {
 					key := uuid.NewString()
 					mu.Lock()
 					keys = append(keys, key)
@@ -327,15 +322,15 @@ func (s *suite) restarts() {
 		wait.For(s.Context(), 50*time.Millisecond+rand.N(200*time.Millisecond)) //nolint:gosec // A moment that is no particular one.
 		s.h.Restart()
 		wait.For(s.Context(), 100*time.Millisecond)
-		close(stop)
+		stop()
 		load.Wait()
 		for _, key := range keys {
-			effects := w.of(idOf(key))
+			effects := w.of(key)
 			if len(effects) != 1 {
 				s.Errorf("I1, I3: %d effects", len(effects))
 				continue
 			}
-			if a := ask(handlers[0], http.MethodPost, "/a", key, "x"); a.Body.String() != string(answerTo(effects[0]).Body) {
+			if a := ask(handlers[0], key); a.Body.String() != answerTo(effects[0]) {
 				s.Errorf("I2: %d %s", a.Code, a.Body)
 			}
 		}

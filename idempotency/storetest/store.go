@@ -17,66 +17,39 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
+func isLost(err error) bool { return errors.Is(err, idempotency.ErrLost) }
+
+func isReused(err error) bool { return errors.Is(err, idempotency.ErrKeyReused) }
+
 func (s *suite) life() {
 	store, other := s.h.Open(), s.h.Open()
 	r := request()
 	s.phase(store, r.ID, idempotency.Absent)
-	g := s.begin(store, r, terms(long), idempotency.Started).Grant
+	g := s.start(store, r, terms(long))
 	if e := s.begin(other, again(r), terms(long), idempotency.InFlight); e.Grant != g || e.LeaseLeft <= 0 || e.LeaseLeft > long {
 		s.Errorf("in flight: %+v", e)
 	}
-	reused := again(r)
-	reused.Fingerprint = idempotency.NewFingerprint([]byte("other"))
-	if _, err := other.Begin(s.ctx(), reused, terms(long)); !errors.Is(err, idempotency.ErrKeyReused) {
-		s.Errorf("another request under a key in flight: %v", err)
-	}
+	s.refused(other, r)
 	s.phase(other, r.ID, idempotency.InFlight)
-	if kept, err := store.Complete(s.ctx(), g, text(201, "made")); err != nil || string(kept.Body) != "made" {
-		s.Fatalf("complete: %+v, %v", kept, err)
-	}
-	if e := s.begin(other, again(r), terms(long), idempotency.Answered); e.Grant != g || e.Response.Status != 201 || string(e.Response.Body) != "made" {
+	s.complete(store, g, "made")
+	if e := s.begin(other, again(r), terms(long), idempotency.Answered); e.Grant != g || !equal(e.Response, text(201, "made")) {
 		s.Errorf("answered: %+v", e)
 	}
-	if _, err := other.Begin(s.ctx(), reused, terms(long)); !errors.Is(err, idempotency.ErrKeyReused) {
-		s.Errorf("another request under an answered key: %v", err)
-	}
-	for what, err := range map[string]error{
-		"extend": store.Extend(s.ctx(), g, long), "release": store.Release(s.ctx(), g), "park": store.Park(s.ctx(), g),
-	} {
-		if !errors.Is(err, idempotency.ErrLost) {
-			s.Errorf("%s after the answer: %v", what, err)
-		}
-	}
+	s.refused(other, r)
+	s.lost(store, g, true)
 	s.phase(store, r.ID, idempotency.Answered)
 
 	// What is released is as good as new, for another request, too; and the one before has no say in it.
 	r = request()
-	g = s.begin(store, r, terms(long), idempotency.Started).Grant
-	s.must(store.Release(s.ctx(), g))
+	g = s.start(store, r, terms(long))
+	testwait.Must(s, store.Release(s.ctx(), g))
 	s.phase(other, r.ID, idempotency.Absent)
-	next := again(r)
-	next.Fingerprint = reused.Fingerprint
-	later := s.begin(other, next, terms(long), idempotency.Started).Grant
+	later := s.start(other, another(r), terms(long))
 	if later.Fence <= g.Fence {
 		s.Errorf("fence %d after %d", later.Fence, g.Fence)
 	}
-	s.lost(store, g)
-	if _, err := other.Complete(s.ctx(), later, text(200, "")); err != nil {
-		s.Error(err)
-	}
-}
-
-// lost fails unless an execution is refused everything.
-func (s *suite) lost(store idempotency.Store, g idempotency.Grant) {
-	s.Helper()
-	_, complete := store.Complete(s.ctx(), g, text(200, "late"))
-	for what, err := range map[string]error{
-		"complete": complete, "extend": store.Extend(s.ctx(), g, long), "release": store.Release(s.ctx(), g), "park": store.Park(s.ctx(), g),
-	} {
-		if !errors.Is(err, idempotency.ErrLost) {
-			s.Errorf("%s of a lost execution: %v", what, err)
-		}
-	}
+	s.lost(store, g, false)
+	s.complete(other, later, "")
 }
 
 func (s *suite) exact() {
@@ -93,19 +66,15 @@ func (s *suite) exact() {
 		{Status: 1, Body: []byte("nul \x00 and \xff")},
 	} {
 		r := request()
-		g := s.begin(store, r, terms(long), idempotency.Started).Grant
-		kept, err := store.Complete(s.ctx(), g, answer)
-		if err != nil || !equal(kept, answer) {
-			s.Fatalf("kept %+v, %v", kept, err)
-		}
-		for range 2 {
+		g := s.start(store, r, terms(long))
+		for _, tried := range []idempotency.Response{answer, text(200, "another")} {
+			if kept, err := store.Complete(s.ctx(), g, tried); err != nil || !equal(kept, answer) {
+				s.Fatalf("kept %+v, %v", kept, err)
+			}
 			if e := s.begin(other, again(r), terms(long), idempotency.Answered); !equal(e.Response, answer) {
 				s.Errorf("status %d, header %q, %d bytes; want status %d, header %q, %d bytes", e.Response.Status, e.Response.Header,
 					len(e.Response.Body), answer.Status, answer.Header, len(answer.Body))
 			}
-		}
-		if kept, err := store.Complete(s.ctx(), g, text(200, "another")); err != nil || !equal(kept, answer) {
-			s.Errorf("a second answer: %+v, %v", kept, err)
 		}
 	}
 }
@@ -118,84 +87,69 @@ func equal(a, b idempotency.Response) bool {
 func (s *suite) repeated() {
 	store := s.h.Open()
 	r := request()
-	g := s.begin(store, r, terms(long), idempotency.Started).Grant
-	if e := s.begin(store, r, terms(long), idempotency.Started); e.Grant != g {
-		s.Errorf("granted %+v, then %+v", g, e.Grant)
+	g := s.start(store, r, terms(long))
+	if again := s.start(store, r, terms(long)); again != g {
+		s.Errorf("granted %+v, then %+v", g, again)
 	}
 	for range 2 {
-		if err := store.Extend(s.ctx(), g, long); err != nil {
-			s.Error(err)
-		}
-		if kept, err := store.Complete(s.ctx(), g, text(201, "made")); err != nil || string(kept.Body) != "made" {
-			s.Errorf("complete: %+v, %v", kept, err)
-		}
+		testwait.Must(s, store.Extend(s.ctx(), g, long))
+		s.complete(store, g, "made")
+		s.complete(store, g, "made")
 		if e := s.begin(store, r, terms(long), idempotency.Answered); e.Grant != g {
 			s.Errorf("%+v", e)
 		}
 		r = request()
-		g = s.begin(store, r, terms(long), idempotency.Started).Grant
+		g = s.start(store, r, terms(long))
 	}
-	if err := store.Release(s.ctx(), g); err != nil {
-		s.Error(err)
-	}
-	s.lost(store, g)
+	testwait.Must(s, store.Release(s.ctx(), g))
+	s.lost(store, g, false)
 }
 
 // takenOver: once the lease has run out another begins, under a greater fence, and the first is refused.
 func (s *suite) takenOver() {
 	store, other := s.h.Open(), s.h.Open()
 	r := request()
-	old := s.begin(store, r, terms(short), idempotency.Started).Grant
-	reused := again(r)
-	reused.Fingerprint = idempotency.NewFingerprint([]byte("other"))
+	old := s.start(store, r, terms(short))
 	var g idempotency.Grant
-	s.eventually("the lease runs out", func() bool {
-		// Not even then is it free for another request: the first one may have had its effect.
-		if _, err := other.Begin(s.ctx(), reused, terms(long)); !errors.Is(err, idempotency.ErrKeyReused) {
-			s.Fatalf("another request: %v", err)
-		}
+	testwait.Eventually(s, patience, "the lease runs out", func() bool {
+		s.refused(other, r) // Not even then: the first request may have had its effect.
 		e, err := other.Begin(s.ctx(), again(r), terms(long))
-		s.must(err)
+		testwait.Must(s, err)
 		g = e.Grant
 		return e.Phase == idempotency.Started
 	})
 	if g.Fence <= old.Fence {
 		s.Errorf("fence %d after %d", g.Fence, old.Fence)
 	}
-	s.lost(store, old)
+	s.lost(store, old, false)
 	s.phase(store, r.ID, idempotency.InFlight)
-	if _, err := other.Complete(s.ctx(), g, text(200, "second")); err != nil {
-		s.Fatal(err)
-	}
-	s.lost(store, old)
+	s.complete(other, g, "second")
+	s.lost(store, old, false)
 
 	// As long as nobody has taken it over, an execution that comes late has the only answer there is.
 	r = request()
-	g = s.begin(store, r, terms(short), idempotency.Started).Grant
-	s.eventually("the lease runs out", func() bool {
-		e, err := other.Look(s.ctx(), r.ID)
-		return err == nil && e.Phase == idempotency.InFlight && e.LeaseLeft == 0
+	g = s.start(store, r, terms(short))
+	s.until(other, r.ID, "the lease runs out", func(e idempotency.Entry) bool {
+		return e.Phase == idempotency.InFlight && e.LeaseLeft == 0
 	})
-	if err := store.Extend(s.ctx(), g, long); !errors.Is(err, idempotency.ErrLost) {
+	if err := store.Extend(s.ctx(), g, long); !isLost(err) {
 		s.Errorf("a lease that has run out was extended: %v", err)
 	}
-	if _, err := store.Complete(s.ctx(), g, text(200, "late")); err != nil {
-		s.Errorf("complete: %v", err)
-	}
+	s.complete(store, g, "late")
 	s.begin(other, again(r), terms(long), idempotency.Answered)
 }
 
 func (s *suite) extended() {
 	store := s.h.Open()
 	r := request()
-	g := s.begin(store, r, terms(time.Second), idempotency.Started).Grant
+	g := s.start(store, r, terms(time.Second))
 	if err := store.Extend(s.ctx(), g, long); err != nil {
 		s.Skipf("the machine is too busy to extend a lease of 1s: %v", err)
 	}
 	wait.For(s.ctx(), 1100*time.Millisecond)
 	s.begin(store, again(r), terms(long), idempotency.InFlight)
-	s.must(store.Extend(s.ctx(), g, short))
-	s.eventually("the shorter lease runs out", func() bool {
+	testwait.Must(s, store.Extend(s.ctx(), g, short))
+	testwait.Eventually(s, patience, "the shorter lease runs out", func() bool {
 		e, err := store.Begin(s.ctx(), again(r), terms(long))
 		return err == nil && e.Phase == idempotency.Started
 	})
@@ -203,10 +157,11 @@ func (s *suite) extended() {
 
 func (s *suite) parked() {
 	store, other := s.h.Open(), s.h.Open()
+	parking := idempotency.Terms{Lease: short, Retention: long, OnCrash: idempotency.ParkAsUnknown}
 	unknown := func() (idempotency.Request, idempotency.Grant) {
 		r := request()
-		g := s.begin(store, r, parking(short), idempotency.Started).Grant
-		s.eventually("it is unknown", func() bool {
+		g := s.start(store, r, parking)
+		testwait.Eventually(s, patience, "it is unknown", func() bool {
 			e, err := other.Begin(s.ctx(), again(r), terms(short))
 			if err != nil || e.Phase == idempotency.Started {
 				s.Fatalf("%+v, %v", e, err)
@@ -216,26 +171,23 @@ func (s *suite) parked() {
 		return r, g
 	}
 	r, g := unknown()
-	if err := store.Extend(s.ctx(), g, long); !errors.Is(err, idempotency.ErrLost) {
+	if err := store.Extend(s.ctx(), g, long); !isLost(err) {
 		s.Errorf("extended: %v", err)
 	}
 	// It is resolved by its answer,
-	if _, err := other.Complete(s.ctx(), g, text(201, "found")); err != nil {
-		s.Fatal(err)
-	}
+	s.complete(other, g, "found")
 	if e := s.begin(store, again(r), terms(long), idempotency.Answered); string(e.Response.Body) != "found" {
 		s.Errorf("%+v", e)
 	}
 	// or by the finding that it had no effect, and then its execution is out.
 	r, g = unknown()
-	s.must(other.Release(s.ctx(), g))
-	s.begin(other, again(r), terms(long), idempotency.Started)
-	s.lost(store, g)
+	testwait.Must(s, other.Release(s.ctx(), g))
+	s.start(other, again(r), terms(long))
+	s.lost(store, g, false)
 
 	// Giving up needs no lease to run out, and parks whatever the terms were.
 	r = request()
-	g = s.begin(store, r, terms(long), idempotency.Started).Grant
-	s.must(store.Park(s.ctx(), g))
+	testwait.Must(s, store.Park(s.ctx(), s.start(store, r, terms(long))))
 	s.begin(other, again(r), terms(long), idempotency.Unknown)
 }
 
@@ -243,39 +195,23 @@ func (s *suite) retention() {
 	store := s.h.Open()
 	// Complete alone sets the end: Redis forgets a key that is not completed within its lease and retention.
 	brief := idempotency.Terms{Lease: long, Retention: short}
-	var ids []idempotency.ID
-	for range 3 {
+	for i := range 3 {
 		r := request()
-		g := s.begin(store, r, brief, idempotency.Started).Grant
-		if _, err := store.Complete(s.ctx(), g, text(200, "old")); err != nil {
-			s.Fatal(err)
-		}
-		ids = append(ids, r.ID)
-		s.eventually("the answer's retention is over", func() bool {
-			e, err := store.Look(s.ctx(), r.ID)
-			return err == nil && e.Phase == idempotency.Absent
-		})
-		if len(ids) == 1 { // Then the key is new, for other requests, too.
-			other := again(r)
-			other.Fingerprint = idempotency.NewFingerprint([]byte("other"))
-			later := s.begin(store, other, brief, idempotency.Started).Grant
-			if later.Fence <= g.Fence {
+		g := s.start(store, r, brief)
+		s.complete(store, g, "old")
+		s.until(store, r.ID, "the answer's retention is over", func(e idempotency.Entry) bool { return e.Phase == idempotency.Absent })
+		if i == 0 { // Then the key is new, for other requests, too.
+			if later := s.start(store, another(r), brief); later.Fence <= g.Fence {
 				s.Errorf("fence %d after %d", later.Fence, g.Fence)
 			}
-			s.lost(store, g)
+			s.lost(store, g, false)
 		}
 	}
 	kept, unresolved := request(), request()
-	g := s.begin(store, kept, terms(long), idempotency.Started).Grant
-	if _, err := store.Complete(s.ctx(), g, text(200, "kept")); err != nil {
-		s.Fatal(err)
-	}
+	s.complete(store, s.start(store, kept, terms(long)), "kept")
 	brief.Lease, brief.OnCrash = short, idempotency.ParkAsUnknown
-	s.begin(store, unresolved, brief, idempotency.Started)
-	s.eventually("it is unknown", func() bool {
-		e, err := store.Look(s.ctx(), unresolved.ID)
-		return err == nil && e.Phase == idempotency.Unknown
-	})
+	s.start(store, unresolved, brief)
+	s.until(store, unresolved.ID, "it is unknown", func(e idempotency.Entry) bool { return e.Phase == idempotency.Unknown })
 	wait.For(s.ctx(), 2*short) // Its retention would be over by now.
 	total := 0
 	for {
@@ -287,7 +223,7 @@ func (s *suite) retention() {
 			break
 		}
 	}
-	if total != 0 && total < 2 { // A store that expires by itself has nothing to sweep.
+	if total == 1 { // A store that expires by itself has nothing to sweep.
 		s.Errorf("swept %d", total)
 	}
 	s.phase(store, kept.ID, idempotency.Answered)
@@ -310,7 +246,7 @@ func (s *suite) races() {
 			for i := range racers {
 				wg.Go(func() {
 					<-start
-					e, err := stores[i%2].Begin(s.Context(), again(r), idempotency.Terms{Lease: long, Retention: long})
+					e, err := stores[i%2].Begin(s.Context(), again(r), terms(long))
 					switch {
 					case err != nil:
 						s.Error(err)
@@ -328,7 +264,7 @@ func (s *suite) races() {
 			return *won.Load()
 		}
 		g := race()
-		s.must(stores[0].Extend(s.ctx(), g, time.Microsecond))
+		testwait.Must(s, stores[0].Extend(s.ctx(), g, time.Microsecond))
 		wait.For(s.ctx(), 2*time.Millisecond)
 		if later := race(); later.Fence <= g.Fence || later.Execution == uuid.Nil {
 			s.Fatalf("%+v after %+v", later, g)

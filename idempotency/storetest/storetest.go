@@ -1,8 +1,9 @@
 // Package storetest is the conformance suite of idempotency stores: every store of package idempotency passes the same one.
 //
-// [Run] tries, on real servers, what a store promises by itself, what the middleware promises on top of it, and that
-// guarantees I1 to I3 hold under many concurrent duplicates, when the executing process dies at each point of an execution,
-// when it is stopped for longer than its lease, and when the store's server is killed and started again under load.
+// [Run] tries, on real servers, what a store promises by itself, and that guarantees I1 to I3 hold for the middleware on it under
+// many concurrent duplicates, when the executing process dies at each point of an execution, when it is stopped for longer than
+// its lease, and when the store's server is killed and started again under load. What the middleware does by itself, whatever
+// store it has, is tested beside it.
 //
 // A process that dies is a middleware whose store answers nothing any more from a named point on. FAIRLEAD_TORTURE=1 makes
 // the counts those of a long run.
@@ -28,53 +29,27 @@ type Harness struct {
 	Restart func()
 }
 
-// Run runs the suite. Each test gets a harness of its own; those that restart the server ask for one by restarts.
+// Run runs the suite. Each test gets a harness of its own; the one that restarts the server asks for it by restarts.
 func Run(t *testing.T, harness func(t *testing.T, restarts bool) Harness) {
 	t.Helper()
-	for _, test := range []struct {
-		name     string
-		run      func(*suite)
-		restarts bool
-	}{
-		{"Life", (*suite).life, false},
-		{"AnswersAreKeptToTheByte", (*suite).exact, false},
-		{"CallsMayBeRepeated", (*suite).repeated, false},
-		{"TakenOverAfterTheLease", (*suite).takenOver, false},
-		{"ExtendedLease", (*suite).extended, false},
-		{"Parked", (*suite).parked, false},
-		{"Retention", (*suite).retention, false},
-		{"RacesHaveOneWinner", (*suite).races, false},
+	for name, run := range map[string]func(*suite){
+		"Life": (*suite).life, "AnswersAreKeptToTheByte": (*suite).exact, "CallsMayBeRepeated": (*suite).repeated,
+		"TakenOverAfterTheLease": (*suite).takenOver, "ExtendedLease": (*suite).extended, "Parked": (*suite).parked,
+		"Retention": (*suite).retention, "RacesHaveOneWinner": (*suite).races,
 
-		{"Keys", (*suite).keys, false},
-		{"Replay", (*suite).replay, false},
-		{"ScopesAndPrincipals", (*suite).scopes, false},
-		{"Undecided", (*suite).undecided, false},
-		{"Caps", (*suite).caps, false},
-		{"InFlight", (*suite).inFlight, false},
-		{"ClientGoesAway", (*suite).clientGone, false},
-		{"Panic", (*suite).panics, false},
-		{"NoStreaming", (*suite).noStreaming, false},
-		{"StoreIsAway", (*suite).away, false},
-		{"OutcomesAreTrue", (*suite).outcomes, false},
-		{"BeginWithoutAnAnswer", (*suite).lostBegin, false},
-		{"OuterHeaders", (*suite).outerHeaders, false},
-		{"ConsumedBody", (*suite).consumed, false},
-		{"Hosts", (*suite).hosts, false},
-		{"ResponseController", (*suite).controlled, false},
-
-		{"ConcurrentDuplicates", (*suite).duplicates, false},
-		{"CrashAtEachPointParked", (*suite).crashParked, false},
-		{"CrashAtEachPointResolved", (*suite).crashResolved, false},
-		{"CrashAtEachPointFreed", (*suite).crashFreed, false},
-		{"StoppedHandlerIsFenced", (*suite).stopped, false},
-		{"ServerRestarts", (*suite).restarts, true},
+		"ConcurrentDuplicates": (*suite).duplicates, "CrashAtEachPointParked": (*suite).crashParked,
+		"CrashAtEachPointResolved": (*suite).crashResolved, "CrashAtEachPointFreed": (*suite).crashFreed,
+		"StoppedHandlerIsFenced": (*suite).stopped, restarts: (*suite).restarts,
 	} {
-		t.Run(test.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test.run(&suite{T: t, h: harness(t, test.restarts)})
+			run(&suite{T: t, h: harness(t, name == restarts)})
 		})
 	}
 }
+
+// restarts is the test that needs a server of its own.
+const restarts = "ServerRestarts"
 
 // suite is one test.
 type suite struct {
@@ -92,23 +67,7 @@ const (
 	long  = 10 * time.Minute
 )
 
-func (s *suite) ctx() context.Context {
-	s.Helper()
-	return testwait.Context(s, patience)
-}
-
-func (s *suite) must(err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
-}
-
-// eventually polls until ok holds.
-func (s *suite) eventually(what string, ok func() bool) {
-	s.Helper()
-	testwait.Eventually(s, patience, what, ok)
-}
+func (s *suite) ctx() context.Context { return testwait.Context(s, patience) }
 
 // request is one of a new key.
 func request() idempotency.Request {
@@ -124,14 +83,14 @@ func again(r idempotency.Request) idempotency.Request {
 	return r
 }
 
-func terms(lease time.Duration) idempotency.Terms {
-	return idempotency.Terms{Lease: lease, Retention: 24 * time.Hour}
+// another is another request under the key.
+func another(r idempotency.Request) idempotency.Request {
+	r.Fingerprint = idempotency.NewFingerprint([]byte("other"))
+	return again(r)
 }
 
-func parking(lease time.Duration) idempotency.Terms {
-	t := terms(lease)
-	t.OnCrash = idempotency.ParkAsUnknown
-	return t
+func terms(lease time.Duration) idempotency.Terms {
+	return idempotency.Terms{Lease: lease, Retention: 24 * time.Hour}
 }
 
 // begin begins a request and fails unless it gets into the phase.
@@ -147,10 +106,55 @@ func (s *suite) begin(store idempotency.Store, r idempotency.Request, t idempote
 	return e
 }
 
+// start begins a request that must be granted.
+func (s *suite) start(store idempotency.Store, r idempotency.Request, t idempotency.Terms) idempotency.Grant {
+	s.Helper()
+	return s.begin(store, r, t, idempotency.Started).Grant
+}
+
+// complete keeps an answer, which must be the one that is kept.
+func (s *suite) complete(store idempotency.Store, g idempotency.Grant, body string) {
+	s.Helper()
+	if kept, err := store.Complete(s.ctx(), g, text(http.StatusCreated, body)); err != nil || string(kept.Body) != body {
+		s.Fatalf("complete: %+v, %v", kept, err)
+	}
+}
+
 func (s *suite) phase(store idempotency.Store, id idempotency.ID, want idempotency.Phase) {
 	s.Helper()
 	if e, err := store.Look(s.ctx(), id); err != nil || e.Phase != want {
 		s.Errorf("phase %d, %v; want %d", e.Phase, err, want)
+	}
+}
+
+// until polls until a look at the key finds what is wanted.
+func (s *suite) until(store idempotency.Store, id idempotency.ID, what string, wanted func(idempotency.Entry) bool) {
+	s.Helper()
+	testwait.Eventually(s, patience, what, func() bool {
+		e, err := store.Look(s.ctx(), id)
+		return err == nil && wanted(e)
+	})
+}
+
+// refused fails unless another request under the key is refused.
+func (s *suite) refused(store idempotency.Store, r idempotency.Request) {
+	s.Helper()
+	if _, err := store.Begin(s.ctx(), another(r), terms(long)); !isReused(err) {
+		s.Fatalf("another request under the key: %v", err)
+	}
+}
+
+// lost fails unless an execution is refused everything, or with an answer everything but that.
+func (s *suite) lost(store idempotency.Store, g idempotency.Grant, answered bool) {
+	s.Helper()
+	refusals := map[string]error{"extend": store.Extend(s.ctx(), g, long), "release": store.Release(s.ctx(), g), "park": store.Park(s.ctx(), g)}
+	if !answered {
+		_, refusals["complete"] = store.Complete(s.ctx(), g, text(http.StatusOK, "late"))
+	}
+	for what, err := range refusals {
+		if !isLost(err) {
+			s.Errorf("%s of an execution that has no say any more: %v", what, err)
+		}
 	}
 }
 

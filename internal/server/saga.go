@@ -81,7 +81,7 @@ func (s *Server) sagaRoutes() []route {
 	return []route{
 		stuckToo(all),
 		readRoute("/v1/sagas/{id}", accessStaff, "Read an operation of several steps",
-			with(pathIDOf("saga"), func(ctx context.Context, id uuid.UUID) (*saga.Saga, error) { return s.Cross.Sagas().Saga(ctx, id) }), viewSaga),
+			with(pathIDOf("saga"), func(ctx context.Context, id uuid.UUID) (*saga.Saga, error) { return s.Cross.Saga(ctx, id) }), viewSaga),
 		act("retry", "Let a pending operation be tried at once", saga.Retry),
 		act("compensate", "Give a pending operation up: steps that are not done are cancelled, those that are done are undone", saga.Compensate),
 		readRoute("/v1/in-doubt", accessStaff, "List the prepared transactions of this coordinator's in every ledger's database", s.doubts, same[doubtsView]),
@@ -92,7 +92,7 @@ func (s *Server) sagaRoutes() []route {
 			mutation[noFields, struct{}]{
 				op: fixed(struct{}{}),
 				execute: func(ctx context.Context, c command.Command[struct{}]) (command.Answer, error) {
-					return s.Cross.Sagas().Adopt(ctx, c)
+					return s.Cross.Adopt(ctx, c)
 				},
 			}),
 	}
@@ -111,7 +111,7 @@ func (s *Server) sagas(r *http.Request, after int64, limit int) ([]*saga.Saga, e
 	if err := sagaFilter(r, &q); err != nil {
 		return nil, err
 	}
-	return bounded(r.Context(), s.scans, func(ctx context.Context) ([]*saga.Saga, error) { return s.Cross.Sagas().Sagas(ctx, q) })
+	return bounded(r.Context(), s.scans, func(ctx context.Context) ([]*saga.Saga, error) { return s.Cross.Sagas(ctx, q) })
 }
 
 // sagaFilter reads what narrows the list.
@@ -142,7 +142,7 @@ func (s *Server) doubts(r *http.Request) (v doubtsView, err error) {
 	if err != nil {
 		return v, err
 	}
-	found, failures := s.Cross.Sagas().InDoubt(r.Context())
+	found, failures := s.Cross.InDoubt(r.Context())
 	leave()
 	for ledger, err := range failures {
 		s.Logger.WarnContext(r.Context(), "a ledger could not be asked for its prepared transactions", "ledger", ledger, "error", err)
@@ -152,7 +152,7 @@ func (s *Server) doubts(r *http.Request) (v doubtsView, err error) {
 	for i := range found {
 		d := &found[i]
 		v.Items[i] = doubtView{
-			Ledger: d.Participant, GID: d.GID, Saga: d.Saga, Term: d.Term, PreparedAt: timestamp(d.At), AgeMS: d.Age.Milliseconds(), Verdict: d.Verdict.String(), Reason: d.Reason,
+			Ledger: d.Participant, GID: d.GID, Saga: d.Saga, Term: d.Term, PreparedAt: timestamp(d.At), AgeMS: d.Age.Milliseconds(), Verdict: string(d.Verdict), Reason: d.Reason,
 		}
 	}
 	return v, nil

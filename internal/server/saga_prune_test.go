@@ -37,7 +37,7 @@ func TestPrunedTransfers(t *testing.T) {
 	}
 	prune := func(want int) {
 		t.Helper()
-		n, err := e.cross.Sagas().Prune(t.Context(), 24*time.Hour)
+		n, err := e.cross.Prune(t.Context(), 24*time.Hour)
 		if err != nil || n != want {
 			t.Errorf("pruned %d, %v; want %d", n, err, want)
 		}
@@ -89,8 +89,8 @@ func TestInDoubtMetrics(t *testing.T) {
 	metrics := telemetry.NewSagas(registry)
 	sample := func() map[string]float64 {
 		t.Helper()
-		found, failures := e.cross.Sagas().InDoubt(t.Context())
-		metrics.Sample(e.cross.Sagas().Participants(), found, failures, time.Now())
+		found, failures := e.cross.InDoubt(t.Context())
+		metrics.Sample(e.cross.Participants(), found, failures, time.Now())
 		families, err := registry.Gather()
 		must(t, err)
 		got := map[string]float64{}

@@ -10,8 +10,8 @@
 // With [ModeSaga], debit comes first and then credit; if the credit is refused, the debit is undone. Money in transit is on
 // neither account. With [ModeTwoPhase], both legs are prepared, in the order of the ledgers' names, and committed after the
 // decision; one is visible without the other only for the moment between the two commits. A ledger that is no [Preparer], such
-// as one on another server, takes part in [ModeSaga] alone. [Service.Move] makes a transfer for a program; [Service.Leg]
-// executes a leg for another server.
+// as one on another server, takes part in [ModeSaga] alone. [Service.Create] makes a transfer; [Service.Leg] executes a leg for
+// another server.
 //
 // A leg leaves a mark in its own ledger, in the transaction of its effect: done, or refused with a reason. The first mark
 // stands; a leg that is executed again reads it and changes nothing.

@@ -14,9 +14,10 @@ import (
 	"github.com/fairlead-dev/fairlead/saga"
 )
 
-// Service makes transfers between ledgers. It is safe for concurrent use.
+// Service makes transfers between ledgers, by sagas, which an operator sees and acts on as such. It is safe for concurrent use.
 type Service struct {
-	sagas   *saga.Service
+	*saga.Service
+
 	ledgers map[string]Ledger
 }
 
@@ -31,45 +32,8 @@ func NewService(store saga.Store, ledgers map[string]Ledger, o saga.Options) *Se
 			o.Participants[name] = p
 		}
 	}
-	s.sagas = saga.NewService(store, o)
+	s.Service = saga.NewService(store, o)
 	return s
-}
-
-// Sagas runs the transfers. An operator looks at them, and acts on them, there.
-func (s *Service) Sagas() *saga.Service { return s.sagas }
-
-// Tend does what [saga.Service.Tend] does.
-func (s *Service) Tend(ctx context.Context) { s.sagas.Tend(ctx) }
-
-// Close does what [saga.Service.Close] does.
-func (s *Service) Close(ctx context.Context) error { return s.sagas.Close(ctx) }
-
-// Move makes a transfer and waits for its end: a *[saga.Saga] that is completed, failed or compensated. A repeat under the
-// same id makes no second one. It is refused with what [Service.Create] refuses with, and [saga.ErrOtherSaga]; other errors
-// are those of [saga.Service.Start] and the context's, after which the same id finds the outcome.
-func (s *Service) Move(ctx context.Context, id uuid.UUID, q Request) (*saga.Saga, error) {
-	found, err := s.Transfer(ctx, id)
-	if _, absent := errors.AsType[*saga.NotFoundError](err); err != nil && !absent {
-		return nil, err
-	}
-	in := Input{From: q.From, To: q.To, Amount: q.Amount}
-	if found == nil {
-		// What was made once need not be possible any more.
-		if in, err = s.check(ctx, &q); err != nil {
-			return nil, fmt.Errorf("cross: move: %w", err)
-		}
-	} else {
-		made, err := ParseInput(found)
-		if err != nil {
-			return nil, err
-		}
-		in.Currency = made.Currency
-	}
-	raw, err := json.Marshal(in)
-	if err != nil {
-		return nil, err
-	}
-	return s.sagas.Run(ctx, saga.New{ID: id, Name: Definition, Protocol: saga.Protocol(q.Mode), Input: raw, Steps: order(&q)})
 }
 
 // Leg executes a leg of another server's transfer in the server's own ledger. Result: a [saga.Outcome]. It returns
@@ -90,7 +54,7 @@ func (s *Service) Create(ctx context.Context, c command.Command[Request]) (comma
 	q := c.Op
 	made := command.Command[saga.New]{Key: c.Key, Principal: c.Principal, RequestID: c.RequestID, Render: render(c.Render, q.From.Account)}
 	// A repeat gets the decision that was made, whatever has become of the ledgers meanwhile.
-	if a, ok, err := s.sagas.Replay(ctx, made); ok || err != nil {
+	if a, ok, err := s.Replay(ctx, made); ok || err != nil {
 		return a, err
 	}
 	in, err := s.check(ctx, &q)
@@ -102,17 +66,12 @@ func (s *Service) Create(ctx context.Context, c command.Command[Request]) (comma
 		return command.Answer{}, marshalErr
 	}
 	made.Op = saga.New{Name: Definition, Protocol: saga.Protocol(q.Mode), Input: raw, Steps: order(&q), Refusal: err}
-	return s.sagas.Create(ctx, made)
-}
-
-// Execute lets an operator retry or compensate a transfer, see [saga.Act].
-func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[saga.Act]) (command.Answer, error) {
-	return s.sagas.Execute(ctx, id, c)
+	return s.Service.Create(ctx, made)
 }
 
 // Transfer returns one transfer, or [saga.NotFoundError].
 func (s *Service) Transfer(ctx context.Context, id uuid.UUID) (*saga.Saga, error) {
-	found, err := s.sagas.Saga(ctx, id)
+	found, err := s.Saga(ctx, id)
 	if err == nil && found.Name != Definition {
 		return nil, &saga.NotFoundError{ID: id}
 	}
@@ -121,7 +80,7 @@ func (s *Service) Transfer(ctx context.Context, id uuid.UUID) (*saga.Saga, error
 
 // Transfers returns up to limit transfers with a number above after, in order; with stuck, those alone that fail to get on.
 func (s *Service) Transfers(ctx context.Context, stuck bool, after int64, limit int) ([]*saga.Saga, error) {
-	return s.sagas.Sagas(ctx, saga.Query{Name: Definition, Stuck: stuck, After: after, Limit: limit})
+	return s.Sagas(ctx, saga.Query{Name: Definition, Stuck: stuck, After: after, Limit: limit})
 }
 
 // render speaks of a transfer that failed for want of money, or of a database that prepares, as of any other such refusal.
