@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
+	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 )
 
@@ -61,7 +61,7 @@ func (d *diagnosis) find(check string, fatal bool, format string, args ...any) {
 }
 
 func (t *target) examineServer(cmd *cobra.Command, d *diagnosis) error {
-	ready, err := t.call(cmd.Context(), http.MethodGet, "/readyz", nil)
+	_, ready, err := call[client.Health](cmd.Context(), t, http.MethodGet, "/readyz", nil)
 	if err != nil {
 		d.find("ready", true, "%v", err)
 		return nil
@@ -104,15 +104,11 @@ func (t *target) examineDatabase(cmd *cobra.Command, d *diagnosis) error {
 }
 
 func (t *target) examineBooks(cmd *cobra.Command, d *diagnosis) error {
-	document, err := t.integrity(cmd)
+	r, document, err := t.integrity(cmd)
 	if err != nil {
 		return err
 	}
 	d.Integrity = document
-	var r integrityReport
-	if err := json.Unmarshal(document, &r); err != nil {
-		return err
-	}
 	if !r.Valid {
 		d.find("integrity", true, "the balances do not agree with the entries: run fairlead integrity")
 	}
