@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 
 	"github.com/go-json-experiment/json"
@@ -25,15 +26,13 @@ func newIntegrity() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if t.json {
-				_, err = fmt.Fprintln(cmd.OutOrStdout(), string(document))
-			} else {
-				err = printIntegrity(cmd, r)
-			}
-			if err == nil && !r.Valid {
-				err = exitCode(1)
-			}
-			return err
+			return conclude(cmd, false, nil, r.Valid, func(out io.Writer) {
+				if t.json {
+					_, _ = fmt.Fprintln(out, string(document)) // As the server wrote it.
+				} else {
+					printIntegrity(out, r)
+				}
+			})
 		},
 	}
 	t.bind(cmd)
@@ -60,13 +59,10 @@ func (t *target) integrity(cmd *cobra.Command) (*client.Integrity, jsontext.Valu
 	return &r, document, json.Unmarshal(document, &r)
 }
 
-func printIntegrity(cmd *cobra.Command, r *client.Integrity) error {
-	out := cmd.OutOrStdout()
+func printIntegrity(out io.Writer, r *client.Integrity) {
 	for _, c := range r.Currencies {
-		if _, err := fmt.Fprintf(out, "%-12s deposits %s − withdrawals %s = available %s + held %s; difference %s\n",
-			c.Currency, c.Deposits, c.Withdrawals, c.Available, c.Held, c.Difference); err != nil {
-			return err
-		}
+		_, _ = fmt.Fprintf(out, "%-12s deposits %s − withdrawals %s = available %s + held %s; difference %s\n",
+			c.Currency, c.Deposits, c.Withdrawals, c.Available, c.Held, c.Difference)
 	}
 	verdict := "valid: every balance is the sum of its entries"
 	if !r.Valid {
@@ -75,6 +71,5 @@ func printIntegrity(cmd *cobra.Command, r *client.Integrity) error {
 			verdict += ", first bad account " + r.FirstBadAccount
 		}
 	}
-	_, err := fmt.Fprintln(out, verdict)
-	return err
+	_, _ = fmt.Fprintln(out, verdict)
 }

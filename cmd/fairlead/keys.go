@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -60,11 +61,9 @@ func newKeysCreate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if t.json {
-				return printJSON(cmd, map[string]string{"id": id, "key": secret})
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "id   %s\nkey  %s\nThe key is not shown again.\n", id, secret)
-			return err
+			return show(cmd, t.json, map[string]string{"id": id, "key": secret}, func(out io.Writer) {
+				_, _ = fmt.Fprintf(out, "id   %s\nkey  %s\nThe key is not shown again.\n", id, secret)
+			})
 		},
 	}
 	t.bind(cmd)
@@ -102,19 +101,15 @@ func newKeysList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if t.json {
-				return printJSON(cmd, map[string]any{"keys": keys})
-			}
-			for _, k := range keys {
-				state := "in force"
-				if k.RevokedAt != nil {
-					state = "revoked " + k.RevokedAt.UTC().Format(time.RFC3339)
+			return show(cmd, t.json, map[string]any{"keys": keys}, func(out io.Writer) {
+				for _, k := range keys {
+					state := "in force"
+					if k.RevokedAt != nil {
+						state = "revoked " + k.RevokedAt.UTC().Format(time.RFC3339)
+					}
+					_, _ = fmt.Fprintf(out, "%s  %-7s  %-30s  %s\n", k.ID, k.Role, k.Name, state)
 				}
-				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s  %-7s  %-30s  %s\n", k.ID, k.Role, k.Name, state); err != nil {
-					return err
-				}
-			}
-			return nil
+			})
 		},
 	}
 	t.bind(cmd)
@@ -164,11 +159,9 @@ func newKeysRevoke() *cobra.Command {
 			if err := t.revokeKey(cmd.Context(), id.String()); err != nil {
 				return err
 			}
-			if t.json {
-				return printJSON(cmd, map[string]string{"id": id.String(), "status": "revoked"})
-			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), "revoked", id)
-			return err
+			return show(cmd, t.json, map[string]string{"id": id.String(), "status": "revoked"}, func(out io.Writer) {
+				_, _ = fmt.Fprintln(out, "revoked", id)
+			})
 		},
 	}
 	t.bind(cmd)

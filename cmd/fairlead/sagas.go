@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"github.com/fairlead-dev/fairlead/client"
@@ -41,7 +39,7 @@ func newSagas() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return t.print(cmd, document, func(out io.Writer) { describeSaga(out, s) })
+				return show(cmd, t.json, document, func(out io.Writer) { describeSaga(out, s) })
 			},
 		})
 	}
@@ -74,7 +72,7 @@ func newSagasList(t *target) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return t.print(cmd, document, func(out io.Writer) {
+			return show(cmd, t.json, document, func(out io.Writer) {
 				for i := range page.Items {
 					describeSaga(out, &page.Items[i])
 				}
@@ -124,7 +122,7 @@ func newSagasInDoubt(t *target) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return t.print(cmd, document, func(out io.Writer) {
+			return show(cmd, t.json, document, func(out io.Writer) {
 				for _, d := range found.Items {
 					age := time.Duration(d.AgeMs) * time.Millisecond
 					_, _ = fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("%s  %s  %-8s  %-9s  %s", d.GID, d.Ledger, d.Verdict, age, d.Reason), " "))
@@ -148,7 +146,7 @@ func newSagasAdopt(t *target) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return t.print(cmd, document, func(out io.Writer) {
+			return show(cmd, t.json, document, func(out io.Writer) {
 				text := "nothing to adopt, no ledger has disowned this log"
 				if len(done.Ledgers) > 0 {
 					text = "adopted in " + strings.Join(done.Ledgers, ", ")
@@ -157,15 +155,4 @@ func newSagasAdopt(t *target) *cobra.Command {
 			})
 		},
 	}
-}
-
-// print prints the server's document as it came, indented, or what people are told of it.
-func (t *target) print(cmd *cobra.Command, document jsontext.Value, people func(io.Writer)) error {
-	if t.json {
-		return printJSON(cmd, document)
-	}
-	var text bytes.Buffer
-	people(&text)
-	_, err := text.WriteTo(cmd.OutOrStdout())
-	return err
 }

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"time"
@@ -90,6 +92,26 @@ func call[Out any](ctx context.Context, t *target, method, path string, in any) 
 		return nil, nil, fmt.Errorf("%s %s: %w", method, path, err)
 	}
 	return out, answer.Body, nil
+}
+
+// show prints a result: as one document, or as people read it.
+func show(cmd *cobra.Command, asJSON bool, result any, people func(out io.Writer)) error {
+	if asJSON {
+		return printJSON(cmd, result)
+	}
+	var text bytes.Buffer
+	people(&text)
+	_, err := text.WriteTo(cmd.OutOrStdout())
+	return err
+}
+
+// conclude shows a verdict, which is also the exit status.
+func conclude(cmd *cobra.Command, asJSON bool, verdict any, good bool, people func(out io.Writer)) error {
+	err := show(cmd, asJSON, verdict, people)
+	if err == nil && !good {
+		err = exitCode(1)
+	}
+	return err
 }
 
 // printJSON prints one document.

@@ -44,7 +44,7 @@ func (c inTurn) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	req = req.Clone(req.Context())
-	req.URL.Host = target.Host
+	req.URL.Host, req.Host = target.Host, ""
 	return c.http.Transport.RoundTrip(req)
 }
 
