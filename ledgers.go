@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/remoteledger"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
 	"github.com/fairlead-dev/fairlead/saga"
@@ -89,7 +90,7 @@ func remoteLedger(address, coordinator string) (cross.Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.Ledger(coordinator), nil
+	return remoteledger.New(c, coordinator), nil
 }
 
 // openLedger opens a further ledger's database as the server's own: it refuses one that would not keep its word, and brings

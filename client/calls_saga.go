@@ -46,8 +46,8 @@ func (c *Client) Adopt(ctx context.Context, opts ...CallOption) (*Adoption, erro
 	return post[Adoption](ctx, c, "/v1/in-doubt/adopt", nil, opts)
 }
 
-// ExecuteCrossLeg executes the server's leg of another's transfer, once; [Client.Ledger] does so for a whole transfer. Code
-// bad_transition: a leg is to be undone that was not done.
+// ExecuteCrossLeg executes the server's leg of another's transfer, once. Code bad_transition: a leg is to be undone that was
+// not done.
 func (c *Client) ExecuteCrossLeg(ctx context.Context, q CrossLegRequest, opts ...CallOption) (*CrossLeg, error) {
 	return post[CrossLeg](ctx, c, "/v1/cross-legs", q, opts)
 }

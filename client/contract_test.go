@@ -245,7 +245,7 @@ func TestOpen(t *testing.T) {
 		t.Errorf("read %q, %v", back, err)
 	}
 	_ = live.Body.Close()
-	if _, err := newClient().Open(t.Context(), "/v1/events?topic=auction:1"); client.CodeOf(err) != "unavailable" {
-		t.Errorf("a server without events: %v", err)
+	if _, err := newClient().Open(t.Context(), "/v1/events?topic=auction:1"); client.CodeOf(err) != "not_found" {
+		t.Errorf("the events of an auction that does not exist: %v", err)
 	}
 }

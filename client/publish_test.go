@@ -41,6 +41,9 @@ func TestPublishing(t *testing.T) {
 	if payload, ok := read.Payload.(map[string]any); !ok || payload["title"] != "hello" {
 		t.Errorf("payload %v", read.Payload)
 	}
+	if _, err := c.PauseTarget(ctx, made.ID); err != nil { // The worker would send it before it is cancelled.
+		t.Fatal(err)
+	}
 	if now, err := c.PublishNow(ctx, draft.ID); err != nil || now.ActualPublishAt.After(at) {
 		t.Errorf("now %+v, %v", now, err)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"strings"
 
@@ -42,11 +43,9 @@ func newConsole() *cobra.Command {
 				return errors.New("there is no admin key in force: make one with fairlead keys create --role admin")
 			}
 			link := strings.TrimSuffix(base.String(), "/") + "/console/" + operator.LinkFragment + secret
-			if t.json {
-				return printJSON(cmd, map[string]string{"link": link, "expires_in": operator.LinkLife.String()})
-			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), link)
-			return err
+			return show(cmd, t.json, map[string]string{"link": link, "expires_in": operator.LinkLife.String()}, func(out io.Writer) {
+				_, _ = fmt.Fprintln(out, link)
+			})
 		},
 	}
 	t.bindDatabase(cmd)

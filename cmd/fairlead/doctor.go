@@ -2,12 +2,13 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
+	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 )
 
@@ -38,16 +39,7 @@ func newDoctor() *cobra.Command {
 			if err := examine(cmd, &d); err != nil {
 				return err
 			}
-			var err error
-			if t.json {
-				err = printJSON(cmd, d)
-			} else {
-				err = printDiagnosis(cmd, d)
-			}
-			if err == nil && !d.Healthy {
-				err = exitCode(1)
-			}
-			return err
+			return conclude(cmd, t.json, d, d.Healthy, d.print)
 		},
 	}
 	t.bind(cmd)
@@ -61,7 +53,7 @@ func (d *diagnosis) find(check string, fatal bool, format string, args ...any) {
 }
 
 func (t *target) examineServer(cmd *cobra.Command, d *diagnosis) error {
-	ready, err := t.call(cmd.Context(), http.MethodGet, "/readyz", nil)
+	_, ready, err := call[client.Health](cmd.Context(), t, http.MethodGet, "/readyz", nil)
 	if err != nil {
 		d.find("ready", true, "%v", err)
 		return nil
@@ -104,41 +96,31 @@ func (t *target) examineDatabase(cmd *cobra.Command, d *diagnosis) error {
 }
 
 func (t *target) examineBooks(cmd *cobra.Command, d *diagnosis) error {
-	document, err := t.integrity(cmd)
+	r, document, err := t.integrity(cmd)
 	if err != nil {
 		return err
 	}
 	d.Integrity = document
-	var r integrityReport
-	if err := json.Unmarshal(document, &r); err != nil {
-		return err
-	}
 	if !r.Valid {
 		d.find("integrity", true, "the balances do not agree with the entries: run fairlead integrity")
 	}
 	return nil
 }
 
-func printDiagnosis(cmd *cobra.Command, d diagnosis) error {
-	out := cmd.OutOrStdout()
+func (d *diagnosis) print(out io.Writer) {
 	for _, s := range d.Settings {
-		if _, err := fmt.Fprintf(out, "%-30s %s\n", s.Name, s.Value); err != nil {
-			return err
-		}
+		_, _ = fmt.Fprintf(out, "%-30s %s\n", s.Name, s.Value)
 	}
 	for _, f := range d.Findings {
 		word := "warning"
 		if f.Fatal {
 			word = "WRONG"
 		}
-		if _, err := fmt.Fprintf(out, "%s: %s: %s\n", word, f.Check, f.Message); err != nil {
-			return err
-		}
+		_, _ = fmt.Fprintf(out, "%s: %s: %s\n", word, f.Check, f.Message)
 	}
 	verdict := "healthy: every promise holds here"
 	if !d.Healthy {
 		verdict = "NOT HEALTHY"
 	}
-	_, err := fmt.Fprintln(out, verdict)
-	return err
+	_, _ = fmt.Fprintln(out, verdict)
 }

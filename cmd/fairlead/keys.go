@@ -5,17 +5,17 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
@@ -61,11 +61,9 @@ func newKeysCreate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if t.json {
-				return printJSON(cmd, map[string]string{"id": id, "key": secret})
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "id   %s\nkey  %s\nThe key is not shown again.\n", id, secret)
-			return err
+			return show(cmd, t.json, map[string]string{"id": id, "key": secret}, func(out io.Writer) {
+				_, _ = fmt.Fprintf(out, "id   %s\nkey  %s\nThe key is not shown again.\n", id, secret)
+			})
 		},
 	}
 	t.bind(cmd)
@@ -76,15 +74,13 @@ func newKeysCreate() *cobra.Command {
 
 func (t *target) createKey(ctx context.Context, key auth.Key) (string, error) {
 	if t.url != "" {
-		body, err := t.call(ctx, http.MethodPost, "/v1/keys", map[string]string{
-			"role": string(key.Role), "name": key.Name, "hash": hex.EncodeToString(key.Hash[:]),
+		made, _, err := call[client.APIKey](ctx, t, http.MethodPost, "/v1/keys", client.CreateKeyRequest{
+			Role: client.CreateKeyRequestRole(key.Role), Name: key.Name, Hash: hex.EncodeToString(key.Hash[:]),
 		})
 		if err != nil {
 			return "", err
 		}
-		var made keyInfo
-		err = json.Unmarshal(body, &made)
-		return made.ID, err
+		return made.ID, nil
 	}
 	db, err := t.database(ctx)
 	if err != nil {
@@ -105,46 +101,39 @@ func newKeysList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if t.json {
-				return printJSON(cmd, map[string]any{"keys": keys})
-			}
-			for _, k := range keys {
-				state := "in force"
-				if k.RevokedAt != nil {
-					state = "revoked " + k.RevokedAt.UTC().Format(time.RFC3339)
+			return show(cmd, t.json, map[string]any{"keys": keys}, func(out io.Writer) {
+				for _, k := range keys {
+					state := "in force"
+					if k.RevokedAt != nil {
+						state = "revoked " + k.RevokedAt.UTC().Format(time.RFC3339)
+					}
+					_, _ = fmt.Fprintf(out, "%s  %-7s  %-30s  %s\n", k.ID, k.Role, k.Name, state)
 				}
-				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s  %-7s  %-30s  %s\n", k.ID, k.Role, k.Name, state); err != nil {
-					return err
-				}
-			}
-			return nil
+			})
 		},
 	}
 	t.bind(cmd)
 	return cmd
 }
 
-func (t *target) listKeys(ctx context.Context) ([]keyInfo, error) {
+func (t *target) listKeys(ctx context.Context) (list []keyInfo, err error) {
+	list = []keyInfo{}
 	if t.url != "" {
-		all := []keyInfo{}
-		for after := ""; ; {
-			body, err := t.call(ctx, http.MethodGet, "/v1/keys?limit=200"+after, nil)
+		c, err := t.server()
+		if err != nil {
+			return nil, err
+		}
+		for k, err := range c.APIKeys(ctx) {
 			if err != nil {
 				return nil, err
 			}
-			var page struct {
-				Items []keyInfo `json:"items"`
-				Next  *string   `json:"next"`
+			info := keyInfo{ID: k.ID, Role: auth.Role(k.Role), Name: k.Name, CreatedAt: k.CreatedAt}
+			if !k.RevokedAt.IsZero() {
+				info.RevokedAt = &k.RevokedAt
 			}
-			if err := json.Unmarshal(body, &page); err != nil {
-				return nil, err
-			}
-			all = append(all, page.Items...)
-			if page.Next == nil {
-				return all, nil
-			}
-			after = "&after=" + url.QueryEscape(*page.Next)
+			list = append(list, info)
 		}
+		return list, nil
 	}
 	db, err := t.database(ctx)
 	if err != nil {
@@ -152,7 +141,6 @@ func (t *target) listKeys(ctx context.Context) ([]keyInfo, error) {
 	}
 	defer db.Close()
 	keys, err := postgres.NewAPIKeys(db).Keys(ctx)
-	list := make([]keyInfo, 0, len(keys))
 	for _, k := range keys {
 		list = append(list, keyInfo{ID: k.ID, Role: k.Role, Name: k.Name, CreatedAt: k.CreatedAt, RevokedAt: k.RevokedAt})
 	}
@@ -171,11 +159,9 @@ func newKeysRevoke() *cobra.Command {
 			if err := t.revokeKey(cmd.Context(), id.String()); err != nil {
 				return err
 			}
-			if t.json {
-				return printJSON(cmd, map[string]string{"id": id.String(), "status": "revoked"})
-			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), "revoked", id)
-			return err
+			return show(cmd, t.json, map[string]string{"id": id.String(), "status": "revoked"}, func(out io.Writer) {
+				_, _ = fmt.Fprintln(out, "revoked", id)
+			})
 		},
 	}
 	t.bind(cmd)
@@ -184,7 +170,7 @@ func newKeysRevoke() *cobra.Command {
 
 func (t *target) revokeKey(ctx context.Context, id string) error {
 	if t.url != "" {
-		_, err := t.call(ctx, http.MethodDelete, "/v1/keys/"+id, nil)
+		_, _, err := call[client.APIKey](ctx, t, http.MethodDelete, "/v1/keys/"+id, nil)
 		return err
 	}
 	db, err := t.database(ctx)

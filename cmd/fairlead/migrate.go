@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,60 +18,44 @@ func newMigrate() *cobra.Command {
 		Long: "Bring the database's schema up to date, or show where it stands. Migrations go forward only; serve runs them\n" +
 			"by itself when it starts.",
 	})
-	var up, status target
-	upCmd := &cobra.Command{
-		Use: "up", Short: "Apply what is pending", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			url, err := up.databaseAddress()
-			if err != nil {
-				return err
-			}
-			applied, err := postgres.Migrate(cmd.Context(), url)
-			if err != nil {
-				return err
-			}
-			return printMigrations(cmd, up.json, applied, "the schema was up to date already")
-		},
+	one := func(use, short, none string, act func(context.Context, string) ([]postgres.Migration, error)) {
+		var t target
+		verb := &cobra.Command{
+			Use: use, Short: short, Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				url, err := t.databaseAddress()
+				if err != nil {
+					return err
+				}
+				list, err := act(cmd.Context(), url)
+				if err != nil {
+					return err
+				}
+				return printMigrations(cmd, t.json, list, none)
+			},
+		}
+		t.bindDatabase(verb)
+		cmd.AddCommand(verb)
 	}
-	statusCmd := &cobra.Command{
-		Use: "status", Short: "List the steps and whether they are applied", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			url, err := status.databaseAddress()
-			if err != nil {
-				return err
-			}
-			all, err := postgres.MigrationStatus(cmd.Context(), url)
-			if err != nil {
-				return err
-			}
-			return printMigrations(cmd, status.json, all, "no migrations")
-		},
-	}
-	up.bindDatabase(upCmd)
-	status.bindDatabase(statusCmd)
-	cmd.AddCommand(upCmd, statusCmd)
+	one("up", "Apply what is pending", "the schema was up to date already", postgres.Migrate)
+	one("status", "List the steps and whether they are applied", "no migrations", postgres.MigrationStatus)
 	return cmd
 }
 
 func printMigrations(cmd *cobra.Command, asJSON bool, list []postgres.Migration, none string) error {
-	if asJSON {
-		if list == nil {
-			list = []postgres.Migration{}
-		}
-		return printJSON(cmd, map[string]any{"migrations": list})
+	if list == nil {
+		list = []postgres.Migration{}
 	}
-	if len(list) == 0 {
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), none)
-		return err
-	}
-	for _, m := range list {
-		state := "pending"
-		if m.AppliedAt != nil {
-			state = "applied " + m.AppliedAt.UTC().Format(time.RFC3339)
+	return show(cmd, asJSON, map[string]any{"migrations": list}, func(out io.Writer) {
+		if len(list) == 0 {
+			_, _ = fmt.Fprintln(out, none)
 		}
-		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%05d  %-40s %s\n", m.Version, m.Name, state); err != nil {
-			return err
+		for _, m := range list {
+			state := "pending"
+			if m.AppliedAt != nil {
+				state = "applied " + m.AppliedAt.UTC().Format(time.RFC3339)
+			}
+			_, _ = fmt.Fprintf(out, "%05d  %-40s %s\n", m.Version, m.Name, state)
 		}
-	}
-	return nil
+	})
 }

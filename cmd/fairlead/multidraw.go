@@ -1,21 +1,23 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"net/url"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
+	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/screen"
 	"github.com/fairlead-dev/fairlead/multidraw"
 )
@@ -26,22 +28,10 @@ const (
 	watchPatience = 30 * time.Second
 )
 
-// drawnOperation is what the verb reads of an operation.
-type drawnOperation struct {
-	ID         string           `json:"id"`
-	LockKey    string           `json:"lock_key"`
-	Status     multidraw.Status `json:"status"`
-	Total      int              `json:"total_count"`
-	Completed  int              `json:"completed_count"`
-	Commitment string           `json:"seed_commitment"`
-	Seed       string           `json:"seed"`
-	Rest       jsontext.Value   `json:",unknown"`
-}
-
 func newMultidraw() *cobra.Command {
 	var (
 		t       target
-		body    multidrawRequest
+		body    client.CreateMultidrawRequest
 		low     int64
 		high    int64
 		prizes  string
@@ -72,12 +62,14 @@ func newMultidraw() *cobra.Command {
 				if err != nil {
 					return fmt.Errorf("--prizes: %w", err)
 				}
-				body.Prizes = list
+				if err := json.Unmarshal(list, &body.Prizes, json.RejectUnknownMembers(true)); err != nil {
+					return fmt.Errorf("--prizes: %w", err)
+				}
 			} else {
-				body.Range = &multidraw.Range{Min: low, Max: high}
+				body.Range = &client.RangeRequest{Min: low, Max: high}
 			}
 			body.Async = true
-			return t.multidraw(cmd, "/v1/multidraws", body, !detach, results)
+			return t.multidraw(cmd, http.MethodPost, "/v1/multidraws", body, !detach, results)
 		},
 	}
 	f := cmd.PersistentFlags()
@@ -91,44 +83,27 @@ func newMultidraw() *cobra.Command {
 	own.Int64Var(&low, "min", 0, "least integer")
 	own.Int64Var(&high, "max", 0, "largest integer")
 	own.StringVar(&prizes, "prizes", "", "JSON file of the prizes")
-	one := func(use, short, path string, post, wait bool) {
+	one := func(use, short, method, path string, wait bool) {
 		cmd.AddCommand(&cobra.Command{
 			Use: use + " ID", Short: short, Args: cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				var body any
-				if post {
-					body = struct{}{}
-				}
-				return t.multidraw(cmd, "/v1/multidraws/"+url.PathEscape(args[0])+path, body, wait && !detach, results)
+				return t.multidraw(cmd, method, "/v1/multidraws/"+url.PathEscape(args[0])+path, nil, wait && !detach, results)
 			},
 		})
 	}
-	one("watch", "Watch an operation until it is completed", "", false, true)
-	one("show", "Show an operation as it is", "", false, false)
-	one("resume", "Go on with an interrupted operation, and watch it", "/resume", true, true)
-	one("rollback", "End an interrupted or completed operation; its draws stay readable", "/rollback", true, false)
+	one("watch", "Watch an operation until it is completed", http.MethodGet, "", true)
+	one("show", "Show an operation as it is", http.MethodGet, "", false)
+	one("resume", "Go on with an interrupted operation, and watch it", http.MethodPost, "/resume", true)
+	one("rollback", "End an interrupted or completed operation; its draws stay readable", http.MethodPost, "/rollback", false)
 	return cmd
 }
 
-// multidrawRequest is the body that makes an operation.
-type multidrawRequest struct {
-	LockKey string           `json:"lock_key"`
-	Count   int64            `json:"count"`
-	Range   *multidraw.Range `json:"range,omitempty"`
-	Prizes  jsontext.Value   `json:"prizes,omitempty"`
-	Async   bool             `json:"async"`
-}
-
 // multidraw asks for something about one operation, watches it if need be, and prints what it then is.
-func (t *target) multidraw(cmd *cobra.Command, path string, body any, watch bool, results string) error {
+func (t *target) multidraw(cmd *cobra.Command, method, path string, body any, watch bool, results string) error {
 	if t.url == "" {
 		return errors.New("--url is needed: a running server, for example http://127.0.0.1:8080")
 	}
-	method := http.MethodGet
-	if body != nil {
-		method = http.MethodPost
-	}
-	o, raw, err := t.operation(cmd.Context(), method, path, body)
+	o, raw, err := call[client.Multidraw](cmd.Context(), t, method, path, body)
 	if err != nil {
 		return err
 	}
@@ -142,46 +117,38 @@ func (t *target) multidraw(cmd *cobra.Command, path string, body any, watch bool
 		err = printJSON(cmd, raw)
 	case results != "-":
 		s := screen.New(cmd.OutOrStdout())
-		s.Facts("operation", o.ID, "lock key", o.LockKey, "status", string(o.Status), "draws", fmt.Sprintf("%d of %d", o.Completed, o.Total), "commitment", o.Commitment)
+		s.Facts("operation", o.ID, "lock key", o.LockKey, "status", string(o.Status), "draws", fmt.Sprintf("%d of %d", o.CompletedCount, o.TotalCount), "commitment", o.SeedCommitment)
 		if o.Seed != "" {
 			s.Facts("seed", o.Seed)
 		}
 	}
-	if err == nil && results != "" && o.Completed == o.Total {
+	if err == nil && results != "" && o.CompletedCount == o.TotalCount {
 		err = t.writeResults(cmd, o, results)
 	}
-	if err == nil && watch && o.Status != multidraw.StatusCompleted {
+	if err == nil && watch && o.Status != client.MultidrawStatusCompleted {
 		err = exitCode(1)
 	}
 	return err
 }
 
-func (t *target) operation(ctx context.Context, method, path string, body any) (o drawnOperation, raw jsontext.Value, err error) {
-	raw, err = t.call(ctx, method, path, body)
-	if err == nil {
-		err = json.Unmarshal(raw, &o)
-	}
-	return o, raw, err
-}
-
 // watch follows an operation until it no longer runs. A server that is away for a moment, such as for a restart, is waited
 // for.
-func (t *target) watch(ctx context.Context, s *screen.Screen, o drawnOperation) (drawnOperation, jsontext.Value, error) {
+func (t *target) watch(ctx context.Context, s *screen.Screen, o *client.Multidraw) (*client.Multidraw, jsontext.Value, error) {
 	show, done := s.Status("drawing " + o.LockKey)
 	began, heard := time.Now(), time.Now()
-	from := o.Completed
+	from := o.CompletedCount
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
-		now, raw, err := t.operation(ctx, http.MethodGet, "/v1/multidraws/"+url.PathEscape(o.ID), nil)
+		now, raw, err := call[client.Multidraw](ctx, t, http.MethodGet, "/v1/multidraws/"+url.PathEscape(o.ID), nil)
 		switch {
 		case err == nil:
 			o, heard = now, time.Now()
-			rate := float64(o.Completed-from) / max(time.Since(began).Seconds(), 1e-3)
-			show(float64(o.Completed)/float64(max(o.Total, 1)), fmt.Sprintf("%d of %d, %.0f a second", o.Completed, o.Total, rate))
-			if o.Status != multidraw.StatusRunning {
+			rate := float64(o.CompletedCount-from) / max(time.Since(began).Seconds(), 1e-3)
+			show(float64(o.CompletedCount)/float64(max(o.TotalCount, 1)), fmt.Sprintf("%d of %d, %.0f a second", o.CompletedCount, o.TotalCount, rate))
+			if o.Status != client.MultidrawStatusRunning {
 				done()
-				s.End("%s: %d of %d in %s", o.Status, o.Completed, o.Total, screen.Seconds(time.Since(began)))
+				s.End("%s: %d of %d in %s", o.Status, o.CompletedCount, o.TotalCount, screen.Seconds(time.Since(began)))
 				return o, raw, nil
 			}
 		case ctx.Err() != nil, time.Since(heard) > watchPatience:
@@ -199,8 +166,12 @@ func (t *target) watch(ctx context.Context, s *screen.Screen, o drawnOperation) 
 	}
 }
 
-// writeResults writes all draws, a line each, page by page.
-func (t *target) writeResults(cmd *cobra.Command, o drawnOperation, name string) (err error) {
+// writeResults writes all draws, a line each.
+func (t *target) writeResults(cmd *cobra.Command, o *client.Multidraw, name string) (err error) {
+	c, err := t.server()
+	if err != nil {
+		return err
+	}
 	out := cmd.OutOrStdout()
 	if name != "-" {
 		f, err := os.Create(name)
@@ -210,30 +181,21 @@ func (t *target) writeResults(cmd *cobra.Command, o drawnOperation, name string)
 		defer func() { err = errors.Join(err, f.Close()) }()
 		out = f
 	}
-	path := "/v1/multidraws/" + url.PathEscape(o.ID) + "/results?limit=10000"
-	for next := path; next != ""; {
-		raw, err := t.call(cmd.Context(), http.MethodGet, next, nil)
+	if o.Range != nil {
+		return writeLines(out, c.MultidrawInts(cmd.Context(), o.ID))
+	}
+	return writeLines(out, c.MultidrawPrizes(cmd.Context(), o.ID))
+}
+
+func writeLines[T any](out io.Writer, lines iter.Seq2[T, error]) error {
+	w := bufio.NewWriter(out)
+	for line, err := range lines {
 		if err != nil {
+			return errors.Join(err, w.Flush())
+		}
+		if _, err := fmt.Fprintln(w, line); err != nil {
 			return err
-		}
-		var page struct {
-			Items []jsontext.Value `json:"items"`
-			Next  *string          `json:"next"`
-		}
-		if err := json.Unmarshal(raw, &page); err != nil {
-			return err
-		}
-		var lines strings.Builder
-		for _, item := range page.Items {
-			lines.WriteString(strings.Trim(string(item), `"`) + "\n")
-		}
-		if _, err := io.WriteString(out, lines.String()); err != nil {
-			return err
-		}
-		next = ""
-		if page.Next != nil {
-			next = path + "&after=" + url.QueryEscape(*page.Next)
 		}
 	}
-	return nil
+	return w.Flush()
 }

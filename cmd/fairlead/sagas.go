@@ -8,30 +8,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
+
+	"github.com/fairlead-dev/fairlead/client"
 )
 
-// sagaInfo is an operation of several steps as the command line shows it; the names are the server's.
-type sagaInfo struct {
-	ID        string `json:"id"`
-	Name      string `json:"name"`
-	Protocol  string `json:"protocol"`
-	Status    string `json:"status"`
-	Reason    string `json:"reason"`
-	InDoubt   bool   `json:"in_doubt"`
-	Cancelled bool   `json:"cancelled"`
-	Stuck     bool   `json:"stuck"`
-	Attempts  int    `json:"attempts"`
-	LastError string `json:"last_error"`
-	Steps     []struct {
-		Name   string         `json:"name"`
-		Status string         `json:"status"`
-		Reason string         `json:"reason"`
-		Rest   jsontext.Value `json:",unknown"`
-	} `json:"steps"`
-	Rest jsontext.Value `json:",unknown"`
+// sagaPage is a page of operations of several steps.
+type sagaPage struct {
+	Items []client.Saga `json:"items"`
+	Next  string        `json:"next"`
 }
 
 func newSagas() *cobra.Command {
@@ -50,15 +35,11 @@ func newSagas() *cobra.Command {
 		cmd.AddCommand(&cobra.Command{
 			Use: use + " ID", Short: short, Args: cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				var body any
-				if method == http.MethodPost {
-					body = struct{}{}
-				}
-				answer, err := t.call(cmd.Context(), method, "/v1/sagas/"+url.PathEscape(args[0])+path, body)
+				s, document, err := call[client.Saga](cmd.Context(), &t, method, "/v1/sagas/"+url.PathEscape(args[0])+path, nil)
 				if err != nil {
 					return err
 				}
-				return t.printSagas(cmd, answer, false)
+				return show(cmd, t.json, document, func(out io.Writer) { describeSaga(out, s) })
 			},
 		})
 	}
@@ -87,11 +68,18 @@ func newSagasList(t *target) *cobra.Command {
 			if status != "" {
 				q.Set("status", status)
 			}
-			answer, err := t.call(cmd.Context(), http.MethodGet, "/v1/sagas?"+q.Encode(), nil)
+			page, document, err := call[sagaPage](cmd.Context(), t, http.MethodGet, "/v1/sagas?"+q.Encode(), nil)
 			if err != nil {
 				return err
 			}
-			return t.printSagas(cmd, answer, true)
+			return show(cmd, t.json, document, func(out io.Writer) {
+				for i := range page.Items {
+					describeSaga(out, &page.Items[i])
+				}
+				if page.Next != "" {
+					_, _ = fmt.Fprintln(out, "There are more.")
+				}
+			})
 		},
 	}
 	f := cmd.Flags()
@@ -102,98 +90,47 @@ func newSagasList(t *target) *cobra.Command {
 	return cmd
 }
 
-// printSagas prints one saga, or a page of them.
-func (t *target) printSagas(cmd *cobra.Command, answer []byte, many bool) error {
-	if t.json {
-		return printRaw(cmd, answer)
-	}
-	var page struct {
-		Items []sagaInfo `json:"items"`
-		Next  *string    `json:"next"`
-	}
-	if !many {
-		page.Items = make([]sagaInfo, 1)
-		if err := json.Unmarshal(answer, &page.Items[0]); err != nil {
-			return err
-		}
-	} else if err := json.Unmarshal(answer, &page); err != nil {
-		return err
-	}
-	out := cmd.OutOrStdout()
-	for i := range page.Items {
-		if _, err := io.WriteString(out, page.Items[i].String()); err != nil {
-			return err
-		}
-	}
-	if page.Next != nil {
-		_, err := fmt.Fprintln(out, "There are more.")
-		return err
-	}
-	return nil
-}
-
-// String describes a saga in a few lines.
-func (s *sagaInfo) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %s (%s)  %s", s.ID, s.Name, s.Protocol, s.Status)
+// describeSaga says in a few lines what became of a saga.
+func describeSaga(out io.Writer, s *client.Saga) {
+	line := fmt.Sprintf("%s  %s (%s)  %s", s.ID, s.Name, s.Protocol, s.Status)
 	for _, note := range []struct {
 		on   bool
 		text string
-	}{{s.Reason != "", s.Reason}, {s.Stuck, "stuck"}, {s.InDoubt, "decided to commit"}, {s.Cancelled && s.Status == "pending", "given up"}} {
+	}{{s.Reason != "", s.Reason}, {s.Stuck, "stuck"}, {s.InDoubt, "decided to commit"}, {s.Cancelled && s.Status == client.SagaStatusPending, "given up"}} {
 		if note.on {
-			b.WriteString(", " + note.text)
+			line += ", " + note.text
 		}
 	}
-	b.WriteByte('\n')
+	_, _ = fmt.Fprintln(out, line)
 	for _, step := range s.Steps {
-		b.WriteString(strings.TrimRight(fmt.Sprintf("    %-10s %s %s", step.Name, step.Status, step.Reason), " ") + "\n")
+		_, _ = fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("    %-10s %s %s", step.Name, step.Status, step.Reason), " "))
 	}
 	switch {
 	case s.LastError == "":
 	case s.Attempts == 0:
-		fmt.Fprintf(&b, "    last error: %s\n", s.LastError)
+		_, _ = fmt.Fprintf(out, "    last error: %s\n", s.LastError)
 	default:
-		fmt.Fprintf(&b, "    failed %d times in a row, last: %s\n", s.Attempts, s.LastError)
+		_, _ = fmt.Fprintf(out, "    failed %d times in a row, last: %s\n", s.Attempts, s.LastError)
 	}
-	return b.String()
 }
 
 func newSagasInDoubt(t *target) *cobra.Command {
 	return &cobra.Command{
 		Use: "in-doubt", Short: "List the prepared transactions of the server's own in every ledger's database", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			answer, err := t.call(cmd.Context(), http.MethodGet, "/v1/in-doubt", nil)
+			found, document, err := call[client.Doubts](cmd.Context(), t, http.MethodGet, "/v1/in-doubt", nil)
 			if err != nil {
 				return err
 			}
-			if t.json {
-				return printRaw(cmd, answer)
-			}
-			var found struct {
-				Items []struct {
-					Ledger  string `json:"ledger"`
-					GID     string `json:"gid"`
-					AgeMS   int64  `json:"age_ms"`
-					Verdict string `json:"verdict"`
-					Reason  string `json:"reason"`
-				} `json:"items"`
-				Unreachable []string `json:"unreachable"`
-			}
-			if err := json.Unmarshal(answer, &found); err != nil {
-				return err
-			}
-			out := cmd.OutOrStdout()
-			for _, d := range found.Items {
-				if _, err := fmt.Fprintf(out, "%s\n", strings.TrimRight(fmt.Sprintf("%s  %s  %-8s  %-9s  %s", d.GID, d.Ledger, d.Verdict, time.Duration(d.AgeMS)*time.Millisecond, d.Reason), " ")); err != nil {
-					return err
+			return show(cmd, t.json, document, func(out io.Writer) {
+				for _, d := range found.Items {
+					age := time.Duration(d.AgeMs) * time.Millisecond
+					_, _ = fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("%s  %s  %-8s  %-9s  %s", d.GID, d.Ledger, d.Verdict, age, d.Reason), " "))
 				}
-			}
-			for _, name := range found.Unreachable {
-				if _, err := fmt.Fprintf(out, "ledger %s could not be asked\n", name); err != nil {
-					return err
+				for _, name := range found.Unreachable {
+					_, _ = fmt.Fprintf(out, "ledger %s could not be asked\n", name)
 				}
-			}
-			return nil
+			})
 		},
 	}
 }
@@ -205,36 +142,17 @@ func newSagasAdopt(t *target) *cobra.Command {
 			"transactions in all ledgers from now on. Stop the servers of the other log first, for good: it is refused while they are at\n" +
 			"work, and they are disowned after it. What this log doesn't know is ended when it is 10 min old, as the other ledgers say.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			answer, err := t.call(cmd.Context(), http.MethodPost, "/v1/in-doubt/adopt", struct{}{})
+			done, document, err := call[client.Adoption](cmd.Context(), t, http.MethodPost, "/v1/in-doubt/adopt", nil)
 			if err != nil {
 				return err
 			}
-			if t.json {
-				return printRaw(cmd, answer)
-			}
-			var done struct {
-				Coordinator string   `json:"coordinator"`
-				Ledgers     []string `json:"ledgers"`
-			}
-			if err := json.Unmarshal(answer, &done); err != nil {
-				return err
-			}
-			if len(done.Ledgers) == 0 {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: nothing to adopt, no ledger has disowned this log\n", done.Coordinator)
-			} else {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: adopted in %s\n", done.Coordinator, strings.Join(done.Ledgers, ", "))
-			}
-			return err
+			return show(cmd, t.json, document, func(out io.Writer) {
+				text := "nothing to adopt, no ledger has disowned this log"
+				if len(done.Ledgers) > 0 {
+					text = "adopted in " + strings.Join(done.Ledgers, ", ")
+				}
+				_, _ = fmt.Fprintf(out, "%s: %s\n", done.Coordinator, text)
+			})
 		},
 	}
-}
-
-// printRaw prints a document of the server's as it came, indented.
-func printRaw(cmd *cobra.Command, document []byte) error {
-	v := jsontext.Value(document)
-	if err := v.Indent(jsontext.WithIndent("  ")); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintln(cmd.OutOrStdout(), v.String())
-	return err
 }

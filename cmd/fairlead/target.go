@@ -1,21 +1,22 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/fairlead-dev/fairlead"
+	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 )
@@ -66,54 +67,51 @@ func (t *target) databaseAddress() (string, error) {
 	return url, nil
 }
 
-// call sends a request to the server and returns the answer's body. A problem becomes an error with its detail.
-func (t *target) call(ctx context.Context, method, path string, body any) ([]byte, error) {
-	key := os.Getenv(keyVariable)
-	if key == "" {
-		key = os.Getenv(adminKeyVariable)
-	}
+// server makes the Go client of the server that --url names. It tries once: a person can try again.
+func (t *target) server() (*client.Client, error) {
+	key := cmp.Or(os.Getenv(keyVariable), os.Getenv(adminKeyVariable))
 	if key == "" {
 		return nil, errors.New("--url needs an API key in " + keyVariable)
 	}
-	var reader io.Reader = http.NoBody
-	if body != nil {
-		b, err := json.Marshal(body)
-		if err != nil {
-			return nil, err
-		}
-		reader = strings.NewReader(string(b))
-	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(t.url, "/")+path, reader)
+	c, err := client.New(t.url, key, client.WithRetry(client.Retry{Attempts: 1}), client.WithHTTPClient(&http.Client{Timeout: requestTimeout}))
 	if err != nil {
 		return nil, fmt.Errorf("--url: %w", err)
 	}
-	req.Header.Set("Authorization", "Bearer "+key)
-	req.Header.Set("Content-Type", "application/json")
-	if method != http.MethodGet {
-		req.Header.Set("Idempotency-Key", uuid.NewString())
-	}
-	resp, err := http.DefaultClient.Do(req)
+	return c, nil
+}
+
+// call sends a request to the server. It returns the answer, and the document that it was read from.
+func call[Out any](ctx context.Context, t *target, method, path string, in any) (*Out, jsontext.Value, error) {
+	c, err := t.server()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer func() { _ = resp.Body.Close() }()
-	answer, err := io.ReadAll(resp.Body)
+	var answer client.Answer
+	out, err := client.Call[Out](ctx, c, method, path, in, client.Into(&answer))
 	if err != nil {
-		return nil, err
+		return nil, nil, fmt.Errorf("%s %s: %w", method, path, err)
 	}
-	if resp.StatusCode >= http.StatusBadRequest {
-		var problem struct {
-			Code   string `json:"code"`
-			Detail string `json:"detail"`
-		}
-		if json.Unmarshal(answer, &problem) != nil || problem.Code == "" {
-			return nil, fmt.Errorf("%s %s: %s", method, path, resp.Status)
-		}
-		return nil, fmt.Errorf("%s %s: %s (%s)", method, path, problem.Detail, problem.Code)
+	return out, answer.Body, nil
+}
+
+// show prints a result: as one document, or as people read it.
+func show(cmd *cobra.Command, asJSON bool, result any, people func(out io.Writer)) error {
+	if asJSON {
+		return printJSON(cmd, result)
 	}
-	return answer, nil
+	var text bytes.Buffer
+	people(&text)
+	_, err := text.WriteTo(cmd.OutOrStdout())
+	return err
+}
+
+// conclude shows a verdict, which is also the exit status.
+func conclude(cmd *cobra.Command, asJSON bool, verdict any, good bool, people func(out io.Writer)) error {
+	err := show(cmd, asJSON, verdict, people)
+	if err == nil && !good {
+		err = exitCode(1)
+	}
+	return err
 }
 
 // printJSON prints one document.

@@ -1,19 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
+	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/screen"
 	"github.com/fairlead-dev/fairlead/internal/top"
 )
@@ -106,18 +104,34 @@ type topWatch struct {
 func (w *topWatch) look(ctx context.Context) (*topFrame, error) {
 	ctx, cancel := context.WithTimeout(ctx, topPatience)
 	defer cancel()
-	text, err := w.ask(ctx, "/metrics")
+	c, err := w.t.server()
 	if err != nil {
 		return nil, err
+	}
+	metrics, err := c.Open(ctx, "/metrics")
+	if err != nil {
+		return nil, w.explain(err)
 	}
 	now := time.Now()
-	after, err := top.Parse(bytes.NewReader(text))
-	if err != nil {
+	after, err := top.Parse(metrics.Body)
+	if err = errors.Join(err, metrics.Body.Close()); err != nil {
 		return nil, fmt.Errorf("%s: %w", w.t.url, err)
 	}
-	f, err := w.house(ctx, now)
+	// What waits in all servers, which only administrators may know.
+	overview, err := client.Call[struct {
+		Version string     `json:"version"`
+		Backlog topBacklog `json:"backlog"`
+	}](ctx, c, http.MethodGet, "/v1/admin/overview", nil)
 	if err != nil {
-		return nil, err
+		return nil, w.explain(err)
+	}
+	locks, err := c.Locks(ctx)
+	if err != nil {
+		return nil, w.explain(err)
+	}
+	f := &topFrame{
+		At: now.UTC(), Version: overview.Version, Backlog: overview.Backlog,
+		Held: len(locks.Holders), Waiting: len(locks.Waiters), Locks: top.Busiest(locks, topLocks, now),
 	}
 	before, elapsed := w.before, now.Sub(w.at)
 	w.before, w.at = after, now
@@ -128,47 +142,18 @@ func (w *topWatch) look(ctx context.Context) (*topFrame, error) {
 	return f, nil
 }
 
-// house asks for what the whole house has, which only administrators may know.
-func (w *topWatch) house(ctx context.Context, now time.Time) (*topFrame, error) {
-	f := &topFrame{At: now.UTC()}
-	answer, err := w.ask(ctx, "/v1/admin/overview")
-	if err != nil {
-		return nil, err
-	}
-	var overview struct {
-		Version string     `json:"version"`
-		Backlog topBacklog `json:"backlog"`
-	}
-	if err := json.Unmarshal(answer, &overview); err != nil {
-		return nil, err
-	}
-	f.Version, f.Backlog = overview.Version, overview.Backlog
-	if answer, err = w.ask(ctx, "/v1/locks"); err != nil {
-		return nil, err
-	}
-	var locks top.Locks
-	if err := json.Unmarshal(answer, &locks); err != nil {
-		return nil, err
-	}
-	f.Held, f.Waiting, f.Locks = len(locks.Holders), len(locks.Waiters), locks.Busiest(topLocks, now)
-	return f, nil
-}
-
-// ask reads a page of the server, and says of a failure what can be done about it.
-func (w *topWatch) ask(ctx context.Context, path string) ([]byte, error) {
-	answer, err := w.t.call(ctx, http.MethodGet, path, nil)
+// explain says of a failure what can be done about it.
+func (w *topWatch) explain(err error) error {
 	var unreached *url.Error
-	switch {
-	case err == nil:
-		return answer, nil
+	switch code := client.CodeOf(err); {
 	case errors.As(err, &unreached):
-		return nil, fmt.Errorf("no server answers at %s: %w", w.t.url, unreached.Err)
-	case strings.HasSuffix(err.Error(), "(unauthorized)"):
-		return nil, fmt.Errorf("the server at %s does not know the key in %s", w.t.url, keyVariable)
-	case strings.HasSuffix(err.Error(), "(forbidden)"):
-		return nil, fmt.Errorf("the key in %s is not an admin key, which top needs", keyVariable)
+		return fmt.Errorf("no server answers at %s: %w", w.t.url, unreached.Err)
+	case code == "unauthorized":
+		return fmt.Errorf("the server at %s does not know the key in %s", w.t.url, keyVariable)
+	case code == "forbidden":
+		return fmt.Errorf("the key in %s is not an admin key, which top needs", keyVariable)
 	}
-	return nil, err
+	return err
 }
 
 // wait lets an interval pass; false says that the command was ended meanwhile.

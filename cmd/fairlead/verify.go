@@ -55,15 +55,7 @@ func newVerify() *cobra.Command {
 				return verifyMultidraw(cmd, data, published.commitment, asJSON)
 			}
 			v := verify(data, published)
-			if asJSON {
-				err = printJSON(cmd, v)
-			} else {
-				err = printVerdict(cmd, v)
-			}
-			if err == nil && !v.Valid {
-				err = exitCode(1)
-			}
-			return err
+			return conclude(cmd, asJSON, v, v.Valid, v.print)
 		},
 	}
 	published.bind(cmd.Flags())
@@ -106,24 +98,18 @@ func verify(data []byte, published published) verdict {
 	return v
 }
 
-func printVerdict(cmd *cobra.Command, v verdict) error {
-	out := cmd.OutOrStdout()
+func (v *verdict) print(out io.Writer) {
 	if v.Campaign != "" {
-		if _, err := fmt.Fprintf(out, "campaign    %s\ncommitment  %s\npositions   %d\nwinners     %d\n", v.Campaign, v.Commitment, v.Positions, v.Winners); err != nil {
-			return err
-		}
+		_, _ = fmt.Fprintf(out, "campaign    %s\ncommitment  %s\npositions   %d\nwinners     %d\n", v.Campaign, v.Commitment, v.Positions, v.Winners)
 	}
 	if b := v.Beacon; b != nil {
-		if _, err := fmt.Fprintf(out, "beacon      round %d of %s, due at %s\nchain       %s\n", b.Round, b.Chain, b.DueAt.Format(time.RFC3339), b.ChainHash); err != nil {
-			return err
-		}
+		_, _ = fmt.Fprintf(out, "beacon      round %d of %s, due at %s\nchain       %s\n", b.Round, b.Chain, b.DueAt.Format(time.RFC3339), b.ChainHash)
 	}
 	if v.Valid {
-		_, err := fmt.Fprintln(out, "valid: the winners follow from the published data")
-		return err
+		_, _ = fmt.Fprintln(out, "valid: the winners follow from the published data")
+	} else {
+		_, _ = fmt.Fprintln(out, "NOT VALID:", v.Difference)
 	}
-	_, err := fmt.Fprintln(out, "NOT VALID:", v.Difference)
-	return err
 }
 
 // multidrawVerdict is what verify found of a multi-draw.
@@ -153,16 +139,11 @@ func verifyMultidraw(cmd *cobra.Command, data []byte, commitment string, asJSON 
 	if err != nil {
 		v.Difference = err.Error()
 	}
-	switch out := cmd.OutOrStdout(); {
-	case asJSON:
-		err = printJSON(cmd, v)
-	case v.Valid:
-		_, err = fmt.Fprintf(out, "operation   %s\ncommitment  %s\ndraws       %d\nvalid: the draws follow from the published data\n", v.Operation, v.Commitment, v.Draws)
-	default:
-		_, err = fmt.Fprintln(out, "NOT VALID:", v.Difference)
-	}
-	if err == nil && !v.Valid {
-		err = exitCode(1)
-	}
-	return err
+	return conclude(cmd, asJSON, v, v.Valid, func(out io.Writer) {
+		if v.Valid {
+			_, _ = fmt.Fprintf(out, "operation   %s\ncommitment  %s\ndraws       %d\nvalid: the draws follow from the published data\n", v.Operation, v.Commitment, v.Draws)
+		} else {
+			_, _ = fmt.Fprintln(out, "NOT VALID:", v.Difference)
+		}
+	})
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -16,13 +17,10 @@ func newVersion() *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if asJSON {
-				return printJSON(cmd, map[string]string{
-					"version": fairlead.Version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
-				})
-			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "fairlead %s (%s, %s/%s)\n", fairlead.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return err
+			v := map[string]string{"version": fairlead.Version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}
+			return show(cmd, asJSON, v, func(out io.Writer) {
+				_, _ = fmt.Fprintf(out, "fairlead %s (%s, %s/%s)\n", v["version"], v["go"], v["os"], v["arch"])
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")

@@ -73,11 +73,17 @@ type Auction struct {
 
 // Round is a round as the live stream told it.
 type Round struct {
-	Places      int              `json:"places"`
-	Bids        int              `json:"bids"`
-	Extensions  int              `json:"extensions"`
-	CarriedOver int              `json:"carried_over"`
-	Winners     []replay.Payment `json:"winners"`
+	Places      int       `json:"places"`
+	Bids        int       `json:"bids"`
+	Extensions  int       `json:"extensions"`
+	CarriedOver int       `json:"carried_over"`
+	Winners     []payment `json:"winners"`
+}
+
+// payment is what a winner pays.
+type payment struct {
+	Account string
+	Amount  int64
 }
 
 // auctionAct plays the auction. What bidders are told is collected under the lock.

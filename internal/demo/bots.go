@@ -108,8 +108,8 @@ func (b *board) apply(e replay.Event) {
 		b.rounds[e.Extension.Round-1].Extensions = e.Extension.Extensions
 	case e.Close != nil:
 		b.current = 0
-		b.rounds[e.Close.Round-1].Winners = e.Close.Winners
 		for _, w := range e.Close.Winners {
+			b.rounds[e.Close.Round-1].Winners = append(b.rounds[e.Close.Round-1].Winners, payment(w))
 			b.spent[w.Account] += w.Amount
 			delete(b.bids, w.Account)
 		}

@@ -4,20 +4,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 )
 
 // MaxAmount is the largest amount of money that the contract knows, 2^53 − 1.
 const MaxAmount = 1<<53 - 1
 
-// Bounds of what is read, far above what any auction has: a number beyond them is a broken message.
-const (
-	maxCount = 1 << 40
-	maxName  = 64
-)
+// maxName is the longest text that is read, in bytes.
+const maxName = 64
 
 // ErrParse is returned when a message is not what the contract says; what is wrong is in the text.
 var ErrParse = errors.New("message breaks the contract")
+
+var errAbsent = errors.New("absent")
 
 // Type is the type of an event.
 type Type string
@@ -54,228 +54,178 @@ type Event struct {
 
 // RoundView is a round as the server shows it.
 type RoundView struct {
-	Round, Winners, Extensions int
-	Status                     string
-	EndsAt                     *time.Time // nil before the round's start
+	Round      int        `json:"round"`
+	Winners    int        `json:"winners"`
+	Extensions int        `json:"extensions" least:"0"`
+	Status     string     `json:"status"`
+	EndsAt     *time.Time `json:"ends_at"` // nil before the round's start
 }
 
 // Bid is an accepted bid as its event tells it.
 type Bid struct {
-	Account                string
-	Amount, PreviousAmount int64
-	Round, Rank            int
+	Account        string `json:"account"`
+	Amount         int64  `json:"amount"`
+	PreviousAmount int64  `json:"previous_amount" least:"0"`
+	Round          int    `json:"round"`
+	Rank           int    `json:"rank"`
 }
 
 // Extension is a round's new end.
 type Extension struct {
-	Round, Extensions int
-	EndsAt            time.Time
+	Round      int       `json:"round"`
+	Extensions int       `json:"extensions"`
+	EndsAt     time.Time `json:"ends_at"`
 }
 
 // Close is the end of a round.
 type Close struct {
-	Round   int
-	Winners []Payment // in order of rank
+	Round   int       `json:"round"`
+	Winners []Payment `json:"winners"` // in order of rank
 }
 
 // Payment is what a winner pays.
 type Payment struct {
-	Account string
-	Amount  int64
+	Account string `json:"account"`
+	Amount  int64  `json:"amount"`
 }
 
 // Opening is the beginning of a round with so many places.
 type Opening struct {
-	Round, Winners int
-	EndsAt         time.Time
+	Round   int       `json:"round"`
+	Winners int       `json:"winners"`
+	EndsAt  time.Time `json:"ends_at"`
 }
 
 // Carry is a loser's bid that stands in the next round.
 type Carry struct {
-	Account            string
-	Amount             int64
-	FromRound, ToRound int
+	Account   string `json:"account"`
+	Amount    int64  `json:"amount"`
+	FromRound int    `json:"from_round"`
+	ToRound   int    `json:"to_round"`
 }
 
 // Countdown is how long the open round has left.
 type Countdown struct {
-	Round       int
-	RemainingMS int64
-	EndsAt      time.Time
+	Round       int       `json:"round"`
+	RemainingMS int64     `json:"remaining_ms" least:"0"`
+	EndsAt      time.Time `json:"ends_at"`
 }
 
 // ParseEvent reads one message of a topic. It returns ErrParse for anything that the contract does not allow. Fields that
 // it does not know are passed over, because the contract may grow.
 func ParseEvent(message []byte) (Event, error) {
-	r := readObject(message)
-	e := Event{Topic: r.text("topic", maxName), Type: Type(r.text("type", maxName)), At: r.time("at")}
-	if e.Type == CountdownTick {
-		if seq, ok := r.fields["seq"]; ok && string(seq) != "null" && string(seq) != "0" {
-			r.fail("a countdown has the sequence number %.40s", seq)
-		}
-	} else {
-		e.Seq = r.number("seq", 1, maxCount)
+	var m struct {
+		Topic string          `json:"topic"`
+		Seq   *int64          `json:"seq" least:"0"`
+		Type  Type            `json:"type"`
+		At    time.Time       `json:"at"`
+		Data  json.RawMessage `json:"data"`
 	}
-	d := r.object("data")
+	err := read(message, reflect.ValueOf(&m).Elem())
+	e := Event{Topic: m.Topic, Type: m.Type, At: m.At}
+	if m.Seq != nil {
+		e.Seq = *m.Seq
+	}
+	if err == nil && (e.Seq == 0) != (e.Type == CountdownTick) {
+		err = fmt.Errorf("an event of type %s has the number %d", e.Type, e.Seq)
+	}
+	var rounds struct {
+		Rounds []RoundView `json:"rounds"`
+	}
+	var data any
 	switch e.Type {
 	case AuctionStarted, AuctionCompleted, AuctionCancelled:
-		e.Rounds = d.rounds()
+		data = &rounds
 	case BidPlaced:
-		e.Bid = &Bid{
-			Account: d.text("account", maxName), Amount: d.number("amount", 1, MaxAmount),
-			PreviousAmount: d.number("previous_amount", 0, MaxAmount), Round: d.count("round", 1), Rank: d.count("rank", 1),
-		}
+		e.Bid = new(Bid)
+		data = e.Bid
 	case RoundExtended:
-		e.Extension = &Extension{Round: d.count("round", 1), Extensions: d.count("extensions", 1), EndsAt: d.time("ends_at")}
+		e.Extension = new(Extension)
+		data = e.Extension
 	case RoundCompleted:
-		e.Close = &Close{Round: d.count("round", 1)}
-		for _, w := range d.list("winners") {
-			e.Close.Winners = append(e.Close.Winners, Payment{w.text("account", maxName), w.number("amount", 1, MaxAmount)})
-			d.take(w)
-		}
+		e.Close = new(Close)
+		data = e.Close
 	case RoundStarted:
-		e.Opening = &Opening{Round: d.count("round", 1), Winners: d.count("winners", 1), EndsAt: d.time("ends_at")}
+		e.Opening = new(Opening)
+		data = e.Opening
 	case BidCarriedOver:
-		e.Carry = &Carry{
-			Account: d.text("account", maxName), Amount: d.number("amount", 1, MaxAmount),
-			FromRound: d.count("from_round", 1), ToRound: d.count("to_round", 1),
-		}
+		e.Carry = new(Carry)
+		data = e.Carry
 	case CountdownTick:
-		e.Countdown = &Countdown{
-			Round: d.count("round", 1), RemainingMS: d.number("remaining_ms", 0, maxCount), EndsAt: d.time("ends_at"),
-		}
+		e.Countdown = new(Countdown)
+		data = e.Countdown
 	default:
-		r.fail("unknown type %.80q", string(e.Type))
+		err = errors.Join(err, fmt.Errorf("unknown type %.80q", string(e.Type)))
 	}
-	r.take(d)
-	if r.err != nil {
-		return Event{}, fmt.Errorf("%w: %w: %.300s", ErrParse, r.err, message)
+	if err == nil {
+		err = read(m.Data, reflect.ValueOf(data).Elem())
 	}
+	if err != nil {
+		return Event{}, fmt.Errorf("%w: %w: %.300s", ErrParse, err, message)
+	}
+	e.Rounds = rounds.Rounds
 	return e, nil
 }
 
-// reader reads the fields of one JSON object and keeps the first thing that is wrong. Names are compared exactly.
-type reader struct {
-	fields map[string]json.RawMessage
-	err    error
-}
-
-func readObject(text []byte) *reader {
-	r := &reader{}
-	if err := json.Unmarshal(text, &r.fields); err != nil {
-		r.fail("not an object: %v", err)
-	} else if r.fields == nil {
-		r.fail("not an object: null")
+// read decodes an object into a struct. Names are compared exactly. Every field must be there and not null, but for pointers.
+func read(text []byte, into reflect.Value) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil || fields == nil {
+		return fmt.Errorf("not an object: %.40s", text)
 	}
-	return r
-}
-
-func (r *reader) fail(format string, args ...any) {
-	if r.err == nil {
-		r.err = fmt.Errorf(format, args...)
-	}
-}
-
-// take takes over what was wrong in a part.
-func (r *reader) take(part *reader) {
-	if r.err == nil {
-		r.err = part.err
-	}
-}
-
-func (r *reader) decode(name string, v any) {
-	field, ok := r.fields[name]
-	switch {
-	case !ok:
-		r.fail("no %s", name)
-	case string(field) == "null":
-		r.fail("%s is null", name)
-	default:
-		if err := json.Unmarshal(field, v); err != nil {
-			r.fail("%s: %v", name, err)
+	for f, v := range into.Fields() {
+		name := f.Tag.Get("json")
+		field, ok := fields[name]
+		absent := !ok || string(field) == "null"
+		if v.Kind() == reflect.Pointer && absent {
+			continue
+		}
+		err := errAbsent
+		if !absent {
+			err = decode(field, v, f.Tag.Get("least"))
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
+	return nil
 }
 
-// text reads a string of 1 to most bytes; 0 allows the empty one and any length.
-func (r *reader) text(name string, most int) string {
-	var s string
-	r.decode(name, &s)
-	if most > 0 && (s == "" || len(s) > most) {
-		r.fail("%s has %d bytes", name, len(s))
+// decode decodes one value, which must be within its bounds: a text of 1 to 64 bytes, a number from least (1 where that is
+// empty) to [MaxAmount], a time in UTC and no finer than microseconds.
+func decode(field json.RawMessage, v reflect.Value, least string) error {
+	if v.Kind() == reflect.Pointer {
+		v.Set(reflect.New(v.Type().Elem()))
+		return decode(field, v.Elem(), least)
 	}
-	return s
-}
-
-func (r *reader) number(name string, least, most int64) int64 {
-	var n int64
-	r.decode(name, &n)
-	if n < least || n > most {
-		r.fail("%s is %d, not in %d … %d", name, n, least, most)
-	}
-	return n
-}
-
-func (r *reader) count(name string, least int64) int { return int(r.number(name, least, maxCount)) }
-
-func (r *reader) flag(name string) bool {
-	var b bool
-	r.decode(name, &b)
-	return b
-}
-
-// time reads a time of RFC 3339 in UTC, no finer than microseconds.
-func (r *reader) time(name string) time.Time {
-	var s string
-	r.decode(name, &s)
-	t, err := time.Parse(time.RFC3339Nano, s)
-	switch _, offset := t.Zone(); {
-	case err != nil:
-		r.fail("%s: %v", name, err)
-	case offset != 0:
-		r.fail("%s is not in UTC: %s", name, s)
-	case t.Nanosecond()%1000 != 0:
-		r.fail("%s is finer than microseconds: %s", name, s)
-	}
-	return t.UTC()
-}
-
-// timeOrNull is a time that may be absent or null.
-func (r *reader) timeOrNull(name string) *time.Time {
-	if field, ok := r.fields[name]; !ok || string(field) == "null" {
+	if v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct {
+		var items []json.RawMessage
+		if err := json.Unmarshal(field, &items); err != nil {
+			return err
+		}
+		v.Set(reflect.MakeSlice(v.Type(), len(items), len(items)))
+		for i, item := range items {
+			if err := read(item, v.Index(i)); err != nil {
+				return err
+			}
+		}
 		return nil
 	}
-	t := r.time(name)
-	return &t
-}
-
-func (r *reader) object(name string) *reader {
-	var field json.RawMessage
-	r.decode(name, &field)
-	if r.err != nil {
-		return &reader{err: r.err}
+	if err := json.Unmarshal(field, v.Addr().Interface()); err != nil {
+		return err
 	}
-	return readObject(field)
-}
-
-func (r *reader) list(name string) []*reader {
-	var items []json.RawMessage
-	r.decode(name, &items)
-	objects := make([]*reader, len(items))
-	for i, item := range items {
-		objects[i] = readObject(item)
+	ok := true
+	switch t, isTime := v.Addr().Interface().(*time.Time); {
+	case isTime:
+		_, offset := t.Zone()
+		*t, ok = t.UTC(), offset == 0 && t.Nanosecond()%1000 == 0
+	case v.Kind() == reflect.String:
+		ok = v.Len() > 0 && v.Len() <= maxName
+	case v.CanInt():
+		ok = v.Int() <= MaxAmount && (v.Int() > 0 || v.Int() == 0 && least == "0")
 	}
-	return objects
-}
-
-func (r *reader) rounds() []RoundView {
-	rounds := []RoundView{}
-	for _, item := range r.list("rounds") {
-		rounds = append(rounds, RoundView{
-			Round: item.count("round", 1), Winners: item.count("winners", 1), Extensions: item.count("extensions", 0),
-			Status: item.text("status", maxName), EndsAt: item.timeOrNull("ends_at"),
-		})
-		r.take(item)
+	if !ok {
+		return fmt.Errorf("%.80s is out of bounds", field)
 	}
-	return rounds
+	return nil
 }

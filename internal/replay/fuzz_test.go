@@ -59,24 +59,3 @@ func FuzzParseEvent(f *testing.F) {
 		}
 	})
 }
-
-// FuzzParseAnswers reads arbitrary answers: none makes a reader panic, and an error is ErrParse.
-func FuzzParseAnswers(f *testing.F) {
-	f.Add([]byte(`{"id":"1","status":"active","current_round":1,"rounds":[{"round":1,"winners":1,"status":"active","ends_at":null,"extensions":2}],"total_bids":8,"seq":20}`))
-	f.Add([]byte(`{"items":[{"rank":1,"account":"ann","amount":100,"winning":true}],"round":1,"next":null}`))
-	f.Add([]byte(`{"items":[{"round":1,"rank":1,"account":"ann","amount":110}],"next":"x"}`))
-	f.Add([]byte(`{"items":[{"account":"bob","amount":40,"previous_amount":0,"round":1,"seq":3,"at":"` + at(1000) + `"}],"next":null}`))
-	f.Add([]byte(`{"id":"dan","available":455,"held":45}`))
-	f.Fuzz(func(t *testing.T, body []byte) {
-		_, auctionErr := replay.ParseAuction(body)
-		_, boardErr := replay.ParseLeaderboard(body)
-		_, _, winnersErr := replay.ParseWinners(body)
-		_, _, bidsErr := replay.ParseBids(body)
-		_, _, balanceErr := replay.ParseBalance(body)
-		for _, err := range []error{auctionErr, boardErr, winnersErr, bidsErr, balanceErr} {
-			if err != nil && !errors.Is(err, replay.ErrParse) {
-				t.Fatalf("%v is not ErrParse", err)
-			}
-		}
-	})
-}

@@ -4,7 +4,24 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/client"
 )
+
+// Place is a place on the leaderboard.
+type Place struct {
+	Rank    int
+	Account string
+	Amount  int64
+	Winning bool
+}
+
+// Win is an item of the list of winners.
+type Win struct {
+	Round, Rank int
+	Account     string
+	Amount      int64
+}
 
 // Outcome is what an auction's events come to.
 type Outcome struct {
@@ -91,13 +108,20 @@ func (o *Outcome) Floor() int64 {
 
 // CompareAuction compares the auction as the server shows it. It returns a *Difference, as do all comparisons here; the
 // server's answer must be of the same moment as the last event.
-func (o *Outcome) CompareAuction(said Auction) error {
+func (o *Outcome) CompareAuction(said *client.Auction) error {
 	d := &differ{}
 	same(d, "seq of the auction", said.Seq, o.Seq)
-	same(d, "status of the auction", said.Status, o.Status)
-	same(d, "current round", said.CurrentRound, o.CurrentRound)
+	same(d, "status of the auction", string(said.Status), o.Status)
+	same(d, "current round", said.CurrentRound, int64(o.CurrentRound))
 	same(d, "total bids", said.TotalBids, int64(len(o.Bids)))
-	sameRounds(d, said.Rounds, o.views())
+	rounds := make([]RoundView, len(said.Rounds))
+	for i, r := range said.Rounds {
+		rounds[i] = RoundView{Round: int(r.Round), Winners: int(r.Winners), Extensions: int(r.Extensions), Status: string(r.Status)}
+		if !r.EndsAt.IsZero() {
+			rounds[i].EndsAt = &r.EndsAt
+		}
+	}
+	sameRounds(d, rounds, o.views())
 	return d.err()
 }
 
@@ -127,17 +151,16 @@ func (o *Outcome) CompareWinners(said []Win) error {
 	return d.err()
 }
 
-// CompareBids compares the history of bids as [ParseBids] reads it.
-func (o *Outcome) CompareBids(said []Event) error {
+// CompareBids compares the history of bids.
+func (o *Outcome) CompareBids(said []client.PlacedBid) error {
 	d := &differ{}
 	same(d, "number of bids", len(said), len(o.Bids))
 	for i := range min(len(said), len(o.Bids)) {
-		d.seq = said[i].Seq
-		recomputed := o.Bids[i]
-		recomputed.Rank = said[i].Bid.Rank
-		same(d, "sequence number in the history", said[i].Seq, recomputed.Seq)
-		sameTime(d, "time in the history", said[i].At, recomputed.At)
-		same(d, "bid in the history", *said[i].Bid, recomputed.Bid)
+		s, r := said[i], o.Bids[i]
+		d.seq = s.Seq
+		sameTime(d, "time in the history", s.At, r.At)
+		s.At = time.Time{}
+		same(d, "bid in the history", s, client.PlacedBid{Account: r.Account, Amount: r.Amount, PreviousAmount: r.PreviousAmount, Round: int64(r.Round), Seq: r.Seq})
 	}
 	return d.err()
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/remoteledger"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
 	"github.com/fairlead-dev/fairlead/saga"
 )
@@ -24,7 +25,7 @@ func (e *env) startCross(db *postgres.DB, others map[string]string, logger *slog
 		if base, key, remote := strings.Cut(url, " "); remote {
 			c, err := client.New(base, key, client.WithRetry(client.Retry{Attempts: 1}))
 			must(e.t, err)
-			ledgers[name] = c.Ledger("house")
+			ledgers[name] = remoteledger.New(c, "house")
 			continue
 		}
 		other, err := postgres.Open(e.t.Context(), postgres.Options{URL: url, MaxConns: 8, Logger: logger})

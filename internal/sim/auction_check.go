@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/replay"
 )
 
@@ -35,7 +36,7 @@ func CheckBids(ops []*Op, auction string, out *replay.Outcome) error {
 		if final.Status != http.StatusCreated {
 			continue
 		}
-		var a BidAnswer
+		var a client.Bid
 		if err := final.JSON(&a); err != nil {
 			complain("%s: %w", op, err)
 			continue
@@ -49,7 +50,10 @@ func CheckBids(ops []*Op, auction string, out *replay.Outcome) error {
 			complain("acknowledged bid is not among the events: %s: %s", op, final.Body)
 			continue
 		}
-		known := BidAnswer{auction, b.Account, b.Amount, b.PreviousAmount, b.Round, b.RoundEndsAt, b.Rank, b.Seq}
+		known := client.Bid{
+			Auction: auction, Account: b.Account, Amount: b.Amount, PreviousAmount: b.PreviousAmount, Round: int64(b.Round),
+			RoundEndsAt: b.RoundEndsAt, Rank: int64(b.Rank), Seq: b.Seq,
+		}
 		if !known.RoundEndsAt.Equal(a.RoundEndsAt) {
 			complain("%s: was told that the round ends at %v, by the events it is %v", op, a.RoundEndsAt, known.RoundEndsAt)
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/replay"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -86,7 +87,7 @@ func (b *bidding) aimAtEnds(t *testing.T, rng *rand.Rand, hits map[string]int) (
 }
 
 func edgeOutcome(answer sim.Answer, round int) string {
-	var told sim.BidAnswer
+	var told client.Bid
 	switch {
 	case answer.Code() == "not_active":
 		return "refused"
@@ -94,7 +95,7 @@ func edgeOutcome(answer sim.Answer, round int) string {
 		return answer.String()
 	case answer.JSON(&told) != nil:
 		return "unreadable"
-	case told.Round == round:
+	case int(told.Round) == round:
 		return "in the round"
 	default:
 		return "in the next round"

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/internal/audit"
+	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/replay"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -64,7 +64,7 @@ func (h *auctionHouse) close(t *testing.T, every int) {
 	h.settle(t, "")
 	replayed, err := h.history.Replay(testwait.Context(t, 5*time.Minute), h.client, 16, func(i int) bool { return i%every == 0 })
 	complain(t, err)
-	h.audit(t)
+	auditNow(t, h.database)
 	t.Logf("books closed: %d commands, %d replayed, %v", len(h.history.Ops()), replayed, h.history.Count())
 }
 
@@ -82,25 +82,6 @@ func (h *auctionHouse) settle(t *testing.T, path string) {
 	}
 }
 
-// audit looks at the database alone, which may be under load.
-func (h *auctionHouse) audit(t *testing.T) {
-	t.Helper()
-	conn := connect(t, h.database)
-	results, err := audit.Report(testwait.Context(t, 5*time.Minute), conn)
-	if err != nil {
-		t.Error(err)
-	}
-	for _, r := range results {
-		if r.Total > 0 {
-			t.Errorf("audit: %s: %d violations: %s", r.Promise, r.Total, strings.Join(r.Violations, "\n"))
-		}
-	}
-	complain(t, sim.AuditAuctions(testwait.Context(t, 5*time.Minute), conn))
-	if err := conn.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
-}
-
 // bidding is one auction with a subscriber on each server.
 type bidding struct {
 	house       *auctionHouse
@@ -115,11 +96,14 @@ type bidding struct {
 // the auction lasts.
 func (h *auctionHouse) launch(t *testing.T, name string, accounts []string, rules replay.Rules) *bidding {
 	t.Helper()
-	id, err := sim.CreateAuction(testwait.Context(t, patience), h.client, name, sim.AuctionSpec{Title: name, Rules: rules})
+	answer, err := h.client.Expect(testwait.Context(t, patience), sim.NewAuction(name+"-create", name, &rules), http.StatusCreated)
 	testwait.Must(t, err)
+	var made client.Auction
+	testwait.Must(t, answer.JSON(&made))
+	id := made.ID
 	b := &bidding{house: h, name: name, id: id, rules: rules, accounts: accounts}
 	for _, server := range h.servers {
-		s := sim.Subscribe(t.Context(), sim.Topic(id), 0, server)
+		s := sim.Subscribe(t.Context(), "auction:"+id, 0, server)
 		t.Cleanup(func() {
 			if err := s.Close(); err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -130,8 +114,16 @@ func (h *auctionHouse) launch(t *testing.T, name string, accounts []string, rule
 	for _, s := range b.subscribers {
 		testwait.Must(t, s.AwaitConnection(testwait.Context(t, patience), 1))
 	}
-	testwait.Must(t, sim.StartAuction(testwait.Context(t, patience), h.client, name, id))
+	b.act(t, "start")
 	return b
+}
+
+// act starts or cancels the auction.
+func (b *bidding) act(t *testing.T, verb string) {
+	t.Helper()
+	op := sim.NewOp(sim.KindAuction, "/v1/auctions/"+b.id+"/"+verb, b.name+"-"+verb, nil)
+	_, err := b.house.client.Expect(testwait.Context(t, patience), op, http.StatusOK)
+	testwait.Must(t, err)
 }
 
 // await waits on every subscriber for an event, and returns it.
@@ -150,12 +142,6 @@ func (b *bidding) await(t *testing.T, limit time.Duration, what string, match fu
 
 func isEnd(e replay.Event) bool {
 	return e.Type == replay.AuctionCompleted || e.Type == replay.AuctionCancelled
-}
-
-// cancel ends the auction before its time.
-func (b *bidding) cancel(t *testing.T) {
-	t.Helper()
-	testwait.Must(t, sim.CancelAuction(testwait.Context(t, patience), b.house.client, b.name, b.id))
 }
 
 // finish waits for the end of the auction and lets the auditor play it: every subscriber got the same events, they come

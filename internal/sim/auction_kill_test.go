@@ -227,7 +227,7 @@ func TestOneCountdownASecond(t *testing.T) {
 	}
 	start(t, leader)
 	listen(closeLimitAfterDeath + time.Second)
-	b.cancel(t)
+	b.act(t, "cancel")
 	b.finish(t, patience)
 	for i, s := range b.subscribers {
 		if compared := checkTicks(t, s, deaths); compared == 0 {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/audit"
 	"github.com/fairlead-dev/fairlead/internal/replay"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -137,7 +138,7 @@ func (h *auctionHouse) watchHeld(t *testing.T, stop <-chan struct{}) (snapshots,
 			integrities++
 		}
 		if snapshots%20 == 0 {
-			complain(t, sim.AuditAuctions(testwait.Context(t, patience), conn))
+			complain(t, audit.Audit(testwait.Context(t, patience), conn))
 		}
 	}
 }

@@ -65,7 +65,7 @@ func stormOfAccounts(t *testing.T, h *auctionHouse, name string, accounts []stri
 	began := time.Now()
 	want(t, name, tally(t, storm(testwait.Context(t, patience), h.client, ops)), map[string]int{"201": len(accounts)})
 	t.Logf("%s: %v", name, time.Since(began).Round(time.Millisecond))
-	b.cancel(t)
+	b.act(t, "cancel")
 	if out := b.finish(t, patience); len(out.Bids) != len(accounts) {
 		t.Errorf("%s: %d bids", name, len(out.Bids))
 	}
@@ -89,7 +89,7 @@ func stormOfOneAccount(t *testing.T, h *auctionHouse, name, account string, cool
 	} else if accepted < 1 || accepted+counts["422 bid_too_low"] != 10 {
 		t.Errorf("%s: answers %v", name, counts)
 	}
-	b.cancel(t)
+	b.act(t, "cancel")
 	out := b.finish(t, patience)
 	if len(out.Bids) != accepted || len(out.Board) != 1 {
 		t.Errorf("%s: %d bids and %d on the board, %d accepted", name, len(out.Bids), len(out.Board), accepted)
@@ -119,7 +119,7 @@ func stormOnOneKey(t *testing.T, h *auctionHouse, name, account string) {
 	if own != 1 {
 		t.Errorf("%s: %d of the answers say that they are the execution's own", name, own)
 	}
-	b.cancel(t)
+	b.act(t, "cancel")
 	if out := b.finish(t, patience); len(out.Bids) != 1 {
 		t.Errorf("%s: %d bids", name, len(out.Bids))
 	}
@@ -133,7 +133,7 @@ func stormOnOneAmount(t *testing.T, h *auctionHouse, name string, accounts []str
 		ops[i] = sim.NewBid(fmt.Sprintf("%s-%d", name, i), b.id, account, 500)
 	}
 	want(t, name, tally(t, storm(testwait.Context(t, patience), h.client, ops)), map[string]int{"201": 1, "409 amount_taken": len(accounts) - 1})
-	b.cancel(t)
+	b.act(t, "cancel")
 	b.finish(t, patience)
 }
 
@@ -162,6 +162,6 @@ func rapidRaises(t *testing.T, h *auctionHouse, name, account string, cooldown t
 			t.Errorf("%s: after the cooldown: %v %v", name, a, err)
 		}
 	}
-	b.cancel(t)
+	b.act(t, "cancel")
 	b.finish(t, patience)
 }

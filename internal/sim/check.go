@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/audit"
 )
 
@@ -78,7 +79,7 @@ func (b *books) compareMoney(ctx context.Context, tx pgx.Tx) error {
 			WHERE kind IN ('deposit', 'withdrawal', 'transfer')`,
 			b.movements, func(m *movement) []any { return []any{&m.kind, &m.from, &m.to, &m.status, &m.amount} }),
 		compare(ctx, tx, b, "hold", `SELECT id::text, id::text, account, amount, captured, status FROM holds`,
-			b.holds, func(h *Hold) []any { return []any{&h.ID, &h.Account, &h.Amount, &h.Captured, &h.Status} }),
+			b.holds, func(h *client.Hold) []any { return []any{&h.ID, &h.Account, &h.Amount, &h.Captured, &h.Status} }),
 	)
 }
 
@@ -87,7 +88,7 @@ func (b *books) compareCampaigns(ctx context.Context, tx pgx.Tx) error {
 		status             string
 		total, sold, draws int
 	}
-	campaigns, purchases := map[string]campaign{}, map[string]Purchase{}
+	campaigns, purchases := map[string]campaign{}, map[string]client.Purchase{}
 	for id, s := range b.campaigns {
 		c := campaign{status: s.status(), total: s.total, sold: len(s.bought)}
 		if c.status == "completed" {
@@ -95,7 +96,6 @@ func (b *books) compareCampaigns(ctx context.Context, tx pgx.Tx) error {
 		}
 		campaigns[id] = c
 		for id, p := range s.bought {
-			p.Position.ID = ""
 			purchases[id] = p
 		}
 	}
@@ -104,7 +104,7 @@ func (b *books) compareCampaigns(ctx context.Context, tx pgx.Tx) error {
 			(SELECT count(*) FROM draws d WHERE d.campaign = c.id) FROM campaigns c`,
 			campaigns, func(c *campaign) []any { return []any{&c.status, &c.total, &c.sold, &c.draws} }),
 		compare(ctx, tx, b, "purchase", `SELECT id::text, id::text, campaign::text, account, layer, number, price FROM purchases`,
-			purchases, func(p *Purchase) []any {
+			purchases, func(p *client.Purchase) []any {
 				return []any{&p.ID, &p.Campaign, &p.Account, &p.Position.Layer, &p.Position.Number, &p.Price}
 			}),
 	)

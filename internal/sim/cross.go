@@ -11,28 +11,12 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/client"
 )
 
 // KindCross is a transfer between ledgers.
 const KindCross Kind = "cross"
-
-// CrossEnd is an account of a ledger.
-type CrossEnd struct {
-	Ledger  string `json:"ledger"`
-	Account string `json:"account"`
-}
-
-type crossBody struct {
-	From   CrossEnd `json:"from"`
-	To     CrossEnd `json:"to"`
-	Amount int64    `json:"amount"`
-	Mode   string   `json:"mode"`
-}
-
-// NewCross makes the command that moves money between ledgers.
-func NewCross(key string, from, to CrossEnd, amount int64, mode string) *Op {
-	return NewOp(KindCross, "/v1/cross-transfers", key, crossBody{from, to, amount, mode})
-}
 
 // crossLeg is the mark of a leg in the ledger where it had its effect.
 type crossLeg struct {
@@ -44,7 +28,7 @@ type crossLeg struct {
 type crossEnded struct {
 	id, status, mode string
 	decided          int64 // the term of the decision to commit
-	q                crossBody
+	q                client.CrossTransferRequest
 }
 
 // AuditCross compares the log of transfers between ledgers, in the coordinator's database, with what has happened in each
@@ -89,7 +73,7 @@ func AuditCross(ctx context.Context, ledgers map[string]*pgx.Conn, total *big.In
 		input string
 	)
 	_, err = pgx.ForEachRow(rows, []any{&e.id, &e.status, &e.mode, &e.decided, &input}, func() error {
-		e.q = crossBody{}
+		e.q = client.CrossTransferRequest{}
 		if err := json.Unmarshal([]byte(input), &e.q); err != nil {
 			return err
 		}

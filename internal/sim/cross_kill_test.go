@@ -18,6 +18,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -36,8 +37,8 @@ type twoHouses struct {
 	coordinators []*sim.Server
 	client       *sim.Client // of the coordinators
 	history      *sim.History
-	ends         []sim.CrossEnd
-	brim         sim.CrossEnd // an account that takes no more
+	ends         []client.CrossEnd
+	brim         client.CrossEnd // an account that takes no more
 	total        *big.Int
 }
 
@@ -56,15 +57,15 @@ func openHouses(t *testing.T, coordinators, accounts int) *twoHouses {
 	h.client, h.history = newClient(t, h.coordinators...)
 	secondClient, _ := newClient(t, second)
 	const each = 500
-	for ledger, client := range map[string]*sim.Client{"local": h.client, "eu": secondClient} {
+	for ledger, c := range map[string]*sim.Client{"local": h.client, "eu": secondClient} {
 		ids := names(ledger, accounts)
-		testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), client, ids, each))
+		testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), c, ids, each))
 		for _, id := range ids {
-			h.ends = append(h.ends, sim.CrossEnd{Ledger: ledger, Account: id})
+			h.ends = append(h.ends, client.CrossEnd{Ledger: ledger, Account: id})
 			h.total.Add(h.total, big.NewInt(each))
 		}
 	}
-	h.brim = sim.CrossEnd{Ledger: "eu", Account: "brim"}
+	h.brim = client.CrossEnd{Ledger: "eu", Account: "brim"}
 	fill(t, h.other, h.brim.Account)
 	h.total.Add(h.total, big.NewInt(math.MaxInt64))
 	return h
@@ -160,7 +161,9 @@ func (h *twoHouses) draw(key string, rng *rand.Rand) *sim.Op {
 	if h.mode != "" {
 		mode = h.mode
 	}
-	return sim.NewCross(key, from, to, amount, mode)
+	return sim.NewOp(sim.KindCross, "/v1/cross-transfers", key, client.CrossTransferRequest{
+		From: from, To: to, Amount: amount, Mode: client.CrossTransferRequestMode(mode),
+	})
 }
 
 // close waits until every transfer has ended, which has a limit, and audits both ledgers.

@@ -130,10 +130,7 @@ func addCampaigns(t *testing.T, client *sim.Client, beneficiary string) {
 	t.Helper()
 	testwait.Must(t, sim.OpenAccounts(t.Context(), client, []string{"ann"}, 100))
 	for _, name := range []string{"completed", "cancelled"} {
-		campaign, err := sim.Launch(t.Context(), client, name, sim.CampaignSpec{
-			Name: name, BaseLength: 1, Price: 1, Currency: "SIM", Beneficiary: beneficiary,
-			Prizes: []sim.PrizeSpec{{Name: "only", Quantity: 1}},
-		})
+		campaign, err := sim.Launch(t.Context(), client, name, small(name, beneficiary, 1, 1))
 		testwait.Must(t, err)
 		op, status := sim.NewPurchase("buy", campaign.ID, "ann", 1), http.StatusCreated
 		if name == "cancelled" {

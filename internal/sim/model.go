@@ -6,6 +6,9 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/client"
 )
 
 // balance is what an account has by the clients' own books.
@@ -16,10 +19,10 @@ type balance struct {
 
 // sale is a campaign by the clients' own books.
 type sale struct {
-	spec                 CampaignSpec
+	beneficiary          string
 	total                int
 	published, cancelled bool
-	bought               map[string]Purchase // by purchase id
+	bought               map[string]client.Purchase // by purchase id
 }
 
 func (s *sale) status() string {
@@ -45,8 +48,8 @@ type movement struct {
 // what its command did, and what was done only adds.
 type books struct {
 	accounts  map[string]*balance
-	movements map[string]movement // by transfer id: deposits, withdrawals and transfers, whose answers have ids
-	holds     map[string]Hold     // by id, as in the last answer
+	movements map[string]movement    // by transfer id: deposits, withdrawals and transfers, whose answers have ids
+	holds     map[string]client.Hold // by id, as in the last answer
 	campaigns map[string]*sale
 	keys      map[storedAnswer]int // stored answers, and how many commands got each
 	wrong     []error
@@ -65,7 +68,7 @@ func (b *books) complain(format string, args ...any) {
 // keep builds the books from the final answers. Commands without one are complained of.
 func keep(ops []*Op) *books {
 	b := &books{
-		accounts: map[string]*balance{}, movements: map[string]movement{}, holds: map[string]Hold{},
+		accounts: map[string]*balance{}, movements: map[string]movement{}, holds: map[string]client.Hold{},
 		campaigns: map[string]*sale{}, keys: map[storedAnswer]int{},
 	}
 	finals := make([]Answer, len(ops))
@@ -100,7 +103,7 @@ func keep(ops []*Op) *books {
 func (b *books) apply(op *Op, final Answer) {
 	if final.Status >= 300 || final.Status == 0 {
 		if id := final.Problem().Transfer; id != "" && op.Kind == KindTransfer {
-			var t transferBody
+			var t client.TransferRequest
 			b.decode(op, op.Body, &t)
 			b.move(op, id, movement{"transfer", t.From, t.To, "failed", t.Amount})
 		}
@@ -112,11 +115,11 @@ func (b *books) apply(op *Op, final Answer) {
 	b.decode(op, final.Body, &told)
 	switch op.Kind {
 	case KindAccount:
-		var a accountBody
+		var a client.CreateAccountRequest
 		b.decode(op, op.Body, &a)
 		b.accounts[a.ID] = &balance{currency: a.Currency}
 	case KindDeposit, KindWithdrawal:
-		var m moneyBody
+		var m client.MovementRequest
 		b.decode(op, op.Body, &m)
 		outside := "outside/" + b.account(op, m.Account).currency
 		if op.Kind == KindDeposit {
@@ -127,7 +130,7 @@ func (b *books) apply(op *Op, final Answer) {
 			b.move(op, told.ID, movement{"withdrawal", m.Account, outside, "completed", m.Amount})
 		}
 	case KindTransfer:
-		var t transferBody
+		var t client.TransferRequest
 		b.decode(op, op.Body, &t)
 		b.account(op, t.From).available -= t.Amount
 		b.account(op, t.To).available += t.Amount
@@ -142,8 +145,9 @@ func (b *books) apply(op *Op, final Answer) {
 }
 
 func (b *books) applyHold(op *Op, final Answer) {
-	var h Hold
+	var h client.Hold
 	b.decode(op, final.Body, &h)
+	h.CreatedAt, h.ExpiresAt = time.Time{}, time.Time{}
 	owner := b.account(op, h.Account)
 	if op.Kind == KindHold {
 		if _, twice := b.holds[h.ID]; twice {
@@ -160,10 +164,10 @@ func (b *books) applyHold(op *Op, final Answer) {
 	owner.held -= h.Amount
 	owner.available += h.Amount - h.Captured
 	if op.Kind == KindCapture {
-		var c captureBody
+		var c client.CaptureRequest
 		b.decode(op, op.Body, &c)
 		b.account(op, c.To).available += h.Captured
-		if c.Amount != 0 && c.Amount != h.Captured || c.Amount == 0 && h.Captured != h.Amount {
+		if c.Amount != nil && *c.Amount != h.Captured || c.Amount == nil && h.Captured != h.Amount {
 			b.complain("%s: captured %d of %d", op, h.Captured, h.Amount)
 		}
 	}
@@ -172,8 +176,9 @@ func (b *books) applyHold(op *Op, final Answer) {
 
 func (b *books) applySale(op *Op, final Answer) {
 	if op.Kind == KindPurchase {
-		var p Purchase
+		var p client.Purchase
 		b.decode(op, final.Body, &p)
+		p.At, p.Position.ID = time.Time{}, ""
 		s := b.sale(op, p.Campaign)
 		if _, twice := s.bought[p.ID]; twice {
 			b.complain("%s: purchase %s was told to two commands", op, p.ID)
@@ -182,13 +187,11 @@ func (b *books) applySale(op *Op, final Answer) {
 		b.account(op, p.Account).available -= p.Price
 		return
 	}
-	var c Campaign
+	var c client.Campaign
 	b.decode(op, final.Body, &c)
 	switch op.Kind { //nolint:exhaustive // The caller passes only these and purchases.
 	case KindCampaign:
-		s := &sale{total: c.TotalPositions, bought: map[string]Purchase{}}
-		b.decode(op, op.Body, &s.spec)
-		b.campaigns[c.ID] = s
+		b.campaigns[c.ID] = &sale{beneficiary: c.Beneficiary, total: int(c.TotalPositions), bought: map[string]client.Purchase{}}
 	case KindPublish:
 		if s := b.sale(op, c.ID); s.published {
 			b.complain("%s: published twice", op)
@@ -208,7 +211,7 @@ func (b *books) closeSales() {
 		for _, p := range s.bought {
 			switch s.status() {
 			case "completed":
-				b.accountOf("campaign "+id, s.spec.Beneficiary).available += p.Price
+				b.accountOf("campaign "+id, s.beneficiary).available += p.Price
 			case "cancelled":
 				b.accountOf("campaign "+id, p.Account).available += p.Price
 			}
@@ -241,7 +244,7 @@ func (b *books) sale(op *Op, id string) *sale {
 		return s
 	}
 	b.complain("%s: no client created campaign %q", op, id)
-	return &sale{bought: map[string]Purchase{}}
+	return &sale{bought: map[string]client.Purchase{}}
 }
 
 func (b *books) decode(op *Op, text []byte, v any) {

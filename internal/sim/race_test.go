@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
@@ -21,10 +22,17 @@ const (
 )
 
 // triangle is the campaign of the race.
-func triangle(name, beneficiary string) sim.CampaignSpec {
-	return sim.CampaignSpec{
-		Name: name, BaseLength: 20, Price: 10, Currency: "SIM", Beneficiary: beneficiary,
-		Prizes: []sim.PrizeSpec{{Name: "first", Quantity: 1}, {Name: "second", Quantity: 3}, {Name: "base", Layer: 20, Quantity: 5}},
+func triangle(name, beneficiary string) client.CreateCampaignRequest {
+	q := small(name, beneficiary, 20, 10)
+	q.Prizes = []client.PrizeRequest{{Name: "first", Quantity: 1}, {Name: "second", Quantity: 3}, {Name: "base", Layer: 20, Quantity: 5}}
+	return q
+}
+
+// small is a campaign of one prize.
+func small(name, beneficiary string, length, price int64) client.CreateCampaignRequest {
+	return client.CreateCampaignRequest{
+		Name: name, BaseLength: length, Price: price, Currency: "SIM", Beneficiary: beneficiary,
+		Prizes: []client.PrizeRequest{{Name: "only", Quantity: 1}},
 	}
 }
 
@@ -53,7 +61,7 @@ func checkRace(t *testing.T, answers []sim.Answer) {
 	for i, a := range answers {
 		switch {
 		case a.Err == nil && a.Status == http.StatusCreated:
-			var p sim.Purchase
+			var p client.Purchase
 			if err := a.JSON(&p); err != nil {
 				t.Error(err)
 			}
@@ -144,10 +152,7 @@ func TestTwoBuyersOnTheLastTwoPositions(t *testing.T) {
 	testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), client, []string{"ann", "bob", "house"}, 1_000_000))
 	for run := range testwait.Count(20, 200) {
 		name := fmt.Sprintf("last-%d", run)
-		campaign, err := sim.Launch(testwait.Context(t, patience), client, name, sim.CampaignSpec{
-			Name: name, BaseLength: 2, Price: 10, Currency: "SIM", Beneficiary: "house",
-			Prizes: []sim.PrizeSpec{{Name: "only", Quantity: 1}},
-		})
+		campaign, err := sim.Launch(testwait.Context(t, patience), client, name, small(name, "house", 2, 10))
 		testwait.Must(t, err)
 		if a, err := client.Settle(testwait.Context(t, patience), sim.NewPurchase(name, campaign.ID, "ann", 0)); err != nil || a.Status != http.StatusCreated {
 			t.Fatalf("the first of three: %v %v", a, err)
@@ -163,10 +168,14 @@ func TestTwoBuyersOnTheLastTwoPositions(t *testing.T) {
 					return
 				}
 				// Whoever sees the campaign full sees its draw.
-				var now sim.Campaign
+				var now struct {
+					Sold   int    `json:"sold_positions"`
+					Total  int    `json:"total_positions"`
+					Status string `json:"status"`
+				}
 				if err := client.GetJSON(t.Context(), "/v1/campaigns/"+campaign.ID, &now); err != nil {
 					t.Error(err)
-				} else if now.SoldPositions == now.TotalPositions {
+				} else if now.Sold == now.Total {
 					if d := client.Get(t.Context(), "/v1/campaigns/"+campaign.ID+"/draw"); now.Status != "completed" || d.Status != http.StatusOK {
 						t.Errorf("run %d: sold out, %s, draw: %v", run, now.Status, d)
 					}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/fairlead-dev/fairlead/client"
 )
 
 // Sizes of the drawn commands: prices and amounts are such that accounts run dry now and then, campaigns such that one
@@ -61,7 +63,7 @@ type Workload struct {
 // offer is the campaign on sale.
 type offer struct {
 	id     string
-	layers int
+	layers int64
 }
 
 // NewWorkload prepares a workload.
@@ -91,9 +93,9 @@ func (w *Workload) Setup(ctx context.Context, c *Client) error {
 // OpenAccounts opens accounts in SIM and puts the same amount on each, none if it is 0.
 func OpenAccounts(ctx context.Context, c *Client, accounts []string, amount int64) error {
 	return each(16, accounts, func(name string) error {
-		_, err := c.expect(ctx, NewAccount("open-"+name, name, "SIM"), http.StatusCreated)
+		_, err := c.Expect(ctx, NewAccount("open-"+name, name, "SIM"), http.StatusCreated)
 		if err == nil && amount > 0 {
-			_, err = c.expect(ctx, NewDeposit("fill-"+name, name, amount), http.StatusCreated)
+			_, err = c.Expect(ctx, NewDeposit("fill-"+name, name, amount), http.StatusCreated)
 		}
 		return err
 	})
@@ -139,23 +141,23 @@ func (w *Workload) offer(ctx context.Context, c *Client, spent string) (offer, e
 	if err != nil {
 		return offer{}, err
 	}
-	w.current = offer{made.ID, max(spec.BaseLength, len(spec.Layers))}
+	w.current = offer{made.ID, max(spec.BaseLength, int64(len(spec.Layers)))}
 	return w.current, nil
 }
 
 // campaign draws the n-th campaign: triangles and explicit layers, with and without limits and layered prizes.
-func (w *Workload) campaign(n int) CampaignSpec {
+func (w *Workload) campaign(n int) client.CreateCampaignRequest {
 	rng := rand.New(rand.NewPCG(w.opts.Seed, 1<<32+uint64(n))) //nolint:gosec // Seeded on purpose; n counts campaigns.
-	spec := CampaignSpec{
+	spec := client.CreateCampaignRequest{
 		Name: fmt.Sprintf("campaign %d", n), Price: 1 + rng.Int64N(maxPrice), Currency: "SIM",
 		Beneficiary: w.accounts[len(w.accounts)-1],
-		Prizes:      []PrizeSpec{{Name: "grand", Quantity: 1}, {Name: "consolation", Quantity: 3}},
+		Prizes:      []client.PrizeRequest{{Name: "grand", Quantity: 1}, {Name: "consolation", Quantity: 3}},
 	}
 	if rng.IntN(3) > 0 {
-		spec.BaseLength = minBaseLength + rng.IntN(maxBaseLength-minBaseLength+1)
-		spec.Prizes = append(spec.Prizes, PrizeSpec{Name: "of a layer", Layer: spec.BaseLength, Quantity: 2})
+		spec.BaseLength = minBaseLength + rng.Int64N(maxBaseLength-minBaseLength+1)
+		spec.Prizes = append(spec.Prizes, client.PrizeRequest{Name: "of a layer", Layer: spec.BaseLength, Quantity: 2})
 	} else {
-		spec.Layers = []LayerSpec{{Positions: 4}, {Positions: 2 + rng.IntN(5), Price: 1 + rng.Int64N(maxPrice)}}
+		spec.Layers = []client.LayerRequest{{Positions: 4}, {Positions: 2 + rng.Int64N(5), Price: 1 + rng.Int64N(maxPrice)}}
 	}
 	if rng.IntN(4) == 0 {
 		spec.PurchaseLimit = 5
@@ -164,21 +166,20 @@ func (w *Workload) campaign(n int) CampaignSpec {
 }
 
 // Launch creates and publishes a campaign, under keys made of name, and returns it as it was created.
-func Launch(ctx context.Context, c *Client, name string, spec CampaignSpec) (Campaign, error) {
-	answer, err := c.expect(ctx, NewCampaign(name+"-create", spec), http.StatusCreated)
+func Launch(ctx context.Context, c *Client, name string, spec client.CreateCampaignRequest) (made client.Campaign, err error) {
+	answer, err := c.Expect(ctx, NewOp(KindCampaign, "/v1/campaigns", name+"-create", spec), http.StatusCreated)
 	if err != nil {
-		return Campaign{}, err
+		return made, err
 	}
-	var made Campaign
 	if err := answer.JSON(&made); err != nil {
-		return Campaign{}, err
+		return made, err
 	}
-	_, err = c.expect(ctx, NewPublish(name+"-publish", made.ID), http.StatusOK)
+	_, err = c.Expect(ctx, NewOp(KindPublish, "/v1/campaigns/"+made.ID+"/publish", name+"-publish", nil), http.StatusOK)
 	return made, err
 }
 
-// expect settles a command whose answer is known beforehand.
-func (c *Client) expect(ctx context.Context, op *Op, status int) (Answer, error) {
+// Expect settles a command whose answer is known beforehand.
+func (c *Client) Expect(ctx context.Context, op *Op, status int) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleLimit)
 	defer cancel()
 	answer, err := c.Settle(ctx, op)
@@ -274,7 +275,7 @@ func (k *worker) deposit(ctx context.Context) error {
 }
 
 func (k *worker) withdraw(ctx context.Context) error {
-	_, err := k.settle(ctx, NewWithdrawal(k.key(), k.anyAccount(), k.amount()))
+	_, err := k.settle(ctx, NewOp(KindWithdrawal, "/v1/withdrawals", k.key(), client.MovementRequest{Account: k.anyAccount(), Amount: k.amount()}))
 	return err
 }
 
@@ -287,7 +288,7 @@ func (k *worker) hold(ctx context.Context) error {
 		if err != nil || answer.Status >= 300 {
 			return err
 		}
-		var h Hold
+		var h client.Hold
 		if err := answer.JSON(&h); err != nil {
 			return err
 		}
@@ -296,12 +297,16 @@ func (k *worker) hold(ctx context.Context) error {
 	}
 	id := k.holds[0]
 	k.holds = k.holds[1:]
-	op := NewRelease(k.key(), id)
+	capture := client.CaptureRequest{To: k.w.accounts[len(k.w.accounts)-1]}
+	var op *Op
 	switch k.rng.IntN(3) {
 	case 0:
-		op = NewCapture(k.key(), id, k.w.accounts[len(k.w.accounts)-1], 0)
+		op = NewOp(KindCapture, "/v1/holds/"+id+"/capture", k.key(), capture)
 	case 1:
-		op = NewCapture(k.key(), id, k.w.accounts[len(k.w.accounts)-1], 1)
+		capture.Amount = new(int64(1))
+		op = NewOp(KindCapture, "/v1/holds/"+id+"/capture", k.key(), capture)
+	default:
+		op = NewOp(KindRelease, "/v1/holds/"+id+"/release", k.key(), nil)
 	}
 	_, err := k.settle(ctx, op)
 	return err
@@ -312,9 +317,9 @@ func (k *worker) buy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	layer := 0
+	layer := int64(0)
 	if k.rng.IntN(3) == 0 {
-		layer = 1 + k.rng.IntN(on.layers)
+		layer = 1 + k.rng.Int64N(on.layers)
 	}
 	answer, err := k.settle(ctx, NewPurchase(k.key(), on.id, k.anyAccount(), layer))
 	if err != nil {

@@ -5,22 +5,9 @@ import (
 	"slices"
 	"strings"
 	"time"
-)
 
-// Locks lists who holds locks and who waits for them, on all servers; the JSON names are the server's.
-type Locks struct {
-	Holders []struct {
-		Owner     string           `json:"owner"`
-		Tokens    map[string]int64 `json:"tokens"`
-		GrantedAt time.Time        `json:"granted_at"`
-		ExpiresAt time.Time        `json:"expires_at"`
-	} `json:"holders"`
-	Waiters []struct {
-		Owner string    `json:"owner"`
-		Keys  []string  `json:"keys"`
-		Since time.Time `json:"since"`
-	} `json:"waiters"`
-}
+	"github.com/fairlead-dev/fairlead/client"
+)
 
 // LockView is one key that is held.
 type LockView struct {
@@ -34,7 +21,7 @@ type LockView struct {
 
 // Busiest returns up to n held keys: those with the most waiters first, then those held longest. now is by the database's
 // clock, as near as the caller knows it; nothing is shown as younger than nothing.
-func (l *Locks) Busiest(n int, now time.Time) []LockView {
+func Busiest(l *client.Locks, n int, now time.Time) []LockView {
 	waiters, since := map[string]int{}, map[string]time.Time{}
 	for _, w := range l.Waiters {
 		for _, key := range w.Keys {

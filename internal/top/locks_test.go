@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/top"
 )
 
 // The key that most wait for comes first, then what has been held longest. Clocks may differ; nothing is younger than nothing.
-func ExampleLocks_Busiest() {
-	var l top.Locks
+func ExampleBusiest() {
+	var l client.Locks
 	err := json.Unmarshal([]byte(`{
 		"holders": [
 			{"owner": "pilot", "tokens": {"crane": 4, "dock-a": 7}, "granted_at": "2026-01-01T00:00:00Z"},
@@ -22,7 +23,7 @@ func ExampleLocks_Busiest() {
 	if err != nil {
 		panic(err)
 	}
-	for _, v := range l.Busiest(4, time.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC)) {
+	for _, v := range top.Busiest(&l, 4, time.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC)) {
 		fmt.Printf("%s by %s with token %d for %.0f s: %d wait, for %.0f s at most\n", v.Key, v.Owner, v.Token, v.HeldSeconds, v.Waiters, v.WaitSeconds)
 	}
 	// Output:
