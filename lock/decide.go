@@ -73,6 +73,15 @@ func NewGraph(holders map[string]string, waiters []Waiter) *Graph {
 	return g
 }
 
+// GraphOf is NewGraph of requests as a backend lists them.
+func GraphOf(holders map[string]string, waiting []Waiting) *Graph {
+	waiters := make([]Waiter, len(waiting))
+	for i := range waiting {
+		waiters[i] = waiting[i].Waiter
+	}
+	return NewGraph(holders, waiters)
+}
+
 // enqueue adds the waiting for earlier requests, oldest request first.
 func (g *Graph) enqueue() {
 	behind := map[string][]int{} // key to the waiters seen so far
