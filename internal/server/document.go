@@ -29,7 +29,7 @@ func Document(version string) ([]byte, error) {
 	s := &Server{
 		keys: struct{ administration }{}, locks: struct{ Locks }{}, registry: prometheus.NewRegistry(),
 		ledger:  &ledger.Service{Reader: struct{ ledger.Reader }{}},
-		publish: &publish.Service{Reader: struct{ publish.Reader }{}, AutomationReader: struct{ publish.AutomationReader }{}},
+		publish: &publish.Service{Reader: struct{ publish.Reader }{}},
 	}
 	s.live = live.New(nil, live.Options{})
 	b, err := openAPI(s.routes(), version)
