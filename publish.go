@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -114,10 +113,7 @@ func (s *Server) startPublishing(registry *prometheus.Registry, lanes *telemetry
 		},
 		StaleAfter: s.o.ClaimStaleAfter, SweepEvery: s.o.ClaimSweepEvery, Drain: s.o.DrainTimeout,
 		Concurrency: s.o.PublishConcurrency, PerTarget: s.o.PublishPerTarget, Observer: observer, Trace: s.traces.Deliveries(), Logger: s.logger, Resealer: store,
-		// It wakes the worker that it runs beside.
-		Automator: publish.NewAutomator(publish.AutomatorOptions{
-			Firer: store, Observer: observer, Logger: s.logger, Scheduled: func(in time.Duration) { s.publisher.Scheduled(in) },
-		}),
+		Firer: store,
 	})
 	checkURL := outbound.CheckURL
 	if s.o.AllowPrivateTargets {

@@ -87,17 +87,11 @@ func BenchmarkSeekAndPick(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s := DrawAt(testSeed("bench"), "op", 0)
+	s := NewStream(testSeed("bench"), 0)
 	i := uint64(0)
 	for b.Loop() {
 		s.Seek(i)
 		w.Pick(s)
 		i++
-	}
-}
-
-func BenchmarkDrawAt(b *testing.B) {
-	for b.Loop() {
-		DrawAt(testSeed("bench"), "op", 7).Uint64()
 	}
 }

@@ -16,9 +16,8 @@
 //     everything in it, offline; [Proof.VerifyCommitment] ties it to what was published at the start. [Include] gives one
 //     entrant a short proof that their position was in the draw, without the rest of the list.
 //
-// The same selection core serves draws without a campaign: [Stream] is an unbiased source of integers, [Sample], [Shuffle],
-// [Integers] and [Weights] select from it, and [DrawAt] reaches the stream of draw i of an operation without computing the
-// ones before it.
+// The same selection core serves draws without a campaign: [Stream] is an unbiased source of integers, [Sample] and [Weights]
+// select from it, and [Operation.At] reaches the stream of draw i of an operation without computing the ones before it.
 //
 // # What it promises
 //

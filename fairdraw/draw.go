@@ -119,17 +119,8 @@ func NewOperation(seed Seed, name string) (*Operation, error) {
 	if reason := textProblem(name); reason != "" {
 		return nil, badInput("operation", "%s", reason)
 	}
-	return &Operation{key: operationKey(seed, name)}, nil
-}
-
-func operationKey(seed Seed, name string) [32]byte {
-	return deriveKey(seed[:], appendText(appendText(nil, labelOperation), name))
+	return &Operation{key: deriveKey(seed[:], appendText(appendText(nil, labelOperation), name))}, nil
 }
 
 // At gives the stream of draw index, at the same cost for every index. In a loop, [Stream.Seek] on one stream costs less.
 func (o *Operation) At(index uint64) *Stream { return NewStream(o.key, index) }
-
-// DrawAt gives the stream of one draw of an operation: that of NewOperation(seed, operation) at index, without its checks.
-func DrawAt(seed Seed, operation string, index uint64) *Stream {
-	return NewStream(operationKey(seed, operation), index)
-}

@@ -26,7 +26,7 @@ func TestSeedIsNotDisclosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown := log.String() + string(encoded) + seed.String() + seed.GoString()
+	shown := log.String() + string(encoded) + seed.String()
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "% x", "%d", "%o", "%b", "%c", "%U", "%T"} {
 		shown += fmt.Sprintf(verb, seed) + fmt.Sprintf(verb, &seed) + fmt.Sprintf(verb, Input{Seed: seed}) + fmt.Sprintf(verb, []Seed{seed})
 	}
@@ -229,23 +229,20 @@ func TestVerifyCommitment(t *testing.T) {
 func TestSelectionRefusesBadInput(t *testing.T) {
 	s := NewStream([32]byte{}, 0)
 	for name, call := range map[string]func() error{
-		"k over n":       func() error { _, err := Sample(s, 3, 4); return err },
-		"negative k":     func() error { _, err := Sample(s, 3, -1); return err },
-		"negative n":     func() error { _, err := Sample(s, -1, 0); return err },
-		"k over limit":   func() error { _, err := Sample(s, MaxSelection+1, MaxSelection+1); return err },
-		"empty range":    func() error { _, err := s.Between(1, 0); return err },
-		"empty integers": func() error { _, err := Integers(s, 1, 0, 0); return err },
-		"negative count": func() error { _, err := Integers(s, 0, 1, -1); return err },
-		"count over":     func() error { _, err := Integers(s, 0, 1, MaxSelection+1); return err },
-		"no weights":     func() error { _, err := Weighted(s, nil); return err },
-		"zero weights":   func() error { _, err := Weighted(s, []uint64{0, 0}); return err },
-		"overflow":       func() error { _, err := Weighted(s, []uint64{1 << 63, 1 << 63, 5}); return err },
-		"many weights":   func() error { _, err := NewWeights(make([]uint64, MaxWeights+1)); return err },
-		"zero seed":      func() error { _, err := NewOperation(Seed{}, "op"); return err },
-		"no operation":   func() error { _, err := NewOperation(testSeed("x"), ""); return err },
-		"index -1":       func() error { _, err := Include("c", triangle(2), -1); return err },
-		"index at size":  func() error { _, err := Include("c", triangle(2), 3); return err },
-		"no leaf":        func() error { _, err := Include("c", nil, 0); return err },
+		"k over n":      func() error { _, err := Sample(s, 3, 4); return err },
+		"negative k":    func() error { _, err := Sample(s, 3, -1); return err },
+		"negative n":    func() error { _, err := Sample(s, -1, 0); return err },
+		"k over limit":  func() error { _, err := Sample(s, MaxSelection+1, MaxSelection+1); return err },
+		"empty range":   func() error { _, err := s.Between(1, 0); return err },
+		"no weights":    func() error { _, err := NewWeights(nil); return err },
+		"zero weights":  func() error { _, err := NewWeights([]uint64{0, 0}); return err },
+		"overflow":      func() error { _, err := NewWeights([]uint64{1 << 63, 1 << 63, 5}); return err },
+		"many weights":  func() error { _, err := NewWeights(make([]uint64, MaxWeights+1)); return err },
+		"zero seed":     func() error { _, err := NewOperation(Seed{}, "op"); return err },
+		"no operation":  func() error { _, err := NewOperation(testSeed("x"), ""); return err },
+		"index -1":      func() error { _, err := Include("c", triangle(2), -1); return err },
+		"index at size": func() error { _, err := Include("c", triangle(2), 3); return err },
+		"no leaf":       func() error { _, err := Include("c", nil, 0); return err },
 	} {
 		if err := call(); !errors.Is(err, ErrBadInput) {
 			t.Errorf("%s: %v", name, err)

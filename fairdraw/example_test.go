@@ -123,27 +123,23 @@ func ExampleInclude() {
 
 // Draw i of an operation depends on i alone, so an interrupted run resumes where it was and gives what an unbroken one
 // would have given.
-func ExampleDrawAt() {
-	seed := exampleInput().Seed
+func ExampleOperation_At() {
+	operation, err := fairdraw.NewOperation(exampleInput().Seed, "operation-1")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	weights, err := fairdraw.NewWeights([]uint64{3, 3, 4})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	for _, i := range []uint64{0, 1, 2, 19_999_999} {
-		fmt.Println(i, weights.Pick(fairdraw.DrawAt(seed, "operation-1", i)))
+		fmt.Println(i, weights.Pick(operation.At(i)))
 	}
 	// Output:
 	// 0 2
 	// 1 0
 	// 2 0
 	// 19999999 1
-}
-
-// Integers gives numbers of a range, as a multi-draw over [min, max] needs.
-func ExampleIntegers() {
-	dice, err := fairdraw.Integers(fairdraw.DrawAt(exampleInput().Seed, "dice", 0), 1, 6, 5)
-	fmt.Println(dice, err)
-	// Output:
-	// [3 2 2 4 1] <nil>
 }

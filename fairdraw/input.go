@@ -2,6 +2,8 @@ package fairdraw
 
 import (
 	"fmt"
+	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -170,32 +172,14 @@ func positionProblem(p *Position) (field, reason string) {
 // control characters (U+0000 to U+001F and U+007F to U+009F). It is compared byte for byte: neither case nor Unicode
 // normalisation makes two texts equal.
 func textProblem(s string) string {
-	if s == "" {
+	switch {
+	case s == "":
 		return "empty"
-	}
-	ascii := true
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c < 0x20 || c == 0x7f:
-			return "has a control character"
-		case c >= utf8.RuneSelf:
-			ascii = false
-		}
-	}
-	runes := len(s)
-	if !ascii {
-		if !utf8.ValidString(s) {
-			return "not valid UTF-8"
-		}
-		runes = 0
-		for _, r := range s {
-			if r >= 0x80 && r <= 0x9f {
-				return "has a control character"
-			}
-			runes++
-		}
-	}
-	if runes > MaxTextRunes {
+	case !utf8.ValidString(s):
+		return "not valid UTF-8"
+	case strings.ContainsFunc(s, unicode.IsControl):
+		return "has a control character"
+	case utf8.RuneCountInString(s) > MaxTextRunes:
 		return fmt.Sprintf("longer than %d characters", MaxTextRunes)
 	}
 	return ""

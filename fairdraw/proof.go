@@ -242,41 +242,24 @@ type placeJSON struct {
 func (w Winner) MarshalJSON() ([]byte, error) { return json.Marshal(w.document()) }
 
 func (w Winner) document() winnerJSON {
-	return winnerJSON{
-		Prize:    w.Prize,
-		Layer:    w.Position.Layer,
-		Position: placeJSON{ID: w.Position.ID, Layer: w.Position.Layer, Number: w.Position.Number},
-		Account:  w.Position.Account,
-	}
+	p := w.Position
+	return winnerJSON{Prize: w.Prize, Layer: p.Layer, Position: placeJSON{p.ID, p.Layer, p.Number}, Account: p.Account}
 }
 
 // UnmarshalJSON reads what MarshalJSON writes, as strictly as [ParseProof].
-func (w *Winner) UnmarshalJSON(data []byte) error {
-	return readDocument(data, func(r *reader) error { return readWinner(r, w) })
-}
-
-// proofHead and proofTail are the fields before the positions and after them.
-type proofHead struct {
-	Versions   Versions    `json:"versions"`
-	Campaign   string      `json:"campaign"`
-	Commitment string      `json:"commitment"`
-	ServerSeed string      `json:"server_seed"`
-	Root       string      `json:"root"`
-	DrawSeed   string      `json:"draw_seed"`
-	Beacon     *beaconJSON `json:"beacon,omitempty"`
-}
-
-type proofTail struct {
-	Prizes  []Prize  `json:"prizes"`
-	Winners []Winner `json:"winners"`
-}
+func (w *Winner) UnmarshalJSON(data []byte) error { return readDocument(data, readWinner(w)) }
 
 type proofJSON struct {
-	proofHead
-
-	Positions []Position `json:"positions"`
-
-	proofTail
+	Versions   Versions     `json:"versions"`
+	Campaign   string       `json:"campaign"`
+	Commitment string       `json:"commitment"`
+	ServerSeed string       `json:"server_seed"`
+	Root       string       `json:"root"`
+	DrawSeed   string       `json:"draw_seed"`
+	Beacon     *beaconJSON  `json:"beacon,omitempty"`
+	Positions  []Position   `json:"positions"`
+	Prizes     []Prize      `json:"prizes"`
+	Winners    []winnerJSON `json:"winners"`
 }
 
 // beaconJSON has only the signature in documents of version 1, and everything but, on most chains, the previous signature
@@ -294,24 +277,14 @@ type beaconJSON struct {
 	PreviousSignature string `json:"previous_signature,omitempty"`
 }
 
-// MarshalJSON writes the document that ParseProof reads.
-func (p *Proof) MarshalJSON() ([]byte, error) {
-	// A list without entries is [], never null.
-	doc := proofJSON{proofHead: p.head(), Positions: p.Positions, proofTail: p.tail()}
-	if doc.Positions == nil {
-		doc.Positions = []Position{}
+// document is the proof's JSON form with the given positions.
+func (p *Proof) document(positions []Position) *proofJSON {
+	doc := &proofJSON{
+		Versions: p.Versions, Campaign: p.Campaign, Commitment: p.Commitment, ServerSeed: p.ServerSeed, Root: p.Root, DrawSeed: p.DrawSeed,
+		Positions: entries(positions), Prizes: entries(p.Prizes), Winners: make([]winnerJSON, len(p.Winners)),
 	}
-	return json.Marshal(doc)
-}
-
-func (p *Proof) head() proofHead {
-	doc := proofHead{
-		Versions:   p.Versions,
-		Campaign:   p.Campaign,
-		Commitment: p.Commitment,
-		ServerSeed: p.ServerSeed,
-		Root:       p.Root,
-		DrawSeed:   p.DrawSeed,
+	for i := range p.Winners {
+		doc.Winners[i] = p.Winners[i].document()
 	}
 	if p.Beacon != "" || p.Source != nil {
 		doc.Beacon = &beaconJSON{Signature: p.Beacon}
@@ -326,16 +299,16 @@ func (p *Proof) head() proofHead {
 	return doc
 }
 
-func (p *Proof) tail() proofTail {
-	doc := proofTail{Prizes: p.Prizes, Winners: p.Winners}
-	if doc.Prizes == nil {
-		doc.Prizes = []Prize{}
+// entries gives a list as documents have it: one without entries is [], never null.
+func entries[T any](list []T) []T {
+	if list == nil {
+		return []T{}
 	}
-	if doc.Winners == nil {
-		doc.Winners = []Winner{}
-	}
-	return doc
+	return list
 }
+
+// MarshalJSON writes the document that ParseProof reads.
+func (p *Proof) MarshalJSON() ([]byte, error) { return json.Marshal(p.document(p.Positions)) }
 
 // UnmarshalJSON is ParseProof.
 func (p *Proof) UnmarshalJSON(data []byte) error {
@@ -359,9 +332,7 @@ type inclusionJSON struct {
 // MarshalJSON writes the document that ParseInclusionProof reads.
 func (ip *InclusionProof) MarshalJSON() ([]byte, error) {
 	doc := inclusionJSON(*ip)
-	if doc.Siblings == nil {
-		doc.Siblings = []string{}
-	}
+	doc.Siblings = entries(doc.Siblings)
 	return json.Marshal(doc)
 }
 
@@ -374,70 +345,48 @@ func (ip *InclusionProof) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// WriteJSON writes the document that [ParseProof] reads, with the positions that are given in place of p's, one at a time:
-// a million of them are never in memory together. It ends with the first error of positions or of w.
-func (p *Proof) WriteJSON(w io.Writer, positions iter.Seq2[Position, error]) error {
-	out := proofWriter{to: bufio.NewWriterSize(w, proofBuffer)}
-	out.encoder = json.NewEncoder(&out.buf)
-	out.encoder.SetEscapeHTML(false)
-	if err := out.value(p.head(), "", "}"); err != nil {
-		return err
-	}
-	separator := `,"positions":[`
-	for position, err := range positions {
-		if err != nil {
-			return fmt.Errorf("fairdraw: write a proof: %w", err)
-		}
-		out.text(separator)
-		if err := out.value(position, "", ""); err != nil {
-			return err
-		}
-		separator = ","
-	}
-	if separator != "," {
-		out.text(separator)
-	}
-	out.text("],")
-	tail := p.tail()
-	winners := make([]winnerJSON, len(tail.Winners))
-	for i := range tail.Winners {
-		winners[i] = tail.Winners[i].document()
-	}
-	err := out.value(struct {
-		Prizes  []Prize      `json:"prizes"`
-		Winners []winnerJSON `json:"winners"`
-	}{tail.Prizes, winners}, "{", "")
-	if err != nil {
-		return err
-	}
-	if err := out.to.Flush(); err != nil {
-		return fmt.Errorf("fairdraw: write a proof: %w", err)
-	}
-	return nil
-}
-
 // proofBuffer is how much is written at a time.
 const proofBuffer = 64 << 10
 
-type proofWriter struct {
-	to      *bufio.Writer
-	encoder *json.Encoder // to buf
-	buf     bytes.Buffer
-}
-
-// text writes; a failure is kept by the buffered writer, and returned by its Flush.
-func (w *proofWriter) text(s string) { _, _ = w.to.WriteString(s) }
-
-// value writes a value without the given beginning and end.
-func (w *proofWriter) value(v any, begin, end string) error {
-	w.buf.Reset()
-	if err := w.encoder.Encode(v); err != nil {
-		return fmt.Errorf("fairdraw: write a proof: %w", err)
+// WriteJSON writes the document that [ParseProof] reads, with the positions that are given in place of p's, one at a time:
+// a million of them are never in memory together. It ends with the first error of positions or of w.
+func (p *Proof) WriteJSON(w io.Writer, positions iter.Seq2[Position, error]) error {
+	fail := func(err error) error { return fmt.Errorf("fairdraw: write a proof: %w", err) }
+	whole, err := encode(p.document(nil))
+	if err != nil {
+		return fail(err)
 	}
-	b := bytes.TrimSuffix(w.buf.Bytes(), []byte("\n"))
-	b = bytes.TrimSuffix(bytes.TrimPrefix(b, []byte(begin)), []byte(end))
-	if _, err := w.to.Write(b); err != nil {
-		return fmt.Errorf("fairdraw: write a proof: %w", err)
+	// Positions go into the empty list. No text can look like it, as quotes in texts are escaped.
+	at := bytes.Index(whole, []byte(`"positions":[]`)) + len(`"positions":[`)
+	out := bufio.NewWriterSize(w, proofBuffer)
+	_, _ = out.Write(whole[:at]) // The buffered writer keeps a failure, and returns it from now on.
+	separator := ""
+	for position, err := range positions {
+		var raw []byte
+		if err == nil {
+			raw, err = encode(position)
+		}
+		if err == nil {
+			_, _ = out.WriteString(separator)
+			_, err = out.Write(raw)
+		}
+		if err != nil {
+			return fail(err)
+		}
+		separator = ","
+	}
+	_, _ = out.Write(whole[at:])
+	if err := out.Flush(); err != nil {
+		return fail(err)
 	}
 	return nil
+}
+
+// encode writes a value as it is published: HTML's characters need no escapes there.
+func encode(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	encoder := json.NewEncoder(&buf)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(v)
+	return bytes.TrimSuffix(buf.Bytes(), []byte{'\n'}), err
 }

@@ -156,7 +156,7 @@ func TestPropertyStreamIsReachedByIndex(t *testing.T) {
 		roving := op.At(rapid.Uint64().Draw(t, "start"))
 		for _, index := range rapid.SliceOfN(rapid.Uint64(), 1, 10).Draw(t, "indices") {
 			roving.Seek(index)
-			direct := DrawAt(seed, name, index)
+			direct := op.At(index)
 			for range rapid.IntRange(0, 9).Draw(t, "integers") {
 				if a, b := roving.Uint64(), direct.Uint64(); a != b {
 					t.Fatalf("stream %d: %d and %d", index, a, b)

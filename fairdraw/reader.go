@@ -1,10 +1,10 @@
 package fairdraw
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
-	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -82,70 +82,65 @@ func (r *reader) expect(c byte, what string) error {
 	return nil
 }
 
-// object reads an object with exactly the given names, in any order; the last optional of them may be absent. It calls read
-// with the index of each name, where the value begins.
-func (r *reader) object(names []string, optional int, read func(i int) error) error {
+// object reads an object that has each of the fields once, in any order; the last optional of them may be absent. It returns
+// how many there were.
+func (r *reader) object(optional int, fields []field) (n int, err error) {
 	if err := r.expect('{', "an object"); err != nil {
-		return err
+		return 0, err
 	}
 	var seen uint
 	r.space()
-	for first := true; r.peek() != '}'; first = false {
-		if !first {
+	for ; r.peek() != '}'; n++ {
+		if n > 0 {
 			if err := r.expect(',', "',' or '}'"); err != nil {
-				return err
+				return 0, err
 			}
 			r.space()
 		}
-		i, err := r.name(names)
+		i, err := r.name(fields)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if seen&(1<<i) != 0 {
-			return within(names[i], r.fail("appears twice"))
+			return 0, within(fields[i].name, r.fail("appears twice"))
 		}
 		seen |= 1 << i
 		r.space()
 		if err := r.expect(':', "':'"); err != nil {
-			return within(names[i], err)
+			return 0, within(fields[i].name, err)
 		}
 		r.space()
-		if err := read(i); err != nil {
-			return within(names[i], err)
+		if err := fields[i].read(r); err != nil {
+			return 0, within(fields[i].name, err)
 		}
 		r.space()
 	}
-	for i, name := range names[:len(names)-optional] {
+	for i, f := range fields[:len(fields)-optional] {
 		if seen&(1<<i) == 0 {
-			return within(name, r.fail("missing"))
+			return 0, within(f.name, r.fail("missing"))
 		}
 	}
 	r.pos++
-	return nil
+	return n, nil
 }
 
 // name reads a field's name. No name of the formats needs an escape, so one with an escape is just unknown.
-func (r *reader) name(names []string) (int, error) {
+func (r *reader) name(fields []field) (int, error) {
 	start := r.pos
 	if err := r.expect('"', "a field name"); err != nil {
 		return 0, err
 	}
-	begin := r.pos
-	for r.pos < len(r.data) && r.data[r.pos] != '"' {
-		r.pos++
-	}
-	if r.pos == len(r.data) {
-		r.pos = start
-		return 0, r.fail("a field name that does not end")
-	}
-	got := r.data[begin:r.pos]
-	r.pos++
-	for i, name := range names {
-		if string(got) == name {
+	got, _, ended := bytes.Cut(r.data[r.pos:], []byte{'"'})
+	for i, f := range fields {
+		if ended && string(got) == f.name {
+			r.pos += len(got) + 1
 			return i, nil
 		}
 	}
 	r.pos = start
+	if !ended {
+		return 0, r.fail("a field name that does not end")
+	}
 	return 0, r.fail("unknown field %q", clip(got))
 }
 
@@ -183,14 +178,8 @@ func (r *reader) array(limit int, read func(i int) error) error {
 	return nil
 }
 
-// integer reads a number that fits an int on every platform.
-func (r *reader) integer(low, high int) (int, error) {
-	n, err := r.integer64(int64(low), int64(high))
-	return int(n), err
-}
-
-// integer64 reads a number in its one plain form: no sign, leading zero, fraction or exponent. high is at most 2^53.
-func (r *reader) integer64(low, high int64) (int64, error) {
+// integer reads a number in its one plain form: no sign, leading zero, fraction or exponent. high is at most 2^53.
+func (r *reader) integer(low, high int64) (int64, error) {
 	start, n := r.pos, int64(0)
 	for r.pos < len(r.data) && r.data[r.pos] >= '0' && r.data[r.pos] <= '9' {
 		n = n*10 + int64(r.data[r.pos]-'0')
@@ -212,18 +201,6 @@ func (r *reader) integer64(low, high int64) (int64, error) {
 	return n, nil
 }
 
-// version reads a version number, of which some are known.
-func (r *reader) version(known ...int) (int, error) {
-	const most = 1_000_000
-	start := r.pos
-	n, err := r.integer(0, most)
-	if err == nil && !slices.Contains(known, n) {
-		r.pos = start
-		return 0, r.fail("version %d is not known, only %s", n, strings.Trim(fmt.Sprint(known), "[]"))
-	}
-	return n, err
-}
-
 // hex reads low to high bytes in lower-case hexadecimal.
 func (r *reader) hex(low, high int) (string, error) {
 	start := r.pos
@@ -243,103 +220,43 @@ func (r *reader) hex(low, high int) (string, error) {
 
 // text reads a string.
 func (r *reader) text() (string, error) {
+	start := r.pos
 	if err := r.expect('"', "a string"); err != nil {
 		return "", err
 	}
-	begin := r.pos
-	for r.pos < len(r.data) {
-		switch c := r.data[r.pos]; {
-		case c == '"':
-			s := string(r.data[begin:r.pos])
-			r.pos++
-			return s, nil
-		case c == '\\':
-			return r.escapedText(begin)
-		case c < 0x20:
-			return "", r.fail("a control character in a string")
-		}
-		r.pos++
-	}
-	return "", r.fail("a string that does not end")
-}
-
-// escapedText goes on with a string at its first escape.
-func (r *reader) escapedText(begin int) (string, error) {
-	out := append([]byte(nil), r.data[begin:r.pos]...)
-	for r.pos < len(r.data) {
-		switch c := r.data[r.pos]; {
-		case c == '"':
-			r.pos++
-			return string(out), nil
-		case c == '\\':
-			char, err := r.escape()
-			if err != nil {
-				return "", err
-			}
-			out = utf8.AppendRune(out, char)
-		case c < 0x20:
-			return "", r.fail("a control character in a string")
-		default:
-			out = append(out, c)
-			r.pos++
-		}
-	}
-	return "", r.fail("a string that does not end")
-}
-
-// escape reads one escape; for a character beyond U+FFFF, its pair of them.
-func (r *reader) escape() (rune, error) {
-	start := r.pos
-	r.pos++
-	c := r.peek()
-	if c == 'u' {
-		char, err := r.unit(start)
-		if err != nil || !utf16.IsSurrogate(char) {
-			return char, err
-		}
-		if r.peek() == '\\' && r.pos+1 < len(r.data) && r.data[r.pos+1] == 'u' {
-			r.pos++
-			second, err := r.unit(start)
-			if err != nil {
-				return 0, err
-			}
-			if pair := utf16.DecodeRune(char, second); pair != utf8.RuneError {
-				return pair, nil
-			}
-		}
-		r.pos = start
-		return 0, r.fail("a lone surrogate")
-	}
-	i := strings.IndexByte(`"\/bfnrt`, c)
-	if c == 0 || i < 0 {
-		r.pos = start
-		return 0, r.fail("not an escape of JSON")
-	}
-	r.pos++
-	return rune("\"\\/\b\f\n\r\t"[i]), nil
-}
-
-// unit reads the u and the four digits of an escape that began at start.
-func (r *reader) unit(start int) (rune, error) {
-	r.pos++
-	if r.pos+4 > len(r.data) {
-		r.pos = start
-		return 0, r.fail("not an escape of JSON")
-	}
-	var v rune
-	for _, c := range r.data[r.pos : r.pos+4] {
-		switch {
-		case c >= '0' && c <= '9':
-			v = v<<4 | rune(c-'0')
-		case c >= 'a' && c <= 'f':
-			v = v<<4 | rune(c-'a'+10)
-		case c >= 'A' && c <= 'F':
-			v = v<<4 | rune(c-'A'+10)
-		default:
+	escaped := false
+	for ; r.peek() != '"'; r.pos++ {
+		switch c := r.peek(); {
+		case r.pos >= len(r.data):
 			r.pos = start
-			return 0, r.fail("not an escape of JSON")
+			return "", r.fail("a string that does not end")
+		case c < 0x20:
+			return "", r.fail("a control character in a string")
+		case c == '\\':
+			escaped = true
+			r.pos++ // What follows belongs to the escape.
 		}
 	}
-	r.pos += 4
-	return v, nil
+	r.pos++
+	quoted := r.data[start:r.pos]
+	if !escaped {
+		return string(quoted[1 : len(quoted)-1]), nil
+	}
+	var s string
+	switch err := json.Unmarshal(quoted, &s); {
+	case err != nil:
+		r.pos = start
+		return "", r.fail("not an escape of JSON")
+	case hasLoneSurrogate(string(quoted), s):
+		r.pos = start
+		return "", r.fail("a lone surrogate")
+	}
+	return s, nil
+}
+
+// hasLoneSurrogate reports whether an escape of a string is half of a pair of surrogates. The standard decoder reads U+FFFD
+// in its place. A string may also have that character itself, as it is or as an escape.
+func hasLoneSurrogate(quoted, decoded string) bool {
+	quoted = strings.ToLower(strings.ReplaceAll(quoted, `\\`, ""))
+	return strings.Count(decoded, "\ufffd") != strings.Count(quoted, "\ufffd")+strings.Count(quoted, `\ufffd`)
 }

@@ -55,9 +55,6 @@ func (s Seed) IsZero() bool { return s == Seed{} }
 // String gives a placeholder, not the seed.
 func (s Seed) String() string { return redacted }
 
-// GoString gives a placeholder, not the seed.
-func (s Seed) GoString() string { return redacted }
-
 // Format writes a placeholder for every verb, %x and %d included.
 func (s Seed) Format(state fmt.State, _ rune) {
 	// A fmt.State has nowhere to report a failed write to.
@@ -67,11 +64,8 @@ func (s Seed) Format(state fmt.State, _ rune) {
 // LogValue gives a placeholder, not the seed.
 func (s Seed) LogValue() slog.Value { return slog.StringValue(redacted) }
 
-// MarshalText gives a placeholder, not the seed.
+// MarshalText gives a placeholder, not the seed, in JSON too.
 func (s Seed) MarshalText() ([]byte, error) { return []byte(redacted), nil }
-
-// MarshalJSON gives a placeholder, not the seed.
-func (s Seed) MarshalJSON() ([]byte, error) { return []byte(`"` + redacted + `"`), nil }
 
 // errSeedEncoding is why a seed can't be decoded from JSON or text.
 var errSeedEncoding = errors.New("a seed is never encoded; use ParseSeed on its Hex form")

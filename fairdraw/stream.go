@@ -11,15 +11,14 @@ import (
 	"strconv"
 )
 
-// MaxSelection is the most values that Sample or Integers gives at once: the largest multi-draw.
+// MaxSelection is the most values that Sample gives at once: the largest multi-draw.
 const MaxSelection = 20_000_000
 
 // Stream is a reproducible source of uniform integers: HMAC-SHA256 of a 128-bit big-endian counter under a 32-byte key. The
 // counter's high half is the stream's index, its low half the block number from 0, so that 2^64 independent streams hang on
 // one key and each is reached at once. A block gives four 64-bit big-endian integers, in order.
 //
-// A Stream belongs to one goroutine at a time. The zero Stream is not usable: [NewStream], [DrawAt] and [Operation.At] make
-// one.
+// A Stream belongs to one goroutine at a time. The zero Stream is not usable: [NewStream] and [Operation.At] make one.
 type Stream struct {
 	mac     hash.Hash
 	counter [16]byte
@@ -88,26 +87,6 @@ func (s *Stream) Between(low, high int64) (int64, error) {
 	return int64(uint64(low) + s.Uint64n(width)), nil //nolint:gosec // wraps on purpose
 }
 
-// Integers gives count independent uniform integers in [low, high]. It returns an [*InputError] when low is over high, or
-// count is not 0 to MaxSelection.
-func Integers(s *Stream, low, high int64, count int) ([]int64, error) {
-	if count < 0 || count > MaxSelection {
-		return nil, badInput("count", "%d is not 0 to %d", count, MaxSelection)
-	}
-	if low > high {
-		return nil, badInput("range", "from %d to %d is empty", low, high)
-	}
-	out := make([]int64, count)
-	for i := range out {
-		v, err := s.Between(low, high)
-		if err != nil {
-			return nil, err
-		}
-		out[i] = v
-	}
-	return out, nil
-}
-
 // Sample chooses k distinct integers of [0, n), in the order of their choice, by a partial Fisher–Yates shuffle: for i from
 // 0 to k−1, place i of the list 0…n−1 changes with place i + Uint64n(n−i). It takes memory and time in the order of k. It
 // returns an [*InputError] when n is negative, or k is not 0 to n or over MaxSelection.
@@ -158,14 +137,6 @@ func sampleSparse(s *Stream, n, k int) []int {
 	return out
 }
 
-// Shuffle puts n things in a uniformly random order: swap(i, j) is called for i from 0 to n−1 with j = i + Uint64n(n−i),
-// the full run of what Sample does in part. It does nothing when n is not positive.
-func Shuffle(s *Stream, n int, swap func(i, j int)) {
-	for i := range n {
-		swap(i, i+int(s.Uint64n(uint64(n-i)))) //nolint:gosec // below n
-	}
-}
-
 // MaxWeights is the most entries of a weighted choice.
 const MaxWeights = 1_000_000
 
@@ -204,13 +175,4 @@ func (w *Weights) Total() uint64 { return w.upTo[len(w.upTo)-1] }
 func (w *Weights) Pick(s *Stream) int {
 	r := s.Uint64n(w.Total())
 	return sort.Search(len(w.upTo), func(i int) bool { return w.upTo[i] > r })
-}
-
-// Weighted chooses once among weights; see [NewWeights] for the rules and errors. For repeated choices prepare a [Weights].
-func Weighted(s *Stream, weights []uint64) (int, error) {
-	w, err := NewWeights(weights)
-	if err != nil {
-		return 0, err
-	}
-	return w.Pick(s), nil
 }

@@ -42,8 +42,11 @@ type Graph struct {
 	blocked []bool            // by the order of asking, index as in waiters
 	held    []link            // from a waiter to the holder of one of its keys
 	queued  []link            // from a waiter to an earlier one's owner
-	next    map[string]map[string]int
+	next    graph             // of all of these
 }
+
+// graph is which owners each owner waits for.
+type graph map[string][]string
 
 // link is an edge of one waiter.
 type link struct {
@@ -54,7 +57,7 @@ type link struct {
 
 // NewGraph builds the graph of who holds which key, and who waits. Keys held by nobody are absent from holders.
 func NewGraph(holders map[string]string, waiters []Waiter) *Graph {
-	g := &Graph{holders: holders, waiters: slices.Clone(waiters), next: map[string]map[string]int{}}
+	g := &Graph{holders: holders, waiters: slices.Clone(waiters), next: graph{}}
 	slices.SortFunc(g.waiters, func(a, b Waiter) int { return cmp.Compare(a.Ticket, b.Ticket) })
 	g.blocked = make([]bool, len(g.waiters))
 	for i, w := range g.waiters {
@@ -62,12 +65,21 @@ func NewGraph(holders map[string]string, waiters []Waiter) *Graph {
 			// An owner may ask twice for one key, from two places of one program: that is waiting, and no deadlock.
 			if to, ok := holders[k]; ok && to != w.Owner {
 				g.held = append(g.held, link{Edge{From: w.Owner, To: to, Key: k}, i})
-				g.connect(w.Owner, to, 1)
+				g.next[w.Owner] = append(g.next[w.Owner], to)
 			}
 		}
 	}
 	g.enqueue()
 	return g
+}
+
+// GraphOf is NewGraph of requests as a backend lists them.
+func GraphOf(holders map[string]string, waiting []Waiting) *Graph {
+	waiters := make([]Waiter, len(waiting))
+	for i := range waiting {
+		waiters[i] = waiting[i].Waiter
+	}
+	return NewGraph(holders, waiters)
 }
 
 // enqueue adds the waiting for earlier requests, oldest request first.
@@ -86,44 +98,17 @@ func (g *Graph) enqueue() {
 					g.blocked[i] = true
 					continue
 				}
-				if waitedFor[w.Owner] && g.reaches(earlier, w.Owner) {
+				if waitedFor[w.Owner] && g.next.path(earlier, w.Owner) != nil {
 					continue
 				}
 				g.blocked[i] = true
 				g.queued = append(g.queued, link{Edge{From: w.Owner, To: earlier, Key: k}, i})
-				g.connect(w.Owner, earlier, 1)
+				g.next[w.Owner] = append(g.next[w.Owner], earlier)
 				waitedFor[earlier] = true
 			}
 			behind[k] = append(line, i)
 		}
 	}
-}
-
-func (g *Graph) connect(from, to string, n int) {
-	if g.next[from] == nil {
-		g.next[from] = map[string]int{}
-	}
-	g.next[from][to] += n
-}
-
-// reaches reports whether one owner waits for another, directly or through others.
-func (g *Graph) reaches(from, to string) bool {
-	seen := map[string]bool{from: true}
-	stack := []string{from}
-	for len(stack) > 0 {
-		at := stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
-		for n := range g.next[at] {
-			if n == to {
-				return true
-			}
-			if !seen[n] {
-				seen[n] = true
-				stack = append(stack, n)
-			}
-		}
-	}
-	return false
 }
 
 // Edges lists who waits for whom, oldest request first, each pair of owners once a key.
@@ -173,128 +158,68 @@ func (g *Graph) Deadlocks() []Deadlock {
 	}
 }
 
-// youngest finds the youngest request that is part of a cycle, and a shortest cycle that it is part of.
-func youngest(waiters []Waiter, links []link) (Deadlock, int, bool) {
-	next := map[string][]string{}
-	for _, l := range links {
-		next[l.From] = append(next[l.From], l.To)
-	}
-	component := components(next)
-	best := -1
-	var edge Edge
-	for i, l := range links {
-		// Both ends in one component is a cycle through this edge: there are no edges from an owner to itself.
-		if component[l.From] == component[l.To] && (best < 0 || l.waiter > links[best].waiter) {
-			best, edge = i, links[i].Edge
-		}
-	}
-	if best < 0 {
-		return Deadlock{}, 0, false
-	}
-	w := links[best].waiter
-	return Deadlock{Victim: waiters[w].ID, Cycle: append([]string{edge.From}, path(next, edge.To, edge.From)...)}, w, true
-}
-
-// path is a shortest way from one owner to another, the last left out.
-func path(next map[string][]string, from, to string) []string {
-	before := map[string]string{}
-	line := []string{from}
-	seen := map[string]bool{from: true}
-	for len(line) > 0 && !seen[to] {
-		at := line[0]
-		line = line[1:]
-		for _, n := range next[at] {
-			if !seen[n] {
-				seen[n] = true
-				before[n] = at
-				line = append(line, n)
-			}
-		}
-	}
-	var back []string
-	for at := before[to]; ; at = before[at] {
-		back = append(back, at)
-		if at == from {
+// youngest finds the youngest request that is part of a cycle, and a shortest cycle that it is part of. links are by waiter.
+func youngest(waiters []Waiter, links []link) (d Deadlock, victim int, ok bool) {
+	next := cyclic(links)
+	for _, l := range slices.Backward(links) {
+		if ok && l.waiter != victim {
 			break
 		}
+		// Of several cycles of one request, that of its first link is named.
+		if cycle := next.path(l.To, l.From); cycle != nil {
+			d, victim, ok = Deadlock{Victim: waiters[l.waiter].ID, Cycle: append([]string{l.From}, cycle...)}, l.waiter, true
+		}
 	}
-	slices.Reverse(back)
-	return back
+	return d, victim, ok
 }
 
-// components numbers the strongly connected components, by Tarjan's algorithm (R. Tarjan, Depth-first search and linear
-// graph algorithms, 1972), without recursion, because a line of waiters may be long.
-func components(next map[string][]string) map[string]int {
-	t := tarjan{next: next, index: map[string]int{}, low: map[string]int{}, component: map[string]int{}}
-	for _, root := range slices.Sorted(func(yield func(string) bool) {
-		for k := range next {
-			if !yield(k) {
-				return
+// cyclic is the graph of some links without the owners that are in no cycle for sure: those who wait for nobody, and those
+// who wait for such owners alone. Mostly nothing is left of it.
+func cyclic(links []link) graph {
+	next, waits, behind, free := graph{}, map[string]int{}, graph{}, []string{}
+	for _, l := range links {
+		waits[l.From]++
+		behind[l.To] = append(behind[l.To], l.From)
+	}
+	for owner := range behind {
+		if waits[owner] == 0 {
+			free = append(free, owner)
+		}
+	}
+	for n := 0; n < len(free); n++ {
+		for _, owner := range behind[free[n]] {
+			if waits[owner]--; waits[owner] == 0 {
+				free = append(free, owner)
 			}
 		}
-	}) {
-		if _, seen := t.index[root]; !seen {
-			t.search(root)
+	}
+	for _, l := range links {
+		if waits[l.From] > 0 && waits[l.To] > 0 {
+			next[l.From] = append(next[l.From], l.To)
 		}
 	}
-	return t.component
+	return next
 }
 
-type tarjan struct {
-	next       map[string][]string
-	index, low map[string]int
-	component  map[string]int // set once a component is complete
-	stack      []string
-	complete   int
-}
-
-// frame is a visit under way: a node, and how many of its edges have been followed.
-type frame struct {
-	node string
-	edge int
-}
-
-func (t *tarjan) enter(node string) frame {
-	t.index[node], t.low[node] = len(t.index), len(t.index)
-	t.stack = append(t.stack, node)
-	return frame{node: node}
-}
-
-func (t *tarjan) search(root string) {
-	visits := []frame{t.enter(root)}
-	for len(visits) > 0 {
-		v := &visits[len(visits)-1]
-		if v.edge < len(t.next[v.node]) {
-			to := t.next[v.node][v.edge]
-			v.edge++
-			if _, seen := t.index[to]; !seen {
-				visits = append(visits, t.enter(to))
-			} else if _, done := t.component[to]; !done {
-				t.low[v.node] = min(t.low[v.node], t.index[to])
+// path is a shortest way from one owner to another, the last left out; nil where there is none.
+func (next graph) path(from, to string) (way []string) {
+	before := map[string]string{}
+	line := []string{from}
+	for n := 0; n < len(line); n++ {
+		for _, owner := range next[line[n]] {
+			if _, seen := before[owner]; !seen {
+				before[owner] = line[n]
+				line = append(line, owner)
 			}
-			continue
 		}
-		node := v.node
-		visits = visits[:len(visits)-1]
-		if len(visits) > 0 {
-			parent := visits[len(visits)-1].node
-			t.low[parent] = min(t.low[parent], t.low[node])
-		}
-		if t.low[node] == t.index[node] {
-			t.finish(node)
+		if at, ok := before[to]; ok {
+			for ; at != from; at = before[at] {
+				way = append(way, at)
+			}
+			way = append(way, from)
+			slices.Reverse(way)
+			return way
 		}
 	}
-}
-
-// finish takes a component off the stack.
-func (t *tarjan) finish(root string) {
-	for {
-		node := t.stack[len(t.stack)-1]
-		t.stack = t.stack[:len(t.stack)-1]
-		t.component[node] = t.complete
-		if node == root {
-			t.complete++
-			return
-		}
-	}
+	return nil
 }

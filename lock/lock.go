@@ -166,6 +166,24 @@ func CleanKeys(keys []string) ([]string, error) {
 	return clean, nil
 }
 
+// Clean checks a request, and returns it with its keys as [CleanKeys] gives them. It returns an [ErrInvalid].
+func (r Request) Clean() (Request, error) {
+	keys, err := CleanKeys(r.Keys)
+	r.Keys = keys
+	switch {
+	case err != nil:
+	case r.ID == "":
+		err = fmt.Errorf("%w: no ID", ErrInvalid)
+	case !ValidTTL(r.TTL):
+		err = fmt.Errorf("%w: the TTL must be from %s to %s", ErrInvalid, MinTTL, MaxTTL)
+	case !ValidName(r.Owner):
+		err = fmt.Errorf("%w: the owner must have 1 to %d characters and no control characters", ErrInvalid, MaxNameLength)
+	case !ValidMaxHold(r.MaxHold):
+		err = fmt.Errorf("%w: the maximum hold must be 0 or at least %s", ErrInvalid, MinTTL)
+	}
+	return r, err
+}
+
 // ValidName reports whether s can be a key or an owner: 1 to [MaxNameLength] characters of valid UTF-8 without control
 // characters.
 func ValidName(s string) bool {

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,41 +106,28 @@ func OwnerOf(ctx context.Context) string {
 //
 // Errors: [ErrHeld], a [DeadlockError], [ErrInvalid], the context's error, or what the backend said.
 func (l *Locker) Acquire(ctx context.Context, keys []string, o Options) (*Held, error) {
-	clean, err := CleanKeys(keys)
+	r := Request{
+		ID: uuid.Must(uuid.NewV7()).String(), Keys: keys, Owner: cmp.Or(o.Owner, OwnerOf(ctx)), TTL: cmp.Or(o.TTL, DefaultTTL), Wait: o.Wait,
+		MaxHold: o.MaxHold,
+	}
+	if r.NewOwner = r.Owner == ""; r.NewOwner {
+		r.Owner = r.ID
+	}
+	r, err := r.Clean()
 	if err != nil {
 		return nil, fmt.Errorf("lock: acquire: %w", err)
 	}
-	if o.TTL == 0 {
-		o.TTL = DefaultTTL
-	}
-	if o.Owner == "" {
-		o.Owner = OwnerOf(ctx)
-	}
-	id := uuid.Must(uuid.NewV7()).String()
-	newOwner := o.Owner == ""
-	if newOwner {
-		o.Owner = id
-	}
-	switch {
-	case !ValidTTL(o.TTL):
-		return nil, fmt.Errorf("lock: acquire: %w: the TTL must be from %s to %s", ErrInvalid, MinTTL, MaxTTL)
-	case !ValidName(o.Owner):
-		return nil, fmt.Errorf("lock: acquire: %w: the owner must have 1 to %d characters and no control characters", ErrInvalid, MaxNameLength)
-	case !ValidMaxHold(o.MaxHold):
-		return nil, fmt.Errorf("lock: acquire: %w: the maximum hold must be 0 or at least %s", ErrInvalid, MinTTL)
-	}
+	o.TTL, r.TTL = r.TTL, r.TTL.Truncate(time.Microsecond)
 	began := time.Now()
-	g, err := l.backend.Acquire(ctx, Request{
-		ID: id, Keys: clean, Owner: o.Owner, NewOwner: newOwner, TTL: o.TTL.Truncate(time.Microsecond), Wait: o.Wait, MaxHold: o.MaxHold,
-	})
+	g, err := l.backend.Acquire(ctx, r)
 	if l.observer != nil {
 		l.observer.Asked(o.Class, OutcomeOf(err), time.Since(began), g.Waited)
 	}
 	if err != nil {
 		if d, ok := errors.AsType[*DeadlockError](err); ok {
-			l.logger.WarnContext(ctx, "deadlock broken", "owner", o.Owner, "keys", clean, "cycle", d.Cycle)
+			l.logger.WarnContext(ctx, "deadlock broken", "owner", r.Owner, "keys", r.Keys, "cycle", d.Cycle)
 		}
-		return nil, fmt.Errorf("lock: acquire %q: %w", clean, err)
+		return nil, fmt.Errorf("lock: acquire %q: %w", r.Keys, err)
 	}
 	return l.hold(ctx, g, o), nil
 }

@@ -13,10 +13,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
 
-var (
-	_ publish.AutomationStore = (*Publications)(nil)
-	_ publish.Firer           = (*Publications)(nil)
-)
+var _ publish.Firer = (*Publications)(nil)
 
 const (
 	automationFields = `a.id, a.number, a.name, a.target, t.name, a.status, a.weekdays, a.times, a.time_zone, a.every, a.starts_at, a.pick,
@@ -45,7 +42,7 @@ const (
 	countDrafts = `SELECT count(*) FROM publications WHERE target = $1 AND status = 'draft'`
 )
 
-// CreateAutomations implements [publish.AutomationStore]. That a name is new is the unique index's to say.
+// CreateAutomations implements [publish.Store]. That a name is new is the unique index's to say.
 func (s *Publications) CreateAutomations(ctx context.Context, names, targets []string, keys []idempotency.ID, decide func(*publish.Unit)) error {
 	return s.db.run(ctx, "publish.automations", func(ctx context.Context, tx pgx.Tx) error {
 		u, err := readTargets(ctx, tx, targets, keys)
@@ -78,7 +75,7 @@ func (s *Publications) CreateAutomations(ctx context.Context, names, targets []s
 	})
 }
 
-// CommitAutomation implements [publish.AutomationStore].
+// CommitAutomation implements [publish.Store].
 func (s *Publications) CommitAutomation(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*publish.Unit)) error {
 	return s.db.run(ctx, "publish.automation", func(ctx context.Context, tx pgx.Tx) error {
 		a, u, err := lockUnit(ctx, tx, lockAutomation, id, scanAutomation, &publish.AutomationNotFoundError{ID: id}, keys)
@@ -201,18 +198,18 @@ func scanAutomation(row pgx.CollectableRow) (a publish.Automation, err error) {
 	return a, nil
 }
 
-// Automation implements [publish.AutomationReader].
+// Automation implements [publish.Reader].
 func (s *Publications) Automation(ctx context.Context, id uuid.UUID) (*publish.Automation, error) {
 	a, err := queryOne(ctx, s.db.reads, &publish.AutomationNotFoundError{ID: id}, scanAutomation, `SELECT `+automationFields+automationsAndTargets+` WHERE a.id = $1`, id)
 	return &a, err
 }
 
-// Automations implements [publish.AutomationReader].
+// Automations implements [publish.Reader].
 func (s *Publications) Automations(ctx context.Context, after int64, limit int) ([]publish.Automation, error) {
 	return query(ctx, s.db.reads, scanAutomation, `SELECT `+automationFields+automationsAndTargets+` WHERE a.number > $1 ORDER BY a.number LIMIT $2`, after, limit)
 }
 
-// Firings implements [publish.AutomationReader].
+// Firings implements [publish.Reader].
 func (s *Publications) Firings(ctx context.Context, id uuid.UUID, after int64, limit int) ([]publish.Firing, error) {
 	const selectFirings = `SELECT automation, number, scheduled_for, fired_at, outcome, publication, skipped FROM automation_firings
 		WHERE automation = $1 AND number > $2 ORDER BY number LIMIT $3`

@@ -211,7 +211,7 @@ func TestMissedTimesFireOnce(t *testing.T) {
 	}
 }
 
-// TestAutomatorRuns has two automators run on one database beside a worker: what they schedule is sent at once.
+// TestAutomatorRuns has two workers fire automations on one database: what they schedule is sent at once.
 func TestAutomatorRuns(t *testing.T) {
 	t.Parallel()
 	p := newPress(t)
@@ -220,14 +220,7 @@ func TestAutomatorRuns(t *testing.T) {
 	id := p.draft("t")
 	var sender scripted
 	for range 2 {
-		var w *publish.Worker
-		ready := make(chan struct{})
-		automator := publish.NewAutomator(publish.AutomatorOptions{Firer: p.store, Scheduled: func(in time.Duration) {
-			<-ready
-			w.Scheduled(in)
-		}})
-		w, _ = p.work(&sender, func(o *publish.WorkerOptions) { o.Automator = automator })
-		close(ready)
+		p.work(&sender, func(o *publish.WorkerOptions) { o.Firer = p.store })
 	}
 	p.anHourPasses()
 	testwait.Eventually(t, patience, "the draft is published", func() bool { return p.status(id) == "published 1" })

@@ -29,7 +29,7 @@ func Document(version string) ([]byte, error) {
 	s := &Server{Options: Options{
 		Keys: struct{ administration }{}, Locks: struct{ Locks }{}, Registry: prometheus.NewRegistry(),
 		Ledger:  &ledger.Service{Reader: struct{ ledger.Reader }{}},
-		Publish: &publish.Service{Reader: struct{ publish.Reader }{}, AutomationReader: struct{ publish.AutomationReader }{}},
+		Publish: &publish.Service{Reader: struct{ publish.Reader }{}},
 	}}
 	s.live = live.New(nil, live.Options{})
 	b, err := openAPI(s.routes(), version)

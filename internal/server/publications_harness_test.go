@@ -23,11 +23,9 @@ func (e *env) startPublishing(db *postgres.DB, lanes groupcommit.Options) {
 	store := postgres.NewPublications(db)
 	sender := webhook.New(webhook.Options{AllowPrivate: true})
 	art := deviantart.New(deviantart.Options{Options: outbound.Options{AllowPrivate: true}, Tokens: publish.NewTokens(store, vault)})
-	var worker *publish.Worker
-	worker = publish.NewWorker(publish.WorkerOptions{
+	worker := publish.NewWorker(publish.WorkerOptions{
 		Queue: store, Vault: vault, Senders: map[publish.Kind]publish.Sender{publish.KindWebhook: sender, publish.KindDeviantArt: art},
-		Automator: publish.NewAutomator(publish.AutomatorOptions{Firer: store, Scheduled: func(in time.Duration) { worker.Scheduled(in) }}),
-		Policy:    publish.Policy{Backoff: 20 * time.Millisecond}, StaleAfter: time.Hour, SweepEvery: time.Hour, Drain: 10 * time.Second,
+		Firer: store, Policy: publish.Policy{Backoff: 20 * time.Millisecond}, StaleAfter: time.Hour, SweepEvery: time.Hour, Drain: 10 * time.Second,
 	})
 	e.publish = publish.NewService(store, publish.Options{Lanes: lanes, Vault: vault, Scheduled: worker.Scheduled})
 	e.publishing = sync.OnceFunc(func() {

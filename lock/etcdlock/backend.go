@@ -67,6 +67,27 @@ type record struct {
 	AtUnix int64         `json:"at_unix_us"` // by the clock of the process that wrote it: for people, nothing is decided by it
 }
 
+// newRecord is that of a request.
+func (b *Backend) newRecord(r lock.Request) record {
+	return record{Owner: r.Owner, Keys: r.Keys, TTL: r.TTL, Hold: r.MaxHold, AtUnix: b.wall().UnixMicro()}
+}
+
+func (r *record) at() time.Time { return time.UnixMicro(r.AtUnix).UTC() }
+
+// tokens has one token for all keys.
+func (r *record) tokens(token int64) map[string]int64 {
+	all := make(map[string]int64, len(r.Keys))
+	for _, k := range r.Keys {
+		all[k] = token
+	}
+	return all
+}
+
+// holder is the lock that was granted at a revision.
+func (r *record) holder(id string, revision int64) lock.Holder {
+	return lock.Holder{ID: id, Owner: r.Owner, Tokens: r.tokens(revision), GrantedAt: r.at()}
+}
+
 // tenure is what this process knows of a lock that it was granted.
 type tenure struct {
 	start    time.Time     // before the lease's last renewal; zero: not known here
@@ -94,11 +115,9 @@ type Backend struct {
 	strays  map[string]time.Time // requests that may be in line for nobody, and how long more of them may come
 	tenures map[string]*tenure
 	session clientv3.LeaseID // of the waiting requests; 0: none
-	closed  bool
 	watched bool
 
-	closing chan struct{}
-	base    context.Context //nolint:containedctx // The life of the backend's own goroutines.
+	base    context.Context //nolint:containedctx // The life of the backend, and of its own goroutines.
 	stop    context.CancelFunc
 	tasks   sync.WaitGroup
 	inspect chan struct{} // has a value when the waiters are to be looked after at once
@@ -117,7 +136,7 @@ func New(client *clientv3.Client, o Options) *Backend {
 	}
 	b := &Backend{
 		client: client, prefix: cmp.Or(o.Prefix, DefaultPrefix), logger: o.Logger, maxWaiters: cmp.Or(o.MaxWaiters, DefaultMaxWaiters), wall: time.Now,
-		waiters: map[string]*waiter{}, strays: map[string]time.Time{}, tenures: map[string]*tenure{}, closing: make(chan struct{}), inspect: make(chan struct{}, 1),
+		waiters: map[string]*waiter{}, strays: map[string]time.Time{}, tenures: map[string]*tenure{}, inspect: make(chan struct{}, 1),
 	}
 	b.base, b.stop = context.WithCancel(context.Background())
 	return b
@@ -133,13 +152,8 @@ func (b *Backend) arbiterKey() string         { return b.prefix + "arbiter" }
 // can be renewed and released as long as the client is open.
 func (b *Backend) Close() {
 	b.mu.Lock()
-	first := !b.closed
-	b.closed = true
+	b.stop()
 	b.mu.Unlock()
-	if first {
-		close(b.closing)
-		b.stop()
-	}
 	b.tasks.Wait()
 }
 
@@ -149,7 +163,7 @@ func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.
 // give writes a grant if all of its keys are free, and the conditions hold. It returns nil when they do not.
 func (b *Backend) give(ctx context.Context, r lock.Request, also ...clientv3.Cmp) (*lock.Grant, error) {
 	start := time.Now()
-	t := &tenure{start: start, ttl: r.TTL, record: record{Owner: r.Owner, Keys: r.Keys, TTL: r.TTL, Hold: r.MaxHold, AtUnix: b.wall().UnixMicro()}}
+	t := &tenure{start: start, ttl: r.TTL, record: b.newRecord(r)}
 	if r.MaxHold > 0 {
 		t.end = start.Add(r.MaxHold)
 	}
@@ -188,14 +202,9 @@ func (b *Backend) give(ctx context.Context, r lock.Request, also ...clientv3.Cmp
 func absent(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), "=", 0) }
 
 func (t *tenure) grant(id string) lock.Grant {
-	g := lock.Grant{
-		ID: id, Owner: t.record.Owner, Tokens: make(map[string]int64, len(t.record.Keys)), TTL: t.ttl, Start: t.start,
-		ExpiresAt: t.start.Add(t.ttl).UTC(),
+	return lock.Grant{
+		ID: id, Owner: t.record.Owner, Tokens: t.record.tokens(t.revision), TTL: t.ttl, Start: t.start, ExpiresAt: t.start.Add(t.ttl).UTC(),
 	}
-	for _, k := range t.record.Keys {
-		g.Tokens[k] = t.revision
-	}
-	return g
 }
 
 // revoke ends a lease and what is written under it, as far as etcd can be reached; else it expires.
@@ -371,13 +380,7 @@ type world struct {
 	waiters  []lock.Waiting
 }
 
-func (w *world) build() *lock.Graph {
-	waiters := make([]lock.Waiter, len(w.waiters))
-	for i := range w.waiters {
-		waiters[i] = w.waiters[i].Waiter
-	}
-	return lock.NewGraph(w.holders, waiters)
-}
+func (w *world) build() *lock.Graph { return lock.GraphOf(w.holders, w.waiters) }
 
 func (w *world) waits(id string) bool {
 	return slices.ContainsFunc(w.waiters, func(x lock.Waiting) bool { return x.ID == id })
@@ -402,18 +405,16 @@ func (b *Backend) look(ctx context.Context) (*world, error) {
 		if err := json.Unmarshal(kv.Value, &r); err != nil {
 			return nil, fmt.Errorf("read %q: %w", kv.Key, err)
 		}
-		at := time.UnixMicro(r.AtUnix).UTC()
 		if kind == "wait" {
 			w.waiters = append(w.waiters, lock.Waiting{
-				Waiter: lock.Waiter{ID: name, Owner: r.Owner, Keys: r.Keys, Ticket: kv.CreateRevision}, Since: at,
+				Waiter: lock.Waiter{ID: name, Owner: r.Owner, Keys: r.Keys, Ticket: kv.CreateRevision}, Since: r.at(),
 			})
 			continue
 		}
-		h := lock.Holder{ID: name, Owner: r.Owner, Tokens: map[string]int64{}, GrantedAt: at}
 		for _, k := range r.Keys {
-			h.Tokens[k], w.holders[k] = kv.CreateRevision, r.Owner
+			w.holders[k] = r.Owner
 		}
-		w.grants = append(w.grants, h)
+		w.grants = append(w.grants, r.holder(name, kv.CreateRevision))
 		w.leases = append(w.leases, clientv3.LeaseID(kv.Lease))
 	}
 	slices.SortFunc(w.waiters, func(x, y lock.Waiting) int { return cmp.Compare(x.Ticket, y.Ticket) })
@@ -429,17 +430,26 @@ func (b *Backend) Snapshot(ctx context.Context) (lock.Snapshot, error) {
 	}
 	out := lock.Snapshot{Waiters: w.waiters, Edges: w.build().Edges()}
 	for i, h := range w.grants[:min(len(w.grants), maxHolders)] {
-		left, err := b.client.TimeToLive(ctx, w.leases[i])
+		alive, err := b.expiry(ctx, w.leases[i], &h)
 		if err != nil {
 			return lock.Snapshot{}, fmt.Errorf("etcdlock: snapshot: %w", err)
 		}
-		if left.TTL > 0 {
-			h.ExpiresAt = time.Now().Add(time.Duration(left.TTL) * time.Second).UTC()
+		if alive {
 			out.Holders = append(out.Holders, h)
 		}
 	}
 	slices.SortStableFunc(out.Holders, func(x, y lock.Holder) int { return x.GrantedAt.Compare(y.GrantedAt) })
 	return out, nil
+}
+
+// expiry asks when a lock's lease ends, and reports whether it has not ended.
+func (b *Backend) expiry(ctx context.Context, lease clientv3.LeaseID, h *lock.Holder) (bool, error) {
+	left, err := b.client.TimeToLive(ctx, lease)
+	if err != nil || left.TTL <= 0 {
+		return false, err
+	}
+	h.ExpiresAt = time.Now().Add(time.Duration(left.TTL) * time.Second).UTC()
+	return true, nil
 }
 
 // Find implements [lock.Finder]. Times are as in [Backend.Snapshot].
@@ -462,18 +472,9 @@ func (b *Backend) Find(ctx context.Context, key string) (h lock.Holder, ok bool,
 	if err := json.Unmarshal(kv.Value, &r); err != nil {
 		return h, false, err
 	}
-	left, err := b.client.TimeToLive(ctx, clientv3.LeaseID(kv.Lease))
-	if err != nil || left.TTL <= 0 {
-		return h, false, err
-	}
-	h = lock.Holder{
-		ID: id, Owner: r.Owner, Tokens: make(map[string]int64, len(r.Keys)), GrantedAt: time.UnixMicro(r.AtUnix).UTC(),
-		ExpiresAt: time.Now().Add(time.Duration(left.TTL) * time.Second).UTC(),
-	}
-	for _, k := range r.Keys {
-		h.Tokens[k] = kv.CreateRevision
-	}
-	return h, true, nil
+	h = r.holder(id, kv.CreateRevision)
+	ok, err = b.expiry(ctx, clientv3.LeaseID(kv.Lease), &h)
+	return h, ok, err
 }
 
 // grantable tells whether a request that is not in line would be granted now.

@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/fairlead-dev/fairlead/internal/wait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -34,14 +35,10 @@ var errAgain = errors.New("to be tried again")
 
 // Acquire implements [lock.Backend].
 func (b *Backend) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
-	keys, err := lock.CleanKeys(r.Keys)
-	if err == nil && (r.ID == "" || !lock.ValidName(r.Owner) || !lock.ValidTTL(r.TTL) || !lock.ValidMaxHold(r.MaxHold)) {
-		err = lock.ErrInvalid
-	}
+	r, err := r.Clean()
 	if err != nil {
 		return lock.Grant{}, fmt.Errorf("etcdlock: acquire: %w", err)
 	}
-	r.Keys = keys
 	w := &waiter{request: r, deadline: time.Now().Add(r.Wait), outcome: make(chan outcome, 1)}
 	waited := false
 	for {
@@ -58,12 +55,6 @@ func (b *Backend) Acquire(ctx context.Context, r lock.Request) (lock.Grant, erro
 		g.Waited = waited
 		return *g, nil
 	}
-}
-
-func (b *Backend) isClosed() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.closed
 }
 
 // newerThan fails when a request joined the line after a revision.
@@ -92,7 +83,7 @@ func (b *Backend) quiet(ctx context.Context, r lock.Request) (int64, bool, error
 
 // once asks, and waits if it must.
 func (b *Backend) once(ctx context.Context, w *waiter, waited *bool) (*lock.Grant, error) {
-	if b.isClosed() {
+	if b.base.Err() != nil {
 		return nil, lock.ErrClosed
 	}
 	r := w.request
@@ -131,7 +122,7 @@ func (b *Backend) join(ctx context.Context, w *waiter) error {
 		return err
 	}
 	r := w.request
-	value, err := json.Marshal(record{Owner: r.Owner, Keys: r.Keys, TTL: r.TTL, Hold: r.MaxHold, AtUnix: b.wall().UnixMicro()})
+	value, err := json.Marshal(b.newRecord(r))
 	if err != nil {
 		return err
 	}
@@ -161,7 +152,7 @@ func (b *Backend) enter(w *waiter) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case b.closed:
+	case b.base.Err() != nil:
 		return lock.ErrClosed
 	case len(b.waiters) >= b.maxWaiters:
 		return lock.ErrTooManyWaiters
@@ -175,7 +166,7 @@ func (b *Backend) enter(w *waiter) error {
 func (b *Backend) start() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.watched || b.closed {
+	if b.watched || b.base.Err() != nil {
 		return
 	}
 	b.watched = true
@@ -238,7 +229,7 @@ func (b *Backend) inLine(ctx context.Context, w *waiter) (*lock.Grant, error) {
 		reason = lock.ErrHeld
 	case <-ctx.Done():
 		reason = context.Cause(ctx)
-	case <-b.closing:
+	case <-b.base.Done():
 		reason = lock.ErrClosed
 	}
 	b.mu.Lock()
@@ -336,16 +327,7 @@ func (b *Backend) listen() {
 			poke(b.inspect)
 		}
 		cancel()
-		b.pause(retryPause)
-	}
-}
-
-func (b *Backend) pause(d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-b.base.Done():
-	case <-t.C:
+		wait.For(b.base, retryPause)
 	}
 }
 
@@ -364,7 +346,7 @@ func (b *Backend) watch() {
 		ctx, cancel := context.WithTimeout(b.base, callTimeout)
 		if err := errors.Join(b.sweepStrays(ctx), b.lookAfter(ctx)); err != nil && b.base.Err() == nil {
 			b.logger.WarnContext(ctx, "looking after waiting lock requests failed, and is tried again", "error", err)
-			b.pause(retryPause)
+			wait.For(b.base, retryPause)
 			poke(b.inspect)
 		}
 		cancel()
@@ -374,10 +356,7 @@ func (b *Backend) watch() {
 // lookAfter takes what this process's requests can be granted, and ends those that are to break a deadlock.
 func (b *Backend) lookAfter(ctx context.Context) error {
 	b.mu.Lock()
-	ids := make([]string, 0, len(b.waiters))
-	for id := range b.waiters {
-		ids = append(ids, id)
-	}
+	ids := slices.Collect(maps.Keys(b.waiters))
 	b.mu.Unlock()
 	if len(ids) == 0 {
 		return nil

@@ -2,13 +2,14 @@ package locktest
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -18,31 +19,21 @@ const long = 10 * time.Minute
 func (s *suite) candidate(b lock.Backend, name, who string, ttl time.Duration) *lock.Election {
 	s.Helper()
 	e, err := lock.NewElection(lock.New(b, lock.LockerOptions{}), name, lock.ElectionOptions{Candidate: who, TTL: ttl})
-	if err != nil {
-		s.Fatal(err)
-	}
+	testwait.Must(s.T, err)
 	return e
 }
 
-// elections: candidates of two processes lead one after the other, in the order in which they stood. Each resignation
-// hands over at once, though terms last for long, and who looks on sees the terms grow. As a process that the machine did
-// not let say that it is alive loses its place, the order has more than one try.
+// elections: four candidates of two processes lead one after the other, in the order in which they stood. Each resignation
+// hands over at once, though terms last for long, and Leader shows the terms grow.
 func (s *suite) elections() {
-	a, _ := s.open()
-	b, _ := s.open()
-	var leaders []string
-	for range count(3, 1) {
-		if leaders = s.succession(a, b); slices.IsSorted(leaders) {
-			return
-		}
-	}
-	s.Errorf("elected in the order %q", leaders)
+	a, _ := s.process()
+	b, _ := s.process()
+	sorted(s, func() []string { return s.succession(a, []lock.Backend{a, b}) })
 }
 
-// succession lets four candidates of two processes stand, has each leader resign, and returns their order.
-func (s *suite) succession(a, b lock.Backend) (leaders []string) {
+// succession lets candidates stand, has each leader resign, and returns their order.
+func (s *suite) succession(a lock.Backend, backends []lock.Backend) (leaders []string) {
 	s.Helper()
-	backends := []lock.Backend{a, b}
 	name := key("leader")
 	watching := s.candidate(a, name, "nobody", long)
 	if l, err := watching.Leader(s.ctx()); err != nil || l.Term != 0 {
@@ -69,78 +60,44 @@ func (s *suite) succession(a, b lock.Backend) (leaders []string) {
 	}
 	var last int64
 	for range n {
-		var w won
-		select {
-		case w = <-wins:
-		case <-time.After(patience):
-			s.Fatalf("nobody was elected after %q", leaders)
-		}
+		w := <-wins
 		if w.err != nil {
-			s.Fatalf("%s: %v", w.who, w.err)
+			s.Fatalf("%s: %v, after %q", w.who, w.err, leaders)
 		}
-		if slices.Contains(leaders, w.who) || w.term.Number() <= last {
-			s.Fatalf("elected: %s in term %d, after %q and term %d", w.who, w.term.Number(), leaders, last)
+		number := w.term.Number()
+		if slices.Contains(leaders, w.who) || number <= last {
+			s.Fatalf("elected: %s in term %d, after %q and term %d", w.who, number, leaders, last)
 		}
-		leaders, last = append(leaders, w.who), w.term.Number()
-		l, err := watching.Leader(s.ctx())
-		if err != nil || l.Candidate != w.who || l.Term != w.term.Number() || l.Since.IsZero() {
-			s.Errorf("seen: %+v, %v; want %s in term %d", l, err, w.who, w.term.Number())
+		leaders, last = append(leaders, w.who), number
+		if l, err := watching.Leader(s.ctx()); err != nil || l.Candidate != w.who || l.Term != number || l.Since.IsZero() {
+			s.Errorf("seen: %+v, %v; want %s in term %d", l, err, w.who, number)
 		}
-		if err := w.term.Context().Err(); err != nil {
-			s.Errorf("term %d is over: %v", w.term.Number(), err)
-		}
-		if err := w.term.Resign(s.ctx()); err != nil {
-			s.Error(err)
-		}
-		if !errors.Is(context.Cause(w.term.Context()), lock.ErrReleased) {
-			s.Errorf("cause after resigning: %v", context.Cause(w.term.Context()))
-		}
+		s.is("an elected leader's context", w.term.Context().Err(), nil)
+		s.is("resign", w.term.Resign(s.ctx()), nil)
+		s.is("cause after resigning", context.Cause(w.term.Context()), lock.ErrReleased)
 	}
 	return leaders
 }
 
-// observed: who looks on sees each leader, and nobody in between, and terms only grow.
+// observed: Observe shows each leader, and nobody in between, and terms only grow.
 func (s *suite) observed() {
-	b, _ := s.open()
-	name := key("leader")
-	e := s.candidate(b, name, "me", long)
-	ctx, cancel := context.WithCancel(s.ctx())
-	defer cancel()
-	seen := make(chan lock.Leader)
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		defer close(seen)
-		for l, err := range e.Observe(ctx) {
-			if err != nil {
-				s.Error(err)
-				return
-			}
-			select {
-			case seen <- l:
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
+	b, _ := s.process()
+	e := s.candidate(b, key("leader"), "me", long)
+	seen, stop := iter.Pull2(e.Observe(s.ctx()))
+	defer stop()
 	var last int64
 	for range 3 {
-		if l := <-seen; l.Term != 0 {
-			s.Fatalf("seen %+v, want nobody", l)
+		if l, err, _ := seen(); err != nil || l.Term != 0 {
+			s.Fatalf("seen %+v, %v, want nobody", l, err)
 		}
 		t, err := e.Campaign(s.ctx())
-		if err != nil {
-			s.Fatal(err)
-		}
-		if l := <-seen; l.Term != t.Number() || l.Candidate != "me" || l.Term <= last {
-			s.Fatalf("seen %+v after term %d, want term %d", l, last, t.Number())
+		testwait.Must(s.T, err)
+		if l, err, _ := seen(); err != nil || l.Term != t.Number() || l.Candidate != "me" || l.Term <= last {
+			s.Fatalf("seen %+v, %v after term %d, want term %d", l, err, last, t.Number())
 		}
 		last = t.Number()
-		if err := t.Resign(s.ctx()); err != nil {
-			s.Fatal(err)
-		}
+		testwait.Must(s.T, t.Resign(s.ctx()))
 	}
-	cancel()
-	watching.Wait()
 }
 
 // leading: candidates that run for ever lead in turns, one at a time and in growing terms, and a leader that dies is
@@ -148,11 +105,9 @@ func (s *suite) observed() {
 func (s *suite) leading() {
 	const ttl = 700 * time.Millisecond
 	name := key("leader")
-	doomed, stop := s.openSilent()
+	doomed, stop := s.doomed()
 	dead, err := s.candidate(doomed, name, "dead", ttl).Campaign(s.Context())
-	if err != nil {
-		s.Fatal(err)
-	}
+	testwait.Must(s.T, err)
 	ctx, cancel := context.WithCancel(s.ctx())
 	defer cancel()
 	var inside atomic.Int32
@@ -161,7 +116,7 @@ func (s *suite) leading() {
 	terms := make(chan time.Time)
 	var all sync.WaitGroup
 	for i := range 3 {
-		b, _ := s.open()
+		b, _ := s.process()
 		e := s.candidate(b, name, fmt.Sprint("candidate ", i), ttl)
 		all.Go(func() {
 			e.Run(ctx, func(term context.Context, number int64) {
@@ -185,14 +140,11 @@ func (s *suite) leading() {
 	if took := first.Sub(died); took > ttl+replacement() {
 		s.Errorf("replaced after %s", took)
 	}
-	if !errors.Is(context.Cause(dead.Context()), lock.ErrLost) {
-		s.Errorf("the dead one's cause: %v", context.Cause(dead.Context()))
-	}
-	for range count(4, 100) {
+	s.is("the dead one's cause", context.Cause(dead.Context()), lock.ErrLost)
+	for range testwait.Count(4, 100) {
 		<-terms
 	}
 	cancel()
 	all.Wait()
-	// Who was elected as it was told to stop has resigned.
-	s.release(s.acquire(lock.New(s.backend(), lock.LockerOptions{}), lock.Options{Wait: patience}, name))
+	s.free(s.locker(), name) // A candidate that was elected as it was stopped has resigned.
 }

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/anishathalye/porcupine"
 
+	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -27,8 +30,8 @@ type input struct {
 	key   string
 	token int64 // of releases and writes
 	waits bool  // it stands in line if it must
-	// crowded says that somebody stood in line meanwhile: then a refusal may be for who is before us, who may be just
-	// being handed the key, or may have been and was too slow to take it.
+	// crowded says that another request stood in line meanwhile. Then a refusal may be due to that request: it may be
+	// taking over the key, or may have been granted the key and been too slow to take it.
 	crowded bool
 }
 
@@ -41,199 +44,180 @@ type output struct {
 // state is what the sequential lock knows of a key.
 type state struct {
 	last  int64 // the newest token
-	holds int   // nobody, firmly, loosely
+	holds int
 	fence int64
 }
 
-// Who holds a key: nobody, somebody who renews it, somebody whose lease may have run out.
+// Who holds a key: nobody, a client that renews it, a client whose lease may have run out.
 const (
 	nobody = iota
 	firmly
 	loosely
 )
 
-// step says what a sequential lock may answer.
+// step says what a sequential lock may answer, and what its state is then.
 func step(from state, in input, out output) (bool, state) {
+	to := from
 	switch in.op {
 	case opAcquire, opSeize:
 		if out.refused {
 			return from.holds != nobody || in.crowded, from
 		}
-		if out.lost {
-			return in.op == opSeize && from.holds != firmly, state{last: from.last, holds: loosely, fence: from.fence}
-		}
-		to := state{last: out.token, holds: firmly, fence: from.fence}
+		to.holds = firmly
 		if in.op == opSeize {
 			to.holds = loosely
 		}
+		if out.lost {
+			return in.op == opSeize && from.holds != firmly, to
+		}
+		to.last = out.token
 		return from.holds != firmly && out.token > from.last, to
 	case opRelease:
-		to := from
 		to.holds = nobody
 		return !out.refused && from.holds == firmly && in.token == from.last, to
 	case opWrite:
 		if out.refused {
 			return in.token < from.fence, from
 		}
-		to := from
 		to.fence = in.token
 		return in.token >= from.fence, to
 	}
 	panic("locktest: an operation that is none")
 }
 
+func in(op porcupine.Operation) input   { return op.Input.(input) }   //nolint:errcheck,forcetypeassert // What do wrote.
+func out(op porcupine.Operation) output { return op.Output.(output) } //nolint:errcheck,forcetypeassert // What do wrote.
+
 func model() porcupine.Model {
 	return porcupine.Model{
 		Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 			byKey := map[string][]porcupine.Operation{}
 			for _, op := range history {
-				if in, ok := op.Input.(input); ok {
-					byKey[in.key] = append(byKey[in.key], op)
-				}
+				byKey[in(op).key] = append(byKey[in(op).key], op)
 			}
-			out := make([][]porcupine.Operation, 0, len(byKey))
-			for _, ops := range byKey {
-				out = append(out, ops)
-			}
-			return out
+			return slices.Collect(maps.Values(byKey))
 		},
 		Init: func() any { return state{} },
 		Step: func(from, in, out any) (bool, any) {
-			f, okF := from.(state)
-			i, okI := in.(input)
-			o, okO := out.(output)
-			ok, to := step(f, i, o)
-			return ok && okF && okI && okO, to
+			return step(from.(state), in.(input), out.(output)) //nolint:errcheck,forcetypeassert // As above.
 		},
 		DescribeOperation: func(in, out any) string { return fmt.Sprintf("%+v → %+v", in, out) },
 	}
 }
 
-// crowd marks the refusals during which somebody stood in line.
-func crowd(history []porcupine.Operation) {
-	for i, op := range history {
-		in, ok := op.Input.(input)
-		if out, refused := op.Output.(output); !ok || !refused || !out.refused {
+// history is what clients of two processes did at one time.
+type history struct {
+	*suite
+
+	ctx   context.Context //nolint:containedctx // That of all operations.
+	began time.Time
+
+	mu         sync.Mutex
+	operations []porcupine.Operation
+}
+
+// do does one operation and records it.
+func (x *history) do(client int, in input, f func() output) {
+	call := time.Since(x.began).Nanoseconds()
+	out := f()
+	back := time.Since(x.began).Nanoseconds()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.operations = append(x.operations, porcupine.Operation{ClientId: client, Input: in, Call: call, Output: out, Return: back})
+}
+
+// crowd marks the refusals during which another request stood in line.
+func (x *history) crowd() {
+	for i, op := range x.operations {
+		if !out(op).refused {
 			continue
 		}
-		in.crowded = slices.ContainsFunc(history, func(other porcupine.Operation) bool {
-			w, ok := other.Input.(input)
-			return ok && w.waits && w.key == in.key && other.Call < op.Return && op.Call < other.Return
+		marked := in(op)
+		marked.crowded = slices.ContainsFunc(x.operations, func(other porcupine.Operation) bool {
+			return in(other).waits && in(other).key == marked.key && other.Call < op.Return && op.Call < other.Return
 		})
-		history[i].Input = in
+		x.operations[i].Input = marked
 	}
 }
 
-// recorder collects a history.
-type recorder struct {
-	mu      sync.Mutex
-	began   time.Time
-	history []porcupine.Operation
-}
-
-func (r *recorder) do(client int, in input, f func() output) {
-	call := time.Since(r.began).Nanoseconds()
-	out := f()
-	back := time.Since(r.began).Nanoseconds()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.history = append(r.history, porcupine.Operation{ClientId: client, Input: in, Call: call, Output: out, Return: back})
-}
-
-// histories checks what concurrent clients of two processes were told against the sequential lock.
+// histories checks the answers that concurrent clients of two processes got against the sequential lock.
 func (s *suite) histories() {
 	lockers := []*lock.Locker{s.locker(), s.locker()}
-	runs, operations := count(4, 100), 0
+	runs, operations := testwait.Count(4, 100), 0
 	defer func() { s.Logf("%d runs of seed %d, %d operations", runs, s.seed, operations) }()
 	for run := range runs {
-		rec := &recorder{began: time.Now()}
-		keys := []string{key("a"), key("b")}
+		x := &history{suite: s, ctx: testwait.Context(s.T, 2*patience), began: time.Now()}
+		keys := newKeys(2)
 		var all sync.WaitGroup
-		ctx, cancel := context.WithTimeout(s.Context(), 2*patience)
 		for client := range 5 {
 			seed := s.rng.Uint64()
 			all.Go(func() {
-				c := historian{suite: s, rec: rec, client: client, locker: lockers[client%2], ctx: ctx}
 				rng := newRand(seed)
 				for range 5 {
-					c.tenure(keys[rng.IntN(len(keys))], rng.IntN(3) == 0, rng.IntN(2) == 0)
+					x.tenure(client, lockers[client%2], keys[rng.IntN(len(keys))], rng.IntN(3) == 0, rng.IntN(2) == 0)
 				}
 			})
 		}
 		all.Wait()
-		cancel()
 		if s.Failed() {
 			return
 		}
-		operations += len(rec.history)
-		crowd(rec.history)
-		if verdict := porcupine.CheckOperationsTimeout(model(), rec.history, patience); verdict != porcupine.Ok {
-			s.Fatalf("run %d of seed %d: %s: %+v", run, s.seed, verdict, rec.history)
+		operations += len(x.operations)
+		x.crowd()
+		if verdict := porcupine.CheckOperationsTimeout(model(), x.operations, patience); verdict != porcupine.Ok {
+			s.Fatalf("run %d of seed %d: %s: %+v", run, s.seed, verdict, x.operations)
 		}
 	}
 }
 
-// historian is one client of a history.
-type historian struct {
-	*suite
-
-	rec    *recorder
-	client int
-	locker *lock.Locker
-	ctx    context.Context //nolint:containedctx // That of the history.
-}
-
-// tenure acquires, writes, and releases or lets go; a client that let go writes once more, too late.
-func (c *historian) tenure(k string, seize, wait bool) {
+// tenure acquires, writes, and releases or lets the lease expire; after that the client writes once more, too late.
+func (x *history) tenure(client int, l *lock.Locker, k string, seize, waits bool) {
 	o := lock.Options{TTL: 10 * time.Second}
 	op := opAcquire
 	if seize {
 		op, o.TTL, o.NoRenewal = opSeize, lock.MinTTL, true
 	}
-	if wait {
+	if waits {
 		o.Wait = lock.Forever
 	}
 	var h *lock.Held
-	c.rec.do(c.client, input{op: op, key: k, waits: wait}, func() output {
+	x.do(client, input{op: op, key: k, waits: waits}, func() output {
 		var err error
 		began := time.Now()
-		h, err = c.locker.Acquire(c.ctx, []string{k}, o)
+		h, err = l.Acquire(x.ctx, []string{k}, o)
 		switch {
 		case err == nil:
 			return output{token: h.Token(k)}
 		case seize && errors.Is(err, lock.ErrLost) && time.Since(began) >= o.TTL: // The grant was on its way for too long.
 			return output{lost: true}
-		case !errors.Is(err, lock.ErrHeld):
-			c.Error(err)
 		}
+		x.is("acquire", err, lock.ErrHeld)
 		return output{refused: true}
 	})
 	if h == nil {
 		return
 	}
-	c.write(k, h.Token(k))
+	x.write(client, k, h.Token(k))
 	if seize {
 		<-h.Context().Done()
-		c.pause(c.ctx, lock.MinTTL/2)
-		c.write(k, h.Token(k))
+		wait.For(x.ctx, lock.MinTTL/2)
+		x.write(client, k, h.Token(k))
 		return
 	}
-	c.rec.do(c.client, input{op: opRelease, key: k, token: h.Token(k)}, func() output {
-		if err := h.Release(c.ctx); err != nil {
-			c.Error(err)
-		}
+	x.do(client, input{op: opRelease, key: k, token: h.Token(k)}, func() output {
+		x.is("release", h.Release(x.ctx), nil)
 		return output{}
 	})
 }
 
-func (c *historian) write(k string, token int64) {
-	if c.h.Fence == nil {
+func (x *history) write(client int, k string, token int64) {
+	if x.h.Fence == nil {
 		return
 	}
-	c.rec.do(c.client, input{op: opWrite, key: k, token: token}, func() output {
-		err := c.h.Fence(c.ctx, k, token)
-		if err != nil && !errors.Is(err, lock.ErrStaleToken) {
-			c.Error(err)
+	x.do(client, input{op: opWrite, key: k, token: token}, func() output {
+		err := x.h.Fence(x.ctx, k, token)
+		if err != nil {
+			x.is("write", err, lock.ErrStaleToken)
 		}
 		return output{refused: err != nil}
 	})

@@ -3,85 +3,62 @@ package locktest
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
-func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) } //nolint:gosec // Repeatable, not secret.
+// replacement is the promised time, beyond the TTL, in which a dead holder is replaced.
+func replacement() time.Duration { return promised(2*time.Second, 15*time.Second) }
 
-// replacement is the promise of L3 beyond the TTL; a short run may be on a machine that does much else.
-func replacement() time.Duration { return time.Duration(count(15, 2)) * time.Second }
+// request is one without a locker.
+func request(ttl time.Duration, k string) lock.Request {
+	return lock.Request{ID: uuid.Must(uuid.NewV7()).String(), Keys: []string{k}, Owner: uuid.NewString(), TTL: ttl}
+}
 
 func (s *suite) deadHolder() {
-	doomed, stop := s.open()
-	l := s.locker()
+	doomed, stop := s.h.Open(s.T)
 	k := key("k")
 	const ttl = 700 * time.Millisecond
 	began := time.Now()
 	// It is granted, and its process is never heard of again.
-	if _, err := doomed.Acquire(s.ctx(), request(ttl, 0, k)); err != nil {
-		s.Fatal(err)
-	}
-	c := s.async(s.ctx(), l, lock.Options{Wait: patience}, k)
+	_, err := doomed.Acquire(s.ctx(), request(ttl, k))
+	testwait.Must(s.T, err)
+	c := s.next(s.locker(), k)
 	stop()
-	r := s.await(c)
-	if r.err != nil {
-		s.Fatal(r.err)
-	}
-	if took := r.at.Sub(began); took < ttl-lock.Margin(ttl) || took > ttl+replacement() {
+	if took := s.granted(c).Sub(began); took < ttl-lock.Margin(ttl) || took > ttl+replacement() {
 		s.Errorf("replaced after %s; want after the TTL of %s, and within 2s of it", took, ttl)
 	}
-	s.release(r.held)
 }
 
-// request is one without a locker.
-func request(ttl, wait time.Duration, keys ...string) lock.Request {
-	return lock.Request{ID: uuid.Must(uuid.NewV7()).String(), Keys: keys, Owner: uuid.NewString(), TTL: ttl, Wait: wait}
-}
-
-// deadWaiter: who is behind waiters whose process died gets the lock within 2 s of its release.
+// deadWaiter: a request behind waiters whose process crashed is granted within 2 s of the release.
 func (s *suite) deadWaiter() {
-	b, _ := s.open()
-	l := lock.New(b, lock.LockerOptions{})
-	silent, stop := s.openSilent()
+	b, l := s.process()
+	doomed, stop := s.doomed()
 	k := key("k")
 	h := s.acquire(l, lock.Options{}, k)
-	dead := s.async(s.ctx(), lock.New(silent, lock.LockerOptions{}), lock.Options{Wait: lock.Forever}, k)
-	s.eventually("the doomed request is in line", func() bool { return s.waiting(b, k) == 1 })
-	c := s.async(s.ctx(), l, lock.Options{Wait: patience}, k)
-	s.eventually("the other is behind it", func() bool { return s.waiting(b, k) == 2 })
+	dead := s.async(s.ctx(), lock.New(doomed, lock.LockerOptions{}), lock.Options{Wait: lock.Forever}, k)
+	s.inLine(b, k, 1)
+	c := s.next(l, k)
+	s.inLine(b, k, 2)
 	stop()
 	s.release(h)
 	began := time.Now()
-	r := s.await(c)
-	if r.err != nil {
-		s.Fatal(r.err)
-	}
-	if took := r.at.Sub(began); took > replacement() {
+	if took := s.granted(c).Sub(began); took > replacement() {
 		s.Errorf("granted %s after the release", took)
 	}
-	s.release(r.held)
 	if r := s.await(dead); r.err == nil {
 		s.Error("the dead one was granted")
 	}
 }
 
-// openSilent opens a backend whose requests leave no word when it stops.
-func (s *suite) openSilent() (lock.Backend, func()) {
-	s.Helper()
-	if s.h.OpenDoomed == nil {
-		s.Skip("the harness can't let a backend die")
-	}
-	return s.h.OpenDoomed(s.T)
-}
-
-// inTime tries what a machine spoils that stalls for most of a lease, as holders rightly give up then; a try tells whether
-// it was in time. Three that were not are the holder's fault.
+// inTime runs a test that a machine spoils if it stalls for most of a lease, since holders rightly give up then. try reports
+// whether it was in time. If three tries are not, the holder is at fault.
 func (s *suite) inTime(try func() bool) {
 	s.Helper()
 	for range 3 {
@@ -98,7 +75,7 @@ func (s *suite) renewed() {
 	s.inTime(func() bool {
 		k := key("k")
 		h := s.acquire(l, lock.Options{TTL: time.Second}, k)
-		s.pause(h.Context(), 2500*time.Millisecond)
+		wait.For(h.Context(), 2500*time.Millisecond)
 		_, err := other.Acquire(s.ctx(), []string{k}, lock.Options{})
 		released := h.Release(s.ctx())
 		cause := context.Cause(h.Context())
@@ -120,24 +97,22 @@ type cutoff struct {
 	failed atomic.Int32
 }
 
-var errCut = errors.New("cut off")
-
 // Renew implements [lock.Backend].
 func (c *cutoff) Renew(ctx context.Context, id string, ttl time.Duration) (lock.Grant, error) {
 	if c.cut.Load() {
 		c.failed.Add(1)
-		return lock.Grant{}, errCut
+		return lock.Grant{}, errors.New("cut off")
 	}
 	return c.Backend.Renew(ctx, id, ttl)
 }
 
-// lostRenewals: L3, the holder knows before the next is granted; and what only fails for a while is not lost.
+// lostRenewals: the holder knows before the next is granted, and a lock is not lost if renewals fail only for a while.
 func (s *suite) lostRenewals() {
-	b, _ := s.open()
+	b, _ := s.process()
 	c := &cutoff{Backend: b}
 	l, other := lock.New(c, lock.LockerOptions{}), s.locker()
 	const ttl = 1200 * time.Millisecond
-	for range count(2, 50) {
+	for range testwait.Count(2, 50) {
 		k := key("k")
 		var h *lock.Held
 		s.inTime(func() bool {
@@ -146,7 +121,7 @@ func (s *suite) lostRenewals() {
 			failed := c.failed.Load()
 			s.eventually("two renewals fail", func() bool { return c.failed.Load() >= failed+2 || h.Context().Err() != nil })
 			c.cut.Store(false)
-			s.pause(h.Context(), ttl)
+			wait.For(h.Context(), ttl)
 			switch cause := context.Cause(h.Context()); {
 			case cause == nil:
 				return true
@@ -156,71 +131,62 @@ func (s *suite) lostRenewals() {
 			_ = h.Release(s.ctx()) // Lost or not: it may just not have expired.
 			return false
 		})
-
 		c.cut.Store(true)
-		next := s.async(s.ctx(), other, lock.Options{Wait: patience}, k)
-		knew := told(h.Context(), patience)
-		if cause := context.Cause(h.Context()); !errors.Is(cause, lock.ErrUnrenewed) || !errors.Is(cause, lock.ErrLost) {
-			s.Errorf("cause %v", cause)
-		}
-		r := s.await(next)
-		if r.err != nil {
-			s.Fatal(r.err)
-		}
-		if !knew.Before(r.at) {
-			s.Errorf("the next was granted %s before the holder knew", knew.Sub(r.at))
-		}
-		s.release(r.held)
-		if err := h.Release(s.ctx()); !errors.Is(err, lock.ErrLost) {
-			s.Errorf("release of a lost lock: %v", err)
-		}
-		c.cut.Store(false)
+		s.unrenewed(h, other, k, func() { c.cut.Store(false) })
 	}
 }
 
-// told waits for the end of a lock's context, or for a limit, and returns when its holder knew. What the machine was late
-// by meanwhile in waking who asked for it, at worst, is taken off: of a process that does not run nothing is promised.
-func told(ctx context.Context, limit time.Duration) time.Time {
-	const nap = 2 * time.Millisecond
-	timer := time.NewTimer(nap)
-	defer timer.Stop()
-	late, now := time.Duration(0), time.Now()
-	for end := now.Add(limit); ctx.Err() == nil && now.Before(end); timer.Reset(nap) {
-		began := now
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		now = time.Now()
-		late = max(late, now.Sub(began)-nap)
-	}
-	return now.Add(-late)
+// unrenewed waits until the next in line has replaced a holder whose renewals fail or hang.
+func (s *suite) unrenewed(h *lock.Held, other *lock.Locker, k string, repair func()) {
+	s.Helper()
+	next := s.next(other, k)
+	knew := ended(h.Context(), patience)
+	s.is("cause", context.Cause(h.Context()), lock.ErrUnrenewed)
+	s.knewFirst(knew, s.granted(next))
+	repair()
+	s.is("release of a lost lock", h.Release(s.ctx()), lock.ErrLost)
 }
 
-// noRevival: a renewal that comes too late does not make a lock again, taken over or not.
-func (s *suite) noRevival() {
-	b, _ := s.open()
+// hung is a backend that renews, and does not answer for a long time, whatever its context says.
+type hung struct {
+	lock.Backend
+
+	answers chan struct{}
+}
+
+// Renew implements [lock.Backend].
+func (h hung) Renew(ctx context.Context, id string, ttl time.Duration) (lock.Grant, error) {
+	g, err := h.Backend.Renew(ctx, id, ttl)
+	<-h.answers
+	return g, err
+}
+
+// hungRenewal: a holder whose renewal hangs knows in time that the lock may be lost.
+func (s *suite) hungRenewal() {
+	b, _ := s.process()
+	h := hung{b, make(chan struct{})}
 	k := key("k")
-	r := request(lock.MinTTL, 0, k)
-	g, err := b.Acquire(s.ctx(), r)
-	if err != nil {
-		s.Fatal(err)
+	held := s.acquire(lock.New(h, lock.LockerOptions{}), lock.Options{TTL: 400 * time.Millisecond}, k)
+	s.unrenewed(held, s.locker(), k, func() { close(h.answers) })
+}
+
+// noRevival: a renewal that comes too late does not revive a lock, whether or not another has taken it over.
+func (s *suite) noRevival() {
+	b, _ := s.process()
+	k := key("k")
+	acquire := func(ttl time.Duration) lock.Grant {
+		g, err := b.Acquire(s.ctx(), request(ttl, k))
+		testwait.Must(s.T, err)
+		return g
 	}
-	s.pause(s.Context(), 2*lock.MinTTL)
-	if _, err := b.Renew(s.ctx(), g.ID, 0); !errors.Is(err, lock.ErrLost) {
-		s.Errorf("renewal of an expired lock: %v", err)
-	}
-	if err := b.Release(s.ctx(), g.ID); !errors.Is(err, lock.ErrLost) {
-		s.Errorf("release of an expired lock: %v", err)
-	}
-	if err := b.Release(s.ctx(), uuid.NewString()); !errors.Is(err, lock.ErrLost) {
-		s.Errorf("release of what never was: %v", err)
-	}
+	g := acquire(lock.MinTTL)
+	wait.For(s.Context(), 2*lock.MinTTL)
+	_, err := b.Renew(s.ctx(), g.ID, 0)
+	s.is("renewal of an expired lock", err, lock.ErrLost)
+	s.is("release of an expired lock", b.Release(s.ctx(), g.ID), lock.ErrLost)
+	s.is("release of what never was", b.Release(s.ctx(), uuid.NewString()), lock.ErrLost)
 	// In time it does, for as long as before, or as is said.
-	r = request(time.Minute, 0, k)
-	if g, err = b.Acquire(s.ctx(), r); err != nil {
-		s.Fatal(err)
-	}
+	g = acquire(time.Minute)
 	again, err := b.Renew(s.ctx(), g.ID, 0)
 	if err != nil || again.ExpiresAt.Sub(g.ExpiresAt) > 30*time.Second || again.ExpiresAt.Before(g.ExpiresAt) || again.Tokens[k] != g.Tokens[k] {
 		s.Errorf("renewed %+v, %v", again, err)
@@ -229,9 +195,7 @@ func (s *suite) noRevival() {
 	if err != nil || longer.ExpiresAt.Sub(again.ExpiresAt) < 50*time.Minute {
 		s.Errorf("renewed %+v, %v", longer, err)
 	}
-	if err := b.Release(s.ctx(), g.ID); err != nil {
-		s.Error(err)
-	}
+	s.is("release", b.Release(s.ctx(), g.ID), nil)
 }
 
 func (s *suite) ownRelease() {
@@ -239,14 +203,9 @@ func (s *suite) ownRelease() {
 	k := key("k")
 	old := s.acquire(l, lock.Options{TTL: lock.MinTTL, NoRenewal: true}, k)
 	h := s.acquire(other, lock.Options{Wait: patience}, k)
-	if err := old.Release(s.ctx()); !errors.Is(err, lock.ErrLost) {
-		s.Errorf("release of a lost lock: %v", err)
-	}
+	s.is("release of a lost lock", old.Release(s.ctx()), lock.ErrLost)
 	s.refused(l, k)
-	s.release(h)
-	if err := h.Release(s.ctx()); err != nil {
-		s.Errorf("the second release: %v", err)
-	}
+	s.release(h, h) // The second release returns what the first did.
 }
 
 func (s *suite) cancelledRelease() {
@@ -254,13 +213,9 @@ func (s *suite) cancelledRelease() {
 	k := key("k")
 	ctx, cancel := context.WithCancel(s.ctx())
 	h, err := l.Acquire(ctx, []string{k}, lock.Options{})
-	if err != nil {
-		s.Fatal(err)
-	}
+	testwait.Must(s.T, err)
 	cancel()
-	if err := h.Release(ctx); err != nil {
-		s.Fatal(err)
-	}
+	testwait.Must(s.T, h.Release(ctx))
 	s.release(s.acquire(l, lock.Options{}, k))
 }
 
@@ -273,14 +228,12 @@ func (s *suite) maxHold() {
 		next := s.async(s.ctx(), other, lock.Options{Wait: patience, MaxHold: time.Minute}, k)
 		<-h.Context().Done()
 		held, cause := time.Since(began), context.Cause(h.Context())
-		s.release(s.granted(next))
+		s.granted(next)
 		if errors.Is(cause, lock.ErrUnrenewed) {
 			return false
 		}
-		if !errors.Is(cause, lock.ErrHeldTooLong) {
-			s.Errorf("cause %v", cause)
-		}
-		if held < 800*time.Millisecond || held > time.Duration(count(10000, 1100))*time.Millisecond {
+		s.is("cause", cause, lock.ErrHeldTooLong)
+		if held < 800*time.Millisecond || held > promised(1100*time.Millisecond, 10*time.Second) {
 			s.Errorf("held for %s", held)
 		}
 		return true
@@ -291,17 +244,14 @@ func (s *suite) fenced() {
 	if s.h.Fence == nil {
 		s.Skip("the backend has no fence")
 	}
-	l, other := s.locker(), s.locker()
 	k := key("k")
-	old := s.acquire(l, lock.Options{TTL: lock.MinTTL, NoRenewal: true}, k)
+	old := s.acquire(s.locker(), lock.Options{TTL: lock.MinTTL, NoRenewal: true}, k)
 	write := func(h *lock.Held, want error) {
 		s.Helper()
-		if err := s.h.Fence(s.ctx(), k, h.Token(k)); !errors.Is(err, want) {
-			s.Errorf("a write at token %d: %v, want %v", h.Token(k), err, want)
-		}
+		s.is("a write", s.h.Fence(s.ctx(), k, h.Token(k)), want)
 	}
 	write(old, nil)
-	h := s.acquire(other, lock.Options{Wait: patience}, k)
+	h := s.acquire(s.locker(), lock.Options{Wait: patience}, k)
 	write(old, nil) // No newer token has been seen yet.
 	write(h, nil)
 	write(old, lock.ErrStaleToken)
@@ -309,4 +259,74 @@ func (s *suite) fenced() {
 	s.release(h)
 	write(h, nil)
 	write(old, lock.ErrStaleToken)
+}
+
+// shortLeases: leases shorter than any interval at which somebody looks are kept or are known to be lost, and end in
+// time for those who wait. A lease or maximum hold too short to be of use is refused.
+func (s *suite) shortLeases() {
+	b, l := s.process()
+	_, err := l.Acquire(s.ctx(), []string{key("k")}, lock.Options{TTL: lock.MinTTL - 1})
+	s.is("a TTL below the minimum", err, lock.ErrInvalid)
+	for _, hold := range []time.Duration{-1, 1, time.Microsecond, lock.MinTTL - 1} {
+		_, err := l.Acquire(s.ctx(), []string{key("k")}, lock.Options{MaxHold: hold})
+		s.is("a maximum hold of "+hold.String(), err, lock.ErrInvalid)
+		r := request(time.Second, key("k"))
+		r.MaxHold = hold
+		_, err = b.Acquire(s.ctx(), r)
+		s.is("the same, asked of the backend", err, lock.ErrInvalid)
+	}
+	other := s.locker()
+	late, rounds := 0, testwait.Count(6, 100)
+	for i := range rounds {
+		if !s.shortLease(l, other, lock.Options{TTL: lock.MinTTL, NoRenewal: i%2 == 1}) {
+			late++
+		}
+	}
+	s.Logf("%d of %d grants came too late", late, rounds)
+	if late == rounds {
+		s.Error("no grant came within its lease")
+	}
+}
+
+// shortLease reports false where a grant took longer than its lease to get here.
+func (s *suite) shortLease(l, other *lock.Locker, o lock.Options) bool {
+	s.Helper()
+	k := key("k")
+	began := time.Now()
+	h, err := l.Acquire(s.ctx(), []string{k}, o)
+	if errors.Is(err, lock.ErrLost) && time.Since(began) >= o.TTL {
+		return false
+	}
+	testwait.Must(s.T, err)
+	next := s.async(s.ctx(), other, lock.Options{TTL: lock.MinTTL, Wait: patience}, k)
+	limit := 4 * lock.MinTTL
+	if o.NoRenewal {
+		limit = patience // It ends by itself.
+	}
+	knew := ended(h.Context(), limit)
+	lost := h.Context().Err() != nil
+	// A lease so short may end while it is released.
+	release := func(h *lock.Held) {
+		if err := h.Release(s.ctx()); err != nil && !errors.Is(err, lock.ErrLost) {
+			s.Error(err)
+		}
+	}
+	switch {
+	case !lost && o.NoRenewal:
+		s.Fatal("a lease that nobody renews is trusted for ever")
+	case !lost:
+		release(h)
+	default:
+		s.is("cause", context.Cause(h.Context()), lock.ErrLost)
+	}
+	r := s.await(next)
+	if errors.Is(r.err, lock.ErrLost) {
+		return false
+	}
+	testwait.Must(s.T, r.err)
+	if lost {
+		s.knewFirst(knew, r.at)
+	}
+	release(r.held)
+	return true
 }

@@ -1,24 +1,25 @@
 // Package locktest is the conformance suite of lock backends: every backend of package lock passes the same one.
 //
-// [Run] tries what package lock promises on real servers, through two backends on one store, as two processes would have
-// them: tokens that grow, exclusion and order under contention, many keys in opposing orders, cancellation at random
+// [Run] tests what package lock promises on real servers, through two backends on one store, as two processes would have
+// them: growing tokens, exclusion and order under contention, many keys in opposing orders, cancellation at random
 // points, expiry, lost renewals, deadlocks, and histories of concurrent operations against a sequential model. Random
 // choices come from a seed that failures print, and that FAIRLEAD_SEED sets again. FAIRLEAD_TORTURE=1 makes the counts
 // those of a long run.
 package locktest
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -27,8 +28,8 @@ type Harness struct {
 	// Open returns one more backend on the store, as another process would have it. It is closed by the returned function,
 	// or at the test's end.
 	Open func(t testing.TB) (b lock.Backend, stop func())
-	// OpenDoomed is Open of a backend that stop lets die: without a word, and without anything being undone. Nil: there is
-	// no such thing.
+	// OpenDoomed opens a backend whose stop function crashes it: nothing is said any more, and nothing is undone. Nil: the
+	// harness cannot do that.
 	OpenDoomed func(t testing.TB) (b lock.Backend, stop func())
 	// Fence does a guarded write to a resource, in a transaction of its own. Nil: the backend has no fence.
 	Fence func(ctx context.Context, resource string, token int64) error
@@ -79,7 +80,7 @@ func Run(t *testing.T, harness func(t *testing.T) Harness, only ...string) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			s := &suite{T: t, h: harness(t)}
-			s.rng, s.seed = seeded(t)
+			s.rng, s.seed = testwait.Rand(t)
 			test.run(s)
 		})
 	}
@@ -94,113 +95,100 @@ type suite struct {
 	seed uint64
 }
 
-// torture reports whether the long counts are asked for.
-func torture() bool { return os.Getenv("FAIRLEAD_TORTURE") == "1" }
+// newRand is for one of a test's other goroutines.
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) } //nolint:gosec // Repeatable, not secret.
 
-// count is a number of repetitions.
-func count(normal, long int) int {
-	if torture() {
-		return long
-	}
-	return normal
+// process opens one more backend, as another process would.
+func (s *suite) process() (lock.Backend, *lock.Locker) {
+	s.Helper()
+	b, _ := s.h.Open(s.T)
+	return b, lock.New(b, lock.LockerOptions{})
 }
 
-func seeded(t *testing.T) (*rand.Rand, uint64) {
-	t.Helper()
-	seed := rand.Uint64() //nolint:gosec // A seed of a test.
-	if given := os.Getenv("FAIRLEAD_SEED"); given != "" {
-		var err error
-		if seed, err = strconv.ParseUint(given, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("FAIRLEAD_SEED=%d", seed)
-		}
-	})
-	return rand.New(rand.NewPCG(seed, 0)), seed //nolint:gosec // Repeatable, not secret.
-}
-
-// locker opens one more process.
 func (s *suite) locker() *lock.Locker {
 	s.Helper()
-	return lock.New(s.backend(), lock.LockerOptions{})
+	_, l := s.process()
+	return l
 }
 
-func (s *suite) backend() lock.Backend {
+// doomed opens a backend that stop crashes.
+func (s *suite) doomed() (lock.Backend, func()) {
 	s.Helper()
-	b, _ := s.open()
-	return b
-}
-
-func (s *suite) open() (lock.Backend, func()) {
-	s.Helper()
-	return s.h.Open(s.T)
+	if s.h.OpenDoomed == nil {
+		s.Skip("the harness cannot crash a backend")
+	}
+	return s.h.OpenDoomed(s.T)
 }
 
 // key is a name that is new.
 func key(prefix string) string { return prefix + "-" + uuid.NewString() }
 
+func newKeys(n int) []string {
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = key(fmt.Sprint("k", i))
+	}
+	return keys
+}
+
 // patience bounds what should be quick on an idle machine, and may run on a busy one.
 const patience = 30 * time.Second
 
+// promised is a time limit that package lock promises. An ordinary run is on a busy machine and gets more.
+func promised(limit, busy time.Duration) time.Duration {
+	if testwait.Torture() {
+		return limit
+	}
+	return busy
+}
+
 func (s *suite) ctx() context.Context {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), patience)
-	s.Cleanup(cancel)
-	return ctx
+	return testwait.Context(s.T, patience)
+}
+
+// is fails the test unless an error is the one that it should be.
+func (s *suite) is(what string, err, want error) {
+	s.Helper()
+	if !errors.Is(err, want) {
+		s.Errorf("%s: %v, want %v", what, err, want)
+	}
 }
 
 func (s *suite) acquire(l *lock.Locker, o lock.Options, keys ...string) *lock.Held {
 	s.Helper()
 	h, err := l.Acquire(s.ctx(), keys, o)
-	if err != nil {
-		s.Fatal(err)
-	}
+	testwait.Must(s.T, err)
 	return h
 }
 
-func (s *suite) release(h *lock.Held) {
+func (s *suite) release(all ...*lock.Held) {
 	s.Helper()
-	if err := h.Release(s.ctx()); err != nil {
-		s.Fatal(err)
+	for _, h := range all {
+		testwait.Must(s.T, h.Release(s.ctx()))
 	}
 }
 
-// refused fails unless the keys are held by another.
+// free fails the test unless the keys are free, or become so in time.
+func (s *suite) free(l *lock.Locker, keys ...string) {
+	s.Helper()
+	s.release(s.acquire(l, lock.Options{Wait: patience}, keys...))
+}
+
+// refused fails the test unless another holds one of the keys.
 func (s *suite) refused(l *lock.Locker, keys ...string) {
 	s.Helper()
-	h, err := l.Acquire(s.ctx(), keys, lock.Options{})
-	if !errors.Is(err, lock.ErrHeld) {
-		s.Errorf("acquire %q: %v, %v; want ErrHeld", keys, h, err)
-	}
+	_, err := l.Acquire(s.ctx(), keys, lock.Options{})
+	s.is(fmt.Sprintf("acquire %q", keys), err, lock.ErrHeld)
 }
 
-// eventually polls until ok holds.
 func (s *suite) eventually(what string, ok func() bool) {
 	s.Helper()
-	deadline := time.Now().Add(patience)
-	for !ok() {
-		if time.Now().After(deadline) {
-			s.Fatalf("%s: not within %s", what, patience)
-		}
-		s.pause(s.Context(), 3*time.Millisecond)
-	}
-}
-
-// pause lets time pass, or returns early when ctx ends.
-func (s *suite) pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
+	testwait.Eventually(s.T, patience, what, ok)
 }
 
 // waiting counts the requests that are in line for one of the keys, or for any key where none is named, if the backend
-// can tell. Other tests may share what is behind the backend.
+// supports that. Other tests may share what is behind the backend.
 func (s *suite) waiting(b lock.Backend, keys ...string) int {
 	s.Helper()
 	i, ok := b.(lock.Inspector)
@@ -208,9 +196,7 @@ func (s *suite) waiting(b lock.Backend, keys ...string) int {
 		s.Skip("the backend can't be looked into")
 	}
 	snapshot, err := i.Snapshot(s.ctx())
-	if err != nil {
-		s.Fatal(err)
-	}
+	testwait.Must(s.T, err)
 	n := 0
 	for _, w := range snapshot.Waiters {
 		if len(keys) == 0 || slices.ContainsFunc(w.Keys, func(k string) bool { return slices.Contains(keys, k) }) {
@@ -218,6 +204,25 @@ func (s *suite) waiting(b lock.Backend, keys ...string) int {
 		}
 	}
 	return n
+}
+
+// inLine waits until n requests are in line for a key.
+func (s *suite) inLine(b lock.Backend, k string, n int) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("%d are in line", n), func() bool { return s.waiting(b, k) == n })
+}
+
+// sorted runs what must have an order. A process that the machine kept from renewing its place in line loses that place.
+// Therefore there is more than one try, and chance would hardly pass it.
+func sorted[T cmp.Ordered](s *suite, try func() []T) {
+	s.Helper()
+	var order []T
+	for range testwait.Count(3, 1) {
+		if order = try(); slices.IsSorted(order) {
+			return
+		}
+	}
+	s.Errorf("in the order %v", order)
 }
 
 // result is how an acquisition in the background ended.
@@ -237,6 +242,12 @@ func (s *suite) async(ctx context.Context, l *lock.Locker, o lock.Options, keys 
 	return c
 }
 
+// next acquires in the background, as the next in line.
+func (s *suite) next(l *lock.Locker, k string) <-chan result {
+	s.Helper()
+	return s.async(s.ctx(), l, lock.Options{Wait: patience}, k)
+}
+
 func (s *suite) await(c <-chan result) result {
 	s.Helper()
 	select {
@@ -248,11 +259,45 @@ func (s *suite) await(c <-chan result) result {
 	}
 }
 
-func (s *suite) granted(c <-chan result) *lock.Held {
+// granted waits for a grant, ends it, and returns when it came.
+func (s *suite) granted(c <-chan result) time.Time {
 	s.Helper()
 	r := s.await(c)
-	if r.err != nil {
-		s.Fatal(r.err)
+	testwait.Must(s.T, r.err)
+	s.release(r.held)
+	return r.at
+}
+
+// ended waits for the end of a lock's context, or for a limit, and returns when its holder knew of it. The delay with which
+// the machine wakes a goroutine, at worst, is subtracted: nothing is promised of a process that does not run.
+func ended(ctx context.Context, limit time.Duration) time.Time {
+	now, late := nap(ctx, limit)
+	return now.Add(-late)
+}
+
+// nap sleeps a little, again and again, until ctx ends or the limit is over. It returns the time, and by how much the machine
+// was late in waking it, at worst.
+func nap(ctx context.Context, limit time.Duration) (now time.Time, late time.Duration) {
+	const span = 2 * time.Millisecond
+	timer := time.NewTimer(span)
+	defer timer.Stop()
+	now = time.Now()
+	for end := now.Add(limit); ctx.Err() == nil && now.Before(end); timer.Reset(span) {
+		began := now
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		now = time.Now()
+		late = max(late, now.Sub(began)-span)
 	}
-	return r.held
+	return now, late
+}
+
+// knewFirst fails the test if the next in line was granted a lock before its holder knew that it had lost it.
+func (s *suite) knewFirst(knew, granted time.Time) {
+	s.Helper()
+	if !knew.Before(granted) {
+		s.Errorf("the next was granted %s before the holder knew", knew.Sub(granted))
+	}
 }

@@ -4,16 +4,19 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -28,72 +31,68 @@ const (
 	holding = time.Millisecond
 	// maxStall is the promise: from a release to the next grant.
 	maxStall = 50 * time.Millisecond
-	// hops is how many processes a hand-over goes through, each of which the machine may be late to wake: who releases and
-	// its session, the session that notifies, and who waits.
+	// hops is how many processes a hand-over goes through, each of which the machine may be late to wake: the holder's and
+	// its session, the session that notifies, and the waiter's.
 	hops = 4
-	// patientStall is what is asked of a machine that does other things, too.
-	patientStall = patience
 )
 
-// tenure is one tenure, as the process that had it saw it. All processes are on one machine, and read one clock.
-type tenure struct{ token, from, to int64 }
+// tenure is the time for which a process held the lock. All processes are on one machine, and read one clock.
+type tenure struct{ Token, From, To int64 }
 
-// WakeUps is no lost wake-up: 8 processes with 8 waiters each want one key, for some seconds or, in a long run, a minute.
-// The key never lies idle for longer than 50 ms, a hold, and what the machine itself was late by; a short run only asks
-// that everybody goes on. child names the test that calls [Contend], env what it needs.
+// report is what one process saw, and by how much the machine was late, at worst, in waking it.
+type report struct {
+	Tenures []tenure
+	Late    time.Duration
+}
+
+// WakeUps checks that no wake-up is lost: 8 processes with 8 waiters each want one key, for some seconds or, in a long run, a
+// minute. The key never lies idle for longer than 50 ms, a hold, and what the machine itself was late by; a short run only
+// asks that everybody goes on. child names the test that calls [Contend], env what it needs.
 func WakeUps(t *testing.T, child string, env ...string) {
 	t.Helper()
-	span := time.Duration(count(2, 60)) * time.Second
-	ctx, cancel := context.WithTimeout(t.Context(), span+4*patience)
-	defer cancel()
-	var all sync.WaitGroup
+	span := time.Duration(testwait.Count(2, 60)) * time.Second
+	ctx := testwait.Context(t, span+4*patience)
+	var all, ready sync.WaitGroup
 	var mu sync.Mutex
-	var tenures []tenure
-	var late time.Duration
-	var ready sync.WaitGroup
+	var seen report
 	ready.Add(processes)
-	start := make(chan struct{})
 	for range processes {
 		all.Go(func() {
 			said := sync.OnceFunc(ready.Done)
 			defer said()
-			got, jitter, err := contender(ctx, child, append(env, fmt.Sprintf("%s=%s", contendEnv, span)), func() {
+			got, err := contender(ctx, child, append(slices.Clone(env), fmt.Sprintf("%s=%s", contendEnv, span)), func() {
 				said()
-				<-start
+				ready.Wait()
 			})
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
 				t.Error(err)
 			}
-			tenures = append(tenures, got...)
-			late = max(late, jitter)
+			seen.Tenures = append(seen.Tenures, got.Tenures...)
+			seen.Late = max(seen.Late, got.Late)
 		})
 	}
-	ready.Wait()
-	close(start)
 	all.Wait()
 	if t.Failed() {
 		return
 	}
-	slices.SortFunc(tenures, func(a, b tenure) int { return cmp.Compare(a.token, b.token) })
+	slices.SortFunc(seen.Tenures, func(a, b tenure) int { return cmp.Compare(a.Token, b.Token) })
 	var stalls []time.Duration
 	var longest time.Duration
-	long := 0
-	for i, x := range tenures {
-		longest = max(longest, time.Duration(x.to-x.from))
+	for i, x := range seen.Tenures {
+		longest = max(longest, time.Duration(x.To-x.From))
 		if i == 0 {
 			continue
 		}
-		before := tenures[i-1]
-		if before.token == x.token || x.from < before.to {
-			t.Errorf("tokens %d and %d overlap", before.token, x.token)
+		before := seen.Tenures[i-1]
+		if before.Token == x.Token || x.From < before.To {
+			t.Errorf("tokens %d and %d overlap", before.Token, x.Token)
 		}
-		stall := time.Duration(x.from - before.to)
+		stall := time.Duration(x.From - before.To)
 		stalls = append(stalls, stall)
 		if stall > maxStall {
-			long++
-			t.Logf("%s after the first grant: idle for %s", time.Duration(before.to-tenures[0].from), stall)
+			t.Logf("%s after the first grant: idle for %s", time.Duration(before.To-seen.Tenures[0].From), stall)
 		}
 	}
 	if len(stalls) < processes*waitersPerProcess {
@@ -101,59 +100,41 @@ func WakeUps(t *testing.T, child string, env ...string) {
 	}
 	slices.Sort(stalls)
 	worst := stalls[len(stalls)-1]
-	t.Logf("%d hand-overs in %s: from release to grant p50 %s, p99 %s, longest %s, %d over %s; longest hold %s; the machine was late by up to %s",
-		len(stalls), span, stalls[len(stalls)/2], stalls[len(stalls)*99/100], worst, long, maxStall, longest, late)
-	limit := patientStall
-	if torture() {
-		limit = maxStall + longest + hops*late
-	}
-	if worst > limit {
+	t.Logf("%d hand-overs in %s: from release to grant p50 %s, p99 %s, longest %s; longest hold %s; the machine was late by up to %s",
+		len(stalls), span, stalls[len(stalls)/2], stalls[len(stalls)*99/100], worst, longest, seen.Late)
+	if limit := promised(maxStall+longest+hops*seen.Late, patience); worst > limit {
 		t.Errorf("the key lay idle for %s, at most %s is allowed", worst, limit)
 	}
 }
 
-// contender runs one process, and collects what it says at its end.
-func contender(ctx context.Context, child string, env []string, begin func()) (got []tenure, late time.Duration, err error) {
+// contender runs one process, and returns its report. It calls begin when the process is ready, before that begins.
+func contender(ctx context.Context, child string, env []string, begin func()) (got report, err error) {
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+child+"$") //nolint:gosec // Ourselves.
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		return nil, 0, err
+		return got, err
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, 0, err
+		return got, err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, 0, err
+		return got, err
 	}
-	var complaints strings.Builder
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		var x tenure
-		switch line := lines.Text(); {
-		case line == "ready":
-			begin()
-			if _, err := io.WriteString(in, "go\n"); err != nil {
-				return nil, 0, err
-			}
-		case scanned(line, "tenure %d %d %d", &x.token, &x.from, &x.to):
-			got = append(got, x)
-		case scanned(line, "late %d", &late):
-		default:
-			complaints.WriteString(line + "\n")
-		}
+	lines := bufio.NewReader(out)
+	said, _ := lines.ReadString('\n') // Its end is an error, too, which is seen below.
+	if said == "ready\n" {
+		begin()
+		_, _ = io.WriteString(in, "go\n") // As is a process that cannot hear.
 	}
+	report, _ := lines.ReadBytes('\n')
+	rest, _ := io.ReadAll(lines)
 	if err := cmd.Wait(); err != nil {
-		return nil, 0, fmt.Errorf("a contender: %w\n%s", err, complaints.String())
+		return got, fmt.Errorf("a contender: %w\n%s%s%s", err, said, report, rest)
 	}
-	return got, late, nil
-}
-
-func scanned(line, format string, into ...any) bool {
-	n, err := fmt.Sscanf(line, format, into...)
-	return err == nil && n == len(into)
+	return got, json.Unmarshal(report, &got)
 }
 
 // Contend is the part of one process of [WakeUps]: the test that was named calls it. In all other runs it skips the test.
@@ -165,47 +146,40 @@ func Contend(t *testing.T, open func(t *testing.T) lock.Backend) {
 	}
 	l := lock.New(open(t), lock.LockerOptions{})
 	// Connections are made before anything is measured: those of all waiters, and that by which wake-ups are heard.
-	var warm sync.WaitGroup
-	mine := key("warm-up")
-	for range waitersPerProcess {
-		warm.Go(func() {
-			for range 10 {
-				h, err := l.Acquire(t.Context(), []string{mine}, lock.Options{Wait: lock.Forever})
-				if err == nil {
-					err = h.Release(t.Context())
-				}
-				if err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	warm.Wait()
+	hold(t, l, key("warm-up"), func(round int) bool { return round < 10 })
 	fmt.Println("ready")
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
 	end := time.Now().Add(span)
+	ctx, cancel := context.WithCancel(t.Context())
+	var napping sync.WaitGroup
+	var r report
+	napping.Go(func() { _, r.Late = nap(ctx, math.MaxInt64) })
+	r.Tenures = hold(t, l, "contended", func(int) bool { return time.Now().Before(end) })
+	cancel()
+	napping.Wait()
+	if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
+		t.Error(err)
+	}
+}
+
+// hold lets the waiters of a process hold a lock again and again, as long as more allows it.
+func hold(t *testing.T, l *lock.Locker, k string, more func(round int) bool) (tenures []tenure) {
+	t.Helper()
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	var late time.Duration
-	stop := make(chan struct{})
-	all.Go(func() { late = lateness(stop) })
-	var waiters sync.WaitGroup
-	var tenures []tenure
 	for range waitersPerProcess {
-		waiters.Go(func() {
-			for time.Now().Before(end) {
-				h, err := l.Acquire(t.Context(), []string{"contended"}, lock.Options{Wait: lock.Forever, TTL: patience})
+		all.Go(func() {
+			for round := 0; more(round); round++ {
+				h, err := l.Acquire(t.Context(), []string{k}, lock.Options{Wait: lock.Forever, TTL: patience})
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				x := tenure{token: h.Token("contended"), from: time.Now().UnixNano()}
-				hold := time.NewTimer(holding)
-				<-hold.C
-				x.to = time.Now().UnixNano()
+				x := tenure{Token: h.Token(k), From: time.Now().UnixNano()}
+				wait.For(t.Context(), holding)
+				x.To = time.Now().UnixNano()
 				if err := h.Release(t.Context()); err != nil {
 					t.Error(err)
 					return
@@ -216,31 +190,6 @@ func Contend(t *testing.T, open func(t *testing.T) lock.Backend) {
 			}
 		})
 	}
-	waiters.Wait()
-	close(stop)
 	all.Wait()
-	out := bufio.NewWriter(os.Stdout)
-	for _, x := range tenures {
-		_, _ = fmt.Fprintln(out, "tenure", x.token, x.from, x.to) // Its loss is noticed by the parent.
-	}
-	_, _ = fmt.Fprintln(out, "late", late.Nanoseconds())
-	if err := out.Flush(); err != nil {
-		t.Error(err)
-	}
-}
-
-// lateness is by how much the machine was late, at worst, in waking somebody who asked for it.
-func lateness(stop <-chan struct{}) (worst time.Duration) {
-	const nap = 2 * time.Millisecond
-	for {
-		select {
-		case <-stop:
-			return worst
-		default:
-		}
-		began := time.Now()
-		timer := time.NewTimer(nap)
-		<-timer.C
-		worst = max(worst, time.Since(began)-nap)
-	}
+	return tenures
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -77,11 +78,9 @@ type Backend struct {
 
 	mu      sync.Mutex
 	waiters map[string]*waiter
-	closed  bool
 	watched bool // the background has been started
 
-	closing chan struct{}   // closed at the end
-	base    context.Context //nolint:containedctx // The life of the backend's own goroutines.
+	base    context.Context //nolint:containedctx // The life of the backend, and of its own goroutines.
 	stop    context.CancelFunc
 	tasks   sync.WaitGroup
 	inspect chan struct{} // has a value when the waiters are to be looked after at once
@@ -109,7 +108,7 @@ func New(client rueidis.Client, o Options) (*Backend, error) {
 	b := &Backend{
 		client: client, scripts: newScripts(source), space: "{" + o.Namespace + "}", state: []string{"{" + o.Namespace + "}:tokens"}, process: uuid.NewString(), logger: o.Logger,
 		observer: o.Observer, maxWaiters: cmp.Or(o.MaxWaiters, DefaultMaxWaiters), waiters: map[string]*waiter{},
-		closing: make(chan struct{}), inspect: make(chan struct{}, 1),
+		inspect: make(chan struct{}, 1),
 	}
 	b.base, b.stop = context.WithCancel(context.Background())
 	return b, nil
@@ -122,26 +121,20 @@ func (b *Backend) Hearing() bool { return b.hearing.Load() }
 // can be renewed and released as long as the client is open.
 func (b *Backend) Close() {
 	b.mu.Lock()
-	first := !b.closed
-	b.closed = true
+	b.stop()
 	b.mu.Unlock()
-	if first {
-		close(b.closing)
-		b.stop()
-	}
 	b.tasks.Wait()
 }
 
 // Acquire implements [lock.Backend]. The request's ID must not have a slash. The grant's ID is made of it and of the first key.
 func (b *Backend) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
-	keys, err := lock.CleanKeys(r.Keys)
+	r, err := r.Clean()
+	if err == nil && strings.Contains(r.ID, "/") {
+		err = fmt.Errorf("%w: the ID must not have a slash", lock.ErrInvalid)
+	}
 	if err != nil {
 		return lock.Grant{}, fmt.Errorf("redislock: acquire: %w", err)
 	}
-	if r.ID == "" || strings.Contains(r.ID, "/") || !lock.ValidName(r.Owner) || !lock.ValidTTL(r.TTL) || !lock.ValidMaxHold(r.MaxHold) {
-		return lock.Grant{}, fmt.Errorf("redislock: acquire: %w", lock.ErrInvalid)
-	}
-	r.Keys = keys
 	w := &waiter{backend: b, request: r, signal: make(chan struct{}, 1), deadline: time.Now().Add(r.Wait)}
 	return w.acquire(ctx)
 }
@@ -178,18 +171,15 @@ func (b *Backend) Snapshot(ctx context.Context) (lock.Snapshot, error) {
 		return lock.Snapshot{}, fmt.Errorf("redislock: snapshot: %w", err)
 	}
 	slices.SortStableFunc(holders, func(x, y lock.Holder) int { return x.GrantedAt.Compare(y.GrantedAt) })
-	return lock.Snapshot{Holders: holders, Waiters: w.waiters, Edges: w.build().Edges()}, nil
+	return lock.Snapshot{Holders: holders, Waiters: w.waiters, Edges: lock.GraphOf(w.owners, w.waiters).Edges()}, nil
 }
 
 // Find implements [lock.Finder].
 func (b *Backend) Find(ctx context.Context, key string) (lock.Holder, bool, error) {
-	answer, err := b.scripts.find.Exec(ctx, b.client, b.state, []string{key}).ToMessage()
-	if err != nil {
-		return lock.Holder{}, false, fmt.Errorf("redislock: find: %w", err)
-	}
-	holders, err := readHolders(answer)
-	if err != nil {
-		return lock.Holder{}, false, fmt.Errorf("redislock: find: %w", err)
+	p := read(b.scripts.find.Exec(ctx, b.client, b.state, []string{key}), 1)
+	holders := p.holders(0)
+	if p.err != nil {
+		return lock.Holder{}, false, fmt.Errorf("redislock: find: %w", p.err)
 	}
 	if len(holders) == 0 {
 		return lock.Holder{}, false, nil
@@ -204,7 +194,7 @@ func (b *Backend) resolve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, d := range w.build().Deadlocks() {
+	for _, d := range lock.GraphOf(w.owners, w.waiters).Deadlocks() {
 		a, err := b.ask(ctx, b.scripts.mark, d.Victim, b.process, d.Victim, strings.Join(d.Cycle, "\n"))
 		if err != nil {
 			return err
@@ -227,7 +217,7 @@ func (b *Backend) overtakes(ctx context.Context, r lock.Request) ([]string, erro
 		me = len(w.waiters)
 		w.waiters = append(w.waiters, lock.Waiting{Waiter: lock.Waiter{ID: r.ID, Owner: r.Owner, Keys: r.Keys, Ticket: math.MaxInt64}})
 	}
-	if !slices.ContainsFunc(w.build().Grantable(), func(x lock.Waiter) bool { return x.ID == r.ID }) {
+	if !slices.ContainsFunc(lock.GraphOf(w.owners, w.waiters).Grantable(), func(x lock.Waiter) bool { return x.ID == r.ID }) {
 		return nil, nil
 	}
 	var before []string
@@ -250,7 +240,7 @@ func (b *Backend) register(w *waiter) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case b.closed:
+	case b.base.Err() != nil:
 		return lock.ErrClosed
 	case w.request.Wait == 0:
 		return nil
@@ -271,7 +261,7 @@ func (b *Backend) unregister(w *waiter) {
 func (b *Backend) start() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.watched && !b.closed {
+	if !b.watched && b.base.Err() == nil {
 		b.watched = true
 		b.tasks.Go(b.watch)
 		b.tasks.Go(b.listen)
@@ -301,11 +291,7 @@ func poke(c chan<- struct{}) {
 func (b *Backend) ids() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	ids := make([]string, 0, len(b.waiters))
-	for id := range b.waiters {
-		ids = append(ids, id)
-	}
-	return ids
+	return slices.Collect(maps.Keys(b.waiters))
 }
 
 // note says that something failed which is tried again.

@@ -101,7 +101,8 @@ func (b *Backend) ask(ctx context.Context, s *rueidis.Lua, id string, args ...st
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	start := time.Now()
-	message, err := s.Exec(ctx, b.client, b.state, args).ToMessage()
+	result := s.Exec(ctx, b.client, b.state, args)
+	message, err := result.ToMessage()
 	if err != nil {
 		return a, err
 	}
@@ -111,58 +112,86 @@ func (b *Backend) ask(ctx context.Context, s *rueidis.Lua, id string, args ...st
 		a.token, err = readToken(text)
 		return a, err
 	}
-	parts, err := message.ToArray()
-	if err != nil {
+	if list, err := message.ToArray(); err == nil && len(list) == 1 { // Nothing but a status.
+		a.status, err = list[0].AsInt64()
 		return a, err
 	}
-	if len(parts) == 1 { // Nothing but a status.
-		a.status, err = parts[0].AsInt64()
-		return a, err
-	}
-	if len(parts) != 10 {
-		return a, errAnswer
-	}
-	var n [4]int64 // status, end of lease, TTL, look
-	for i, at := range []int{0, 2, 3, 6} {
-		if n[i], err = parts[at].AsInt64(); err != nil {
-			return a, err
-		}
-	}
-	var text [3]string // owner, keys, cycle
-	for i, at := range []int{4, 5, 8} {
-		if text[i], err = parts[at].ToString(); err != nil {
-			return a, err
-		}
-	}
-	expired, err := parts[7].AsInt64()
-	if err != nil {
-		return a, err
-	}
-	woken, err := parts[9].AsStrSlice()
-	if err != nil {
-		return a, err
-	}
-	b.expired(expired)
-	b.wake(woken)
-	a.status, a.look, a.cycle = n[0], n[3], lines(text[2])
-	if a.status == statusGranted {
-		token, err := parts[1].ToString()
-		if err != nil {
-			return a, err
-		}
-		if a.token, err = readToken(token); err != nil {
-			return a, err
-		}
-		keys := lines(text[1])
+	p := read(result, 10)
+	a.status, a.look, a.cycle = p.int(0), p.int(6), lines(p.text(8))
+	owner, keys, expired, woken := p.text(4), lines(p.text(5)), p.int(7), p.texts(9)
+	if p.err == nil && a.status == statusGranted {
+		a.token, p.err = readToken(p.text(1))
 		a.grant = lock.Grant{
-			ID: id, Owner: text[0], Tokens: make(map[string]int64, len(keys)), TTL: microseconds(n[2]),
-			ExpiresAt: time.UnixMicro(n[1]).UTC(), Start: start,
-		}
-		for _, k := range keys {
-			a.grant.Tokens[k] = a.token
+			ID: id, Owner: owner, Tokens: tokens(keys, a.token), TTL: microseconds(p.int(3)), ExpiresAt: time.UnixMicro(p.int(2)).UTC(), Start: start,
 		}
 	}
-	return a, nil
+	if p.err == nil {
+		b.expired(expired)
+		b.wake(woken)
+	}
+	return a, p.err
+}
+
+// parts is an answer of several parts, and the first error of reading one.
+type parts struct {
+	list []rueidis.RedisMessage
+	err  error
+}
+
+func read(r rueidis.RedisResult, n int) *parts {
+	list, err := r.ToArray()
+	if err == nil && len(list) != n {
+		err = errAnswer
+	}
+	return &parts{list, err}
+}
+
+func part[T any](p *parts, i int, as func(*rueidis.RedisMessage) (T, error)) (v T) {
+	if p.err == nil {
+		v, p.err = as(&p.list[i])
+	}
+	return v
+}
+
+func (p *parts) int(i int) int64      { return part(p, i, (*rueidis.RedisMessage).AsInt64) }
+func (p *parts) text(i int) string    { return part(p, i, (*rueidis.RedisMessage).ToString) }
+func (p *parts) texts(i int) []string { return part(p, i, (*rueidis.RedisMessage).AsStrSlice) }
+func (p *parts) rows(i, n int) [][]string {
+	list := part(p, i, (*rueidis.RedisMessage).ToArray)
+	rows := make([][]string, len(list))
+	for j := range list {
+		row, err := list[j].AsStrSlice()
+		if err == nil && len(row) != n {
+			err = errAnswer
+		}
+		if err != nil {
+			p.err = err
+			return nil
+		}
+		rows[j] = row
+	}
+	return rows
+}
+
+// number reads a number of a row.
+func (p *parts) number(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil && p.err == nil {
+		p.err = errAnswer
+	}
+	return n
+}
+
+// instant reads a time of a row.
+func (p *parts) instant(text string) time.Time { return time.UnixMicro(p.number(text)).UTC() }
+
+// tokens is what a grant of some keys has: one token for all of them.
+func tokens(keys []string, token int64) map[string]int64 {
+	all := make(map[string]int64, len(keys))
+	for _, k := range keys {
+		all[k] = token
+	}
+	return all
 }
 
 // readToken reads a token, milliseconds and a number below 1000. It becomes one number, roughly the time in microseconds,
@@ -237,38 +266,16 @@ type waits struct {
 	owners  map[string]string // of the keys that somebody waits for
 }
 
-func (w *waits) build() *lock.Graph {
-	waiters := make([]lock.Waiter, len(w.waiters))
-	for i := range w.waiters {
-		waiters[i] = w.waiters[i].Waiter
-	}
-	return lock.NewGraph(w.owners, waiters)
-}
-
 // look reads the graph.
 func (b *Backend) look(ctx context.Context) (*waits, error) {
-	parts, err := b.scripts.graph.Exec(ctx, b.client, b.state, nil).ToArray()
-	if err != nil {
-		return nil, err
-	}
-	if len(parts) != 2 {
-		return nil, errAnswer
-	}
-	w := &waits{}
-	if w.owners, err = parts[1].AsStrMap(); err != nil {
-		return nil, err
-	}
-	err = rows(parts[0], 5, func(text []string) error {
-		n, err := numbers(text[3:])
-		if err != nil {
-			return err
-		}
+	p := read(b.scripts.graph.Exec(ctx, b.client, b.state, nil), 2)
+	w := &waits{owners: part(p, 1, (*rueidis.RedisMessage).AsStrMap)}
+	for _, row := range p.rows(0, 5) {
 		w.waiters = append(w.waiters, lock.Waiting{
-			Waiter: lock.Waiter{ID: text[0], Owner: text[1], Keys: lines(text[2]), Ticket: n[0]}, Since: time.UnixMicro(n[1]).UTC(),
+			Waiter: lock.Waiter{ID: row[0], Owner: row[1], Keys: lines(row[2]), Ticket: p.number(row[3])}, Since: p.instant(row[4]),
 		})
-		return nil
-	})
-	return w, err
+	}
+	return w, p.err
 }
 
 // holders lists who holds, maxHolders of them at most. As it looks for them among all names on the server, a part at a time,
@@ -278,25 +285,16 @@ func (b *Backend) holders(ctx context.Context) ([]lock.Holder, error) {
 	seen := map[string]bool{} // The server may list a name twice.
 	pattern := literally(b.hash("")) + "*"
 	for cursor := "0"; ; {
-		parts, err := b.scripts.holders.Exec(ctx, b.client, b.state, []string{cursor, pattern}).ToArray()
-		if err != nil {
-			return nil, err
-		}
-		if len(parts) != 2 {
-			return nil, errAnswer
-		}
-		if cursor, err = parts[0].ToString(); err != nil {
-			return nil, err
-		}
-		some, err := readHolders(parts[1])
-		if err != nil {
-			return nil, err
-		}
-		for _, h := range some {
+		p := read(b.scripts.holders.Exec(ctx, b.client, b.state, []string{cursor, pattern}), 2)
+		cursor = p.text(0)
+		for _, h := range p.holders(1) {
 			if !seen[h.ID] {
 				seen[h.ID] = true
 				all = append(all, h)
 			}
+		}
+		if p.err != nil {
+			return nil, p.err
 		}
 		if cursor == "0" || len(all) >= maxHolders {
 			return all[:min(len(all), maxHolders)], nil
@@ -309,51 +307,18 @@ func literally(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
 }
 
-// readHolders reads a list of grants.
-func readHolders(list rueidis.RedisMessage) (holders []lock.Holder, err error) {
-	err = rows(list, 6, func(text []string) error {
-		token, err := readToken(text[3])
-		if text[2] == "" {
-			err = errAnswer
+// holders reads a list of grants.
+func (p *parts) holders(i int) (holders []lock.Holder) {
+	for _, row := range p.rows(i, 6) {
+		token, err := readToken(row[3])
+		if err != nil || row[2] == "" {
+			p.err = errAnswer
+			return nil
 		}
-		if err != nil {
-			return err
-		}
-		n, err := numbers(text[4:])
-		if err != nil {
-			return err
-		}
-		keys := lines(text[2])
-		h := lock.Holder{
-			ID: name(text[0], keys[0]), Owner: text[1], Tokens: map[string]int64{},
-			GrantedAt: time.UnixMicro(n[0]).UTC(), ExpiresAt: time.UnixMicro(n[1]).UTC(),
-		}
-		for _, k := range keys {
-			h.Tokens[k] = token
-		}
-		holders = append(holders, h)
-		return nil
-	})
-	return holders, err
-}
-
-// rows calls f for each of a list of lists of n texts.
-func rows(m rueidis.RedisMessage, n int, f func([]string) error) error {
-	list, err := m.ToArray()
-	if err != nil {
-		return err
+		keys := lines(row[2])
+		holders = append(holders, lock.Holder{
+			ID: name(row[0], keys[0]), Owner: row[1], Tokens: tokens(keys, token), GrantedAt: p.instant(row[4]), ExpiresAt: p.instant(row[5]),
+		})
 	}
-	for _, row := range list {
-		text, err := row.AsStrSlice()
-		if err != nil {
-			return err
-		}
-		if len(text) != n {
-			return errAnswer
-		}
-		if err := f(text); err != nil {
-			return err
-		}
-	}
-	return nil
+	return holders
 }

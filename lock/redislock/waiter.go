@@ -91,11 +91,8 @@ func (w *waiter) ask(ctx context.Context, known bool, over []string) (a answer, 
 		return err
 	})
 	if err == nil && a.brief {
-		a.grant.Owner, a.grant.TTL, a.grant.Tokens = r.Owner, r.TTL, make(map[string]int64, len(r.Keys))
+		a.grant.Owner, a.grant.TTL, a.grant.Tokens = r.Owner, r.TTL, tokens(r.Keys, a.token)
 		a.grant.ExpiresAt = time.UnixMicro(a.token).Truncate(time.Millisecond).Add(r.TTL).UTC() // A token is the time of its grant.
-		for _, k := range r.Keys {
-			a.grant.Tokens[k] = a.token
-		}
 	}
 	return a, err
 }
@@ -177,7 +174,7 @@ func (w *waiter) inLine(ctx context.Context) (lock.Grant, error) {
 			return w.leave(ctx, true, lock.ErrHeld)
 		case <-ctx.Done():
 			return w.leave(ctx, false, context.Cause(ctx))
-		case <-b.closing:
+		case <-b.base.Done():
 			return w.leave(ctx, false, lock.ErrClosed)
 		}
 	}

@@ -3,7 +3,6 @@ package redislock
 import (
 	"context"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -64,28 +63,12 @@ func (b *Backend) poll() time.Duration {
 // pollSome looks after some requests, and tells when the next lease in their way ends (below 0: there is none), and
 // whether one of them may wait for its own owner.
 func (b *Backend) pollSome(ctx context.Context, ids []string) (expiry time.Duration, circle bool, err error) {
-	parts, err := b.scripts.poll.Exec(ctx, b.client, b.state, append([]string{b.process}, ids...)).ToArray()
-	if err != nil {
-		return 0, false, err
-	}
-	if len(parts) != 5 {
-		return 0, false, errAnswer
-	}
-	var n [3]int64
-	for i, at := range []int{0, 1, 4} {
-		if n[i], err = parts[at].AsInt64(); err != nil {
-			return 0, false, err
-		}
-	}
-	for _, at := range []int{2, 3} {
-		woken, err := parts[at].AsStrSlice()
-		if err != nil {
-			return 0, false, err
-		}
-		b.wake(woken)
-	}
-	b.expired(n[1])
-	return microseconds(n[0]), n[2] == 1, nil
+	p := read(b.scripts.poll.Exec(ctx, b.client, b.state, append([]string{b.process}, ids...)), 5)
+	expiry, circle = microseconds(p.int(0)), p.int(4) == 1
+	b.expired(p.int(1))
+	b.wake(p.texts(2))
+	b.wake(p.texts(3))
+	return expiry, circle, p.err
 }
 
 // listen hears what other processes have granted to requests of this one, until the backend is closed.
@@ -111,17 +94,4 @@ func (b *Backend) hear() error {
 	return conn.Receive(ctx, conn.B().Subscribe().Channel(channel).Build(), func(m rueidis.PubSubMessage) {
 		b.wake([]string{m.Message})
 	})
-}
-
-// numbers reads numbers in decimal.
-func numbers(text []string) ([]int64, error) {
-	out := make([]int64, len(text))
-	for i, s := range text {
-		n, err := strconv.ParseInt(s, 10, 64)
-		if err != nil {
-			return nil, errAnswer
-		}
-		out[i] = n
-	}
-	return out, nil
 }

@@ -23,7 +23,7 @@
 // # Automations
 //
 // An [Automation] is a rule that schedules drafts: at times of the day on weekdays in a time zone, or at an interval. The
-// [Automator] of any process fires what is due. Rule and time are the key of a firing, so many processes fire once.
+// [Worker] of any process fires what is due. Rule and time are the key of a firing, so many processes fire once.
 //
 // # What it promises
 //

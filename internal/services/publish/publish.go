@@ -182,14 +182,16 @@ func (e *AutomationNotFoundError) Error() string {
 
 // absence returns the error that says what does not exist, nil when err says something else.
 func absence(err error) error {
-	if e, ok := errors.AsType[*NotFoundError](err); ok {
-		return e
-	}
-	if e, ok := errors.AsType[*TargetNotFoundError](err); ok {
-		return e
-	}
-	if e, ok := errors.AsType[*AutomationNotFoundError](err); ok {
-		return e
-	}
-	return nil
+	e, _ := errors.AsType[absent](err)
+	return e
 }
+
+// absent is what the errors above have in common.
+type absent interface {
+	error
+	absent()
+}
+
+func (*NotFoundError) absent()           {}
+func (*TargetNotFoundError) absent()     {}
+func (*AutomationNotFoundError) absent() {}

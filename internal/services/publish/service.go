@@ -72,7 +72,6 @@ type Options struct {
 // Service executes commands on publications and targets. It is safe for concurrent use.
 type Service struct {
 	Reader
-	AutomationReader
 
 	store Store
 	group *groupcommit.Group[lane, command.Command[Op], command.Answer]
@@ -85,7 +84,7 @@ func NewService(store Store, o Options) *Service {
 	if o.Scheduled == nil {
 		o.Scheduled = func(time.Duration) {}
 	}
-	s := &Service{Reader: store, AutomationReader: store, store: store, o: o}
+	s := &Service{Reader: store, store: store, o: o}
 	lanes := o.Lanes
 	if lanes.MaxBatch <= 0 {
 		lanes.MaxBatch = maxBatch

@@ -2,6 +2,8 @@ package publish
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -69,12 +71,11 @@ func with[K comparable, V any](m map[K]V, key K, value V) map[K]V {
 	return m
 }
 
-const secretPrefix = "whsec_"
-
-// makeSecret makes a signing secret, raw and as it is shown.
+// makeSecret makes a signing secret, raw and as it is shown. It is as long as the hash it is used with.
 func makeSecret() (raw []byte, shown string) {
-	raw = newSecret()
-	return raw, secretPrefix + base64.StdEncoding.EncodeToString(raw)
+	raw = make([]byte, sha256.Size)
+	_, _ = rand.Read(raw) // It never fails; it crashes the program instead.
+	return raw, "whsec_" + base64.StdEncoding.EncodeToString(raw)
 }
 
 func (s *Service) flushTarget(ctx context.Context, id uuid.UUID, batch []command.Command[Op]) (answers []command.Answer, err error) {

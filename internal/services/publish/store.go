@@ -31,8 +31,8 @@ type Unit struct {
 	Known, Fresh []idempotency.Record
 }
 
-// Store is what the service needs of a database. Each method but those of [Reader] and [AutomationReader] runs one transaction, calls decide with what it
-// locked and loaded, writes what decide changed, and commits; decide is called again with a new unit whenever the
+// Store is what the service needs of a database. Each method but those of [Reader] runs one transaction, calls decide with
+// what it locked and loaded, writes what decide changed, and commits; decide is called again with a new unit whenever the
 // transaction has to be run again. Errors: command.ErrUnavailable, command.ErrUnknownOutcome, or what the database refused.
 type Store interface {
 	Reader
@@ -44,30 +44,20 @@ type Store interface {
 	Commit(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*Unit)) error
 	// CommitTarget works on one target, as CreateTargets does. It returns [TargetNotFoundError] when there is no such target.
 	CommitTarget(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*Unit) error) error
-	AutomationStore
-}
-
-// AutomationStore is the part of a [Store] that keeps automations.
-type AutomationStore interface {
 	// CreateAutomations makes automations of those names for the named targets.
 	CreateAutomations(ctx context.Context, names, targets []string, keys []idempotency.ID, decide func(*Unit)) error
 	// CommitAutomation works on one automation. It returns [AutomationNotFoundError] when there is no such automation.
 	CommitAutomation(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*Unit)) error
-	AutomationReader
 }
 
-// AutomationReader answers questions about automations.
-type AutomationReader interface {
+// Reader answers questions.
+type Reader interface {
 	// Automation returns one automation, or [AutomationNotFoundError].
 	Automation(ctx context.Context, id uuid.UUID) (*Automation, error)
 	// Automations returns up to limit automations with a number above after, in order.
 	Automations(ctx context.Context, after int64, limit int) ([]Automation, error)
 	// Firings returns up to limit firings of an automation with a number above after, in order, or [AutomationNotFoundError].
 	Firings(ctx context.Context, id uuid.UUID, after int64, limit int) ([]Firing, error)
-}
-
-// Reader answers questions.
-type Reader interface {
 	// Publication returns one publication with its payload, or [NotFoundError].
 	Publication(ctx context.Context, id uuid.UUID) (*Publication, error)
 	// Publications returns up to limit publications with a number above after, in order, without payloads; of one status

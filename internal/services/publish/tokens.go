@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // Rhythms of the renewal of tokens.
@@ -82,12 +84,8 @@ func (t *Tokens) Renew(ctx context.Context, target uuid.UUID, seen int64, renew 
 		if !errors.Is(err, ErrTokenBusy) {
 			return Token{}, err
 		}
-		timer := time.NewTimer(tokenPoll)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !wait.For(ctx, tokenPoll) {
 			return Token{}, context.Cause(ctx)
-		case <-timer.C:
 		}
 		if got, err := t.Token(ctx, target); err != nil || got.Generation > seen {
 			return got, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -95,13 +94,3 @@ func (v *Vault) Reseal(s Sealed, about []byte) (Sealed, error) {
 
 // TokenPurpose is what a target's token is sealed for; its secrets are sealed for the bytes of its id.
 func TokenPurpose(target uuid.UUID) []byte { return append([]byte("token of "), target[:]...) }
-
-// secretBytes is the size of a signing secret: that of the hash it is used with.
-const secretBytes = 32
-
-// newSecret makes a signing secret, without its prefix.
-func newSecret() []byte {
-	secret := make([]byte, secretBytes)
-	_, _ = rand.Read(secret) // It never fails; it crashes the program instead.
-	return secret
-}

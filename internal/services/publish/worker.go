@@ -93,6 +93,8 @@ type Observer interface {
 	Running(n int)
 	// Released reports stale claims that were released.
 	Released(n int)
+	// Fired reports a firing of an automation, and how late it was.
+	Fired(outcome Outcome, late time.Duration)
 }
 
 // WorkerOptions make a worker. Queue, Senders and Vault are required.
@@ -107,9 +109,8 @@ type WorkerOptions struct {
 	Concurrency, PerTarget int           // 0: the defaults
 	// Resealer, where it is not nil, has what is sealed under another key of the vault sealed under its first one.
 	Resealer Resealer
-	// Automator runs beside the worker; it may be nil.
-	Automator *Automator
-	Observer  Observer
+	Firer    Firer // fires automations beside the worker; nil: it fires none
+	Observer Observer
 	// Trace, where it is not nil, begins the trace of an attempt, which runs under the context that it returns; end is called
 	// with the answer's status, 0 without one, and with why nothing was delivered. It must not block.
 	Trace func(ctx context.Context, kind string, target, publication uuid.UUID, version int64, late time.Duration) (
@@ -190,10 +191,10 @@ func (w *Worker) Run(ctx context.Context) {
 	defer cut(nil)
 	var attempts, helpers sync.WaitGroup
 	beating, still := context.WithCancel(context.WithoutCancel(ctx))
-	helpers.Go(func() { w.beat(beating) })
-	helpers.Go(func() { w.sweep(ctx) })
-	if w.o.Automator != nil {
-		helpers.Go(func() { w.o.Automator.Run(ctx) })
+	helpers.Go(func() { every(beating, min(w.o.StaleAfter/beatsPerLife, longestBeat), w.beat) })
+	helpers.Go(func() { every(ctx, w.o.SweepEvery, w.sweep) })
+	if w.o.Firer != nil {
+		helpers.Go(func() { every(ctx, automatorPoll, w.fireAll) })
 	}
 
 	w.loop(ctx, func(work []*Work, since time.Time) {
@@ -219,6 +220,20 @@ func (w *Worker) Run(ctx context.Context) {
 	defer cancel()
 	if err := w.ends.Close(closing); err != nil {
 		w.o.Logger.WarnContext(ctx, "ends of attempts were not recorded", "error", err)
+	}
+}
+
+// every calls f at once and then again and again, until ctx ends.
+func every(ctx context.Context, interval time.Duration, f func(context.Context)) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		f(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
 	}
 }
 
@@ -440,8 +455,7 @@ func (w *Worker) conclude(ctx context.Context, work *Work, result Result) {
 		if errors.Is(err, groupcommit.ErrClosed) || w.ending.Load() || !w.stillMatters(work.Claim) {
 			return // Its claim goes stale, and is attempted again.
 		}
-		timer := time.NewTimer(errorPause)
-		<-timer.C
+		time.Sleep(errorPause)
 	}
 }
 

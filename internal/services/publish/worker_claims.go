@@ -2,60 +2,41 @@ package publish
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 )
 
-// beat keeps the claims of the running attempts alive, until ctx ends.
+// beat keeps the claims of the running attempts alive.
 func (w *Worker) beat(ctx context.Context) {
-	every := min(w.o.StaleAfter/beatsPerLife, longestBeat)
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
+	if alive := w.alive(); len(alive) > 0 {
+		// Trust begins at the start of the attempt, not at its answer.
+		since := time.Now()
+		beating, cancel := context.WithTimeout(ctx, w.o.StaleAfter)
+		lost, err := w.o.Queue.Heartbeat(beating, alive)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			w.o.Logger.WarnContext(ctx, "heartbeat of claims", "error", err)
 		}
-		if alive := w.alive(); len(alive) > 0 {
-			// Trust begins at the start of the attempt, not at its answer.
-			since := time.Now()
-			beating, cancel := context.WithTimeout(ctx, w.o.StaleAfter)
-			lost, err := w.o.Queue.Heartbeat(beating, alive)
-			cancel()
-			if err != nil && ctx.Err() == nil {
-				w.o.Logger.WarnContext(ctx, "heartbeat of claims", "error", err)
-			}
-			if err == nil {
-				w.beaten(alive, lost, since)
-			}
+		if err == nil {
+			w.beaten(alive, lost, since)
 		}
-		w.giveUpStale()
 	}
+	w.giveUpStale()
 }
 
 func (w *Worker) alive() []Claim {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	alive := make([]Claim, 0, len(w.running))
-	for c := range w.running {
-		alive = append(alive, c)
-	}
-	return alive
+	return slices.Collect(maps.Keys(w.running))
 }
 
 func (w *Worker) beaten(alive, lost []Claim, since time.Time) {
-	gone := make(map[Claim]struct{}, len(lost))
-	for _, c := range lost {
-		gone[c] = struct{}{}
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range alive {
-		a := w.running[c]
-		if a == nil {
-			continue // It has ended meanwhile, and that is why its claim is gone.
-		}
-		if _, ok := gone[c]; !ok {
+		// An attempt may have ended meanwhile.
+		if a := w.running[c]; a != nil && !slices.Contains(lost, c) {
 			a.until = since.Add(w.life())
 		}
 	}
@@ -73,26 +54,16 @@ func (w *Worker) giveUpStale() {
 	}
 }
 
-// sweep releases stale claims now and then every while, until ctx ends.
+// sweep releases stale claims.
 func (w *Worker) sweep(ctx context.Context) {
-	ticker := time.NewTicker(w.o.SweepEvery)
-	defer ticker.Stop()
-	for {
-		w.reseal(ctx)
-		n, err := w.o.Queue.ReleaseStale(ctx, w.o.StaleAfter)
-		switch {
-		case err != nil && ctx.Err() == nil:
-			w.o.Logger.WarnContext(ctx, "release stale claims", "error", err)
-		case n > 0:
-			w.o.Observer.Released(n)
-			w.o.Logger.InfoContext(ctx, "stale claims released", "count", n)
-			signal(w.wake)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	w.reseal(ctx)
+	switch n, err := w.o.Queue.ReleaseStale(ctx, w.o.StaleAfter); {
+	case err != nil && ctx.Err() == nil:
+		w.o.Logger.WarnContext(ctx, "release stale claims", "error", err)
+	case n > 0:
+		w.o.Observer.Released(n)
+		w.o.Logger.InfoContext(ctx, "stale claims released", "count", n)
+		signal(w.wake)
 	}
 }
 

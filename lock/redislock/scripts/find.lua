@@ -1,4 +1,3 @@
--- ARGV: key. Returns the lock that covers it, as holders.lua lists it; nothing: none does.
+-- ARGV: key. Returns the lock that covers it, as holders.lua lists it; an empty list: none does.
 local g = peek(ARGV[1])
-if not g then return {} end
-return { { g.id, g.owner, g.joined, g.token, int(g.at), int(g.exp) } }
+return { g and { { g.id, g.owner, g.joined, g.token, int(g.at), int(g.exp) } } or {} }
