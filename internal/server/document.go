@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/server/live"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
 
@@ -28,6 +29,7 @@ func Document(version string) ([]byte, error) {
 	// The routes come with their handlers, which are made here and never called: what they read from is absent.
 	s := &Server{Options: Options{
 		Keys: struct{ administration }{}, Locks: struct{ Locks }{}, Registry: prometheus.NewRegistry(),
+		Cross:   &cross.Service{},
 		Ledger:  &ledger.Service{Reader: struct{ ledger.Reader }{}},
 		Publish: &publish.Service{Reader: struct{ publish.Reader }{}},
 	}}

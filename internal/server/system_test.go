@@ -22,8 +22,9 @@ func TestProbes(t *testing.T) {
 		r.exactly(r.decoded, "status", "version").equal(`{"status":"ok","version":"test"}`)
 	}
 	o := Options{
-		Ledger: e.ledger, Lottery: e.lottery, Auction: e.auction, Publish: e.publish, Locks: e.locks, Keys: e.keys, Auth: e.server.Auth, Version: "v",
-		Ready: func(context.Context) error { return errors.New("secret-inside") },
+		Ledger: e.ledger, Lottery: e.lottery, Auction: e.auction, Publish: e.publish, Cross: e.server.Cross, Locks: e.locks, Keys: e.keys, Auth: e.server.Auth,
+		Version: "v",
+		Ready:   func(context.Context) error { return errors.New("secret-inside") },
 	}
 	s, err := New(o)
 	must(t, err)

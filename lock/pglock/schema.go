@@ -25,7 +25,9 @@ func SchemaSQL() string { return tablesSQL + "\n" + functionsSQL }
 type Schema string
 
 // Beginner is a connection, a pool, or a transaction.
-type Beginner = pgkit.Beginner
+type Beginner interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+}
 
 // Install creates the schema and its tables unless they are there. Any number of processes may do so at once.
 func (s Schema) Install(ctx context.Context, conn Beginner) error {
