@@ -37,7 +37,7 @@ func (s *Server) startCross(ctx context.Context, registry *prometheus.Registry) 
 		return err
 	}
 	s.onClose(upkeep.Shutdown)
-	log := postgres.NewTendedSagas(s.db, upkeep)
+	log := postgres.NewSagasWithUpkeep(s.db, upkeep)
 	coordinator, err := log.Coordinator(ctx)
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func (s *Server) startCross(ctx context.Context, registry *prometheus.Registry) 
 		return err
 	}
 	names := map[string]string{own: cross.Local} // by identity
-	ledgers := map[string]cross.Ledger{cross.Local: postgres.NewTendedCrossLedger(s.db, upkeep)}
+	ledgers := map[string]cross.Ledger{cross.Local: postgres.NewCrossLedgerWithUpkeep(s.db, upkeep)}
 	for _, name := range slices.Sorted(maps.Keys(s.o.Ledgers)) {
 		address := s.o.Ledgers[name]
 		if strings.HasPrefix(address, "http://") || strings.HasPrefix(address, "https://") {

@@ -96,7 +96,7 @@ func (r *Runner) Run(ctx context.Context, name string, fn func(context.Context, 
 	through, stop := r.Presence.Watch(context.WithoutCancel(ctx))
 	defer stop()
 	for attempt := 1; ; attempt++ {
-		committing, missed, err := r.attempt(ctx, through, fn)
+		committing, missed, err := r.attempt(ctx, through, "commit", fn)
 		if err == nil {
 			r.Presence.Heard()
 			r.observe(name, attempt, start, "committed")
@@ -159,8 +159,15 @@ func (r *Runner) Run(ctx context.Context, name string, fn func(context.Context, 
 
 // Once is Run that calls fn once.
 func (r *Runner) Once(ctx context.Context, fn func(context.Context, pgx.Tx) error) error {
-	_, _, err := r.attempt(ctx, context.WithoutCancel(ctx), fn)
+	_, _, err := r.attempt(ctx, context.WithoutCancel(ctx), "commit", fn)
 	return err
+}
+
+// Prepare is Once that leaves the transaction prepared under gid, which can stand between quotes. sent says that the error is
+// not fn's: the transaction may be prepared all the same.
+func (r *Runner) Prepare(ctx context.Context, gid string, fn func(context.Context, pgx.Tx) error) (sent bool, err error) {
+	sent, _, err = r.attempt(ctx, context.WithoutCancel(ctx), "prepare transaction '"+gid+"'", fn)
+	return sent, err
 }
 
 // waits are the pauses between runs: each twice as long as the one before, up to a bound, but for half of it by chance.
@@ -168,9 +175,9 @@ func waits() backoff.ExponentialBackOff {
 	return backoff.ExponentialBackOff{InitialInterval: firstBackoff, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: MaxBackoff}
 }
 
-// attempt runs fn once. The first result says whether the error came from COMMIT, the second when the database was missed if
+// attempt runs fn once, and ends its transaction by a statement. The first result says whether the error came from COMMIT, the second when the database was missed if
 // the error says that it was. Once COMMIT is sent only the end of through counts.
-func (r *Runner) attempt(ctx, through context.Context, fn func(context.Context, pgx.Tx) error) (committing bool, missed time.Time, err error) {
+func (r *Runner) attempt(ctx, through context.Context, end string, fn func(context.Context, pgx.Tx) error) (committing bool, missed time.Time, err error) {
 	ctx, cancelCtx := context.WithCancel(ctx)
 	defer cancelCtx()
 	defer context.AfterFunc(through, cancelCtx)()
@@ -180,7 +187,7 @@ func (r *Runner) attempt(ctx, through context.Context, fn func(context.Context, 
 	}
 	// The pool destroys a connection that comes back within a transaction, or broken.
 	defer conn.Release()
-	committing, err = r.onConn(ctx, through, conn, fn)
+	committing, err = r.onConn(ctx, through, conn, end, fn)
 	return committing, time.Now(), err
 }
 
@@ -196,7 +203,8 @@ func (r *Runner) acquire(ctx context.Context) (*pgxpool.Conn, time.Time, error) 
 	return conn, asked, err
 }
 
-func (r *Runner) onConn(ctx, through context.Context, conn *pgxpool.Conn, fn func(context.Context, pgx.Tx) error) (committing bool, err error) {
+func (r *Runner) onConn(ctx, through context.Context, conn *pgxpool.Conn, end string, fn func(context.Context, pgx.Tx) error,
+) (committing bool, err error) {
 	tx := &Tx{conn: conn, through: through, beginSQL: cmp.Or(r.Begin, "begin"), patience: cmp.Or(r.Commit, CommitTimeout)}
 	defer func() {
 		if tx.Ended != nil {
@@ -226,7 +234,7 @@ func (r *Runner) onConn(ctx, through context.Context, conn *pgxpool.Conn, fn fun
 	// The caller's ctx no longer counts: giving up in the middle of COMMIT would only make its outcome unknown.
 	commit, cancel := context.WithTimeout(through, tx.patience)
 	defer cancel()
-	if err := tx.commit(commit); err != nil {
+	if err := tx.commit(commit, end); err != nil {
 		return true, err
 	}
 	if custom[ReplicationWarning] == true {

@@ -93,12 +93,12 @@ func (t *Tx) begin(ctx context.Context) error {
 
 // commit returns [pgx.ErrTxCommitRollback] when the server rolled back instead. Any other error that is not the server's own
 // word leaves the outcome unknown.
-func (t *Tx) commit(ctx context.Context) error {
+func (t *Tx) commit(ctx context.Context, statement string) error {
 	if !t.begun || t.ended {
 		return nil
 	}
 	t.ended, t.committing = true, true
-	tag, err := t.conn.Exec(ctx, "commit")
+	tag, err := t.conn.Exec(ctx, statement)
 	if err == nil && tag.String() == "ROLLBACK" {
 		err = pgx.ErrTxCommitRollback
 	}

@@ -1,11 +1,13 @@
 package pgtest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -21,6 +23,15 @@ func newDir() (string, error) {
 	base := os.TempDir()
 	removeStale(base, time.Now())
 	return os.MkdirTemp(base, fmt.Sprintf("%s%d-", dirPrefix, os.Getpid()))
+}
+
+// running says whether there is a process of this id.
+func running(pid int) bool {
+	p, err := os.FindProcess(pid)
+	if err == nil {
+		err = p.Signal(syscall.Signal(0))
+	}
+	return err == nil || errors.Is(err, os.ErrPermission)
 }
 
 // removeStale removes what test processes that died have left.

@@ -122,13 +122,14 @@ func NewDatabase(tb testing.TB, migrate Migrate) string {
 // stopped and removed at the test's end. Its database is empty.
 func Server(tb testing.TB) *localpg.Instance {
 	tb.Helper()
-	dir, err := newDir()
+	return ServerOn(tb, nil)
+}
+
+// ServerOn is Server on what fill puts into its directory; nil: nothing.
+func ServerOn(tb testing.TB, fill func(dir string) error) *localpg.Instance {
+	tb.Helper()
+	i, dir, err := startNew(true, fill)
 	if err != nil {
-		tb.Fatalf("pgtest: %v", err)
-	}
-	i, err := startIn(dir, true)
-	if err != nil {
-		_ = os.RemoveAll(dir) // The start's error is the one that matters.
 		missing(tb, err)
 	}
 	tb.Cleanup(func() {
@@ -165,16 +166,11 @@ func (h *harness) start() error {
 		h.adminURL = given
 		return nil
 	}
-	dir, err := newDir()
-	if err != nil {
-		return err
+	i, dir, err := startNew(false, nil)
+	if err == nil {
+		h.instance, h.dir, h.adminURL = i, dir, i.URL()
 	}
-	i, err := startIn(dir, false)
-	if err != nil {
-		return errors.Join(err, os.RemoveAll(dir))
-	}
-	h.instance, h.dir, h.adminURL = i, dir, i.URL()
-	return nil
+	return err
 }
 
 func (h *harness) stop() error {
@@ -266,10 +262,23 @@ func missing(tb testing.TB, err error) {
 	tb.Skipf("pgtest: %v", err)
 }
 
-func startIn(dir string, durable bool) (*localpg.Instance, error) {
+// startNew starts a PostgreSQL in a new directory, once fill has put there what it begins with.
+func startNew(durable bool, fill func(dir string) error) (i *localpg.Instance, dir string, err error) {
+	if dir, err = newDir(); err != nil {
+		return nil, "", err
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
-	return localpg.Start(ctx, localpg.Options{Dir: dir, NonDurable: !durable, DieWithParent: true})
+	if fill != nil {
+		err = fill(dir)
+	}
+	if err == nil {
+		i, err = localpg.Start(ctx, localpg.Options{Dir: dir, NonDurable: !durable, DieWithParent: true})
+	}
+	if err != nil {
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	return i, dir, err
 }
 
 func stopIn(i *localpg.Instance, dir string) error {

@@ -39,11 +39,11 @@ var (
 // NewCrossLedger returns the ledger of db as a party to transfers between ledgers. What a branch waits for an account that
 // another transaction has locked is bounded, see [pgsaga.DefaultLockTimeout]: the transaction is then rolled back in all
 // databases, and tried again. Two that wait for each other in different databases end so, too.
-func NewCrossLedger(db *DB) *CrossLedger { return NewTendedCrossLedger(db, db) }
+func NewCrossLedger(db *DB) *CrossLedger { return NewCrossLedgerWithUpkeep(db, db) }
 
-// NewTendedCrossLedger is NewCrossLedger with connections for what is in doubt that nothing else can take: another DB of the
+// NewCrossLedgerWithUpkeep is NewCrossLedger with connections for what is in doubt that nothing else can take: another DB of the
 // same database.
-func NewTendedCrossLedger(db, upkeep *DB) *CrossLedger {
+func NewCrossLedgerWithUpkeep(db, upkeep *DB) *CrossLedger {
 	return &CrossLedger{
 		Database: pgsaga.NewDatabase(db.pool, pgsaga.Options{Committed: db.committed, Upkeep: upkeep.pool}),
 		db:       db, slots: semaphore.NewWeighted(crossSlots),

@@ -26,7 +26,7 @@ const (
 	electionConns       = 2
 )
 
-// Elections is a [lock.Backend] for the elections of the house: the leader that closes rounds is elected by it. Clients of the
+// Elections is a [lock.Backend] for the server's own elections: the leader that closes rounds is elected by it. Clients of the
 // lock service neither see its locks nor can take them. Its connections are its own, so that a pool in which everything is
 // taken costs no leader its term.
 type Elections struct {

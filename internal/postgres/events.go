@@ -42,8 +42,7 @@ type EventViews struct {
 // topic is a kind of topics. To add one is to add its row in NewEvents.
 type topic struct {
 	prefix string
-	// heads returns the last number of each that exists.
-	heads func(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]int64, error)
+	heads  string // the statement that reads the last number of each that exists
 	// events returns up to limit events above after, or live.ErrNoTopic or live.ExpiredError.
 	events func(ctx context.Context, id uuid.UUID, after int64, limit int) ([]live.Event, error)
 }
@@ -54,9 +53,13 @@ var _ live.Log = (*Events)(nil)
 func NewEvents(db *DB, views EventViews) *Events {
 	e := &Events{db: db, views: views}
 	e.topics = []topic{
-		{"auction:", e.auctionHeads, e.auctionEvents},
-		{"campaign:", e.campaignHeads, e.campaignEvents},
-		{"multidraw:", e.multidrawHeads, e.multidrawEvents},
+		{"auction:", `SELECT id, seq FROM auctions WHERE id = ANY ($1)`, e.auctionEvents},
+		// The draw counts as the event after the last sale. Sales are never taken back: a cancelled campaign's purchases stay,
+		// with their numbers.
+		{"campaign:", `SELECT c.id, coalesce((SELECT max(seq) FROM purchases WHERE campaign = c.id), 0)
+				+ (SELECT count(*) FROM draws WHERE campaign = c.id)
+			FROM campaigns AS c WHERE c.id = ANY ($1)`, e.campaignEvents},
+		{"multidraw:", `SELECT id, checkpoints FROM multidraws WHERE id = ANY ($1)`, e.multidrawEvents},
 	}
 	return e
 }
@@ -96,12 +99,12 @@ func (e *Events) Heads(ctx context.Context, names []string) (map[string]int64, e
 	}
 	out := make(map[string]int64, len(names))
 	for t, some := range ids {
-		heads, err := t.heads(ctx, some)
+		heads, err := query(ctx, e.db.reads, pgx.RowToStructByPos[head], t.heads, some)
 		if err != nil {
 			return nil, fmt.Errorf("postgres: last events: %w", err)
 		}
-		for id, head := range heads {
-			out[t.prefix+id.String()] = head
+		for _, h := range heads {
+			out[t.prefix+h.ID.String()] = h.Seq
 		}
 	}
 	return out, nil
@@ -111,18 +114,6 @@ func (e *Events) Heads(ctx context.Context, names []string) (map[string]int64, e
 type head struct {
 	ID  uuid.UUID
 	Seq int64
-}
-
-func byID(heads []head, err error) (map[uuid.UUID]int64, error) {
-	out := make(map[uuid.UUID]int64, len(heads))
-	for _, h := range heads {
-		out[h.ID] = h.Seq
-	}
-	return out, err
-}
-
-func (e *Events) auctionHeads(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]int64, error) {
-	return byID(query(ctx, e.db.reads, pgx.RowToStructByPos[head], `SELECT id, seq FROM auctions WHERE id = ANY ($1)`, ids))
 }
 
 // selectEvents reads a page of an auction's events, merged from the two tables that have them. The auction's own row comes
@@ -207,15 +198,6 @@ func LiveEvent(e auction.Event) live.Event {
 		panic("postgres: an event that is no JSON: " + err.Error()) // Its types are ours, and all of them are.
 	}
 	return live.Event{Seq: e.Seq, Type: string(e.Type), At: e.At, Data: data}
-}
-
-// campaignHeads counts the draw as the event after the last sale. Sales are never taken back: a cancelled campaign's
-// purchases stay, with their numbers.
-func (e *Events) campaignHeads(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]int64, error) {
-	const lastOfCampaigns = `SELECT c.id, coalesce((SELECT max(seq) FROM purchases WHERE campaign = c.id), 0)
-			+ (SELECT count(*) FROM draws WHERE campaign = c.id)
-		FROM campaigns AS c WHERE c.id = ANY ($1)`
-	return byID(query(ctx, e.db.reads, pgx.RowToStructByPos[head], lastOfCampaigns, ids))
 }
 
 func (e *Events) campaignEvents(ctx context.Context, id uuid.UUID, after int64, limit int) ([]live.Event, error) {

@@ -283,10 +283,7 @@ func loadResult(ctx context.Context, tx pgx.Tx, id uuid.UUID) (seed fairdraw.See
 	}
 	seed = fairdraw.Seed(raw)
 	draws, err := pgkit.Rows(ctx, tx, scanResult, selectResult, id)
-	if err != nil || len(draws) == 0 {
-		return seed, nil, err
-	}
-	return seed, &draws[0], nil
+	return seed, firstOf(draws), err
 }
 
 func (l *Lottery) takeInventory(id uuid.UUID) *knownInventory {

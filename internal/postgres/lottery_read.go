@@ -93,14 +93,20 @@ func (l *Lottery) Statistics(ctx context.Context, campaign uuid.UUID) (lottery.S
 // watchLimit is how many stuck campaigns one sweep looks at.
 const watchLimit = 100
 
-// countDuplicates counts the campaigns that were drawn more than once, or would be: those with two results of which one is
-// less than a day old, and those in sale or drawing that have a result already. The primary key and the guards make both
-// impossible, which is why it is worth looking.
-const countDuplicates = `SELECT (SELECT count(*) FROM (SELECT campaign FROM draws
+// countAlarms counts what the constraints make impossible, which is why it is worth looking: campaigns in sale or drawing that
+// have sold more than they have, and campaigns that were drawn more than once, or would be. The latter are those with two
+// results of which one is less than a day old, and those in sale or drawing that have a result already. What is completed was
+// checked by its own transaction, and a ledger of many years must not make the sweep slow.
+const countAlarms = `SELECT (SELECT count(*)::integer FROM campaigns AS c WHERE status IN ('active', 'drawing') AND (
+			sold_positions > total_positions
+			OR (SELECT max(seq) FROM purchases WHERE campaign = c.id) > total_positions
+			OR EXISTS (SELECT FROM campaign_layers WHERE campaign = c.id AND sold > positions))),
+		(SELECT count(*) FROM (SELECT campaign FROM draws
 			WHERE campaign IN (SELECT campaign FROM draws WHERE completed_at > clock_timestamp() - interval '1 day')
 			GROUP BY campaign HAVING count(*) > 1) AS twice)::integer
 		+ (SELECT count(*) FROM campaigns AS c WHERE status IN ('active', 'drawing')
-			AND EXISTS (SELECT FROM draws WHERE campaign = c.id))::integer`
+			AND EXISTS (SELECT FROM draws WHERE campaign = c.id))::integer,
+		waiting.* FROM (` + countWaiting + `) AS waiting`
 
 // Watch implements [lottery.Reader].
 func (l *Lottery) Watch(ctx context.Context, stuckAfter time.Duration) (lottery.Watch, error) {
@@ -109,25 +115,11 @@ func (l *Lottery) Watch(ctx context.Context, stuckAfter time.Duration) (lottery.
 	if err != nil {
 		return lottery.Watch{}, err
 	}
-	// The constraints make this impossible, which is why it is worth looking. Only campaigns in sale are looked at: what
-	// is completed was checked by its own transaction, and a ledger of many years must not make the sweep slow.
-	const countOversold = `SELECT count(*)::integer FROM campaigns AS c WHERE status IN ('active', 'drawing') AND (
-		sold_positions > total_positions
-		OR (SELECT max(seq) FROM purchases WHERE campaign = c.id) > total_positions
-		OR EXISTS (SELECT FROM campaign_layers WHERE campaign = c.id AND sold > positions))`
-	oversold, err := queryOne(ctx, l.db, errEmpty, pgx.RowTo[int], countOversold)
-	if err != nil {
-		return lottery.Watch{}, err
-	}
-	duplicates, err := queryOne(ctx, l.db, errEmpty, pgx.RowTo[int], countDuplicates)
-	if err != nil {
-		return lottery.Watch{}, err
-	}
 	return queryOne(ctx, l.db, errEmpty, func(row pgx.CollectableRow) (lottery.Watch, error) {
-		w := lottery.Watch{Stuck: stuck, Oversold: oversold, Duplicates: duplicates}
+		w := lottery.Watch{Stuck: stuck}
 		var overdue float64
-		err := row.Scan(&w.Waiting, &overdue)
+		err := row.Scan(&w.Oversold, &w.Duplicates, &w.Waiting, &overdue)
 		w.Overdue = time.Duration(overdue * float64(time.Second))
 		return w, err
-	}, countWaiting)
+	}, countAlarms)
 }

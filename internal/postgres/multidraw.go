@@ -75,16 +75,7 @@ func (m *Multidraws) Create(ctx context.Context, id uuid.UUID, lockKey string, k
 		if err != nil {
 			return err
 		}
-		u := &multidraw.Unit{Now: book.Now(), Keys: idempotency.NewBatch(known)}
-		if len(earlier) > 0 {
-			u.Earlier = &earlier[0]
-		}
-		if len(holders) > 0 {
-			u.Holder = &holders[0]
-		}
-		if len(asked) > 0 {
-			u.Asked = &asked[0]
-		}
+		u := &multidraw.Unit{Now: book.Now(), Keys: idempotency.NewBatch(known), Earlier: firstOf(earlier), Holder: firstOf(holders), Asked: firstOf(asked)}
 		decide(u)
 		var save pgx.Batch
 		if u.Made != nil {
@@ -311,6 +302,14 @@ func (m *Multidraws) Saved(ctx context.Context, o *multidraw.Operation, from, to
 type chunkRow struct {
 	Seq  int64
 	Data []byte
+}
+
+// firstOf is the first of some, nil where there are none.
+func firstOf[T any](some []T) *T {
+	if len(some) == 0 {
+		return nil
+	}
+	return &some[0]
 }
 
 func scanMultidraw(row pgx.CollectableRow) (o multidraw.Operation, err error) {

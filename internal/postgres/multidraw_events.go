@@ -21,10 +21,6 @@ type progressData struct {
 	TotalCount     int64 `json:"total_count"`
 }
 
-func (e *Events) multidrawHeads(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]int64, error) {
-	return byID(query(ctx, e.db.reads, pgx.RowToStructByPos[head], `SELECT id, checkpoints FROM multidraws WHERE id = ANY ($1)`, ids))
-}
-
 // progressRow is a checkpoint with what its operation is. Seq and At are null where there is none.
 type progressRow struct {
 	Total int64

@@ -20,7 +20,7 @@ func (d *Operator) ReleaseHold(ctx context.Context, c command.Command[ledger.Op]
 		panic("postgres: an operator releases holds, and does nothing else to them here")
 	}
 	batch := []command.Command[ledger.Op]{c}
-	err = d.db.run(ctx, "desk release", func(ctx context.Context, tx pgx.Tx) error {
+	err = d.db.run(ctx, "operator release", func(ctx context.Context, tx pgx.Tx) error {
 		holds := []uuid.UUID{release.Hold}
 		owners, err := holdOwners(ctx, tx, holds)
 		if err != nil {

@@ -149,10 +149,7 @@ func pickDraft(ctx context.Context, tx pgx.Tx, a *publish.Automation, draw publi
 	const draws = 5
 	lock := func(sql string, args ...any) (*publish.Publication, error) {
 		found, err := pgkit.Rows(ctx, tx, scanPublication, sql, args...)
-		if err != nil || len(found) == 0 {
-			return nil, err
-		}
-		return &found[0], nil
+		return firstOf(found), err
 	}
 	switch a.Pick {
 	case publish.PickFirst:

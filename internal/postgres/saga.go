@@ -24,10 +24,10 @@ type Sagas struct {
 var _ saga.Store = (*Sagas)(nil)
 
 // NewSagas returns the sagas' log on db.
-func NewSagas(db *DB) *Sagas { return NewTendedSagas(db, db) }
+func NewSagas(db *DB) *Sagas { return NewSagasWithUpkeep(db, db) }
 
-// NewTendedSagas is NewSagas with connections for the upkeep that nothing else can take: another DB of the same database.
-func NewTendedSagas(db, upkeep *DB) *Sagas {
+// NewSagasWithUpkeep is NewSagas with connections for the upkeep that nothing else can take: another DB of the same database.
+func NewSagasWithUpkeep(db, upkeep *DB) *Sagas {
 	read := func(ctx context.Context, fn func(context.Context) error) error {
 		return reading(ctx, db.presence, readTimeout, fn)
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
-	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/saga"
 	"github.com/fairlead-dev/fairlead/saga/pgsaga"
@@ -55,7 +54,7 @@ func (h *twoDatabases) restored(t *testing.T) (production, restored *pgxpool.Poo
 	if err := first.Resolve(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	restored = poolOf(t, pgtest.Copy(t, pg).URL())
+	restored = poolOf(t, copyOf(t, pg).URL())
 	coordinator, err := pgsaga.NewLog(production, pgsaga.LogOptions{Schema: testSchema}).Coordinator(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +203,7 @@ func TestLateResolver(t *testing.T) {
 	if err := old.Resolve(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	copied := h.untended(t, poolOf(t, pgtest.Copy(t, pg).URL()), nil)
+	copied := h.untended(t, poolOf(t, copyOf(t, pg).URL()), nil)
 	coordinator, err := pgsaga.NewLog(production, pgsaga.LogOptions{Schema: testSchema}).Coordinator(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -298,7 +297,7 @@ func TestStoppedCopy(t *testing.T) {
 	if err := h.untended(t, production, nil).Resolve(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	copied := poolOf(t, pgtest.Copy(t, pg).URL())
+	copied := poolOf(t, copyOf(t, pg).URL())
 	restart(t, pg)
 	twins := []*saga.Service{h.untended(t, production, nil), h.untended(t, copied, nil)}
 	coordinator, err := pgsaga.NewLog(copied, pgsaga.LogOptions{Schema: testSchema}).Coordinator(t.Context())

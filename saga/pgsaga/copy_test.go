@@ -63,7 +63,7 @@ func TestCopyBesideProduction(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-entered
-	copied := poolOf(t, pgtest.Copy(t, pg).URL())
+	copied := poolOf(t, copyOf(t, pg).URL())
 	impostor := newProcess(t, copied, options(copied, effect))
 	// In the copy, the lease runs out that production renews.
 	testwait.Eventually(t, patience, "the copy tries its hand at the saga", func() bool {

@@ -19,7 +19,7 @@ import (
 // DefaultLockTimeout bounds how long a step or a branch waits for a row that another transaction has locked.
 const DefaultLockTimeout = 3 * time.Second
 
-// finishTimeout bounds a statement that prepares or ends a prepared transaction, which is seen through whatever becomes of
+// finishTimeout bounds a statement that ends a prepared transaction, which is seen through whatever becomes of
 // its caller.
 const finishTimeout = 20 * time.Second
 
@@ -138,47 +138,28 @@ func (d *Database) Prepare(ctx context.Context, gid string, fn func(context.Cont
 	if err := checkGID(gid); err != nil {
 		return err
 	}
-	working, cancel := context.WithTimeout(ctx, runTimeout)
-	defer cancel()
-	conn, err := d.pool.Acquire(working)
-	if err != nil {
-		return fmt.Errorf("pgsaga: prepare %s: %w", gid, err)
-	}
-	// The pool destroys a connection that comes back within a transaction.
-	defer conn.Release()
-	delete(conn.Conn().PgConn().CustomData(), ReplicationWarning)
-	tx, err := conn.BeginTx(working, pgx.TxOptions{BeginQuery: d.run.Begin})
-	if err != nil {
-		return fmt.Errorf("pgsaga: prepare %s: %w", gid, err)
-	}
-	if err := fn(working, tx); err != nil {
-		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
-		defer cancel()
-		_ = tx.Rollback(undo) // A connection on which it fails is closed, and that rolls back, too.
-		return err
-	}
-	tag, err := finish(ctx, conn, "PREPARE TRANSACTION", gid)
+	sent, err := d.run.Prepare(ctx, gid, fn)
 	switch {
-	case pgkit.Code(err) == "55000":
+	case sent && pgkit.Code(err) == "55000":
 		return fmt.Errorf("%w: %w", saga.ErrTwoPhaseUnavailable, err)
-	case err == nil && tag == "ROLLBACK":
-		return fmt.Errorf("pgsaga: prepare %s: %w", gid, pgx.ErrTxCommitRollback)
+	case sent:
+		return fmt.Errorf("pgsaga: prepare %s: %w", gid, err)
 	}
 	return err
 }
 
 // finish sends one of the statements that take an identifier, which is a literal in them, and sees it through.
-func finish(ctx context.Context, conn *pgxpool.Conn, how, gid string) (tag string, err error) {
+func finish(ctx context.Context, conn *pgxpool.Conn, how, gid string) error {
 	sent, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 	defer cancel()
-	done, err := conn.Exec(sent, how+" '"+gid+"'", pgx.QueryExecModeSimpleProtocol)
+	_, err := conn.Exec(sent, how+" '"+gid+"'", pgx.QueryExecModeSimpleProtocol)
 	if err == nil && conn.Conn().PgConn().CustomData()[ReplicationWarning] == true {
 		err = pgkit.ErrNotReplicated
 	}
 	if err != nil {
 		err = fmt.Errorf("pgsaga: %s %s: %w", how, gid, err)
 	}
-	return done.String(), err
+	return err
 }
 
 // errBadGID is returned for an identifier that isn't one of ours.
@@ -229,7 +210,7 @@ func (d *Database) endOn(ctx context.Context, conn *pgxpool.Conn, gid string, co
 		how = "COMMIT PREPARED"
 	}
 	delete(conn.Conn().PgConn().CustomData(), ReplicationWarning)
-	_, err := finish(ctx, conn, how, gid)
+	err := finish(ctx, conn, how, gid)
 	if pgkit.Code(err) != undefinedObject {
 		return err
 	}

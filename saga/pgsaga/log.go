@@ -334,14 +334,8 @@ func (s Schema) list(q saga.Query) (sql string, args []any) {
 	}
 	switch q.Status {
 	case "":
-	case saga.Pending:
-		sql += ` AND status = 'pending'`
-	case saga.Completed:
-		sql += ` AND status = 'completed'`
-	case saga.Failed:
-		sql += ` AND status = 'failed'`
-	case saga.WasCompensated:
-		sql += ` AND status = 'compensated'`
+	case saga.Pending, saga.Completed, saga.Failed, saga.WasCompensated:
+		sql += ` AND status = '` + string(q.Status) + `'`
 	default:
 		args = append(args, string(q.Status))
 		sql += fmt.Sprintf(` AND status = $%d`, len(args))

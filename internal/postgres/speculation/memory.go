@@ -136,33 +136,26 @@ func (m *Memory) TakeSpeculative(t *Entry) (*Known, error) {
 // Settle waits until no speculative transaction is under way, which a transaction with locks would overtake and make fail.
 // It gives up where that takes too long. It returns what Take has handed out, nil where that rests on a failure.
 func (m *Memory) Settle(ctx context.Context, t *Entry, known *Known, patience time.Duration) *Known {
-	m.wait(ctx, t, patience)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if t.underWay > 0 {
+		if t.settled == nil {
+			t.settled = make(chan struct{})
+		}
+		settled := t.settled
+		m.mu.Unlock()
+		select {
+		case <-settled:
+		case <-time.After(patience):
+		case <-ctx.Done():
+		}
+		m.mu.Lock()
+	}
 	if known == nil || known.poisoned {
 		return nil
 	}
 	known.Settled = known.underWay == 0
 	return known
-}
-
-func (m *Memory) wait(ctx context.Context, t *Entry, patience time.Duration) {
-	m.mu.Lock()
-	if t.underWay > 0 && t.settled == nil {
-		t.settled = make(chan struct{})
-	}
-	settled := t.settled
-	m.mu.Unlock()
-	if settled == nil {
-		return
-	}
-	timeout := time.NewTimer(patience)
-	defer timeout.Stop()
-	select {
-	case <-settled:
-	case <-timeout.C:
-	case <-ctx.Done():
-	}
 }
 
 // Put takes back what Take has handed out.

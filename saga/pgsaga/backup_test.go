@@ -1,4 +1,4 @@
-package pgtest
+package pgsaga_test
 
 import (
 	"context"
@@ -12,37 +12,21 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/localpg"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
-// Copy makes a base backup of a server that [Server] has started, while it runs, and starts a second server on it: a
-// physical copy, with the same system identifier, timeline and contents. It is stopped and removed at the test's end.
-func Copy(tb testing.TB, of *localpg.Instance) *localpg.Instance {
-	tb.Helper()
-	dir, err := newDir()
-	if err != nil {
-		tb.Fatalf("pgtest: %v", err)
-	}
-	if err := baseBackup(tb.Context(), of.URL(), filepath.Join(dir, "postgres")); err != nil {
-		_ = os.RemoveAll(dir) // The backup's error is the one that matters.
-		tb.Fatalf("pgtest: copy the server: %v", err)
-	}
-	i, err := startIn(dir, true)
-	if err != nil {
-		_ = os.RemoveAll(dir) // As above.
-		tb.Fatalf("pgtest: start the copy: %v", err)
-	}
-	tb.Cleanup(func() {
-		if err := stopIn(i, dir); err != nil {
-			tb.Errorf("pgtest: %v", err)
-		}
+// copyOf makes a base backup of a server while it runs, and starts a second server on it: a physical copy, with the same system
+// identifier, timeline and contents. It is stopped and removed at the test's end.
+func copyOf(t *testing.T, of *localpg.Instance) *localpg.Instance {
+	t.Helper()
+	return pgtest.ServerOn(t, func(dir string) error {
+		return baseBackup(testwait.Context(t, patience), of.URL(), filepath.Join(dir, "postgres"))
 	})
-	return i
 }
 
 // baseBackup follows the manual's chapter on low-level base backups: first the files, last the log that makes them agree.
 func baseBackup(ctx context.Context, url, to string) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return err
