@@ -133,7 +133,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.requests++
 	fault, now, only := s.fault, time.Now().Add(s.ahead), s.only
 	s.mu.Unlock()
-	version, number, isInfo, ok := s.route(r.URL.Path)
+	version, number := s.route(r.URL.Path)
 	switch {
 	case fault == Stalling:
 		<-r.Context().Done()
@@ -142,11 +142,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case fault == Redirecting:
 		w.Header().Set("Location", s.http.URL)
 		w.WriteHeader(http.StatusFound)
-	case !ok || fault == Unserved || (only != 0 && only != version):
-		http.NotFound(w, r)
-	case isInfo:
-		s.writeInfo(w)
-	case fault == Absent:
+	case version == info && fault != Unserved:
+		_, _ = fmt.Fprint(w, "{}") // The client asks only whether the chain is served.
+	case version == info || version == 0 || fault == Unserved || fault == Absent || (only != 0 && only != version):
 		http.NotFound(w, r)
 	case fault == Garbage:
 		_, _ = fmt.Fprint(w, `<html>it works</html>`)
@@ -171,28 +169,23 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// route parses a path of either version.
-func (s *Server) route(path string) (version int, number uint64, isInfo, ok bool) {
+// info is what route calls the path of the chain's description.
+const info = -1
+
+// route parses a path: of which version of the API it is, 0 for one that is not there, and the round.
+func (s *Server) route(path string) (version int, number uint64) {
 	hash := s.chain.Hash()
+	if path == "/"+hash+"/info" {
+		return info, 0
+	}
 	for v, prefix := range map[int]string{2: "/v2/chains/" + hash + "/rounds/", 1: "/" + hash + "/public/"} {
 		if rest, found := strings.CutPrefix(path, prefix); found {
-			n, err := strconv.ParseUint(rest, 10, 64)
-			return v, n, false, err == nil && n <= fairdraw.MaxBeaconRound
+			if n, err := strconv.ParseUint(rest, 10, 64); err == nil && n <= fairdraw.MaxBeaconRound {
+				return v, n
+			}
 		}
 	}
-	switch path {
-	case "/v2/chains/" + hash + "/info":
-		return 2, 0, true, true
-	case "/" + hash + "/info":
-		return 1, 0, true, true
-	}
-	return 0, 0, false, false
-}
-
-func (s *Server) writeInfo(w http.ResponseWriter) {
-	c := s.chain
-	_, _ = fmt.Fprintf(w, `{"public_key":%q,"period":%d,"genesis_time":%d,"hash":%q,"groupHash":%q,"schemeID":%q,"metadata":{"beaconID":%q}}`,
-		c.PublicKey, c.PeriodSeconds, c.GenesisTime, c.Hash(), c.GenesisSeed, c.Scheme, c.BeaconID)
+	return 0, 0
 }
 
 func (s *Server) writeRound(w http.ResponseWriter, fault Fault, version int, number uint64) {

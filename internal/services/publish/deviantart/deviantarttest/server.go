@@ -62,7 +62,6 @@ type Server struct {
 	fault    func(path string) Fault
 	refresh  string // the one that is good
 	access   string
-	lifetime time.Duration
 	renewals int
 	calls    map[string]int
 	last     int64
@@ -73,7 +72,8 @@ type Server struct {
 
 // New starts a double. Close it after use.
 func New() *Server {
-	s := &Server{refresh: "refresh-0", lifetime: time.Hour, calls: map[string]int{}, scopes: true}
+	s := &Server{refresh: "refresh-0", calls: map[string]int{}, scopes: true}
+	s.Faults(nil)
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /oauth2/token", s.token)
 	for pattern, handler := range map[string]http.HandlerFunc{
@@ -124,14 +124,15 @@ func (s *Server) Gallery() []Deviation {
 }
 
 // set changes the server under its lock.
-func (s *Server) set(change func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	change()
-}
+func (s *Server) set(change func()) { locked(s, func() any { change(); return nil }) }
 
 // Faults sets the function that decides what goes wrong with each request, before its effect; nil: nothing goes wrong.
-func (s *Server) Faults(fault func(path string) Fault) { s.set(func() { s.fault = fault }) }
+func (s *Server) Faults(fault func(path string) Fault) {
+	if fault == nil {
+		fault = func(string) Fault { return Fault{} }
+	}
+	s.set(func() { s.fault = fault })
+}
 
 // ExpireAccess ends the access token before its time.
 func (s *Server) ExpireAccess() { s.set(func() { s.access = "" }) }
@@ -151,12 +152,9 @@ func (s *Server) Withdraw() string {
 func (s *Server) faulty(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/api/v1/oauth2/"), "/")
-		f := locked(s, func() (f Fault) {
+		f := locked(s, func() Fault {
 			s.calls[path]++
-			if s.fault != nil {
-				f = s.fault(path)
-			}
-			return f
+			return s.fault(path)
 		})
 		if f.Hold != nil {
 			_, _ = io.Copy(io.Discard, r.Body) // Only then does a server notice that its client has gone.
@@ -184,6 +182,11 @@ func (s *Server) faulty(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// notFound is the answer about an item that is not in Sta.sh.
+func notFound(w http.ResponseWriter, status int) {
+	refuse(w, status, "invalid_request", "Stash item not found.")
 }
 
 func refuse(w http.ResponseWriter, status int, code, description string) {
@@ -230,7 +233,7 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request) {
 		s.renewals++
 		s.access, s.refresh = fmt.Sprint("access-", s.renewals), fmt.Sprint("refresh-", s.renewals)
 		reply(w, map[string]any{
-			"status": "success", "token_type": "Bearer", "expires_in": int(s.lifetime / time.Second), "scope": "stash publish browse user",
+			"status": "success", "token_type": "Bearer", "expires_in": 3600, "scope": "stash publish browse user",
 			"access_token": s.access, "refresh_token": s.refresh,
 		})
 	}
@@ -242,11 +245,7 @@ func (s *Server) submit(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "invalid_request", "A file must be sent.")
 		return
 	}
-	defer func() { _ = file.Close() }()
-	raw, err := io.ReadAll(file)
-	if err != nil {
-		panic(http.ErrAbortHandler)
-	}
+	raw, _ := io.ReadAll(file) // It is in memory.
 	s.last++
 	item := Item{ID: s.last, Stack: r.FormValue("stack"), Title: r.FormValue("title"), File: string(raw), Tags: r.MultipartForm.Value["tags[]"]}
 	s.stash = append(s.stash, item)
@@ -274,7 +273,7 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
 	}
 	item, ok := s.take(r.PostFormValue("itemid"))
 	if !ok {
-		refuse(w, http.StatusBadRequest, "invalid_request", "Stash item not found.")
+		notFound(w, http.StatusBadRequest)
 		return
 	}
 	d := Deviation{ID: strings.ToUpper(uuid.NewString()), Title: item.Title, File: item.File, Published: time.Now()}
@@ -284,7 +283,7 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) remove(w http.ResponseWriter, r *http.Request) {
 	if _, ok := s.take(r.PostFormValue("itemid")); !ok {
-		refuse(w, http.StatusBadRequest, "invalid_request", "Stash item not found.")
+		notFound(w, http.StatusBadRequest)
 		return
 	}
 	reply(w, map[string]any{"status": "success"})
@@ -297,7 +296,7 @@ func (s *Server) item(w http.ResponseWriter, _ *http.Request, id string) {
 			return
 		}
 	}
-	refuse(w, http.StatusNotFound, "invalid_request", "Stash item not found.")
+	notFound(w, http.StatusNotFound)
 }
 
 // page cuts a list as the query asks.
