@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
-	"net/url"
 
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/replay"
@@ -34,33 +33,10 @@ func NewAuction(key, title string, r *replay.Rules) *Op {
 	return NewOp(KindAuction, "/v1/auctions", key, q)
 }
 
-// inTurn sends each request to the next server.
-type inTurn struct{ *Client }
-
-// RoundTrip implements [http.RoundTripper].
-func (c inTurn) RoundTrip(req *http.Request) (*http.Response, error) {
-	target, err := url.Parse(c.target())
-	if err != nil {
-		return nil, err
-	}
-	req = req.Clone(req.Context())
-	req.URL.Host, req.Host = target.Host, ""
-	return c.http.Transport.RoundTrip(req)
-}
-
-// API is the Go client on the same servers. It is for reading: what it sends is not recorded.
-func (c *Client) API() (*client.Client, error) {
-	return client.New("http://sim", AdminKey, client.WithHTTPClient(&http.Client{Transport: inTurn{c}, Timeout: c.limit}),
-		client.WithRetry(client.Retry{Attempts: 1000, Limit: settleLimit}))
-}
-
 // CompareAuction compares all that the interface says of an auction with what its events come to: the auction, the whole
 // leaderboard, the winners, the history of bids, and what the accounts have. Nothing may change meanwhile.
 func CompareAuction(ctx context.Context, c *Client, id string, out *replay.Outcome) error {
-	api, err := c.API()
-	if err != nil {
-		return err
-	}
+	api := c.API(client.Retry{Attempts: 1000, Limit: settleLimit})
 	shown, err := api.GetAuction(ctx, id)
 	if err != nil {
 		return err

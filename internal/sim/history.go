@@ -202,8 +202,7 @@ func (h *History) CheckReplies() error {
 			if !a.Replayed {
 				own++
 			}
-			if a.Status != first.Status || !bytes.Equal(a.Body, first.Body) ||
-				a.ContentType != first.ContentType {
+			if a.Status != first.Status || !bytes.Equal(a.Body, first.Body) || a.Header.Get("Content-Type") != first.Header.Get("Content-Type") {
 				wrong = append(wrong, fmt.Errorf("%w: %s: answered %v, then %v", ErrProtocol, op, first, a))
 			}
 		}
