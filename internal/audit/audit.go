@@ -140,18 +140,12 @@ func allChecks() []check {
 }
 
 // ask reports each row of a question with one text column.
-func ask(ctx context.Context, tx pgx.Tx, sql string, report func(string, ...any)) error {
-	rows, err := tx.Query(ctx, sql)
+func ask(ctx context.Context, tx pgx.Tx, sql string, report func(string, ...any), args ...any) error {
+	rows, err := tx.Query(ctx, sql, args...)
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var violation string
-		if err := rows.Scan(&violation); err != nil {
-			return err
-		}
-		report("%s", violation)
-	}
-	return rows.Err()
+	var violation string
+	_, err = pgx.ForEachRow(rows, []any{&violation}, func() error { report("%s", violation); return nil })
+	return err
 }
