@@ -23,47 +23,39 @@ func CheckBids(ops []*Op, auction string, out *replay.Outcome) error {
 	complain := func(format string, args ...any) {
 		wrong = append(wrong, fmt.Errorf("%w: "+format, append([]any{ErrModel}, args...)...))
 	}
-	told := map[int64]*Op{}
+	told := map[int64]bool{}
 	for _, op := range ops {
 		if op.Kind != KindBid || op.Path != "/v1/auctions/"+auction+"/bids" {
 			continue
 		}
 		final, ok := op.Final()
-		if !ok {
+		var a client.Bid
+		switch {
+		case !ok:
 			complain("%s has no final answer: %v", op, op.Answers())
 			continue
-		}
-		if final.Status != http.StatusCreated {
+		case final.Status != http.StatusCreated:
 			continue
 		}
-		var a client.Bid
 		if err := final.JSON(&a); err != nil {
 			complain("%s: %w", op, err)
 			continue
 		}
-		if other := told[a.Seq]; other != nil {
-			complain("event %d was told to two commands: %s and %s", a.Seq, other, op)
+		if told[a.Seq] {
+			complain("event %d was told to two commands, the second is %s", a.Seq, op)
 		}
-		told[a.Seq] = op
-		b, ok := placed[a.Seq]
-		if !ok {
-			complain("acknowledged bid is not among the events: %s: %s", op, final.Body)
-			continue
-		}
+		told[a.Seq] = true
+		b := placed[a.Seq]
 		known := client.Bid{
 			Auction: auction, Account: b.Account, Amount: b.Amount, PreviousAmount: b.PreviousAmount, Round: int64(b.Round),
-			RoundEndsAt: b.RoundEndsAt, Rank: int64(b.Rank), Seq: b.Seq,
+			RoundEndsAt: b.RoundEndsAt.UTC(), Rank: int64(b.Rank), Seq: b.Seq,
 		}
-		if !known.RoundEndsAt.Equal(a.RoundEndsAt) {
-			complain("%s: was told that the round ends at %v, by the events it is %v", op, a.RoundEndsAt, known.RoundEndsAt)
-		}
-		a.RoundEndsAt = known.RoundEndsAt
-		if a != known {
+		if a.RoundEndsAt = a.RoundEndsAt.UTC(); a != known {
 			complain("%s: was told %+v, by the events it is %+v", op, a, known)
 		}
 	}
 	for seq, b := range placed {
-		if told[seq] == nil {
+		if !told[seq] {
 			complain("event %d, a bid of %d by %s, was told to no command", seq, b.Amount, b.Account)
 		}
 	}
