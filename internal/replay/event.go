@@ -215,7 +215,7 @@ func decode(field json.RawMessage, v reflect.Value, least string) error {
 		return err
 	}
 	ok := true
-	switch t, isTime := v.Addr().Interface().(*time.Time); {
+	switch t, isTime := reflect.TypeAssert[*time.Time](v.Addr()); {
 	case isTime:
 		_, offset := t.Zone()
 		*t, ok = t.UTC(), offset == 0 && t.Nanosecond()%1000 == 0

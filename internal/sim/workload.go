@@ -113,7 +113,7 @@ func each[T any](workers int, items []T, do func(T) error) error {
 		})
 	}
 	err := group.Wait() // before the failures are read
-	return errors.Join(append(failures, err)...)
+	return errors.Join(err, errors.Join(failures...))
 }
 
 // Run draws and settles commands until stop is closed, settles what is under way, and returns. The error tells every
