@@ -127,7 +127,7 @@ func ParseEvent(message []byte) (Event, error) {
 		e.Seq = *m.Seq
 	}
 	if err == nil && (e.Seq == 0) != (e.Type == CountdownTick) {
-		err = fmt.Errorf("an event of type %s has the number %d", e.Type, e.Seq)
+		err = fmt.Errorf("an event of type %s has the sequence number %d", e.Type, e.Seq)
 	}
 	var rounds struct {
 		Rounds []RoundView `json:"rounds"`

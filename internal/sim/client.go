@@ -202,7 +202,7 @@ func (c *Client) send(ctx context.Context, method, path string, body json.RawMes
 	ctx, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
 	var in any
-	if body != nil {
+	if len(body) > 0 {
 		in = body
 	}
 	_, err := client.Call[json.RawMessage](ctx, c.once, method, path, in, append(opts, client.Into(&a.Answer))...)

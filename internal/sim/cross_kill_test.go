@@ -50,7 +50,7 @@ func openHouses(t *testing.T, coordinators, accounts int) *twoHouses {
 	if h.other, err = localpg.URLOf(second.DataDir()); err != nil {
 		t.Fatal(err)
 	}
-	h.clusters = []string{shared.dir + "/pg", second.DataDir()}
+	h.clusters = []string{sharedData(), second.DataDir()}
 	for range coordinators {
 		h.coordinators = append(h.coordinators, newServer(t, h.own, "--ledger", "eu="+h.other))
 	}
