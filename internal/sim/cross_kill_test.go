@@ -171,7 +171,7 @@ func (h *twoHouses) close(t *testing.T, limit time.Duration) {
 	t.Helper()
 	own, other := connect(t, h.own), connect(t, h.other)
 	h.settled(t, own, other, limit)
-	complain(t, sim.AuditCross(testwait.Context(t, patience), map[string]*pgx.Conn{"local": own, "eu": other}, h.total))
+	auditCross(t, map[string]*pgx.Conn{"local": own, "eu": other}, h.total)
 	replayed, err := h.history.Replay(testwait.Context(t, 5*time.Minute), h.client, 8, func(i int) bool { return i%5 == 0 })
 	complain(t, err)
 	auditNow(t, h.own)

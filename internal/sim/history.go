@@ -30,6 +30,9 @@ const (
 	KindCancel     Kind = "cancel"
 	KindPurchase   Kind = "purchase"
 	KindDraw       Kind = "draw"
+	KindCross      Kind = "cross"
+	KindAuction    Kind = "auction"
+	KindBid        Kind = "bid"
 )
 
 // Op is one command under one key, and every answer that it ever got. Its fields but answers don't change once made.
