@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/audit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
@@ -139,9 +140,7 @@ func openWorld(t *testing.T) *pgx.Conn {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, pgtest.NewDatabase(t, migrated))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	t.Cleanup(func() {
 		if err := conn.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -169,13 +168,9 @@ func mustExec(ctx context.Context, t *testing.T, conn interface {
 
 func TestAuditFindsNothingWrongInASoundWorld(t *testing.T) {
 	conn := openWorld(t)
-	if err := audit.Audit(t.Context(), conn); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, audit.Audit(t.Context(), conn))
 	results, err := audit.Report(t.Context(), conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	groups := map[audit.Guarantee]int{}
 	for _, r := range results {
 		groups[r.Guarantee]++
@@ -310,9 +305,7 @@ func TestAuditNamesEveryViolation(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			tx, err := conn.Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, err)
 			defer func() {
 				if err := tx.Rollback(t.Context()); err != nil {
 					t.Error(err)
@@ -320,9 +313,7 @@ func TestAuditNamesEveryViolation(t *testing.T) {
 			}()
 			mustExec(t.Context(), t, tx, calls(test.damage))
 			results, err := audit.Report(t.Context(), savepoints{tx})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, err)
 			for _, r := range results {
 				if strings.Contains(r.Promise, test.promise) && len(r.Violations) > 0 {
 					return
