@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
@@ -22,9 +23,7 @@ func TestEmbedded(t *testing.T) {
 	ctx := t.Context()
 	o := Options{DatabaseURL: pgtest.Server(t).URL(), Data: t.TempDir(), Listen: "127.0.0.1:0", AdminKey: strings.Repeat("k", 32)}
 	s, err := Open(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	c := s.Client()
 	open := func(c *client.Client, id string) *client.Answer {
 		t.Helper()
@@ -47,20 +46,14 @@ func TestEmbedded(t *testing.T) {
 	a, err := c.CreateAuction(ctx, client.CreateAuctionRequest{
 		Title: "One round", Currency: "EUR", Seller: "seller", Rounds: []client.RoundRequest{{Winners: 1, Duration: "1h"}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	reading, hangUp := context.WithCancel(ctx)
 	defer hangUp()
 	req, err := http.NewRequestWithContext(reading, http.MethodGet, "http://embedded/v1/events?topic=auction:"+a.ID, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	req.Header.Set("Authorization", "Bearer "+o.AdminKey)
 	stream, err := s.calls.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	defer func() { _ = stream.Body.Close() }()
 	if _, err := c.StartAuction(ctx, a.ID); err != nil {
 		t.Fatal(err)
@@ -74,15 +67,11 @@ func TestEmbedded(t *testing.T) {
 	own := httptest.NewServer(s.Handler())
 	defer own.Close()
 	remote, err := client.New(own.URL, o.AdminKey, client.WithHTTPClient(own.Client()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	open(remote, "bidder")
 
 	addr, err := s.Listen(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	serving, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(serving) }()
@@ -109,9 +98,7 @@ func TestEmbedded(t *testing.T) {
 	}
 
 	again, err := Open(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if a := open(again.Client(), "seller"); !a.Replayed {
 		t.Error("the key of a call before the restart is not known any more")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead-dev/fairlead/fairdraw/beacon"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestVaultKeys goes through where the key that seals secrets comes from, and where it stays.
@@ -22,9 +23,7 @@ func TestVaultKeys(t *testing.T) {
 	vault := func(given, data string) *publish.Vault {
 		t.Helper()
 		v, err := openVault(given, admin, data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		return v
 	}
 	opens := func(v *publish.Vault, s publish.Sealed) bool {
@@ -63,9 +62,7 @@ func TestVaultKeys(t *testing.T) {
 			t.Errorf("key %q is taken", bad)
 		}
 	}
-	if err := os.WriteFile(secretsKeyFile(two), []byte("damaged"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, os.WriteFile(secretsKeyFile(two), []byte("damaged"), 0o600))
 	if _, err := openVault("", admin, two); err == nil {
 		t.Error("a damaged file is replaced")
 	}
@@ -74,13 +71,9 @@ func TestVaultKeys(t *testing.T) {
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	description, err := json.Marshal(beacon.Quicknet())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	chain := filepath.Join(t.TempDir(), "chain.json")
-	if err := os.WriteFile(chain, description, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, os.WriteFile(chain, description, 0o600))
 	for _, o := range []Options{{}, {BeaconChain: "default"}, {BeaconChain: "none"}, {BeaconChain: chain, BeaconRelays: []string{"http://127.0.0.1:1"}}} {
 		o = o.withDefaults()
 		if err := o.check(); err != nil {

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // forServer are names that only the server can call as yet; nothing may be added. They wait for rooms of their own.
@@ -21,9 +23,7 @@ var forServer = map[string]bool{
 func TestPublic(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", "./...").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	exports := map[string]string{}
 	for line := range strings.Lines(string(out)) {
 		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -36,9 +36,7 @@ func TestPublic(t *testing.T) {
 			continue
 		}
 		pkg, err := load.Import(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		walked++
 		for _, name := range pkg.Scope().Names() {
 			if o := pkg.Scope().Lookup(name); o.Exported() {

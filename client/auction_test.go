@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/client"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestAuction(t *testing.T) {
@@ -17,9 +18,7 @@ func TestAuction(t *testing.T) {
 		Title: "lot", Currency: "SIM", Seller: seller, Rounds: []client.RoundRequest{{Winners: 1, Duration: "1h"}},
 		MinBid: 10, Cooldown: "1h", AntiSnipe: client.AntiSnipeRequest{Window: "2h", Extension: "1m", MaxExtensions: 1},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if made.Status != "pending" || made.MinBid != 10 || made.Cooldown != "1h0m0s" || made.AntiSnipe.MaxExtensions != 1 || !made.UniqueAmounts || !made.Rounds[0].EndsAt.IsZero() {
 		t.Errorf("made %+v", made)
 	}
@@ -27,13 +26,9 @@ func TestAuction(t *testing.T) {
 		t.Errorf("a bid before the start: %v", err)
 	}
 	started, err := c.StartAuction(ctx, made.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	bid, err := c.Bid(ctx, made.ID, client.BidRequest{Account: a, Amount: 50})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if bid.Rank != 1 || bid.PreviousAmount != 0 || bid.RoundEndsAt.Sub(started.Rounds[0].EndsAt) != time.Minute {
 		t.Errorf("bid %+v in round %+v", bid, started.Rounds[0])
 	}
@@ -63,9 +58,7 @@ func TestAuction(t *testing.T) {
 		t.Errorf("the auction is not among %+v", all)
 	}
 	cancelled, err := c.CancelAuction(ctx, made.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if read, err := c.GetAuction(ctx, made.ID); err != nil || read.Status != "cancelled" || read.Seq != cancelled.Seq {
 		t.Errorf("read %+v, %v", read, err)
 	}
@@ -78,9 +71,7 @@ func TestAuction(t *testing.T) {
 func collected[T any](t *testing.T, items iter.Seq2[T, error]) (all []T) {
 	t.Helper()
 	for item, err := range items {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		all = append(all, item)
 	}
 	return all

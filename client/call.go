@@ -16,6 +16,8 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // The pauses between attempts where the server asks for none: long enough for a lane to drain or a process to start.
@@ -248,7 +250,7 @@ func (c *Client) do(ctx context.Context, method, path string, in any, opts []Cal
 			// The pause is added so that callers refused together do not come back together.
 			pause, err = p.RetryAfter+pause, p
 		}
-		if attempt >= c.retry.Attempts || time.Since(began)+pause > c.retry.Limit || !wait(ctx, pause) {
+		if attempt >= c.retry.Attempts || time.Since(began)+pause > c.retry.Limit || !wait.For(ctx, pause) {
 			return nil, err
 		}
 	}
@@ -282,18 +284,6 @@ func read(resp *http.Response) (*Answer, error) {
 		return nil, err
 	}
 	return &Answer{Status: resp.StatusCode, Header: resp.Header, Body: body, Replayed: resp.Header.Get(replayedHeader) == "true"}, nil
-}
-
-// wait pauses, and reports whether the context still lasts.
-func wait(ctx context.Context, pause time.Duration) bool {
-	t := time.NewTimer(pause)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return ctx.Err() == nil
-	}
 }
 
 // retryAfter reads Retry-After in either of its forms; 0 means that there is none.

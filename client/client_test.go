@@ -17,18 +17,15 @@ import (
 
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/server"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestDocumentIsCurrent fails when the code has moved away from the copy of its document.
 func TestDocumentIsCurrent(t *testing.T) {
 	want, err := server.Document(server.ContractVersion)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	got, err := os.ReadFile("../docs/openapi.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if !bytes.Equal(got, want) {
 		t.Error("docs/openapi.json is not what the code makes: run scripts/generate.sh")
 	}
@@ -87,9 +84,7 @@ func TestLedger(t *testing.T) {
 	}
 	var amounts []int64
 	for e, err := range c.Entries(ctx, b) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		amounts = append(amounts, e.Amount)
 	}
 	if !slices.Equal(amounts, []int64{1_000, 400, -100, -200}) {
@@ -117,9 +112,7 @@ func TestProblem(t *testing.T) {
 		t.Errorf("%+v, %v", failed, err)
 	}
 	stranger, err := client.New(shared.url, "wrong")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if _, err := stranger.GetAccount(t.Context(), ids[0]); client.CodeOf(err) != "unauthorized" {
 		t.Error(err)
 	}
@@ -133,9 +126,7 @@ func TestPages(t *testing.T) {
 		Name: "pages", Layers: []client.LayerRequest{{Positions: 401}}, Price: 1, Currency: "SIM", Beneficiary: ids[0],
 		Prizes: []client.PrizeRequest{{Name: "p", Quantity: 1}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	n := int64(0)
 	for p, err := range c.Positions(ctx, made.ID) {
 		if n++; err != nil || p.Number != n || p.Account != "" {
@@ -219,9 +210,7 @@ func through(t *testing.T, tr *trouble, opts ...client.Option) *client.Client {
 	s := httptest.NewServer(tr)
 	t.Cleanup(s.Close)
 	c, err := client.New(s.URL, shared.key, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return c
 }
 
@@ -262,9 +251,7 @@ func TestRetry(t *testing.T) {
 func TestRetryAfterIsHonoured(t *testing.T) {
 	tr := &trouble{plan: []func(http.ResponseWriter, *http.Request){refuse(http.StatusServiceUnavailable, "overloaded", "1")}}
 	began := time.Now()
-	if err := through(t, tr).Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, through(t, tr).Ready(t.Context()))
 	if waited := time.Since(began); waited < time.Second {
 		t.Errorf("came back after %s", waited)
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/client"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // operations says by which method each operation of docs/openapi.json is reached.
@@ -82,15 +83,11 @@ type operation struct {
 // TestEveryOperationIsReached calls the method of every operation of the contract, and compares what it sends.
 func TestEveryOperationIsReached(t *testing.T) {
 	text, err := os.ReadFile("../docs/openapi.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	var document struct {
 		Paths map[string]map[string]operation
 	}
-	if err := json.Unmarshal(text, &document); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, json.Unmarshal(text, &document))
 	var got []string
 	mux := http.NewServeMux()
 	paths := map[string]string{}
@@ -107,9 +104,7 @@ func TestEveryOperationIsReached(t *testing.T) {
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
 	c, err := client.New(s.URL, "key")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	for _, id := range slices.Sorted(maps.Keys(paths)) {
 		for method := range strings.FieldsSeq(operations[id]) {
 			got = nil
@@ -218,14 +213,10 @@ func TestOpen(t *testing.T) {
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
 	c, err := client.New(s.URL, "key", client.WithHTTPClient(&http.Client{Timeout: time.Hour}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	events, err := c.Open(ctx, "/v1/events", client.Header("Last-Event-ID", "7"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	line, err := bufio.NewReader(events.Body).ReadString('\n')
 	if err != nil || line != "id: 7\n" {
 		t.Errorf("read %q, %v", line, err)
@@ -233,9 +224,7 @@ func TestOpen(t *testing.T) {
 	cancel()
 	_ = events.Body.Close()
 	live, err := c.Open(t.Context(), "/v1/live", client.Header("Connection", "Upgrade"), client.Header("Upgrade", "websocket"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if conn, ok := live.Body.(io.Writer); !ok {
 		t.Error("the body is no connection")
 	} else if _, err := conn.Write([]byte("ping")); err != nil {

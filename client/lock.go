@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/lock"
@@ -18,8 +17,8 @@ import (
 // A call whose answer never came may have been granted a lock that nobody knows of; it ends with its TTL.
 type LockBackend struct {
 	client *Client
-	once   sync.Once
-	closed chan struct{}
+	closed context.Context //nolint:containedctx // It is the backend's lifetime.
+	close  context.CancelFunc
 }
 
 var (
@@ -29,11 +28,13 @@ var (
 
 // LockBackend returns the server's lock service for [lock.New].
 func (c *Client) LockBackend() *LockBackend {
-	return &LockBackend{client: c, closed: make(chan struct{})}
+	b := &LockBackend{client: c}
+	b.closed, b.close = context.WithCancel(context.Background())
+	return b
 }
 
 // Close answers those that wait with [lock.ErrClosed]. Locks stay as they are.
-func (b *LockBackend) Close() { b.once.Do(func() { close(b.closed) }) }
+func (b *LockBackend) Close() { b.close() }
 
 // longestWait is asked for at once: less than an HTTP client's Timeout. Who waits for longer asks again, and comes last.
 const longestWait = time.Minute
@@ -125,18 +126,10 @@ func (b *LockBackend) Snapshot(ctx context.Context) (out lock.Snapshot, err erro
 // untilClosed ends a context when the backend is closed.
 func (b *LockBackend) untilClosed(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		select {
-		case <-b.closed:
-			cancel(lock.ErrClosed)
-		case <-ctx.Done():
-		}
-	}()
+	stop := context.AfterFunc(b.closed, func() { cancel(lock.ErrClosed) })
 	return ctx, func() {
+		stop()
 		cancel(nil)
-		<-done
 	}
 }
 

@@ -9,19 +9,16 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/client"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestLocks(t *testing.T) {
 	ctx, c := t.Context(), newClient()
 	x, y := uuid.NewString(), uuid.NewString()
 	a, err := c.AcquireLock(ctx, client.LockRequest{Keys: []string{x}, Owner: "A", TTL: "1m"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	b, err := c.AcquireLock(ctx, client.LockRequest{Keys: []string{y}, Owner: "B", TTL: "1m"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	// A lock that is held is an answer, and nothing to be tried again and again.
 	var answer client.Answer
 	if _, err := c.AcquireLock(ctx, client.LockRequest{Keys: []string{x, y}, Owner: "C", TTL: "1m"}, client.Into(&answer)); client.CodeOf(err) != "lock_held" || answer.Attempts != 1 {
@@ -43,9 +40,7 @@ func TestLocks(t *testing.T) {
 	deadline := time.Now().Add(10 * time.Second)
 	for {
 		all, err := c.Locks(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		if slices.ContainsFunc(all.Edges, func(e client.LockEdge) bool { return e.From == "A" && e.To == "B" && e.Key == y }) {
 			break
 		}
@@ -61,9 +56,7 @@ func TestLocks(t *testing.T) {
 	if problem.Code != "deadlock" || !slices.Equal(problem.Cycle, []string{"B", "A"}) {
 		t.Errorf("%v, cycle %q", err, problem.Cycle)
 	}
-	if err := c.ReleaseLock(ctx, b.ID); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, c.ReleaseLock(ctx, b.ID))
 	if err := <-waiting; err != nil {
 		t.Error(err)
 	}

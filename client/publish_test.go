@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/client"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestPublishing(t *testing.T) {
@@ -13,9 +14,7 @@ func TestPublishing(t *testing.T) {
 	made, err := c.CreateTarget(ctx, client.CreateTargetRequest{
 		Name: "blog", Kind: "webhook", URL: "https://example.com/hook", Config: client.TargetConfig{Timeout: "3s"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if !strings.HasPrefix(made.Secret, "whsec_") || made.Timeout != "3s" {
 		t.Errorf("made %+v", made)
 	}
@@ -35,9 +34,7 @@ func TestPublishing(t *testing.T) {
 		t.Fatalf("scheduled %+v, %v", scheduled, err)
 	}
 	read, err := c.GetPublication(ctx, draft.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if payload, ok := read.Payload.(map[string]any); !ok || payload["title"] != "hello" {
 		t.Errorf("payload %v", read.Payload)
 	}
@@ -64,9 +61,7 @@ func TestPublishing(t *testing.T) {
 func TestTargetsAndAutomations(t *testing.T) {
 	ctx, c := t.Context(), newClient()
 	made, err := c.CreateTarget(ctx, client.CreateTargetRequest{Name: "rotated", Kind: "webhook", URL: "https://example.com/hook"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if again, err := c.RotateSecret(ctx, made.ID, client.RotateSecretRequest{Overlap: "1h"}); err != nil || again.Secret == made.Secret || again.Secret == "" {
 		t.Errorf("rotated %+v, %v", again, err)
 	}

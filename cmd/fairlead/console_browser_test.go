@@ -20,6 +20,8 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // shotsVariable names a directory to put pictures of every page into, for people to look at.
@@ -60,9 +62,7 @@ func chromiumPath(t *testing.T) string {
 func profile(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "fairlead-chromium-") //nolint:usetesting // See above.
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	t.Cleanup(func() {
 		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 			err := os.RemoveAll(dir)
@@ -91,9 +91,7 @@ func openBrowser(t *testing.T, home string) *browser {
 	ctx, closeTab := chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {})) // It complains of events that it does not know.
 	t.Cleanup(closeTab)
 	u, err := url.Parse(home)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	b := &browser{t: t, ctx: ctx, home: u}
 	chromedp.ListenTarget(ctx, b.listen)
 	b.run("start", network.Enable(), cdplog.Enable(), chromedp.ActionFunc(func(ctx context.Context) error {

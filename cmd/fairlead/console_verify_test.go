@@ -16,6 +16,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/internal/console"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // agreeVariable makes the comparison long.
@@ -58,9 +59,7 @@ func TestVerifiersAgree(t *testing.T) {
 			want = append(want, verifies(document))
 		}
 		list, err := json.Marshal(documents)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		var got []bool
 		b.eval(fmt.Sprintf(`(async () => {
 			const { verify } = await import("/console/assets/js/verify/verify.js");
@@ -99,9 +98,7 @@ func proofDocument(t *testing.T, random *rand.Rand) []byte {
 		binary.BigEndian.PutUint64(raw[i:], random.Uint64())
 	}
 	seed, err := fairdraw.ParseSeed(fmt.Sprintf("%x", sha256.Sum256(raw[:])))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	in := fairdraw.Input{Campaign: fmt.Sprintf("campaign %d – naïve 🎣 \"<b>\"", random.IntN(100)), Seed: seed}
 	layers := 1 + random.IntN(6)
 	for layer := 1; layer <= layers; layer++ {
@@ -121,13 +118,9 @@ func proofDocument(t *testing.T, random *rand.Rand) []byte {
 		in.Prizes = append(in.Prizes, prize)
 	}
 	result, err := fairdraw.Draw(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	document, err := json.Marshal(fairdraw.NewProof(in, result))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return document
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/screen"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
@@ -137,8 +138,6 @@ func (t *target) watch(ctx context.Context, s *screen.Screen, o *client.Multidra
 	show, done := s.Status("drawing " + o.LockKey)
 	began, heard := time.Now(), time.Now()
 	from := o.CompletedCount
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
 	for {
 		now, raw, err := call[client.Multidraw](ctx, t, http.MethodGet, "/v1/multidraws/"+url.PathEscape(o.ID), nil)
 		switch {
@@ -156,9 +155,7 @@ func (t *target) watch(ctx context.Context, s *screen.Screen, o *client.Multidra
 			s.Break()
 			return o, nil, err
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if !wait.For(ctx, watchEvery) {
 			done()
 			s.Break()
 			return o, nil, ctx.Err()

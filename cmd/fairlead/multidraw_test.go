@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
@@ -94,27 +95,19 @@ func TestMultidrawWatches(t *testing.T) {
 func TestVerifyMultidraw(t *testing.T) {
 	seed, id, spec := fairdraw.Seed{1}, uuid.New(), multidraw.Spec{Range: &multidraw.Range{Min: 1, Max: 6}}
 	o, draws, err := multidraw.DecideCreate(&multidraw.Create{LockKey: "k", Count: 100, Spec: spec}, id, seed, nil, multidraw.Grant{}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	multidraw.DecideAtOnce(o, draws, o.StartedAt)
 	o.Seed = &seed
 	proof, err := multidraw.NewProof(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	write := func(change func(*multidraw.Proof)) string {
 		changed := *proof
 		changed.Results = append([]int64(nil), proof.Results...)
 		change(&changed)
 		document, err := json.Marshal(changed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		name := filepath.Join(t.TempDir(), "proof.json")
-		if err := os.WriteFile(name, document, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, os.WriteFile(name, document, 0o600))
 		return name
 	}
 	good := write(func(*multidraw.Proof) {})

@@ -92,16 +92,16 @@ func newSagasList(t *target) *cobra.Command {
 
 // describeSaga says in a few lines what became of a saga.
 func describeSaga(out io.Writer, s *client.Saga) {
-	line := fmt.Sprintf("%s  %s (%s)  %s", s.ID, s.Name, s.Protocol, s.Status)
+	_, _ = fmt.Fprintf(out, "%s  %s (%s)  %s", s.ID, s.Name, s.Protocol, s.Status)
 	for _, note := range []struct {
 		on   bool
 		text string
 	}{{s.Reason != "", s.Reason}, {s.Stuck, "stuck"}, {s.InDoubt, "decided to commit"}, {s.Cancelled && s.Status == client.SagaStatusPending, "given up"}} {
 		if note.on {
-			line += ", " + note.text
+			_, _ = fmt.Fprint(out, ", ", note.text)
 		}
 	}
-	_, _ = fmt.Fprintln(out, line)
+	_, _ = fmt.Fprintln(out)
 	for _, step := range s.Steps {
 		_, _ = fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("    %-10s %s %s", step.Name, step.Status, step.Reason), " "))
 	}

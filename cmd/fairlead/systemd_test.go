@@ -8,20 +8,18 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestTellSupervisor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notify")
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	defer func() { _ = l.Close() }()
 	t.Setenv("NOTIFY_SOCKET", path)
 	tellSupervisor(t.Context(), slog.New(slog.DiscardHandler), daemon.SdNotifyReady)
-	if err := l.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, l.SetReadDeadline(time.Now().Add(10*time.Second)))
 	said := make([]byte, 100)
 	n, err := l.Read(said)
 	if err != nil || string(said[:n]) != "READY=1" {

@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/screen"
 	"github.com/fairlead-dev/fairlead/internal/top"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // Bounds of fairlead top.
@@ -156,25 +157,13 @@ func (w *topWatch) explain(err error) error {
 	return err
 }
 
-// wait lets an interval pass; false says that the command was ended meanwhile.
-func (w *topWatch) wait(ctx context.Context) bool {
-	timer := time.NewTimer(w.interval)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
-
 // once measures one interval.
 func (w *topWatch) once(cmd *cobra.Command) error {
 	ctx := cmd.Context()
 	if _, err := w.look(ctx); err != nil {
 		return err
 	}
-	if !w.wait(ctx) {
+	if !wait.For(ctx, w.interval) {
 		return ctx.Err()
 	}
 	f, err := w.look(ctx)
@@ -199,7 +188,7 @@ func (w *topWatch) run(cmd *cobra.Command) error {
 	d := newTopDisplay(cmd.OutOrStdout(), w.t.url, w.interval)
 	d.open()
 	defer d.close()
-	for w.wait(ctx) {
+	for wait.For(ctx, w.interval) {
 		f, err := w.look(ctx)
 		switch {
 		case ctx.Err() != nil:

@@ -20,6 +20,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // collector is a receiver of OTLP over HTTP.
@@ -107,16 +108,12 @@ func TestTraces(t *testing.T) {
 
 	const parent, caller = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/v1/accounts", strings.NewReader(`{"id":"shop","currency":"EUR"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	req.Header.Set("Authorization", "Bearer "+s.key)
 	req.Header.Set("Idempotency-Key", uuid.NewString())
 	req.Header.Set("Traceparent", "00-"+parent+"-"+caller+"-01")
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	_ = resp.Body.Close()
 	requestID := resp.Header.Get("X-Request-Id")
 
@@ -182,9 +179,7 @@ func TestTracesWithoutCollector(t *testing.T) {
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
 	t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "1")
 	silence, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	defer silence.Close()
 	s := startSceneWith(t, func(o *fairlead.Options) { o.OTLPEndpoint = "http://" + silence.Addr().String() })
 	s.account("shop", 0)

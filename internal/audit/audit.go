@@ -45,29 +45,6 @@ type Result struct {
 	Total int
 }
 
-// ViolationsError lists everything that an audit found wrong. Returned when at least one promise does not hold.
-type ViolationsError struct {
-	// Broken holds the failed checks alone, in the order of the audit.
-	Broken []Result
-}
-
-// Error lists every kept violation, one a line.
-func (e *ViolationsError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "audit: %d promises broken", len(e.Broken))
-	for _, r := range e.Broken {
-		fmt.Fprintf(&b, "\n  %s: %s: %d violations", r.Guarantee, r.Promise, r.Total)
-		for _, v := range r.Violations {
-			b.WriteString("\n    ")
-			b.WriteString(v)
-		}
-		if r.Total > len(r.Violations) {
-			fmt.Fprintf(&b, "\n    … and %d more", r.Total-len(r.Violations))
-		}
-	}
-	return b.String()
-}
-
 // check is one promise and the question that finds its violations.
 type check struct {
 	guarantee Guarantee
@@ -78,23 +55,17 @@ type check struct {
 	find func(ctx context.Context, tx pgx.Tx, report func(format string, args ...any)) error
 }
 
-// Audit runs every check on one snapshot of db. It returns nil when all promises hold, a *ViolationsError that lists
-// every violation when some do not, and any other error when the database could not be asked.
+// Audit runs every check on one snapshot of db. It returns nil when all promises hold, and an error that lists what broke them
+// when some do not, or when the database could not be asked.
 func Audit(ctx context.Context, db Beginner) error {
 	results, err := Report(ctx, db)
-	if err != nil {
-		return err
-	}
-	var broken []Result
+	wrong := []error{err}
 	for _, r := range results {
 		if r.Total > 0 {
-			broken = append(broken, r)
+			wrong = append(wrong, fmt.Errorf("audit: %s: %s: %d violations:\n    %s", r.Guarantee, r.Promise, r.Total, strings.Join(r.Violations, "\n    ")))
 		}
 	}
-	if len(broken) > 0 {
-		return &ViolationsError{Broken: broken}
-	}
-	return nil
+	return errors.Join(wrong...)
 }
 
 // Report runs every check on one snapshot of db and returns the result of each, kept or broken, for those who want
@@ -140,18 +111,12 @@ func allChecks() []check {
 }
 
 // ask reports each row of a question with one text column.
-func ask(ctx context.Context, tx pgx.Tx, sql string, report func(string, ...any)) error {
-	rows, err := tx.Query(ctx, sql)
+func ask(ctx context.Context, tx pgx.Tx, sql string, report func(string, ...any), args ...any) error {
+	rows, err := tx.Query(ctx, sql, args...)
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var violation string
-		if err := rows.Scan(&violation); err != nil {
-			return err
-		}
-		report("%s", violation)
-	}
-	return rows.Err()
+	var violation string
+	_, err = pgx.ForEachRow(rows, []any{&violation}, func() error { report("%s", violation); return nil })
+	return err
 }

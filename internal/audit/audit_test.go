@@ -2,7 +2,6 @@ package audit_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/audit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
@@ -140,9 +140,7 @@ func openWorld(t *testing.T) *pgx.Conn {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, pgtest.NewDatabase(t, migrated))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	t.Cleanup(func() {
 		if err := conn.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -170,13 +168,9 @@ func mustExec(ctx context.Context, t *testing.T, conn interface {
 
 func TestAuditFindsNothingWrongInASoundWorld(t *testing.T) {
 	conn := openWorld(t)
-	if err := audit.Audit(t.Context(), conn); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, audit.Audit(t.Context(), conn))
 	results, err := audit.Report(t.Context(), conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	groups := map[audit.Guarantee]int{}
 	for _, r := range results {
 		groups[r.Guarantee]++
@@ -311,26 +305,21 @@ func TestAuditNamesEveryViolation(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			tx, err := conn.Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, err)
 			defer func() {
 				if err := tx.Rollback(t.Context()); err != nil {
 					t.Error(err)
 				}
 			}()
 			mustExec(t.Context(), t, tx, calls(test.damage))
-			err = audit.Audit(t.Context(), savepoints{tx})
-			var violations *audit.ViolationsError
-			if !errors.As(err, &violations) {
-				t.Fatalf("audit: %v", err)
-			}
-			for _, r := range violations.Broken {
+			results, err := audit.Report(t.Context(), savepoints{tx})
+			testwait.Must(t, err)
+			for _, r := range results {
 				if strings.Contains(r.Promise, test.promise) && len(r.Violations) > 0 {
 					return
 				}
 			}
-			t.Fatalf("no violation of %q in: %v", test.promise, err)
+			t.Fatalf("no violation of %q in: %+v", test.promise, results)
 		})
 	}
 }
@@ -339,9 +328,7 @@ func TestAuditSaysThatItCouldNotAsk(t *testing.T) {
 	conn := openWorld(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(fmt.Errorf("nobody waits"))
-	err := audit.Audit(ctx, conn)
-	var violations *audit.ViolationsError
-	if err == nil || errors.As(err, &violations) {
-		t.Fatalf("audit with an ended context: %v", err)
+	if results, err := audit.Report(ctx, conn); err == nil {
+		t.Fatalf("audit with an ended context: %v", results)
 	}
 }

@@ -3,7 +3,6 @@ package audit
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -136,142 +135,45 @@ func drawChecks() []check {
 	}
 }
 
-// place is a position by its layer and its number within the layer.
-type place struct{ layer, number int }
-
-// prize is what a campaign promised to draw.
-type prize struct {
-	layer    *int
-	quantity int
-}
-
-// winner is the published form of one winner, which is also the stored one.
-type winner struct {
-	Prize    string `json:"prize"`
-	Account  string `json:"account"`
-	Position struct {
-		Layer  int `json:"layer"`
-		Number int `json:"number"`
-	} `json:"position"`
-}
-
-// findBadWinners compares the stored winners of every draw with the purchases and prizes of its campaign. It asks one
-// campaign at a time, so that its memory is bounded by the largest campaign.
+// findBadWinners compares the stored winners of every draw with the purchases and prizes of its campaign, one campaign at a
+// time.
 func findBadWinners(ctx context.Context, tx pgx.Tx, report func(string, ...any)) error {
 	rows, err := tx.Query(ctx, `SELECT campaign::text, winners FROM draws`)
 	if err != nil {
 		return err
 	}
 	draws := map[string]string{}
-	var campaign, text string
-	if _, err := pgx.ForEachRow(rows, []any{&campaign, &text}, func() error {
-		draws[campaign] = text
-		return nil
-	}); err != nil {
+	var campaign, winners string
+	if _, err := pgx.ForEachRow(rows, []any{&campaign, &winners}, func() error { draws[campaign] = winners; return nil }); err != nil {
 		return err
 	}
-	for campaign, text := range draws {
-		winners, err := parseWinners([]byte(text))
-		if err != nil {
+	for campaign, winners := range draws {
+		if err := json.Unmarshal([]byte(winners), new([]json.RawMessage)); err != nil {
 			report("campaign %s: winners can't be read: %v", campaign, err)
 			continue
 		}
-		if err := checkWinners(ctx, tx, campaign, winners, report); err != nil {
+		if err := ask(ctx, tx, badWinners, report, campaign, winners); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// parseWinners reads a list of winners, bare or as the winners of a draw document.
-func parseWinners(text []byte) ([]winner, error) {
-	var winners []winner
-	listErr := json.Unmarshal(text, &winners)
-	if listErr == nil {
-		return winners, nil
-	}
-	var document struct {
-		Winners *[]winner `json:"winners"`
-	}
-	if err := json.Unmarshal(text, &document); err != nil {
-		return nil, listErr
-	}
-	if document.Winners == nil {
-		return nil, fmt.Errorf("no winners in %.80q", text)
-	}
-	return *document.Winners, nil
-}
-
-func checkWinners(ctx context.Context, tx pgx.Tx, campaign string, winners []winner, report func(string, ...any)) error {
-	sold, err := loadSold(ctx, tx, campaign)
-	if err != nil {
-		return err
-	}
-	prizes, err := loadPrizes(ctx, tx, campaign)
-	if err != nil {
-		return err
-	}
-	type win struct {
-		prize string
-		place place
-	}
-	seen, drawn := map[win]bool{}, map[string]int{}
-	for _, w := range winners {
-		at := place{w.Position.Layer, w.Position.Number}
-		buyer, isSold := sold[at]
-		p, isPrize := prizes[w.Prize]
-		switch {
-		case !isPrize:
-			report("campaign %s: winner of unknown prize %q", campaign, w.Prize)
-		case !isSold:
-			report("campaign %s: prize %q went to layer %d number %d, which is not sold", campaign, w.Prize, at.layer, at.number)
-		case buyer != w.Account:
-			report("campaign %s: prize %q went to %s for the position of %s", campaign, w.Prize, w.Account, buyer)
-		case p.layer != nil && *p.layer != at.layer:
-			report("campaign %s: prize %q of layer %d went to layer %d", campaign, w.Prize, *p.layer, at.layer)
-		case seen[win{w.Prize, at}]:
-			report("campaign %s: prize %q went to layer %d number %d twice", campaign, w.Prize, at.layer, at.number)
-		}
-		seen[win{w.Prize, at}] = true
-		drawn[w.Prize]++
-	}
-	for name, p := range prizes {
-		if drawn[name] != p.quantity {
-			report("campaign %s: prize %q drawn %d times of %d", campaign, name, drawn[name], p.quantity)
-		}
-	}
-	return nil
-}
-
-func loadSold(ctx context.Context, tx pgx.Tx, campaign string) (map[place]string, error) {
-	rows, err := tx.Query(ctx, `SELECT layer, number, account FROM purchases WHERE campaign = $1`, campaign)
-	if err != nil {
-		return nil, err
-	}
-	sold := map[place]string{}
-	var at place
-	var account string
-	_, err = pgx.ForEachRow(rows, []any{&at.layer, &at.number, &account}, func() error {
-		sold[at] = account
-		return nil
-	})
-	return sold, err
-}
-
-func loadPrizes(ctx context.Context, tx pgx.Tx, campaign string) (map[string]prize, error) {
-	rows, err := tx.Query(ctx, `SELECT name, layer, quantity FROM campaign_prizes WHERE campaign = $1`, campaign)
-	if err != nil {
-		return nil, err
-	}
-	prizes := map[string]prize{}
-	for rows.Next() {
-		var name string
-		var p prize
-		if err := rows.Scan(&name, &p.layer, &p.quantity); err != nil {
-			rows.Close()
-			return nil, err
-		}
-		prizes[name] = p
-	}
-	return prizes, rows.Err()
-}
+const badWinners = `
+	WITH won AS (
+		SELECT w ->> 'prize' AS prize, w ->> 'account' AS account, (w -> 'position' ->> 'layer')::int AS layer, (w -> 'position' ->> 'number')::int AS number
+		FROM json_array_elements($2::text::json) AS winners (w)
+	)
+	SELECT format('campaign %s: prize %s (layer %s) went to %s for layer %s number %s, sold to %s', $1::text, coalesce(p.name, w.prize || ', which is none'),
+	              p.layer, w.account, w.layer, w.number, coalesce(b.account, 'nobody'))
+	FROM won w
+	LEFT JOIN campaign_prizes p ON p.campaign = $1::text::uuid AND p.name = w.prize
+	LEFT JOIN purchases b ON b.campaign = $1::text::uuid AND b.layer = w.layer AND b.number = w.number
+	WHERE (b.account = w.account AND w.layer = coalesce(p.layer, w.layer) AND p.name IS NOT NULL) IS NOT TRUE
+	UNION ALL
+	SELECT format('campaign %s: prize %s went to layer %s number %s %s times', $1::text, prize, layer, number, count(*))
+	FROM won GROUP BY prize, layer, number HAVING count(*) > 1
+	UNION ALL
+	SELECT format('campaign %s: prize %s drawn %s times of %s', $1::text, p.name, count(w.prize), p.quantity)
+	FROM campaign_prizes p LEFT JOIN won w ON w.prize = p.name
+	WHERE p.campaign = $1::text::uuid GROUP BY p.name, p.quantity HAVING count(w.prize) <> p.quantity`

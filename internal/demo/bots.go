@@ -31,21 +31,17 @@ func (a *auctionAct) run(ctx context.Context, i int, account string) error {
 	choice := rand.New(rand.NewPCG(uint64(i), demoBots)) //nolint:gosec // What a bot bids in a demo is no secret.
 	limit := demoLeastLimit + choice.Int64N(demoLimitRange)
 	sniper := i%demoSnipers == 0
-	rest := time.NewTimer(0)
-	defer rest.Stop()
-	<-rest.C
 	for {
 		pause := demoFastest + rand.N(demoSlowest-demoFastest) //nolint:gosec // As above.
 		if sniper {
 			pause = a.board.untilLate(time.Now(), pause)
 		}
-		rest.Reset(pause)
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-a.board.ended():
 			return nil
-		case <-rest.C:
+		case <-time.After(pause):
 		}
 		amount := a.board.wish(account, choice, limit)
 		if amount == 0 {

@@ -162,10 +162,10 @@ func (d *Demo) compareDraw(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) e
 	recomputed := err == nil && p.Valid && slices.Equal(proof.Winners, winners)
 	finding := "same winners, altered refused"
 	switch {
-	case !p.AlteredRefused:
-		finding = "an altered proof was accepted"
 	case !recomputed:
 		finding = "winners are not those of the proof"
+	case !p.AlteredRefused:
+		finding = "an altered proof was accepted"
 	}
 	args["draw_holds"], args["draw_finding"] = recomputed && p.AlteredRefused && p.InclusionValid, finding
 	return nil

@@ -212,36 +212,30 @@ func existingAdminKey(data string) (string, error) {
 
 // tell runs the story from the first account to the table.
 func (d *Demo) tell(ctx context.Context) error {
-	buyers, err := d.openAccounts(ctx)
-	if err != nil {
-		return fmt.Errorf("open accounts: %w", err)
-	}
-	if err := d.makeCampaign(ctx); err != nil {
-		return fmt.Errorf("make the campaign: %w", err)
-	}
-	answers, err := d.race(ctx, buyers)
-	if err != nil {
-		return fmt.Errorf("race: %w", err)
-	}
-	if err := d.showDraw(ctx); err != nil {
-		return fmt.Errorf("draw: %w", err)
-	}
-	if err := d.showProof(ctx); err != nil {
-		return fmt.Errorf("proof: %w", err)
-	}
-	if err := d.holdAuction(ctx); err != nil {
-		return fmt.Errorf("auction: %w", err)
-	}
-	if err := d.moveMoney(ctx, buyers); err != nil {
-		return fmt.Errorf("transfers: %w", err)
-	}
-	if d.beforeCheck != nil {
-		if err := d.beforeCheck(ctx, d, answers); err != nil {
-			return err
+	var buyers []string
+	var answers []answer
+	for _, act := range []struct {
+		name string
+		play func() error
+	}{
+		{"open accounts", func() (err error) { buyers, err = d.openAccounts(ctx); return err }},
+		{"make the campaign", func() error { return d.makeCampaign(ctx) }},
+		{"race", func() (err error) { answers, err = d.race(ctx, buyers); return err }},
+		{"draw", func() error { return d.showDraw(ctx) }},
+		{"proof", func() error { return d.showProof(ctx) }},
+		{"auction", func() error { return d.holdAuction(ctx) }},
+		{"transfers", func() error { return d.moveMoney(ctx, buyers) }},
+		{"before the check", func() error {
+			if d.beforeCheck == nil {
+				return nil
+			}
+			return d.beforeCheck(ctx, d, answers)
+		}},
+		{"check the database", func() error { return d.check(ctx, answers) }},
+	} {
+		if err := act.play(); err != nil {
+			return fmt.Errorf("%s: %w", act.name, err)
 		}
-	}
-	if err := d.check(ctx, answers); err != nil {
-		return fmt.Errorf("check the database: %w", err)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -86,65 +87,50 @@ func (d *Demo) showProof(ctx context.Context) error {
 	p := &d.result.Proof
 	p.document, p.Bytes = document, len(document)
 	began := time.Now()
-	proof, err := verify(document, d.result.Commitment)
+	err = verify(document, d.result.Commitment)
 	p.Valid, p.VerifyMicroseconds = err == nil, time.Since(began).Microseconds()
 	d.screen.Heading("The proof: anyone recomputes the draw, offline")
-	positions, winners := 0, 0
-	if proof != nil {
-		positions, winners = len(proof.Positions), len(proof.Winners)
-	}
-	d.screen.Fact("Published proof", "%s: %d positions, %d winners, in %.1f ms", verdictWord(p.Valid), positions, winners, float64(p.VerifyMicroseconds)/1000)
 	if err != nil {
-		d.screen.Note("  %v", err)
+		d.screen.Fact("Published proof", "NOT VALID: %v", err)
+		return nil // The table says so; there is nothing to alter or to include in.
 	}
+	proof, err := fairdraw.ParseProof(document)
+	if err != nil {
+		return err
+	}
+	d.screen.Fact("Published proof", "valid: %d positions, %d winners, in %.1f ms", len(proof.Positions), len(proof.Winners), float64(p.VerifyMicroseconds)/1000)
+	entrant := proof.Positions[len(proof.Positions)/2]
 
-	altered, what, err := alterWinner(document, d.result.Winners)
+	// The first prize goes to another buyer, in a copy of the proof.
+	other := slices.IndexFunc(proof.Positions, func(p fairdraw.Position) bool { return p.Account != proof.Winners[0].Position.Account })
+	if other < 0 {
+		return errors.New("one buyer has all positions")
+	}
+	proof.Winners[0].Position = proof.Positions[other]
+	altered, err := proof.MarshalJSON()
 	if err != nil {
 		return err
 	}
 	word := "accepted"
-	if _, err := verify(altered, d.result.Commitment); err != nil {
+	if err := verify(altered, d.result.Commitment); err != nil {
 		p.AlteredRefused, p.AlteredDifference, word = true, err.Error(), "refused"
 	}
-	d.screen.Fact("A copy, "+what, "%s", word)
-	d.screen.Note("  %s", d.screen.Paint(screen.Faint, shorten(p.AlteredDifference, 90)))
-	return d.showInclusion(ctx)
+	d.screen.Fact("A copy, one winner exchanged", "%s", word)
+	d.screen.Note("  %s", d.screen.Paint(screen.Faint, p.AlteredDifference))
+	return d.showInclusion(ctx, proof.Root, entrant)
 }
 
-// verify holds a proof against the commitment, offline. The proof is nil where it can't be read.
-func verify(document []byte, commitment string) (*fairdraw.Proof, error) {
+// verify holds a proof against the commitment, offline.
+func verify(document []byte, commitment string) error {
 	proof, err := fairdraw.ParseProof(document)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return proof, errors.Join(proof.VerifyBeacon(beacon.Trust()), proof.VerifyCommitment(commitment))
+	return errors.Join(proof.VerifyBeacon(beacon.Trust()), proof.VerifyCommitment(commitment))
 }
 
-// alterWinner gives the first prize to another buyer, in a copy of the proof.
-func alterWinner(document []byte, winners []Winner) (altered []byte, what string, err error) {
-	if len(winners) == 0 {
-		return nil, "", errors.New("there are no winners")
-	}
-	proof, err := fairdraw.ParseProof(document)
-	if err != nil {
-		return nil, "", err
-	}
-	for _, p := range proof.Positions {
-		if p.Account != winners[0].Account {
-			proof.Winners[0].Position = p
-			altered, err = proof.MarshalJSON()
-			return altered, "one winner exchanged", err
-		}
-	}
-	return nil, "", errors.New("one buyer has all positions")
-}
-
-func (d *Demo) showInclusion(ctx context.Context) error {
-	proof, err := fairdraw.ParseProof(d.result.Proof.document)
-	if err != nil {
-		return nil //nolint:nilerr // The table says that the proof is not valid; there is nothing to include in.
-	}
-	entrant := proof.Positions[len(proof.Positions)/2]
+// showInclusion checks the short proof that one entrant took part.
+func (d *Demo) showInclusion(ctx context.Context, rootHex string, entrant fairdraw.Position) error {
 	document, err := d.api.InclusionProof(ctx, d.result.Campaign, entrant.ID)
 	if err != nil {
 		return err
@@ -153,28 +139,18 @@ func (d *Demo) showInclusion(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	root, err := hex.DecodeString(proof.Root)
+	root, err := hex.DecodeString(rootHex)
 	if err != nil || len(root) != sha256.Size {
-		return fmt.Errorf("the proof's root is %q", proof.Root)
+		return fmt.Errorf("the proof's root is %q", rootHex)
 	}
 	p := &d.result.Proof
 	p.InclusionHashes, p.InclusionValid = len(inclusion.Siblings), inclusion.Verify([32]byte(root)) == nil && inclusion.Position == entrant
-	d.screen.Fact("One entrant's own proof", "%s: %s took part, by %d hashes", verdictWord(p.InclusionValid), entrant.Account, p.InclusionHashes)
+	word := "valid"
+	if !p.InclusionValid {
+		word = "NOT VALID"
+	}
+	d.screen.Fact("One entrant's own proof", "%s: %s took part, by %d hashes", word, entrant.Account, p.InclusionHashes)
 	return nil
-}
-
-func verdictWord(valid bool) string {
-	if valid {
-		return "valid"
-	}
-	return "NOT VALID"
-}
-
-func shorten(text string, most int) string {
-	if r := []rune(text); len(r) > most {
-		return string(r[:most-1]) + "…"
-	}
-	return text
 }
 
 // moveMoney lets many workers move money between few accounts, in both directions at once, and sets some aside.

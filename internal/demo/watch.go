@@ -15,7 +15,9 @@ import (
 	"github.com/coder/websocket"
 	"github.com/go-json-experiment/json"
 
+	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/replay"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // maxLiveMessage is the longest message of the live stream that the demo takes.
@@ -92,20 +94,14 @@ func (a *auctionAct) watchSocket(ctx context.Context) error {
 // watchStream follows the auction as server-sent events. It hangs up in the middle of each close, stays away for a
 // while, and comes back with the number of its last event.
 func (a *auctionAct) watchStream(ctx context.Context) error {
-	away := time.NewTimer(0)
-	defer away.Stop()
-	<-away.C
 	for {
 		ended, err := a.follow(ctx)
 		if ended || err != nil {
 			return err
 		}
 		a.result.Resumes++
-		away.Reset(demoAbsence)
-		select {
-		case <-ctx.Done():
+		if !wait.For(ctx, demoAbsence) {
 			return context.Cause(ctx)
-		case <-away.C:
 		}
 	}
 }
@@ -114,26 +110,15 @@ func (a *auctionAct) watchStream(ctx context.Context) error {
 func (a *auctionAct) follow(ctx context.Context) (ended bool, err error) {
 	ctx, hangUp := context.WithCancel(ctx)
 	defer hangUp()
-	address := a.Demo.result.URL + "/v1/events?topic=" + url.QueryEscape(a.topic)
-	if len(a.result.stream) == 0 {
-		address += "&since=0"
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
-	if err != nil {
-		return false, err
-	}
-	req.Header.Set("Authorization", "Bearer "+a.key)
+	last := "0"
 	if n := len(a.result.stream); n > 0 {
-		req.Header.Set("Last-Event-ID", strconv.FormatInt(a.result.stream[n-1].seq, 10))
+		last = strconv.FormatInt(a.result.stream[n-1].seq, 10)
 	}
-	resp, err := (&http.Client{Transport: a.pool}).Do(req)
+	resp, err := a.api.Open(ctx, "/v1/events?topic="+url.QueryEscape(a.topic), client.Header("Last-Event-ID", last))
 	if err != nil {
 		return false, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return false, fmt.Errorf("%w: the stream was refused with %s", errLiveEnded, resp.Status)
-	}
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, maxLiveMessage)
 	var e event

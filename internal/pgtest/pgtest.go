@@ -38,6 +38,7 @@ type Migrate = func(ctx context.Context, url string) error
 type harness struct {
 	mu        sync.Mutex
 	inMain    bool
+	durable   bool
 	startErr  error
 	adminURL  string            // a database of the server other than any test's
 	instance  *localpg.Instance // nil when the server isn't ours
@@ -89,6 +90,13 @@ func leaked(known []goleak.Option) error {
 			return err //nolint:wrapcheck // Main tells it.
 		}
 	}
+}
+
+// Durable makes the server that tests share a private one with durable settings: fairlead serve takes no other. It is called
+// before [Main], and returns the server's data directory once a test has asked for a database.
+func Durable() (dataDir func() string) {
+	shared.durable = true
+	return func() string { return shared.dir }
 }
 
 // NewDatabase returns the URL of a database that is this test's alone and is dropped at its end, connections or not. It is a
@@ -159,14 +167,14 @@ func (h *harness) need(tb testing.TB) {
 // start needs the mutex.
 func (h *harness) start() error {
 	h.templates = make(map[uintptr]*template)
-	if given := os.Getenv(urlEnv); given != "" {
+	if given := os.Getenv(urlEnv); given != "" && !h.durable {
 		if _, err := url.Parse(given); err != nil || !strings.Contains(given, "://") {
 			return fmt.Errorf("%s must be a postgres:// URL", urlEnv)
 		}
 		h.adminURL = given
 		return nil
 	}
-	i, dir, err := startNew(false, nil)
+	i, dir, err := startNew(h.durable, nil)
 	if err == nil {
 		h.instance, h.dir, h.adminURL = i, dir, i.URL()
 	}

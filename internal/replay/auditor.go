@@ -41,8 +41,8 @@ func (s standing) before(other standing) bool {
 	return cmp.Or(cmp.Compare(other.amount, s.amount), s.at.Compare(other.at), cmp.Compare(s.seq, other.seq)) < 0
 }
 
-// Auditor plays one auction again, event by event. It is not safe for concurrent use.
-type Auditor struct {
+// auditor plays one auction again, event by event.
+type auditor struct {
 	rules    Rules
 	topic    string
 	now      time.Time // of the last event
@@ -50,13 +50,14 @@ type Auditor struct {
 	standing map[string]standing
 	amounts  map[int64]string // of the standing bids, by amount, where amounts are unique
 	rest     []Event          // what the transaction under way must still tell, in order
-	broken   error
 }
 
-// New makes the auditor of an auction that has no event yet, whose accounts have funds available and nothing held.
-// Accounts that are not among them have nothing.
-func New(rules Rules, funds map[string]int64) *Auditor {
-	a := &Auditor{rules: rules, standing: map[string]standing{}, amounts: map[int64]string{}}
+// Replay plays a whole log and returns what it comes to. The accounts had funds available and nothing held when the auction
+// began; those that are not among them had nothing. The error is the first *[Difference] between the log and what the auditor
+// recomputes. The log may be that of an auction that is still under way, but may not end in the middle of a transaction.
+// Countdowns are no events of the log and must be left out.
+func Replay(rules Rules, funds map[string]int64, events []Event) (*Outcome, error) {
+	a := &auditor{rules: rules, standing: map[string]standing{}, amounts: map[int64]string{}}
 	a.out = Outcome{Status: "pending", Accounts: map[string]Balance{}, seller: rules.Seller, minBid: max(rules.MinBid, 1)}
 	for account, amount := range funds {
 		a.out.Accounts[account] = Balance{Available: amount}
@@ -64,37 +65,11 @@ func New(rules Rules, funds map[string]int64) *Auditor {
 	for i, rule := range rules.Rounds {
 		a.out.Rounds = append(a.out.Rounds, Round{Number: i + 1, Places: rule.Winners, Status: "pending"})
 	}
-	return a
-}
-
-// Replay plays a whole log and returns what it comes to. The error is the first *[Difference]. The log may be that of an auction that is still under way, but may not end in the middle
-// of a transaction.
-func Replay(rules Rules, funds map[string]int64, events []Event) (*Outcome, error) {
-	a := New(rules, funds)
 	for _, e := range events {
-		if err := a.Apply(e); err != nil {
-			return nil, err
+		d := &differ{seq: e.Seq}
+		if a.apply(d, e); d.first != nil {
+			return nil, d.first
 		}
-	}
-	return a.Finish()
-}
-
-// Apply plays the next event. It returns a *Difference when the event is not what the auditor recomputes, and the same
-// one from then on. Countdowns are no events of the log and must be left out.
-func (a *Auditor) Apply(e Event) error {
-	if a.broken != nil {
-		return a.broken
-	}
-	d := &differ{seq: e.Seq}
-	a.apply(d, e)
-	a.broken = d.err()
-	return a.broken
-}
-
-// Finish returns what the events so far come to. It returns a *Difference when the last transaction is incomplete.
-func (a *Auditor) Finish() (*Outcome, error) {
-	if a.broken != nil {
-		return nil, a.broken
 	}
 	if len(a.rest) > 0 {
 		d := &differ{seq: a.out.Seq + 1}
@@ -104,10 +79,10 @@ func (a *Auditor) Finish() (*Outcome, error) {
 	if a.out.Status == "active" {
 		a.out.Board = a.board(a.out.Rounds[a.out.CurrentRound-1].Places)
 	}
-	return a.out.clone(), nil
+	return &a.out, nil
 }
 
-func (a *Auditor) apply(d *differ, e Event) {
+func (a *auditor) apply(d *differ, e Event) {
 	if a.topic == "" {
 		a.topic = e.Topic
 	}
@@ -141,7 +116,7 @@ func (a *Auditor) apply(d *differ, e Event) {
 	}
 }
 
-func (a *Auditor) start(d *differ, e Event) {
+func (a *auditor) start(d *differ, e Event) {
 	same(d, "status before the start", a.out.Status, "pending")
 	if d.first != nil || len(a.rules.Rounds) == 0 {
 		return
@@ -152,7 +127,7 @@ func (a *Auditor) start(d *differ, e Event) {
 }
 
 // open opens the next round, which the transaction must tell.
-func (a *Auditor) open(now time.Time) {
+func (a *auditor) open(now time.Time) {
 	rule := a.rules.Rounds[a.out.CurrentRound]
 	ends := now.Add(rule.Duration)
 	r := &a.out.Rounds[a.out.CurrentRound]
@@ -164,7 +139,7 @@ func (a *Auditor) open(now time.Time) {
 }
 
 // current is the open round, or nil with a difference.
-func (a *Auditor) current(d *differ, round int) *Round {
+func (a *auditor) current(d *differ, round int) *Round {
 	same(d, "status of the auction", "active", a.out.Status)
 	same(d, "round", round, a.out.CurrentRound)
 	if d.first != nil {
@@ -173,7 +148,7 @@ func (a *Auditor) current(d *differ, round int) *Round {
 	return &a.out.Rounds[a.out.CurrentRound-1]
 }
 
-func (a *Auditor) cancel(d *differ, e Event) {
+func (a *auditor) cancel(d *differ, e Event) {
 	if a.out.Status != "active" {
 		same(d, "status before the cancellation", a.out.Status, "pending")
 	}
@@ -190,7 +165,7 @@ func (a *Auditor) cancel(d *differ, e Event) {
 	sameRounds(d, e.Rounds, a.out.views())
 }
 
-func (a *Auditor) bid(d *differ, e Event) {
+func (a *auditor) bid(d *differ, e Event) {
 	b := e.Bid
 	r := a.current(d, b.Round)
 	if r == nil {
@@ -243,7 +218,7 @@ func (a *Auditor) bid(d *differ, e Event) {
 }
 
 // extend moves the round's end if a bid at now does that, which the transaction must tell.
-func (a *Auditor) extend(r *Round, now time.Time) {
+func (a *auditor) extend(r *Round, now time.Time) {
 	if a.rules.Window <= 0 || a.rules.Extension <= 0 || r.Extensions >= a.rules.MaxExtensions || r.EndsAt.Sub(now) > a.rules.Window {
 		return
 	}
@@ -254,7 +229,7 @@ func (a *Auditor) extend(r *Round, now time.Time) {
 	})
 }
 
-func (a *Auditor) close(d *differ, e Event) {
+func (a *auditor) close(d *differ, e Event) {
 	r := a.current(d, e.Close.Round)
 	if r == nil {
 		return
@@ -293,7 +268,7 @@ func (a *Auditor) close(d *differ, e Event) {
 }
 
 // board is the ranking of the standing bids, of which the first so many win.
-func (a *Auditor) board(winning int) []Place {
+func (a *auditor) board(winning int) []Place {
 	all := slices.SortedFunc(maps.Values(a.standing), func(x, y standing) int {
 		if x.before(y) {
 			return -1
@@ -308,7 +283,7 @@ func (a *Auditor) board(winning int) []Place {
 }
 
 // release ends the hold of an account's standing bid and gives back so much of it; the rest is gone.
-func (a *Auditor) release(account string, back int64) {
+func (a *auditor) release(account string, back int64) {
 	s := a.standing[account]
 	money := a.out.Accounts[account]
 	a.out.Accounts[account] = Balance{money.Available + back, money.Held - s.amount}
@@ -316,7 +291,7 @@ func (a *Auditor) release(account string, back int64) {
 	delete(a.amounts, s.amount)
 }
 
-func (a *Auditor) releaseAll() {
+func (a *auditor) releaseAll() {
 	for account, s := range a.standing {
 		a.release(account, s.amount)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/replay"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestAuditorAgreesWithTheCore draws auctions and runs them through the core that the server decides with, in batches,
@@ -188,9 +189,7 @@ func (r *run) commit(t *testing.T, ops []auction.Op) {
 	book := r.decide(ops)
 	for id := range r.accounts {
 		a, err := book.Account(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		r.accounts[id] = a
 	}
 	r.placed = append(r.placed, r.state.Placed...)
@@ -198,13 +197,9 @@ func (r *run) commit(t *testing.T, ops []auction.Op) {
 		text, err := json.Marshal(map[string]any{
 			"topic": r.state.Auction.Topic(), "seq": e.Seq, "type": e.Type, "at": e.At, "data": e.Data,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		event, err := replay.ParseEvent(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		r.events = append(r.events, event)
 	}
 	if r.rng.IntN(20) == 0 { // Another process goes on.

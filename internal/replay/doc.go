@@ -21,7 +21,7 @@
 // # One transaction, one moment
 //
 // A bid and its extension, and a close and all that follows from it, are one transaction. The auditor therefore wants
-// their events next to one another and of one time, and a log that ends in their middle is incomplete ([Auditor.Finish]).
+// their events next to one another and of one time, and a log that ends in their middle is incomplete.
 //
 // # What it does not know
 //

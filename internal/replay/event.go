@@ -127,7 +127,7 @@ func ParseEvent(message []byte) (Event, error) {
 		e.Seq = *m.Seq
 	}
 	if err == nil && (e.Seq == 0) != (e.Type == CountdownTick) {
-		err = fmt.Errorf("an event of type %s has the number %d", e.Type, e.Seq)
+		err = fmt.Errorf("an event of type %s has the sequence number %d", e.Type, e.Seq)
 	}
 	var rounds struct {
 		Rounds []RoundView `json:"rounds"`
@@ -215,7 +215,7 @@ func decode(field json.RawMessage, v reflect.Value, least string) error {
 		return err
 	}
 	ok := true
-	switch t, isTime := v.Addr().Interface().(*time.Time); {
+	switch t, isTime := reflect.TypeAssert[*time.Time](v.Addr()); {
 	case isTime:
 		_, offset := t.Zone()
 		*t, ok = t.UTC(), offset == 0 && t.Nanosecond()%1000 == 0

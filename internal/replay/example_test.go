@@ -10,7 +10,7 @@ import (
 // A log whose second bid claims a rank that it does not have.
 func Example() {
 	rules := replay.Rules{Seller: "gallery", Rounds: []replay.RoundRule{{Winners: 1, Duration: time.Minute}}}
-	auditor := replay.New(rules, map[string]int64{"ann": 100, "bob": 100})
+	var log []replay.Event
 	for _, message := range []string{
 		`{"topic":"auction:1","seq":1,"type":"auction.started","at":"2026-03-01T12:00:00Z","data":{"rounds":[
 			{"round":1,"winners":1,"status":"active","ends_at":"2026-03-01T12:01:00Z","extensions":0}]}}`,
@@ -26,10 +26,9 @@ func Example() {
 			fmt.Println(err)
 			return
 		}
-		if err := auditor.Apply(event); err != nil {
-			fmt.Println(err)
-			return
-		}
+		log = append(log, event)
 	}
+	_, err := replay.Replay(rules, map[string]int64{"ann": 100, "bob": 100}, log)
+	fmt.Println(err)
 	// Output: event 4: rank: the server says 1, recomputed 2
 }

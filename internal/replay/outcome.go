@@ -58,13 +58,6 @@ type PlacedBid struct {
 	At, RoundEndsAt time.Time
 }
 
-func (o *Outcome) clone() *Outcome {
-	c := *o
-	c.Rounds, c.Bids, c.Board = slices.Clone(o.Rounds), slices.Clone(o.Bids), slices.Clone(o.Board)
-	c.Accounts = maps.Clone(o.Accounts)
-	return &c
-}
-
 // views are the rounds as the server shows them.
 func (o *Outcome) views() []RoundView {
 	views := make([]RoundView, len(o.Rounds))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/replay"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // zero is when the auctions of these tests start.
@@ -81,9 +82,7 @@ func parse(t *testing.T, messages []string) []replay.Event {
 	var events []replay.Event
 	for _, m := range messages {
 		e, err := replay.ParseEvent([]byte(m))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		events = append(events, e)
 	}
 	return events
@@ -92,9 +91,7 @@ func parse(t *testing.T, messages []string) []replay.Event {
 func play(t *testing.T, messages []string) *replay.Outcome {
 	t.Helper()
 	out, err := replay.Replay(twoRounds(), funds(), parse(t, messages))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return out
 }
 
@@ -163,9 +160,7 @@ func TestEveryAlterationIsNoticed(t *testing.T) {
 	good := history(parse(t, log))
 	for i := range log {
 		var whole any
-		if err := json.Unmarshal([]byte(log[i]), &whole); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, json.Unmarshal([]byte(log[i]), &whole))
 		walk(whole, "", func(path string, value any, set func(any)) {
 			if slices.ContainsFunc(ignored, func(name string) bool { return strings.HasSuffix(path, "."+name) }) {
 				return
@@ -174,9 +169,7 @@ func TestEveryAlterationIsNoticed(t *testing.T) {
 				set(other)
 				altered, err := json.Marshal(whole)
 				set(value)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testwait.Must(t, err)
 				if notice(good, append(append(slices.Clone(log[:i]), string(altered)), log[i+1:]...)) == nil {
 					t.Errorf("event %d: %s: %v for %v was not noticed", i+1, path, other, value)
 				}
@@ -375,9 +368,7 @@ func TestAlteredAnswers(t *testing.T) {
 // altered makes sure that a good answer compares as equal, and with any one alteration does not.
 func altered[T any](t *testing.T, good func() T, compare func(T) error, alterations ...func(*T)) {
 	t.Helper()
-	if err := compare(good()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, compare(good()))
 	for i, alter := range alterations {
 		said := good()
 		if alter(&said); compare(said) == nil {

@@ -6,10 +6,10 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
-	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 )
 
@@ -78,20 +78,15 @@ func (s *Screen) Facts(pairs ...string) {
 // Progress shows how far a step of n parts is; step may be called by many goroutines, done once at the end. Without a
 // terminal only the step's name is printed.
 func (s *Screen) Progress(label string, n int) (step, done func()) {
-	if !s.TTY {
-		s.Begin(label)
-		return func() {}, func() {}
-	}
-	bar := progressbar.NewOptions(n,
-		progressbar.OptionSetWriter(s.Out), progressbar.OptionSetDescription(Pad(label, labelWidth)),
-		progressbar.OptionSetWidth(24), progressbar.OptionShowCount(), progressbar.OptionThrottle(40*time.Millisecond),
-		progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false),
-		progressbar.OptionSetTheme(progressbar.Theme{Saucer: "█", SaucerPadding: "░", BarStart: "", BarEnd: ""}),
-	)
-	return func() { _ = bar.Add(1) }, func() {
-		_ = bar.Finish()
-		s.Begin(label)
-	}
+	show, done := s.Status(label)
+	var mu sync.Mutex
+	finished := 0
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		finished++
+		show(float64(finished)/float64(n), fmt.Sprintf("%d of %d", finished, n))
+	}, done
 }
 
 // Frame is the time between two frames of something that moves.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/replay"
-	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
@@ -98,7 +97,7 @@ func (b *bidding) lookAround(t *testing.T) (seen bool) {
 			t.Fatal(err)
 		}
 		out := b.replay(t, b.subscribers[0].Events()[:shown.Seq])
-		err := sim.CompareAuction(ctx, b.house.client, b.id, out)
+		err := compareAuction(ctx, b.house.client, b.id, out)
 		if err == nil {
 			return true
 		}

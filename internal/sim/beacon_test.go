@@ -112,11 +112,9 @@ func verifyRaffle(t *testing.T, client *sim.Client, random *beacontest.Server, s
 	}
 	path := filepath.Join(t.TempDir(), "proof.json")
 	testwait.Must(t, os.WriteFile(path, answer.Body, 0o600))
-	binary, err := shared.buildBinary(t.Context())
-	testwait.Must(t, err)
 	run := func(round uint64, more ...string) (string, error) {
 		args := append([]string{"verify", path, "--commitment", sealed.Commitment, "--root", *sealed.Beacon.Root, "--round", fmt.Sprint(round)}, more...)
-		out, err := exec.CommandContext(testwait.Context(t, patience), binary, args...).CombinedOutput()
+		out, err := exec.CommandContext(testwait.Context(t, patience), binary(t), args...).CombinedOutput()
 		return string(out), err
 	}
 	trust := []string{"--chain", random.Chain().Hash()}

@@ -4,131 +4,122 @@ package sim
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"maps"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/audit"
 )
 
 // ErrModel is returned when the database differs from the answers that clients got.
 var ErrModel = errors.New("database differs from what clients were told")
 
+// told holds the commands with their final answers. The views are the clients' own books: what was done, what was bought, and
+// what became of each campaign. The order of commands does not matter: each answer says what its command did, and what was
+// done only adds.
+const told = `
+	CREATE TEMP TABLE told (kind text, request jsonb, status int, body jsonb, raw bytea, stored bool);
+	CREATE TEMP VIEW done AS SELECT kind, request, body, body ->> 'id' AS id, (request ->> 'amount')::bigint AS asked,
+		(body ->> 'amount')::bigint AS amount, (body ->> 'captured')::bigint AS captured FROM told WHERE status < 300;
+	CREATE TEMP VIEW bought AS SELECT id, body ->> 'campaign' AS campaign, body ->> 'account' AS account, (body ->> 'price')::bigint AS price,
+		(body -> 'position' ->> 'layer')::int AS layer, (body -> 'position' ->> 'number')::int AS number FROM done WHERE kind = 'purchase';
+	CREATE TEMP VIEW sales AS SELECT id, beneficiary, total, sold, cancelled, CASE WHEN cancelled THEN 'cancelled' WHEN NOT published THEN 'pending'
+			WHEN sold = total THEN 'completed' ELSE 'active' END AS status
+		FROM (SELECT id, body ->> 'beneficiary' AS beneficiary, (body ->> 'total_positions')::int AS total,
+			id IN (SELECT id FROM done WHERE kind = 'cancel') AS cancelled, id IN (SELECT id FROM done WHERE kind = 'publish') AS published,
+			(SELECT count(*) FROM bought WHERE campaign = c.id) AS sold FROM done c WHERE kind = 'campaign') c`
+
+// differences are questions, each of which yields one text a difference: an acknowledged effect that is absent, or there with
+// another content; an effect in no answer (with all keys settled that is a key with two effects).
+func differences() []string {
+	return []string{
+		`SELECT format('%s %s was told to %s commands', what, id, count(*))
+			FROM (SELECT id, CASE WHEN kind IN ('capture', 'release') THEN 'end of hold' ELSE kind END AS what FROM done
+			      WHERE kind IN ('deposit', 'withdrawal', 'transfer', 'hold', 'capture', 'release', 'purchase', 'campaign', 'publish', 'cancel')) d
+			GROUP BY what, id HAVING count(*) > 1 OR id IS NULL`,
+		`SELECT format('capture of hold %s: took %s of %s, asked for %s', id, captured, amount, asked)
+			FROM done WHERE kind = 'capture' AND captured <> coalesce(asked, amount)`,
+		// No client opened the campaigns' escrows. The auditor checks their balances.
+		`WITH money (account, available, held) AS (
+			SELECT request ->> 'account', CASE kind WHEN 'deposit' THEN asked ELSE -asked END, 0 FROM done WHERE kind IN ('deposit', 'withdrawal')
+			UNION ALL SELECT request ->> 'from', -asked, 0 FROM done WHERE kind = 'transfer'
+			UNION ALL SELECT request ->> 'to', asked, 0 FROM done WHERE kind = 'transfer'
+			UNION ALL SELECT body ->> 'account', -amount, amount FROM done WHERE kind = 'hold'
+			UNION ALL SELECT body ->> 'account', amount - captured, -amount FROM done WHERE kind IN ('capture', 'release')
+			UNION ALL SELECT request ->> 'to', captured, 0 FROM done WHERE kind = 'capture'
+			UNION ALL SELECT account, -price, 0 FROM bought
+			UNION ALL SELECT CASE s.status WHEN 'completed' THEN s.beneficiary ELSE b.account END, price, 0
+				FROM bought b JOIN sales s ON s.id = b.campaign WHERE s.status IN ('completed', 'cancelled'))
+		SELECT format('account %s: database has %s + %s %s, clients %s + %s %s', id, d.available, d.held, d.currency, c.available, c.held, c.currency)
+			FROM (SELECT request ->> 'id' AS id, request ->> 'currency' AS currency, coalesce(sum(m.available), 0) AS available, coalesce(sum(m.held), 0) AS held
+			      FROM done LEFT JOIN money m ON m.account = request ->> 'id' WHERE kind = 'account' GROUP BY 1, 2) c
+			FULL JOIN (SELECT * FROM accounts WHERE id NOT IN (SELECT escrow FROM campaigns)) d USING (id)
+			WHERE (d.available = c.available AND d.held = c.held AND d.currency = c.currency) IS NOT TRUE`,
+		`SELECT format('transfer %s: database has %s, clients %s', coalesce(c.id, d.id::text), d, c)
+			FROM (SELECT id, kind, 'completed' AS status, asked AS amount,
+			             CASE kind WHEN 'deposit' THEN 'outside/SIM' WHEN 'withdrawal' THEN request ->> 'account' ELSE request ->> 'from' END AS source,
+			             CASE kind WHEN 'withdrawal' THEN 'outside/SIM' WHEN 'deposit' THEN request ->> 'account' ELSE request ->> 'to' END AS destination
+			      FROM done WHERE kind IN ('deposit', 'withdrawal', 'transfer')
+			      UNION ALL SELECT body ->> 'transfer', kind, 'failed', (request ->> 'amount')::bigint, request ->> 'from', request ->> 'to'
+			      FROM told WHERE kind = 'transfer' AND status >= 400 AND body ->> 'transfer' <> '') c
+			FULL JOIN (SELECT * FROM transfers WHERE kind IN ('deposit', 'withdrawal', 'transfer')) d ON d.id::text = c.id
+			WHERE (d.kind = c.kind AND d.status = c.status AND d.amount = c.amount AND d.source = c.source AND d.destination = c.destination) IS NOT TRUE`,
+		`SELECT format('hold %s: database has %s, clients %s', coalesce(c.id, d.id::text), d, c)
+			FROM (SELECT h.id, h.amount, h.body ->> 'account' AS account, coalesce(e.captured, 0) AS captured, coalesce(e.body ->> 'status', 'open') AS status
+			      FROM (SELECT * FROM done WHERE kind = 'hold') h FULL JOIN (SELECT * FROM done WHERE kind IN ('capture', 'release')) e ON e.id = h.id) c
+			FULL JOIN holds d ON d.id::text = c.id
+			WHERE (d.account = c.account AND d.amount = c.amount AND d.captured = c.captured AND d.status = c.status) IS NOT TRUE`,
+		`SELECT format('campaign %s: database has %s, %s of %s, clients %s; %s draws', coalesce(c.id, d.id::text), d.status, d.sold_positions, d.total_positions, c, d.draws)
+			FROM sales c FULL JOIN (SELECT *, (SELECT count(*) FROM draws WHERE campaign = campaigns.id) AS draws FROM campaigns) d ON d.id::text = c.id
+			WHERE (d.status = c.status AND d.total_positions = c.total AND d.sold_positions = c.sold AND d.draws = (c.status = 'completed')::int
+			       AND NOT (c.cancelled AND c.sold = c.total)) IS NOT TRUE`,
+		`SELECT format('purchase %s: database has %s, clients %s', coalesce(c.id, d.id::text), d, c)
+			FROM bought c FULL JOIN purchases d ON d.id::text = c.id
+			WHERE (d.campaign::text = c.campaign AND d.account = c.account AND d.layer = c.layer AND d.number = c.number AND d.price = c.price) IS NOT TRUE`,
+		`SELECT format('answer %s %s: stored under %s keys, given to clients for %s', status, encode(hash, 'hex'), d.n, c.n)
+			FROM (SELECT status, sha256(raw) AS hash, count(*) AS n FROM told WHERE stored GROUP BY 1, 2) c
+			FULL JOIN (SELECT status, sha256(body) AS hash, count(*) AS n FROM idempotency_keys GROUP BY 1, 2) d USING (status, hash)
+			WHERE c.n IS DISTINCT FROM d.n`,
+	}
+}
+
 // Check compares a settled history with the database. It assumes that every command the database ever saw is in the history and
-// that no more are under way, and reports every difference: a command without a final answer; an acknowledged effect that is
-// absent, or there with another content; an effect in no answer (with all keys settled that is a key with two
-// effects); a balance or a campaign other than the clients' books say; a stored answer that no client got, or that is absent.
-func (h *History) Check(ctx context.Context, db audit.Beginner) error {
+// that no more are under way, and reports the differences: those of [differences], a command without a final answer, a stored
+// answer that no client got, or that is absent.
+func (h *History) Check(ctx context.Context, db audit.Beginner) (err error) {
 	if err := h.CheckReplies(); err != nil {
 		return err
 	}
-	b := keep(h.Ops())
-	tx, err := db.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	tx, err := db.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
 		return fmt.Errorf("check the history: %w", err)
 	}
-	for _, compare := range []func(context.Context, pgx.Tx) error{b.compareMoney, b.compareCampaigns, b.compareKeys} {
-		if err := compare(ctx, tx); err != nil {
-			return errors.Join(fmt.Errorf("check the history: %w", err), tx.Rollback(context.WithoutCancel(ctx)))
+	defer func() { err = errors.Join(err, tx.Rollback(context.WithoutCancel(ctx))) }() // The table goes with it.
+	if _, err := tx.Exec(ctx, told); err != nil {
+		return fmt.Errorf("check the history: %w", err)
+	}
+	ops := h.Ops()
+	if _, err := tx.CopyFrom(ctx, pgx.Identifier{"told"}, []string{"kind", "request", "status", "body", "raw", "stored"},
+		pgx.CopyFromSlice(len(ops), func(i int) ([]any, error) {
+			final, _ := ops[i].Final()
+			return []any{string(ops[i].Kind), ops[i].Body, final.Status, final.Body, final.Body, final.Stored()}, nil
+		})); err != nil {
+		return fmt.Errorf("check the history: %w", err)
+	}
+	var wrong []error
+	for _, sql := range append([]string{`ANALYZE told`}, differences()...) {
+		rows, err := tx.Query(ctx, sql)
+		if err != nil {
+			return fmt.Errorf("check the history: %w", err)
+		}
+		found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return fmt.Errorf("check the history: %w: %s", err, sql)
+		}
+		for _, difference := range found[:min(len(found), 20)] {
+			wrong = append(wrong, fmt.Errorf("%w: %s", ErrModel, difference))
 		}
 	}
-	return errors.Join(append(b.wrong, tx.Rollback(ctx))...)
-}
-
-// compare reads rows, each an id and the columns of a T, and complains of every difference from the clients' answers.
-func compare[T comparable](ctx context.Context, tx pgx.Tx, b *books, what, sql string, told map[string]T, columns func(*T) []any) error {
-	rows, err := tx.Query(ctx, sql)
-	if err != nil {
-		return err
-	}
-	var (
-		id     string
-		found  T
-		absent = maps.Clone(told)
-	)
-	_, err = pgx.ForEachRow(rows, append([]any{&id}, columns(&found)...), func() error {
-		delete(absent, id)
-		switch want, ok := told[id]; {
-		case !ok:
-			b.complain("%s %s: no client was told of it: %+v", what, id, found)
-		case want != found:
-			b.complain("%s %s: database has %+v, clients %+v", what, id, found, want)
-		}
-		return nil
-	})
-	for id, want := range absent {
-		b.complain("%s %s: acknowledged and absent: %+v", what, id, want)
-	}
-	return err
-}
-
-func (b *books) compareMoney(ctx context.Context, tx pgx.Tx) error {
-	accounts := make(map[string]balance, len(b.accounts))
-	for id, a := range b.accounts {
-		accounts[id] = *a
-	}
-	return errors.Join(
-		// No client opened the campaigns' escrows. The auditor checks their balances.
-		compare(ctx, tx, b, "account", `SELECT id, currency, available, held FROM accounts WHERE id NOT IN (SELECT escrow FROM campaigns)`,
-			accounts, func(a *balance) []any { return []any{&a.currency, &a.available, &a.held} }),
-		compare(ctx, tx, b, "transfer", `SELECT id::text, kind, source, destination, status, amount FROM transfers
-			WHERE kind IN ('deposit', 'withdrawal', 'transfer')`,
-			b.movements, func(m *movement) []any { return []any{&m.kind, &m.from, &m.to, &m.status, &m.amount} }),
-		compare(ctx, tx, b, "hold", `SELECT id::text, id::text, account, amount, captured, status FROM holds`,
-			b.holds, func(h *client.Hold) []any { return []any{&h.ID, &h.Account, &h.Amount, &h.Captured, &h.Status} }),
-	)
-}
-
-func (b *books) compareCampaigns(ctx context.Context, tx pgx.Tx) error {
-	type campaign struct {
-		status             string
-		total, sold, draws int
-	}
-	campaigns, purchases := map[string]campaign{}, map[string]client.Purchase{}
-	for id, s := range b.campaigns {
-		c := campaign{status: s.status(), total: s.total, sold: len(s.bought)}
-		if c.status == "completed" {
-			c.draws = 1
-		}
-		campaigns[id] = c
-		for id, p := range s.bought {
-			purchases[id] = p
-		}
-	}
-	return errors.Join(
-		compare(ctx, tx, b, "campaign", `SELECT c.id::text, c.status, c.total_positions, c.sold_positions,
-			(SELECT count(*) FROM draws d WHERE d.campaign = c.id) FROM campaigns c`,
-			campaigns, func(c *campaign) []any { return []any{&c.status, &c.total, &c.sold, &c.draws} }),
-		compare(ctx, tx, b, "purchase", `SELECT id::text, id::text, campaign::text, account, layer, number, price FROM purchases`,
-			purchases, func(p *client.Purchase) []any {
-				return []any{&p.ID, &p.Campaign, &p.Account, &p.Position.Layer, &p.Position.Number, &p.Price}
-			}),
-	)
-}
-
-func (b *books) compareKeys(ctx context.Context, tx pgx.Tx) error {
-	rows, err := tx.Query(ctx, `SELECT status, body FROM idempotency_keys`)
-	if err != nil {
-		return err
-	}
-	var status int
-	var body []byte
-	_, err = pgx.ForEachRow(rows, []any{&status, &body}, func() error {
-		a := storedAnswer{status, sha256.Sum256(body)}
-		b.keys[a]--
-		if b.keys[a] < 0 {
-			b.complain("stored answer %d %.200q was given to no client, or to fewer than it is stored for", status, body)
-		}
-		return nil
-	})
-	for a, n := range b.keys {
-		if n > 0 {
-			b.complain("an answer %d (sha256 %x) was given to clients and is not stored under %d of their keys", a.status, a.body, n)
-		}
-	}
-	return err
+	return errors.Join(wrong...)
 }

@@ -3,24 +3,22 @@
 package sim
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"sync/atomic"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // Limits of the client.
 const (
-	// maxBody bounds what is read of one answer; the longest, a proof of a large campaign, is far below.
-	maxBody = 64 << 20
 	// attemptLimit bounds one attempt, so that a stopped server does not keep its clients for ever.
 	attemptLimit = 10 * time.Second
 	// retryPause is the first pause between two attempts at one command; it doubles up to retryPauseMax.
@@ -37,26 +35,16 @@ var ErrProtocol = errors.New("answer breaks the contract")
 
 // Answer is what came back for one attempt: a whole HTTP answer, or the error that took its place.
 type Answer struct {
-	Status      int
-	ContentType string
-	Body        []byte
-	Err         error
-	Replayed    bool // the answer says that it is not the executing request's own
-}
+	client.Answer
 
-// Problem is the part of a problem document that clients act on.
-type Problem struct {
-	Code      string `json:"code"`
-	Retryable bool   `json:"retryable"`
-	Outcome   string `json:"outcome"`
-	Transfer  string `json:"transfer"`
+	Err error
 }
 
 // Problem reads the body of an answer of 4xx or 5xx.
-func (a Answer) Problem() Problem {
-	var p Problem
+func (a Answer) Problem() client.Problem {
+	var p client.Problem
 	if a.Status < 400 || json.Unmarshal(a.Body, &p) != nil {
-		return Problem{}
+		return client.Problem{}
 	}
 	return p
 }
@@ -109,7 +97,8 @@ var _ Target = (*Server)(nil)
 
 // Client sends commands to one or more servers. It is safe for concurrent use.
 type Client struct {
-	http    *http.Client
+	http    *http.Transport
+	once    *client.Client // tries once
 	history *History
 	next    atomic.Uint64
 	targets []Target
@@ -119,17 +108,41 @@ type Client struct {
 // NewClient makes a client that spreads its attempts over the servers in turn, wherever they are by then, and records
 // its commands in history. Close it when done.
 func NewClient(history *History, targets ...Target) *Client {
-	dialer := &net.Dialer{Timeout: attemptLimit}
-	return &Client{history: history, targets: targets, limit: attemptLimit, http: &http.Client{
-		Transport: &http.Transport{
-			DialContext:         dialer.DialContext,
-			MaxIdleConns:        0, // no limit over all hosts; a restarted server is another host
-			MaxIdleConnsPerHost: 2048,
-			IdleConnTimeout:     time.Minute,
-			DisableCompression:  true,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	c := &Client{history: history, targets: targets, limit: attemptLimit, http: &http.Transport{
+		DialContext:         (&net.Dialer{Timeout: attemptLimit}).DialContext,
+		MaxIdleConns:        0, // no limit over all hosts; a restarted server is another host
+		MaxIdleConnsPerHost: 2048,
+		IdleConnTimeout:     time.Minute,
+		DisableCompression:  true,
 	}}
+	c.once = c.API(client.Retry{Attempts: 1})
+	return c
+}
+
+// API is the Go client on the same servers, each attempt at the next of them. What it sends is not recorded.
+func (c *Client) API(retry client.Retry) *client.Client {
+	api, err := client.New("http://sim", AdminKey, client.WithRetry(retry), client.WithHTTPClient(&http.Client{Transport: inTurn{c}}))
+	if err != nil {
+		panic("sim: " + err.Error()) // The URL is one.
+	}
+	return api
+}
+
+// inTurn sends each request to the next server.
+type inTurn struct{ *Client }
+
+// RoundTrip implements [http.RoundTripper].
+func (c inTurn) RoundTrip(req *http.Request) (*http.Response, error) {
+	target, err := url.Parse(c.targets[c.next.Add(1)%uint64(len(c.targets))].URL())
+	if err != nil {
+		return nil, err
+	}
+	req = req.Clone(req.Context())
+	req.URL.Host, req.Host = target.Host, ""
+	// The transport repeats a request with an idempotency key by itself when the connection broke, unless it can't
+	// get the body again. Each attempt must be seen here.
+	req.GetBody = nil
+	return c.http.RoundTrip(req)
 }
 
 // LimitAttempts bounds one attempt by d instead of ten seconds. It must be called before the first one.
@@ -140,7 +153,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Get reads a path from the next server.
 func (c *Client) Get(ctx context.Context, path string) Answer {
-	return c.send(ctx, c.target(), http.MethodGet, path, "", nil)
+	return c.send(ctx, http.MethodGet, path, nil)
 }
 
 // GetJSON reads a path from the next server into v, with attempts until an answer of 200 came or ctx ended. It is for
@@ -162,7 +175,7 @@ func (c *Client) GetJSON(ctx context.Context, path string, v any) error {
 
 // Once makes a single attempt at an operation, which must be new, and records the answer.
 func (c *Client) Once(ctx context.Context, op *Op) Answer {
-	answer := c.send(ctx, c.target(), op.Method, op.Path, op.Key, op.Body)
+	answer := c.send(ctx, op.Method, op.Path, op.Body, client.Key(op.Key))
 	c.history.record(op, answer)
 	return answer
 }
@@ -185,39 +198,16 @@ func (c *Client) Settle(ctx context.Context, op *Op) (Answer, error) {
 	}
 }
 
-func (c *Client) target() string {
-	return c.targets[c.next.Add(1)%uint64(len(c.targets))].URL()
-}
-
-func (c *Client) send(ctx context.Context, base, method, path, key string, body []byte) Answer {
+func (c *Client) send(ctx context.Context, method, path string, body json.RawMessage, opts ...client.CallOption) (a Answer) {
 	ctx, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
-	var content io.Reader
-	if body != nil {
-		content = bytes.NewReader(body)
+	var in any
+	if len(body) > 0 {
+		in = body
 	}
-	req, err := http.NewRequestWithContext(ctx, method, base+path, content)
-	if err != nil {
-		return Answer{Err: err}
+	_, err := client.Call[json.RawMessage](ctx, c.once, method, path, in, append(opts, client.Into(&a.Answer))...)
+	if a.Status == 0 {
+		a.Err = err
 	}
-	// The transport repeats a request with an idempotency key by itself when the connection broke, unless it can't
-	// get the body again. Each attempt must be seen here.
-	req.GetBody = nil
-	req.Header.Set("Authorization", "Bearer "+AdminKey)
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	if key != "" {
-		req.Header.Set("Idempotency-Key", key)
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return Answer{Err: err}
-	}
-	defer func() { _ = resp.Body.Close() }()
-	answered, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
-	return Answer{
-		Status: resp.StatusCode, ContentType: resp.Header.Get("Content-Type"), Body: answered, Err: err,
-		Replayed: resp.Header.Get("Idempotent-Replayed") == "true",
-	}
+	return a
 }

@@ -50,7 +50,7 @@ func openHouses(t *testing.T, coordinators, accounts int) *twoHouses {
 	if h.other, err = localpg.URLOf(second.DataDir()); err != nil {
 		t.Fatal(err)
 	}
-	h.clusters = []string{shared.dir + "/pg", second.DataDir()}
+	h.clusters = []string{sharedData(), second.DataDir()}
 	for range coordinators {
 		h.coordinators = append(h.coordinators, newServer(t, h.own, "--ledger", "eu="+h.other))
 	}
@@ -171,7 +171,7 @@ func (h *twoHouses) close(t *testing.T, limit time.Duration) {
 	t.Helper()
 	own, other := connect(t, h.own), connect(t, h.other)
 	h.settled(t, own, other, limit)
-	complain(t, sim.AuditCross(testwait.Context(t, patience), map[string]*pgx.Conn{"local": own, "eu": other}, h.total))
+	auditCross(t, map[string]*pgx.Conn{"local": own, "eu": other}, h.total)
 	replayed, err := h.history.Replay(testwait.Context(t, 5*time.Minute), h.client, 8, func(i int) bool { return i%5 == 0 })
 	complain(t, err)
 	auditNow(t, h.own)

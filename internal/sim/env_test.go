@@ -19,6 +19,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/audit"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/internal/wait"
@@ -61,11 +62,9 @@ func tempDir(t *testing.T) string {
 // deadlocks.
 func newServer(t *testing.T, database string, args ...string) *sim.Server {
 	t.Helper()
-	binary, err := shared.buildBinary(testwait.Context(t, 10*time.Minute))
-	testwait.Must(t, err)
-	server := sim.NewServer(sim.ServerOptions{Binary: binary, DataDir: tempDir(t), DatabaseURL: database, Args: args})
+	server := sim.NewServer(sim.ServerOptions{Binary: binary(t), DataDir: tempDir(t), DatabaseURL: database, Args: args})
 	t.Cleanup(func() { stopServer(t, server, database == "") })
-	_, err = server.Start(testwait.Context(t, patience))
+	_, err := server.Start(testwait.Context(t, patience))
 	if err != nil && strings.Contains(server.Log(), localpg.ErrNoBinaries.Error()) {
 		skipWithoutPostgres(t, server.Log())
 	}
@@ -127,20 +126,7 @@ func stopServer(t *testing.T, server *sim.Server, private bool) {
 // newDatabase makes a database on the shared PostgreSQL and returns its URL.
 func newDatabase(t *testing.T) string {
 	t.Helper()
-	pg, err := shared.startPostgres(testwait.Context(t, patience))
-	if errors.Is(err, localpg.ErrNoBinaries) {
-		skipWithoutPostgres(t, err.Error())
-	}
-	testwait.Must(t, err)
-	name := shared.nextDatabase()
-	conn := connect(t, pg.URL())
-	if _, err := conn.Exec(t.Context(), "CREATE DATABASE "+name); err != nil {
-		t.Fatal(err)
-	}
-	u, err := url.Parse(pg.URL())
-	testwait.Must(t, err)
-	u.Path = "/" + name
-	return u.String()
+	return pgtest.NewDatabase(t, nil)
 }
 
 // throughTCP is a database's URL by way of a proxy's address.
@@ -278,9 +264,7 @@ func verify(t *testing.T, client *sim.Client, campaign, commitment string) {
 	}
 	path := filepath.Join(t.TempDir(), "proof.json")
 	testwait.Must(t, os.WriteFile(path, answer.Body, 0o600))
-	binary, err := shared.buildBinary(t.Context())
-	testwait.Must(t, err)
-	out, err := exec.CommandContext(testwait.Context(t, patience), binary, "verify", path, "--commitment", commitment).CombinedOutput()
+	out, err := exec.CommandContext(testwait.Context(t, patience), binary(t), "verify", path, "--commitment", commitment).CombinedOutput()
 	if err != nil {
 		t.Errorf("verify: %v\n%s", err, out)
 	}

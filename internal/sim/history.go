@@ -30,6 +30,9 @@ const (
 	KindCancel     Kind = "cancel"
 	KindPurchase   Kind = "purchase"
 	KindDraw       Kind = "draw"
+	KindCross      Kind = "cross"
+	KindAuction    Kind = "auction"
+	KindBid        Kind = "bid"
 )
 
 // Op is one command under one key, and every answer that it ever got. Its fields but answers don't change once made.
@@ -202,8 +205,7 @@ func (h *History) CheckReplies() error {
 			if !a.Replayed {
 				own++
 			}
-			if a.Status != first.Status || !bytes.Equal(a.Body, first.Body) ||
-				a.ContentType != first.ContentType {
+			if a.Status != first.Status || !bytes.Equal(a.Body, first.Body) || a.Header.Get("Content-Type") != first.Header.Get("Content-Type") {
 				wrong = append(wrong, fmt.Errorf("%w: %s: answered %v, then %v", ErrProtocol, op, first, a))
 			}
 		}

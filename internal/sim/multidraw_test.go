@@ -166,13 +166,11 @@ func checkAllDrawn(t *testing.T, client *sim.Client, o drawn) {
 	if proof.Err != nil || proof.Status != http.StatusOK {
 		t.Fatal(proof)
 	}
-	binary, err := shared.buildBinary(t.Context())
-	testwait.Must(t, err)
 	verify := func(document []byte, valid bool) {
 		t.Helper()
 		file := filepath.Join(t.TempDir(), "proof.json")
 		testwait.Must(t, os.WriteFile(file, document, 0o600))
-		out, err := exec.CommandContext(testwait.Context(t, patience), binary, "verify", file, "--commitment", o.Commitment).CombinedOutput()
+		out, err := exec.CommandContext(testwait.Context(t, patience), binary(t), "verify", file, "--commitment", o.Commitment).CombinedOutput()
 		if (err == nil) != valid {
 			t.Errorf("verify: %v\n%s", err, out)
 		}

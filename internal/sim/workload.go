@@ -113,7 +113,7 @@ func each[T any](workers int, items []T, do func(T) error) error {
 		})
 	}
 	err := group.Wait() // before the failures are read
-	return errors.Join(append(failures, err)...)
+	return errors.Join(err, errors.Join(failures...))
 }
 
 // Run draws and settles commands until stop is closed, settles what is under way, and returns. The error tells every
@@ -217,28 +217,35 @@ func (k *worker) run(ctx context.Context, stop <-chan struct{}) error {
 // step draws one command and settles it.
 func (k *worker) step(ctx context.Context) error {
 	mix := k.w.opts.Mix
-	choices := []struct {
-		weight int
-		do     func(context.Context) error
-	}{
-		{mix.Transfers, k.transfer},
-		{mix.Holds, k.hold},
-		{mix.Deposits, k.deposit},
-		{mix.Withdrawals, k.withdraw},
-		{mix.Purchases, k.buy},
-		{mix.Cancels, k.cancel},
-	}
+	weights := []int{mix.Transfers, mix.Holds, mix.Deposits, mix.Withdrawals, mix.Purchases, mix.Cancels}
 	total := 0
-	for _, choice := range choices {
-		total += choice.weight
+	for _, weight := range weights {
+		total += weight
 	}
-	at := k.rng.IntN(total)
-	for _, choice := range choices {
-		if at -= choice.weight; at < 0 {
-			return choice.do(ctx)
-		}
+	at, kind := k.rng.IntN(total), 0
+	for at >= weights[kind] {
+		at -= weights[kind]
+		kind++
 	}
-	return nil
+	var err error
+	switch kind {
+	case 0:
+		from := k.rng.IntN(len(k.w.accounts))
+		to := (from + 1 + k.rng.IntN(len(k.w.accounts)-1)) % len(k.w.accounts)
+		_, err = k.settle(ctx, NewTransfer(k.key(), k.w.accounts[from], k.w.accounts[to], k.amount()))
+	case 1:
+		err = k.hold(ctx)
+	case 2:
+		_, err = k.settle(ctx, NewDeposit(k.key(), k.anyAccount(), k.amount()))
+	case 3:
+		q := client.MovementRequest{Account: k.anyAccount(), Amount: k.amount()}
+		_, err = k.settle(ctx, NewOp(KindWithdrawal, "/v1/withdrawals", k.key(), q))
+	case 4:
+		err = k.buy(ctx)
+	default:
+		err = k.cancel(ctx)
+	}
+	return err
 }
 
 func (k *worker) key() string {
@@ -260,23 +267,6 @@ func (k *worker) settle(ctx context.Context, op *Op) (Answer, error) {
 		err = fmt.Errorf("%w: %s: %v", ErrProtocol, op, answer)
 	}
 	return answer, err
-}
-
-func (k *worker) transfer(ctx context.Context) error {
-	from := k.rng.IntN(len(k.w.accounts))
-	to := (from + 1 + k.rng.IntN(len(k.w.accounts)-1)) % len(k.w.accounts)
-	_, err := k.settle(ctx, NewTransfer(k.key(), k.w.accounts[from], k.w.accounts[to], k.amount()))
-	return err
-}
-
-func (k *worker) deposit(ctx context.Context) error {
-	_, err := k.settle(ctx, NewDeposit(k.key(), k.anyAccount(), k.amount()))
-	return err
-}
-
-func (k *worker) withdraw(ctx context.Context) error {
-	_, err := k.settle(ctx, NewOp(KindWithdrawal, "/v1/withdrawals", k.key(), client.MovementRequest{Account: k.anyAccount(), Amount: k.amount()}))
-	return err
 }
 
 // hold sets money aside, or closes an own hold, one way or the other.

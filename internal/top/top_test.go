@@ -133,7 +133,7 @@ func TestNames(t *testing.T) {
 	t.Parallel()
 	known, err := os.ReadFile("../../docs/operations/metrics.md")
 	testwait.Must(t, err)
-	source, err := os.ReadFile("snapshot.go")
+	source, err := os.ReadFile("view.go")
 	testwait.Must(t, err)
 	names := regexp.MustCompile(`"(fairlead_[a-z_]*[a-z])"`).FindAllSubmatch(source, -1)
 	if len(names) < 20 {

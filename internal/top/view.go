@@ -51,39 +51,49 @@ type LaneView struct {
 	Failures  float64   `json:"failures_per_second"`
 }
 
+// Running is what the process is at.
+type Running struct {
+	Publications float64 `json:"publications"`
+	Sagas        float64 `json:"sagas"`
+	Multidraws   float64 `json:"multidraws"`
+}
+
 // Between returns what happened from one snapshot to the next, which was taken so much later, at now. elapsed must be positive.
 func Between(before, after *Snapshot, elapsed time.Duration, now time.Time) View {
+	const requests, started, transactions = "fairlead_http_requests_total", "process_start_time_seconds", "fairlead_transactions_total"
+	restarted := after.sums[started] != before.sums[started] || after.sums[requests] < before.sums[requests]
+	if restarted {
+		before = &Snapshot{}
+	}
+	rate := func(name string) float64 { return max(0, after.sums[name]-before.sums[name]) / elapsed.Seconds() }
+	since := func(name string) Histogram { return after.spread[name].Since(before.spread[name]) }
+	gauges := after.sums
+	commits := since("fairlead_transaction_duration_seconds")
 	v := View{
-		IntervalSeconds: elapsed.Seconds(), Memory: after.Memory, Goroutines: after.Goroutines, Streams: after.Streams,
-		Leading: after.Leading, Term: after.Term, Running: after.Running, Lanes: []LaneView{},
+		IntervalSeconds: elapsed.Seconds(), Restarted: restarted, Lanes: []LaneView{},
+		Requests: rate(requests), Failures: rate(requests + " 5xx"), Latency: since("fairlead_http_request_duration_seconds").Quantiles(),
+		Transactions: commits.Count / elapsed.Seconds(), Transaction: commits.Quantiles(),
+		Failed: rate(transactions) - rate(transactions+" committed"), Retries: rate("fairlead_transaction_retries_total"),
+		Bids: rate("fairlead_auction_bids_total" + " accepted"), Draws: rate("fairlead_multidraw_draws_total"),
+		Drawn: rate("fairlead_lottery_draw_success_total"), Attempts: rate("fairlead_publish_attempts_total"), Sagas: rate("fairlead_saga_ended_total"),
+		Granted: rate("fairlead_lock_requests_total" + " granted"), Victims: rate("fairlead_lock_deadlock_victims_total"),
+		Dropped: rate("fairlead_live_dropped_total"), CPU: rate("process_cpu_seconds_total"),
+		Memory: gauges["process_resident_memory_bytes"], Goroutines: gauges["go_goroutines"], Streams: gauges["fairlead_live_subscribers"],
+		Leading: gauges["fairlead_auction_is_leader"] != 0, Term: gauges["fairlead_auction_leader_term"], Running: Running{
+			Publications: gauges["fairlead_publish_running"], Sagas: gauges["fairlead_saga_running"], Multidraws: gauges["fairlead_multidraw_running"],
+		},
 	}
-	if !after.Started.IsZero() {
-		v.UptimeSeconds = max(0, now.Sub(after.Started).Seconds())
+	if at := after.sums[started]; at != 0 {
+		v.UptimeSeconds = max(0, now.Sub(time.UnixMilli(int64(at*1000))).Seconds())
 	}
-	if !after.Started.Equal(before.Started) || after.Requests < before.Requests {
-		v.Restarted, before = true, &Snapshot{}
-	}
-	rate := func(after, before float64) float64 { return max(0, after-before) / elapsed.Seconds() }
-	v.Requests, v.Failures = rate(after.Requests, before.Requests), rate(after.Failures, before.Failures)
-	v.Failed, v.Retries = rate(after.Failed, before.Failed), rate(after.Retries, before.Retries)
-	v.Bids, v.Draws, v.Drawn = rate(after.Bids, before.Bids), rate(after.Draws, before.Draws), rate(after.Drawn, before.Drawn)
-	v.Attempts, v.Sagas = rate(after.Attempts, before.Attempts), rate(after.Sagas, before.Sagas)
-	v.Granted, v.Victims = rate(after.Granted, before.Granted), rate(after.Victims, before.Victims)
-	v.Dropped, v.CPU = rate(after.Dropped, before.Dropped), rate(after.CPU, before.CPU)
-	v.Latency = after.Latency.Since(before.Latency).Quantiles()
-	transactions := after.Transactions.Since(before.Transactions)
-	v.Transactions, v.Transaction = transactions.Count/elapsed.Seconds(), transactions.Quantiles()
-	for _, service := range slices.Sorted(maps.Keys(after.Lanes)) {
-		a, b := after.Lanes[service], before.Lanes[service]
-		if b == nil {
-			b = &Lane{}
-		}
-		batch := a.Batch.Since(b.Batch)
+	for _, service := range slices.Sorted(maps.Keys(after.services)) {
+		of := " " + service
+		batch := since("fairlead_lane_batch_size" + of)
 		v.Lanes = append(v.Lanes, LaneView{
 			Service: service, Commands: batch.Sum / elapsed.Seconds(), Batches: batch.Count / elapsed.Seconds(),
 			BatchMean: batch.Mean(), Batch: batch.Quantiles(),
-			Commit: a.Commit.Since(b.Commit).Quantiles(), Wait: a.Wait.Since(b.Wait).Quantiles(),
-			Queue: a.Queue, Refused: rate(a.Refused, b.Refused), Failures: rate(a.Failures, b.Failures),
+			Commit: since("fairlead_lane_flush_duration_seconds" + of).Quantiles(), Wait: since("fairlead_lane_wait_duration_seconds" + of).Quantiles(),
+			Queue: gauges["fairlead_lane_queue_depth"+of], Refused: rate("fairlead_lane_refused_total" + of), Failures: rate("fairlead_lane_failures_total" + of),
 		})
 	}
 	return v

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -73,7 +72,7 @@ func (s *stage) ends(alert, by string) {
 		names, ok := s.prometheus.firing(ctx)
 		return ok && !slices.Contains(names, alert)
 	})
-	shared.report(fmt.Sprintf("%s fired after %.1f s, ended after %.1f s: %s", alert, s.fired[alert].Seconds(), took.Seconds(), by))
+	report(fmt.Sprintf("%s fired after %.1f s, ended after %.1f s: %s", alert, s.fired[alert].Seconds(), took.Seconds(), by))
 }
 
 // server is a server process at an address that stays.
@@ -86,14 +85,12 @@ type server struct {
 // killed in the end.
 func newServer(t *testing.T, database string, args ...string) *server {
 	t.Helper()
-	binary, err := shared.buildBinary(testwait.Context(t, 10*time.Minute))
-	testwait.Must(t, err)
 	dir, err := os.MkdirTemp("", "faults") //nolint:usetesting // Its paths are too long for a socket.
 	testwait.Must(t, err)
 	testwait.Must(t, os.Chmod(dir, 0o711))
 	address := fmt.Sprintf("127.0.0.1:%d", pgtest.Port(t))
 	s := &server{address: address, Server: sim.NewServer(sim.ServerOptions{
-		Binary: binary, DataDir: dir, DatabaseURL: database, Args: append([]string{"--listen", address, "--database-connections", "6"}, args...),
+		Binary: binary(t), DataDir: dir, DatabaseURL: database, Args: append([]string{"--listen", address, "--database-connections", "6"}, args...),
 	})}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -140,7 +137,7 @@ func (s *server) tries(ctx context.Context, method, path, body string) (status i
 	if method != http.MethodGet {
 		request.Header.Set("Idempotency-Key", uuid.NewString())
 	}
-	response, err := shared.http.Do(request)
+	response, err := calls.Do(request)
 	if err != nil {
 		return 0, nil
 	}
@@ -204,17 +201,7 @@ func load(t *testing.T, workers int, each func(ctx context.Context)) (stop func(
 // newDatabase makes a database on the shared PostgreSQL and returns its URL.
 func newDatabase(t *testing.T) string {
 	t.Helper()
-	pg, err := shared.startPostgres(testwait.Context(t, patience))
-	if errors.Is(err, localpg.ErrNoBinaries) && os.Getenv("CI") != "true" {
-		t.Skip(err)
-	}
-	testwait.Must(t, err)
-	name := shared.nextDatabase()
-	execute(t, pg.URL(), "CREATE DATABASE "+name)
-	u, err := url.Parse(pg.URL())
-	testwait.Must(t, err)
-	u.Path = "/" + name
-	return u.String()
+	return pgtest.NewDatabase(t, nil)
 }
 
 // execute runs statements, one after the other, by somebody who is not Fairlead.

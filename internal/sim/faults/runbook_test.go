@@ -86,11 +86,9 @@ type operator struct{ server, database string }
 func (o operator) runs(t *testing.T, s section, prefix string, replace ...string) string {
 	t.Helper()
 	command := strings.NewReplacer(replace...).Replace(s.command(t, prefix))
-	binary, err := shared.buildBinary(t.Context())
-	testwait.Must(t, err)
 	cmd := exec.CommandContext(testwait.Context(t, patience), "sh", "-c", command)
 	cmd.Dir = t.TempDir()
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"), "PSQLRC=/dev/null", "PAGER=cat",
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(binary(t))+":"+os.Getenv("PATH"), "PSQLRC=/dev/null", "PAGER=cat",
 		"FAIRLEAD_URL="+o.server, "FAIRLEAD_KEY="+sim.AdminKey, "FAIRLEAD_DATABASE_URL="+o.database)
 	out, err := cmd.CombinedOutput()
 	t.Logf("$ %s\n%s", command, out)

@@ -1,22 +1,19 @@
 //go:build unix
 
-package sim
+package sim_test
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/big"
 	"strings"
+	"testing"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/client"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
-
-// KindCross is a transfer between ledgers.
-const KindCross Kind = "cross"
 
 // crossLeg is the mark of a leg in the ledger where it had its effect.
 type crossLeg struct {
@@ -31,43 +28,48 @@ type crossEnded struct {
 	q                client.CrossTransferRequest
 }
 
-// AuditCross compares the log of transfers between ledgers, in the coordinator's database, with what has happened in each
-// ledger, the coordinator's own, local, among them. While transfers are under way it must not be called. It returns
-// everything that breaks a promise, joined: a transfer that has not ended, one whose legs are not those of its end, a leg
-// without a transfer, money that was made or lost, a prepared transaction that was left.
-func AuditCross(ctx context.Context, ledgers map[string]*pgx.Conn, total *big.Int) error {
-	var wrong []error
-	report := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
+// auditCross compares the log of transfers between ledgers, in the coordinator's database, with what has happened in each
+// ledger, the coordinator's own, local, among them. While transfers are under way it must not be called. What breaks a promise is
+// a transfer that has not ended, one whose legs are not those of its end, a leg without a transfer, money that was made or lost, a
+// prepared transaction that was left.
+func auditCross(t *testing.T, ledgers map[string]*pgx.Conn, total *big.Int) {
+	t.Helper()
+	ctx := testwait.Context(t, patience)
 	legs := map[string]map[string]crossLeg{} // by saga and step
 	sum := new(big.Int)
 	for name, conn := range ledgers {
-		if err := readLegs(ctx, conn, name, legs, report); err != nil {
-			return err
-		}
+		rows, err := conn.Query(ctx, `SELECT l.saga::text, l.step, l.outcome, coalesce(t.kind, ''), coalesce(t.source, ''), coalesce(t.destination, ''), coalesce(t.amount, 0), coalesce(l.gid, '')
+			FROM saga_legs l LEFT JOIN transfers t ON t.id = l.transfer`)
+		testwait.Must(t, err)
+		var id, step string
+		l := crossLeg{ledger: name}
+		_, err = pgx.ForEachRow(rows, []any{&id, &step, &l.outcome, &l.kind, &l.source, &l.destination, &l.amount, &l.gid}, func() error {
+			if legs[id] == nil {
+				legs[id] = map[string]crossLeg{}
+			}
+			if other, twice := legs[id][step]; twice {
+				t.Errorf("%s: %s in %s and in %s", id, step, other.ledger, name)
+			}
+			legs[id][step] = l
+			return nil
+		})
+		testwait.Must(t, err)
 		var text string
-		if err := conn.QueryRow(ctx, `SELECT coalesce(sum(available::numeric + held), 0)::text FROM accounts`).Scan(&text); err != nil {
-			return err
-		}
+		var left int
+		testwait.Must(t, conn.QueryRow(ctx, `SELECT coalesce(sum(available::numeric + held), 0)::text,
+			(SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()) FROM accounts`).Scan(&text, &left))
 		part, ok := new(big.Int).SetString(text, 10)
-		if !ok {
-			return fmt.Errorf("sum %q", text)
+		if !ok || left > 0 {
+			t.Errorf("%s has %q, and %d prepared transactions are left", name, text, left)
+			continue
 		}
 		sum.Add(sum, part)
-		var left int
-		if err := conn.QueryRow(ctx, `SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()`).Scan(&left); err != nil {
-			return err
-		}
-		if left > 0 {
-			report("%s: %d prepared transactions are left", name, left)
-		}
 	}
 	if sum.Cmp(total) != 0 {
-		report("the ledgers have %s in all, not %s", sum, total)
+		t.Errorf("the ledgers have %s in all, not %s", sum, total)
 	}
 	rows, err := ledgers["local"].Query(ctx, `SELECT id::text, status, protocol, decided, input FROM sagas`)
-	if err != nil {
-		return err
-	}
+	testwait.Must(t, err)
 	var (
 		e     crossEnded
 		input string
@@ -77,38 +79,17 @@ func AuditCross(ctx context.Context, ledgers map[string]*pgx.Conn, total *big.In
 		if err := json.Unmarshal([]byte(input), &e.q); err != nil {
 			return err
 		}
-		checkEnd(&e, legs[e.id], report)
+		checkEnd(&e, legs[e.id], t.Errorf)
 		if e.mode == "twophase" && e.q.From.Ledger != e.q.To.Ledger {
-			checkDecision(&e, legs[e.id], report)
+			checkDecision(&e, legs[e.id], t.Errorf)
 		}
 		delete(legs, e.id)
 		return nil
 	})
+	testwait.Must(t, err)
 	for id := range legs {
-		report("there are legs of %s, which is not in the log", id)
+		t.Errorf("there are legs of %s, which is not in the log", id)
 	}
-	return errors.Join(append(wrong, err)...)
-}
-
-func readLegs(ctx context.Context, conn *pgx.Conn, name string, legs map[string]map[string]crossLeg, report func(string, ...any)) error {
-	rows, err := conn.Query(ctx, `SELECT l.saga::text, l.step, l.outcome, coalesce(t.kind, ''), coalesce(t.source, ''), coalesce(t.destination, ''), coalesce(t.amount, 0), coalesce(l.gid, '')
-		FROM saga_legs l LEFT JOIN transfers t ON t.id = l.transfer`)
-	if err != nil {
-		return err
-	}
-	var id, step string
-	l := crossLeg{ledger: name}
-	_, err = pgx.ForEachRow(rows, []any{&id, &step, &l.outcome, &l.kind, &l.source, &l.destination, &l.amount, &l.gid}, func() error {
-		if legs[id] == nil {
-			legs[id] = map[string]crossLeg{}
-		}
-		if other, twice := legs[id][step]; twice {
-			report("%s: %s in %s and in %s", id, step, other.ledger, name)
-		}
-		legs[id][step] = l
-		return nil
-	})
-	return err
 }
 
 // checkDecision makes sure that a two-phase transfer was decided once: either it was decided to commit, and both legs were
