@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // place is the right to run one more operation. The zero value is none.
@@ -119,18 +121,11 @@ func (s *Service) committed(id uuid.UUID, checkpoint int64) {
 // Tend renews the leases of the operations that run here, and looks for those whose process is lost, until ctx ends. Each
 // process of a server does so.
 func (s *Service) Tend(ctx context.Context) {
-	tick := time.NewTicker(min(TendEvery, s.o.LeaseTTL/2)) // Half a lease, so that one look may fail.
-	defer tick.Stop()
-	for {
+	wait.Every(ctx, min(TendEvery, s.o.LeaseTTL/2), nil, func() { // Half a lease, so that one look may fail.
 		if _, err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
-			s.o.Logger.WarnContext(ctx, "multi-draws were not tended", "error", err)
+			s.o.Logger.WarnContext(ctx, "multi-draws were not reconciled", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	})
 }
 
 // Sweep does once what [Service.Tend] does, and returns how many operations it found interrupted.
