@@ -288,7 +288,10 @@ func TestRollback(t *testing.T) {
 	t.Parallel()
 	for at := range 13 {
 		for _, every := range []int{1, 5} {
-			t.Run(fmt.Sprintf("at-%d-each-%d", at, every), func(t *testing.T) { rollBack(t, at, every) })
+			t.Run(fmt.Sprintf("at-%d-each-%d", at, every), func(t *testing.T) {
+				t.Parallel()
+				rollBack(t, at, every)
+			})
 		}
 	}
 }

@@ -54,7 +54,7 @@ func (c *Claims[ID]) Keep(ctx context.Context, db DB, staleAfter time.Duration, 
 	beat := func(ctx context.Context) error {
 		lost, err := c.Heartbeat(ctx, db, claim)
 		if err == nil && len(lost) > 0 {
-			err = fmt.Errorf("%w: row %v, version %d", ErrLost, claim.ID, claim.Version)
+			err = notHeld(ErrLost, claim)
 		}
 		return err
 	}

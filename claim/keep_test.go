@@ -177,7 +177,7 @@ func TestStoppedWorkerIsTold(t *testing.T) {
 		t.Helper()
 		pool, err := pgxpool.New(t.Context(), os.Getenv(stoppedURL))
 		testwait.Must(t, err)
-		claims := claim.Must[int64](posts(), claim.Options{})
+		claims := claim.Must[int64](posts())
 		got, err := claims.ClaimDue(t.Context(), pool, 1)
 		if err != nil || len(got) != 1 {
 			t.Fatalf("%v, %v", got, err)

@@ -207,7 +207,7 @@ func build(t Table) statements {
 
 // New prepares claims on a table whose ids are of type ID. It returns an error that wraps [ErrBadTable] when the
 // description is not usable; whether the table is there is not looked at.
-func New[ID comparable](t Table, o Options) (*Claims[ID], error) {
+func New[ID comparable](t Table) (*Claims[ID], error) {
 	t = t.withDefaults()
 	if t.IDType == "" {
 		var zero ID
@@ -216,12 +216,12 @@ func New[ID comparable](t Table, o Options) (*Claims[ID], error) {
 	if err := t.check(); err != nil {
 		return nil, err
 	}
-	return &Claims[ID]{sql: build(t), observer: o.Observer}, nil
+	return &Claims[ID]{sql: build(t)}, nil
 }
 
 // Must is New for descriptions that are constants of the program; it panics where New returns an error.
-func Must[ID comparable](t Table, o Options) *Claims[ID] {
-	c, err := New[ID](t, o)
+func Must[ID comparable](t Table) *Claims[ID] {
+	c, err := New[ID](t)
 	if err != nil {
 		panic(err)
 	}

@@ -32,7 +32,7 @@ const (
 
 // printOrders has one printer jam with an order in its claws, and another one print everything.
 func printOrders(ctx context.Context, pool *pgxpool.Pool) error {
-	claims, err := claim.New[int64](orders, claim.Options{})
+	claims, err := claim.New[int64](orders)
 	if err != nil {
 		return err
 	}
