@@ -32,9 +32,6 @@ func New[P, R any](def Definition[P, R], store Store, locks *lock.Locker, o Opti
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
 	_, transacts := store.(Transactor)
 	switch {
 	case !lock.ValidName(def.Name):
@@ -129,7 +126,7 @@ func (r *Runner[P, R]) Run(ctx context.Context, key Key, parameters P, c Call) (
 		if what != actCreate {
 			return r.goOn(ctx, s, what, token, c, r.advance)
 		}
-		now := r.o.Now().Unix()
+		now := time.Now().Unix()
 		s = &State{
 			LockKey: key.LockKey, ID: key.ID, Kind: r.def.Name, Status: StatusRunning, Parameters: text, ParametersHash: hash,
 			Seed: seed, TotalCount: steps.Count(), StartTime: now, LastUpdateTime: now, Results: []byte("[]"),
