@@ -22,7 +22,7 @@ type Service struct {
 }
 
 // NewService returns a service for these ledgers, by name; [Local] is among them. The options' definitions and participants
-// are set here. The caller calls Tend and Close.
+// are set here. The caller calls Reconcile and Close.
 func NewService(store saga.Store, ledgers map[string]Ledger, o saga.Options) *Service {
 	s := &Service{ledgers: ledgers}
 	o.Definitions = []saga.Definition{{Name: Definition, Plan: s.plan}}

@@ -13,23 +13,23 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
-// Tend renews the leases of the sagas that run here, takes over those that are due, and settles prepared transactions that
+// Reconcile renews the leases of the sagas that run here, takes over those that are due, and settles prepared transactions that
 // a run has left behind, until ctx ends. Each process of a server does so.
-func (s *Service) Tend(ctx context.Context) {
+func (s *Service) Reconcile(ctx context.Context) {
 	var group sync.WaitGroup
 	defer group.Wait()
 	// What is left in doubt is settled beside the leases, and each participant has its own turn: one that does not answer must
 	// not cost a saga its lease, nor the log its standing with the others.
 	for name, p := range s.o.Participants {
 		group.Go(func() {
-			wait.Every(ctx, min(s.o.TendEvery, s.o.FenceEvery), nil, func() {
+			wait.Every(ctx, min(s.o.ReconcileEvery, s.o.FenceEvery), nil, func() {
 				if err := s.resolveIn(ctx, name, p); err != nil && ctx.Err() == nil {
 					s.o.Logger.WarnContext(ctx, "prepared transactions were not looked at", "error", err)
 				}
 			})
 		})
 	}
-	wait.Every(ctx, min(s.o.TendEvery, s.o.LeaseTTL/2), s.wake, func() { // Half a lease, so that one look may fail.
+	wait.Every(ctx, min(s.o.ReconcileEvery, s.o.LeaseTTL/2), s.wake, func() { // Half a lease, so that one look may fail.
 		if err := s.look(ctx); err != nil && ctx.Err() == nil {
 			s.o.Logger.WarnContext(ctx, "sagas were not reconciled", "error", err)
 		}
