@@ -72,8 +72,8 @@ func (h *house) sagas(ctx context.Context, o *options, results *Results) error {
 		for _, callers := range sagaLoads() {
 			for _, measure := range []func() (*SagaTurn, error){
 				func() (*SagaTurn, error) { return h.stepsTurn(ctx, o, pool, callers) },
-				func() (*SagaTurn, error) { return h.crossTurn(ctx, o, own, other, cross.ModeSaga, callers) },
-				func() (*SagaTurn, error) { return h.crossTurn(ctx, o, own, other, cross.ModeTwoPhase, callers) },
+				func() (*SagaTurn, error) { return h.crossTurn(ctx, o, own, other, saga.Compensated, callers) },
+				func() (*SagaTurn, error) { return h.crossTurn(ctx, o, own, other, saga.TwoPhase, callers) },
 			} {
 				turn, err := measure()
 				if err != nil {
@@ -263,7 +263,7 @@ func (h *house) stepsTurn(ctx context.Context, o *options, pool *pgxpool.Pool, c
 }
 
 // crossTurn moves money between two ledgers, in both directions.
-func (h *house) crossTurn(ctx context.Context, o *options, own, other *benchLedger, mode cross.Mode, callers int) (*SagaTurn, error) {
+func (h *house) crossTurn(ctx context.Context, o *options, own, other *benchLedger, mode saga.Protocol, callers int) (*SagaTurn, error) {
 	log := postgres.NewSagas(own.DB)
 	coordinator, err := log.Coordinator(ctx)
 	if err != nil {
@@ -273,7 +273,7 @@ func (h *house) crossTurn(ctx context.Context, o *options, own, other *benchLedg
 		cross.Local: postgres.NewCrossLedger(own.DB), "other": postgres.NewCrossLedger(other.DB),
 	}, saga.Options{Coordinator: coordinator})
 	what := crossSaga
-	if mode == cross.ModeTwoPhase {
+	if mode == saga.TwoPhase {
 		what = crossTwoPC
 	}
 	return tended(service.Reconcile, service.Close, func() (*SagaTurn, error) {

@@ -111,7 +111,7 @@ func steps(from, to End) []string {
 // order sorts the legs of a two-phase transfer by their ledgers' names, so that opposed transfers prepare in one order.
 func order(q *Request) []string {
 	names := steps(q.From, q.To)
-	if q.Mode == ModeTwoPhase && len(names) == 2 && q.From.Ledger > q.To.Ledger {
+	if q.Mode == saga.TwoPhase && len(names) == 2 && q.From.Ledger > q.To.Ledger {
 		slices.Reverse(names)
 	}
 	return names

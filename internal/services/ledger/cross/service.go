@@ -65,7 +65,7 @@ func (s *Service) Create(ctx context.Context, c command.Command[Request]) (comma
 	if marshalErr != nil {
 		return command.Answer{}, marshalErr
 	}
-	made.Op = saga.New{Name: Definition, Protocol: saga.Protocol(q.Mode), Input: raw, Steps: order(&q), Refusal: err}
+	made.Op = saga.New{Name: Definition, Protocol: q.Mode, Input: raw, Steps: order(&q), Refusal: err}
 	return s.Service.Create(ctx, made)
 }
 
@@ -143,7 +143,7 @@ func (s *Service) check(ctx context.Context, q *Request) (Input, error) {
 		return in, ledger.ErrCurrencyMismatch
 	}
 	in.Currency = source.Currency
-	if q.Mode != ModeTwoPhase || q.From.Ledger == q.To.Ledger {
+	if q.Mode != saga.TwoPhase || q.From.Ledger == q.To.Ledger {
 		return in, nil
 	}
 	return in, errors.Join(unreachable(q.From.Ledger, canPrepare(ctx, from)), unreachable(q.To.Ledger, canPrepare(ctx, to)))
