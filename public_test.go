@@ -14,8 +14,6 @@ import (
 // forServer are names that only the server can call as yet; nothing may be added. They wait for rooms of their own.
 var forServer = map[string]bool{
 	"client.Ledger.Account": true, "client.Ledger.Execute": true,
-	"multidraw.Service.Create": true, "multidraw.Service.Execute": true, "multidraw.Unit.Audit": true,
-	"saga.Service.Adopt": true, "saga.Service.Create": true, "saga.Service.Execute": true, "saga.Service.Replay": true, "saga.Unit.Audit": true,
 }
 
 // TestPublic walks every exported name outside internal/, and wants none to mention a type that only this module can name.
