@@ -64,14 +64,18 @@ func Execute(ctx context.Context, do func() (Answer, error)) (Answer, error) {
 	}
 }
 
-// The types of a command are public, because packages saga and multidraw take commands too. An [Answer]'s error is a
-// [BlockedError] when the command was not decided.
+// The types of a command are public, because packages saga and multidraw take commands too.
 type (
+	// Command is an operation with what is needed to execute it exactly once and to answer its caller.
 	Command[Op any] = idempotency.Command[Op]
-	Render          = idempotency.Render
-	Rendered        = idempotency.Rendered
-	Answer          = idempotency.Outcome
-	Audit           = idempotency.Audit
+	// Render speaks an outcome.
+	Render = idempotency.Render
+	// Rendered is an outcome as an edge speaks it.
+	Rendered = idempotency.Rendered
+	// Answer is what one caller gets. Its Err is a [BlockedError] for a command that was not decided.
+	Answer = idempotency.Outcome
+	// Audit is an administrative change, written in its own transaction.
+	Audit = idempotency.Audit
 )
 
 // Audited notes that a command has changed an object.
