@@ -23,7 +23,7 @@ import (
 )
 
 func debitLeg(id uuid.UUID, account string, amount int64) *cross.Leg {
-	return &cross.Leg{Saga: id, Step: cross.LegDebit, Input: cross.Input{
+	return &cross.Leg{Call: saga.Call{Saga: id, Step: cross.LegDebit}, Input: cross.Input{
 		From: cross.End{Ledger: cross.Local, Account: account}, To: cross.End{Ledger: "eu", Account: "bob"}, Amount: amount, Currency: "EUR",
 	}}
 }

@@ -189,7 +189,7 @@ func (s *Service) plan(made *saga.Saga) (saga.Plan, error) {
 	}
 	for _, name := range names {
 		execute := func(ctx context.Context, c saga.Call) (saga.Outcome, error) {
-			l := newLeg(&in, c)
+			l := &Leg{Call: c, Input: in}
 			on, ok := s.ledgers[l.Ledger()]
 			if !ok {
 				return saga.Outcome{}, &LedgerNotFoundError{Name: l.Ledger()}
@@ -202,7 +202,7 @@ func (s *Service) plan(made *saga.Saga) (saga.Plan, error) {
 }
 
 func (s *Service) branch(in *Input, step string) (saga.Branch, error) {
-	place := newLeg(in, saga.Call{Step: step}).Ledger()
+	place := (&Leg{Call: saga.Call{Step: step}, Input: *in}).Ledger()
 	on, ok := s.ledgers[place]
 	if !ok {
 		return saga.Branch{}, &LedgerNotFoundError{Name: place}
@@ -212,6 +212,6 @@ func (s *Service) branch(in *Input, step string) (saga.Branch, error) {
 		return saga.Branch{}, fmt.Errorf("ledger %s: %w", place, saga.ErrTwoPhaseUnavailable)
 	}
 	return saga.Branch{Name: step, Participant: p, Prepare: func(ctx context.Context, c saga.Call, gid string) (saga.Outcome, error) {
-		return p.Prepare(ctx, newLeg(in, c), gid)
+		return p.Prepare(ctx, &Leg{Call: c, Input: *in}, gid)
 	}}, nil
 }
