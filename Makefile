@@ -8,8 +8,6 @@ export PATH := $(CURDIR)/.tools/go/bin:$(PATH)
 
 FUZZTIME ?= 10s
 TESTTIMEOUT ?= 30m
-# Packages tested at a time. Many tests wait for servers, so that two processors carry three.
-TESTPACKAGES ?= 3
 # The package that takes longest begins first, lest it end alone.
 PACKAGES ?= ./internal/sim ./...
 ARGS ?=
@@ -23,7 +21,7 @@ run: ## set up, build, and show the whole story: a draw, an auction, and what is
 
 test: ## set up, and run all tests on real servers, with the race detector (PACKAGES=./lock/...)
 	@scripts/setup.sh test
-	go test -race -p $(TESTPACKAGES) -timeout $(TESTTIMEOUT) $(ARGS) $(PACKAGES)
+	go test -race -timeout $(TESTTIMEOUT) $(ARGS) $(PACKAGES)
 
 build: ## build bin/fairlead
 	go build -o bin/fairlead ./cmd/fairlead

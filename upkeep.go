@@ -49,8 +49,8 @@ func (s *Server) work() {
 	// What the last commands did is told to other processes too, so the hub runs until they are answered; operations that run
 	// are looked after until they are interrupted by the end.
 	s.background.Go(func() { s.hub.Run(s.telling) })
-	s.background.Go(func() { s.multidraw.Tend(s.telling) })
-	s.background.Go(func() { s.cross.Tend(s.telling) })
+	s.background.Go(func() { s.multidraw.Reconcile(s.telling) })
+	s.background.Go(func() { s.cross.Reconcile(s.telling) })
 	if s.local != nil {
 		s.background.Go(func() {
 			select {

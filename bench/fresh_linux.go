@@ -243,7 +243,7 @@ func (h *house) freshClaims(ctx context.Context, length time.Duration) (*tally, 
 		Name: "items", Ready: "status = 'scheduled'", Due: "due_at", OnClaim: "status = 'running'", OnFinish: "status = 'completed'",
 		OnFail: "status = 'failed'", OnRelease: "status = 'scheduled'",
 	}
-	claims, err := claim.New[int64](table, claim.Options{})
+	claims, err := claim.New[int64](table)
 	if err != nil {
 		return nil, err
 	}

@@ -72,8 +72,8 @@ func (h *house) sagas(ctx context.Context, o *options, results *Results) error {
 		for _, callers := range sagaLoads() {
 			for _, measure := range []func() (*SagaTurn, error){
 				func() (*SagaTurn, error) { return h.stepsTurn(ctx, o, pool, callers) },
-				func() (*SagaTurn, error) { return h.crossTurn(ctx, o, own, other, cross.ModeSaga, callers) },
-				func() (*SagaTurn, error) { return h.crossTurn(ctx, o, own, other, cross.ModeTwoPhase, callers) },
+				func() (*SagaTurn, error) { return h.crossTurn(ctx, o, own, other, saga.Compensated, callers) },
+				func() (*SagaTurn, error) { return h.crossTurn(ctx, o, own, other, saga.TwoPhase, callers) },
 			} {
 				turn, err := measure()
 				if err != nil {
@@ -251,7 +251,7 @@ func (h *house) stepsTurn(ctx context.Context, o *options, pool *pgxpool.Pool, c
 	service := saga.NewService(pgsaga.NewLog(pool, pgsaga.LogOptions{Schema: "bench"}), saga.Options{
 		Definitions: []saga.Definition{{Name: "bench", Plan: func(*saga.Saga) (saga.Plan, error) { return saga.Plan{Steps: steps}, nil }}},
 	})
-	return tended(service.Tend, service.Close, func() (*SagaTurn, error) {
+	return tended(service.Reconcile, service.Close, func() (*SagaTurn, error) {
 		return h.closedSagas(ctx, o, sagaTurn, callers, sagaSteps, func(ctx context.Context, _ *rand.Rand) error {
 			s, err := service.Run(ctx, saga.New{Name: "bench"})
 			if err == nil && s.Status != saga.Completed {
@@ -263,7 +263,7 @@ func (h *house) stepsTurn(ctx context.Context, o *options, pool *pgxpool.Pool, c
 }
 
 // crossTurn moves money between two ledgers, in both directions.
-func (h *house) crossTurn(ctx context.Context, o *options, own, other *benchLedger, mode cross.Mode, callers int) (*SagaTurn, error) {
+func (h *house) crossTurn(ctx context.Context, o *options, own, other *benchLedger, mode saga.Protocol, callers int) (*SagaTurn, error) {
 	log := postgres.NewSagas(own.DB)
 	coordinator, err := log.Coordinator(ctx)
 	if err != nil {
@@ -273,10 +273,10 @@ func (h *house) crossTurn(ctx context.Context, o *options, own, other *benchLedg
 		cross.Local: postgres.NewCrossLedger(own.DB), "other": postgres.NewCrossLedger(other.DB),
 	}, saga.Options{Coordinator: coordinator})
 	what := crossSaga
-	if mode == cross.ModeTwoPhase {
+	if mode == saga.TwoPhase {
 		what = crossTwoPC
 	}
-	return tended(service.Tend, service.Close, func() (*SagaTurn, error) {
+	return tended(service.Reconcile, service.Close, func() (*SagaTurn, error) {
 		return h.closedSagas(ctx, o, what, callers, 1, func(ctx context.Context, random *rand.Rand) error {
 			end := func(ledger string) cross.End {
 				return cross.End{Ledger: ledger, Account: fmt.Sprint("acc-", random.IntN(sagaAccounts))}

@@ -64,8 +64,6 @@ type Options struct {
 	// Lock says how the lock is acquired. Its MaxHold should be 0.
 	Lock   lock.Options
 	Logger *slog.Logger
-	// Now is the clock for the times in the state, which decide nothing; nil means time.Now.
-	Now func() time.Time
 }
 
 // Call is what one call of a [Runner] brings along. All may be zero.

@@ -84,7 +84,7 @@ func (j *job[P, R]) reach(next *State) {
 func (j *job[P, R]) next() *State {
 	s := j.state
 	s.Revision++
-	s.LastUpdateTime = max(s.LastUpdateTime, j.r.o.Now().Unix())
+	s.LastUpdateTime = max(s.LastUpdateTime, time.Now().Unix())
 	return &s
 }
 
@@ -223,7 +223,7 @@ func (j *job[P, R]) note(ctx context.Context, failed error) error {
 		return failed
 	}
 	next := j.next()
-	next.fail(step, j.r.o.Now())
+	next.fail(step, time.Now())
 	saving, cancel := j.outlive(ctx)
 	defer cancel()
 	if err := j.save(saving, next); err != nil {

@@ -8,24 +8,7 @@ import "context"
 //
 // It returns the errors that [Runner.Resume] does. After a [*StepError] it can be asked for again.
 func (r *Runner[P, R]) Rollback(ctx context.Context, key Key, c Call) (*Result[R], error) {
-	return r.under(ctx, "roll back", key, c, func(ctx context.Context, token int64) (*Result[R], error) {
-		s, err := r.load(ctx, key)
-		if err != nil {
-			return nil, err
-		}
-		what, err := decideRollback(s, r.def.Name)
-		if err != nil {
-			return nil, err
-		}
-		if what == actReturn {
-			return r.goOn(ctx, s, what, token, c)
-		}
-		steps, err := r.reopen(s)
-		if err != nil {
-			return nil, err
-		}
-		return r.undo(ctx, s, steps, token, c)
-	})
+	return r.existing(ctx, "roll back", key, c, decideRollback, r.undo)
 }
 
 func (r *Runner[P, R]) undo(ctx context.Context, s *State, steps Steps[R], token int64, c Call) (*Result[R], error) {

@@ -32,9 +32,6 @@ func New[P, R any](def Definition[P, R], store Store, locks *lock.Locker, o Opti
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
 	_, transacts := store.(Transactor)
 	switch {
 	case !lock.ValidName(def.Name):
@@ -127,9 +124,9 @@ func (r *Runner[P, R]) Run(ctx context.Context, key Key, parameters P, c Call) (
 			return nil, err
 		}
 		if what != actCreate {
-			return r.goOn(ctx, s, what, token, c)
+			return r.goOn(ctx, s, what, token, c, r.advance)
 		}
-		now := r.o.Now().Unix()
+		now := time.Now().Unix()
 		s = &State{
 			LockKey: key.LockKey, ID: key.ID, Kind: r.def.Name, Status: StatusRunning, Parameters: text, ParametersHash: hash,
 			Seed: seed, TotalCount: steps.Count(), StartTime: now, LastUpdateTime: now, Results: []byte("[]"),
@@ -142,20 +139,28 @@ func (r *Runner[P, R]) Run(ctx context.Context, key Key, parameters P, c Call) (
 // Resume goes on with an operation that is running, and returns what [Runner.Run] does, and [ErrNotFound]. It takes the
 // parameters from the state.
 func (r *Runner[P, R]) Resume(ctx context.Context, key Key, c Call) (*Result[R], error) {
-	return r.under(ctx, "resume", key, c, func(ctx context.Context, token int64) (*Result[R], error) {
+	return r.existing(ctx, "resume", key, c, decideResume, r.advance)
+}
+
+// work does what is left to do, or to undo, of an operation.
+type work[R any] func(ctx context.Context, s *State, steps Steps[R], token int64, c Call) (*Result[R], error)
+
+// existing does what decide says with an operation that exists.
+func (r *Runner[P, R]) existing(ctx context.Context, verb string, key Key, c Call, decide func(*State, string) (act, error), do work[R]) (*Result[R], error) {
+	return r.under(ctx, verb, key, c, func(ctx context.Context, token int64) (*Result[R], error) {
 		s, err := r.load(ctx, key)
 		if err != nil {
 			return nil, err
 		}
-		what, err := decideResume(s, r.def.Name)
+		what, err := decide(s, r.def.Name)
 		if err != nil {
 			return nil, err
 		}
-		return r.goOn(ctx, s, what, token, c)
+		return r.goOn(ctx, s, what, token, c, do)
 	})
 }
 
-func (r *Runner[P, R]) goOn(ctx context.Context, s *State, what act, token int64, c Call) (*Result[R], error) {
+func (r *Runner[P, R]) goOn(ctx context.Context, s *State, what act, token int64, c Call, do work[R]) (*Result[R], error) {
 	if what == actReturn {
 		j, err := r.job(s, nil, token, c)
 		if err != nil {
@@ -167,7 +172,7 @@ func (r *Runner[P, R]) goOn(ctx context.Context, s *State, what act, token int64
 	if err != nil {
 		return nil, err
 	}
-	return r.advance(ctx, s, steps, token, c)
+	return do(ctx, s, steps, token, c)
 }
 
 func (r *Runner[P, R]) open(parameters P, seed Seed) (Steps[R], error) {

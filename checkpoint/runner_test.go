@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/checkpoint"
+	"github.com/fairlead-dev/fairlead/checkpoint/storetest"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
@@ -287,7 +288,10 @@ func TestRollback(t *testing.T) {
 	t.Parallel()
 	for at := range 13 {
 		for _, every := range []int{1, 5} {
-			t.Run(fmt.Sprintf("at-%d-each-%d", at, every), func(t *testing.T) { rollBack(t, at, every) })
+			t.Run(fmt.Sprintf("at-%d-each-%d", at, every), func(t *testing.T) {
+				t.Parallel()
+				rollBack(t, at, every)
+			})
 		}
 	}
 }
@@ -336,4 +340,16 @@ func rollBack(t *testing.T, at, every int) {
 		t.Errorf("the errors: %+v", s.Errors)
 	}
 	wantError(t, "run", second(r.Run(t.Context(), op, "x", checkpoint.Call{})), checkpoint.ErrBadTransition)
+}
+
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(*testing.T) storetest.Harness {
+		m := &checkpoint.Memory{}
+		return storetest.Harness{
+			Store:  m,
+			Plant:  func(_ testing.TB, key checkpoint.Key, body []byte) { m.Plant(key, body, time.Hour) },
+			Forget: func(testing.TB) { m.Forget() },
+		}
+	})
 }

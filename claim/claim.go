@@ -20,24 +20,6 @@ type DB interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// Observer hears what became of claims, for metrics. Its methods must not block and may be called concurrently. In a
-// transaction of the caller's they are called before its commit.
-type Observer interface {
-	// Claimed reports a claim statement that took rows, and how long it took.
-	Claimed(rows int, took time.Duration)
-	// Ended reports claims that were finished or failed.
-	Ended(rows int)
-	// Lost reports claims that turned out to be lost at a heartbeat or at their end.
-	Lost(rows int)
-	// Released reports stale claims that were released.
-	Released(rows int)
-}
-
-// Options are the hooks of [Claims].
-type Options struct {
-	Observer Observer // may be nil
-}
-
 // Claim is the right to execute one row. Its ID, LockID and Version say which; compare claims by them.
 type Claim[ID comparable] struct {
 	ID      ID
@@ -51,10 +33,7 @@ type Claim[ID comparable] struct {
 }
 
 // Claims works on one table. It is safe for concurrent use.
-type Claims[ID comparable] struct {
-	sql      statements
-	observer Observer
-}
+type Claims[ID comparable] struct{ sql statements }
 
 // Changes are columns of yours and the values that they get when a claim ends.
 type Changes map[string]any
@@ -90,15 +69,12 @@ func (c *Claims[ID]) ClaimSelected(ctx context.Context, db DB, lockID uuid.UUID,
 	for i := range got {
 		got[i].since = began
 	}
-	if c.observer != nil && len(got) > 0 {
-		c.observer.Claimed(len(got), time.Since(began))
-	}
 	return got, nil
 }
 
 // SelectedSQL is the statement of [Claims.ClaimSelected] with this selection, to be part of a larger one of yours: as the
 // query of a WITH, whose other parts then work on what it claims without a further round trip. Its first parameter is the
-// lock id; it returns the columns of the id, the lock id, the version and the time. No [Observer] hears of it.
+// lock id; it returns the columns of the id, the lock id, the version and the time.
 func (c *Claims[ID]) SelectedSQL(selection string) string { return c.sql.claimSelected.with(selection) }
 
 // Claimed returns the rows that are claimed under a lock id. It settles what became of a [Claims.ClaimSelected] whose
@@ -114,11 +90,9 @@ func (c *Claims[ID]) Claimed(ctx context.Context, db DB, lockID uuid.UUID) ([]Cl
 
 // Heartbeat keeps claims from going stale, and returns those that are lost. An error leaves it open which are.
 func (c *Claims[ID]) Heartbeat(ctx context.Context, db DB, claims ...Claim[ID]) (lost []Claim[ID], err error) {
-	lost, err = c.all(ctx, db, c.sql.heartbeat, claims)
-	if err != nil {
+	if lost, err = c.all(ctx, db, c.sql.heartbeat, claims); err != nil {
 		return nil, fmt.Errorf("claim: heartbeat: %w", err)
 	}
-	c.observe(0, len(lost))
 	return lost, nil
 }
 
@@ -130,22 +104,18 @@ func (c *Claims[ID]) Heartbeat(ctx context.Context, db DB, claims ...Claim[ID]) 
 // whatever else the first run has committed.
 func (c *Claims[ID]) Finish(ctx context.Context, db DB, claim Claim[ID], changes Changes) error {
 	ended, err := c.end(ctx, db, c.sql.finish, claim, changes)
-	if err != nil {
+	if err != nil || ended {
 		return err
 	}
-	if !ended {
-		unknown, err := c.all(ctx, db, c.sql.finished, []Claim[ID]{claim})
-		if err != nil {
-			return fmt.Errorf("claim: look for a finished claim: %w", err)
-		}
-		switch {
-		case len(unknown) > 0:
-			return c.lost(ErrLost, claim)
-		case transaction(db):
-			return c.lost(ErrFinished, claim)
-		}
+	unknown, err := c.all(ctx, db, c.sql.finished, []Claim[ID]{claim})
+	switch {
+	case err != nil:
+		return fmt.Errorf("claim: look for a finished claim: %w", err)
+	case len(unknown) > 0:
+		return notHeld(ErrLost, claim)
+	case transaction(db):
+		return notHeld(ErrFinished, claim)
 	}
-	c.observe(1, 0)
 	return nil
 }
 
@@ -161,18 +131,13 @@ func transaction(db DB) bool {
 // the row is not under the claim any more, and so, too, when it is repeated.
 func (c *Claims[ID]) Fail(ctx context.Context, db DB, claim Claim[ID], changes Changes) error {
 	ended, err := c.end(ctx, db, c.sql.fail, claim, changes)
-	if err != nil {
-		return err
+	if err == nil && !ended {
+		err = notHeld(ErrLost, claim)
 	}
-	if !ended {
-		return c.lost(ErrLost, claim)
-	}
-	c.observe(1, 0)
-	return nil
+	return err
 }
 
-func (c *Claims[ID]) lost(err error, claim Claim[ID]) error {
-	c.observe(0, 1)
+func notHeld[ID comparable](err error, claim Claim[ID]) error {
 	return fmt.Errorf("%w: row %v, version %d", err, claim.ID, claim.Version)
 }
 
@@ -198,20 +163,19 @@ func (c *Claims[ID]) FinishAll(ctx context.Context, db DB, claims ...Claim[ID]) 
 	if err == nil && !transaction(db) {
 		lost, err = c.all(ctx, db, c.sql.finished, lost)
 	}
-	return c.endedAll(claims, lost, err)
+	return endedAll(lost, err)
 }
 
 // FailAll is [Claims.Fail] for many claims in one statement. It returns those that are lost, which it left alone.
 func (c *Claims[ID]) FailAll(ctx context.Context, db DB, claims ...Claim[ID]) (lost []Claim[ID], err error) {
 	lost, err = c.all(ctx, db, c.sql.failAll, claims)
-	return c.endedAll(claims, lost, err)
+	return endedAll(lost, err)
 }
 
-func (c *Claims[ID]) endedAll(claims, lost []Claim[ID], err error) ([]Claim[ID], error) {
+func endedAll[ID comparable](lost []Claim[ID], err error) ([]Claim[ID], error) {
 	if err != nil {
 		return nil, fmt.Errorf("claim: end claims: %w", err)
 	}
-	c.observe(len(claims)-len(lost), len(lost))
 	return lost, nil
 }
 
@@ -260,22 +224,7 @@ func (c *Claims[ID]) ReleaseStale(ctx context.Context, db DB, age time.Duration,
 	if err != nil {
 		return nil, fmt.Errorf("claim: release stale claims: %w", err)
 	}
-	if c.observer != nil && len(got) > 0 {
-		c.observer.Released(len(got))
-	}
 	return got, nil
-}
-
-func (c *Claims[ID]) observe(ended, lost int) {
-	if c.observer == nil {
-		return
-	}
-	if ended > 0 {
-		c.observer.Ended(ended)
-	}
-	if lost > 0 {
-		c.observer.Lost(lost)
-	}
 }
 
 func collect[ID comparable](rows pgx.Rows, err error) ([]Claim[ID], error) {

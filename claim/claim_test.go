@@ -2,7 +2,7 @@ package claim_test
 
 import (
 	"errors"
-	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -253,46 +253,65 @@ func TestFinishInTheCallersTransaction(t *testing.T) {
 func TestBadTables(t *testing.T) {
 	t.Parallel()
 	for i, bad := range []claim.Table{{}, {Name: "t", LockID: "id"}, {Name: "t", Version: "execution_lock_id"}} {
-		if _, err := claim.New[int64](bad, claim.Options{}); !errors.Is(err, claim.ErrBadTable) {
+		if _, err := claim.New[int64](bad); !errors.Is(err, claim.ErrBadTable) {
 			t.Errorf("%d: %v", i, err)
 		}
 	}
 	type odd struct{ A int }
-	if _, err := claim.New[odd](claim.Table{Name: "t"}, claim.Options{}); !errors.Is(err, claim.ErrBadTable) {
+	if _, err := claim.New[odd](claim.Table{Name: "t"}); !errors.Is(err, claim.ErrBadTable) {
 		t.Errorf("an id of unknown type: %v", err)
 	}
-	if _, err := claim.New[odd](claim.Table{Name: "t", IDType: "pair"}, claim.Options{}); err != nil {
+	if _, err := claim.New[odd](claim.Table{Name: "t", IDType: "pair"}); err != nil {
 		t.Error(err)
 	}
 }
 
-// counts is an observer.
-type counts struct {
-	mu                            sync.Mutex
-	claimed, ended, lost, release int
-}
-
-func (c *counts) add(n *int, by int)             { c.mu.Lock(); defer c.mu.Unlock(); *n += by }
-func (c *counts) Claimed(n int, _ time.Duration) { c.add(&c.claimed, n) }
-func (c *counts) Ended(n int)                    { c.add(&c.ended, n) }
-func (c *counts) Lost(n int)                     { c.add(&c.lost, n) }
-func (c *counts) Released(n int)                 { c.add(&c.release, n) }
-
-func TestObserver(t *testing.T) {
+// TestFailAll fails many claims in one statement, but for those that are lost.
+func TestFailAll(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	e.add(3)
-	var seen counts
-	claims := claim.Must[int64](posts(), claim.Options{Observer: &seen})
-	got, err := claims.ClaimDue(t.Context(), e.pool, 3)
+	got, err := e.claims.ClaimDue(t.Context(), e.pool, 3)
 	testwait.Must(t, err)
 	e.exec(`UPDATE app."Posts" SET locked = locked - interval '1 day' WHERE post = $1`, got[0].ID)
-	_, err = claims.ReleaseStale(t.Context(), e.pool, time.Minute, 9)
-	lost, err2 := claims.FailAll(t.Context(), e.pool, got...)
+	_, err = e.claims.ReleaseStale(t.Context(), e.pool, time.Minute, 9)
+	lost, err2 := e.claims.FailAll(t.Context(), e.pool, got...)
 	if err := errors.Join(err, err2); err != nil || len(lost) != 1 || lost[0] != got[0] {
 		t.Errorf("%v, %v", lost, err)
 	}
-	if s := fmt.Sprint(seen.claimed, seen.ended, seen.lost, seen.release); s != "3 2 1 1" {
-		t.Errorf("claimed, ended, lost, released: %s", s)
+}
+
+// TestNoDeadlock lets a worker's heartbeats meet the ends of the same claims, in opposing orders.
+func TestNoDeadlock(t *testing.T) {
+	t.Parallel()
+	const rows, rounds = 400, 12
+	e := newEnv(t)
+	e.add(rows)
+	for round := range rounds {
+		got, err := e.claims.ClaimDue(t.Context(), e.pool, rows)
+		if err != nil || len(got) != rows {
+			t.Fatalf("claimed %d: %v", len(got), err)
+		}
+		backwards := slices.Clone(got)
+		slices.Reverse(backwards)
+		var wg sync.WaitGroup
+		start := make(chan struct{})
+		for _, claims := range [][]claim.Claim[int64]{got, backwards, got, backwards} {
+			wg.Go(func() {
+				<-start
+				if lost, err := e.claims.Heartbeat(t.Context(), e.pool, claims...); err != nil || len(lost) != 0 && len(lost) != rows {
+					t.Errorf("round %d: %d lost, %v", round, len(lost), err)
+				}
+			})
+		}
+		wg.Go(func() {
+			<-start
+			if lost, err := e.claims.FailAll(t.Context(), e.pool, backwards...); err != nil || len(lost) != 0 {
+				t.Errorf("round %d: %d lost, %v", round, len(lost), err)
+			}
+		})
+		close(start)
+		wg.Wait()
+		e.exec(`UPDATE app."Posts" SET status = 'scheduled'`)
 	}
 }

@@ -24,7 +24,7 @@ func Example() {
 		OnFail:    "status = 'queued', send_at = clock_timestamp() + interval '1 minute'",
 		OnRelease: "status = 'queued'",
 	}
-	emails := claim.Must[uuid.UUID](table, claim.Options{})
+	emails := claim.Must[uuid.UUID](table)
 	const staleAfter = 5 * time.Minute
 
 	// Sends what is due, up to ten at a time.

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/wait"
@@ -44,81 +42,38 @@ var ErrUnconfirmed = fmt.Errorf("%w: no heartbeat came through in time", ErrLost
 // so that a process that was stopped meanwhile notices at once; contexts derived from it notice a moment later. A staleAfter
 // that is not positive ends it with [ErrBadAge].
 func (c *Claims[ID]) Keep(ctx context.Context, db DB, staleAfter time.Duration, claim Claim[ID]) (working context.Context, stop func()) {
-	inner, cancel := context.WithCancelCause(ctx)
+	ended := func(cause error) (context.Context, func()) {
+		over, end := context.WithCancelCause(ctx)
+		end(cause)
+		return over, func() {}
+	}
 	if staleAfter < minAge {
-		cancel(fmt.Errorf("%w: %s", ErrBadAge, staleAfter))
-		return inner, func() {}
+		return ended(fmt.Errorf("%w: %s", ErrBadAge, staleAfter))
 	}
-	k := &keeping[ID]{
-		claims: c, db: db, claim: claim, ctx: inner, cancel: cancel,
-		staleAfter: staleAfter, life: staleAfter - staleAfter*marginPercent/100, start: time.Now(),
+	life := staleAfter - staleAfter*marginPercent/100
+	beat := func(ctx context.Context) error {
+		lost, err := c.Heartbeat(ctx, db, claim)
+		if err == nil && len(lost) > 0 {
+			err = notHeld(ErrLost, claim)
+		}
+		return err
 	}
-	k.trust(claim.since)
-	if claim.since.IsZero() || k.left() <= 0 {
-		k.trust(k.start) // For the heartbeat's own sake.
-		if _, err := k.beat(); err != nil {
-			cancel(ErrUnconfirmed)
+	since := claim.since
+	if since.IsZero() || time.Since(since) >= life {
+		since = time.Now()
+		bounded, done := context.WithTimeout(ctx, life)
+		defer done()
+		switch err := beat(bounded); {
+		case errors.Is(err, ErrLost):
+			return ended(err)
+		case err != nil:
+			return ended(ErrUnconfirmed)
 		}
 	}
-	var task sync.WaitGroup
-	task.Go(k.run)
-	return wait.Lease(inner, k.compare), func() {
-		cancel(nil)
-		task.Wait()
-	}
-}
-
-// keeping is a call of Keep.
-type keeping[ID comparable] struct {
-	claims           *Claims[ID]
-	db               DB
-	claim            Claim[ID]
-	ctx              context.Context //nolint:containedctx // Its end is what the worker has to know.
-	cancel           context.CancelCauseFunc
-	staleAfter, life time.Duration
-	start            time.Time
-	until            atomic.Int64 // when the claim is trusted no more, in nanoseconds after the start
-}
-
-// trust notes a sign of life that was asked for then.
-func (k *keeping[ID]) trust(asked time.Time) { k.until.Store(int64(asked.Sub(k.start) + k.life)) }
-
-// left is for how long the claim is trusted.
-func (k *keeping[ID]) left() time.Duration {
-	return time.Duration(k.until.Load()) - time.Since(k.start)
-}
-
-// compare ends the context when the claim is trusted no more by the clock.
-func (k *keeping[ID]) compare() {
-	if k.left() <= 0 {
-		k.cancel(ErrUnconfirmed)
-	}
-}
-
-// run sends heartbeats, the first one at once.
-func (k *keeping[ID]) run() {
-	for pause := time.Duration(0); wait.For(k.ctx, min(pause, k.left())); {
-		if k.compare(); k.ctx.Err() != nil {
-			return
-		}
-		pause, _ = k.beat()
-	}
-}
-
-// beat sends a heartbeat, and returns when to send the next one. A claim that turns out to be lost is no error.
-func (k *keeping[ID]) beat() (pause time.Duration, err error) {
-	asked := time.Now()
-	bounded, done := context.WithTimeout(k.ctx, k.left())
-	defer done()
-	switch lost, err := k.claims.Heartbeat(bounded, k.db, k.claim); {
-	case err != nil:
-		return min(retryPause, k.life/beatsPerLife), err
-	case len(lost) > 0:
-		k.cancel(fmt.Errorf("%w: row %v, version %d", ErrLost, k.claim.ID, k.claim.Version))
-		return 0, nil
-	}
-	k.trust(asked)
-	return k.staleAfter / beatsPerLife, nil
+	return wait.Keep(ctx, wait.Keeping{
+		Since: since, Life: life, Every: staleAfter / beatsPerLife, Retry: min(retryPause, life/beatsPerLife),
+		Renew: beat, Lost: ErrLost, TooLate: ErrUnconfirmed,
+	})
 }
 
 // Sweep says how [Claims.KeepReleasing] works.

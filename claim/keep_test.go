@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -178,7 +177,7 @@ func TestStoppedWorkerIsTold(t *testing.T) {
 		t.Helper()
 		pool, err := pgxpool.New(t.Context(), os.Getenv(stoppedURL))
 		testwait.Must(t, err)
-		claims := claim.Must[int64](posts(), claim.Options{})
+		claims := claim.Must[int64](posts())
 		got, err := claims.ClaimDue(t.Context(), pool, 1)
 		if err != nil || len(got) != 1 {
 			t.Fatalf("%v, %v", got, err)
@@ -186,31 +185,4 @@ func TestStoppedWorkerIsTold(t *testing.T) {
 		working, _ := claims.Keep(t.Context(), deaf{}, staleAfter, got[0])
 		return working, time.Now().Add(staleAfter)
 	})
-}
-
-// TestIndexes: the statements claim and sweep by the helper's indexes, on a table of some size.
-func TestIndexes(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t)
-	e.add(5000)
-	for range 2 { // They may be run again.
-		for _, sql := range posts().Indexes() {
-			e.exec(sql)
-		}
-	}
-	e.exec(`ANALYZE app."Posts"`)
-	for index, sql := range map[string]string{
-		"Posts_claimable": `SELECT post FROM app."Posts" WHERE "Lock" IS NULL AND (status LIKE 'schedul%') AND publish_at <= clock_timestamp() ORDER BY publish_at, post LIMIT 10`,
-		"Posts_claimed":   `SELECT post FROM app."Posts" WHERE "Lock" IS NOT NULL AND locked < clock_timestamp() - interval '1 hour' ORDER BY locked LIMIT 10`,
-	} {
-		rows, err := e.pool.Query(t.Context(), "EXPLAIN "+sql)
-		testwait.Must(t, err)
-		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil || len(lines) < 2 || !strings.Contains(strings.Join(lines, " "), index) {
-			t.Errorf("%s is not used: %q, %v", index, lines, err)
-		}
-	}
-	if got, err := e.claims.ClaimDue(t.Context(), e.pool, 10); err != nil || len(got) != 10 {
-		t.Errorf("%d, %v", len(got), err)
-	}
 }

@@ -52,7 +52,7 @@ func newEnv(t *testing.T) *env {
 	pool, err := pgxpool.New(t.Context(), pgtest.NewDatabase(t, schema))
 	testwait.Must(t, err)
 	t.Cleanup(pool.Close)
-	claims, err := claim.New[int64](posts(), claim.Options{})
+	claims, err := claim.New[int64](posts())
 	testwait.Must(t, err)
 	return &env{T: t, pool: pool, claims: claims}
 }

@@ -9,15 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Defaults of [Table].
-const (
-	DefaultIDColumn         = "id"
-	DefaultLockIDColumn     = "execution_lock_id"
-	DefaultLockedAtColumn   = "execution_locked_at"
-	DefaultVersionColumn    = "execution_version"
-	DefaultFinishedByColumn = "execution_finished_by"
-)
-
 // Table describes the table whose rows are claimed. Only Name is required.
 //
 // Names are quoted. Ready, Due and the On… members are SQL that is put into the statements as it is, and must be constants
@@ -29,10 +20,11 @@ type Table struct {
 	ID string
 	// IDType is the SQL type of that column. It is known for ids that are uuid.UUID, string, int32 and int64 in Go.
 	IDType string
-	// LockID (uuid, null), LockedAt (timestamptz, null) and Version (bigint) are the claim's columns.
+	// LockID (uuid, null), LockedAt (timestamptz, null) and Version (bigint) are the claim's columns: "execution_lock_id",
+	// "execution_locked_at" and "execution_version" by default.
 	LockID, LockedAt, Version string
-	// FinishedBy (uuid, null) is the column for the lock id of the claim that finished the row last, by which a repeated Finish
-	// is recognised. Only Finish and FinishAll use it.
+	// FinishedBy (uuid, null), "execution_finished_by" by default, is the column for the lock id of the claim that finished the
+	// row last, by which a repeated Finish is recognised. Only Finish and FinishAll use it.
 	FinishedBy string
 	// Ready is the condition under which a free row may be claimed, such as "status = 'scheduled'"; empty: always.
 	Ready string
@@ -45,8 +37,8 @@ type Table struct {
 
 // withDefaults fills in what is not said.
 func (t Table) withDefaults() Table {
-	t.ID, t.LockID, t.LockedAt = cmp.Or(t.ID, DefaultIDColumn), cmp.Or(t.LockID, DefaultLockIDColumn), cmp.Or(t.LockedAt, DefaultLockedAtColumn)
-	t.Version, t.FinishedBy = cmp.Or(t.Version, DefaultVersionColumn), cmp.Or(t.FinishedBy, DefaultFinishedByColumn)
+	t.ID, t.LockID, t.LockedAt = cmp.Or(t.ID, "id"), cmp.Or(t.LockID, "execution_lock_id"), cmp.Or(t.LockedAt, "execution_locked_at")
+	t.Version, t.FinishedBy = cmp.Or(t.Version, "execution_version"), cmp.Or(t.FinishedBy, "execution_finished_by")
 	return t
 }
 
@@ -207,7 +199,7 @@ func build(t Table) statements {
 
 // New prepares claims on a table whose ids are of type ID. It returns an error that wraps [ErrBadTable] when the
 // description is not usable; whether the table is there is not looked at.
-func New[ID comparable](t Table, o Options) (*Claims[ID], error) {
+func New[ID comparable](t Table) (*Claims[ID], error) {
 	t = t.withDefaults()
 	if t.IDType == "" {
 		var zero ID
@@ -216,12 +208,12 @@ func New[ID comparable](t Table, o Options) (*Claims[ID], error) {
 	if err := t.check(); err != nil {
 		return nil, err
 	}
-	return &Claims[ID]{sql: build(t), observer: o.Observer}, nil
+	return &Claims[ID]{sql: build(t)}, nil
 }
 
 // Must is New for descriptions that are constants of the program; it panics where New returns an error.
-func Must[ID comparable](t Table, o Options) *Claims[ID] {
-	c, err := New[ID](t, o)
+func Must[ID comparable](t Table) *Claims[ID] {
+	c, err := New[ID](t)
 	if err != nil {
 		panic(err)
 	}

@@ -90,7 +90,7 @@ func digest(into *string) value { return hexa(into, 32, 32) }
 func integer[T int | int64 | uint64](into *T, low, high int64) value {
 	return func(r *reader) error {
 		n, err := r.integer(low, high)
-		*into = T(n) //nolint:gosec // Between low and high, which fit.
+		*into = T(n)
 		return err
 	}
 }

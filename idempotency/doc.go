@@ -29,7 +29,8 @@
 //
 // pgstore.Store.Do executes a function once a key inside your transaction, and pgstore.Store.CompleteIn keeps a handler's answer
 // in the transaction of its effect. Only these commit key and effect together. The server of this module does the same with
-// [ParseKey], [NewID], [NewFingerprint], and a [Batch] of the records of one transaction.
+// [ParseKey], [NewID], [NewFingerprint], and a [Batch] of the records of one transaction. Its commands, and those of packages saga
+// and multidraw, are of type [Command].
 //
 // # Promises
 //

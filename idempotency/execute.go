@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/wait"
@@ -147,43 +146,12 @@ func (m *Middleware) crashed(r *http.Request, g Grant) {
 // keep extends a lease until the returned function is called. The returned context ends when the lease was lost, and before it can
 // have run out.
 func (m *Middleware) keep(ctx context.Context, e execution) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	var (
-		task    sync.WaitGroup
-		trusted atomic.Pointer[time.Time]
-		life    = m.o.Lease - m.o.Lease*marginPercent/100
-		until   = e.since.Add(life)
-	)
-	trusted.Store(&until)
-	task.Go(func() {
-		pause := m.o.Lease / extensionsPerLease
-		for until := until; wait.For(ctx, min(pause, time.Until(until))); {
-			asked := time.Now()
-			bounded, done := context.WithDeadline(ctx, until)
-			err := m.o.Store.Extend(bounded, e.grant, m.o.Lease)
-			done()
-			switch {
-			case err == nil:
-				until, pause = asked.Add(life), m.o.Lease/extensionsPerLease
-				extended := until
-				trusted.Store(&extended)
-			case errors.Is(err, ErrLost):
-				cancel(ErrLost)
-			case time.Now().After(until):
-				cancel(errUnextended)
-			default:
-				pause = min(firstPause, m.o.Lease/(extensionsPerLease*extensionsPerLease))
-			}
-		}
+	return wait.Keep(ctx, wait.Keeping{
+		Since: e.since, Life: m.o.Lease - m.o.Lease*marginPercent/100, First: m.o.Lease / extensionsPerLease, Every: m.o.Lease / extensionsPerLease,
+		Retry: min(firstPause, m.o.Lease/(extensionsPerLease*extensionsPerLease)),
+		Renew: func(ctx context.Context) error { return m.o.Store.Extend(ctx, e.grant, m.o.Lease) },
+		Lost:  ErrLost, TooLate: errUnextended,
 	})
-	return wait.Lease(ctx, func() {
-			if !time.Now().Before(*trusted.Load()) {
-				cancel(errUnextended)
-			}
-		}), func() {
-			cancel(nil)
-			task.Wait()
-		}
 }
 
 // flights are the executions of this process, so that requests that wait for them need not look again and again.

@@ -95,3 +95,20 @@ func FuzzIdempotencyKey(f *testing.F) {
 		}
 	})
 }
+
+func TestBatchPanicsOnASecondDecision(t *testing.T) {
+	t.Parallel()
+	r := Request{ID: NewID("p", "POST", "/a", "k")}
+	stored := NewBatch(nil)
+	stored.Store(r, 200, nil)
+	for name, b := range map[string]*Batch{"loaded": NewBatch([]Record{{Request: r}}), "stored": stored} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: a second decision was taken under one key", name)
+				}
+			}()
+			b.Store(r, 200, nil)
+		}()
+	}
+}

@@ -1,6 +1,7 @@
 package idempotency_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -244,4 +245,22 @@ func TestStoreIsAway(t *testing.T) {
 		t.Errorf("executed %d times", n)
 	}
 	store.leave(0, false)
+}
+
+// TestStoppedHandlerIsTold: a handler that was stopped past its lease is never told that it has its key.
+func TestStoppedHandlerIsTold(t *testing.T) {
+	const lease = 300 * time.Millisecond
+	testwait.Stopped(t, lease, func(t *testing.T) (context.Context, time.Time) {
+		t.Helper()
+		begun, done := make(chan context.Context), make(chan struct{})
+		store := newFading()
+		h := guard(t, idempotency.Options{Store: store, Lease: lease}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			store.leave(1, false) // No lease is extended.
+			begun <- r.Context()
+			<-done
+		}))
+		t.Cleanup(func() { close(done) })
+		go post(h, "k", "x")
+		return <-begun, time.Now().Add(lease)
+	})
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // ErrLost is returned by a [Store] when an execution is no longer the one under its key: another took the key over after
@@ -144,19 +146,12 @@ const sweepLimit = 1000
 // KeepSwept sweeps a store now and then every while, until ctx ends. It passes failures to failed, which may be nil, and goes on.
 // Any number of processes may do so.
 func KeepSwept(ctx context.Context, s Store, every time.Duration, failed func(error)) {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
+	wait.Every(ctx, every, nil, func() {
 		for n := sweepLimit; n == sweepLimit; {
 			var err error
 			if n, err = s.Sweep(ctx, sweepLimit); err != nil && ctx.Err() == nil && failed != nil {
 				failed(err)
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
+	})
 }

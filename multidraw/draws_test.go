@@ -69,23 +69,6 @@ func TestRangeIsUniform(t *testing.T) {
 	}
 }
 
-// TestWholeInt64 draws from all 64 bits: each of them is set as often as not.
-func TestWholeInt64(t *testing.T) {
-	t.Parallel()
-	const draws = 100_000
-	var ones [64]int
-	for _, v := range newDraws(t, ranged(math.MinInt64, math.MaxInt64)).Ints(0, draws) {
-		for bit := range ones {
-			ones[bit] += int(uint64(v) >> bit & 1)
-		}
-	}
-	for bit, n := range ones {
-		if sigma := math.Sqrt(draws) / 2; math.Abs(float64(n)-draws/2) > 5*sigma {
-			t.Errorf("bit %d is set %d times of %d", bit, n, draws)
-		}
-	}
-}
-
 // TestWeightsAreExact holds the counts of a million prize draws to five sigma of their weights.
 func TestWeightsAreExact(t *testing.T) {
 	t.Parallel()
@@ -303,29 +286,5 @@ func TestSingleDraws(t *testing.T) {
 	}
 	if _, err := multidraw.InRange(strings.NewReader("short"), 1, 2); err == nil {
 		t.Error("a seed of five bytes was taken")
-	}
-}
-
-func BenchmarkRangeDraw(b *testing.B) {
-	d := newDraws(b, ranged(1, 1_000_000))
-	for i := int64(0); b.Loop(); i++ {
-		d.Ints(i*1000, 1000)
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/draw")
-}
-
-func BenchmarkPrizeDraw(b *testing.B) {
-	d := newDraws(b, prizes(1, 10, 100, 1000, 10_000))
-	for i := int64(0); b.Loop(); i++ {
-		d.Places(i*1000, 1000)
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/draw")
-}
-
-// BenchmarkSingleDraw draws by index, one at a time.
-func BenchmarkSingleDraw(b *testing.B) {
-	d := newDraws(b, ranged(1, 1_000_000))
-	for i := int64(0); b.Loop(); i++ {
-		d.Int(i)
 	}
 }

@@ -164,21 +164,13 @@ func drawMultiple[R any](
 // Resume goes on with an operation that was interrupted, from what is saved of it. Errors are those of
 // [checkpoint.Runner.Resume].
 func (e *Engine) Resume(ctx context.Context, lockKey, id string, o Order) (*Drawn, error) {
-	return e.existing(ctx, lockKey, id, func(key checkpoint.Key) (*Drawn, error) {
-		return drawn(e.ranges.Resume(ctx, key, e.call(o)))
-	}, func(key checkpoint.Key) (*Drawn, error) {
-		return drawn(e.prizes.Resume(ctx, key, e.call(o)))
-	})
+	return e.existing(ctx, lockKey, id, o, e.ranges.Resume, e.prizes.Resume)
 }
 
 // Rollback ends an operation for good, whether it is interrupted or completed. What was drawn stays readable, until the
 // state expires. Errors are those of [checkpoint.Runner.Rollback].
 func (e *Engine) Rollback(ctx context.Context, lockKey, id string, o Order) (*Drawn, error) {
-	return e.existing(ctx, lockKey, id, func(key checkpoint.Key) (*Drawn, error) {
-		return drawn(e.ranges.Rollback(ctx, key, e.call(o)))
-	}, func(key checkpoint.Key) (*Drawn, error) {
-		return drawn(e.prizes.Rollback(ctx, key, e.call(o)))
-	})
+	return e.existing(ctx, lockKey, id, o, e.ranges.Rollback, e.prizes.Rollback)
 }
 
 // State returns what is saved of an operation, or nil where nothing is. It returns a [*checkpoint.CorruptError] or a
@@ -192,17 +184,20 @@ func (e *Engine) Delete(ctx context.Context, lockKey, id string) error {
 	return e.ranges.Delete(ctx, checkpoint.Key{LockKey: lockKey, ID: id})
 }
 
+// act goes on with an operation, or undoes it.
+type act[R any] func(ctx context.Context, key checkpoint.Key, c checkpoint.Call) (*checkpoint.Result[R], error)
+
 // existing calls what is made for the operation's kind. An id that is free is passed on as well, and refused there.
-func (e *Engine) existing(ctx context.Context, lockKey, id string, ofRange, ofPrizes func(checkpoint.Key) (*Drawn, error)) (*Drawn, error) {
+func (e *Engine) existing(ctx context.Context, lockKey, id string, o Order, ofRange act[int64], ofPrizes act[string]) (*Drawn, error) {
 	s, err := e.State(ctx, lockKey, id)
 	if err != nil {
 		return nil, err
 	}
 	key := checkpoint.Key{LockKey: lockKey, ID: id}
 	if s != nil && s.Kind == kindPrizes {
-		return ofPrizes(key)
+		return drawn(ofPrizes(ctx, key, e.call(o)))
 	}
-	return ofRange(key)
+	return drawn(ofRange(ctx, key, e.call(o)))
 }
 
 // call adds the engine's observer to the caller's progress function.

@@ -16,7 +16,6 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/fairlead-dev/fairlead/checkpoint"
 	"github.com/fairlead-dev/fairlead/checkpoint/redisstore"
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/internal/testredis"
@@ -144,42 +143,4 @@ func TestEngineSurvivesKills(t *testing.T) {
 		t.Errorf("only %d kills", killed)
 	}
 	t.Logf("%d kills, revision %d", killed, a.Revision)
-}
-
-// TestEngineTellsOfALoss kills Redis, with its memory, and flushes it, under a run.
-func TestEngineTellsOfALoss(t *testing.T) {
-	t.Parallel()
-	for name, lose := range map[string]func(*testredis.Server, rueidis.Client){
-		"flushed": func(_ *testredis.Server, c rueidis.Client) {
-			if err := c.Do(context.Background(), c.B().Flushall().Build()).Error(); err != nil {
-				t.Error(err)
-			}
-		},
-		"restarted": func(s *testredis.Server, _ rueidis.Client) {
-			s.Kill()
-			s.Start()
-		},
-		"killed": func(s *testredis.Server, _ rueidis.Client) { s.Kill() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := testredis.Start(t)
-			client := server.Client(t)
-			e := newEngine(t, client, multidraw.EngineOptions{})
-			got, err := e.DrawMultipleInRange(t.Context(), "k", 1, 6, 20_000, multidraw.Order{ID: "op", Progress: func(completed, _ int64) {
-				if completed == 7000 {
-					lose(server, client)
-				}
-			}})
-			// Which is noticed first, that the state is gone or that the lock is, depends on the moment.
-			reported := errors.Is(err, checkpoint.ErrLost) || errors.Is(err, checkpoint.ErrConnection) || errors.Is(err, lock.ErrLost)
-			if !reported || got == nil || !got.Partial() || got.Completed != 7000 || len(got.Ints) != 7000 {
-				t.Fatalf("%+v, %v", got, err)
-			}
-			d, err := multidraw.New(got.Seed, "engine", ranged(1, 6))
-			if err != nil || !slices.Equal(got.Ints, d.Ints(0, 7000)) {
-				t.Errorf("what it has of the draws is wrong: %v", err)
-			}
-		})
-	}
 }

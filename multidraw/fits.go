@@ -43,31 +43,15 @@ func (l *lengths) bytes(count int64) int64 {
 
 // digits are the lengths of integers from low to high.
 func digits(r Range) lengths {
-	var (
-		l   lengths
-		all = float64(r.Max) - float64(r.Min) + 1
-	)
+	var l lengths
+	low, high := float64(r.Min), float64(r.Max)
+	part := func(from, to float64) float64 { return max(0, min(high, to)-max(low, from)+1) / (high - low + 1) }
 	// All integers of a sign and a number of digits are between two powers of ten.
-	for _, sign := range []float64{1, -1} {
-		low, high := float64(r.Min), float64(r.Max)
-		if sign < 0 {
-			low, high = -high, -low
-		}
-		for n, from := 1, 0.0; n <= len(strconv.Itoa(math.MaxInt64)); n++ {
-			to := math.Pow10(n) - 1
-			first := from
-			if sign < 0 {
-				first = max(from, 1) // Zero has no sign.
-			}
-			if many := min(high, to) - max(low, first) + 1; many > 0 {
-				length := n + len(",")
-				if sign < 0 {
-					length += len("-")
-				}
-				l.add(float64(length), many/all)
-			}
-			from = to + 1
-		}
+	for n, from := 1, 0.0; n <= len(strconv.Itoa(math.MaxInt64)); n++ {
+		to := math.Pow10(n) - 1
+		l.add(float64(n+len(",")), part(from, to))
+		l.add(float64(n+len("-,")), part(-to, -max(from, 1))) // Zero has no sign.
+		from = to + 1
 	}
 	l.done()
 	return l

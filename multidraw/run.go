@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // place is the right to run one more operation. The zero value is none.
@@ -116,24 +118,17 @@ func (s *Service) committed(id uuid.UUID, checkpoint int64) {
 	}
 }
 
-// Tend renews the leases of the operations that run here, and looks for those whose process is lost, until ctx ends. Each
+// Reconcile renews the leases of the operations that run here, and looks for those whose process is lost, until ctx ends. Each
 // process of a server does so.
-func (s *Service) Tend(ctx context.Context) {
-	tick := time.NewTicker(min(TendEvery, s.o.LeaseTTL/2)) // Half a lease, so that one look may fail.
-	defer tick.Stop()
-	for {
+func (s *Service) Reconcile(ctx context.Context) {
+	wait.Every(ctx, min(ReconcileEvery, s.o.LeaseTTL/2), nil, func() { // Half a lease, so that one look may fail.
 		if _, err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
-			s.o.Logger.WarnContext(ctx, "multi-draws were not tended", "error", err)
+			s.o.Logger.WarnContext(ctx, "multi-draws were not reconciled", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	})
 }
 
-// Sweep does once what [Service.Tend] does, and returns how many operations it found interrupted.
+// Sweep does once what [Service.Reconcile] does, and returns how many operations it found interrupted.
 func (s *Service) Sweep(ctx context.Context) (int, error) {
 	ids := s.runs.IDs()
 	ctx, cancel := context.WithTimeout(ctx, s.o.LeaseTTL)

@@ -20,9 +20,9 @@ import (
 // Times and limits of a service.
 const (
 	LeaseTTL = 5 * time.Second // after how much silence of its process an operation counts as interrupted
-	// TendEvery is how often leases are renewed and expired ones looked for. An operation is therefore interrupted at most
-	// LeaseTTL and TendEvery after the last sign of its process, as long as any process looks.
-	TendEvery = time.Second
+	// ReconcileEvery is how often leases are renewed and expired ones looked for. An operation is therefore interrupted at most
+	// LeaseTTL and ReconcileEvery after the last sign of its process, as long as any process looks.
+	ReconcileEvery = time.Second
 	// SyncWait is how long a caller who did not ask for async waits for the last draw. Then the answer is an operation that
 	// is running.
 	SyncWait  = 25 * time.Second
@@ -54,7 +54,7 @@ type Options struct {
 	LeaseTTL  time.Duration // 0 means [LeaseTTL]
 }
 
-// Service makes, runs, resumes and rolls back operations. It is safe for concurrent use. [Service.Tend] must run beside it.
+// Service makes, runs, resumes and rolls back operations. It is safe for concurrent use. [Service.Reconcile] must run beside it.
 type Service struct {
 	Reader
 

@@ -71,7 +71,7 @@ func (s *Service) strangers(ctx context.Context) (seen map[string]uuid.UUID, ref
 		return nil, nil, err
 	}
 	seen = map[string]uuid.UUID{}
-	for _, name := range slices.Sorted(maps.Keys(s.o.Participants)) {
+	for _, name := range s.Participants() {
 		f, fences := s.o.Participants[name].(Fencer)
 		if !fences {
 			continue

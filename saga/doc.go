@@ -23,12 +23,12 @@
 //
 //   - The log is written before what it announces: the intent before the first step, the decision before the first commit.
 //   - One process at a time runs a saga, under a lease whose term grows with each grant. Only the newest term may write the log.
-//     When the process dies, another one goes on, within [LeaseTTL] and [TendEvery].
+//     When the process dies, another one goes on, within [LeaseTTL] and [ReconcileEvery].
 //   - A step has the same key each time it is executed, see [Call.Key]. Its effect and the key's mark must commit together, also
 //     the mark of a refusal. A process that stalled in the middle of a step, while another finished the saga, then finds the mark
 //     and changes nothing. The mark makes a step happen once, not the lease.
 //   - A newer decision can't commit a branch that was prepared in an older term, because its identifier has the term.
-//     [Service.Tend] rolls such branches back.
+//     [Service.Reconcile] rolls such branches back.
 //   - A branch unknown to the log is left alone until it is [DoubtAge] old and every participant has been asked for marks of its
 //     siblings. It is committed if a sibling was, else rolled back. The same happens, at once, to a branch that was prepared before
 //     the log's database was restarted or failed over, since the log may have lost the decision.
@@ -41,7 +41,7 @@
 //   - A saga that failed or was compensated has the reason in its LastError.
 //
 // [Service.Start] or [Service.Run] starts a saga, under an id by which a repeated request finds the first one's saga. Package
-// pgsaga has the log and, for steps and branches that are PostgreSQL transactions, the marks. [Service.Tend] must run in each
+// pgsaga has the log and, for steps and branches that are PostgreSQL transactions, the marks. [Service.Reconcile] must run in each
 // process. [Service.Prune] deletes ended sagas, with the marks of their steps, after a retention. The id of a deleted saga would
 // start another one.
 //

@@ -48,22 +48,27 @@ type Forgetter interface {
 // What is deleted is not known any more: [Service.Start] under its id starts another saga. The retention must be longer than
 // any process may stand still in the middle of a step and then go on with it, and than requests are repeated.
 func (s *Service) Prune(ctx context.Context, retention time.Duration) (deleted int, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("saga: prune: %w", err)
+		}
+	}()
 	if retention <= 0 {
-		return 0, fmt.Errorf("saga: prune: %w", errNoRetention)
+		return 0, errNoRetention
 	}
 	p, ok := s.store.(Pruner)
 	if !ok {
-		return 0, fmt.Errorf("saga: prune: %w", ErrNoPruning)
+		return 0, ErrNoPruning
 	}
 	for _, name := range s.Participants() {
 		// The marks of a copy's sagas are production's.
 		if _, err := s.stand(ctx, name, s.o.Participants[name]); err != nil {
-			return 0, fmt.Errorf("saga: prune: %w", err)
+			return 0, err
 		}
 	}
 	doubts, failures := s.InDoubt(ctx)
 	for name, err := range failures {
-		return 0, fmt.Errorf("saga: prune: is anything in doubt in %s: %w", name, err)
+		return 0, fmt.Errorf("is anything in doubt in %s: %w", name, err)
 	}
 	spare := make([]uuid.UUID, 0, len(doubts))
 	for i := range doubts {
@@ -72,12 +77,12 @@ func (s *Service) Prune(ctx context.Context, retention time.Duration) (deleted i
 	for {
 		ids, err := p.Ended(ctx, retention, spare, pruneBatch)
 		if err != nil || len(ids) == 0 {
-			return deleted, wrapPrune(err)
+			return deleted, err
 		}
-		for _, name := range slices.Sorted(maps.Keys(s.o.Participants)) {
+		for _, name := range s.Participants() {
 			if f, ok := s.o.Participants[name].(Forgetter); ok {
 				if err := f.Forget(ctx, ids); err != nil {
-					return deleted, fmt.Errorf("saga: prune: marks in %s: %w", name, err)
+					return deleted, fmt.Errorf("marks in %s: %w", name, err)
 				}
 			}
 		}
@@ -85,16 +90,9 @@ func (s *Service) Prune(ctx context.Context, retention time.Duration) (deleted i
 		deleted += n
 		// Where all of a batch are being deleted by another process, the rest is left to it.
 		if err != nil || n == 0 || len(ids) < pruneBatch {
-			return deleted, wrapPrune(err)
+			return deleted, err
 		}
 	}
-}
-
-func wrapPrune(err error) error {
-	if err != nil {
-		err = fmt.Errorf("saga: prune: %w", err)
-	}
-	return err
 }
 
 // Participants names the databases that may have prepared transactions of ours, in order.

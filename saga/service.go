@@ -19,8 +19,8 @@ import (
 const (
 	// LeaseTTL is after how much silence of its process a saga is taken over by another.
 	LeaseTTL = 4 * time.Second
-	// TendEvery is how often leases are renewed and sagas that are due looked for.
-	TendEvery = time.Second
+	// ReconcileEvery is how often leases are renewed and sagas that are due looked for.
+	ReconcileEvery = time.Second
 	// SyncWait is how long a caller waits for the end of a saga. Then the answer is one that is pending.
 	SyncWait = 20 * time.Second
 	// MaxRuns is how many sagas a process runs at once; more wait for their turn, up to MaxWaiting in all.
@@ -67,17 +67,17 @@ type Options struct {
 	// that works on it.
 	Coordinator string
 	// Home names the participant that is the log's own database, if any.
-	Home        string
-	Observer    Observer
-	Logger      *slog.Logger
-	SyncWait    time.Duration // 0 means [SyncWait]
-	LeaseTTL    time.Duration // 0 means [LeaseTTL]
-	TendEvery   time.Duration // 0 means [TendEvery]
-	Deadline    time.Duration // 0 means [TwoPhaseDeadline]
-	StepTimeout time.Duration // 0 means [StepTimeout]
-	MaxPause    time.Duration // 0 means [MaxPause]
-	DoubtAge    time.Duration // 0 means [DoubtAge]
-	FenceEvery  time.Duration // 0 means [FenceEvery]
+	Home           string
+	Observer       Observer
+	Logger         *slog.Logger
+	SyncWait       time.Duration // 0 means [SyncWait]
+	LeaseTTL       time.Duration // 0 means [LeaseTTL]
+	ReconcileEvery time.Duration // 0 means [ReconcileEvery]
+	Deadline       time.Duration // 0 means [TwoPhaseDeadline]
+	StepTimeout    time.Duration // 0 means [StepTimeout]
+	MaxPause       time.Duration // 0 means [MaxPause]
+	DoubtAge       time.Duration // 0 means [DoubtAge]
+	FenceEvery     time.Duration // 0 means [FenceEvery]
 	// Trace is called for each execution of a step or a branch; may be nil.
 	Trace Trace
 	// Hit is called at the places where a process may die, see [Place]; may be nil.
@@ -113,7 +113,7 @@ type New struct {
 	Refusal error
 }
 
-// Service makes, runs and resumes sagas. It is safe for concurrent use. [Service.Tend] must run beside it.
+// Service makes, runs and resumes sagas. It is safe for concurrent use. [Service.Reconcile] must run beside it.
 type Service struct {
 	Reader
 
@@ -144,7 +144,7 @@ func NewService(store Store, o Options) *Service {
 	}
 	o.SyncWait = cmp.Or(o.SyncWait, SyncWait)
 	o.LeaseTTL = cmp.Or(o.LeaseTTL, LeaseTTL)
-	o.TendEvery = cmp.Or(o.TendEvery, TendEvery)
+	o.ReconcileEvery = cmp.Or(o.ReconcileEvery, ReconcileEvery)
 	o.Deadline = cmp.Or(o.Deadline, TwoPhaseDeadline)
 	o.StepTimeout = cmp.Or(o.StepTimeout, StepTimeout)
 	o.MaxPause = cmp.Or(o.MaxPause, MaxPause)

@@ -49,7 +49,7 @@ func (c *claimWork) prepare(ctx context.Context) (err error) {
 	if c.pool, err = open(ctx, c.o); err != nil {
 		return err
 	}
-	if c.claims, err = claim.New[int64](itemsTable(), claim.Options{}); err != nil {
+	if c.claims, err = claim.New[int64](itemsTable()); err != nil {
 		return err
 	}
 	for _, sql := range append([]string{createItems, itemsTable().DDL()}, itemsTable().Indexes()...) {

@@ -182,8 +182,14 @@ func (s *suite) expiry() {
 
 func (s *suite) keysApart() {
 	keys := []checkpoint.Key{
-		{LockKey: "a", ID: "b"}, {LockKey: "a:b", ID: "b"}, {LockKey: "b", ID: "a"}, {LockKey: "a", ID: "b."},
-		{LockKey: "Ä {x} *?[", ID: "b"}, {LockKey: "a%", ID: "B"}, {LockKey: "a", ID: "B"}, {LockKey: "'; --", ID: "b"},
+		{LockKey: "a", ID: "b"},
+		{LockKey: "a:b", ID: "b"},
+		{LockKey: "b", ID: "a"},
+		{LockKey: "a", ID: "b."},
+		{LockKey: "Ä {x} *?[", ID: "b"},
+		{LockKey: "a%", ID: "B"},
+		{LockKey: "a", ID: "B"},
+		{LockKey: "'; --", ID: "b"},
 	}
 	for _, k := range keys {
 		s.save(k, state(1, 1, "a", k.String()))

@@ -17,7 +17,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -39,13 +38,13 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Stdout, *listen, *round, *bots); err != nil {
+	if err := run(ctx, *listen, *round, *bots); err != nil {
 		fmt.Fprintln(os.Stderr, "auctionpage:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, out io.Writer, listen string, round time.Duration, bots int) error {
+func run(ctx context.Context, listen string, round time.Duration, bots int) error {
 	fairlead, key := cmp.Or(os.Getenv("FAIRLEAD_URL"), "http://127.0.0.1:8080"), os.Getenv("FAIRLEAD_KEY")
 	c, err := client.New(fairlead, key)
 	if err != nil {
@@ -64,20 +63,14 @@ func run(ctx context.Context, out io.Writer, listen string, round time.Duration,
 		return err
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
-	if _, err := fmt.Fprintf(out, "The auction is on at http://%s/ (Ctrl-C ends this program)\n", listener.Addr()); err != nil {
-		return errors.Join(err, server.Close())
-	}
-
+	fmt.Printf("The auction is on at http://%s/ (Ctrl-C ends this program)\n", listener.Addr())
 	runBots(ctx, c, auction, bots)
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-	}
 	// Close and not Shutdown: event streams have no end of their own.
-	return server.Close()
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
 }
 
 // startAuction makes an auction of two rounds, two winners and then one, and starts it.

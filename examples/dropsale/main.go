@@ -15,8 +15,8 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"sync"
@@ -34,13 +34,13 @@ const (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Stdout); err != nil {
+	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "dropsale:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, out io.Writer) error {
+func run(ctx context.Context) error {
 	c, err := client.New(cmp.Or(os.Getenv("FAIRLEAD_URL"), "http://127.0.0.1:8080"), os.Getenv("FAIRLEAD_KEY"))
 	if err != nil {
 		return err
@@ -76,10 +76,8 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(out, "%d buyers: %d bought, %d came too late\n", buyers, sold, missed); err != nil {
-		return err
-	}
-	return verify(ctx, c, campaign.ID, commitment, out)
+	fmt.Printf("%d buyers: %d bought, %d came too late\n", buyers, sold, missed)
+	return verify(ctx, c, campaign.ID, commitment)
 }
 
 // race has all buyers buy at once, and counts who got a position and who found none left.
@@ -112,7 +110,7 @@ func race(ctx context.Context, c *client.Client, campaign string) (sold, missed 
 }
 
 // verify recomputes the draw here, from the proof document alone.
-func verify(ctx context.Context, c *client.Client, campaign, commitment string, out io.Writer) error {
+func verify(ctx context.Context, c *client.Client, campaign, commitment string) error {
 	document, err := c.Proof(ctx, campaign)
 	if err != nil {
 		return err
@@ -122,17 +120,11 @@ func verify(ctx context.Context, c *client.Client, campaign, commitment string, 
 		return err
 	}
 	// The winners follow from the seed and the sold positions, and the seed is the one of the commitment.
-	if err := proof.Verify(); err != nil {
-		return err
-	}
-	if err := proof.VerifyCommitment(commitment); err != nil {
+	if err := errors.Join(proof.Verify(), proof.VerifyCommitment(commitment)); err != nil {
 		return err
 	}
 	for _, w := range proof.Winners {
-		if _, err := fmt.Fprintf(out, "%s goes to %s, layer %d, number %d: verified\n",
-			w.Prize, w.Position.Account, w.Position.Layer, w.Position.Number); err != nil {
-			return err
-		}
+		fmt.Printf("%s goes to %s, layer %d, number %d: verified\n", w.Prize, w.Position.Account, w.Position.Layer, w.Position.Number)
 	}
 	return nil
 }

@@ -122,7 +122,7 @@ func claims(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 	if _, err := pool.Exec(ctx, table.DDL()); err != nil {
 		return err
 	}
-	jobs := claim.Must[int64](table, claim.Options{})
+	jobs := claim.Must[int64](table)
 	c, err := jobs.Claim(ctx, pool, 7)
 	if err != nil {
 		return err

@@ -20,7 +20,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 
@@ -36,13 +35,13 @@ const schema = "printshop"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Stdout, os.Getenv("DATABASE_URL")); err != nil {
+	if err := run(ctx, os.Getenv("DATABASE_URL")); err != nil {
 		fmt.Fprintln(os.Stderr, "printshop:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, out io.Writer, database string) error {
+func run(ctx context.Context, database string) error {
 	if database == "" {
 		return errors.New("DATABASE_URL must be set")
 	}
@@ -54,8 +53,8 @@ func run(ctx context.Context, out io.Writer, database string) error {
 	if err := migrate(ctx, pool); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	for _, part := range []func(context.Context, *pgxpool.Pool, io.Writer) error{takeOrders, printOrders, changePrices} {
-		if err := part(ctx, pool, out); err != nil {
+	for _, part := range []func(context.Context, *pgxpool.Pool) error{takeOrders, printOrders, changePrices} {
+		if err := part(ctx, pool); err != nil {
 			return err
 		}
 	}

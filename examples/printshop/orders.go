@@ -60,7 +60,7 @@ func placeOrder(pool *pgxpool.Pool, keys *pgstore.Store) http.HandlerFunc {
 }
 
 // takeOrders is a customer with a bad connection: the same order is sent three times, another one once.
-func takeOrders(ctx context.Context, pool *pgxpool.Pool, out io.Writer) error {
+func takeOrders(ctx context.Context, pool *pgxpool.Pool) error {
 	handler, err := newShop(pool)
 	if err != nil {
 		return err
@@ -81,8 +81,8 @@ func takeOrders(ctx context.Context, pool *pgxpool.Pool, out io.Writer) error {
 		}
 		answers[answer]++
 	}
-	_, err = fmt.Fprintf(out, "orders: sent 4 times, %d made\n", len(answers))
-	return err
+	fmt.Printf("orders: sent 4 times, %d made\n", len(answers))
+	return nil
 }
 
 // order sends one order and returns the body of its answer.

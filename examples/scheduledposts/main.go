@@ -14,17 +14,16 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -44,13 +43,13 @@ const (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Stdout); err != nil {
+	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "scheduledposts:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, out io.Writer) error {
+func run(ctx context.Context) error {
 	c, err := client.New(cmp.Or(os.Getenv("FAIRLEAD_URL"), "http://127.0.0.1:8080"), os.Getenv("FAIRLEAD_KEY"))
 	if err != nil {
 		return err
@@ -59,32 +58,27 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	defer func() { _ = listener.Close() }()
 	address := "http://" + listener.Addr().String()
 	// The secret is in this answer and nowhere else: a program that runs for longer keeps it. This one makes a target anew.
 	target, err := c.CreateTarget(ctx, client.CreateTargetRequest{
 		Name: "diary-" + uuid.NewString(), Kind: client.CreateTargetRequestKindWebhook, URL: address,
 	})
 	if err != nil {
-		return errors.Join(err, listener.Close())
+		return err
 	}
 	rc, err := newReceiver(target.Secret)
 	if err != nil {
-		return errors.Join(err, listener.Close())
+		return err
 	}
 	server := &http.Server{Handler: rc, ReadHeaderTimeout: 5 * time.Second}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
-
-	err = tell(ctx, c, target.Name, address, rc, out)
-	err = errors.Join(err, server.Close())
-	if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
-		err = errors.Join(err, served)
-	}
-	return err
+	go func() { _ = server.Serve(listener) }() // It ends by Close.
+	defer func() { _ = server.Close() }()
+	return tell(ctx, c, target.Name, address, rc)
 }
 
 // tell schedules the posts, waits for them, and says what came.
-func tell(ctx context.Context, c *client.Client, target, address string, rc *receiver, out io.Writer) error {
+func tell(ctx context.Context, c *client.Client, target, address string, rc *receiver) error {
 	now := time.Now()
 	var expected []string // ids of the posts that are to be published
 	for _, p := range []struct {
@@ -118,13 +112,11 @@ func tell(ctx context.Context, c *client.Client, target, address string, rc *rec
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
 	slices.Sort(rc.taken)
-	var text bytes.Buffer
 	for _, title := range rc.taken {
-		fmt.Fprintf(&text, "%s: delivered %d times, taken once\n", title, rc.delivered[title])
+		fmt.Printf("%s: delivered %d times, taken once\n", title, rc.delivered[title])
 	}
-	fmt.Fprintf(&text, "forgeries refused: %d\n", rc.forged)
-	_, err := out.Write(text.Bytes())
-	return err
+	fmt.Printf("forgeries refused: %d\n", rc.forged)
+	return nil
 }
 
 // published waits for a publication to be published, which it is once, or to fail for good.
@@ -151,7 +143,7 @@ func published(ctx context.Context, c *client.Client, id string) error {
 
 // forge sends the receiver a post that bears no signature of the target's secret.
 func forge(ctx context.Context, address string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader([]byte(`{"title":"Buy my pills"}`)))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader(`{"title":"Buy my pills"}`))
 	if err != nil {
 		return err
 	}

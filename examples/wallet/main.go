@@ -22,7 +22,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/signal"
@@ -42,13 +41,13 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Stdout, *file, *crashAt); err != nil {
+	if err := run(ctx, *file, *crashAt); err != nil {
 		fmt.Fprintln(os.Stderr, "wallet:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, out io.Writer, file string, crashAt int) error {
+func run(ctx context.Context, file string, crashAt int) error {
 	c, err := client.New(cmp.Or(os.Getenv("FAIRLEAD_URL"), "http://127.0.0.1:8080"), os.Getenv("FAIRLEAD_KEY"))
 	if err != nil {
 		return err
@@ -57,8 +56,9 @@ func run(ctx context.Context, out io.Writer, file string, crashAt int) error {
 	if err != nil {
 		return err
 	}
-	o := &order{client: c, name: name, out: out, crashAt: crashAt}
-	return o.pay(ctx)
+	o := &order{client: c, name: name, crashAt: crashAt}
+	o.pay(ctx)
+	return o.err
 }
 
 // orderName reads the order's name, or makes one and keeps it. It must be on disk before the first request is sent.
@@ -91,60 +91,48 @@ func writeDurably(file, text string) error {
 type order struct {
 	client  *client.Client
 	name    string
-	out     io.Writer
 	step    int
 	crashAt int
+	err     error // of the first step that failed: no further one is done
 }
 
 // pay does all steps, in order, as if for the first time.
-func (o *order) pay(ctx context.Context) error {
+func (o *order) pay(ctx context.Context) {
 	c := o.client
 	buyer, shop, carrier := "buyer-"+o.name, "shop-"+o.name, "carrier-"+o.name
 	for _, id := range []string{buyer, shop, carrier} {
-		err := o.do("open "+id[:strings.IndexByte(id, '-')], func(opts ...client.CallOption) error {
+		o.do("open "+id[:strings.IndexByte(id, '-')], func(opts ...client.CallOption) error {
 			_, err := c.CreateAccount(ctx, client.CreateAccountRequest{ID: id, Currency: "EUR"}, opts...)
 			return err
 		})
-		if err != nil {
-			return err
-		}
 	}
-	err := o.do("deposit 50.00", func(opts ...client.CallOption) error {
+	o.do("deposit 50.00", func(opts ...client.CallOption) error {
 		_, err := c.Deposit(ctx, client.MovementRequest{Account: buyer, Amount: 5_000, Memo: "by card"}, opts...)
 		return err
 	})
-	if err != nil {
-		return err
-	}
 	// The price is set aside when the order comes in, and taken when the parcel leaves.
 	var hold *client.Hold
-	err = o.do("hold 30.00", func(opts ...client.CallOption) (err error) {
+	o.do("hold 30.00", func(opts ...client.CallOption) (err error) {
 		hold, err = c.Hold(ctx, client.HoldRequest{Account: buyer, Amount: 3_000}, opts...)
 		return err
 	})
-	if err != nil {
-		return err
-	}
 	// One of two pieces was in stock: 20.00 is captured, and the rest of the hold is free again.
-	err = o.do("capture 20.00", func(opts ...client.CallOption) error {
+	o.do("capture 20.00", func(opts ...client.CallOption) error {
 		_, err := c.CaptureHold(ctx, hold.ID, client.CaptureRequest{To: shop, Amount: new(int64(2_000))}, opts...)
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	err = o.do("postage 4.50", func(opts ...client.CallOption) error {
+	o.do("postage 4.50", func(opts ...client.CallOption) error {
 		_, err := c.Transfer(ctx, client.TransferRequest{From: shop, To: carrier, Amount: 450, Memo: "parcel"}, opts...)
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	return o.balances(ctx, buyer, shop, carrier)
+	o.balances(ctx, buyer, shop, carrier)
 }
 
 // do does one step under its own key, and says whether it was done before.
-func (o *order) do(what string, call func(...client.CallOption) error) error {
+func (o *order) do(what string, call func(...client.CallOption) error) {
+	if o.err != nil {
+		return
+	}
 	o.step++
 	var answer client.Answer
 	err := call(client.Key(fmt.Sprintf("%s.%d", o.name, o.step)), client.Into(&answer))
@@ -152,28 +140,26 @@ func (o *order) do(what string, call func(...client.CallOption) error) error {
 		os.Exit(crashed) // The step was sent and done; its answer is lost, as it would be in any crash.
 	}
 	if err != nil {
-		return fmt.Errorf("step %d, %s: %w", o.step, what, err)
+		o.err = fmt.Errorf("step %d, %s: %w", o.step, what, err)
+		return
 	}
 	note := ""
 	if answer.Replayed {
 		note = " (was done before)"
 	}
-	_, err = fmt.Fprintf(o.out, "%d. %s%s\n", o.step, what, note)
-	return err
+	fmt.Printf("%d. %s%s\n", o.step, what, note)
 }
 
 // balances prints where the money is.
-func (o *order) balances(ctx context.Context, accounts ...string) error {
+func (o *order) balances(ctx context.Context, accounts ...string) {
 	for _, id := range accounts {
-		a, err := o.client.GetAccount(ctx, id)
-		if err != nil {
-			return err
+		if o.err != nil {
+			return
 		}
-		who, _, _ := strings.Cut(id, "-")
-		if _, err := fmt.Fprintf(o.out, "%s: %d.%02d available, %d.%02d held\n",
-			who, a.Available/100, a.Available%100, a.Held/100, a.Held%100); err != nil {
-			return err
+		var a *client.Account
+		if a, o.err = o.client.GetAccount(ctx, id); o.err == nil {
+			who, _, _ := strings.Cut(id, "-")
+			fmt.Printf("%s: %d.%02d available, %d.%02d held\n", who, a.Available/100, a.Available%100, a.Held/100, a.Held%100)
 		}
 	}
-	return nil
 }

@@ -313,7 +313,7 @@ func (s *suite) restarts() {
 					mu.Unlock()
 					var wg sync.WaitGroup
 					for range 3 {
-						wg.Go(func() { s.persist(handlers[i%2], key) })
+						wg.Go(func() { s.persist(handlers[i%2], key) }) //nolint:contextcheck // It ends when it is answered.
 					}
 					wg.Wait()
 				}

@@ -63,7 +63,7 @@ const (
 	beforeBegin point = "before it begins"
 	begun       point = "begun, and not executed"
 	effect      point = "executed, and not answered"
-	kept        point = "answered, and not told"
+	kept        point = "answered, and not sent"
 )
 
 func points() []point { return []point{beforeBegin, begun, effect, kept} }

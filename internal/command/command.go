@@ -65,49 +65,19 @@ func Execute(ctx context.Context, do func() (Answer, error)) (Answer, error) {
 	}
 }
 
-// Rendered is an outcome as the edge answers it.
-type Rendered struct {
-	Status int
-	Body   []byte
-	// Decided says that the outcome is a decision and must be kept under the command's key. Outcomes that a retry may
-	// change (an absent object, an overloaded server) are not.
-	Decided bool
-}
-
-// Render turns an outcome (a result, or the error that the core refused with) into an answer. It must be pure, because a
-// transaction may run more than once.
-type Render func(result any, err error) Rendered
-
-// Command is an operation with what is needed to execute it exactly once and to answer its caller.
-type Command[Op any] struct {
-	Op Op
-	// Key is nil for the server's own commands (sweepers), which are guarded by state alone.
-	Key *idempotency.Request
-	// Render is nil for the server's own commands; their callers get the result or the error as it is.
-	Render Render
-	// Principal and RequestID are written to the audit log where the operation is an administrative one.
-	Principal string
-	RequestID string
-	// Operator says that the principal is an administrator. Some operations, such as a release of a hold, are audited only
-	// then.
-	Operator bool
-}
-
-// Answer is what one caller gets.
-type Answer struct {
-	idempotency.Answer
-	// Result and Err are set for commands without a Render. Err is a [BlockedError] for those that were not decided.
-	Result any
-	Err    error
-}
-
-// Audit is an administrative change, written in its own transaction.
-type Audit struct {
-	Principal string // who asked for it
-	RequestID string
-	Action    string // such as campaign.publish
-	Object    string // the id of what was changed
-}
+// The types of a command are public, because packages saga and multidraw take commands too.
+type (
+	// Command is an operation with what is needed to execute it exactly once and to answer its caller.
+	Command[Op any] = idempotency.Command[Op]
+	// Render turns an outcome into an answer.
+	Render = idempotency.Render
+	// Rendered is an outcome as the edge answers it.
+	Rendered = idempotency.Rendered
+	// Answer is what one caller gets. Its Err is a [BlockedError] for a command that was not decided.
+	Answer = idempotency.Outcome
+	// Audit is an administrative change, written in its own transaction.
+	Audit = idempotency.Audit
+)
 
 // Audited notes that a command has changed an object.
 func Audited[Op any](c Command[Op], action, object string) Audit {
@@ -174,15 +144,6 @@ func Each[T, Op any](batch []Command[Op], visit func(T)) {
 			visit(op)
 		}
 	}
-}
-
-// Refuse answers a command without a decision: nothing is stored under its key.
-func (c *Command[Op]) Refuse(reason error) Answer {
-	if c.Render == nil {
-		return Answer{Err: reason}
-	}
-	r := c.Render(nil, reason)
-	return Answer{Answer: idempotency.Answer{Status: r.Status, Body: r.Body}}
 }
 
 // RefuseAll refuses the commands of a batch on something that does not exist.

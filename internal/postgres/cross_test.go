@@ -24,7 +24,7 @@ import (
 )
 
 func debitLeg(id uuid.UUID, account string, amount int64) *cross.Leg {
-	return &cross.Leg{Saga: id, Step: cross.LegDebit, Input: cross.Input{
+	return &cross.Leg{Call: saga.Call{Saga: id, Step: cross.LegDebit}, Input: cross.Input{
 		From: cross.End{Ledger: cross.Local, Account: account}, To: cross.End{Ledger: "eu", Account: "bob"}, Amount: amount, Currency: "EUR",
 	}}
 }
@@ -300,7 +300,7 @@ func TestTwoPhaseRefused(t *testing.T) {
 	defer closing(t, service.Close)
 	fund(t, newLedgerService(t, db), 10, "alice", "bob")
 	a, err := service.Create(t.Context(), command.Command[cross.Request]{Render: render, Key: &idempotency.Request{Execution: uuid.New()}, Op: cross.Request{
-		From: cross.End{Ledger: cross.Local, Account: "alice"}, To: cross.End{Ledger: "eu", Account: "bob"}, Amount: 1, Mode: cross.ModeTwoPhase,
+		From: cross.End{Ledger: cross.Local, Account: "alice"}, To: cross.End{Ledger: "eu", Account: "bob"}, Amount: 1, Mode: saga.TwoPhase,
 	}})
 	if err != nil || a.Status != 409 || !strings.Contains(string(a.Body), "max_prepared_transactions") {
 		t.Errorf("%d %s, %v", a.Status, a.Body, err)
@@ -309,7 +309,7 @@ func TestTwoPhaseRefused(t *testing.T) {
 	late := cross.NewService(NewSagas(db), map[string]cross.Ledger{cross.Local: hopeful{NewCrossLedger(db)}, "eu": hopeful{NewCrossLedger(db)}}, saga.Options{Coordinator: "fairlead:x"})
 	defer closing(t, late.Close)
 	a, err = late.Create(t.Context(), command.Command[cross.Request]{Render: render, Key: &idempotency.Request{ID: idempotency.NewID("me", "POST", "/", "late"), Execution: uuid.New()}, Op: cross.Request{
-		From: cross.End{Ledger: cross.Local, Account: "alice"}, To: cross.End{Ledger: "eu", Account: "bob"}, Amount: 1, Mode: cross.ModeTwoPhase,
+		From: cross.End{Ledger: cross.Local, Account: "alice"}, To: cross.End{Ledger: "eu", Account: "bob"}, Amount: 1, Mode: saga.TwoPhase,
 	}})
 	if err != nil || a.Status != 409 || !strings.Contains(string(a.Body), "max_prepared_transactions") {
 		t.Errorf("%d %s, %v", a.Status, a.Body, err)

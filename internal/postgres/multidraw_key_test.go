@@ -243,7 +243,7 @@ func TestMultidrawAnswerAfterACrash(t *testing.T) {
 	alive := newMultidraws(t, NewMultidraws(db), multidraw.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	var tending sync.WaitGroup
-	tending.Go(func() { alive.Tend(ctx) })
+	tending.Go(func() { alive.Reconcile(ctx) })
 	request.Key.Execution = uuid.New()
 	a, err := alive.Create(t.Context(), request)
 	if err != nil || !a.Replayed || !bytes.Contains(a.Body, []byte(`"status":"interrupted"`)) {

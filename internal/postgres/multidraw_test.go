@@ -72,7 +72,7 @@ func TestMultidrawIsInterrupted(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var tending sync.WaitGroup
-	tending.Go(func() { alive.Tend(ctx) })
+	tending.Go(func() { alive.Reconcile(ctx) })
 	lost := awaitStatus(t, alive, o.ID, multidraw.StatusInterrupted)
 	if took := time.Since(died); took > 10*time.Second || took < multidraw.LeaseTTL/2 {
 		t.Errorf("interrupted after %s", took)

@@ -76,7 +76,7 @@ func (s *scene) process() *actors {
 // items are rows that package claim works on, as a user has them.
 func items() (claim.Table, *claim.Claims[int64]) {
 	table := claim.Table{Name: "items", Ready: "status = 'ready'", Due: "due", OnClaim: "status = 'running'", OnFinish: "status = 'done'", OnFail: "status = 'failed'", OnRelease: "status = 'ready'"}
-	return table, claim.Must[int64](table, claim.Options{})
+	return table, claim.Must[int64](table)
 }
 
 func newScene(t *testing.T, url string, around *pgx.Conn) *scene {

@@ -26,7 +26,7 @@ var claims = claim.Must[uuid.UUID](claim.Table{ //nolint:gochecknoglobals // A c
 	OnClaim: "status = 'publishing', attempts = t.attempts + 1",
 	OnRelease: "last_error = '" + releasedError + "', due_at = clock_timestamp(), " +
 		"status = CASE WHEN " + retriesLeft + " THEN 'scheduled' ELSE 'failed' END",
-}, claim.Options{})
+})
 
 const (
 	// openTargets are those that something may be sent to now, and that this process can send to. Their order is random, so

@@ -30,7 +30,7 @@ const (
 )
 
 // tokenClaims are the claims on the renewal of a token.
-var tokenClaims = claim.Must[uuid.UUID](claim.Table{Name: "target_tokens", ID: "target"}, claim.Options{}) //nolint:gochecknoglobals // A constant, but for its making.
+var tokenClaims = claim.Must[uuid.UUID](claim.Table{Name: "target_tokens", ID: "target"}) //nolint:gochecknoglobals // A constant, but for its making.
 
 var _ publish.TokenStore = (*Publications)(nil)
 

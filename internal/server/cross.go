@@ -29,10 +29,10 @@ func (q *crossTransferRequest) op() (cross.Request, error) {
 	c.id("to.ledger", q.To.Ledger)
 	c.id("to.account", q.To.Account)
 	c.amount("amount", q.Amount)
-	if q.Mode != string(cross.ModeSaga) && q.Mode != string(cross.ModeTwoPhase) {
+	if q.Mode != string(saga.Compensated) && q.Mode != string(saga.TwoPhase) {
 		c.fail("mode must be saga or twophase")
 	}
-	return cross.Request{From: cross.End(q.From), To: cross.End(q.To), Amount: q.Amount, Mode: cross.Mode(q.Mode)}, c.err
+	return cross.Request{From: cross.End(q.From), To: cross.End(q.To), Amount: q.Amount, Mode: saga.Protocol(q.Mode)}, c.err
 }
 
 // account is the one that a user must own: users pay from this server's own ledger alone.

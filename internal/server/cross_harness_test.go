@@ -38,7 +38,7 @@ func (e *env) startCross(db *postgres.DB, others map[string]string, logger *slog
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		e.cross.Tend(tending)
+		e.cross.Reconcile(tending)
 	}()
 	// Runs before the databases are closed, which were cleaned up for earlier.
 	e.t.Cleanup(func() {

@@ -23,7 +23,7 @@ type crossLegRequest struct {
 func (q *crossLegRequest) op() (*cross.Leg, error) {
 	var c checks
 	l := &cross.Leg{
-		Saga: q.Saga, Step: q.Step, Undo: q.Undo,
+		Call:  saga.Call{Saga: q.Saga, Step: q.Step, Undo: q.Undo},
 		Input: cross.Input{From: cross.End(q.From), To: cross.End(q.To), Amount: q.Amount, Currency: q.Currency},
 	}
 	if q.Saga == uuid.Nil {

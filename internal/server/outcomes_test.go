@@ -141,7 +141,7 @@ func newEnvForKinds(t *testing.T, unavailableAfter time.Duration) *env {
 	e.target("shop", "https://example.com")
 	tending, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var tended sync.WaitGroup
-	tended.Go(func() { e.multidraw.Tend(tending) })
+	tended.Go(func() { e.multidraw.Reconcile(tending) })
 	t.Cleanup(func() { stop(); tended.Wait() })
 	return e
 }

@@ -50,9 +50,9 @@ type Options struct {
 	Lottery *lottery.Service
 	Auction *auction.Service
 	Publish *publish.Service
-	// Multidraw makes many draws at once. Its Tend runs beside the server.
+	// Multidraw makes many draws at once. Its Reconcile runs beside the server.
 	Multidraw *multidraw.Service
-	// Cross moves money between ledgers. Its Tend runs beside the server.
+	// Cross moves money between ledgers. Its Reconcile runs beside the server.
 	Cross *cross.Service
 	Locks Locks
 	Keys  Keys

@@ -45,6 +45,21 @@ func Reconnect(ctx context.Context, session func() error, lost func(err error, i
 	}
 }
 
+// Every calls f at once, and again whenever d has passed or wake has a value, until ctx ends. wake may be nil.
+func Every(ctx context.Context, d time.Duration, wake <-chan struct{}, f func()) {
+	tick := time.NewTicker(d)
+	defer tick.Stop()
+	for {
+		f()
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-wake:
+		}
+	}
+}
+
 // lease calls look before each answer.
 type lease struct {
 	context.Context

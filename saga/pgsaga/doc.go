@@ -18,7 +18,7 @@
 // The database needs max_prepared_transactions above 0; [Database.CanPrepare] tells. A branch's transaction must not have
 // used NOTIFY, temporary tables, or cursors that are held, which PostgreSQL refuses to prepare. While it is prepared, its
 // locks are held, over restarts too, until the log's decision is carried out: waits for locks are bounded by
-// [Options.LockTimeout], so that opposed transactions give way, and [saga.Service.Tend] settles what a dead coordinator has
+// [Options.LockTimeout], so that opposed transactions give way, and [saga.Service.Reconcile] settles what a dead coordinator has
 // left. A coordinator's identifier is drawn at random and kept in its log; a log and its copies, which have the same, are
 // told apart by the fences that participants keep, see [Database.EndPrepared]. Only the role that prepared a transaction, or a superuser, may end it, and only in its own database: give all
 // processes of a coordinator the same role.

@@ -63,7 +63,7 @@ func Example() {
 	tended := make(chan struct{})
 	go func() {
 		defer close(tended)
-		orders.Tend(tending) // resumes what other processes have left
+		orders.Reconcile(tending) // resumes what other processes have left
 	}()
 	defer func() {
 		stop()
@@ -137,7 +137,7 @@ func ExampleDatabase_Branch() {
 	tended := make(chan struct{})
 	go func() {
 		defer close(tended)
-		payments.Tend(tending)
+		payments.Reconcile(tending)
 	}()
 	defer func() {
 		stop()

@@ -79,7 +79,7 @@ func newProcess(tb testing.TB, pool *pgxpool.Pool, o saga.Options) *process {
 	if o.LeaseTTL == 0 {
 		o.LeaseTTL = time.Second
 	}
-	o.TendEvery = 100 * time.Millisecond
+	o.ReconcileEvery = 100 * time.Millisecond
 	if o.MaxPause == 0 {
 		o.MaxPause = 20 * time.Millisecond
 	}
@@ -89,7 +89,7 @@ func newProcess(tb testing.TB, pool *pgxpool.Pool, o saga.Options) *process {
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		p.Tend(tending)
+		p.Reconcile(tending)
 	}()
 	tb.Cleanup(func() {
 		p.die()

@@ -17,15 +17,6 @@ const Local = "local"
 // Definition is the name of these sagas in the log.
 const Definition = "cross-transfer"
 
-// Mode says how the legs of a transfer are held together.
-type Mode string
-
-// The modes.
-const (
-	ModeSaga     = Mode(saga.Compensated)
-	ModeTwoPhase = Mode(saga.TwoPhase)
-)
-
 // The reasons for which a leg is refused, beside those of package saga.
 const (
 	ReasonInsufficientFunds = ledger.ReasonInsufficientFunds
@@ -40,11 +31,11 @@ type End struct {
 	Account string `json:"account"`
 }
 
-// Request asks for a transfer. Amount is in minor units, from 1 to [ledger.MaxAmount].
+// Request asks for a transfer. Amount is in minor units, from 1 to [ledger.MaxAmount]. Mode says how the legs are held together.
 type Request struct {
 	From, To End
 	Amount   int64
-	Mode     Mode
+	Mode     saga.Protocol
 }
 
 // Input is what the log keeps of a transfer.
@@ -64,7 +55,7 @@ func ParseInput(s *saga.Saga) (in Input, err error) {
 }
 
 // Ledger is one that money comes from or goes to, wherever it is. It is safe for concurrent use. One that is also a
-// [Preparer] takes part in both modes, all others in [ModeSaga].
+// [Preparer] takes part in both modes, all others in [saga.Compensated] alone.
 type Ledger interface {
 	// Account returns one account, or [ledger.AccountNotFoundError].
 	Account(ctx context.Context, id string) (ledger.Account, error)

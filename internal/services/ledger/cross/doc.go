@@ -7,10 +7,10 @@
 // books of each ledger therefore balance at any time, and the books of both together balance when no money is in transit. A
 // transfer within one ledger has one leg, transfer, which locks its two accounts in canonical order, in both modes.
 //
-// With [ModeSaga], debit comes first and then credit; if the credit is refused, the debit is undone. Money in transit is on
-// neither account. With [ModeTwoPhase], both legs are prepared, in the order of the ledgers' names, and committed after the
-// decision; one is visible without the other only for the moment between the two commits. A ledger that is no [Preparer], such
-// as one on another server, takes part in [ModeSaga] alone. [Service.Create] makes a transfer; [Service.Leg] executes a leg for
+// In mode [saga.Compensated], debit comes first and then credit; if the credit is refused, the debit is undone. Money in transit
+// is on neither account. In mode [saga.TwoPhase], both legs are prepared, in the order of the ledgers' names, and committed after
+// the decision; one is visible without the other only for the moment between the two commits. A ledger that is no [Preparer], such
+// as one on another server, takes part in [saga.Compensated] alone. [Service.Create] makes a transfer; [Service.Leg] executes a leg for
 // another server.
 //
 // A leg leaves a mark in its own ledger, in the transaction of its effect: done, or refused with a reason. The first mark

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/google/uuid"
-
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/saga"
 )
@@ -18,25 +16,11 @@ const (
 )
 
 // Leg is one ledger's part of a transfer: what is to be done there, or undone. It is data, which can be sent to where the
-// ledger is.
+// ledger is. Step is one of the legs.
 type Leg struct {
-	Saga uuid.UUID
-	Step string // one of the legs
-	// Undo says that it is a compensation, for which a refusal is a failure, to be tried again.
-	Undo bool
-	// Cancel, unless empty, asks for the leg's outcome: refused with this reason, unless it was done, or refused, already.
-	Cancel string
-	// GID names the prepared transaction that it is part of; it is empty in a saga.
-	GID string
+	saga.Call
 	Input
 }
-
-func newLeg(in *Input, c saga.Call) *Leg {
-	return &Leg{Saga: c.Saga, Step: c.Step, Undo: c.Undo, Cancel: c.Cancel, GID: c.GID, Input: *in}
-}
-
-// Key is the same for each execution of the leg, and another for its compensation.
-func (l *Leg) Key() string { return saga.Call{Step: l.Step, Undo: l.Undo}.Key() }
 
 // Ledger names the ledger that the leg is for.
 func (l *Leg) Ledger() string {
@@ -111,7 +95,7 @@ func steps(from, to End) []string {
 // order sorts the legs of a two-phase transfer by their ledgers' names, so that opposed transfers prepare in one order.
 func order(q *Request) []string {
 	names := steps(q.From, q.To)
-	if q.Mode == ModeTwoPhase && len(names) == 2 && q.From.Ledger > q.To.Ledger {
+	if q.Mode == saga.TwoPhase && len(names) == 2 && q.From.Ledger > q.To.Ledger {
 		slices.Reverse(names)
 	}
 	return names

@@ -22,7 +22,7 @@ type Service struct {
 }
 
 // NewService returns a service for these ledgers, by name; [Local] is among them. The options' definitions and participants
-// are set here. The caller calls Tend and Close.
+// are set here. The caller calls Reconcile and Close.
 func NewService(store saga.Store, ledgers map[string]Ledger, o saga.Options) *Service {
 	s := &Service{ledgers: ledgers}
 	o.Definitions = []saga.Definition{{Name: Definition, Plan: s.plan}}
@@ -65,8 +65,13 @@ func (s *Service) Create(ctx context.Context, c command.Command[Request]) (comma
 	if marshalErr != nil {
 		return command.Answer{}, marshalErr
 	}
-	made.Op = saga.New{Name: Definition, Protocol: saga.Protocol(q.Mode), Input: raw, Steps: order(&q), Refusal: err}
+	made.Op = saga.New{Name: Definition, Protocol: q.Mode, Input: raw, Steps: order(&q), Refusal: err}
 	return s.Service.Create(ctx, made)
+}
+
+// Execute lets an operator retry or compensate a transfer, see [saga.Act].
+func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[saga.Act]) (command.Answer, error) {
+	return s.Service.Execute(ctx, id, c)
 }
 
 // Transfer returns one transfer, or [saga.NotFoundError].
@@ -138,7 +143,7 @@ func (s *Service) check(ctx context.Context, q *Request) (Input, error) {
 		return in, ledger.ErrCurrencyMismatch
 	}
 	in.Currency = source.Currency
-	if q.Mode != ModeTwoPhase || q.From.Ledger == q.To.Ledger {
+	if q.Mode != saga.TwoPhase || q.From.Ledger == q.To.Ledger {
 		return in, nil
 	}
 	return in, errors.Join(unreachable(q.From.Ledger, canPrepare(ctx, from)), unreachable(q.To.Ledger, canPrepare(ctx, to)))
@@ -184,7 +189,7 @@ func (s *Service) plan(made *saga.Saga) (saga.Plan, error) {
 	}
 	for _, name := range names {
 		execute := func(ctx context.Context, c saga.Call) (saga.Outcome, error) {
-			l := newLeg(&in, c)
+			l := &Leg{Call: c, Input: in}
 			on, ok := s.ledgers[l.Ledger()]
 			if !ok {
 				return saga.Outcome{}, &LedgerNotFoundError{Name: l.Ledger()}
@@ -197,7 +202,7 @@ func (s *Service) plan(made *saga.Saga) (saga.Plan, error) {
 }
 
 func (s *Service) branch(in *Input, step string) (saga.Branch, error) {
-	place := newLeg(in, saga.Call{Step: step}).Ledger()
+	place := (&Leg{Call: saga.Call{Step: step}, Input: *in}).Ledger()
 	on, ok := s.ledgers[place]
 	if !ok {
 		return saga.Branch{}, &LedgerNotFoundError{Name: place}
@@ -207,6 +212,6 @@ func (s *Service) branch(in *Input, step string) (saga.Branch, error) {
 		return saga.Branch{}, fmt.Errorf("ledger %s: %w", place, saga.ErrTwoPhaseUnavailable)
 	}
 	return saga.Branch{Name: step, Participant: p, Prepare: func(ctx context.Context, c saga.Call, gid string) (saga.Outcome, error) {
-		return p.Prepare(ctx, newLeg(in, c), gid)
+		return p.Prepare(ctx, &Leg{Call: c, Input: *in}, gid)
 	}}, nil
 }

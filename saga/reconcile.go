@@ -4,59 +4,36 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
-// Tend renews the leases of the sagas that run here, takes over those that are due, and settles prepared transactions that
+// Reconcile renews the leases of the sagas that run here, takes over those that are due, and settles prepared transactions that
 // a run has left behind, until ctx ends. Each process of a server does so.
-func (s *Service) Tend(ctx context.Context) {
-	tick := time.NewTicker(min(s.o.TendEvery, s.o.LeaseTTL/2)) // Half a lease, so that one look may fail.
-	defer tick.Stop()
-	resolving := make(chan struct{})
-	go func() {
-		defer close(resolving)
-		s.resolveEvery(ctx)
-	}()
-	defer func() { <-resolving }()
-	for {
-		if err := s.look(ctx); err != nil && ctx.Err() == nil {
-			s.o.Logger.WarnContext(ctx, "sagas were not reconciled", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		case <-s.wake:
-		}
-	}
-}
-
-// resolveEvery settles what is left in doubt. It runs beside the leases, and each participant has its own turn: one that
-// does not answer must not cost a saga its lease, nor the log its standing with the others.
-func (s *Service) resolveEvery(ctx context.Context) {
+func (s *Service) Reconcile(ctx context.Context) {
 	var group sync.WaitGroup
+	defer group.Wait()
+	// What is left in doubt is settled beside the leases, and each participant has its own turn: one that does not answer must
+	// not cost a saga its lease, nor the log its standing with the others.
 	for name, p := range s.o.Participants {
 		group.Go(func() {
-			tick := time.NewTicker(min(s.o.TendEvery, s.o.FenceEvery))
-			defer tick.Stop()
-			for {
+			wait.Every(ctx, min(s.o.ReconcileEvery, s.o.FenceEvery), nil, func() {
 				if err := s.resolveIn(ctx, name, p); err != nil && ctx.Err() == nil {
 					s.o.Logger.WarnContext(ctx, "prepared transactions were not looked at", "error", err)
 				}
-				select {
-				case <-ctx.Done():
-					return
-				case <-tick.C:
-				}
-			}
+			})
 		})
 	}
-	group.Wait()
+	wait.Every(ctx, min(s.o.ReconcileEvery, s.o.LeaseTTL/2), s.wake, func() { // Half a lease, so that one look may fail.
+		if err := s.look(ctx); err != nil && ctx.Err() == nil {
+			s.o.Logger.WarnContext(ctx, "sagas were not reconciled", "error", err)
+		}
+	})
 }
 
 // look renews and claims once.
@@ -237,7 +214,7 @@ func (s *Service) hear(ctx context.Context, d *Doubt) testimony {
 func (s *Service) Resolve(ctx context.Context) error {
 	var group sync.WaitGroup
 	failures := make([]error, len(s.o.Participants))
-	for i, name := range slices.Sorted(maps.Keys(s.o.Participants)) {
+	for i, name := range s.Participants() {
 		// One that does not answer must not keep the others in doubt.
 		group.Go(func() { failures[i] = s.resolveIn(ctx, name, s.o.Participants[name]) })
 	}

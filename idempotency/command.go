@@ -1,0 +1,54 @@
+package idempotency
+
+// Rendered is an outcome as an edge speaks it.
+type Rendered struct {
+	Status int
+	Body   []byte
+	// Decided says that the outcome is a decision and must be kept under the command's key. Outcomes that a retry may
+	// change (an absent object, an overloaded server) are not.
+	Decided bool
+}
+
+// Render speaks an outcome: a result, or the error that the core refused with. It must be pure, because a transaction
+// may run more than once.
+type Render func(result any, err error) Rendered
+
+// Command is an operation with what is needed to execute it exactly once and to answer its caller.
+type Command[Op any] struct {
+	Op Op
+	// Key is nil for the server's own commands (sweepers), which are guarded by state alone.
+	Key *Request
+	// Render is nil for the server's own commands; their callers get the result or the error as it is.
+	Render Render
+	// Principal and RequestID are written to the audit log where the operation is an administrative one.
+	Principal string
+	RequestID string
+	// Operator says that the principal is an administrator: some of what services do all the time is an administrative
+	// operation only then.
+	Operator bool
+}
+
+// Outcome is what the caller of a command gets.
+type Outcome struct {
+	Answer
+	// Result and Err are set for commands without a Render.
+	Result any
+	Err    error
+}
+
+// Audit is an administrative change, written in its own transaction.
+type Audit struct {
+	Principal string // who asked for it
+	RequestID string
+	Action    string // such as campaign.publish
+	Object    string // the id of what was changed
+}
+
+// Refuse answers a command without a decision: nothing is stored under its key.
+func (c *Command[Op]) Refuse(reason error) Outcome {
+	if c.Render == nil {
+		return Outcome{Err: reason}
+	}
+	r := c.Render(nil, reason)
+	return Outcome{Answer: Answer{Status: r.Status, Body: r.Body}}
+}
