@@ -70,7 +70,7 @@ func TestDrawStuck(t *testing.T) {
 	s.fires("FairleadDrawStuck")
 	section := sectionOf(t, "FairleadDrawStuck")
 	s.operator.runs(t, section, "psql", "ID", id)
-	section.says(t, "mend what the error names")
+	section.says(t, "fix the cause that the error names")
 	random.Set(beacontest.Healthy)
 	s.ends("FairleadDrawStuck", "the beacon's relay was mended, the sweeper drew")
 	var drawn thing
@@ -229,7 +229,7 @@ func TestPanics(t *testing.T) {
 	if log := server.Log(); !strings.Contains(log, "panicked") || !strings.Contains(log, id) {
 		t.Errorf("the log says nothing of the panic: %s", log[max(0, len(log)-1000):])
 	}
-	section.says(t, "restore what they were")
+	section.says(t, "restore them from a backup")
 	execute(t, database, `INSERT INTO draws SELECT * FROM backup`)
 	server.kill(t)
 	server.start(t)

@@ -59,7 +59,7 @@ func TestSubscribersDropped(t *testing.T) {
 	})
 	s.fires("FairleadSubscribersDropped")
 	section := sectionOf(t, "FairleadSubscribersDropped")
-	section.says(t, "stop the client")
+	section.says(t, "stop it at the proxy")
 	stop()
 	s.ends("FairleadSubscribersDropped", "the clients that read nothing were stopped")
 	stopBids()

@@ -192,7 +192,7 @@ func TestErrors(t *testing.T) {
 		wait.For(ctx, 100*time.Millisecond)
 	})
 	s.fires("FairleadErrors")
-	sectionOf(t, "FairleadErrors").says(t, "what the errors name")
+	sectionOf(t, "FairleadErrors").says(t, "fix the cause that the errors name")
 	if log := server.Log(); !strings.Contains(log, `relation \"accounts\" does not exist`) {
 		t.Errorf("the log does not name the error: %s", log[max(0, len(log)-1000):])
 	}
@@ -239,7 +239,7 @@ func TestTwoLeaders(t *testing.T) {
 	second.kill(t)
 	stray := newServer(t, other, "--listen", second.address)
 	s.fires("FairleadTwoLeaders")
-	sectionOf(t, "FairleadTwoLeaders").says(t, "start it with the database of the others")
+	sectionOf(t, "FairleadTwoLeaders").says(t, "start it with the others' database")
 	stray.kill(t)
 	second.start(t)
 	s.ends("FairleadTwoLeaders", "the stray server was stopped and started with the database of the other")

@@ -102,7 +102,7 @@ func TestDeadlocks(t *testing.T) {
 	}
 	stopA, stopB := load(t, 1, one("left", "right")), load(t, 1, one("right", "left"))
 	s.fires("FairleadDeadlocks")
-	sectionOf(t, "FairleadDeadlocks").says(t, "ask for all their keys in one request")
+	sectionOf(t, "FairleadDeadlocks").says(t, "request all their keys in one request")
 	stopA()
 	stopB()
 	stop := load(t, 2, func(ctx context.Context) {

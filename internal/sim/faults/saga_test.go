@@ -74,7 +74,7 @@ func TestInDoubt(t *testing.T) {
 	s.fires("FairleadInDoubt")
 	section := sectionOf(t, "FairleadInDoubt")
 	s.operator.runs(t, section, "fairlead sagas in-doubt")
-	section.says(t, "restart the server that stands still")
+	section.says(t, "Restart a server that hangs")
 	first.start(t)
 	s.ends("FairleadInDoubt", "the coordinator was started again")
 	testwait.Eventually(t, patience, "nothing is prepared", func() bool {
