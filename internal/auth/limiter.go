@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"regexp"
 	"strconv"
 	"sync"
 	"time"
@@ -40,14 +41,10 @@ type LimiterOptions struct {
 // Limiter gives every principal a token bucket. It is kept in the memory of one process: behind a balancer, a principal has
 // its quota once a process. It is safe for concurrent use.
 type Limiter struct {
-	policy        string
-	quota         int
-	window        time.Duration
-	limit         rate.Limit
-	maxPrincipals int
-	limitKeys     bool
-	now           func() time.Time
-	policyField   string
+	LimiterOptions
+
+	limit       rate.Limit
+	policyField string
 
 	mu      sync.Mutex
 	buckets map[string]*list.Element // by Principal.ID; values are *bucket
@@ -87,7 +84,7 @@ func NewLimiter(opts LimiterOptions) (*Limiter, error) {
 		opts.Now = time.Now
 	}
 	switch {
-	case !validPolicy(opts.Policy):
+	case !policyForm.MatchString(opts.Policy):
 		return nil, fmt.Errorf("%w: policy %q isn't 1 to 64 letters, digits and hyphens", ErrInvalidOptions, opts.Policy)
 	case opts.Quota < 1 || opts.Quota > limiterQuotaMax:
 		return nil, fmt.Errorf("%w: quota %d isn't 1 to %d", ErrInvalidOptions, opts.Quota, limiterQuotaMax)
@@ -97,16 +94,11 @@ func NewLimiter(opts LimiterOptions) (*Limiter, error) {
 		return nil, fmt.Errorf("%w: %d principals", ErrInvalidOptions, opts.MaxPrincipals)
 	}
 	return &Limiter{
-		policy:        opts.Policy,
-		quota:         opts.Quota,
-		window:        opts.Window,
-		limit:         rate.Limit(float64(opts.Quota) / opts.Window.Seconds()),
-		maxPrincipals: opts.MaxPrincipals,
-		limitKeys:     opts.LimitKeys,
-		now:           opts.Now,
-		policyField:   fmt.Sprintf(`"%s";q=%d;w=%d`, opts.Policy, opts.Quota, int64(opts.Window/time.Second)),
-		buckets:       make(map[string]*list.Element),
-		byUse:         list.New(),
+		LimiterOptions: opts,
+		limit:          rate.Limit(float64(opts.Quota) / opts.Window.Seconds()),
+		policyField:    fmt.Sprintf(`"%s";q=%d;w=%d`, opts.Policy, opts.Quota, int64(opts.Window/time.Second)),
+		buckets:        make(map[string]*list.Element),
+		byUse:          list.New(),
 	}, nil
 }
 
@@ -116,21 +108,21 @@ func (l *Limiter) Allow(p Principal) Decision { return l.AllowN(p, 1) }
 // AllowN counts a request of p that costs as much as n, or as the whole quota where that is less, unless p has not so many
 // left.
 func (l *Limiter) AllowN(p Principal, n int) Decision {
-	if p.Role.KeyRole() && !l.limitKeys {
+	if p.Role.KeyRole() && !l.LimitKeys {
 		return Decision{Allowed: true}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.now()
+	now := l.Now()
 	tokens := l.bucketOf(p.ID)
-	n = min(n, l.quota)
+	n = min(n, l.Quota)
 	d := Decision{Limited: true, Allowed: tokens.AllowN(now, n)}
 
 	// The bucket counts in floating point; the margin keeps a token that is there but for a rounding error.
 	const rounding = 1e-6
 	left := max(tokens.TokensAt(now), 0)
-	d.Remaining = min(int(math.Floor(left+rounding)), l.quota)
-	d.Reset = l.timeFor(float64(l.quota) - left)
+	d.Remaining = min(int(math.Floor(left+rounding)), l.Quota)
+	d.Reset = l.timeFor(float64(l.Quota) - left)
 	switch {
 	case !d.Allowed:
 		d.RetryAfter = l.timeFor(float64(n) - left)
@@ -146,12 +138,12 @@ func (l *Limiter) bucketOf(principal string) *rate.Limiter {
 		l.byUse.MoveToFront(e)
 		return e.Value.(*bucket).tokens //nolint:errcheck // The list holds nothing else.
 	}
-	if l.byUse.Len() >= l.maxPrincipals {
+	if l.byUse.Len() >= l.MaxPrincipals {
 		oldest := l.byUse.Back()
 		delete(l.buckets, oldest.Value.(*bucket).principal) //nolint:errcheck // As above.
 		l.byUse.Remove(oldest)
 	}
-	b := &bucket{principal: principal, tokens: rate.NewLimiter(l.limit, l.quota)}
+	b := &bucket{principal: principal, tokens: rate.NewLimiter(l.limit, l.Quota)}
 	l.buckets[principal] = l.byUse.PushFront(b)
 	return b.tokens
 }
@@ -170,7 +162,7 @@ func (l *Limiter) SetHeaders(h http.Header, d Decision) {
 		return
 	}
 	h.Set("RateLimit-Policy", l.policyField)
-	h.Set("RateLimit", `"`+l.policy+`";r=`+strconv.Itoa(d.Remaining)+`;t=`+strconv.FormatInt(seconds(d.Reset), 10))
+	h.Set("RateLimit", `"`+l.Policy+`";r=`+strconv.Itoa(d.Remaining)+`;t=`+strconv.FormatInt(seconds(d.Reset), 10))
 	if !d.Allowed {
 		h.Set("Retry-After", strconv.FormatInt(max(seconds(d.RetryAfter), 1), 10))
 	}
@@ -179,17 +171,5 @@ func (l *Limiter) SetHeaders(h http.Header, d Decision) {
 // seconds rounds up to whole seconds.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-// validPolicy reports whether s can be quoted in a header as it is.
-func validPolicy(s string) bool {
-	const maxBytes = 64
-	if s == "" || len(s) > maxBytes {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		if (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
-			return false
-		}
-	}
-	return true
-}
+// policyForm can be quoted in a header as it is.
+var policyForm = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)

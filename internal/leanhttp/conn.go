@@ -122,16 +122,21 @@ func (c *conn) handOver(read []byte) {
 	c.end()
 }
 
-// answer has a request served, and reports whether the connection may be used again.
-func (c *conn) answer(h *head, body []byte) bool {
+// answer has a request served, and reports whether the connection may be used again. What the handler panics with ends the
+// connection, as it does in net/http.
+func (c *conn) answer(h *head, body []byte) (again bool) {
 	c.body.Reset(body)
 	r := new(http.Request)
 	*r = *c.common
 	r.URL = &url.URL{Path: h.path}
 	r.Header, r.Host, r.RequestURI, r.ContentLength = h.header, h.host, h.path, int64(h.length)
-	if !c.handle(r) {
-		return false
-	}
+	defer func() {
+		//nolint:errorlint // The sentinel is panicked with as it is.
+		if p := recover(); p != nil && p != http.ErrAbortHandler && c.server.HTTP.ErrorLog != nil {
+			c.server.HTTP.ErrorLog.Printf("leanhttp: panic serving %s: %v\n%s", r.RemoteAddr, p, debug.Stack())
+		}
+	}()
+	c.server.HTTP.Handler.ServeHTTP(&c.out, r)
 	last := c.out.wantsClose() || c.server.closing.Load()
 	c.wire = c.out.appendTo(c.wire[:0], c.server.clock.date(time.Now()), last)
 	c.out.reset()
@@ -140,19 +145,4 @@ func (c *conn) answer(h *head, body []byte) bool {
 		c.wire, c.out.body = nil, nil
 	}
 	return err == nil && !last
-}
-
-// handle runs the handler, and reports whether it has returned. What it panics with ends the connection, as it does in net/http.
-func (c *conn) handle(r *http.Request) (returned bool) {
-	defer func() {
-		if returned {
-			return
-		}
-		//nolint:errorlint // The sentinel is panicked with as it is.
-		if p := recover(); p != nil && p != http.ErrAbortHandler && c.server.HTTP.ErrorLog != nil {
-			c.server.HTTP.ErrorLog.Printf("leanhttp: panic serving %s: %v\n%s", r.RemoteAddr, p, debug.Stack())
-		}
-	}()
-	c.server.HTTP.Handler.ServeHTTP(&c.out, r)
-	return true
 }

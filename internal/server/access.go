@@ -31,22 +31,12 @@ func (a access) permits(role auth.Role) bool {
 	return false
 }
 
-// admit authenticates, and refuses those who may not use the route. It comes before everything that depends on state or on the
-// request's content, so that its refusals tell nothing about either.
+// admit finds out who asks, counts the request against their rate, and refuses those who may not use the route. It comes before
+// everything that depends on state or on the request's content, so that its refusals tell nothing about either.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request, a access) error {
-	if a != accessPublic {
-		if err := s.authenticate(w, r); err != nil {
-			return err
-		}
-		if !a.permits(infoOf(r).principal.Role) {
-			return &refusal{Kind: edge.Forbidden, Detail: "this route is not open to this credential"}
-		}
+	if a == accessPublic {
+		return checkURL(r.URL)
 	}
-	return checkURL(r.URL)
-}
-
-// authenticate finds out who asks and counts the request against their rate.
-func (s *Server) authenticate(w http.ResponseWriter, r *http.Request) error {
 	credential, err := credentialOf(r)
 	if err == nil && strings.HasPrefix(credential, sessionScheme) {
 		err = s.checkSameOrigin(r)
@@ -55,15 +45,19 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	i := infoOf(r)
-	if i.principal, err = s.identify(r.Context(), credential); err != nil || s.Limiter == nil {
+	if i.principal, err = s.identify(r.Context(), credential); err != nil {
 		return err
 	}
-	d := s.Limiter.AllowN(i.principal, max(i.weight, 1))
-	s.Limiter.SetHeaders(w.Header(), d)
-	if !d.Allowed {
-		return errRate()
+	if s.Limiter != nil {
+		d := s.Limiter.AllowN(i.principal, max(i.weight, 1))
+		if s.Limiter.SetHeaders(w.Header(), d); !d.Allowed {
+			return errRate()
+		}
 	}
-	return nil
+	if !a.permits(i.principal.Role) {
+		return &refusal{Kind: edge.Forbidden, Detail: "this route is not open to this credential"}
+	}
+	return checkURL(r.URL)
 }
 
 func errRate() error {

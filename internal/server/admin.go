@@ -80,18 +80,17 @@ func (s *Server) adminRoutes() []route {
 		}, as[auditView], func(a operator.AuditRow) uuid.UUID { return a.ID },
 			filter{"action", "only this action, such as campaign.publish", ""}, filter{"object", "only those on the object with this id", ""},
 			filter{"principal", "only those of this principal, such as key:ID", ""}),
-		get("/v1/admin/idempotency", accessAdmin, filtered(doc[none, keyRecordView]("Read what is kept under an idempotency key"),
+		filtered(readRoute("/v1/admin/idempotency", accessAdmin, "Read what is kept under an idempotency key", s.keyRecord, as[keyRecordView]),
 			"key", "the key", "method", "of the request, such as POST", "path", "of the request, such as /v1/transfers", "principal", "who sent it, such as key:ID or user:SUB"),
-			shown(s.keyRecord, as[keyRecordView])),
 	}
 }
 
 // filtered documents a route with filters, given as name and description in turn.
-func filtered(o operation, filters ...string) operation {
+func filtered(r route, filters ...string) route {
 	for i := 0; i+1 < len(filters); i += 2 {
-		o.query = append(o.query, parameter{name: filters[i], doc: filters[i+1], schema: reflect.TypeFor[string]()})
+		r.doc.query = append(r.doc.query, parameter{name: filters[i], doc: filters[i+1], schema: reflect.TypeFor[string]()})
 	}
-	return o
+	return r
 }
 
 // one reads a query parameter that may be given once. Control characters are in nothing that can be looked for.

@@ -2,17 +2,18 @@ package server
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	"golang.org/x/time/rate"
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/internal/server/edge"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
 
@@ -34,10 +35,8 @@ const (
 	rootsKept = 4096
 	// buildTimeout bounds the making of one, its turn included.
 	buildTimeout = 2 * time.Minute
-	// sealedKept bounds the campaigns that are remembered to be sealed. sealedFresh is how old the look at a sealed campaign may
-	// be that an inclusion proof rests on. A failover may take a seal back.
-	sealedKept  = 256
-	sealedFresh = time.Second
+	// sealedKept bounds the campaigns that are remembered to be sealed, which is for a second: a failover may take a seal back.
+	sealedKept = 256
 )
 
 // archive keeps the documents and trees of sealed and drawn campaigns, which never change. It is safe for concurrent use.
@@ -51,18 +50,12 @@ type archive struct {
 	pace      *rate.Limiter // of what is sent, in bytes
 	built     func(document string)
 
-	mu     sync.Mutex
-	sealed map[uuid.UUID]seenCampaign
+	sealed *shelf[*lottery.Campaign]
 
+	mu       sync.Mutex // held while a build is added, so that none is once close waits for them
 	building sync.WaitGroup
 	life     context.Context // Builds outlive the requests for them, but not the server.
 	end      context.CancelFunc
-}
-
-// seenCampaign is a sealed campaign as it was at a time.
-type seenCampaign struct {
-	campaign *lottery.Campaign
-	at       time.Time
 }
 
 func newArchive(dir string, m *httpMetrics) *archive {
@@ -70,7 +63,7 @@ func newArchive(dir string, m *httpMetrics) *archive {
 		dir: dir, pace: rate.NewLimiter(sendRate, sendBurst),
 		builds: newBound("build", buildsAtOnce, buildsQueued, 0, m), proofs: newBound("proof", proofsAtOnce, proofsQueued, proofsRest, m),
 		documents: newShelf(documentsKept, documentBytes, (*answerFile).close), trees: newShelf[*fairdraw.Tree](treesKept, treeBytes, nil),
-		roots: newShelf[[32]byte](rootsKept, treeBytes, nil), sealed: map[uuid.UUID]seenCampaign{},
+		roots: newShelf[[32]byte](rootsKept, treeBytes, nil), sealed: newShelf[*lottery.Campaign](sealedKept, 0, nil),
 		built: func(document string) { m.documents.WithLabelValues(document).Inc() },
 	}
 	a.life, a.end = context.WithCancel(context.Background())
@@ -165,55 +158,34 @@ func (a *archive) send(ctx context.Context, w http.ResponseWriter, d *answerFile
 	return nil
 }
 
-// sealedCampaign reads the campaign of the path. One that is sealed may have been read a moment ago, so that those who ask
-// for one inclusion proof after another cost the database little. It must not be changed.
+// sealedCampaign reads the campaign of the path. One that is sealed is read once a second, so that those who ask for one inclusion
+// proof after another cost the database little. It must not be changed.
 func (s *Server) sealedCampaign(r *http.Request) (*lottery.Campaign, error) {
 	id, err := pathID(r, "campaign")
 	if err != nil {
 		return nil, err
 	}
-	if c := s.archive.lookUp(id, time.Now()); c != nil {
-		return c, nil
+	second := strconv.FormatInt(time.Now().Unix(), 10)
+	c, done, err := s.archive.sealed.get(r.Context(), id.String()+" "+second, func() (*lottery.Campaign, int64, error) { //nolint:contextcheck // It is read for others, too.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), edge.CommandTimeout)
+		defer cancel()
+		c, err := s.Lottery.Campaign(ctx, id)
+		if err != nil {
+			return nil, 0, err
+		}
+		if _, ok := c.Sealed(); !ok {
+			return nil, 0, lottery.ErrNotDrawn
+		}
+		return c, 0, nil
+	})
+	if errors.Is(err, lottery.ErrNotDrawn) {
+		return s.campaign(r.Context(), infoOf(r).principal, id) // It may not be for everybody.
 	}
-	at := time.Now()
-	c, err := s.campaign(r.Context(), infoOf(r).principal, id)
-	s.archive.learn(id, c, at)
-	return c, err
-}
-
-// lookUp returns a sealed campaign that was read a moment ago. Where it was longer ago, one caller is given none, to read it
-// again, while others go on with it.
-func (a *archive) lookUp(id uuid.UUID, now time.Time) *lottery.Campaign {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	known, ok := a.sealed[id]
-	if !ok {
-		return nil
+	if err != nil {
+		return nil, err
 	}
-	if now.Sub(known.at) < sealedFresh {
-		return known.campaign
-	}
-	known.at = now
-	a.sealed[id] = known
-	return nil
-}
-
-// learn notes what a read of a campaign gave; nil when it failed.
-func (a *archive) learn(id uuid.UUID, c *lottery.Campaign, at time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	ok := false
-	if c != nil {
-		_, ok = c.Sealed()
-	}
-	if !ok {
-		delete(a.sealed, id)
-		return
-	}
-	if len(a.sealed) >= sealedKept {
-		clear(a.sealed)
-	}
-	a.sealed[id] = seenCampaign{c, at}
+	done()
+	return c, nil
 }
 
 // inclusion proves that a position of a campaign was sealed.

@@ -55,5 +55,5 @@ func (s *Server) placeBid(ctx context.Context, p auth.Principal, requestID strin
 	ctx, cancel := context.WithTimeout(ctx, edge.CommandTimeout)
 	defer cancel()
 	path := "/v1/auctions/" + id.String() + "/bids"
-	return s.Auction.Execute(ctx, id, newCommand(op, &q, p, idempotency.NewID(p.ID, http.MethodPost, path, parsed), requestID, http.StatusCreated, of(viewBid)))
+	return s.Auction.Execute(ctx, id, newCommand(op, &q, p, idempotency.NewID(p.ID, http.MethodPost, path, parsed), requestID, answered(http.StatusCreated, viewBid)))
 }

@@ -14,13 +14,8 @@ const maxBody = 1 << 20
 // firstRead is the largest buffer, in bytes, that is made for a body before any of it has arrived. Commands fit into it.
 const firstRead = 4 << 10
 
-// readBody reads a body of at most maxBody bytes.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	return readBodyUpTo(w, r, maxBody)
-}
-
-// readBodyUpTo reads a body of at most so many bytes. The buffer grows with what arrives: a declared length is only a claim.
-func readBodyUpTo(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
+// readBody reads a body of at most so many bytes. The buffer grows with what arrives: a declared length is only a claim.
+func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 	tooLarge := &refusal{Kind: payloadTooLarge, Detail: fmt.Sprintf("the body has more than %d bytes", most)}
 	if r.ContentLength > most {
 		return nil, tooLarge

@@ -24,7 +24,7 @@ func TestBodiesCostWhatArrives(t *testing.T) {
 	for range times {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", io.MultiReader(strings.NewReader("0123456789"), iotest.ErrReader(io.ErrUnexpectedEOF)))
 		r.ContentLength = maxBody
-		if _, err := readBody(httptest.NewRecorder(), r); err == nil {
+		if _, err := readBody(httptest.NewRecorder(), r, maxBody); err == nil {
 			t.Fatal("a body that was cut short was taken")
 		}
 	}
@@ -43,7 +43,7 @@ func TestBodiesOfAllSizes(t *testing.T) {
 			for _, body := range []io.Reader{strings.NewReader(content), iotest.DataErrReader(strings.NewReader(content)), iotest.HalfReader(strings.NewReader(content))} {
 				r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", body)
 				r.ContentLength = length
-				got, err := readBody(httptest.NewRecorder(), r)
+				got, err := readBody(httptest.NewRecorder(), r, maxBody)
 				if large := size > maxBody; large != (err != nil) || !large && string(got) != content {
 					t.Errorf("%d bytes, declared as %d: %d were read, %v", size, length, len(got), err)
 				}

@@ -193,7 +193,7 @@ func readSignIn(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err := rc.SetReadDeadline(time.Now().Add(signInTimeout)); err != nil {
 		return nil, err //nolint:wrapcheck // It becomes an internal error as it is.
 	}
-	body, err := readBodyUpTo(w, r, maxSignIn)
+	body, err := readBody(w, r, maxSignIn)
 	if err == nil {
 		err = rc.SetReadDeadline(time.Time{}) // The connection is watched on while the database is asked.
 	}

@@ -24,15 +24,19 @@ type crossTransferRequest struct {
 
 func (q *crossTransferRequest) op() (cross.Request, error) {
 	var c checks
-	c.id("from.ledger", q.From.Ledger)
-	c.id("from.account", q.From.Account)
-	c.id("to.ledger", q.To.Ledger)
-	c.id("to.account", q.To.Account)
+	c.ends(q.From, q.To)
 	c.amount("amount", q.Amount)
 	if q.Mode != string(saga.Compensated) && q.Mode != string(saga.TwoPhase) {
 		c.fail("mode must be saga or twophase")
 	}
 	return cross.Request{From: cross.End(q.From), To: cross.End(q.To), Amount: q.Amount, Mode: saga.Protocol(q.Mode)}, c.err
+}
+
+func (c *checks) ends(from, to crossEndView) {
+	c.id("from.ledger", from.Ledger)
+	c.id("from.account", from.Account)
+	c.id("to.ledger", to.Ledger)
+	c.id("to.account", to.Account)
 }
 
 // account is the one that a user must own: users pay from this server's own ledger alone.
@@ -116,11 +120,12 @@ func (s *Server) crossRoutes() []route {
 }
 
 func (s *Server) crossTransfers(r *http.Request, after int64, limit int) ([]*saga.Saga, error) {
-	stuck := r.URL.Query().Get("stuck")
-	if stuck != "" && stuck != "true" && stuck != "false" {
-		return nil, refuse("stuck must be true or false")
+	var c checks
+	stuck := c.stuck(r.URL.Query())
+	if c.err != nil {
+		return nil, c.err
 	}
 	return bounded(r.Context(), s.scans, func(ctx context.Context) ([]*saga.Saga, error) {
-		return s.Cross.Transfers(ctx, stuck == "true", after, limit)
+		return s.Cross.Transfers(ctx, stuck, after, limit)
 	})
 }

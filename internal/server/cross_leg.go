@@ -36,10 +36,7 @@ func (q *crossLegRequest) op() (*cross.Leg, error) {
 	if q.Undo && q.Cancel != nil {
 		c.fail("a leg is undone or cancelled, and not both")
 	}
-	c.id("from.ledger", q.From.Ledger)
-	c.id("from.account", q.From.Account)
-	c.id("to.ledger", q.To.Ledger)
-	c.id("to.account", q.To.Account)
+	c.ends(q.From, q.To)
 	c.amount("amount", q.Amount)
 	c.currency("currency", q.Currency)
 	within := q.From.Ledger == q.To.Ledger

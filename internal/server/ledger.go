@@ -202,7 +202,7 @@ func (s *Server) ledgerRoutes() []route {
 				return ledger.ReleaseHold{Hold: id}, err
 			},
 		}),
-		get("/v1/accounts/{id}/aliases", accessUser, filtered(doc[none, aliasView]("Read what public pages call an account"), "topic", "campaign:ID or auction:ID"), shown(s.alias, same[aliasView])),
+		filtered(readRoute("/v1/accounts/{id}/aliases", accessUser, "Read what public pages call an account", s.alias, same[aliasView]), "topic", "campaign:ID or auction:ID"),
 		readRoute("/v1/integrity", accessStaff, "Recompute all balances from the entries", s.integrity, as[integrityView]),
 	}
 }

@@ -107,7 +107,16 @@ func viewDatabaseWaits(all []operator.DatabaseWait) databaseWaitsView {
 
 func (s *Server) lockRoutes() []route {
 	return []route{
-		post("/v1/locks", accessStaff, http.StatusCreated, doc[lockRequest, lockView]("Lock all of the keys or none, waiting in line if asked to"), s.postLock),
+		commandRoute("/v1/locks", accessStaff, http.StatusCreated, "Lock all of the keys or none, waiting in line if asked to", viewLock, mutation[lockRequest, lock.Request]{
+			op: plain((*lockRequest).op), wait: func(o lock.Request) time.Duration { return o.Wait },
+			execute: func(ctx context.Context, c command.Command[lock.Request]) (command.Answer, error) {
+				// A request that waits when the server shuts down is told so at once, and finds another server.
+				ctx, cancel := context.WithCancelCause(ctx)
+				defer cancel(nil)
+				defer context.AfterFunc(s.draining, func() { cancel(groupcommit.ErrClosed) })() //nolint:contextcheck // The server's own.
+				return s.Locks.Acquire(ctx, c)
+			},
+		}),
 		readRoute("/v1/locks", accessAdmin, "See who holds, who waits, and for whom",
 			func(r *http.Request) (lock.Snapshot, error) { return bounded(r.Context(), s.scans, s.Locks.Snapshot) }, as[locksView]),
 		readRoute("/v1/admin/database-waits", accessAdmin, "See which sessions of the database wait for PostgreSQL's own locks, and for whom",
@@ -130,17 +139,20 @@ func (s *Server) lockRoutes() []route {
 				return o, err
 			},
 		}),
-		deleted(post("/v1/locks/{id}", accessStaff, http.StatusNoContent, doc[none, none]("Release a lock that is still held"), mutate(mutation[noFields, lock.Renewal]{
-			status: http.StatusNoContent, execute: s.releaseLock,
+		deleted(commandRoute("/v1/locks/{id}", accessStaff, http.StatusNoContent, "Release a lock that is still held", same[none], mutation[noFields, lock.Renewal]{
+			answer: func(any) (int, []byte) { return http.StatusNoContent, nil }, // Success has no body.
+			execute: func(ctx context.Context, c command.Command[lock.Renewal]) (command.Answer, error) {
+				return s.Locks.Release(ctx, c)
+			},
 			op: func(r *http.Request, _ *noFields) (lock.Renewal, error) {
 				id, err := pathLock(r)
 				return lock.Renewal{ID: id}, err
 			},
-		}))),
+		})),
 	}
 }
 
-func (q *lockRequest) op(id string) (lock.Request, error) {
+func (q *lockRequest) op() (lock.Request, error) {
 	var c checks
 	c.upTo("the number of keys", len(q.Keys), lock.MaxKeys)
 	if c.err == nil {
@@ -149,7 +161,7 @@ func (q *lockRequest) op(id string) (lock.Request, error) {
 		}
 	}
 	c.name("owner", q.Owner)
-	r := lock.Request{ID: id, Owner: q.Owner, TTL: c.span("ttl", q.TTL, lockExample, lock.MinTTL, lock.MaxTTL, time.Microsecond)}
+	r := lock.Request{ID: uuid.Must(uuid.NewV7()).String(), Owner: q.Owner, TTL: c.span("ttl", q.TTL, lockExample, lock.MinTTL, lock.MaxTTL, time.Microsecond)}
 	if q.Wait != nil {
 		r.Wait = c.span("wait", *q.Wait, lockExample, 0, maxLockWait, time.Microsecond)
 	}
@@ -163,55 +175,6 @@ func (q *lockRequest) op(id string) (lock.Request, error) {
 	return r, nil
 }
 
-// postLock may take as long as the request says, which other routes may not.
-func (s *Server) postLock(w http.ResponseWriter, r *http.Request) error {
-	c, err := readCommand(w, r, &mutation[lockRequest, lock.Request]{
-		status: http.StatusCreated, view: of(viewLock),
-		op: func(_ *http.Request, q *lockRequest) (lock.Request, error) {
-			return q.op(uuid.Must(uuid.NewV7()).String())
-		},
-	})
-	if err != nil {
-		return err
-	}
-	limit := c.Op.Wait + edge.CommandTimeout
-	if c.Op.Wait > 0 {
-		// The connection's own limits are for those who are slow, not for those who wait. Where they can't be moved they stay.
-		rc := http.NewResponseController(w)
-		_ = rc.SetReadDeadline(time.Now().Add(limit + readTimeout))
-		_ = rc.SetWriteDeadline(time.Now().Add(limit + writeTimeout))
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), limit)
-	defer cancel()
-	ctx, stop := s.untilDraining(ctx)
-	defer stop()
-	a, err := s.Locks.Acquire(ctx, c)
-	if err != nil {
-		return err
-	}
-	writeAnswer(w, r, a)
-	return nil
-}
-
-// untilDraining ends a context when the server shuts down: whoever waits for a lock is told so at once, and finds another
-// server.
-func (s *Server) untilDraining(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		select {
-		case <-s.draining:
-			cancel(groupcommit.ErrClosed)
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() {
-		cancel(nil)
-		<-done
-	}
-}
-
 // pathLock reads a lock's id from the path. One that was never given out can't be told from one that ended, unless it
 // could not have been: then it names nothing.
 func pathLock(r *http.Request) (string, error) {
@@ -220,15 +183,4 @@ func pathLock(r *http.Request) (string, error) {
 		err = &refusal{Kind: edge.NotFound, Detail: "there is no such lock"}
 	}
 	return id.String(), err
-}
-
-func (s *Server) releaseLock(ctx context.Context, c command.Command[lock.Renewal]) (command.Answer, error) {
-	spoken := c.Render
-	c.Render = func(result any, err error) command.Rendered {
-		if err == nil { // Success has no body.
-			return command.Rendered{Status: http.StatusNoContent, Decided: true}
-		}
-		return spoken(result, err)
-	}
-	return s.Locks.Release(ctx, c)
 }

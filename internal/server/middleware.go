@@ -134,15 +134,7 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 // tooLate reports whether a request may change something and comes when the server drains. A connection that has been idle
 // is closed then, maybe at the moment at which its next request is read, so that nobody would hear what that has done.
 func (s *Server) tooLate(r *http.Request) bool {
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		return false
-	}
-	select {
-	case <-s.draining:
-		return true
-	default:
-		return false
-	}
+	return r.Method != http.MethodGet && r.Method != http.MethodHead && s.draining.Err() != nil
 }
 
 func (s *Server) finish(r *http.Request, rec *recorder, i *info, took time.Duration) {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
@@ -137,8 +136,19 @@ type multidrawSummaryView struct {
 }
 
 func (s *Server) multidrawRoutes() []route {
-	create := doc[createMultidrawRequest, multidrawView]("Draw many times; 202 instead of 201 while the operation is running")
-	create.accepted = true
+	create := commandRoute("/v1/multidraws", accessStaff, http.StatusCreated, "Draw many times; 202 instead of 201 while the operation is running", viewMultidraw,
+		mutation[createMultidrawRequest, multidraw.Op]{
+			op: plain((*createMultidrawRequest).op), execute: s.Multidraw.Create,
+			answer: func(result any) (int, []byte) {
+				o := result.(*multidraw.Operation) //nolint:errcheck,forcetypeassert // The service has no other.
+				status := http.StatusCreated
+				if o.CompletedAt == nil {
+					status = http.StatusAccepted
+				}
+				return status, mustMarshal(viewMultidraw(o))
+			},
+		})
+	create.doc.accepted = true
 	results := paged[drawnResult]("List the draws so far, in order: integers, or ids of prizes")
 	results.query[0] = parameter{name: "limit", doc: "most draws to return, 1 to 10,000, 50 when absent", schema: reflect.TypeFor[int]()}
 	act := func(verb, summary string, op multidraw.Op) route {
@@ -146,7 +156,7 @@ func (s *Server) multidrawRoutes() []route {
 			mutation[noFields, multidraw.Op]{what: "multi-draw", executeOn: s.Multidraw.Execute, op: fixed(op)})
 	}
 	return []route{
-		post("/v1/multidraws", accessStaff, http.StatusCreated, create, s.postMultidraw),
+		create,
 		listRoute("/v1/multidraws", accessStaff, "List multi-draws, oldest first", oldestFirst(), func(r *http.Request, after int64, limit int) ([]multidraw.Operation, error) {
 			return s.Multidraw.Operations(r.Context(), after, limit)
 		}, as[multidrawSummaryView], func(o multidraw.Operation) int64 { return o.Number }),
@@ -159,22 +169,4 @@ func (s *Server) multidrawRoutes() []route {
 		act("resume", "Go on with an interrupted multi-draw, in the background", multidraw.Resume{}),
 		act("rollback", "End an interrupted or completed multi-draw; its draws stay readable", multidraw.Rollback{}),
 	}
-}
-
-// postMultidraw serves the one route whose status depends on how far its effect has come.
-func (s *Server) postMultidraw(w http.ResponseWriter, r *http.Request) error {
-	requestID := infoOf(r).requestID
-	created, accepted := renderer(http.StatusCreated, of(viewMultidraw), requestID), renderer(http.StatusAccepted, of(viewMultidraw), requestID)
-	return mutate(mutation[createMultidrawRequest, multidraw.Op]{
-		op: plain((*createMultidrawRequest).op),
-		execute: func(ctx context.Context, c command.Command[multidraw.Op]) (command.Answer, error) {
-			c.Render = func(result any, err error) command.Rendered {
-				if o, ok := result.(*multidraw.Operation); ok && err == nil && o.CompletedAt == nil {
-					return accepted(result, err)
-				}
-				return created(result, err)
-			}
-			return s.Multidraw.Create(ctx, c)
-		},
-	})(w, r)
 }

@@ -2,8 +2,8 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -15,28 +15,68 @@ import (
 
 // mutation is a route that changes something: a typed body, a check, and a way to the service that decides it.
 type mutation[Req, Op any] struct {
-	status int // of success
 	// op checks the request and makes the operation of it. Its errors are refusals; it touches no state.
 	op func(r *http.Request, req *Req) (Op, error)
 	// account names the account that a user must own, where the route is open to users.
 	account func(req *Req) string
+	// wait is how long the operation may wait in addition to what every command may take; nil: not at all.
+	wait func(op Op) time.Duration
 	// execute brings the command to its service. Where the path names a thing, executeOn does, and what names the thing's kind.
 	execute   func(ctx context.Context, c command.Command[Op]) (command.Answer, error)
 	executeOn func(ctx context.Context, id uuid.UUID, c command.Command[Op]) (command.Answer, error)
 	what      string
-	// view makes the answer's document of the service's result.
-	view func(result any) any
+	answer    answer
+}
+
+// answer gives the status and the body with which a service's result is answered.
+type answer func(result any) (status int, body []byte)
+
+// answered is the answer of a route whose status is always the same.
+func answered[R, V any](status int, view func(R) V) answer {
+	return func(result any) (int, []byte) {
+		return status, mustMarshal(view(result.(R))) //nolint:errcheck,forcetypeassert // Its operation fixes the type.
+	}
 }
 
 // mutate serves a mutation. The order of its checks is the contract's: key, body, whose account, then state.
 func mutate[Req, Op any](m mutation[Req, Op]) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		c, err := readCommand(w, r, &m)
+		key, err := parseKey(r.Header)
 		if err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), edge.CommandTimeout)
+		body, err := readBody(w, r, maxBody)
+		if err != nil {
+			return err
+		}
+		var req Req
+		if err := edge.Decode(body, &req); err != nil {
+			return err
+		}
+		op, err := m.op(r, &req)
+		if err != nil {
+			return err
+		}
+		i := infoOf(r)
+		if i.principal.Role == auth.RoleUser {
+			if m.account == nil {
+				return &refusal{Kind: edge.Forbidden, Detail: "this route is not open to users"}
+			}
+			if err := actFor(i.principal, m.account(&req)); err != nil {
+				return err
+			}
+		}
+		limit := edge.CommandTimeout
+		if m.wait != nil && m.wait(op) > 0 {
+			limit += m.wait(op)
+			// The connection's own limits are for those who are slow, not for those who wait. Where they can't be moved they stay.
+			rc := http.NewResponseController(w)
+			_ = rc.SetReadDeadline(time.Now().Add(limit + readTimeout))
+			_ = rc.SetWriteDeadline(time.Now().Add(limit + writeTimeout))
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), limit)
 		defer cancel()
+		c := newCommand(op, &req, i.principal, idempotency.NewID(i.principal.ID, r.Method, r.URL.Path, key), i.requestID, m.answer)
 		var a command.Answer
 		if m.executeOn == nil {
 			a, err = m.execute(ctx, c)
@@ -54,27 +94,18 @@ func mutate[Req, Op any](m mutation[Req, Op]) handler {
 	}
 }
 
-// commandRoute is the POST route of a mutation, whose answer view shows.
+// commandRoute is the POST route of a mutation, whose answer view shows unless the mutation has its own.
 func commandRoute[Req, Op, R, V any](path string, a access, status int, summary string, view func(R) V, m mutation[Req, Op]) route {
-	m.status, m.view = status, of(view)
-	return post(path, a, status, doc[Req, V](summary), mutate(m))
+	if m.answer == nil {
+		m.answer = answered(status, view)
+	}
+	return route{method: http.MethodPost, path: path, access: a, status: status, doc: doc[Req, V](summary), handler: mutate(m)}
 }
 
 // deleted makes a route one of the method DELETE, which has no body.
 func deleted(r route) route {
 	r.method, r.doc.request = http.MethodDelete, nil
 	return r
-}
-
-// of adapts a view of a result type to the untyped result of a service.
-func of[R, V any](view func(R) V) func(any) any {
-	return func(result any) any {
-		r, ok := result.(R)
-		if !ok {
-			panic(fmt.Sprintf("server: a service answered with %T", result)) // Its operation fixes the type.
-		}
-		return view(r)
-	}
 }
 
 // plain is the operation of a request that says everything in its body.
@@ -87,42 +118,21 @@ func fixed[Op any](op Op) func(*http.Request, *noFields) (Op, error) {
 	return func(*http.Request, *noFields) (Op, error) { return op, nil }
 }
 
-func readCommand[Req, Op any](w http.ResponseWriter, r *http.Request, m *mutation[Req, Op]) (c command.Command[Op], err error) {
-	key, err := parseKey(r.Header)
-	if err != nil {
-		return c, err
-	}
-	body, err := readBody(w, r)
-	if err != nil {
-		return c, err
-	}
-	var req Req
-	if err := edge.Decode(body, &req); err != nil {
-		return c, err
-	}
-	op, err := m.op(r, &req)
-	if err != nil {
-		return c, err
-	}
-	i := infoOf(r)
-	if i.principal.Role == auth.RoleUser {
-		if m.account == nil {
-			return c, &refusal{Kind: edge.Forbidden, Detail: "this route is not open to users"}
-		}
-		if err := actFor(i.principal, m.account(&req)); err != nil {
-			return c, err
-		}
-	}
-	return newCommand(op, &req, i.principal, idempotency.NewID(i.principal.ID, r.Method, r.URL.Path, key), i.requestID, m.status, m.view), nil
-}
-
 // newCommand makes the command of a request, which is canonical as req is encoded again: white space, member order and a null
 // for an absent member make no other request.
-func newCommand[Op any](op Op, req any, p auth.Principal, key idempotency.ID, requestID string, status int, view func(any) any) command.Command[Op] {
+func newCommand[Op any](op Op, req any, p auth.Principal, key idempotency.ID, requestID string, answer answer) command.Command[Op] {
 	return command.Command[Op]{
-		Op:        op,
-		Key:       &idempotency.Request{ID: key, Fingerprint: idempotency.NewFingerprint(mustMarshal(req)), Execution: uuid.Must(uuid.NewV7())},
-		Render:    renderer(status, view, requestID),
+		Op:  op,
+		Key: &idempotency.Request{ID: key, Fingerprint: idempotency.NewFingerprint(mustMarshal(req)), Execution: uuid.Must(uuid.NewV7())},
+		// It runs inside the transaction, more than once if that is run again.
+		Render: func(result any, err error) command.Rendered {
+			if err != nil {
+				p := problemOf(err, requestID)
+				return command.Rendered{Status: p.Status, Body: mustMarshal(p), Decided: decided(p)}
+			}
+			status, body := answer(result)
+			return command.Rendered{Status: status, Body: body, Decided: true}
+		},
 		Principal: p.ID,
 		RequestID: requestID,
 		Operator:  p.Role == auth.RoleAdmin,
@@ -136,17 +146,6 @@ func parseKey(h http.Header) (string, error) {
 		return "", idempotency.ErrMalformedKey
 	}
 	return idempotency.ParseKey(values[0])
-}
-
-// renderer speaks a service's outcome. It runs inside the transaction, more than once if that is run again.
-func renderer(status int, view func(any) any, requestID string) command.Render {
-	return func(result any, err error) command.Rendered {
-		if err != nil {
-			p := problemOf(err, requestID)
-			return command.Rendered{Status: p.Status, Body: mustMarshal(p), Decided: decided(p)}
-		}
-		return command.Rendered{Status: status, Body: mustMarshal(view(result)), Decided: true}
-	}
 }
 
 // noFields is the body of a route without fields.

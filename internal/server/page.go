@@ -182,7 +182,7 @@ func listRoute[R, T, P any](
 		return writePage(w, r, path, o, func(after P, limit int) ([]R, error) { return rows(r, after, limit) }, item, place)
 	})
 	for _, f := range filters {
-		list.doc = filtered(list.doc, f.name, f.doc)
+		list = filtered(list, f.name, f.doc)
 	}
 	return list
 }

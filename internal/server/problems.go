@@ -92,8 +92,11 @@ var problems = []struct {
 	{only(lottery.ErrNotActive, auction.ErrNotActive), kind{Status: http.StatusConflict, Code: "not_active", Title: "It is not open at present"}, false},
 	{only(lottery.ErrSoldOut), kind{Status: http.StatusConflict, Code: "sold_out", Title: "No position is left"}, false},
 	{only(lottery.ErrPurchaseLimit), kind{Status: http.StatusConflict, Code: "purchase_limit", Title: "The purchase limit is reached"}, false},
-	{only(lottery.ErrBadTransition, auction.ErrBadTransition, cross.ErrNotDone, saga.ErrBadTransition, multidraw.ErrBadTransition, publish.ErrBadTransition),
-		kind{Status: http.StatusConflict, Code: "bad_transition", Title: "The status does not allow this"}, false},
+	{
+		only(lottery.ErrBadTransition, auction.ErrBadTransition, cross.ErrNotDone, saga.ErrBadTransition, multidraw.ErrBadTransition, publish.ErrBadTransition),
+		kind{Status: http.StatusConflict, Code: "bad_transition", Title: "The status does not allow this"},
+		false,
+	},
 	{only(lottery.ErrNotSoldOut), kind{Status: http.StatusConflict, Code: "not_sold_out", Title: "The campaign is not sold out"}, false},
 	{only(lottery.ErrNotDrawn), kind{Status: http.StatusNotFound, Code: "not_drawn", Title: "The campaign is not drawn"}, false},
 	{only(lottery.ErrTooManyPrizes), kind{Status: http.StatusUnprocessableEntity, Code: "too_many_prizes", Title: "A prize's quantity exceeds the positions that can win it"}, false},

@@ -40,7 +40,7 @@ func (s *Server) publicRoutes() []route {
 func (s *Server) snapshot(fill func(*http.Request) (any, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		second := strconv.FormatInt(time.Now().Unix(), 10)
-		body, done, err := s.pages.get(r.Context(), r.URL.Path+" "+second, func() ([]byte, int64, error) {
+		body, done, err := s.pages.get(r.Context(), r.URL.Path+" "+second, func() ([]byte, int64, error) { //nolint:contextcheck // As said.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), edge.CommandTimeout)
 			defer cancel()
 			v, err := fill(r.WithContext(ctx))

@@ -114,7 +114,7 @@ func (s *Server) publicationRoutes() []route {
 	own := []route{
 		commandRoute("/v1/publications", accessStaff, http.StatusCreated, "Make a publication: scheduled, or a draft without a time", viewPublication,
 			mutation[publicationRequest, publish.Op]{execute: s.Publish.Create, op: plain((*publicationRequest).op)}),
-		get("/v1/publications", accessStaff, filtered(paged[publicationView]("List publications, oldest first"), "status", "only those of this status"), s.getPublications),
+		filtered(get("/v1/publications", accessStaff, paged[publicationView]("List publications, oldest first"), s.getPublications), "status", "only those of this status"),
 		readRoute("/v1/publications/{id}", accessStaff, "Read a publication with its payload", find, viewPublicationDetail),
 		listRoute("/v1/publications/{id}/attempts", accessStaff, "List a publication's attempts in order", oldestFirst(),
 			rowsWith(pathIDOf("publication"), s.Publish.Attempts), as[attemptView], func(a publish.Attempt) int64 { return a.Version }),

@@ -66,10 +66,6 @@ func get(path string, a access, o operation, h handler) route {
 	return route{method: http.MethodGet, path: path, access: a, status: http.StatusOK, doc: o, handler: h}
 }
 
-func post(path string, a access, status int, o operation, h handler) route {
-	return route{method: http.MethodPost, path: path, access: a, status: status, doc: o, handler: h}
-}
-
 // hot marks a route that many ask at once, and that carries its command out whether or not the client waits for the answer.
 func hot(r route) route {
 	r.hot = true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"net/http"
+	"net/url"
 	"reflect"
 	"slices"
 
@@ -76,10 +77,9 @@ func (s *Server) sagaRoutes() []route {
 		return commandRoute("/v1/sagas/{id}/"+verb, accessStaff, http.StatusOK, summary, viewSaga,
 			mutation[noFields, saga.Act]{what: "saga", executeOn: s.Cross.Execute, op: fixed(act)})
 	}
-	all := listRoute("/v1/sagas", accessStaff, "List operations of several steps, oldest first", oldestFirst(), s.sagas, viewSaga, numberOfSaga)
-	all.doc = filtered(all.doc, "name", "only those of this definition, such as cross-transfer", "status", "only those of this status: pending, completed, failed or compensated")
 	return []route{
-		stuckToo(all),
+		stuckToo(filtered(listRoute("/v1/sagas", accessStaff, "List operations of several steps, oldest first", oldestFirst(), s.sagas, viewSaga, numberOfSaga),
+			"name", "only those of this definition, such as cross-transfer", "status", "only those of this status: pending, completed, failed or compensated")),
 		readRoute("/v1/sagas/{id}", accessStaff, "Read an operation of several steps",
 			with(pathIDOf("saga"), func(ctx context.Context, id uuid.UUID) (*saga.Saga, error) { return s.Cross.Saga(ctx, id) }), viewSaga),
 		act("retry", "Let a pending operation be tried at once", saga.Retry),
@@ -107,34 +107,30 @@ func stuckToo(r route) route {
 func numberOfSaga(s *saga.Saga) int64 { return s.Number }
 
 func (s *Server) sagas(r *http.Request, after int64, limit int) ([]*saga.Saga, error) {
-	q := saga.Query{After: after, Limit: limit}
-	if err := sagaFilter(r, &q); err != nil {
-		return nil, err
-	}
-	return bounded(r.Context(), s.scans, func(ctx context.Context) ([]*saga.Saga, error) { return s.Cross.Sagas(ctx, q) })
-}
-
-// sagaFilter reads what narrows the list.
-func sagaFilter(r *http.Request, q *saga.Query) error {
 	query := r.URL.Query()
 	var c checks
-	switch stuck := query.Get("stuck"); stuck {
-	case "", "false":
-	case "true":
-		q.Stuck = true
-	default:
-		c.fail("stuck must be true or false")
-	}
-	q.Status = saga.Status(query.Get("status"))
+	q := saga.Query{After: after, Limit: limit, Stuck: c.stuck(query), Status: saga.Status(query.Get("status")), Name: query.Get("name")}
 	switch q.Status {
 	case "", saga.Pending, saga.Completed, saga.Failed, saga.WasCompensated:
 	default:
 		c.fail("status must be pending, completed, failed or compensated")
 	}
-	if q.Name = query.Get("name"); q.Name != "" {
+	if q.Name != "" {
 		c.name("name", q.Name)
 	}
-	return c.err
+	if c.err != nil {
+		return nil, c.err
+	}
+	return bounded(r.Context(), s.scans, func(ctx context.Context) ([]*saga.Saga, error) { return s.Cross.Sagas(ctx, q) })
+}
+
+// stuck reads whether a list is narrowed to what fails to get on.
+func (c *checks) stuck(query url.Values) bool {
+	stuck := query.Get("stuck")
+	if stuck != "" && stuck != "true" && stuck != "false" {
+		c.fail("stuck must be true or false")
+	}
+	return stuck == "true"
 }
 
 func (s *Server) doubts(r *http.Request) (v doubtsView, err error) {

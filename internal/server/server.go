@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -101,8 +100,8 @@ type Server struct {
 	openAPI  []byte
 	handler  http.Handler
 	hot      func(path string) bool
-	draining chan struct{}
-	drain    func() // begins it, once
+	draining context.Context //nolint:containedctx // Ends when the server begins to shut down.
+	drain    context.CancelFunc
 }
 
 // New builds a server.
@@ -113,8 +112,8 @@ func New(o Options) (*Server, error) {
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
 	}
-	s := &Server{Options: o, metrics: newHTTPMetrics(o.Registry), draining: make(chan struct{}), pages: newShelf[[]byte](publicEntries, publicBytes, nil)}
-	s.drain = sync.OnceFunc(func() { close(s.draining) })
+	s := &Server{Options: o, metrics: newHTTPMetrics(o.Registry), pages: newShelf[[]byte](publicEntries, publicBytes, nil)}
+	s.draining, s.drain = context.WithCancel(context.Background())
 	s.archive = newArchive(o.Scratch, s.metrics)
 	s.scans, s.checks = newBound("scan", scansAtOnce, scansQueued, 0, s.metrics), newBound("check", checksAtOnce, checksQueued, 0, s.metrics)
 	s.Live.Logger = o.Logger

@@ -41,14 +41,11 @@ func (s *Server) getReady(w http.ResponseWriter, r *http.Request) error {
 	status := http.StatusOK
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
-	select {
-	case <-s.draining:
+	if s.draining.Err() != nil {
 		v.Status, status = "draining", http.StatusServiceUnavailable
-	default:
-		if err := s.Ready(ctx); err != nil {
-			s.Logger.WarnContext(ctx, "not ready", "error", err)
-			v.Status, status = "unavailable", http.StatusServiceUnavailable
-		}
+	} else if err := s.Ready(ctx); err != nil {
+		s.Logger.WarnContext(ctx, "not ready", "error", err)
+		v.Status, status = "unavailable", http.StatusServiceUnavailable
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

@@ -22,12 +22,14 @@ func TestTrace(t *testing.T) {
 	}
 	var told []answered
 	s := &Server{
-		metrics: newHTTPMetrics(prometheus.NewRegistry()), Options: Options{Logger: slog.New(slog.DiscardHandler),
+		metrics: newHTTPMetrics(prometheus.NewRegistry()), Options: Options{
+			Logger: slog.New(slog.DiscardHandler),
 			Trace: func(r *http.Request) (context.Context, func(string, int, string, string, bool)) {
 				return context.WithValue(r.Context(), mark{}, r.URL.Path), func(route string, status int, code, requestID string, replayed bool) {
 					told = append(told, answered{route, status, code, requestID, replayed})
 				}
-			}},
+			},
+		},
 	}
 	for _, c := range []struct {
 		path    string

@@ -3,6 +3,7 @@ package server
 import (
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 	"unicode"
@@ -24,18 +25,7 @@ const (
 // maxExpiry bounds how long a hold may last; longer ones are better without an expiry.
 const maxExpiry = 10 * 365 * 24 * time.Hour
 
-// validCurrency reports whether s is [A-Z][A-Z0-9]{2,11}.
-func validCurrency(s string) bool {
-	if len(s) < 3 || len(s) > 12 || s[0] < 'A' || s[0] > 'Z' {
-		return false
-	}
-	for i := range len(s) {
-		if c := s[i]; (c < 'A' || c > 'Z') && (c < '0' || c > '9') {
-			return false
-		}
-	}
-	return true
-}
+var currencyForm = regexp.MustCompile(`^[A-Z][A-Z0-9]{2,11}$`)
 
 // checkURL refuses a URL that is no text: UTF-8 without NUL, which no database takes. What a handler reads from the path or the
 // query it may pass on.
@@ -76,7 +66,7 @@ func (c *checks) id(field, value string) {
 }
 
 func (c *checks) currency(field, value string) {
-	if !validCurrency(value) {
+	if !currencyForm.MatchString(value) {
 		c.fail("%s must be an upper-case letter and 2 to 11 upper-case letters or digits", field)
 	}
 }

@@ -92,13 +92,10 @@ func DefaultTimes() *Times {
 
 // Edge serves the sockets and streams.
 type Edge struct {
+	Options
+
 	s       Server
-	logger  *slog.Logger
-	hub     *hub.Hub
 	origins map[string]struct{}
-	most    int
-	each    int // of one principal; 0: any number
-	times   *Times
 
 	pools
 
@@ -140,16 +137,13 @@ func (c *client) end(cause error) {
 
 // New makes the edge of a server's live stream. Its owner closes it.
 func New(s Server, o Options) *Edge {
-	e := &Edge{
-		s: s, logger: o.Logger, hub: o.Hub, origins: map[string]struct{}{}, most: o.MaxStreams, each: o.MaxPerPrincipal, times: o.Times,
-		clients: map[*client]struct{}{}, streams: map[string]int{},
+	if o.Times == nil {
+		o.Times = DefaultTimes()
 	}
-	if e.times == nil {
-		e.times = DefaultTimes()
+	if o.MaxStreams <= 0 {
+		o.MaxStreams = defaultMaxStreams
 	}
-	if e.most <= 0 {
-		e.most = defaultMaxStreams
-	}
+	e := &Edge{Options: o, s: s, origins: map[string]struct{}{}, clients: map[*client]struct{}{}, streams: map[string]int{}}
 	e.batches.New, e.buffers.New = newBatch, newBuffer
 	for _, origin := range o.AllowedOrigins {
 		e.origins[strings.ToLower(strings.TrimSuffix(origin, "/"))] = struct{}{}
@@ -193,14 +187,14 @@ func (e *Edge) admit(r *http.Request) (*client, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
-	case e.hub == nil:
+	case e.Hub == nil:
 		return nil, &edge.Refusal{Kind: edge.Unavailable, Detail: "this server has no live stream"}
 	case e.ctx.Err() != nil:
 		return nil, &edge.Refusal{Kind: edge.ShuttingDown, Detail: "the server is shutting down"}
-	case len(e.clients) >= e.most:
+	case len(e.clients) >= e.MaxStreams:
 		return nil, &edge.Refusal{Kind: edge.Overloaded, Detail: "the server has as many live connections as it may have"}
-	case e.each > 0 && e.streams[c.principal.ID] >= e.each:
-		return nil, &edge.Refusal{Kind: tooManyStreams, Detail: fmt.Sprintf("this credential has its %d live connections already", e.each)}
+	case e.MaxPerPrincipal > 0 && e.streams[c.principal.ID] >= e.MaxPerPrincipal:
+		return nil, &edge.Refusal{Kind: tooManyStreams, Detail: fmt.Sprintf("this credential has its %d live connections already", e.MaxPerPrincipal)}
 	}
 	e.clients[c] = struct{}{}
 	e.streams[c.principal.ID]++
@@ -225,7 +219,7 @@ func (e *Edge) leave(c *client) {
 // watch looks after all clients, as long as there are any: whether their credentials are still good, and whether they are
 // still there. One goroutine does it, so that a quiet client costs no timers.
 func (e *Edge) watch() {
-	tick := time.NewTicker(e.times.Recheck)
+	tick := time.NewTicker(e.Times.Recheck)
 	defer tick.Stop()
 	pinged := time.Now()
 	for {
@@ -239,7 +233,7 @@ func (e *Edge) watch() {
 				e.mu.Unlock()
 				return
 			}
-			ping := now.Sub(pinged) >= e.times.Ping
+			ping := now.Sub(pinged) >= e.Times.Ping
 			clients := make([]*client, 0, len(e.clients))
 			for c := range e.clients {
 				clients = append(clients, c)
@@ -262,7 +256,7 @@ func (e *Edge) recheck(clients []*client) {
 	for _, c := range clients {
 		err, known := verdicts[c.credential]
 		if !known {
-			ctx, cancel := context.WithTimeout(e.ctx, e.times.Recheck)
+			ctx, cancel := context.WithTimeout(e.ctx, e.Times.Recheck)
 			_, err = e.s.Identify(ctx, c.credential)
 			cancel()
 			verdicts[c.credential] = err

@@ -137,7 +137,7 @@ func (s *socket) subscribe(data []byte) {
 }
 
 func (e *Edge) subscribe(ctx context.Context, p auth.Principal, sub *hub.Subscriber, topic string, since *int64) error {
-	ctx, cancel := context.WithTimeout(ctx, e.times.Subscribe)
+	ctx, cancel := context.WithTimeout(ctx, e.Times.Subscribe)
 	defer cancel()
 	if err := e.s.MayFollow(ctx, p, topic); err != nil {
 		return err

@@ -61,13 +61,13 @@ func (e *Edge) Socket(w http.ResponseWriter, r *http.Request) error {
 		OnPingReceived: func(context.Context, []byte) bool { return e.s.Count(c.principal) == nil },
 	})
 	if err != nil {
-		e.logger.DebugContext(r.Context(), "websocket", "error", err)
+		e.Logger.DebugContext(r.Context(), "websocket", "error", err)
 		e.leave(c)
 		return nil
 	}
 	ws.SetReadLimit(maxFrame)
 	s := &socket{
-		client: c, edge: e, ws: ws, wire: hijacking.conn, sub: e.hub.NewSubscriber(),
+		client: c, edge: e, ws: ws, wire: hijacking.conn, sub: e.Hub.NewSubscriber(),
 		answers: make(chan []byte, maxAnswers), bids: make(chan struct{}, maxBids),
 	}
 	e.mu.Lock()
@@ -119,7 +119,7 @@ func hasToken(h http.Header, name, token string) bool {
 func (s *socket) guard(run func()) {
 	defer func() {
 		if p := recover(); p != nil {
-			s.edge.logger.ErrorContext(s.edge.ctx, "live socket panicked", "principal", s.principal.ID, "panic", p, "stack", string(debug.Stack()))
+			s.edge.Logger.ErrorContext(s.edge.ctx, "live socket panicked", "principal", s.principal.ID, "panic", p, "stack", string(debug.Stack()))
 			s.end(errGone)
 			_ = s.wire.Conn.Close()
 		}
@@ -197,7 +197,7 @@ func (s *socket) deliver() error {
 	for {
 		s.drainAnswers()
 		// Pull may have to wait for the log.
-		if err := s.wire.flush(s.edge.times.Write); err != nil {
+		if err := s.wire.flush(s.edge.Times.Write); err != nil {
 			return err
 		}
 		messages, err := s.sub.Pull(s.edge.ctx, *batch)
@@ -209,7 +209,7 @@ func (s *socket) deliver() error {
 		}
 		s.wire.cork()
 		dropped := s.sendAll(messages)
-		if err := s.wire.flush(s.edge.times.Write); err != nil {
+		if err := s.wire.flush(s.edge.Times.Write); err != nil {
 			return err
 		}
 		if dropped {
@@ -259,7 +259,7 @@ func (s *socket) goodbye(cause error) {
 	case errors.Is(cause, os.ErrDeadlineExceeded):
 		s.sendAll(s.sub.Behind())
 		s.sub.Close()
-		if s.wire.flush(s.edge.times.Linger) != nil {
+		if s.wire.flush(s.edge.Times.Linger) != nil {
 			_ = s.ws.CloseNow()
 			return
 		}
@@ -277,13 +277,13 @@ func (s *socket) goodbye(cause error) {
 
 func (s *socket) close(code websocket.StatusCode, reason string) {
 	// Who does not answer the close is not waited for any longer than needed.
-	impatient := time.AfterFunc(s.edge.times.Goodbye, func() {
+	impatient := time.AfterFunc(s.edge.Times.Goodbye, func() {
 		if s.edge.ctx.Err() != nil {
 			_ = s.wire.Conn.Close()
 		}
 	})
 	defer impatient.Stop()
-	s.wire.uncork(s.edge.times.Write)
+	s.wire.uncork(s.edge.Times.Write)
 	_ = s.ws.Close(code, reason) // The client may have been faster.
 }
 
@@ -306,7 +306,7 @@ func (s *socket) finishBids() {
 		}
 	}
 	s.drainAnswers()
-	_ = s.wire.flush(s.edge.times.Goodbye) // The goodbye follows either way.
+	_ = s.wire.flush(s.edge.Times.Goodbye) // The goodbye follows either way.
 }
 
 // pingOnce makes the client show that it is there. One that does not take what it was sent is dealt with by the writer.
@@ -314,7 +314,7 @@ func (s *socket) pingOnce() {
 	if s.wire.stuck.Load() || s.over() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(s.edge.ctx, s.edge.times.Pong)
+	ctx, cancel := context.WithTimeout(s.edge.ctx, s.edge.Times.Pong)
 	defer cancel()
 	if err := s.ws.Ping(ctx); err != nil && !s.wire.stuck.Load() {
 		s.end(errGone)

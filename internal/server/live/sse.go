@@ -23,12 +23,12 @@ func (e *Edge) Events(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer e.leave(c)
-	sub := e.hub.NewSubscriber()
+	sub := e.Hub.NewSubscriber()
 	defer sub.Close()
 	if err := e.subscribe(r.Context(), c.principal, sub, topic, since); err != nil {
 		return refusalOf(err)
 	}
-	st := &stream{w: w, rc: http.NewResponseController(w), timeout: e.times.Write}
+	st := &stream{w: w, rc: http.NewResponseController(w), timeout: e.Times.Write}
 	// The server's deadlines are for requests that end.
 	if err := errors.Join(st.rc.SetReadDeadline(time.Time{}), st.rc.SetWriteDeadline(time.Now().Add(st.timeout))); err != nil {
 		return err
@@ -76,7 +76,7 @@ type stream struct {
 }
 
 func (st *stream) run(e *Edge, r *http.Request, c *client, sub *hub.Subscriber) {
-	quiet := time.NewTicker(e.times.KeepAlive)
+	quiet := time.NewTicker(e.Times.KeepAlive)
 	defer quiet.Stop()
 	buf := make([]hub.Message, 0, messageBatch)
 	if st.flush() != nil {
