@@ -131,9 +131,8 @@ func newStatements(s Schema) *statements {
 
 // all lists the texts. Fields have capitals so that reflection may write them.
 func (st *statements) all() (texts []*string) {
-	fields := reflect.ValueOf(st).Elem()
-	for i := range fields.NumField() {
-		texts = append(texts, fields.Field(i).Addr().Interface().(*string)) //nolint:errcheck // All are.
+	for _, field := range reflect.ValueOf(st).Elem().Fields() {
+		texts = append(texts, field.Addr().Interface().(*string)) //nolint:errcheck // All are.
 	}
 	return texts
 }

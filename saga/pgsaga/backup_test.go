@@ -68,13 +68,13 @@ func copyFiles(from, to string, wanted func(path string) bool) error {
 		if !d.Type().IsRegular() || !wanted(filepath.ToSlash(rel)) {
 			return nil
 		}
-		content, err := os.ReadFile(path) //nolint:gosec // A test's own directory.
+		content, err := os.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(filepath.Join(to, rel), content, 0o600) //nolint:gosec // Of a directory of the tests.
+		return os.WriteFile(filepath.Join(to, rel), content, 0o600)
 	})
 }
