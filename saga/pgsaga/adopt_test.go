@@ -310,7 +310,7 @@ func TestStoppedCopy(t *testing.T) {
 	}
 	defer func() {
 		for _, gid := range h.inDoubt(t) {
-			if err := h.parts[0].RollbackPrepared(t.Context(), gid); err != nil {
+			if err := end(t, h.parts[0], gid, false); err != nil {
 				t.Error(err)
 			}
 		}

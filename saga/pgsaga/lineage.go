@@ -16,8 +16,6 @@ import (
 	"github.com/fairlead-dev/fairlead/saga"
 )
 
-var _ saga.Lineage = (*Log)(nil)
-
 // keptTokens is how many of the tokens for each participant a log remembers: a participant that fails over without its last
 // commits shows an older one. A token follows another only when that was seen at the participant.
 const keptTokens = 100
