@@ -21,6 +21,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/saga"
+	"github.com/fairlead-dev/fairlead/saga/pgsaga"
 )
 
 func debitLeg(id uuid.UUID, account string, amount int64) *cross.Leg {
@@ -93,7 +94,7 @@ func TestARefusalStands(t *testing.T) {
 }
 
 // newCross makes a service on two databases whose runs never begin by themselves: it isn't tended.
-func newCross(t *testing.T, own, other *DB) (*saga.Service, *Sagas, string, map[string]*CrossLedger) {
+func newCross(t *testing.T, own, other *DB) (*saga.Service, *pgsaga.Log, string, map[string]*CrossLedger) {
 	t.Helper()
 	log := NewSagas(own)
 	coordinator, err := log.Coordinator(t.Context())
@@ -110,7 +111,7 @@ func newCross(t *testing.T, own, other *DB) (*saga.Service, *Sagas, string, map[
 }
 
 // pendingSagaRow writes the intent of a two-phase transfer, as a run in term 1 that has died would have left it.
-func pendingSagaRow(t *testing.T, log *Sagas, coordinator string) *saga.Saga {
+func pendingSagaRow(t *testing.T, log *pgsaga.Log, coordinator string) *saga.Saga {
 	t.Helper()
 	s := &saga.Saga{
 		ID: uuid.New(), Name: "test", Protocol: saga.TwoPhase, Input: []byte("{}"), Status: saga.Pending, Coordinator: coordinator,
