@@ -305,7 +305,7 @@ func (s *scene) publishing(a *actors) {
 	if _, err := a.queue.Conclude(ctx, ended[1:], nil); err != nil {
 		s.t.Error(err)
 	}
-	s.run(`UPDATE publications SET execution_locked_at = '2000-01-01' WHERE id = $1`, alive[0].Publication)
+	s.run(`UPDATE publications SET execution_locked_at = '2000-01-01' WHERE id = $1`, alive[0].ID)
 	if n, err := a.queue.ReleaseStale(ctx, time.Hour); err != nil || n != 1 {
 		s.t.Errorf("released %d: %v", n, err)
 	}

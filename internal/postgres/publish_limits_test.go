@@ -29,7 +29,7 @@ func TestPace(t *testing.T) {
 		batch = append(batch, publish.Conclusion{Claim: w.Claim, Target: w.Target.ID, Result: throttled, Verdict: publish.Conclude(throttled, 1, policy, noDraw)})
 	}
 	if _, err := p.store.Conclude(t.Context(), batch, func(c *publish.Conclusion, pace publish.Pace, now time.Time) publish.Pace {
-		return pace.Refused(c.Publication, 0, now, policy, noDraw)
+		return pace.Refused(c.ID, 0, now, policy, noDraw)
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestPace(t *testing.T) {
 	}
 	p.add("t", 0)
 	other := p.add("u", 0)
-	if work = p.claim(p.slots()); len(work) != 1 || work[0].Publication != other {
+	if work = p.claim(p.slots()); len(work) != 1 || work[0].ID != other {
 		t.Fatalf("claimed %+v", work)
 	}
 	if in, ok, err := p.store.NextDue(t.Context(), p.slots()); err != nil || !ok || in < 4*time.Minute {

@@ -20,7 +20,7 @@ func pauseExpired(ctx context.Context, tx pgx.Tx, batch []publish.Conclusion, re
 	)
 	for i := range batch {
 		if batch[i].Pause && results[i] == publish.ResultFailed {
-			ids, versions = append(ids, batch[i].Publication), append(versions, batch[i].Version)
+			ids, versions = append(ids, batch[i].ID), append(versions, batch[i].Version)
 		}
 	}
 	if len(ids) == 0 {

@@ -123,7 +123,7 @@ func scanWork(row pgx.CollectableRow) (*publish.Work, error) {
 		late              int64
 		t                 targetRow
 	)
-	err := row.Scan(append([]any{&w.Publication, &w.LockID, &w.Version, &payload, &progress, &w.Try, &late, &w.ClaimedAt}, t.fields()...)...)
+	err := row.Scan(append([]any{&w.ID, &w.LockID, &w.Version, &payload, &progress, &w.Try, &late, &w.ClaimedAt}, t.fields()...)...)
 	target := t.target()
 	w.Target, w.Payload, w.Late = &target, []byte(payload), micros(late)
 	if progress != "" {
@@ -141,24 +141,10 @@ func (s *Publications) NextDue(ctx context.Context, slots publish.Slots) (time.D
 	return micros(*in), true, nil
 }
 
-func ownClaims(in []publish.Claim) []claim.Claim[uuid.UUID] {
-	out := make([]claim.Claim[uuid.UUID], len(in))
-	for i, c := range in {
-		out[i] = claim.Claim[uuid.UUID]{ID: c.Publication, LockID: c.LockID, Version: c.Version}
-	}
-	return out
-}
-
 // Heartbeat implements [publish.Queue].
 func (s *Publications) Heartbeat(ctx context.Context, alive []publish.Claim) (lost []publish.Claim, err error) {
-	gone, err := claims.Heartbeat(ctx, s.db.pool, ownClaims(alive)...)
-	if err != nil {
-		return nil, readError(err)
-	}
-	for _, c := range gone {
-		lost = append(lost, publish.Claim{Publication: c.ID, LockID: c.LockID, Version: c.Version})
-	}
-	return lost, nil
+	lost, err = claims.Heartbeat(ctx, s.db.pool, alive...)
+	return lost, readError(err)
 }
 
 const (
@@ -207,7 +193,7 @@ const (
 func (s *Publications) SaveProgress(ctx context.Context, c publish.Claim, progress []byte) error {
 	return s.db.run(ctx, "publish.progress", func(ctx context.Context, tx pgx.Tx) error {
 		var b pgx.Batch
-		expectRows(b.Queue(saveProgress, c.Publication, c.LockID, c.Version, string(progress)), 1, publish.ErrClaimLost)
+		expectRows(b.Queue(saveProgress, c.ID, c.LockID, c.Version, string(progress)), 1, publish.ErrClaimLost)
 		return pgkit.Send(ctx, tx, &b)
 	})
 }
@@ -223,7 +209,7 @@ func (s *Publications) Conclude(ctx context.Context, batch []publish.Conclusion,
 		}
 		results = make([]publish.AttemptResult, len(batch))
 		for i := range batch {
-			results[i] = recorded[attemptKey{batch[i].Publication, batch[i].Version}]
+			results[i] = recorded[attemptKey{batch[i].ID, batch[i].Version}]
 		}
 		if err := pauseExpired(ctx, tx, batch, results); err != nil {
 			return err
@@ -249,7 +235,7 @@ func conclude(ctx context.Context, tx pgx.Tx, batch []publish.Conclusion) (map[a
 	codes, externals, free := make([]int, n), make([]string, n), make([]int, n)
 	for i := range batch {
 		c := &batch[i]
-		ids[i], locks[i], versions[i], statuses[i] = c.Publication, c.LockID, c.Version, string(c.Status)
+		ids[i], locks[i], versions[i], statuses[i] = c.ID, c.LockID, c.Version, string(c.Status)
 		delays[i], results[i], messages[i] = c.Delay.Microseconds(), string(c.Verdict.Result), c.Error
 		codes[i], externals[i] = c.StatusCode, c.ExternalID
 		if c.Free {

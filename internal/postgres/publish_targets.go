@@ -93,7 +93,7 @@ func (s *Publications) ClaimToken(ctx context.Context, target uuid.UUID) (c publ
 		if len(got) == 0 {
 			return publish.ErrTokenBusy
 		}
-		c = publish.Claim{Publication: target, LockID: got[0].LockID, Version: got[0].Version}
+		c = got[0]
 		return nil
 	})
 	return c, k, err
@@ -102,13 +102,13 @@ func (s *Publications) ClaimToken(ctx context.Context, target uuid.UUID) (c publ
 // SaveToken implements [publish.TokenStore].
 func (s *Publications) SaveToken(ctx context.Context, c publish.Claim, sealed publish.Sealed) error {
 	return s.db.run(ctx, "publish.token", func(ctx context.Context, tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, saveToken, c.Publication, c.LockID, c.Version, sealed.Bytes, sealed.KeyID)
+		tag, err := tx.Exec(ctx, saveToken, c.ID, c.LockID, c.Version, sealed.Bytes, sealed.KeyID)
 		if err != nil || tag.RowsAffected() == 1 {
 			return err
 		}
 		// An earlier run may have been committed without an answer.
 		var saved bool
-		if err := tx.QueryRow(ctx, tokenIsSaved, c.Publication, c.Version, sealed.Bytes).Scan(&saved); err != nil {
+		if err := tx.QueryRow(ctx, tokenIsSaved, c.ID, c.Version, sealed.Bytes).Scan(&saved); err != nil {
 			return err
 		}
 		if !saved {
@@ -120,8 +120,7 @@ func (s *Publications) SaveToken(ctx context.Context, c publish.Claim, sealed pu
 
 // ReleaseToken implements [publish.TokenStore].
 func (s *Publications) ReleaseToken(ctx context.Context, c publish.Claim) error {
-	own := claim.Claim[uuid.UUID]{ID: c.Publication, LockID: c.LockID, Version: c.Version}
-	err := tokenClaims.Fail(ctx, s.db.pool, own, nil)
+	err := tokenClaims.Fail(ctx, s.db.pool, c, nil)
 	if err == nil || errors.Is(err, claim.ErrLost) {
 		return nil
 	}

@@ -161,7 +161,7 @@ func TestExpiredAuthorizationPauses(t *testing.T) {
 	if _, ok, err := p.store.NextDue(t.Context(), p.slots()); ok || err != nil {
 		t.Error("waits for a paused target", err)
 	}
-	if n := ask[int](t, p.db, `SELECT attempts - spent FROM publications WHERE id = $1`, work[0].Publication); n != 0 {
+	if n := ask[int](t, p.db, `SELECT attempts - spent FROM publications WHERE id = $1`, work[0].ID); n != 0 {
 		t.Errorf("%d attempts are used up", n)
 	}
 	if err := p.do(target, publish.ResumeTarget{}); err != nil {
@@ -217,7 +217,7 @@ func TestProgress(t *testing.T) {
 		t.Errorf("%q", second.Progress)
 	}
 	for _, c := range []publish.Claim{
-		first.Claim, {Publication: id, LockID: second.LockID, Version: 1}, {Publication: id, LockID: uuid.New(), Version: 2}, {Publication: uuid.New(), LockID: second.LockID, Version: 2},
+		first.Claim, {ID: id, LockID: second.LockID, Version: 1}, {ID: id, LockID: uuid.New(), Version: 2}, {ID: uuid.New(), LockID: second.LockID, Version: 2},
 	} {
 		if err := p.store.SaveProgress(t.Context(), c, []byte(`late`)); !errors.Is(err, publish.ErrClaimLost) {
 			t.Errorf("%+v: %v", c, err)

@@ -485,7 +485,7 @@ func TestAClaimWhoseCommitIsLost(t *testing.T) {
 			if proxy.Stats().Lost() != 1 {
 				t.Errorf("the proxy did %+v", proxy.Stats())
 			}
-			if len(work) != 1 || work[0].Publication != id || work[0].Try != 1 || work[0].Target.Name != "t" || string(work[0].Payload) != "1" {
+			if len(work) != 1 || work[0].ID != id || work[0].Try != 1 || work[0].Target.Name != "t" || string(work[0].Payload) != "1" {
 				t.Fatalf("%+v", work)
 			}
 			if p.status(id) != "publishing 1" || p.results(id) != "running" {

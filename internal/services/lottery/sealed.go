@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // sealedPage is how many positions are read at a time to go through all of them: little memory, and no statement that takes
@@ -35,7 +36,8 @@ func (s *Service) sealedPositions(ctx context.Context, c *Campaign) iter.Seq2[fa
 	return func(yield func(fairdraw.Position, error) bool) {
 		var began time.Time
 		for from := 0; from < c.TotalPositions; from += sealedPage {
-			if from > 0 && !rest(ctx, time.Since(began)) {
+			// As long a pause as the work on a page: reading a whole campaign takes half of a processor at most.
+			if from > 0 && !wait.For(ctx, min(time.Since(began), maxRest)) {
 				yield(fairdraw.Position{}, ctx.Err())
 				return
 			}
@@ -51,19 +53,6 @@ func (s *Service) sealedPositions(ctx context.Context, c *Campaign) iter.Seq2[fa
 				}
 			}
 		}
-	}
-}
-
-// rest waits as long as the work on a page has taken, so that reading a whole campaign takes half of a processor at most.
-// It reports whether ctx has not ended.
-func rest(ctx context.Context, worked time.Duration) bool {
-	t := time.NewTimer(min(worked, maxRest))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

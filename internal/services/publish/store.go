@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/claim"
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
 )
@@ -95,12 +96,8 @@ type Reader interface {
 	Targets(ctx context.Context, after int64, limit int) ([]Target, error)
 }
 
-// Claim is the right to make one attempt.
-type Claim struct {
-	Publication uuid.UUID
-	LockID      uuid.UUID
-	Version     int64
-}
+// Claim is the right to make one attempt at the publication ID, or to renew the token of the target ID.
+type Claim = claim.Claim[uuid.UUID]
 
 // Work is a claimed publication with all that an attempt needs.
 type Work struct {

@@ -34,7 +34,7 @@ type TokenStore interface {
 	// Token returns a target's token.
 	Token(ctx context.Context, target uuid.UUID) (SealedToken, error)
 	// ClaimToken gives the right to renew a token, which lives for [TokenClaimAge], and the token as it is under that
-	// claim. It returns [ErrTokenBusy] while another process has it. Claim.Publication is the target.
+	// claim. It returns [ErrTokenBusy] while another process has it.
 	ClaimToken(ctx context.Context, target uuid.UUID) (Claim, SealedToken, error)
 	// SaveToken replaces the token under a claim and ends that. It returns [ErrClaimLost] when the claim is not in force.
 	SaveToken(ctx context.Context, c Claim, s Sealed) error
@@ -96,7 +96,7 @@ func (t *Tokens) Renew(ctx context.Context, target uuid.UUID, seen int64, renew 
 func (t *Tokens) renewUnder(ctx context.Context, claim Claim, sealed SealedToken, seen int64,
 	renew func(context.Context, Token) ([]byte, error),
 ) (Token, error) {
-	target := claim.Publication
+	target := claim.ID
 	// What was begun here is ended here: a new token that is not kept is lost, and the old one is worth nothing any more.
 	ctx = context.WithoutCancel(ctx)
 	release := func(err error) error {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // Limits and rhythms of a worker.
@@ -191,10 +192,12 @@ func (w *Worker) Run(ctx context.Context) {
 	defer cut(nil)
 	var attempts, helpers sync.WaitGroup
 	beating, still := context.WithCancel(context.WithoutCancel(ctx))
-	helpers.Go(func() { every(beating, min(w.o.StaleAfter/beatsPerLife, longestBeat), w.beat) })
-	helpers.Go(func() { every(ctx, w.o.SweepEvery, w.sweep) })
+	helpers.Go(func() {
+		wait.Every(beating, min(w.o.StaleAfter/beatsPerLife, longestBeat), nil, func() { w.beat(beating) })
+	})
+	helpers.Go(func() { wait.Every(ctx, w.o.SweepEvery, nil, func() { w.sweep(ctx) }) })
 	if w.o.Firer != nil {
-		helpers.Go(func() { every(ctx, automatorPoll, w.fireAll) })
+		helpers.Go(func() { wait.Every(ctx, automatorPoll, nil, func() { w.fireAll(ctx) }) })
 	}
 
 	w.loop(ctx, func(work []*Work, since time.Time) {
@@ -223,32 +226,18 @@ func (w *Worker) Run(ctx context.Context) {
 	}
 }
 
-// every calls f at once and then again and again, until ctx ends.
-func every(ctx context.Context, interval time.Duration, f func(context.Context)) {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		f(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
-}
-
 // loop claims again and again, until ctx ends.
 func (w *Worker) loop(ctx context.Context, start func([]*Work, time.Time)) {
 	for ctx.Err() == nil {
 		w.plan(time.Time{}) // From here on it needn't be woken: it is about to look, or will find the signal.
 		free := w.free()
-		wait, claim := poll, time.Duration(0)
+		rest, took := poll, time.Duration(0)
 		if free.Total > 0 {
 			since := time.Now()
 			work, err := w.o.Queue.ClaimDue(ctx, free)
-			claim = time.Since(since)
+			took = time.Since(since)
 			if err == nil && len(work) > 0 {
-				w.o.Observer.Claimed(len(work), claim)
+				w.o.Observer.Claimed(len(work), took)
 				start(work, since)
 				if len(work) == free.Total {
 					continue
@@ -258,16 +247,16 @@ func (w *Worker) loop(ctx context.Context, start func([]*Work, time.Time)) {
 				free = w.free()
 			}
 			if err == nil {
-				wait, err = w.nextLook(ctx, free)
+				rest, err = w.nextLook(ctx, free)
 			}
 			if err != nil {
 				if ctx.Err() == nil {
 					w.o.Logger.WarnContext(ctx, "claim publications", "error", err)
 				}
-				wait = errorPause
+				rest = errorPause
 			}
 		}
-		w.pause(ctx, wait, claim)
+		w.pause(ctx, rest, took)
 	}
 }
 
@@ -295,9 +284,9 @@ func gather(claim time.Duration) time.Duration {
 }
 
 // pause waits until there may be something to do.
-func (w *Worker) pause(ctx context.Context, wait, claim time.Duration) {
-	w.plan(time.Now().Add(wait))
-	timer := time.NewTimer(wait)
+func (w *Worker) pause(ctx context.Context, rest, claim time.Duration) {
+	w.plan(time.Now().Add(rest))
+	timer := time.NewTimer(rest)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -380,7 +369,7 @@ func (w *Worker) traced(ctx context.Context, a *attempt) Result {
 	if w.o.Trace == nil {
 		return w.send(ctx, a)
 	}
-	ctx, end := w.o.Trace(ctx, string(a.work.Target.Kind), a.work.Target.ID, a.work.Publication, a.work.Version, a.work.Late)
+	ctx, end := w.o.Trace(ctx, string(a.work.Target.Kind), a.work.Target.ID, a.work.ID, a.work.Version, a.work.Late)
 	result := w.send(ctx, a)
 	var err error
 	if result.Class != Delivered {
@@ -403,7 +392,7 @@ func (w *Worker) send(ctx context.Context, a *attempt) Result {
 		return Result{Class: Transient, Error: "the target's secret cannot be read"}
 	}
 	d := &Delivery{
-		Publication: work.Publication, Version: work.Version, At: work.ClaimedAt.Add(time.Since(a.since)),
+		Publication: work.ID, Version: work.Version, At: work.ClaimedAt.Add(time.Since(a.since)),
 		Target: work.Target, Secret: secret, Payload: work.Payload, Progress: work.Progress,
 		Save: func(ctx context.Context, progress []byte) error {
 			return w.o.Queue.SaveProgress(ctx, work.Claim, progress)
@@ -451,7 +440,7 @@ func (w *Worker) conclude(ctx context.Context, work *Work, result Result) {
 			w.report(ctx, work, result, c.Verdict, recorded)
 			return
 		}
-		w.o.Logger.WarnContext(ctx, "record an attempt", "publication", work.Publication, "version", work.Version, "error", err)
+		w.o.Logger.WarnContext(ctx, "record an attempt", "publication", work.ID, "version", work.Version, "error", err)
 		if errors.Is(err, groupcommit.ErrClosed) || w.ending.Load() || !w.stillMatters(work.Claim) {
 			return // Its claim goes stale, and is attempted again.
 		}
@@ -475,7 +464,7 @@ func (w *Worker) report(ctx context.Context, work *Work, result Result, v Verdic
 	if recorded == ResultRefused || v.Status == StatusFailed {
 		level = slog.LevelWarn
 	}
-	w.o.Logger.Log(ctx, level, "publication attempted", "publication", work.Publication, "target", work.Target.ID, "version", work.Version,
+	w.o.Logger.Log(ctx, level, "publication attempted", "publication", work.ID, "target", work.Target.ID, "version", work.Version,
 		"result", string(recorded), "status", string(v.Status), "status_code", result.StatusCode, "error", result.Error)
 }
 
@@ -483,7 +472,7 @@ func (w *Worker) report(ctx context.Context, work *Work, result Result, v Verdic
 func (w *Worker) record(ctx context.Context, _ struct{}, batch []Conclusion) ([]AttemptResult, error) {
 	return w.o.Queue.Conclude(ctx, batch, func(c *Conclusion, p Pace, now time.Time) Pace {
 		if c.Throttled {
-			return p.Refused(c.Publication, c.RetryAfter, now, w.o.Policy, draw)
+			return p.Refused(c.ID, c.RetryAfter, now, w.o.Policy, draw)
 		}
 		return p.Eased(w.o.Policy)
 	})

@@ -69,11 +69,6 @@ func (s *Service) Create(ctx context.Context, c command.Command[Request]) (comma
 	return s.Service.Create(ctx, made)
 }
 
-// Execute lets an operator retry or compensate a transfer, see [saga.Act].
-func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[saga.Act]) (command.Answer, error) {
-	return s.Service.Execute(ctx, id, c)
-}
-
 // Transfer returns one transfer, or [saga.NotFoundError].
 func (s *Service) Transfer(ctx context.Context, id uuid.UUID) (*saga.Saga, error) {
 	found, err := s.Saga(ctx, id)

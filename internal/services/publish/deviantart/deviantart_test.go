@@ -43,7 +43,7 @@ func (m *memory) ClaimToken(_ context.Context, target uuid.UUID) (publish.Claim,
 	if m.claim != nil {
 		return publish.Claim{}, m.token, publish.ErrTokenBusy
 	}
-	m.claim = &publish.Claim{Publication: target, LockID: uuid.New()}
+	m.claim = &publish.Claim{ID: target, LockID: uuid.New()}
 	return *m.claim, m.token, nil
 }
 
