@@ -1,26 +1,18 @@
 package telemetry
 
 import (
-	"fmt"
-
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Outcome is what became of a bid, in the words of the auctions' service.
-type Outcome interface {
-	comparable
-	fmt.Stringer
-}
-
 // Auctions observes the auctions and the leader that closes their rounds.
-type Auctions[O Outcome] struct {
+type Auctions[O ~string] struct {
 	extensions, closed prometheus.Counter
 	term, leading      prometheus.Gauge
 	bids               map[O]prometheus.Counter
 }
 
 // NewAuctions registers the auctions' metrics. All of them, and every outcome of a bid, are there from the start.
-func NewAuctions[O Outcome](r prometheus.Registerer, outcomes []O) *Auctions[O] {
+func NewAuctions[O ~string](r prometheus.Registerer, outcomes []O) *Auctions[O] {
 	m := metricsOf(r, "fairlead_auction_")
 	bids := m.counters("bids_total", "Bids decided and committed, by outcome; replays are not counted.", "outcome")
 	a := &Auctions[O]{
@@ -31,7 +23,7 @@ func NewAuctions[O Outcome](r prometheus.Registerer, outcomes []O) *Auctions[O] 
 		leading:    m.gauge("is_leader", "Whether this process is the leader, 1 or 0. More than one in sum is a bug."),
 	}
 	for _, outcome := range outcomes {
-		a.bids[outcome] = bids.WithLabelValues(outcome.String())
+		a.bids[outcome] = bids.WithLabelValues(string(outcome))
 	}
 	return a
 }

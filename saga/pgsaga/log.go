@@ -49,7 +49,6 @@ type Log struct {
 	answers Answers
 	schema  Schema
 	prefix  string
-	sql     statements
 }
 
 var _ saga.Store = (*Log)(nil)
@@ -57,7 +56,7 @@ var _ saga.Store = (*Log)(nil)
 // NewLog returns the log in the pool's database, which has the tables.
 func NewLog(pool *pgxpool.Pool, o LogOptions) *Log {
 	own := newRunner(pool, 0)
-	l := &Log{pool: pool, run: o.Run, read: o.Read, answers: o.Answers, schema: o.Schema, prefix: cmp.Or(o.Prefix, "saga:"), sql: newStatements(o.Schema)}
+	l := &Log{pool: pool, run: o.Run, read: o.Read, answers: o.Answers, schema: o.Schema, prefix: cmp.Or(o.Prefix, "saga:")}
 	if l.run == nil {
 		l.run = own.run
 	}
@@ -87,52 +86,44 @@ func (noAnswers) Known(context.Context, []idempotency.ID) (*idempotency.Batch, e
 	return idempotency.NewBatch(nil), nil
 }
 
-const sagaFields = `id, number, name, protocol, input, status, reason, steps, decided, coordinator, cancelled, owner, term,
+const (
+	sagaFields = `id, number, name, protocol, input, status, reason, steps, decided, coordinator, cancelled, owner, term,
 		lease_expires_at, version, next_at, attempts, last_error, created_at, updated_at, ended_at, key, fingerprint, execution, deadline_at`
-
-// statements are the log's, each beside what it is for.
-type statements struct {
-	one, many, lock, asked, insert, update, save, state, due, take, renew, ended, remove string
-}
-
-func newStatements(s Schema) statements {
-	return statements{
-		one:   s.in(`SELECT ` + sagaFields + ` FROM @sagas WHERE id = $1`),
-		many:  s.in(`SELECT ` + sagaFields + ` FROM @sagas WHERE id = ANY ($1)`),
-		lock:  s.in(`SELECT ` + sagaFields + ` FROM @sagas WHERE id = $1 FOR NO KEY UPDATE`),
-		asked: s.in(`SELECT ` + sagaFields + ` FROM @sagas WHERE id = $1 OR key = $2`),
-		// A key or id that was taken meanwhile is a unique violation: the transaction runs again and sees by whom.
-		insert: s.in(`INSERT INTO @sagas (id, name, protocol, input, status, reason, steps, decided, coordinator, cancelled, owner, term,
+	oneSaga    = `SELECT ` + sagaFields + ` FROM @sagas WHERE id = $1`
+	manySagas  = `SELECT ` + sagaFields + ` FROM @sagas WHERE id = ANY ($1)`
+	lockSaga   = `SELECT ` + sagaFields + ` FROM @sagas WHERE id = $1 FOR NO KEY UPDATE`
+	askedSagas = `SELECT ` + sagaFields + ` FROM @sagas WHERE id = $1 OR key = $2`
+	// A key or id that was taken meanwhile is a unique violation: the transaction runs again and sees by whom.
+	insertSaga = `INSERT INTO @sagas (id, name, protocol, input, status, reason, steps, decided, coordinator, cancelled, owner, term,
 				lease_expires_at, version, next_at, attempts, last_error, created_at, updated_at, key, fingerprint, execution, deadline_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)`),
-		// What a run writes is not written here.
-		update: s.in(`UPDATE @sagas SET cancelled = $2, next_at = $3, attempts = $4, key = $5, fingerprint = $6, execution = $7 WHERE id = $1`),
-		// A run writes in its own term and version only, and decides to commit only what was not cancelled; that an earlier term
-		// was decided is no decision but a fact. A lease that is given up expires at the epoch, which is past whatever happens
-		// to the clock.
-		save: s.in(`UPDATE @sagas SET status = $4, reason = $5, steps = $6, decided = $7, attempts = $8, last_error = $9, version = version + 1,
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)`
+	// What a run writes is not written here.
+	updateSaga = `UPDATE @sagas SET cancelled = $2, next_at = $3, attempts = $4, key = $5, fingerprint = $6, execution = $7 WHERE id = $1`
+	// A run writes in its own term and version only, and decides to commit only what was not cancelled; that an earlier term
+	// was decided is no decision but a fact. A lease that is given up expires at the epoch, which is past whatever happens
+	// to the clock.
+	saveSaga = `UPDATE @sagas SET status = $4, reason = $5, steps = $6, decided = $7, attempts = $8, last_error = $9, version = version + 1,
 				updated_at = clock_timestamp(), ended_at = CASE WHEN $4 <> 'pending' THEN clock_timestamp() END,
 				lease_expires_at = CASE WHEN $10::bigint IS NULL THEN lease_expires_at ELSE to_timestamp(0) END,
 				next_at = CASE WHEN $10::bigint IS NULL THEN next_at ELSE clock_timestamp() + $10::bigint * interval '1 microsecond' END
 			WHERE id = $1 AND term = $2 AND version = $3 AND status = 'pending'
 				AND ($7::bigint = 0 OR decided = $7 OR $7 < term OR NOT cancelled)
-			RETURNING cancelled`),
-		state: s.in(`SELECT term, version, cancelled FROM @sagas WHERE id = $1`),
-		due: s.in(`SELECT id FROM @sagas WHERE status = 'pending' AND next_at <= clock_timestamp() AND lease_expires_at <= clock_timestamp()
-			AND name = ANY ($2) ORDER BY next_at LIMIT $1`),
-		take: s.in(`UPDATE @sagas SET owner = $1, term = term + 1, version = version + 1, lease_expires_at = clock_timestamp() + $2::bigint * interval '1 microsecond'
+			RETURNING cancelled`
+	stateOfSaga = `SELECT term, version, cancelled FROM @sagas WHERE id = $1`
+	dueSagas    = `SELECT id FROM @sagas WHERE status = 'pending' AND next_at <= clock_timestamp() AND lease_expires_at <= clock_timestamp()
+			AND name = ANY ($2) ORDER BY next_at LIMIT $1`
+	takeSagas = `UPDATE @sagas SET owner = $1, term = term + 1, version = version + 1, lease_expires_at = clock_timestamp() + $2::bigint * interval '1 microsecond'
 			WHERE id IN (SELECT id FROM @sagas WHERE id = ANY ($3) AND status = 'pending' AND next_at <= clock_timestamp()
 				AND lease_expires_at <= clock_timestamp() FOR NO KEY UPDATE SKIP LOCKED)
-			RETURNING ` + sagaFields),
-		renew: s.in(`UPDATE @sagas SET lease_expires_at = clock_timestamp() + $3::bigint * interval '1 microsecond'
+			RETURNING ` + sagaFields
+	renewSagas = `UPDATE @sagas SET lease_expires_at = clock_timestamp() + $3::bigint * interval '1 microsecond'
 			WHERE id IN (SELECT id FROM @sagas WHERE id = ANY ($2) AND owner = $1 AND status = 'pending' AND lease_expires_at > to_timestamp(0)
 				FOR NO KEY UPDATE SKIP LOCKED)
-			RETURNING id`),
-		ended: s.in(`SELECT id FROM @sagas WHERE ended_at < clock_timestamp() - $1::bigint * interval '1 microsecond' AND id <> ALL (coalesce($2::uuid[], '{}'))
-			ORDER BY ended_at LIMIT $3`),
-		remove: s.in(`DELETE FROM @sagas WHERE id IN (SELECT id FROM @sagas WHERE id = ANY ($1) AND status <> 'pending' FOR UPDATE SKIP LOCKED)`),
-	}
-}
+			RETURNING id`
+	endedSagas = `SELECT id FROM @sagas WHERE ended_at < clock_timestamp() - $1::bigint * interval '1 microsecond' AND id <> ALL (coalesce($2::uuid[], '{}'))
+			ORDER BY ended_at LIMIT $3`
+	removeSagas = `DELETE FROM @sagas WHERE id IN (SELECT id FROM @sagas WHERE id = ANY ($1) AND status <> 'pending' FOR UPDATE SKIP LOCKED)`
+)
 
 // claimKey takes a lock of an idempotency key until the commit. The key belongs to its saga until the answer is decided, and
 // then to the record of the answer; whoever makes a saga under it, and whoever moves it from one to the other, has the lock.
@@ -155,7 +146,7 @@ func (l *Log) Create(ctx context.Context, id uuid.UUID, key *idempotency.ID, dec
 				return err
 			}
 		}
-		there, err := pgkit.Rows(ctx, tx, scan, l.sql.asked, id, raw)
+		there, err := pgkit.Rows(ctx, tx, scan, l.schema.in(askedSagas), id, raw)
 		if err != nil {
 			return err
 		}
@@ -190,7 +181,7 @@ func (l *Log) queueInsert(b *pgx.Batch, s *saga.Saga) error {
 		return err
 	}
 	key, fingerprint, execution := pending(s)
-	b.Queue(l.sql.insert, s.ID, s.Name, string(s.Protocol), string(s.Input), string(s.Status), s.Reason, string(steps), s.Decided,
+	b.Queue(l.schema.in(insertSaga), s.ID, s.Name, string(s.Protocol), string(s.Input), string(s.Status), s.Reason, string(steps), s.Decided,
 		s.Coordinator, s.Cancelled, s.Owner, s.Term, s.LeaseExpiresAt, s.Version, s.NextAt, s.Attempts, s.LastError, s.CreatedAt,
 		s.UpdatedAt, key, fingerprint, execution, s.DeadlineAt)
 	return nil
@@ -206,7 +197,7 @@ func pending(s *saga.Saga) (key, fingerprint []byte, execution *uuid.UUID) {
 // Update implements [saga.Store].
 func (l *Log) Update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*saga.Unit)) error {
 	return l.run(ctx, "saga.update", func(ctx context.Context, tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, l.sql.lock, id)
+		rows, err := tx.Query(ctx, l.schema.in(lockSaga), id)
 		if err != nil {
 			return err
 		}
@@ -232,7 +223,7 @@ func (l *Log) Update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, d
 		if u.Changed {
 			// The row is locked: it is there.
 			key, fingerprint, execution := pending(u.Saga)
-			b.Queue(l.sql.update, id, u.Saga.Cancelled, u.Saga.NextAt, u.Saga.Attempts, key, fingerprint, execution)
+			b.Queue(l.schema.in(updateSaga), id, u.Saga.Cancelled, u.Saga.NextAt, u.Saga.Attempts, key, fingerprint, execution)
 		}
 		l.answers.Queue(&b, u)
 		return pgkit.Send(ctx, tx, &b)
@@ -251,12 +242,12 @@ func (l *Log) Save(ctx context.Context, s *saga.Saga, park *time.Duration) error
 	}
 	cancelled := false
 	err = l.run(ctx, "saga.save", func(ctx context.Context, tx pgx.Tx) error {
-		err := tx.QueryRow(ctx, l.sql.save, s.ID, s.Term, s.Version, string(s.Status), s.Reason, string(steps), s.Decided, s.Attempts, s.LastError, wait).Scan(&cancelled)
+		err := tx.QueryRow(ctx, l.schema.in(saveSaga), s.ID, s.Term, s.Version, string(s.Status), s.Reason, string(steps), s.Decided, s.Attempts, s.LastError, wait).Scan(&cancelled)
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
 		var term, version int64
-		if err := tx.QueryRow(ctx, l.sql.state, s.ID).Scan(&term, &version, &cancelled); err != nil {
+		if err := tx.QueryRow(ctx, l.schema.in(stateOfSaga), s.ID).Scan(&term, &version, &cancelled); err != nil {
 			return err
 		}
 		switch {
@@ -279,38 +270,39 @@ func (l *Log) Save(ctx context.Context, s *saga.Saga, park *time.Duration) error
 func (l *Log) Claim(ctx context.Context, owner uuid.UUID, names []string, ttl time.Duration, limit int) (claimed []*saga.Saga, err error) {
 	err = l.upkeep(ctx, "saga.claim", func(ctx context.Context, tx pgx.Tx) error {
 		claimed = nil
-		ids, err := pgkit.Rows(ctx, tx, pgx.RowTo[uuid.UUID], l.sql.due, limit, names)
+		ids, err := pgkit.Rows(ctx, tx, pgx.RowTo[uuid.UUID], l.schema.in(dueSagas), limit, names)
 		if err != nil || len(ids) == 0 {
 			return err
 		}
-		claimed, err = pgkit.Rows(ctx, tx, scan, l.sql.take, owner, ttl.Microseconds(), ids)
+		claimed, err = pgkit.Rows(ctx, tx, scan, l.schema.in(takeSagas), owner, ttl.Microseconds(), ids)
 		return err
 	})
 	return claimed, err
 }
 
 // Find implements [saga.Reader].
-func (l *Log) Find(ctx context.Context, ids []uuid.UUID) (found []*saga.Saga, err error) {
-	err = l.upkeep(ctx, "saga.find", func(ctx context.Context, tx pgx.Tx) error {
-		found, err = pgkit.Rows(ctx, tx, scan, l.sql.many, ids)
+func (l *Log) Find(ctx context.Context, ids []uuid.UUID) ([]*saga.Saga, error) {
+	return rowsOf(ctx, l.upkeep, "saga.find", scan, l.schema.in(manySagas), ids)
+}
+
+// rowsOf runs a statement in a transaction of its own, and reads its rows.
+func rowsOf[T any](ctx context.Context, run Run, name string, scan pgx.RowToFunc[T], sql string, args ...any) (out []T, err error) {
+	err = run(ctx, name, func(ctx context.Context, tx pgx.Tx) error {
+		out, err = pgkit.Rows(ctx, tx, scan, sql, args...)
 		return err
 	})
-	return found, err
+	return out, err
 }
 
 // Renew implements [saga.Store]. A row that is being written at this moment is renewed the next time. A lease that was given
 // up is not.
-func (l *Log) Renew(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, ttl time.Duration) (renewed []uuid.UUID, err error) {
-	err = l.upkeep(ctx, "saga.renew", func(ctx context.Context, tx pgx.Tx) error {
-		renewed, err = pgkit.Rows(ctx, tx, pgx.RowTo[uuid.UUID], l.sql.renew, owner, ids, ttl.Microseconds())
-		return err
-	})
-	return renewed, err
+func (l *Log) Renew(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, ttl time.Duration) ([]uuid.UUID, error) {
+	return rowsOf(ctx, l.upkeep, "saga.renew", pgx.RowTo[uuid.UUID], l.schema.in(renewSagas), owner, ids, ttl.Microseconds())
 }
 
 // Saga implements [saga.Reader].
 func (l *Log) Saga(ctx context.Context, id uuid.UUID) (*saga.Saga, error) {
-	found, err := list(ctx, l, scan, l.sql.one, id)
+	found, err := list(ctx, l, scan, l.schema.in(oneSaga), id)
 	if err != nil {
 		return nil, err
 	}

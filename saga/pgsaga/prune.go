@@ -6,23 +6,17 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-
-	"github.com/fairlead-dev/fairlead/internal/pgkit"
 )
 
 // Ended implements [saga.Store].
-func (l *Log) Ended(ctx context.Context, age time.Duration, spare []uuid.UUID, limit int) (ids []uuid.UUID, err error) {
-	err = l.upkeep(ctx, "saga.ended", func(ctx context.Context, tx pgx.Tx) error {
-		ids, err = pgkit.Rows(ctx, tx, pgx.RowTo[uuid.UUID], l.sql.ended, age.Microseconds(), spare, limit)
-		return err
-	})
-	return ids, err
+func (l *Log) Ended(ctx context.Context, age time.Duration, spare []uuid.UUID, limit int) ([]uuid.UUID, error) {
+	return rowsOf(ctx, l.upkeep, "saga.ended", pgx.RowTo[uuid.UUID], l.schema.in(endedSagas), age.Microseconds(), spare, limit)
 }
 
 // Delete implements [saga.Store].
 func (l *Log) Delete(ctx context.Context, ids []uuid.UUID) (deleted int, err error) {
 	err = l.upkeep(ctx, "saga.delete", func(ctx context.Context, tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, l.sql.remove, ids)
+		tag, err := tx.Exec(ctx, l.schema.in(removeSagas), ids)
 		deleted = int(tag.RowsAffected())
 		return err
 	})

@@ -7,44 +7,28 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
-// Outcome says what became of a bid, for metrics.
-type Outcome int
+// Outcome says what became of a bid, for metrics: the contract's machine code of the refusal, or "accepted".
+type Outcome string
 
 // The outcomes of a bid. All but the first are refusals.
 const (
-	OutcomeAccepted Outcome = iota
-	OutcomeAccountNotFound
-	OutcomeNotActive
-	OutcomeOwnAuction
-	OutcomeCooldown
-	OutcomeTooLow
-	OutcomeAmountTaken
-	OutcomeCurrencyMismatch
-	OutcomeInsufficientFunds
+	OutcomeAccepted          Outcome = "accepted"
+	OutcomeAccountNotFound   Outcome = "account_not_found"
+	OutcomeNotActive         Outcome = "not_active"
+	OutcomeOwnAuction        Outcome = "own_auction"
+	OutcomeCooldown          Outcome = "cooldown"
+	OutcomeTooLow            Outcome = "bid_too_low"
+	OutcomeAmountTaken       Outcome = "amount_taken"
+	OutcomeCurrencyMismatch  Outcome = "currency_mismatch"
+	OutcomeInsufficientFunds Outcome = "insufficient_funds"
 )
-
-// outcomes is the number of them.
-const outcomes = int(OutcomeInsufficientFunds) + 1
 
 // Outcomes returns all outcomes, so that each can be shown before it first happens.
 func Outcomes() []Outcome {
-	all := make([]Outcome, outcomes)
-	for i := range all {
-		all[i] = Outcome(i)
+	return []Outcome{
+		OutcomeAccepted, OutcomeAccountNotFound, OutcomeNotActive, OutcomeOwnAuction, OutcomeCooldown, OutcomeTooLow,
+		OutcomeAmountTaken, OutcomeCurrencyMismatch, OutcomeInsufficientFunds,
 	}
-	return all
-}
-
-// String names the outcome as the contract's machine code of the refusal, or "accepted".
-func (o Outcome) String() string {
-	names := [outcomes]string{
-		"accepted", "account_not_found", "not_active", "own_auction", "cooldown", "bid_too_low", "amount_taken",
-		"currency_mismatch", "insufficient_funds",
-	}
-	if o < 0 || int(o) >= len(names) {
-		return "unknown"
-	}
-	return names[o]
 }
 
 // outcomeOf says what became of a bid that was answered with err.
@@ -78,9 +62,9 @@ func outcomeOf(err error) Outcome {
 }
 
 // tally counts the bids of a transaction by outcome.
-type tally [outcomes]int
+type tally map[Outcome]int
 
-func (t *tally) count(op Op, err error) {
+func (t tally) count(op Op, err error) {
 	if _, blocked := err.(*command.BlockedError); blocked { //nolint:errorlint // As in outcomeOf.
 		return // It is not decided yet.
 	}

@@ -129,7 +129,7 @@ func (s *Service) flush(ctx context.Context, auction uuid.UUID, batch []command.
 	if err != nil {
 		return nil, err
 	}
-	report = func() { s.report(ctx, auction, &done, events) }
+	report = func() { s.report(ctx, auction, done, events) }
 	return answers, nil
 }
 
@@ -161,7 +161,7 @@ func note(u *Unit, c command.Command[Op]) {
 }
 
 // report passes on what was committed: to the log, the observer and [Options].Committed.
-func (s *Service) report(ctx context.Context, auction uuid.UUID, done *tally, events []Event) {
+func (s *Service) report(ctx context.Context, auction uuid.UUID, done tally, events []Event) {
 	extended := 0
 	for i := range events {
 		switch e := &events[i]; e.Type {
@@ -181,9 +181,7 @@ func (s *Service) report(ctx context.Context, auction uuid.UUID, done *tally, ev
 	}
 	if s.o.Observer != nil {
 		for outcome, n := range done {
-			if n > 0 {
-				s.o.Observer.BidsDecided(Outcome(outcome), n)
-			}
+			s.o.Observer.BidsDecided(outcome, n)
 		}
 		if extended > 0 {
 			s.o.Observer.RoundsExtended(extended)
