@@ -33,7 +33,7 @@ func DecideCreate(op *Create, id uuid.UUID, seed fairdraw.Seed, holder *uuid.UUI
 		ID: id, LockKey: op.LockKey, Spec: op.Spec, Status: StatusRunning, Total: op.Count, Every: s.Every,
 		Parameters: s.Parameters, Digest: s.Digest, StartedAt: now, UpdatedAt: now,
 	}
-	if !decodeHash(&o.Commitment, d.commitment) {
+	if (*Hash)(&o.Commitment).UnmarshalText([]byte(d.commitment)) != nil {
 		panic("multidraw: a commitment that is no hash")
 	}
 	o.grant(g, now)

@@ -69,7 +69,7 @@ func Topic(id uuid.UUID) string { return TopicPrefix + id.String() }
 // State is where the operation's run stands.
 func (o *Operation) State() State {
 	return State{
-		Name: o.ID.String(), Parameters: o.Parameters, Commitment: hex.EncodeToString(o.Commitment[:]), Total: o.Total,
+		Version: stateVersion, Name: o.ID.String(), Parameters: o.Parameters, Commitment: hex.EncodeToString(o.Commitment[:]), Total: o.Total,
 		Completed: o.Completed, Every: o.Every, Digest: o.Digest,
 	}
 }

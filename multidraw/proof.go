@@ -189,7 +189,7 @@ func firstOther[T comparable](field string, first int64, got, want []T) error {
 // VerifyCommitment checks whether the proof opens the commitment that was published at the start. It does not replace
 // [Proof.Verify].
 func (p *Proof) VerifyCommitment(published string) error {
-	if !decodeHash(new([sha256.Size]byte), published) {
+	if new(Hash).UnmarshalText([]byte(published)) != nil {
 		return bad("commitment", "must be 64 lower-case hexadecimal digits")
 	}
 	if published != p.Commitment {

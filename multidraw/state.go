@@ -27,15 +27,32 @@ func EveryFor(count int64) int {
 const stateVersion = 1
 
 // State is where a run stands. It is bound to its draws: to their seed, name and parameters. What was drawn is not in it;
-// the function that saves gets both.
+// the function that saves gets both. Its JSON is what [ParseState] reads.
 type State struct {
-	Name       string            // of the draws
-	Parameters [sha256.Size]byte // Spec.Hash
-	Commitment string            // of the seed, in hex
-	Total      int64             // draws to be made
-	Completed  int64             // draws made: a multiple of Every, or Total
-	Every      int               // draws between two checkpoints
-	Digest     [sha256.Size]byte // of all saved bytes, checkpoint by checkpoint
+	Version    int    `json:"version"`         // of this form
+	Name       string `json:"name"`            // of the draws
+	Parameters Hash   `json:"parameters"`      // Spec.Hash
+	Commitment string `json:"seed_commitment"` // of the seed, in hex
+	Total      int64  `json:"total_count"`     // draws to be made
+	Completed  int64  `json:"completed_count"` // draws made: a multiple of Every, or Total
+	Every      int    `json:"every"`           // draws between two checkpoints
+	Digest     Hash   `json:"digest"`          // of all saved bytes, checkpoint by checkpoint
+}
+
+// Hash is a SHA-256. Its text is 64 lower-case hexadecimal digits.
+type Hash [sha256.Size]byte
+
+// MarshalText implements [encoding.TextMarshaler].
+func (h Hash) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, h[:]), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (h *Hash) UnmarshalText(text []byte) error {
+	b, err := hex.DecodeString(string(text))
+	if err != nil || len(b) != len(h) || hex.EncodeToString(b) != string(text) {
+		return bad("a hash", "must be 64 lower-case hexadecimal digits")
+	}
+	*h = Hash(b)
+	return nil
 }
 
 // NewState is the state of a run of which nothing is drawn yet; every 0 means [EveryFor]. It returns a [*ParameterError].
@@ -51,7 +68,7 @@ func NewState(d *Draws, total int64, every int) (State, error) {
 	}
 	parameters := d.spec.Hash(total)
 	return State{
-		Name: d.name, Parameters: parameters, Commitment: d.commitment, Total: total, Every: every,
+		Version: stateVersion, Name: d.name, Parameters: parameters, Commitment: d.commitment, Total: total, Every: every,
 		Digest: firstDigest(parameters, d.name),
 	}, nil
 }
@@ -73,6 +90,10 @@ func (s *State) Check(d *Draws) error {
 
 func (s *State) validate() error {
 	switch {
+	case s.Version != stateVersion:
+		return corrupt("version %d", s.Version)
+	case s.Parameters == Hash{} || s.Digest == Hash{} || new(Hash).UnmarshalText([]byte(s.Commitment)) != nil:
+		return corrupt("a hash is missing or malformed")
 	case s.Total < 1 || s.Total > MaxCount:
 		return corrupt("%d draws in all", s.Total)
 	case s.Every < 1 || s.Every > MaxEvery:
@@ -98,45 +119,11 @@ func (s *State) draw(d *Draws, buf []byte) []byte {
 // Done reports whether nothing is left to draw.
 func (s *State) Done() bool { return s.Completed == s.Total }
 
-// stateJSON is a state as it is written.
-type stateJSON struct {
-	Version    int    `json:"version"`
-	Name       string `json:"name"`
-	Parameters string `json:"parameters"`
-	Commitment string `json:"seed_commitment"`
-	Total      int64  `json:"total_count"`
-	Completed  int64  `json:"completed_count"`
-	Every      int    `json:"every"`
-	Digest     string `json:"digest"`
-}
-
-// MarshalJSON writes what [ParseState] reads.
-func (s State) MarshalJSON() ([]byte, error) {
-	return json.Marshal(stateJSON{
-		Version: stateVersion, Name: s.Name, Parameters: hex.EncodeToString(s.Parameters[:]), Commitment: s.Commitment,
-		Total: s.Total, Completed: s.Completed, Every: s.Every, Digest: hex.EncodeToString(s.Digest[:]),
-	})
-}
-
-// UnmarshalJSON is [ParseState].
-func (s *State) UnmarshalJSON(data []byte) (err error) {
-	*s, err = ParseState(data)
-	return err
-}
-
 // ParseState reads a saved state. It returns a [*CorruptError] for whatever is not one, such as a state of another version
 // or of another program.
-func ParseState(data []byte) (State, error) {
-	var j stateJSON
-	if err := decodeStrictly(data, "state", &j); err != nil {
+func ParseState(data []byte) (s State, err error) {
+	if err := decodeStrictly(data, "state", &s); err != nil {
 		return State{}, err
-	}
-	if j.Version != stateVersion {
-		return State{}, corrupt("version %d", j.Version)
-	}
-	s := State{Name: j.Name, Commitment: j.Commitment, Total: j.Total, Completed: j.Completed, Every: j.Every}
-	if !decodeHash(&s.Parameters, j.Parameters) || !decodeHash(&s.Digest, j.Digest) || !decodeHash(new([sha256.Size]byte), j.Commitment) {
-		return State{}, corrupt("a hash is not 64 hexadecimal digits")
 	}
 	return s, s.validate()
 }
@@ -152,15 +139,6 @@ func decodeStrictly(data []byte, what string, into any) error {
 		return corrupt("something follows the %s", what)
 	}
 	return nil
-}
-
-func decodeHash(into *[sha256.Size]byte, text string) bool {
-	b, err := hex.DecodeString(text)
-	if err != nil || len(b) != len(into) || hex.EncodeToString(b) != text {
-		return false
-	}
-	*into = [sha256.Size]byte(b)
-	return true
 }
 
 // Chunk is what is saved at once. Its bytes are the run's, and are overwritten after the call.

@@ -106,11 +106,11 @@ func lockUnit(ctx context.Context, tx pgx.Tx, want *publish.Want) (*publish.Unit
 	)
 	switch want.Thing {
 	case publish.OnePublication:
-		b.Queue(lockPublication, want.ID).Query(collectOne(&u.Publication, scanPublication, &publish.NotFoundError{ID: want.ID}))
+		b.Queue(lockPublication, want.ID).Query(collectOne(&u.Publication, scanPublication, &publish.NotFoundError{What: "publication", ID: want.ID}))
 	case publish.OneTarget:
-		b.Queue(lockTarget, want.ID).Query(collectOne(&u.Target, scanTarget, &publish.TargetNotFoundError{ID: want.ID}))
+		b.Queue(lockTarget, want.ID).Query(collectOne(&u.Target, scanTarget, &publish.NotFoundError{What: "target", ID: want.ID}))
 	case publish.OneAutomation:
-		b.Queue(lockAutomation, want.ID).Query(collectOne(&u.Automation, scanAutomation, &publish.AutomationNotFoundError{ID: want.ID}))
+		b.Queue(lockAutomation, want.ID).Query(collectOne(&u.Automation, scanAutomation, &publish.NotFoundError{What: "automation", ID: want.ID}))
 	case publish.NewAutomations:
 		b.Queue(selectTakenNames, want.Automations).Query(collect(&taken, pgx.RowTo[string]))
 		fallthrough
@@ -208,7 +208,7 @@ func scanPublication(row pgx.CollectableRow) (p publish.Publication, err error) 
 
 // Publication implements [publish.Reader].
 func (s *Publications) Publication(ctx context.Context, id uuid.UUID) (*publish.Publication, error) {
-	p, err := queryOne(ctx, s.db.reads, &publish.NotFoundError{ID: id}, scanPublication,
+	p, err := queryOne(ctx, s.db.reads, &publish.NotFoundError{What: "publication", ID: id}, scanPublication,
 		`SELECT `+publicationFields+`, p.payload FROM publications AS p JOIN targets AS t ON t.id = p.target WHERE p.id = $1`, id)
 	return &p, err
 }
@@ -230,7 +230,7 @@ func (s *Publications) Publications(ctx context.Context, status publish.Status, 
 func (s *Publications) Attempts(ctx context.Context, id uuid.UUID, after int64, limit int) ([]publish.Attempt, error) {
 	const selectAttempts = `SELECT version, lock_id, started_at, ended_at, coalesce(result, ''), coalesce(status_code, 0), error
 		FROM publication_attempts WHERE publication = $1 AND version > $2 ORDER BY version LIMIT $3`
-	return listOf[publish.Attempt](ctx, s.db.reads, `SELECT EXISTS (SELECT FROM publications WHERE id = $1)`, &publish.NotFoundError{ID: id},
+	return listOf[publish.Attempt](ctx, s.db.reads, `SELECT EXISTS (SELECT FROM publications WHERE id = $1)`, &publish.NotFoundError{What: "publication", ID: id},
 		selectAttempts, id, after, limit)
 }
 
@@ -257,7 +257,7 @@ func listOf[T any](ctx context.Context, from reads, exists string, absent error,
 
 // Target implements [publish.Reader].
 func (s *Publications) Target(ctx context.Context, id uuid.UUID) (*publish.Target, error) {
-	t, err := queryOne(ctx, s.db.reads, &publish.TargetNotFoundError{ID: id}, scanTarget, `SELECT `+targetFields+` FROM targets AS t WHERE t.id = $1`, id)
+	t, err := queryOne(ctx, s.db.reads, &publish.NotFoundError{What: "target", ID: id}, scanTarget, `SELECT `+targetFields+` FROM targets AS t WHERE t.id = $1`, id)
 	return &t, err
 }
 

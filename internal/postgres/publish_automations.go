@@ -159,7 +159,7 @@ func scanAutomation(row pgx.CollectableRow) (a publish.Automation, err error) {
 
 // Automation implements [publish.Reader].
 func (s *Publications) Automation(ctx context.Context, id uuid.UUID) (*publish.Automation, error) {
-	a, err := queryOne(ctx, s.db.reads, &publish.AutomationNotFoundError{ID: id}, scanAutomation, `SELECT `+automationFields+automationsAndTargets+` WHERE a.id = $1`, id)
+	a, err := queryOne(ctx, s.db.reads, &publish.NotFoundError{What: "automation", ID: id}, scanAutomation, `SELECT `+automationFields+automationsAndTargets+` WHERE a.id = $1`, id)
 	return &a, err
 }
 
@@ -172,6 +172,6 @@ func (s *Publications) Automations(ctx context.Context, after int64, limit int) 
 func (s *Publications) Firings(ctx context.Context, id uuid.UUID, after int64, limit int) ([]publish.Firing, error) {
 	const selectFirings = `SELECT automation, number, scheduled_for, fired_at, outcome, publication, skipped FROM automation_firings
 		WHERE automation = $1 AND number > $2 ORDER BY number LIMIT $3`
-	return listOf[publish.Firing](ctx, s.db.reads, `SELECT EXISTS (SELECT FROM automations WHERE id = $1)`, &publish.AutomationNotFoundError{ID: id},
+	return listOf[publish.Firing](ctx, s.db.reads, `SELECT EXISTS (SELECT FROM automations WHERE id = $1)`, &publish.NotFoundError{What: "automation", ID: id},
 		selectFirings, id, after, limit)
 }

@@ -227,7 +227,7 @@ func TestAutomatorRuns(t *testing.T) {
 	if n := ask[int](t, p.db, `SELECT count(*)::int FROM automation_firings`); n != 1 {
 		t.Errorf("%d firings", n)
 	}
-	var absent *publish.AutomationNotFoundError
+	var absent *publish.NotFoundError
 	if _, err := p.store.Firings(context.Background(), uuid.New(), 0, 1); !errors.As(err, &absent) {
 		t.Error(err)
 	}

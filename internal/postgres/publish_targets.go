@@ -62,7 +62,7 @@ func scanToken(row pgx.CollectableRow) (k publish.SealedToken, err error) {
 
 // Token implements [publish.TokenStore].
 func (s *Publications) Token(ctx context.Context, target uuid.UUID) (publish.SealedToken, error) {
-	return queryOne(ctx, s.db, &publish.TargetNotFoundError{ID: target}, scanToken, selectToken, target)
+	return queryOne(ctx, s.db, &publish.NotFoundError{What: "target", ID: target}, scanToken, selectToken, target)
 }
 
 // ClaimToken implements [publish.TokenStore]. A claim whose holder died is released by whoever comes next.
@@ -86,7 +86,7 @@ func (s *Publications) ClaimToken(ctx context.Context, target uuid.UUID) (c publ
 			return err
 		}
 		if k, err = pgx.CollectExactlyOneRow(rows, scanToken); errors.Is(err, pgx.ErrNoRows) {
-			return &publish.TargetNotFoundError{ID: target}
+			return &publish.NotFoundError{What: "target", ID: target}
 		} else if err != nil {
 			return err
 		}

@@ -63,8 +63,6 @@ var problems = []struct {
 	{is[*cross.LedgerNotFoundError], edge.NotFound, false},
 	{is[*saga.NotFoundError], edge.NotFound, false},
 	{is[*publish.NotFoundError], edge.NotFound, false},
-	{is[*publish.TargetNotFoundError], edge.NotFound, false},
-	{is[*publish.AutomationNotFoundError], edge.NotFound, false},
 	{is[*ledger.InsufficientFundsError], kind{Status: http.StatusPaymentRequired, Code: "insufficient_funds", Title: "The account has too little available"}, false},
 	{is[*auction.BidTooLowError], kind{Status: http.StatusUnprocessableEntity, Code: "bid_too_low", Title: "The bid is too low"}, false},
 	{is[*auction.CooldownError], kind{Status: http.StatusTooManyRequests, Code: "cooldown", Title: "The account bid a moment ago", Retryable: true}, false},

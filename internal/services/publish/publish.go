@@ -155,43 +155,16 @@ var (
 // ErrClaimLost is returned when something was to be written under a claim that is not in force any more.
 var ErrClaimLost = errors.New("publish: the claim was lost")
 
-// NotFoundError is returned when there is no such publication.
-type NotFoundError struct{ ID uuid.UUID }
-
-func (e *NotFoundError) Error() string { return fmt.Sprintf("publication %s does not exist", e.ID) }
-
-// TargetNotFoundError is returned when there is no such target. It is known by its name, or by its id.
-type TargetNotFoundError struct {
+// NotFoundError is returned when there is no such publication, target or automation. A target may be known by its name.
+type NotFoundError struct {
+	What string // publication, target or automation
 	Name string
 	ID   uuid.UUID
 }
 
-func (e *TargetNotFoundError) Error() string {
+func (e *NotFoundError) Error() string {
 	if e.Name == "" {
-		return fmt.Sprintf("target %s does not exist", e.ID)
+		return fmt.Sprintf("%s %s does not exist", e.What, e.ID)
 	}
-	return fmt.Sprintf("target %q does not exist", e.Name)
+	return fmt.Sprintf("%s %q does not exist", e.What, e.Name)
 }
-
-// AutomationNotFoundError is returned when there is no such automation.
-type AutomationNotFoundError struct{ ID uuid.UUID }
-
-func (e *AutomationNotFoundError) Error() string {
-	return fmt.Sprintf("automation %s does not exist", e.ID)
-}
-
-// absence returns the error that says what does not exist, nil when err says something else.
-func absence(err error) error {
-	e, _ := errors.AsType[absent](err)
-	return e
-}
-
-// absent is what the errors above have in common.
-type absent interface {
-	error
-	absent()
-}
-
-func (*NotFoundError) absent()           {}
-func (*TargetNotFoundError) absent()     {}
-func (*AutomationNotFoundError) absent() {}

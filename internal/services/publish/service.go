@@ -3,6 +3,7 @@ package publish
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -95,7 +96,7 @@ func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.An
 // Execute decides one command on a publication, a target or an automation, whatever the operation is one of, commits it,
 // and returns its answer. It returns groupcommit.ErrFull, groupcommit.ErrClosed, command.ErrUnavailable,
 // command.ErrUnknownOutcome, or the context's error. A command without a Render gets the refusal as the answer's Err,
-// [NotFoundError] and its like among them.
+// [NotFoundError] among them.
 func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[Op]) (command.Answer, error) {
 	thing := thingOf(c.Op)
 	if thing.isNew() {
@@ -147,8 +148,8 @@ func (s *Service) flush(ctx context.Context, on Subject, batch []command.Command
 		}
 		return err
 	})
-	if reason := absence(err); reason != nil {
-		return command.RefuseAll(batch, reason), nil
+	if absent, ok := errors.AsType[*NotFoundError](err); ok {
+		return command.RefuseAll(batch, absent), nil
 	}
 	if err == nil && soon.any {
 		s.o.Scheduled(soon.in)
@@ -163,7 +164,7 @@ func (s *Service) decide(u *Unit, op Op, soon *sooner) (result any, id uuid.UUID
 	case Create:
 		target := u.Targets[op.Target]
 		if target == nil {
-			return nil, id, &TargetNotFoundError{Name: op.Target}
+			return nil, id, &NotFoundError{What: "target", Name: op.Target}
 		}
 		made := DecideCreate(op, target, u.NewID(), u.Now, draw)
 		u.Made = append(u.Made, made)
@@ -175,7 +176,7 @@ func (s *Service) decide(u *Unit, op Op, soon *sooner) (result any, id uuid.UUID
 		target := u.Targets[op.Target]
 		switch {
 		case target == nil:
-			return nil, id, &TargetNotFoundError{Name: op.Target}
+			return nil, id, &NotFoundError{What: "target", Name: op.Target}
 		case u.AutomationNames[op.Name]:
 			return nil, id, ErrAutomationExists
 		}

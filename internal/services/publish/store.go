@@ -70,18 +70,18 @@ type Store interface {
 	Reader
 	// Commit runs one transaction: it locks and reads what is wanted, calls decide, writes what decide changed, and commits.
 	// decide may fail, and nothing is written then; it is called again with a new unit whenever the transaction has to be run
-	// again. Errors: [NotFoundError], [TargetNotFoundError] or [AutomationNotFoundError] where the one thing does not exist,
+	// again. Errors: [NotFoundError] where the one thing does not exist,
 	// command.ErrUnavailable, command.ErrUnknownOutcome, or what the database refused.
 	Commit(ctx context.Context, want Want, decide func(*Unit) error) error
 }
 
 // Reader answers questions.
 type Reader interface {
-	// Automation returns one automation, or [AutomationNotFoundError].
+	// Automation returns one automation, or [NotFoundError].
 	Automation(ctx context.Context, id uuid.UUID) (*Automation, error)
 	// Automations returns up to limit automations with a number above after, in order.
 	Automations(ctx context.Context, after int64, limit int) ([]Automation, error)
-	// Firings returns up to limit firings of an automation with a number above after, in order, or [AutomationNotFoundError].
+	// Firings returns up to limit firings of an automation with a number above after, in order, or [NotFoundError].
 	Firings(ctx context.Context, id uuid.UUID, after int64, limit int) ([]Firing, error)
 	// Publication returns one publication with its payload, or [NotFoundError].
 	Publication(ctx context.Context, id uuid.UUID) (*Publication, error)
@@ -90,7 +90,7 @@ type Reader interface {
 	Publications(ctx context.Context, status Status, after int64, limit int) ([]Publication, error)
 	// Attempts returns up to limit attempts of a publication with a version above after, in order, or [NotFoundError].
 	Attempts(ctx context.Context, id uuid.UUID, after int64, limit int) ([]Attempt, error)
-	// Target returns one target, or [TargetNotFoundError].
+	// Target returns one target, or [NotFoundError].
 	Target(ctx context.Context, id uuid.UUID) (*Target, error)
 	// Targets returns up to limit targets with a number above after, in order.
 	Targets(ctx context.Context, after int64, limit int) ([]Target, error)

@@ -29,7 +29,7 @@ type SealedToken struct {
 	Generation int64 // grows with each renewal, from 1
 }
 
-// TokenStore keeps the tokens of targets. Errors are those of [Store], [TargetNotFoundError] among them.
+// TokenStore keeps the tokens of targets. Errors are those of [Store], [NotFoundError] among them.
 type TokenStore interface {
 	// Token returns a target's token.
 	Token(ctx context.Context, target uuid.UUID) (SealedToken, error)
