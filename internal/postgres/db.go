@@ -146,7 +146,9 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	spec := speculation.Options{
 		Pool: pool, Config: config, Pipelines: min(max(runtime.GOMAXPROCS(0)/2, 1), maxPipelines), Statements: speculativeStatements(),
 		Presence: db.presence, NewID: newID,
-		Blocked: func(accounts []string) bool { return db.blocked.find(accountRow, accounts...) != nil },
+		Blocked: func(accounts []string) bool {
+			return db.blocked.find(accountRow, accounts...) != nil || db.blocked.find(newAccountRow, accounts...) != nil
+		},
 		Read: func(ctx context.Context, ids []string) ([]ledger.Account, error) {
 			return query(ctx, db, scanAccount, selectAccounts, ids)
 		},

@@ -52,10 +52,11 @@ func NewLottery(db *DB, observer LotteryObserver) *Lottery {
 
 // Create implements [lottery.Store].
 func (l *Lottery) Create(ctx context.Context, accounts []string, keys []idempotency.ID, decide func(*lottery.Unit)) error {
+	aside := setAside{rows: l.db.blocked}
 	return l.db.run(ctx, "lottery.create", func(ctx context.Context, tx pgx.Tx) error {
-		book, known, err := lockBook(ctx, tx, slices.Clone(accounts), nil, keys)
+		book, known, err := lockBookAside(ctx, tx, &aside, slices.Clone(accounts), nil, keys)
 		if err != nil {
-			return err
+			return aside.met(err)
 		}
 		u := &lottery.Unit{Creation: &lottery.Creation{Book: book}, Keys: idempotency.NewBatch(known)}
 		decide(u)
@@ -68,7 +69,7 @@ func (l *Lottery) Create(ctx context.Context, accounts []string, keys []idempote
 				return err
 			}
 		}
-		return sendDecided(ctx, tx, &b, u.Audit, u.Keys.Fresh(), book.Now())
+		return aside.met(sendDecided(ctx, tx, &b, u.Audit, u.Keys.Fresh(), book.Now()))
 	})
 }
 

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -30,7 +31,11 @@ const (
 		t.next_send_at, t.open_until, t.previous_secret, t.previous_secret_key, t.previous_until, t.paused_at, t.paused_reason, t.resumed_at,
 		t.created_at`
 	selectTargetsByName = `SELECT ` + targetFields + ` FROM targets AS t WHERE t.name = ANY($1)`
-	insertTarget        = `INSERT INTO targets (id, name, kind, url, timeout, secret, secret_key, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
+	// What refers to a target locks it so, in the order in which all do.
+	lockTargetsByName = selectTargetsByName + ` ORDER BY t.id FOR KEY SHARE`
+	lockFreeTargets   = lockTargetsByName + ` SKIP LOCKED`
+	presentTargets    = `SELECT name FROM targets WHERE name = ANY($1)`
+	insertTarget      = `INSERT INTO targets (id, name, kind, url, timeout, secret, secret_key, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
 	// Members of the same name as a column of targets are the publication's.
 	publicationFields = `p.id, p.number, p.target, t.name, p.status, p.jitter, p.publish_at, p.actual_publish_at, p.due_at, p.execution_lock_id,
 		p.execution_locked_at, p.execution_version, p.attempts, p.spent, p.last_error, p.external_id, p.published_at, p.created_at`
@@ -46,12 +51,13 @@ const (
 		WHERE id = $1 AND execution_lock_id IS NULL`
 )
 
-// Create implements [publish.Store]. Targets are never deleted, so they need no lock.
+// Create implements [publish.Store].
 func (s *Publications) Create(ctx context.Context, targets []string, keys []idempotency.ID, decide func(*publish.Unit)) error {
+	aside := setAside{rows: s.db.blocked}
 	return s.db.run(ctx, "publish.create", func(ctx context.Context, tx pgx.Tx) error {
-		u, err := readTargets(ctx, tx, targets, keys)
+		u, err := aside.lockTargets(ctx, tx, targets, keys)
 		if err != nil {
-			return err
+			return aside.met(err)
 		}
 		u.Keys = idempotency.NewBatch(u.Known)
 		decide(u)
@@ -71,7 +77,7 @@ func (s *Publications) Create(ctx context.Context, targets []string, keys []idem
 // CreateTargets implements [publish.Store]. That a name is new is the unique index's to say: who loses the race runs again.
 func (s *Publications) CreateTargets(ctx context.Context, names []string, keys []idempotency.ID, decide func(*publish.Unit) error) error {
 	return s.db.run(ctx, "publish.targets", func(ctx context.Context, tx pgx.Tx) error {
-		u, err := readTargets(ctx, tx, names, keys)
+		u, err := readTargets(ctx, tx, &pgx.Batch{}, selectTargetsByName, names, keys)
 		if err != nil {
 			return err
 		}
@@ -87,16 +93,44 @@ func (s *Publications) CreateTargets(ctx context.Context, names []string, keys [
 	})
 }
 
-func readTargets(ctx context.Context, tx pgx.Tx, names []string, keys []idempotency.ID) (*publish.Unit, error) {
+// lockTargets is readTargets for what will refer to the targets. It does without those that somebody else has locked, as
+// lockBookAside does.
+func (a *setAside) lockTargets(ctx context.Context, tx pgx.Tx, names []string, keys []idempotency.ID) (*publish.Unit, error) {
+	blocked, present, lock := map[string]error{}, []string(nil), lockTargetsByName
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		if reason := a.rows.find(targetRowKind, name); reason != nil {
+			blocked[name] = reason
+		}
+		return blocked[name] != nil
+	})
+	var b pgx.Batch
+	b.Queue(waitBriefly)
+	if a.skip {
+		lock = lockFreeTargets
+		b.Queue(presentTargets, names).Query(collect(&present, pgx.RowTo[string]))
+	}
+	u, err := readTargets(ctx, tx, &b, lock, names, keys)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range present {
+		if u.Targets[name] == nil {
+			blocked[name] = a.rows.add(targetRowKind, name)
+		}
+	}
+	u.Blocked = blocked
+	return u, nil
+}
+
+func readTargets(ctx context.Context, tx pgx.Tx, b *pgx.Batch, statement string, names []string, keys []idempotency.ID) (*publish.Unit, error) {
 	var (
-		b     pgx.Batch
 		found []publish.Target
 		u     = &publish.Unit{NewID: newID, Targets: map[string]*publish.Target{}}
 	)
-	b.Queue(selectTargetsByName, names).Query(collect(&found, scanTarget))
-	loadKeys(&b, keys, &u.Known)
+	b.Queue(statement, names).Query(collect(&found, scanTarget))
+	loadKeys(b, keys, &u.Known)
 	b.Queue(selectNow).QueryRow(func(row pgx.Row) error { return row.Scan(&u.Now) })
-	if err := pgkit.Send(ctx, tx, &b); err != nil {
+	if err := pgkit.Send(ctx, tx, b); err != nil {
 		return nil, err
 	}
 	for i := range found {

@@ -44,10 +44,11 @@ const (
 
 // CreateAutomations implements [publish.Store]. That a name is new is the unique index's to say.
 func (s *Publications) CreateAutomations(ctx context.Context, names, targets []string, keys []idempotency.ID, decide func(*publish.Unit)) error {
+	aside := setAside{rows: s.db.blocked}
 	return s.db.run(ctx, "publish.automations", func(ctx context.Context, tx pgx.Tx) error {
-		u, err := readTargets(ctx, tx, targets, keys)
+		u, err := aside.lockTargets(ctx, tx, targets, keys)
 		if err != nil {
-			return err
+			return aside.met(err)
 		}
 		taken, err := pgkit.Rows(ctx, tx, pgx.RowTo[string], selectTakenNames, names)
 		if err != nil {

@@ -105,7 +105,7 @@ func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.An
 	if kind > laneAutomationCreations {
 		return command.Answer{}, fmt.Errorf("publish: %T creates nothing", c.Op)
 	}
-	return s.group.Do(ctx, lane{kind: kind}, c)
+	return command.Execute(ctx, func() (command.Answer, error) { return s.group.Do(ctx, lane{kind: kind}, c) })
 }
 
 // Execute decides one command on a publication, a target or an automation, whatever the operation is one of, commits it,
@@ -196,9 +196,9 @@ func (s *Service) flushCreations(ctx context.Context, batch []command.Command[Op
 	err = s.store.Create(ctx, names, command.Keys(batch), func(u *Unit) {
 		soon = sooner{}
 		answers = command.DecideAs(batch, u.Keys, func(_ command.Command[Op], op Create) (any, error) {
-			target := u.Targets[op.Target]
-			if target == nil {
-				return nil, &TargetNotFoundError{Name: op.Target}
+			target, err := u.target(op.Target)
+			if err != nil {
+				return nil, err
 			}
 			made := DecideCreate(op, target, u.NewID(), u.Now, draw)
 			u.Made = append(u.Made, made)
@@ -217,10 +217,10 @@ func (s *Service) flushAutomations(ctx context.Context, batch []command.Command[
 	command.Each(batch, func(op CreateAutomation) { names, targets = append(names, op.Name), append(targets, op.Target) })
 	err = s.store.CreateAutomations(ctx, names, targets, command.Keys(batch), func(u *Unit) {
 		answers = command.DecideAs(batch, u.Keys, func(c command.Command[Op], op CreateAutomation) (any, error) {
-			target := u.Targets[op.Target]
+			target, err := u.target(op.Target)
 			switch {
-			case target == nil:
-				return nil, &TargetNotFoundError{Name: op.Target}
+			case err != nil:
+				return nil, err
 			case u.AutomationNames[op.Name]:
 				return nil, ErrAutomationExists
 			}

@@ -16,6 +16,7 @@ type Unit struct {
 	NewID       func() uuid.UUID
 	Publication *Publication       // the one that is locked, where the transaction works on one
 	Targets     map[string]*Target // those that exist of the names that were asked for
+	Blocked     map[string]error   // why others of them can't be used now
 	// Target and Automation are those that are locked, likewise.
 	Target          *Target
 	Automation      *Automation
@@ -29,6 +30,17 @@ type Unit struct {
 	Audit           []command.Audit
 	// Known and Fresh stand in for Keys where targets are made: the answers hold secrets and are sealed.
 	Known, Fresh []idempotency.Record
+}
+
+// target returns the target that a creation refers to.
+func (u *Unit) target(name string) (*Target, error) {
+	if reason := u.Blocked[name]; reason != nil {
+		return nil, reason
+	}
+	if t := u.Targets[name]; t != nil {
+		return t, nil
+	}
+	return nil, &TargetNotFoundError{Name: name}
 }
 
 // Store is what the service needs of a database. Each method but those of [Reader] runs one transaction, calls decide with
