@@ -27,13 +27,13 @@ const (
 	// cleanupTimeout bounds a rollback, and the end of a connection.
 	cleanupTimeout = 5 * time.Second
 	// maxConflicts bounds reruns for reasons that another process's progress should soon remove. More of them mean
-	// that something is wrong, and the error is better told.
+	// that something is wrong, and the error is returned.
 	maxConflicts = 50
 	eagerReruns  = 2
 	firstBackoff = 5 * time.Millisecond
 	// MaxBackoff is the longest pause between two runs.
 	MaxBackoff = 500 * time.Millisecond
-	// A read that meets a connection which died in the pool is tried again; a database that is away is told as such soon.
+	// A read that meets a connection which died in the pool is tried again; a database that is away is soon reported as such.
 	readTries = 3
 	readPause = 50 * time.Millisecond
 )
@@ -49,7 +49,7 @@ const (
 	Unknown             // the answer to a COMMIT was lost and could not be had
 )
 
-// Observer is told what transactions do. Its methods must not block and may be called concurrently.
+// Observer receives what transactions do, for metrics. Its methods must not block and may be called concurrently.
 type Observer interface {
 	// Transaction is called at the end of each; attempts counts its runs, outcome is "committed", "failed" or "unknown".
 	Transaction(name string, attempts int, took time.Duration, outcome string)
@@ -175,8 +175,8 @@ func waits() backoff.ExponentialBackOff {
 	return backoff.ExponentialBackOff{InitialInterval: firstBackoff, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: MaxBackoff}
 }
 
-// attempt runs fn once, and ends its transaction by a statement. The first result says whether the error came from COMMIT, the second when the database was missed if
-// the error says that it was. Once COMMIT is sent only the end of through counts.
+// attempt runs fn once, and ends its transaction by a statement. committing says that the error came from COMMIT, and missed is
+// when the database was missed, if the error says that it was. Once COMMIT is sent only the end of through counts.
 func (r *Runner) attempt(ctx, through context.Context, end string, fn func(context.Context, pgx.Tx) error) (committing bool, missed time.Time, err error) {
 	ctx, cancelCtx := context.WithCancel(ctx)
 	defer cancelCtx()

@@ -252,7 +252,7 @@ func (b *blockedRows) release(kind rowKind, ids []string) {
 	b.report()
 }
 
-// report tells the observer. The caller holds the mutex.
+// report passes the counts to the observer. The caller holds the mutex.
 func (b *blockedRows) report() {
 	if b.db.observer != nil {
 		b.db.observer.Blocked(len(b.rows), b.waiting)

@@ -76,7 +76,7 @@ func (g *Sagas) Coordinator(ctx context.Context) (string, error) {
 	return g.CoordinatorAfter(ctx, "fairlead:", "fairlead:"+hex.EncodeToString(sum[:8]))
 }
 
-// Identity tells this database from all others, by the identifier of its cluster and its own within.
+// Identity names this database among all others: by the identifier of its cluster, and its own in there.
 func (db *DB) Identity(ctx context.Context) (string, error) {
 	const selectIdentity = `SELECT c.system_identifier::text || '/' || d.oid FROM pg_control_system() AS c, pg_database AS d WHERE d.datname = current_database()`
 	id, err := queryOne(ctx, db, errEmpty, pgx.RowTo[string], selectIdentity)
