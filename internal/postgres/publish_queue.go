@@ -66,8 +66,8 @@ const (
 		) AS p WHERE $1::uuid IS NULL`
 )
 
-// claimDue is the statement that claims what is due and begins its attempts: one, which makes one round trip with its commit,
-// because many want it at once when much becomes due.
+// claimDue is the statement that claims what is due and begins its attempts. It is a single one, sent together with COMMIT, because
+// many processes claim at once when much becomes due.
 func claimDue() string {
 	return fmt.Sprintf("with claimed as (%s), %s", claims.SelectedSQL(dueInTargets), beginClaimed)
 }

@@ -167,7 +167,7 @@ func (p *Pipeline) connect(ctx context.Context) (*link, error) {
 	return l, l.conn.SetDeadline(time.Time{})
 }
 
-// Close ends the connection. What was sent and not answered ends with [ErrLinkLost]; the callers see to that before.
+// Close ends the connection. What was sent and not answered ends with [ErrLinkLost], so callers wait for their answers first.
 func (p *Pipeline) Close() {
 	p.mu.Lock()
 	p.closed = true
