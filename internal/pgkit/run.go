@@ -117,7 +117,8 @@ func (r *Runner) Run(ctx context.Context, name string, fn func(context.Context, 
 			r.observe(name, attempt, start, word)
 			return outcome, err
 		}
-		unknown = unknown || (committing && verdict == Lost)
+		committing = committing && verdict == Lost && !undone(err)
+		unknown = unknown || committing
 		if verdict == Conflict {
 			conflicts++
 		}
@@ -137,7 +138,7 @@ func (r *Runner) Run(ctx context.Context, name string, fn func(context.Context, 
 		if time.Now().Add(pause).After(deadline) {
 			return giveUp(err)
 		}
-		if committing && verdict == Lost {
+		if committing {
 			reason = "commit_unknown"
 		}
 		if r.Observer != nil {
