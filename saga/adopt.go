@@ -2,7 +2,6 @@ package saga
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,9 +18,6 @@ type Adoption struct {
 	Participants []string
 }
 
-// ErrNoLineage is returned by [Service.Adopt] where the log can prove nothing to participants.
-var ErrNoLineage = errors.New("the log keeps no incarnations")
-
 // Adopt lets an operator make this log, which is a copy or was restored, the one that ends the coordinator's prepared
 // transactions. What its log doesn't know is then ended as always: late, and as the siblings' marks say. It returns
 // [ErrCoordinatorActive] when the other incarnation has left a token somewhere a moment ago, and an error when a participant
@@ -31,16 +27,13 @@ var ErrNoLineage = errors.New("the log keeps no incarnations")
 // started anew do. Where the other incarnation comes back before they have, neither has all of them and nothing is ended:
 // adopt again. Result: [Adoption].
 func (s *Service) Adopt(ctx context.Context, c command.Command[struct{}]) (command.Answer, error) {
-	if s.lineage == nil {
-		return command.Answer{}, fmt.Errorf("saga: adopt: %w", ErrNoLineage)
-	}
 	seen, refusal, err := s.strangers(ctx)
 	if err != nil {
 		return command.Answer{}, fmt.Errorf("saga: adopt: %w", err)
 	}
 	var answer command.Answer
 	batch := []command.Command[struct{}]{c}
-	err = s.lineage.Adopt(ctx, seen, command.Keys(batch), func(u *Unit) {
+	err = s.store.Adopt(ctx, seen, command.Keys(batch), func(u *Unit) {
 		answer = command.Decide(batch, u.Keys, func(c command.Command[struct{}]) (any, error) {
 			if refusal != nil {
 				return nil, refusal
@@ -72,11 +65,7 @@ func (s *Service) strangers(ctx context.Context) (seen map[string]uuid.UUID, ref
 	}
 	seen = map[string]uuid.UUID{}
 	for _, name := range s.Participants() {
-		f, fences := s.o.Participants[name].(Fencer)
-		if !fences {
-			continue
-		}
-		found, err := f.Fence(ctx, s.o.Coordinator)
+		found, err := s.o.Participants[name].Fence(ctx, s.o.Coordinator)
 		if err != nil {
 			return nil, nil, fmt.Errorf("%w: ask %s: %w", command.ErrUnavailable, name, err)
 		}
@@ -86,7 +75,7 @@ func (s *Service) strangers(ctx context.Context) (seen map[string]uuid.UUID, ref
 			}
 			continue
 		}
-		known, err := s.lineage.Knows(ctx, found.Token)
+		known, err := s.store.Knows(ctx, found.Token)
 		if err != nil {
 			return nil, nil, err
 		}

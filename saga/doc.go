@@ -32,7 +32,7 @@
 //   - A branch unknown to the log is left alone until it is [DoubtAge] old and every participant has been asked for marks of its
 //     siblings. It is committed if a sibling was, else rolled back. The same happens, at once, to a branch that was prepared before
 //     the log's database was restarted or failed over, since the log may have lost the decision.
-//   - Only one among a log and its physical copies may end branches. A [Lineage] leaves random tokens with each [Fencer]. A log that
+//   - Only one among a log and its physical copies may end branches. A [Lineage] leaves random tokens with each [Participant]. A log that
 //     finds a token it doesn't know is disowned, and ends nothing until an operator calls [Service.Adopt].
 //   - A failing saga is retried for ever, with growing pauses up to [MaxPause]. After [StuckAfter] failures in a row it is shown as
 //     stuck. [Service.Retry] retries at once; [Service.Compensate] gives up what can still be given up. Both are safe at any time.

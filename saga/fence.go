@@ -44,22 +44,6 @@ type Fence struct {
 	Age         time.Duration // of the token, likewise
 }
 
-// Fencer is a [Participant] that lets one incarnation of a coordinator's log end prepared transactions, and tells which it
-// has committed.
-type Fencer interface {
-	Participant
-	// Fence returns a coordinator's fence, or nil where there is none.
-	Fence(ctx context.Context, coordinator string) (*Fence, error)
-	// MoveFence replaces the fence that has the token from, or none where that is nil, and returns it as it is then; nil
-	// where the fence had another token. Another incarnation takes it when no [Fencer.EndPrepared] is under way.
-	MoveFence(ctx context.Context, coordinator string, from, token, incarnation uuid.UUID) (*Fence, error)
-	// EndPrepared does what CommitPrepared or RollbackPrepared does. It returns [ErrFenced] unless the incarnation holds
-	// the fence all the while.
-	EndPrepared(ctx context.Context, gid string, commit bool, coordinator string, incarnation uuid.UUID) error
-	// Committed returns the identifiers of the branches of a saga that were committed here. An empty one stands for any.
-	Committed(ctx context.Context, id uuid.UUID) ([]string, error)
-}
-
 // Incarnation is one life of a log, in one run of one database server.
 type Incarnation struct {
 	ID uuid.UUID
@@ -67,9 +51,8 @@ type Incarnation struct {
 	Copied bool
 }
 
-// Lineage is a [Store] that can prove to participants that it is no copy: it remembers the tokens that it has left.
+// Lineage lets a [Store] prove to participants that it is no copy: it remembers the tokens that it has left.
 type Lineage interface {
-	Store
 	// Incarnation returns the present one. It begins another where the database runs in another server process, or on
 	// another timeline, than that of the last.
 	Incarnation(ctx context.Context) (Incarnation, error)
@@ -87,7 +70,6 @@ type Lineage interface {
 type standing struct {
 	incarnation uuid.UUID
 	since       time.Time // by the participant's clock; what was prepared before that may be unknown to the log
-	fenced      bool      // the participant keeps a fence
 }
 
 // fence is this process's memory of one participant's fence.
@@ -117,10 +99,6 @@ func (s *Service) nameOf(b *Branch) string {
 // stand makes sure that this log is the one that may end its transactions in a participant, and leaves a new token there
 // when the last is old enough.
 func (s *Service) stand(ctx context.Context, name string, p Participant) (standing, error) {
-	f, fences := p.(Fencer)
-	if !fences || s.lineage == nil {
-		return standing{}, nil
-	}
 	s.runs.Lock()
 	own := s.fences[name]
 	if own == nil {
@@ -147,7 +125,7 @@ func (s *Service) stand(ctx context.Context, name string, p Participant) (standi
 		// It leaves tokens nowhere: the incarnation that has taken its place there is to get all participants.
 		held, err = standing{}, ErrDisowned
 	} else {
-		held, err = s.prove(ctx, name, f)
+		held, err = s.prove(ctx, name, p)
 	}
 	if err != nil {
 		err = fmt.Errorf("saga: prove the log to %s: %w", name, err)
@@ -163,20 +141,20 @@ func (s *Service) stand(ctx context.Context, name string, p Participant) (standi
 }
 
 // prove looks at the fence and moves it.
-func (s *Service) prove(ctx context.Context, name string, f Fencer) (standing, error) {
+func (s *Service) prove(ctx context.Context, name string, p Participant) (standing, error) {
 	const tries = 3
 	for range tries {
 		life, err := s.incarnation(ctx)
 		if err == nil && life.Copied && s.alone() {
 			// No other database can have anything of the original's.
-			if err = s.lineage.Adopt(ctx, nil, nil, func(u *Unit) { u.Changed = true }); err == nil {
+			if err = s.store.Adopt(ctx, nil, nil, func(u *Unit) { u.Changed = true }); err == nil {
 				life, err = s.incarnation(ctx)
 			}
 		}
 		if err != nil {
 			return standing{}, err
 		}
-		seen, err := f.Fence(ctx, s.o.Coordinator)
+		seen, err := p.Fence(ctx, s.o.Coordinator)
 		if err != nil {
 			return standing{}, err
 		}
@@ -187,7 +165,7 @@ func (s *Service) prove(ctx context.Context, name string, f Fencer) (standing, e
 		if seen != nil {
 			from = seen.Token
 			// Read after the fence: whatever this log has left there, it had before.
-			if known, err = s.lineage.Knows(ctx, from); err != nil {
+			if known, err = s.store.Knows(ctx, from); err != nil {
 				return standing{}, err
 			}
 		}
@@ -196,16 +174,16 @@ func (s *Service) prove(ctx context.Context, name string, f Fencer) (standing, e
 			return standing{}, err
 		}
 		if move {
-			token, err := s.lineage.NextToken(ctx, name, from)
+			token, err := s.store.NextToken(ctx, name, from)
 			if err != nil {
 				return standing{}, err
 			}
-			if seen, err = f.MoveFence(ctx, s.o.Coordinator, from, token, life.ID); err != nil {
+			if seen, err = p.MoveFence(ctx, s.o.Coordinator, from, token, life.ID); err != nil {
 				return standing{}, err
 			}
 		}
 		if seen != nil {
-			return standing{incarnation: life.ID, since: seen.Since, fenced: true}, nil
+			return standing{incarnation: life.ID, since: seen.Since}, nil
 		}
 	}
 	return standing{}, errContended
@@ -219,7 +197,7 @@ func (s *Service) alone() bool {
 
 // incarnation asks the log for its own, and remembers it for the runs that begin.
 func (s *Service) incarnation(ctx context.Context) (Incarnation, error) {
-	life, err := s.lineage.Incarnation(ctx)
+	life, err := s.store.Incarnation(ctx)
 	if err == nil {
 		s.runs.Lock()
 		s.life = life.ID
@@ -252,7 +230,7 @@ func (s *Service) asking(ctx context.Context) grant {
 	s.runs.Lock()
 	g := grant{asked: time.Now(), life: s.life}
 	s.runs.Unlock()
-	if s.lineage != nil && g.life == uuid.Nil {
+	if g.life == uuid.Nil {
 		if life, err := s.incarnation(ctx); err == nil {
 			g.life = life.ID
 		} // Else a two-phase transaction gets the error when it looks again.
@@ -266,9 +244,6 @@ var errOtherLife = errors.New("the log's database was started anew: the transact
 // standings makes sure that a run may end branches in all of its participants. One that has disowned the log stops it
 // everywhere.
 func (s *Service) standings(r *run, branches []Branch) error {
-	if s.lineage == nil {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(r.ctx, sweepTimeout)
 	defer cancel()
 	for i := range branches {
@@ -276,7 +251,7 @@ func (s *Service) standings(r *run, branches []Branch) error {
 		if err != nil {
 			return err
 		}
-		if held.fenced && held.incarnation != r.life {
+		if held.incarnation != r.life {
 			return errOtherLife
 		}
 	}
@@ -284,15 +259,4 @@ func (s *Service) standings(r *run, branches []Branch) error {
 		return ErrDisowned
 	}
 	return nil
-}
-
-// end ends a prepared transaction in the name of an incarnation of the log.
-func (s *Service) end(ctx context.Context, p Participant, gid string, commit bool, life uuid.UUID) error {
-	if f, fences := p.(Fencer); fences && s.lineage != nil {
-		return f.EndPrepared(ctx, gid, commit, s.o.Coordinator, life)
-	}
-	if commit {
-		return p.CommitPrepared(ctx, gid)
-	}
-	return p.RollbackPrepared(ctx, gid)
 }

@@ -66,15 +66,24 @@ type Prepared struct {
 	Age time.Duration // by the participant's clock
 }
 
-// Participant is a database that can prepare transactions. It is safe for concurrent use.
+// Participant is a database that can prepare transactions. It keeps marks of the steps and branches that had their effects in
+// it, and a fence, which lets one incarnation of a coordinator's log end what is prepared. It is safe for concurrent use.
 type Participant interface {
-	// CommitPrepared commits a prepared transaction, which may have been committed already. It returns [ErrNotPrepared] when
-	// it is neither prepared nor committed.
-	CommitPrepared(ctx context.Context, gid string) error
-	// RollbackPrepared rolls a prepared transaction back; that there is none is a success.
-	RollbackPrepared(ctx context.Context, gid string) error
 	// InDoubt lists the prepared transactions whose identifiers begin so.
 	InDoubt(ctx context.Context, prefix string) ([]Prepared, error)
+	// Fence returns a coordinator's fence, or nil where there is none.
+	Fence(ctx context.Context, coordinator string) (*Fence, error)
+	// MoveFence replaces the fence that has the token from, or none where that is nil, and returns it as it is then; nil
+	// where the fence had another token. Another incarnation takes it when no [Participant.EndPrepared] is under way.
+	MoveFence(ctx context.Context, coordinator string, from, token, incarnation uuid.UUID) (*Fence, error)
+	// EndPrepared commits a prepared transaction, or rolls it back. One that has ended so already is a success; to commit one
+	// that is neither prepared nor committed is [ErrNotPrepared]. It returns [ErrFenced] unless the incarnation holds the fence
+	// all the while.
+	EndPrepared(ctx context.Context, gid string, commit bool, coordinator string, incarnation uuid.UUID) error
+	// Committed returns the identifiers of the branches of a saga that were committed here. An empty one stands for any.
+	Committed(ctx context.Context, id uuid.UUID) ([]string, error)
+	// Forget deletes the marks of these sagas. It changes nothing where there are none.
+	Forget(ctx context.Context, ids []uuid.UUID) error
 }
 
 // Branch is one database's part of a two-phase transaction. Prepare leaves a prepared transaction where it doesn't refuse;

@@ -14,32 +14,11 @@ import (
 // pruneBatch is how many sagas are deleted at once: enough to keep up, and few enough to hold their locks for a moment only.
 const pruneBatch = 500
 
-// ErrNoPruning is returned by [Service.Prune] where the log can't delete sagas.
-var ErrNoPruning = errors.New("the log keeps its sagas for ever")
-
 // errNoRetention keeps a mistake from deleting everything that has just ended.
 var errNoRetention = errors.New("the retention must be positive")
 
-// Pruner is a [Store] that can delete sagas that have ended.
-type Pruner interface {
-	Store
-	// Ended returns up to limit sagas that ended longer ago than age, by the log's clock, oldest first, without those to be
-	// spared.
-	Ended(ctx context.Context, age time.Duration, spare []uuid.UUID, limit int) ([]uuid.UUID, error)
-	// Delete deletes those of these sagas that have ended and that nobody else is deleting at this moment, and returns how
-	// many these were.
-	Delete(ctx context.Context, ids []uuid.UUID) (int, error)
-}
-
-// Forgetter is a [Participant] that keeps marks of the steps that had their effects in it, and can delete them.
-type Forgetter interface {
-	Participant
-	// Forget deletes the marks of these sagas. It changes nothing where there are none.
-	Forget(ctx context.Context, ids []uuid.UUID) error
-}
-
 // Prune deletes the sagas that ended longer ago than retention, by the log's clock, with the marks of their steps in each
-// participant that is a [Forgetter], and returns how many sagas it has deleted. Any number of processes may prune at once.
+// participant, and returns how many sagas it has deleted. Any number of processes may prune at once.
 //
 // A saga that has not ended is never deleted, and neither is one of which a participant has a prepared transaction. Nothing
 // is deleted while a participant can't be asked for these. The marks go first: a process that dies in between leaves ended sagas,
@@ -56,10 +35,6 @@ func (s *Service) Prune(ctx context.Context, retention time.Duration) (deleted i
 	if retention <= 0 {
 		return 0, errNoRetention
 	}
-	p, ok := s.store.(Pruner)
-	if !ok {
-		return 0, ErrNoPruning
-	}
 	for _, name := range s.Participants() {
 		// The marks of a copy's sagas are production's.
 		if _, err := s.stand(ctx, name, s.o.Participants[name]); err != nil {
@@ -75,18 +50,16 @@ func (s *Service) Prune(ctx context.Context, retention time.Duration) (deleted i
 		spare = append(spare, doubts[i].Saga)
 	}
 	for {
-		ids, err := p.Ended(ctx, retention, spare, pruneBatch)
+		ids, err := s.store.Ended(ctx, retention, spare, pruneBatch)
 		if err != nil || len(ids) == 0 {
 			return deleted, err
 		}
 		for _, name := range s.Participants() {
-			if f, ok := s.o.Participants[name].(Forgetter); ok {
-				if err := f.Forget(ctx, ids); err != nil {
-					return deleted, fmt.Errorf("marks in %s: %w", name, err)
-				}
+			if err := s.o.Participants[name].Forget(ctx, ids); err != nil {
+				return deleted, fmt.Errorf("marks in %s: %w", name, err)
 			}
 		}
-		n, err := p.Delete(ctx, ids)
+		n, err := s.store.Delete(ctx, ids)
 		deleted += n
 		// Where all of a batch are being deleted by another process, the rest is left to it.
 		if err != nil || n == 0 || len(ids) < pruneBatch {

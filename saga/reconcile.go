@@ -194,12 +194,11 @@ func (s *Service) hear(ctx context.Context, d *Doubt) testimony {
 	t := testimony{all: true}
 	for _, name := range s.Participants() {
 		p := s.o.Participants[name]
-		f, fences := p.(Fencer)
-		if _, err := s.stand(ctx, name, p); err != nil || !fences {
+		if _, err := s.stand(ctx, name, p); err != nil {
 			t.all = false
 			continue
 		}
-		done, err := f.Committed(ctx, d.Saga)
+		done, err := p.Committed(ctx, d.Saga)
 		t.all = t.all && err == nil
 		for _, gid := range done {
 			_, term, ok := ParseGID(s.o.Coordinator, gid)
@@ -249,7 +248,7 @@ func (s *Service) resolve(ctx context.Context, p Participant, d *Doubt) (err err
 		}
 	case RollbackBranch:
 	}
-	err = s.end(ctx, p, d.GID, d.Verdict == CommitBranch, d.life)
+	err = p.EndPrepared(ctx, d.GID, d.Verdict == CommitBranch, s.o.Coordinator, d.life)
 	if err == nil {
 		s.observe(func(o Observer) { o.Resolved(d.Verdict == CommitBranch) })
 		s.o.Logger.InfoContext(ctx, "prepared transaction settled", "gid", d.GID, "verdict", string(d.Verdict))

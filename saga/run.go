@@ -259,7 +259,7 @@ func (s *Service) commit(r *run, branches []Branch) error {
 		gid := GID(saga.Coordinator, saga.ID, saga.Decided, i)
 		call := Call{Saga: saga.ID, Step: b.Name, Term: saga.Term, GID: gid}
 		ctx, end := s.trace(r.ctx, PhaseCommit, call)
-		err := s.end(ctx, b.Participant, gid, true, r.life)
+		err := b.Participant.EndPrepared(ctx, gid, true, s.o.Coordinator, r.life)
 		if end(Outcome{}, err); err != nil {
 			return fmt.Errorf("saga: commit %s: %w", b.Name, err)
 		}
@@ -291,7 +291,7 @@ func (s *Service) rollback(r *run, branches []Branch) error {
 	var failures []error
 	for i, b := range branches {
 		r.s.Steps[i].Result = ""
-		failures = append(failures, s.end(ctx, b.Participant, s.gid(r.s, i), false, r.life))
+		failures = append(failures, b.Participant.EndPrepared(ctx, s.gid(r.s, i), false, s.o.Coordinator, r.life))
 	}
 	return errors.Join(failures...)
 }
@@ -301,11 +301,7 @@ func (s *Service) rollback(r *run, branches []Branch) error {
 func (s *Service) settleOlder(r *run, branches []Branch) error {
 	saga := r.s
 	for _, b := range branches {
-		f, fences := b.Participant.(Fencer)
-		if !fences {
-			continue
-		}
-		done, err := f.Committed(r.ctx, saga.ID)
+		done, err := b.Participant.Committed(r.ctx, saga.ID)
 		if err != nil {
 			return err
 		}
@@ -323,7 +319,7 @@ func (s *Service) settleOlder(r *run, branches []Branch) error {
 		}
 		for _, p := range found {
 			if _, term, ok := ParseGID(saga.Coordinator, p.GID); ok && term < saga.Term {
-				if err := s.end(r.ctx, b.Participant, p.GID, false, r.life); err != nil {
+				if err := b.Participant.EndPrepared(r.ctx, p.GID, false, s.o.Coordinator, r.life); err != nil {
 					return err
 				}
 			}

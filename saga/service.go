@@ -118,7 +118,6 @@ type Service struct {
 	Reader
 
 	store       Store
-	lineage     Lineage // the store, or nil where it keeps no incarnations
 	o           Options
 	owner       uuid.UUID
 	definitions map[string]Definition
@@ -155,7 +154,6 @@ func NewService(store Store, o Options) *Service {
 		wake: make(chan struct{}, 1), reads: make(chan struct{}, 1),
 		fences: map[string]*fence{},
 	}
-	s.lineage, _ = store.(Lineage)
 	for _, d := range o.Definitions {
 		s.definitions[d.Name] = d
 		s.names = append(s.names, d.Name)

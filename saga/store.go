@@ -34,6 +34,7 @@ type Unit struct {
 // command.ErrUnavailable, command.ErrUnknownOutcome, or what the database refused.
 type Store interface {
 	Reader
+	Lineage
 	// Create makes a saga with an id; key may be nil.
 	Create(ctx context.Context, id uuid.UUID, key *idempotency.ID, decide func(*Unit)) error
 	// Update works on one saga. It returns [NotFoundError] when there is no such saga.
@@ -47,6 +48,12 @@ type Store interface {
 	Claim(ctx context.Context, owner uuid.UUID, names []string, ttl time.Duration, limit int) ([]*Saga, error)
 	// Renew renews the leases of sagas that run in a process, and returns those that it has renewed.
 	Renew(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, ttl time.Duration) ([]uuid.UUID, error)
+	// Ended returns up to limit sagas that ended longer ago than age, by the log's clock, oldest first, without those to be
+	// spared.
+	Ended(ctx context.Context, age time.Duration, spare []uuid.UUID, limit int) ([]uuid.UUID, error)
+	// Delete deletes those of these sagas that have ended and that nobody else is deleting at this moment, and returns how
+	// many these were.
+	Delete(ctx context.Context, ids []uuid.UUID) (int, error)
 }
 
 // Query selects sagas for a list.

@@ -99,51 +99,27 @@ func Keys[Op any](batch []Command[Op]) []idempotency.ID {
 // Nothing else looks keys up before a decision.
 func Decide[Op any](batch []Command[Op], keys *idempotency.Batch, decide func(Command[Op]) (any, error)) []Answer {
 	answers := make([]Answer, len(batch))
-	for i := range batch {
-		answers[i] = decideOne(batch[i], keys, decide)
+	for i, c := range batch {
+		if c.Key != nil {
+			if known, ok, err := keys.Lookup(*c.Key); err != nil || ok {
+				if answers[i] = (Answer{Answer: known}); err != nil {
+					answers[i] = c.Refuse(err)
+				}
+				continue
+			}
+		}
+		result, err := decide(c)
+		if _, blocked := errors.AsType[*BlockedError](err); blocked || c.Render == nil {
+			answers[i] = Answer{Result: result, Err: err}
+			continue
+		}
+		r := c.Render(result, err)
+		if c.Key != nil && r.Decided {
+			keys.Store(*c.Key, r.Status, r.Body)
+		}
+		answers[i] = Answer{Answer: idempotency.Answer{Status: r.Status, Body: r.Body}}
 	}
 	return answers
-}
-
-func decideOne[Op any](c Command[Op], keys *idempotency.Batch, decide func(Command[Op]) (any, error)) Answer {
-	if c.Key != nil {
-		known, ok, err := keys.Lookup(*c.Key)
-		switch {
-		case err != nil:
-			return c.Refuse(err)
-		case ok:
-			return Answer{Answer: known}
-		}
-	}
-	result, err := decide(c)
-	if _, blocked := errors.AsType[*BlockedError](err); blocked || c.Render == nil {
-		return Answer{Result: result, Err: err}
-	}
-	r := c.Render(result, err)
-	if c.Key != nil && r.Decided {
-		keys.Store(*c.Key, r.Status, r.Body)
-	}
-	return Answer{Answer: idempotency.Answer{Status: r.Status, Body: r.Body}}
-}
-
-// DecideAs is [Decide] for a batch whose operations are all of type T.
-func DecideAs[T, Op any](batch []Command[Op], keys *idempotency.Batch, decide func(Command[Op], T) (any, error)) []Answer {
-	return Decide(batch, keys, func(c Command[Op]) (any, error) {
-		op, ok := any(c.Op).(T)
-		if !ok {
-			return nil, fmt.Errorf("command: %T is not a %T", c.Op, op)
-		}
-		return decide(c, op)
-	})
-}
-
-// Each calls visit with every operation of a batch that is of type T.
-func Each[T, Op any](batch []Command[Op], visit func(T)) {
-	for i := range batch {
-		if op, ok := any(batch[i].Op).(T); ok {
-			visit(op)
-		}
-	}
 }
 
 // RefuseAll refuses the commands of a batch on something that does not exist.
@@ -153,21 +129,6 @@ func RefuseAll[Op any](batch []Command[Op], reason error) []Answer {
 		answers[i] = batch[i].Refuse(reason)
 	}
 	return answers
-}
-
-// Create decides a batch in which every command makes something, and audits what is made as action. create decides one
-// operation, and names what it made.
-func Create[Op, Made any](batch []Command[Op], keys *idempotency.Batch, audit *[]Audit, action string,
-	create func(Op) (made *Made, id string, err error),
-) []Answer {
-	return Decide(batch, keys, func(c Command[Op]) (any, error) {
-		made, id, err := create(c.Op)
-		if err != nil {
-			return nil, err
-		}
-		*audit = append(*audit, Audited(c, action, id))
-		return made, nil
-	})
 }
 
 // Known reports whether a request was decided before, whatever it asked for.

@@ -30,7 +30,7 @@
 // so on down to single commands. A command that fails alone gets the failure; the others get their
 // results. Finding k poisonous commands among n takes fewer than 2·k·(log2(n/k) + 2) flushes. A flush that
 // panics has failed, divisibly, with a [PanicError]. A flush that reports success but not one result a
-// command has failed with a [ResultCountError], and is not tried again, for it may be committed.
+// command has failed with [ErrResultCount], and is not tried again, for it may be committed.
 //
 // # What it promises
 //

@@ -20,10 +20,13 @@ var (
 	// outcome is unknown to the caller: the command may have run, may still run, or may fail.
 	ErrInFlight = errors.New("groupcommit: command is in flight, outcome unknown")
 
-	// ErrFlushExited is returned to the commands of a batch whose flush ended its goroutine with
-	// runtime.Goexit, as a testing.T's FailNow does. It is not divisible.
-	ErrFlushExited = errors.New("groupcommit: flush ended its goroutine")
+	// ErrResultCount is returned to every command of a batch whose flush reported success with a number of
+	// results other than the number of commands. The batch may be committed, so it is never tried again and
+	// the outcome is unknown.
+	ErrResultCount = errors.New("groupcommit: flush returned a wrong number of results")
 )
+
+func inFlight(reason error) error { return fmt.Errorf("%w: %w", ErrInFlight, reason) }
 
 // PanicError is returned when the flush panicked on a batch that held this command alone. A panic on a
 // longer batch is a divisible failure and reaches a caller only if it recurs.
@@ -42,21 +45,3 @@ func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
-
-// ResultCountError is returned to every command of a batch whose flush reported success with a number of
-// results other than the number of commands. The batch may be committed, so it is never tried again and
-// the outcome is unknown.
-type ResultCountError struct {
-	Got  int // results returned
-	Want int // commands in the batch
-}
-
-func (e *ResultCountError) Error() string {
-	return fmt.Sprintf("groupcommit: flush returned %d results for %d commands", e.Got, e.Want)
-}
-
-// inFlightError matches both ErrInFlight and the reason why the caller could not wait for its answer.
-type inFlightError struct{ reason error }
-
-func (e *inFlightError) Error() string   { return ErrInFlight.Error() + ": " + e.reason.Error() }
-func (e *inFlightError) Unwrap() []error { return []error{ErrInFlight, e.reason} }

@@ -1,7 +1,9 @@
 package groupcommit
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -9,16 +11,16 @@ import (
 
 // The defaults of Options.
 const (
-	// DefaultMaxQueue is about half a second of work at sixteen thousand commands a second: what waits
+	// defaultMaxQueue is about half a second of work at sixteen thousand commands a second: what waits
 	// longer is better refused at once.
-	DefaultMaxQueue = 8192
-	// DefaultMaxBatch keeps a transaction short enough to retry, and is past the point where the cost
+	defaultMaxQueue = 8192
+	// defaultMaxBatch keeps a transaction short enough to retry, and is past the point where the cost
 	// of the commit itself is spread thin.
-	DefaultMaxBatch = 512
-	// DefaultMaxLanesBusy leaves room in a connection pool of ten for work that goes by no lane.
-	DefaultMaxLanesBusy = 8
-	// DefaultCloseGrace is ample for a database driver to notice that its context has ended.
-	DefaultCloseGrace = time.Second
+	defaultMaxBatch = 512
+	// defaultMaxLanesBusy leaves room in a connection pool of ten for work that goes by no lane.
+	defaultMaxLanesBusy = 8
+	// defaultCloseGrace is ample for a database driver to notice that its context has ended.
+	defaultCloseGrace = time.Second
 )
 
 // Flush commits a batch as one unit and returns one result a command, in the order of the batch. An error
@@ -26,12 +28,12 @@ const (
 //
 // The batch has at least one and at most Options.MaxBatch commands, all of the given key, and is valid
 // only until the call returns: a Flush must not keep it. Calls with one key overlap only as far as
-// Options.Overlap says; calls with different keys do. The context belongs to the group; it ends when Close runs out of time, and carries
-// nothing of any caller's.
+// Options.Overlap says; calls with different keys do. The context belongs to the group; it ends when Close runs
+// out of time, and carries nothing of any caller's.
 type Flush[K comparable, C, R any] func(ctx context.Context, key K, batch []C) ([]R, error)
 
-// Options are a group's limits and hooks. The zero value is usable; a number that is zero or negative
-// means its default.
+// Options are a group's limits and hooks. The zero value is usable; a number that is zero means
+// its default.
 type Options struct {
 	// MaxQueue is how many commands may wait on one lane, those being flushed not counted. Beyond it
 	// Do returns ErrFull at once.
@@ -49,7 +51,7 @@ type Options struct {
 	// Divisible reports whether a batch that failed with this error may be halved and tried again; nil
 	// means always. It must answer false where the batch may have taken effect (unknown outcomes) and
 	// should where halving cannot help (a lost connection). It is not asked about panics, which are
-	// divisible, nor about a *ResultCountError, which is not. It is called concurrently, and must not
+	// divisible, nor about an ErrResultCount, which is not. It is called concurrently, and must not
 	// panic.
 	Divisible func(error) bool
 	// CloseGrace is how long Close, once its context has ended and the flushes' context is cancelled,
@@ -59,61 +61,70 @@ type Options struct {
 	Observer Observer
 }
 
+// Observer receives what a group does, for metrics. Its methods are called from the group's own
+// goroutines (Refused from the caller's), concurrently, and outside every lock of the group; they delay
+// the lane they report on, so they must not block, and they must not panic.
+type Observer interface {
+	// Taken reports a batch about to be flushed: its size in commands, how many commands still wait on
+	// its lane, and for how long the oldest command of the batch has waited.
+	Taken(size, depth int, oldestWait time.Duration)
+	// Flushed reports one call of the flush: the whole batch or, when bisecting, a part of it. err is
+	// the call's failure, a *PanicError or ErrResultCount included, and nil on success.
+	Flushed(size int, duration time.Duration, err error)
+	// Bisected reports that a failed batch, or part of one, of that size is halved and tried again.
+	Bisected(size int)
+	// Refused reports a command answered with ErrFull.
+	Refused()
+	// Panicked reports a recovered panic of the flush.
+	Panicked(err *PanicError)
+}
+
+// ignore is the Observer of those who gave none.
+type ignore struct{}
+
+func (ignore) Taken(int, int, time.Duration)     {}
+func (ignore) Flushed(int, time.Duration, error) {}
+func (ignore) Bisected(int)                      {}
+func (ignore) Refused()                          {}
+func (ignore) Panicked(*PanicError)              {}
+
 // Group queues commands by key and commits them in batches. Make one with New; its methods may be called
 // concurrently, from any goroutine but one that runs its Flush.
 type Group[K comparable, C, R any] struct {
-	flush    Flush[K, C, R]
-	opts     Options
-	observed bool // whether the clock is worth reading for each command
+	flush Flush[K, C, R]
+	opts  Options
 
 	ctx    context.Context // what flushes run under
 	cancel context.CancelCauseFunc
 
-	pool  sync.Pool // of *waiter
-	spare sync.Pool // of *lane
+	waiters, spare, batches sync.Pool // of *waiter, *lane and *batch
 
 	mu      sync.Mutex
 	lanes   map[K]*lane[K, C, R] // those with work: waiting commands, or a batch being flushed
-	ready   list[*lane[K, C, R]] // those that may have a batch taken
-	batches []*batch[K, C, R]    // buffers of workers that have ended, at most MaxLanesBusy
-	waiting int                  // commands in all queues
+	ready   []*lane[K, C, R]     // those that may have a batch taken
 	workers int                  // goroutines in work, at most MaxLanesBusy
 	closed  bool
 	drained chan struct{} // closed once the group is closed and its last worker has ended
 }
 
-// New makes a group around flush, which must not be nil. A group that lies idle holds no goroutine.
+// New makes a group around flush. A group that lies idle holds no goroutine.
 func New[K comparable, C, R any](flush Flush[K, C, R], o Options) *Group[K, C, R] {
-	if flush == nil {
-		panic("groupcommit: New needs a flush")
+	o.MaxQueue = cmp.Or(o.MaxQueue, defaultMaxQueue)
+	o.MaxBatch = cmp.Or(o.MaxBatch, defaultMaxBatch)
+	o.MaxLanesBusy = cmp.Or(o.MaxLanesBusy, defaultMaxLanesBusy)
+	o.CloseGrace = cmp.Or(o.CloseGrace, defaultCloseGrace)
+	if o.Observer == nil {
+		o.Observer = ignore{}
 	}
-	g := &Group[K, C, R]{
-		flush:    flush,
-		opts:     o,
-		observed: o.Observer != nil,
-		lanes:    make(map[K]*lane[K, C, R]),
-		drained:  make(chan struct{}),
+	if o.Divisible == nil {
+		o.Divisible = func(error) bool { return true }
 	}
-	orDefault(&g.opts.MaxQueue, DefaultMaxQueue)
-	orDefault(&g.opts.MaxBatch, DefaultMaxBatch)
-	orDefault(&g.opts.MaxLanesBusy, DefaultMaxLanesBusy)
-	orDefault(&g.opts.CloseGrace, DefaultCloseGrace)
-	if g.opts.Observer == nil {
-		g.opts.Observer = ignore{}
-	}
-	if g.opts.Divisible == nil {
-		g.opts.Divisible = func(error) bool { return true }
-	}
-	g.pool.New = func() any { return newWaiter[K, C, R]() }
-	g.spare.New = func() any { return newLane[K, C, R]() }
+	g := &Group[K, C, R]{flush: flush, opts: o, lanes: map[K]*lane[K, C, R]{}, drained: make(chan struct{})}
+	g.waiters.New = func() any { return &waiter[K, C, R]{done: make(chan struct{}, 1)} }
+	g.spare.New = func() any { return &lane[K, C, R]{} }
+	g.batches.New = func() any { return &batch[K, C, R]{} }
 	g.ctx, g.cancel = context.WithCancelCause(context.Background())
 	return g
-}
-
-func orDefault[T int | time.Duration](v *T, def T) {
-	if *v <= 0 {
-		*v = def
-	}
 }
 
 // Do queues the command on its key's lane and waits for its answer. The key must equal itself (a NaN does
@@ -122,28 +133,37 @@ func orDefault[T int | time.Duration](v *T, def T) {
 // Errors: ErrFull and ErrClosed mean that the command never ran. The context's error means that it never
 // ran and never will, unless ErrInFlight matches too: then its batch had been taken, and the command runs
 // to an end that nobody is told. Any other error is the flush's for this command, a *PanicError,
-// *ResultCountError or ErrFlushExited among them. Where an answer is there it wins over an ended context.
+// ErrResultCount among them. Where an answer is there it wins over an ended context.
 func (g *Group[K, C, R]) Do(ctx context.Context, key K, cmd C) (none R, err error) {
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
-	w := g.pool.Get().(*waiter[K, C, R]) //nolint:errcheck // The pool holds nothing else.
-	w.ctx, w.cmd = ctx, cmd
-	if g.observed {
-		w.queuedAt = time.Now()
+	w := g.waiters.Get().(*waiter[K, C, R]) //nolint:errcheck // The pool holds nothing else.
+	w.ctx, w.cmd, w.queuedAt = ctx, cmd, time.Now()
+	g.mu.Lock()
+	ln := g.lanes[key]
+	switch {
+	case g.closed:
+		err = ErrClosed
+	case ln == nil:
+		ln = g.spare.Get().(*lane[K, C, R]) //nolint:errcheck // As above.
+		ln.key = key
+		g.lanes[key] = ln
+	case len(ln.queue) >= g.opts.MaxQueue:
+		err = ErrFull
 	}
-	if err := g.enqueue(key, w); err != nil {
+	if err != nil {
+		g.mu.Unlock()
 		g.recycle(w)
-		if err == ErrFull { //nolint:errorlint // enqueue returns the sentinel itself.
+		if err == ErrFull { //nolint:errorlint // It is the sentinel itself.
 			g.opts.Observer.Refused()
 		}
 		return none, err
 	}
-	return g.await(ctx, w)
-}
-
-// await waits for the queued waiter's answer, or for its caller's context to end.
-func (g *Group[K, C, R]) await(ctx context.Context, w *waiter[K, C, R]) (none R, err error) {
+	w.lane, w.place = ln, queued
+	ln.queue = append(ln.queue, w)
+	g.wake(ln, false)
+	g.mu.Unlock()
 	select {
 	case <-w.done:
 	case <-ctx.Done():
@@ -155,13 +175,12 @@ func (g *Group[K, C, R]) await(ctx context.Context, w *waiter[K, C, R]) (none R,
 		case <-w.done:
 		default:
 			// The batch still refers to the waiter, so it can't be used again.
-			return none, &inFlightError{reason: ctx.Err()}
+			return none, inFlight(ctx.Err())
 		}
 	}
 	result, err := w.result, w.err
-	if _, abandoned := err.(*inFlightError); !abandoned { //nolint:errorlint // What abandonFlushes made.
-		// The batch of an abandoned flush still refers to the waiter.
-		g.recycle(w)
+	if !errors.Is(err, ErrInFlight) {
+		g.recycle(w) // Else the batch of an abandoned flush still refers to the waiter.
 	}
 	return result, err
 }
@@ -190,33 +209,13 @@ func (g *Group[K, C, R]) Close(ctx context.Context) error {
 		return nil
 	default:
 	}
-	g.refuseWaiting()
+	g.abandon(false)
 	grace := time.NewTimer(g.opts.CloseGrace)
 	defer grace.Stop()
 	select {
 	case <-g.drained:
 	case <-grace.C:
-		g.abandonFlushes()
+		g.abandon(true)
 	}
 	return fmt.Errorf("groupcommit: close: %w", ctx.Err())
-}
-
-// Stats is a group at one instant.
-type Stats struct {
-	Waiting int // commands queued, in all lanes, those being flushed not counted
-	Lanes   int // lanes with work
-	Busy    int // lanes being flushed
-}
-
-// Stats counts what the group holds now; it is cheap enough for a gauge that is read on scrape.
-func (g *Group[K, C, R]) Stats() Stats {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	s := Stats{Waiting: g.waiting, Lanes: len(g.lanes)}
-	for _, ln := range g.lanes {
-		if len(ln.batches) > 0 {
-			s.Busy++
-		}
-	}
-	return s
 }

@@ -101,9 +101,7 @@ func TestBusyLanesAreLimitedAndTakeTurns(t *testing.T) {
 		submitAll(t, g, "a", 1, 2)
 		submitAll(t, g, "b", 3)
 		submitAll(t, g, "c", 4)
-		if got, want := g.Stats(), (Stats{Waiting: 2, Lanes: 3, Busy: 2}); got != want {
-			t.Errorf("stats %+v, want %+v", got, want)
-		}
+		wantHeld(t, g, 2, 3, 2)
 		wantBatches(t, s.batches("c"))
 		s.step("a") // c was ready before a was again.
 		wantBatches(t, s.batches("c"), []int{4})
@@ -117,7 +115,7 @@ func TestBusyLanesAreLimitedAndTakeTurns(t *testing.T) {
 }
 
 func TestDefaultLimits(t *testing.T) {
-	g := New(double0, Options{MaxQueue: -1})
+	g := New(double0, Options{})
 	o := g.opts
 	if o.MaxQueue != 8192 || o.MaxBatch != 512 || o.MaxLanesBusy != 8 || o.CloseGrace != time.Second {
 		t.Errorf("defaults are %+v", o)
@@ -128,15 +126,6 @@ func TestDefaultLimits(t *testing.T) {
 }
 
 func double0(ctx context.Context, _ string, batch []int) ([]int, error) { return double(ctx, batch) }
-
-func TestNewRefusesNilFlush(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("no panic")
-		}
-	}()
-	New[string, int, int](nil, Options{})
-}
 
 func TestIdleKeysAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -160,9 +149,7 @@ func TestReadyLaneWhoseCallersAllLeaveIsForgotten(t *testing.T) {
 		leave()
 		synctest.Wait()
 		wantErr(t, b, context.Canceled)
-		if got, want := g.Stats(), (Stats{Lanes: 1, Busy: 1}); got != want {
-			t.Errorf("stats %+v, want %+v", got, want)
-		}
+		wantHeld(t, g, 0, 1, 1)
 		s.step("a")
 		wantResult(t, a, 2)
 		wantBatches(t, s.batches("b"))
@@ -237,14 +224,20 @@ func TestCallerWhoLeavesAfterItsBatchIsTakenHarmsNobody(t *testing.T) {
 	})
 }
 
-// lagging is a context whose end is to be seen in Err before Done says so: the caller has not woken yet.
+// lagging is a context whose end is to be seen in Err before Done says so: the caller has not woken yet. A caller
+// that asks for Done is kept until looks is closed.
 type lagging struct {
 	context.Context
 	ended atomic.Bool
 	done  chan struct{}
+	looks chan struct{}
 }
 
-func (l *lagging) Done() <-chan struct{} { return l.done }
+func (l *lagging) Done() <-chan struct{} {
+	<-l.looks
+	return l.done
+}
+
 func (l *lagging) Err() error {
 	if l.ended.Load() {
 		return context.Canceled
@@ -252,12 +245,22 @@ func (l *lagging) Err() error {
 	return nil
 }
 
+// lag makes a lagging context, whose caller waits before it looks for its end if held.
+func lag(t *testing.T, held bool) *lagging {
+	t.Helper()
+	l := &lagging{Context: t.Context(), done: make(chan struct{}), looks: make(chan struct{})}
+	if !held {
+		close(l.looks)
+	}
+	return l
+}
+
 func TestTakingABatchDropsCommandsWhoseCallerHasNotWokenYet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := held("a")
 		g := New(s.flush, Options{})
 		submit(t.Context(), g, "a", 1)
-		ctx := &lagging{Context: t.Context(), done: make(chan struct{})}
+		ctx := lag(t, false)
 		leaver := submit(ctx, g, "a", 2)
 		ctx.ended.Store(true)
 		s.open("a")
@@ -278,45 +281,17 @@ func TestAnswerWinsOverEndedContext(t *testing.T) {
 		// Both are there before the caller looks, and select takes either: without the second look,
 		// half of the runs would fail.
 		for range 100 {
-			answerAndEndTogether(t)
+			g := New(double0, Options{})
+			ctx := lag(t, true)
+			a := submit(ctx, g, "a", 1)
+			wantUnanswered(t, a)
+			ctx.ended.Store(true)
+			close(ctx.done)
+			close(ctx.looks)
+			synctest.Wait()
+			wantResult(t, a, 2)
 		}
 	})
-}
-
-func answerAndEndTogether(t *testing.T) {
-	t.Helper()
-	s := held("a")
-	g := New(s.flush, Options{})
-	ctx := &lagging{Context: t.Context(), done: make(chan struct{})}
-	w := newWaiter[string, int, int]()
-	w.ctx, w.cmd = ctx, 1
-	if err := g.enqueue("a", w); err != nil {
-		t.Fatal(err)
-	}
-	s.open("a")
-	ctx.ended.Store(true)
-	close(ctx.done)
-	if result, err := g.await(ctx, w); err != nil || result != 2 {
-		t.Fatalf("got %d, %v", result, err)
-	}
-}
-
-func TestUnhashableKeyDoesNotJamTheGroup(t *testing.T) {
-	g := New(func(_ context.Context, _ any, batch []int) ([]int, error) { return batch, nil }, Options{})
-	func() {
-		defer func() {
-			if recover() == nil {
-				t.Error("an unhashable key did not panic")
-			}
-		}()
-		_, _ = g.Do(t.Context(), []int{1}, 1)
-	}()
-	if got, err := g.Do(t.Context(), "fine", 2); got != 2 || err != nil {
-		t.Errorf("got %d, %v", got, err)
-	}
-	if err := g.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
 }
 
 // TestOverlap begins a second batch while the first is being flushed, once it is as large, and no third.
@@ -328,9 +303,7 @@ func TestOverlap(t *testing.T) {
 		wantBatches(t, s.batches("a"), []int{1})
 		answers = append(answers, submitAll(t, g, "a", 3, 4, 5, 6, 7)...)
 		wantBatches(t, s.batches("a"), []int{1}, []int{2, 3})
-		if stats := g.Stats(); stats.Busy != 1 || stats.Waiting != 4 {
-			t.Errorf("%+v", stats)
-		}
+		wantHeld(t, g, 4, 1, 1)
 		s.step("a") // One of the two is through, and as many wait as the newest has.
 		wantBatches(t, s.batches("a"), []int{1}, []int{2, 3}, []int{4, 5, 6, 7})
 		late := submit(t.Context(), g, "a", 8)

@@ -2,6 +2,8 @@ package groupcommit
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"slices"
 	"time"
 )
@@ -19,30 +21,21 @@ const (
 // before it is queued and after it was answered or withdrawn; a caller who leaves a taken one behind
 // leaves it to the garbage collector.
 type waiter[K comparable, C, R any] struct {
-	link     link[*waiter[K, C, R]]
 	lane     *lane[K, C, R] // valid while queued
 	place    place
 	ctx      context.Context
 	cmd      C
-	queuedAt time.Time // zero if nobody observes
+	queuedAt time.Time
 
 	result R // written before done is sent on
 	err    error
 	done   chan struct{} // has room for the one answer, so that answering never blocks
 }
 
-func newWaiter[K comparable, C, R any]() *waiter[K, C, R] {
-	w := &waiter[K, C, R]{done: make(chan struct{}, 1)}
-	w.link.item = w
-	return w
-}
-
 // recycle clears what the waiter refers to, lest the pool keep it alive, and puts it back.
 func (g *Group[K, C, R]) recycle(w *waiter[K, C, R]) {
-	var noCommand C
-	var noResult R
-	w.lane, w.ctx, w.cmd, w.result, w.err = nil, nil, noCommand, noResult, nil
-	g.pool.Put(w)
+	*w = waiter[K, C, R]{done: w.done}
+	g.waiters.Put(w)
 }
 
 func (w *waiter[K, C, R]) answer(result R, err error) {
@@ -53,49 +46,15 @@ func (w *waiter[K, C, R]) answer(result R, err error) {
 // lane is one key's queue. It is in the group's map while it has work, and in the ready list while it may
 // flush. All of it is guarded by the group's mutex.
 type lane[K comparable, C, R any] struct {
-	link    link[*lane[K, C, R]]
 	key     K
-	queue   list[*waiter[K, C, R]]
+	queue   []*waiter[K, C, R]
 	ready   bool
 	batches []*batch[K, C, R] // what is being flushed, in the order of taking
 }
 
-// mayFlush reports whether a lane's waiting commands are worth a batch now: any number of them while
-// nothing is being flushed, and as many as the newest batch has while another may overlap it.
-func (g *Group[K, C, R]) mayFlush(ln *lane[K, C, R]) bool {
-	n := len(ln.batches)
-	switch {
-	case ln.queue.count == 0:
-		return false
-	case n == 0:
-		return true
-	}
-	return n <= g.opts.Overlap && ln.queue.count >= max(g.opts.MinOverlap, len(ln.batches[n-1].waiters))
-}
-
-// prepare puts a lane into the ready list when it may flush, and starts a worker for it if one may be
-// started.
-func (g *Group[K, C, R]) prepare(ln *lane[K, C, R]) {
-	if ln.ready || !g.mayFlush(ln) {
-		return
-	}
-	ln.ready = true
-	g.ready.pushBack(&ln.link)
-	if g.workers < g.opts.MaxLanesBusy {
-		g.workers++
-		go g.work()
-	}
-}
-
-func newLane[K comparable, C, R any]() *lane[K, C, R] {
-	ln := &lane[K, C, R]{}
-	ln.link.item = ln
-	return ln
-}
-
 // batch is what one worker is flushing, with buffers that it uses again for the next.
 type batch[K comparable, C, R any] struct {
-	lane    *lane[K, C, R]
+	lane    *lane[K, C, R] // nil before the first
 	key     K
 	waiters []*waiter[K, C, R]
 	cmds    []C
@@ -107,123 +66,87 @@ type batch[K comparable, C, R any] struct {
 	answered int
 }
 
-// enqueue appends the waiter to its lane, or returns ErrFull or ErrClosed. The deferred unlock matters: a
-// key of an interface type may panic when hashed.
-func (g *Group[K, C, R]) enqueue(key K, w *waiter[K, C, R]) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
-		return ErrClosed
-	}
-	ln := g.lanes[key]
+// wake puts a lane into the ready list if its waiting commands are worth a batch now: any number of them while
+// nothing is being flushed, and as many as the newest batch has while another may overlap it. It starts a
+// worker for the lane if one may be started, unless the caller is a worker that looks for a lane next.
+func (g *Group[K, C, R]) wake(ln *lane[K, C, R], byWorker bool) {
+	n := len(ln.batches)
 	switch {
-	case ln == nil:
-		ln = g.spare.Get().(*lane[K, C, R]) //nolint:errcheck // The pool holds nothing else.
-		ln.key = key
-		g.lanes[key] = ln
-	case ln.queue.count >= g.opts.MaxQueue:
-		return ErrFull
+	case ln.ready || len(ln.queue) == 0 || n > g.opts.Overlap:
+		return
+	case n > 0 && len(ln.queue) < max(g.opts.MinOverlap, len(ln.batches[n-1].waiters)):
+		return
 	}
-	w.lane, w.place = ln, queued
-	ln.queue.pushBack(&w.link)
-	g.waiting++
-	g.prepare(ln)
-	return nil
+	ln.ready = true
+	g.ready = append(g.ready, ln)
+	if !byWorker && g.workers < g.opts.MaxLanesBusy {
+		g.workers++
+		go g.work()
+	}
 }
 
 // withdraw takes the waiter off its lane and reports whether its command is certain never to run.
 func (g *Group[K, C, R]) withdraw(w *waiter[K, C, R]) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	switch w.place {
-	case queued:
-		ln := w.lane
-		ln.queue.remove(&w.link)
-		g.waiting--
-		g.settleLane(ln)
-		return true
-	case dropped:
-		return true
-	case taken:
-		return false
+	if w.place == queued {
+		w.place = dropped
+		at := slices.Index(w.lane.queue, w)
+		w.lane.queue = slices.Delete(w.lane.queue, at, at+1)
+		g.forget(w.lane)
 	}
-	panic("unreachable")
+	return w.place == dropped
 }
 
-// settleLane takes a lane without waiting commands out of the ready list, and forgets it when nothing of
+// forget takes a lane without waiting commands out of the ready list, and out of the group when nothing of
 // it is being flushed.
-func (g *Group[K, C, R]) settleLane(ln *lane[K, C, R]) {
-	if ln.queue.count > 0 {
+func (g *Group[K, C, R]) forget(ln *lane[K, C, R]) {
+	if len(ln.queue) > 0 {
 		return
 	}
 	if ln.ready {
 		ln.ready = false
-		g.ready.remove(&ln.link)
+		g.ready = slices.DeleteFunc(g.ready, func(other *lane[K, C, R]) bool { return other == ln })
 	}
-	if len(ln.batches) > 0 {
-		return
+	if len(ln.batches) == 0 {
+		delete(g.lanes, ln.key)
+		*ln = lane[K, C, R]{queue: ln.queue, batches: ln.batches}
+		g.spare.Put(ln)
 	}
-	delete(g.lanes, ln.key)
-	var noKey K
-	ln.key = noKey
-	g.spare.Put(ln)
 }
 
 // work flushes batches of ready lanes until there is none. It takes turns between lanes: one that has
 // more work after its batch goes to the end of the ready list.
 func (g *Group[K, C, R]) work() {
-	b := g.borrow()
-	ended := false
-	defer func() {
-		if ended {
-			return
-		}
-		// The flush called runtime.Goexit: this goroutine is lost, the lane and the worker's place
-		// are handed on.
-		g.settle(b, len(b.waiters), nil, ErrFlushExited)
-		g.release(b)
-		go g.work()
-	}()
+	b := g.batches.Get().(*batch[K, C, R]) //nolint:errcheck // The pool holds nothing else.
 	for g.next(b) {
-		if g.observed {
-			g.opts.Observer.Taken(len(b.waiters), b.depth, time.Since(b.waiters[0].queuedAt))
-		}
+		g.opts.Observer.Taken(len(b.waiters), b.depth, time.Since(b.waiters[0].queuedAt))
 		g.commit(b, 0, len(b.waiters))
-		g.release(b)
 	}
-	ended = true
+	g.batches.Put(b)
 }
 
-func (g *Group[K, C, R]) borrow() *batch[K, C, R] {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	last := len(g.batches) - 1
-	if last < 0 {
-		return &batch[K, C, R]{}
-	}
-	b := g.batches[last]
-	g.batches[last] = nil
-	g.batches = g.batches[:last]
-	return b
-}
-
-// next moves up to MaxBatch waiters into b, from the front of the lane that has been ready longest. If no lane is ready, it
-// ends the worker's count in the same step, so that a command queued later starts another.
+// next gives the lane of the batch back, and moves up to MaxBatch waiters into the batch, from the front of the
+// lane that has been ready longest. If no lane is ready, it ends the worker's count in the same step, so that a
+// command queued later starts another.
 func (g *Group[K, C, R]) next(b *batch[K, C, R]) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for {
-		ln, ok := g.ready.popFront()
-		if !ok {
-			g.batches = append(g.batches, b)
-			g.workers--
-			g.signalDrained()
-			return false
-		}
+	if ln := b.lane; ln != nil {
+		clear(b.waiters)
+		clear(b.cmds)
+		*b = batch[K, C, R]{waiters: b.waiters[:0], cmds: b.cmds[:0]}
+		ln.batches = slices.DeleteFunc(ln.batches, func(other *batch[K, C, R]) bool { return other == b })
+		g.forget(ln)
+		g.wake(ln, true)
+	}
+	for len(g.ready) > 0 {
+		ln := g.ready[0]
+		g.ready = slices.Delete(g.ready, 0, 1)
 		ln.ready = false
-		for len(b.waiters) < g.opts.MaxBatch && ln.queue.count > 0 {
-			w, _ := ln.queue.popFront()
-			g.waiting--
+		n := 0
+		for ; n < len(ln.queue) && len(b.waiters) < g.opts.MaxBatch; n++ {
+			w := ln.queue[n]
 			if w.ctx.Err() != nil {
 				w.place = dropped // Its caller is leaving, and finds it so.
 				continue
@@ -231,32 +154,18 @@ func (g *Group[K, C, R]) next(b *batch[K, C, R]) bool {
 			w.place = taken
 			b.waiters = append(b.waiters, w)
 		}
+		ln.queue = slices.Delete(ln.queue, 0, n)
 		if len(b.waiters) > 0 {
 			ln.batches = append(ln.batches, b)
-			b.lane, b.key, b.depth = ln, ln.key, ln.queue.count
-			g.prepare(ln)
+			b.lane, b.key, b.depth = ln, ln.key, len(ln.queue)
+			g.wake(ln, false)
 			return true
 		}
-		g.settleLane(ln)
+		g.forget(ln)
 	}
-}
-
-// release empties b and gives its lane back: to the ready list if commands wait, else to nobody.
-func (g *Group[K, C, R]) release(b *batch[K, C, R]) {
-	clear(b.waiters)
-	clear(b.cmds)
-	var noKey K
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	ln := b.lane
-	b.lane, b.key, b.waiters, b.cmds, b.answered = nil, noKey, b.waiters[:0], b.cmds[:0], 0
-	ln.batches = slices.DeleteFunc(ln.batches, func(other *batch[K, C, R]) bool { return other == b })
-	g.settleLane(ln)
-	if ln.queue.count > 0 && !ln.ready && g.mayFlush(ln) {
-		// The worker that calls this looks for a ready lane next.
-		ln.ready = true
-		g.ready.pushBack(&ln.link)
-	}
+	g.workers--
+	g.signalDrained()
+	return false
 }
 
 // signalDrained tells Close that nothing is left. A lane with work has a worker, so counting workers is
@@ -268,37 +177,84 @@ func (g *Group[K, C, R]) signalDrained() {
 	}
 }
 
-// refuseWaiting answers every command that no batch has taken with ErrClosed. Answers are sent under the
-// mutex, so that a caller who leaves at the same moment finds its answer and no doubt.
-func (g *Group[K, C, R]) refuseWaiting() {
+// commit flushes b's commands from first up to limit as one unit and answers their callers; if that fails
+// and is divisible it commits the first half, then the second. Callers whom abandon has answered already are
+// left alone.
+func (g *Group[K, C, R]) commit(b *batch[K, C, R], first, limit int) {
+	results, divisible, err := g.attempt(b, first, limit)
+	// A flush that fails once the group is cancelled fails, most likely, because of that.
+	if size := limit - first; err != nil && divisible && size > 1 && g.ctx.Err() == nil {
+		g.opts.Observer.Bisected(size)
+		middle := first + size/2
+		g.commit(b, first, middle)
+		g.commit(b, middle, limit)
+		return
+	}
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	var none R
-	for _, ln := range g.lanes {
-		for {
-			w, ok := ln.queue.popFront()
-			if !ok {
-				break
-			}
-			g.waiting--
-			w.place = taken
-			w.answer(none, ErrClosed)
+	from := b.answered
+	b.answered = max(from, limit)
+	g.mu.Unlock()
+	var result R
+	for i := from; i < limit; i++ {
+		if err == nil {
+			result = results[i-first]
 		}
-		g.settleLane(ln)
+		b.waiters[i].answer(result, err)
 	}
 }
 
-// abandonFlushes answers the commands of flushes that still run; what those flushes say is not heard.
-func (g *Group[K, C, R]) abandonFlushes() {
+// attempt calls the flush once, and turns a panic into an error. The commands are copied afresh from the
+// waiters, so that a flush that scribbles over its batch does not harm the next attempt.
+func (g *Group[K, C, R]) attempt(b *batch[K, C, R], first, limit int) (results []R, divisible bool, err error) {
+	if g.ctx.Err() != nil {
+		return nil, false, ErrClosed // Of what was tried before as part of a longer batch, nothing took effect.
+	}
+	clear(b.cmds)
+	b.cmds = b.cmds[:0]
+	for _, w := range b.waiters[first:limit] {
+		b.cmds = append(b.cmds, w.cmd)
+	}
+	start := time.Now()
+	defer func() {
+		if v := recover(); v != nil {
+			p := &PanicError{Value: v, Stack: debug.Stack()}
+			divisible, err = true, p
+			g.opts.Observer.Panicked(p)
+		}
+		g.opts.Observer.Flushed(limit-first, time.Since(start), err)
+	}()
+	results, err = g.flush(g.ctx, b.key, b.cmds)
+	switch {
+	case err != nil:
+		divisible = g.opts.Divisible(err)
+	case len(results) != limit-first:
+		err = fmt.Errorf("%w: %d for %d commands", ErrResultCount, len(results), limit-first)
+	}
+	return results, divisible, err
+}
+
+// abandon answers what is left when Close has run out of time: every command that no batch has taken, and, with
+// flushing, the commands of flushes that still run; what those flushes say is not heard. Answers are sent under
+// the mutex, so that a caller who leaves at the same moment finds its answer and no doubt.
+func (g *Group[K, C, R]) abandon(flushing bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var none R
 	for _, ln := range g.lanes {
-		for _, b := range ln.batches {
-			for _, w := range b.waiters[b.answered:] {
-				w.answer(none, &inFlightError{reason: ErrClosed})
-			}
-			b.answered = len(b.waiters)
+		for _, w := range ln.queue {
+			w.place = taken
+			w.answer(none, ErrClosed)
 		}
+		clear(ln.queue)
+		ln.queue = ln.queue[:0]
+		for _, b := range ln.batches {
+			if flushing {
+				for _, w := range b.waiters[b.answered:] {
+					w.answer(none, inFlight(ErrClosed))
+				}
+				b.answered = len(b.waiters)
+			}
+		}
+		g.forget(ln)
 	}
 }

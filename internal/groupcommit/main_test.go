@@ -146,14 +146,27 @@ func wantBatches(t *testing.T, got [][]int, want ...[]int) {
 	}
 }
 
+// wantHeld checks how many commands wait, how many lanes have work, and how many of these are being flushed.
+func wantHeld(t *testing.T, g *Group[string, int, int], waiting, lanes, busy int) {
+	t.Helper()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	gotWaiting, gotBusy := 0, 0
+	for _, ln := range g.lanes {
+		gotWaiting += len(ln.queue)
+		gotBusy += min(1, len(ln.batches))
+	}
+	if gotWaiting != waiting || len(g.lanes) != lanes || gotBusy != busy {
+		t.Errorf("%d commands wait, %d lanes, %d busy; want %d, %d, %d", gotWaiting, len(g.lanes), gotBusy, waiting, lanes, busy)
+	}
+}
+
 // wantIdle checks that nothing is left: no command, no lane, no goroutine.
 func wantIdle(t *testing.T, g *Group[string, int, int]) {
 	t.Helper()
 	synctest.Wait()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.waiting != 0 || len(g.lanes) != 0 || g.ready.count != 0 || g.workers != 0 {
-		t.Errorf("idle group holds %d commands, %d lanes, %d ready, %d workers",
-			g.waiting, len(g.lanes), g.ready.count, g.workers)
+	wantHeld(t, g, 0, 0, 0)
+	if len(g.ready) != 0 || g.workers != 0 {
+		t.Errorf("an idle group has %d ready lanes, %d workers", len(g.ready), g.workers)
 	}
 }

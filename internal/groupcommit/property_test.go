@@ -84,8 +84,8 @@ func run(t *testing.T, o Options, script []*scripted) (history []attempted, trou
 			}
 			g.mu.Lock()
 			if ln := g.lanes[c.key]; ln != nil {
-				c.full = ln.queue.count == o.MaxQueue
-				if ln.queue.count > o.MaxQueue {
+				c.full = len(ln.queue) == o.MaxQueue
+				if len(ln.queue) > o.MaxQueue {
 					trouble = append(trouble, "queue longer than its limit")
 				}
 			}

@@ -176,32 +176,27 @@ func waits() backoff.ExponentialBackOff {
 	return backoff.ExponentialBackOff{InitialInterval: firstBackoff, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: MaxBackoff}
 }
 
-// attempt runs fn once, and ends its transaction by a statement. committing says that the error came from COMMIT, and missed is
-// when the database was missed, if the error says that it was. Once COMMIT is sent only the end of through counts.
+// attempt runs fn once on a connection of the pool, and ends its transaction by a statement. The first result says whether the
+// error came from COMMIT, the second since when the database is missed if the error says that it is. Once COMMIT is sent only the
+// end of through counts.
 func (r *Runner) attempt(ctx, through context.Context, end string, fn func(context.Context, pgx.Tx) error) (committing bool, missed time.Time, err error) {
 	ctx, cancelCtx := context.WithCancel(ctx)
 	defer cancelCtx()
 	defer context.AfterFunc(through, cancelCtx)()
-	conn, missed, err := r.acquire(ctx)
+	asked := time.Now()
+	if r.Presence.Hopeless() {
+		return false, asked, ErrAway
+	}
+	acquiring, stop := context.WithDeadline(ctx, r.Presence.until(asked, cmp.Or(r.Attempt, attemptTimeout)))
+	conn, err := r.Pool.Acquire(acquiring)
+	stop()
 	if err != nil {
-		return false, missed, err
+		return false, asked, err
 	}
 	// The pool destroys a connection that comes back within a transaction, or broken.
 	defer conn.Release()
 	committing, err = r.onConn(ctx, through, conn, end, fn)
 	return committing, time.Now(), err
-}
-
-// acquire takes a connection from the pool. It returns since when it waited for that in vain.
-func (r *Runner) acquire(ctx context.Context) (*pgxpool.Conn, time.Time, error) {
-	asked := time.Now()
-	if r.Presence.Hopeless() {
-		return nil, asked, ErrAway
-	}
-	ctx, cancel := context.WithDeadline(ctx, r.Presence.until(asked, cmp.Or(r.Attempt, attemptTimeout)))
-	defer cancel()
-	conn, err := r.Pool.Acquire(ctx)
-	return conn, asked, err
 }
 
 func (r *Runner) onConn(ctx, through context.Context, conn *pgxpool.Conn, end string, fn func(context.Context, pgx.Tx) error,

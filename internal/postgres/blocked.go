@@ -39,7 +39,7 @@ const (
 	accountRow rowKind = iota
 	auctionRowKind
 	campaignRow
-	targetRowKind // by its name, which publications of it need
+	targetNameRow // by its name, which publications of it need
 	newAccountRow // not there yet: another session has inserted it, and has not committed
 )
 
@@ -48,7 +48,7 @@ var probes = map[rowKind]string{ //nolint:gochecknoglobals // A constant, but fo
 	accountRow:     `SELECT id FROM accounts WHERE id = ANY($1) FOR NO KEY UPDATE SKIP LOCKED`,
 	auctionRowKind: `SELECT id::text FROM auctions WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED`,
 	campaignRow:    `SELECT id::text FROM campaigns WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED`,
-	targetRowKind:  `SELECT name FROM targets WHERE name = ANY($1) FOR KEY SHARE SKIP LOCKED`,
+	targetNameRow:  `SELECT name FROM targets WHERE name = ANY($1) FOR KEY SHARE SKIP LOCKED`,
 	newAccountRow:  "", // see uncontested
 }
 
@@ -59,7 +59,7 @@ type blockedRow struct {
 
 func (r blockedRow) String() string {
 	return [...]string{
-		accountRow: "account", auctionRowKind: "auction", campaignRow: "campaign", targetRowKind: "target", newAccountRow: "new account",
+		accountRow: "account", auctionRowKind: "auction", campaignRow: "campaign", targetNameRow: "target", newAccountRow: "new account",
 	}[r.kind] + " " + r.id
 }
 

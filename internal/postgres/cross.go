@@ -33,7 +33,6 @@ type CrossLedger struct {
 var (
 	_ cross.Preparer = (*CrossLedger)(nil)
 	_ cross.Executor = (*CrossLedger)(nil)
-	_ saga.Forgetter = (*CrossLedger)(nil)
 )
 
 // NewCrossLedger returns the ledger of db as a party to transfers between ledgers. What a branch waits for an account that
@@ -190,7 +189,7 @@ func (l *CrossLedger) Prepare(ctx context.Context, leg *cross.Leg, gid string) (
 	return out, err
 }
 
-// Forget implements [saga.Forgetter]: it deletes the marks of legs. Those that other servers' transfers have left here are
+// Forget implements [saga.Participant]: it deletes the marks of legs. Those that other servers' transfers have left here are
 // not known to have ended, and are in nobody's list.
 func (l *CrossLedger) Forget(ctx context.Context, ids []uuid.UUID) error {
 	return l.db.run(ctx, "cross.forget", func(ctx context.Context, tx pgx.Tx) error {

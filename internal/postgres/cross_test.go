@@ -21,6 +21,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/saga"
+	"github.com/fairlead-dev/fairlead/saga/pgsaga"
 )
 
 func debitLeg(id uuid.UUID, account string, amount int64) *cross.Leg {
@@ -93,7 +94,7 @@ func TestARefusalStands(t *testing.T) {
 }
 
 // newCross makes a service on two databases whose runs never begin by themselves: it isn't tended.
-func newCross(t *testing.T, own, other *DB) (*saga.Service, *Sagas, string, map[string]*CrossLedger) {
+func newCross(t *testing.T, own, other *DB) (*saga.Service, *pgsaga.Log, string, map[string]*CrossLedger) {
 	t.Helper()
 	log := NewSagas(own)
 	coordinator, err := log.Coordinator(t.Context())
@@ -110,7 +111,7 @@ func newCross(t *testing.T, own, other *DB) (*saga.Service, *Sagas, string, map[
 }
 
 // pendingSagaRow writes the intent of a two-phase transfer, as a run in term 1 that has died would have left it.
-func pendingSagaRow(t *testing.T, log *Sagas, coordinator string) *saga.Saga {
+func pendingSagaRow(t *testing.T, log *pgsaga.Log, coordinator string) *saga.Saga {
 	t.Helper()
 	s := &saga.Saga{
 		ID: uuid.New(), Name: "test", Protocol: saga.TwoPhase, Input: []byte("{}"), Status: saga.Pending, Coordinator: coordinator,
@@ -155,7 +156,7 @@ func TestResolver(t *testing.T) {
 	if _, err := ledgers[cross.Local].Prepare(t.Context(), debitLeg(lost, "alice", 5), saga.GID(coordinator, lost, 1, 0)); err != nil {
 		t.Fatal(err)
 	}
-	if err := ledgers[cross.Local].CommitPrepared(t.Context(), saga.GID(coordinator, lost, 1, 0)); err != nil {
+	if err := end(t, ledgers[cross.Local], saga.GID(coordinator, lost, 1, 0), true); err != nil {
 		t.Fatal(err)
 	}
 	prepare(lost, 1, "alice")
@@ -193,12 +194,22 @@ func TestResolver(t *testing.T) {
 		t.Errorf("alice has %d", got)
 	}
 	gid := saga.GID(coordinator, decided.ID, 2, 0)
-	if err := ledgers["eu"].CommitPrepared(t.Context(), gid); err != nil {
+	if err := end(t, ledgers["eu"], gid, true); err != nil {
 		t.Errorf("committed again: %v", err)
 	}
-	if err := ledgers[cross.Local].CommitPrepared(t.Context(), gid); !errors.Is(err, saga.ErrNotPrepared) {
+	if err := end(t, ledgers[cross.Local], gid, true); !errors.Is(err, saga.ErrNotPrepared) {
 		t.Errorf("a branch that was lost: %v", err)
 	}
+}
+
+// end ends a prepared transaction as an operator would, who asks no log.
+func end(t *testing.T, p saga.Participant, gid string, commit bool) error {
+	t.Helper()
+	other, incarnation := "test:"+uuid.NewString(), uuid.New()
+	if _, err := p.MoveFence(t.Context(), other, uuid.Nil, uuid.New(), incarnation); err != nil {
+		t.Fatal(err)
+	}
+	return p.EndPrepared(t.Context(), gid, commit, other, incarnation)
 }
 
 // TestPreparedIsInTheWay meets an account whose transaction is prepared: the branch gives up within its limit, and leaves
@@ -217,7 +228,7 @@ func TestPreparedIsInTheWay(t *testing.T) {
 	if v, code := pgkit.Classify(err); v != pgkit.Conflict || code != "55P03" || time.Since(began) > 2*lockWait {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
-	if err := errors.Join(l.RollbackPrepared(t.Context(), second), l.RollbackPrepared(t.Context(), first), l.RollbackPrepared(t.Context(), first)); err != nil {
+	if err := errors.Join(end(t, l, second, false), end(t, l, first, false), end(t, l, first, false)); err != nil {
 		t.Error(err)
 	}
 	if o, err := l.Prepare(t.Context(), debitLeg(uuid.New(), "alice", 1000), first); err != nil || !o.Refused {
@@ -227,7 +238,7 @@ func TestPreparedIsInTheWay(t *testing.T) {
 		t.Errorf("%v, %v", gids, err)
 	}
 	for _, bad := range []string{"", "a'b", "A", "a b", strings.Repeat("a", 200)} {
-		if err := l.CommitPrepared(t.Context(), bad); err == nil {
+		if err := end(t, l, bad, true); err == nil {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

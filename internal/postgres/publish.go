@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
@@ -51,22 +50,50 @@ const (
 		WHERE id = $1 AND execution_lock_id IS NULL`
 )
 
-// Create implements [publish.Store].
-func (s *Publications) Create(ctx context.Context, targets []string, keys []idempotency.ID, decide func(*publish.Unit)) error {
+// commitNames are the names of the transactions of [Publications.Commit], for metrics.
+var commitNames = [...]string{ //nolint:gochecknoglobals // A constant, but for the type.
+	publish.NewPublications: "publish.create", publish.NewTargets: "publish.targets", publish.NewAutomations: "publish.automations",
+	publish.OnePublication: "publish", publish.OneTarget: "publish.target", publish.OneAutomation: "publish.automation",
+}
+
+// Commit implements [publish.Store]. That a name is new is the unique index's to say: who loses the race runs again.
+func (s *Publications) Commit(ctx context.Context, want publish.Want, decide func(*publish.Unit) error) error {
 	aside := setAside{rows: s.db.blocked}
-	return s.db.run(ctx, "publish.create", func(ctx context.Context, tx pgx.Tx) error {
-		u, err := aside.lockTargets(ctx, tx, targets, keys)
+	return s.db.run(ctx, commitNames[want.Thing], func(ctx context.Context, tx pgx.Tx) error {
+		u, err := lockUnit(ctx, tx, &want, &aside)
 		if err != nil {
 			return aside.met(err)
 		}
-		u.Keys = idempotency.NewBatch(u.Known)
-		decide(u)
-
+		var before publish.Publication
+		if u.Publication != nil {
+			before = *u.Publication
+		}
+		if err := decide(u); err != nil {
+			return err
+		}
 		var b pgx.Batch
+		if p := u.Publication; p != nil && changed(&before, p) {
+			expectRows(b.Queue(updatePublication, p.ID, p.Status, p.Jitter.Microseconds(), p.PublishAt, p.ActualPublishAt, p.DueAt, p.Spent), 1, errLostRow)
+		}
+		if len(u.Audit) > 0 { // Every change of a target or an automation is audited.
+			saveTarget(&b, u.Target)
+			if a := u.Automation; a != nil {
+				expectRows(b.Queue(updateAutomation, a.ID, a.Status, a.NextAt), 1, errLostRow)
+			}
+		}
+		for _, t := range u.MadeTargets {
+			expectRows(b.Queue(insertTarget, t.ID, t.Name, t.Kind, t.URL, t.Timeout.Microseconds(), t.Secret.Bytes, t.Secret.KeyID, u.Now), 1, errLostRow)
+		}
+		saveTokens(&b, u.Tokens)
+		for _, a := range u.MadeAutomations {
+			insertAutomation(&b, a)
+		}
+		if want.Thing != publish.NewPublications {
+			return sendDecided(ctx, tx, &b, u.Audit, u.Fresh, u.Now)
+		}
 		savePublications(&b, u.Made, u.Now)
-		saveAudit(&b, u.Audit, u.Now)
 		// Plain inserts, which write all their rows or fail: COMMIT needn't wait until somebody has counted them.
-		saveKeys(&b, u.Keys.Fresh(), u.Now, guardedWrites)
+		saveKeys(&b, u.Fresh, u.Now, guardedWrites)
 		if b.Len() == 0 {
 			return nil
 		}
@@ -74,109 +101,72 @@ func (s *Publications) Create(ctx context.Context, targets []string, keys []idem
 	})
 }
 
-// CreateTargets implements [publish.Store]. That a name is new is the unique index's to say: who loses the race runs again.
-func (s *Publications) CreateTargets(ctx context.Context, names []string, keys []idempotency.ID, decide func(*publish.Unit) error) error {
-	return s.db.run(ctx, "publish.targets", func(ctx context.Context, tx pgx.Tx) error {
-		u, err := readTargets(ctx, tx, &pgx.Batch{}, selectTargetsByName, names, keys)
-		if err != nil {
-			return err
-		}
-		if err := decide(u); err != nil {
-			return err
-		}
-		var b pgx.Batch
-		for _, t := range u.MadeTargets {
-			expectRows(b.Queue(insertTarget, t.ID, t.Name, t.Kind, t.URL, t.Timeout.Microseconds(), t.Secret.Bytes, t.Secret.KeyID, u.Now), 1, errLostRow)
-		}
-		saveTokens(&b, u.Tokens)
-		return sendDecided(ctx, tx, &b, u.Audit, u.Fresh, u.Now)
-	})
-}
-
-// lockTargets is readTargets for what will refer to the targets. It does without those that somebody else has locked, as
-// lockBookAside does.
-func (a *setAside) lockTargets(ctx context.Context, tx pgx.Tx, names []string, keys []idempotency.ID) (*publish.Unit, error) {
-	blocked, present, lock := map[string]error{}, []string(nil), lockTargetsByName
-	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		if reason := a.rows.find(targetRowKind, name); reason != nil {
-			blocked[name] = reason
-		}
-		return blocked[name] != nil
-	})
-	var b pgx.Batch
-	b.Queue(waitBriefly)
-	if a.skip {
-		lock = lockFreeTargets
-		b.Queue(presentTargets, names).Query(collect(&present, pgx.RowTo[string]))
-	}
-	u, err := readTargets(ctx, tx, &b, lock, names, keys)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range present {
-		if u.Targets[name] == nil {
-			blocked[name] = a.rows.add(targetRowKind, name)
-		}
-	}
-	u.Blocked = blocked
-	return u, nil
-}
-
-func readTargets(ctx context.Context, tx pgx.Tx, b *pgx.Batch, statement string, names []string, keys []idempotency.ID) (*publish.Unit, error) {
+// lockUnit locks and reads what a transaction works on, and then the records of its keys and the time.
+func lockUnit(ctx context.Context, tx pgx.Tx, want *publish.Want, aside *setAside) (*publish.Unit, error) {
 	var (
-		found []publish.Target
-		u     = &publish.Unit{NewID: newID, Targets: map[string]*publish.Target{}}
+		b       pgx.Batch
+		found   []publish.Target
+		taken   []string
+		present []string
+		u       = &publish.Unit{
+			NewID: newID, Targets: map[string]*publish.Target{}, BlockedTargets: map[string]error{}, AutomationNames: map[string]bool{},
+		}
 	)
-	b.Queue(statement, names).Query(collect(&found, scanTarget))
-	loadKeys(b, keys, &u.Known)
-	b.Queue(selectNow).QueryRow(func(row pgx.Row) error { return row.Scan(&u.Now) })
-	if err := pgkit.Send(ctx, tx, b); err != nil {
-		return nil, err
+	switch want.Thing {
+	case publish.OnePublication:
+		b.Queue(lockPublication, want.ID).Query(collectOne(&u.Publication, scanPublication, &publish.NotFoundError{ID: want.ID}))
+	case publish.OneTarget:
+		b.Queue(lockTarget, want.ID).Query(collectOne(&u.Target, scanTarget, &publish.TargetNotFoundError{ID: want.ID}))
+	case publish.OneAutomation:
+		b.Queue(lockAutomation, want.ID).Query(collectOne(&u.Automation, scanAutomation, &publish.AutomationNotFoundError{ID: want.ID}))
+	case publish.NewAutomations:
+		b.Queue(selectTakenNames, want.Automations).Query(collect(&taken, pgx.RowTo[string]))
+		fallthrough
+	case publish.NewPublications:
+		// The targets are locked. Those that somebody else has locked are done without, as lockBookAside does without accounts.
+		free := slices.DeleteFunc(slices.Clone(want.Targets), func(name string) bool {
+			reason := aside.rows.find(targetNameRow, name)
+			if reason != nil {
+				u.BlockedTargets[name] = reason
+			}
+			return reason != nil
+		})
+		lock := lockTargetsByName
+		b.Queue(waitBriefly)
+		if aside.skip {
+			lock = lockFreeTargets
+			b.Queue(presentTargets, free).Query(collect(&present, pgx.RowTo[string]))
+		}
+		b.Queue(lock, free).Query(collect(&found, scanTarget))
+	case publish.NewTargets:
+		b.Queue(selectTargetsByName, want.Targets).Query(collect(&found, scanTarget))
 	}
+	loadKeys(&b, want.Keys, &u.Known)
+	b.Queue(selectNow).QueryRow(func(row pgx.Row) error { return row.Scan(&u.Now) })
+	err := pgkit.Send(ctx, tx, &b)
 	for i := range found {
 		u.Targets[found[i].Name] = &found[i]
 	}
-	return u, nil
+	for _, name := range present {
+		if u.Targets[name] == nil {
+			u.BlockedTargets[name] = aside.rows.add(targetNameRow, name)
+		}
+	}
+	for _, name := range taken {
+		u.AutomationNames[name] = true
+	}
+	return u, err
 }
 
-// Commit implements [publish.Store].
-func (s *Publications) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*publish.Unit)) error {
-	return s.db.run(ctx, "publish", func(ctx context.Context, tx pgx.Tx) error {
-		p, u, err := lockUnit(ctx, tx, lockPublication, id, scanPublication, &publish.NotFoundError{ID: id}, keys)
-		if err != nil {
-			return err
+// collectOne reads the one row of a query, or returns absent where there is none.
+func collectOne[T any](into **T, scan pgx.RowToFunc[T], absent error) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		found, err := pgx.CollectRows(rows, scan)
+		if *into = firstOf(found); err == nil && *into == nil {
+			err = absent
 		}
-		before := *p
-		u.Publication, u.Keys = p, idempotency.NewBatch(u.Known)
-		decide(u)
-
-		var b pgx.Batch
-		if changed(&before, p) {
-			expectRows(b.Queue(updatePublication, p.ID, p.Status, p.Jitter.Microseconds(), p.PublishAt, p.ActualPublishAt, p.DueAt, p.Spent), 1, errLostRow)
-		}
-		return sendDecided(ctx, tx, &b, u.Audit, u.Keys.Fresh(), u.Now)
-	})
-}
-
-// lockUnit locks and reads one row, and reads the records of the keys and the time behind it. It returns absent where there is
-// no such row.
-func lockUnit[T any](ctx context.Context, tx pgx.Tx, lock string, id uuid.UUID, scan pgx.RowToFunc[T], absent error, keys []idempotency.ID,
-) (*T, *publish.Unit, error) {
-	var (
-		b     pgx.Batch
-		found []T
-		u     = &publish.Unit{NewID: newID}
-	)
-	b.Queue(lock, id).Query(collect(&found, scan))
-	loadKeys(&b, keys, &u.Known)
-	b.Queue(selectNow).QueryRow(func(row pgx.Row) error { return row.Scan(&u.Now) })
-	if err := pgkit.Send(ctx, tx, &b); err != nil {
-		return nil, nil, err
+		return err
 	}
-	if len(found) == 0 {
-		return nil, nil, absent
-	}
-	return &found[0], u, nil
 }
 
 // changed reports whether a command has changed what [updatePublication] writes. Times are replaced, never written to.

@@ -8,7 +8,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
@@ -20,11 +19,11 @@ const (
 		a.daily_quota, a.jitter, a.next_at, a.created_at`
 	automationsAndTargets = ` FROM automations AS a JOIN targets AS t ON t.id = a.target`
 	lockAutomation        = `SELECT ` + automationFields + automationsAndTargets + ` WHERE a.id = $1 FOR NO KEY UPDATE OF a`
-	// Of the automations that are due, one that no other process works on.
+	// Of the automations that are due, one that no other process has in hand.
 	lockDueAutomation = `SELECT ` + automationFields + automationsAndTargets + `
 		WHERE a.status = 'active' AND a.next_at <= clock_timestamp() ORDER BY a.next_at LIMIT 1 FOR NO KEY UPDATE OF a SKIP LOCKED`
 	selectTakenNames = `SELECT name FROM automations WHERE name = ANY($1)`
-	insertAutomation = `INSERT INTO automations (id, name, target, status, weekdays, times, time_zone, every, starts_at, pick, daily_quota, jitter,
+	newAutomation    = `INSERT INTO automations (id, name, target, status, weekdays, times, time_zone, every, starts_at, pick, daily_quota, jitter,
 			next_at, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`
 	updateAutomation = `UPDATE automations SET status = $2, next_at = $3 WHERE id = $1`
@@ -42,55 +41,17 @@ const (
 	countDrafts = `SELECT count(*) FROM publications WHERE target = $1 AND status = 'draft'`
 )
 
-// CreateAutomations implements [publish.Store]. That a name is new is the unique index's to say.
-func (s *Publications) CreateAutomations(ctx context.Context, names, targets []string, keys []idempotency.ID, decide func(*publish.Unit)) error {
-	aside := setAside{rows: s.db.blocked}
-	return s.db.run(ctx, "publish.automations", func(ctx context.Context, tx pgx.Tx) error {
-		u, err := aside.lockTargets(ctx, tx, targets, keys)
-		if err != nil {
-			return aside.met(err)
-		}
-		taken, err := pgkit.Rows(ctx, tx, pgx.RowTo[string], selectTakenNames, names)
-		if err != nil {
-			return err
-		}
-		u.AutomationNames, u.Keys = make(map[string]bool, len(taken)), idempotency.NewBatch(u.Known)
-		for _, name := range taken {
-			u.AutomationNames[name] = true
-		}
-		decide(u)
-		var b pgx.Batch
-		for _, a := range u.MadeAutomations {
-			r := &a.Rule
-			weekdays, times := make([]int16, len(r.Weekdays)), make([]int32, len(r.Times))
-			for i, day := range r.Weekdays {
-				weekdays[i] = int16(day) //nolint:gosec // 0 to 6.
-			}
-			for i, at := range r.Times {
-				times[i] = int32(at / time.Second) //nolint:gosec // Below 24 h.
-			}
-			expectRows(b.Queue(insertAutomation, a.ID, a.Name, a.Target, a.Status, weekdays, times, r.Zone.String(), r.Every.Microseconds(), r.From, a.Pick,
-				a.DailyQuota, a.Jitter.Microseconds(), a.NextAt, a.CreatedAt), 1, errLostRow)
-		}
-		return sendDecided(ctx, tx, &b, u.Audit, u.Keys.Fresh(), u.Now)
-	})
-}
-
-// CommitAutomation implements [publish.Store].
-func (s *Publications) CommitAutomation(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*publish.Unit)) error {
-	return s.db.run(ctx, "publish.automation", func(ctx context.Context, tx pgx.Tx) error {
-		a, u, err := lockUnit(ctx, tx, lockAutomation, id, scanAutomation, &publish.AutomationNotFoundError{ID: id}, keys)
-		if err != nil {
-			return err
-		}
-		u.Automation, u.Keys = a, idempotency.NewBatch(u.Known)
-		decide(u)
-		var b pgx.Batch
-		if len(u.Audit) > 0 { // Every change is audited.
-			expectRows(b.Queue(updateAutomation, a.ID, a.Status, a.NextAt), 1, errLostRow)
-		}
-		return sendDecided(ctx, tx, &b, u.Audit, u.Keys.Fresh(), u.Now)
-	})
+func insertAutomation(b *pgx.Batch, a *publish.Automation) {
+	r := &a.Rule
+	weekdays, times := make([]int16, len(r.Weekdays)), make([]int32, len(r.Times))
+	for i, day := range r.Weekdays {
+		weekdays[i] = int16(day) //nolint:gosec // 0 to 6.
+	}
+	for i, at := range r.Times {
+		times[i] = int32(at / time.Second) //nolint:gosec // Below 24 h.
+	}
+	expectRows(b.Queue(newAutomation, a.ID, a.Name, a.Target, a.Status, weekdays, times, r.Zone.String(), r.Every.Microseconds(), r.From, a.Pick,
+		a.DailyQuota, a.Jitter.Microseconds(), a.NextAt, a.CreatedAt), 1, errLostRow)
 }
 
 // FireDue implements [publish.Firer]. The automation's row is locked first, then the draft's.
@@ -144,7 +105,7 @@ func scheduledToday(ctx context.Context, tx pgx.Tx, a *publish.Automation, now t
 	return n, err
 }
 
-// pickDraft locks the draft that an automation takes, nil when there is none. A draft that another transaction works on is
+// pickDraft locks the draft that an automation takes, nil when there is none. A draft that another transaction has in hand is
 // passed over; a random one is then drawn anew.
 func pickDraft(ctx context.Context, tx pgx.Tx, a *publish.Automation, draw publish.Draw) (*publish.Publication, error) {
 	const draws = 5

@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/claim"
-	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
 
@@ -34,32 +33,20 @@ var tokenClaims = claim.Must[uuid.UUID](claim.Table{Name: "target_tokens", ID: "
 
 var _ publish.TokenStore = (*Publications)(nil)
 
-// CommitTarget implements [publish.Store].
-func (s *Publications) CommitTarget(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*publish.Unit) error) error {
-	return s.db.run(ctx, "publish.target", func(ctx context.Context, tx pgx.Tx) error {
-		t, u, err := lockUnit(ctx, tx, lockTarget, id, scanTarget, &publish.TargetNotFoundError{ID: id}, keys)
-		if err != nil {
-			return err
-		}
-		u.Target = t
-		if err := decide(u); err != nil {
-			return err
-		}
-		var b pgx.Batch
-		if len(u.Audit) > 0 { // Every change is audited.
-			var (
-				previous []byte
-				key      *string
-			)
-			if t.Previous != nil {
-				previous, key = t.Previous.Bytes, &t.Previous.KeyID
-			}
-			expectRows(b.Queue(updateTarget, t.ID, t.Secret.Bytes, t.Secret.KeyID, previous, key, t.PreviousUntil, t.PausedAt, t.PausedReason, t.ResumedAt),
-				1, errLostRow)
-		}
-		saveTokens(&b, u.Tokens)
-		return sendDecided(ctx, tx, &b, u.Audit, u.Fresh, u.Now)
-	})
+// saveTarget writes what a command may have changed of a target, which may be nil.
+func saveTarget(b *pgx.Batch, t *publish.Target) {
+	if t == nil {
+		return
+	}
+	var (
+		previous []byte
+		key      *string
+	)
+	if t.Previous != nil {
+		previous, key = t.Previous.Bytes, &t.Previous.KeyID
+	}
+	expectRows(b.Queue(updateTarget, t.ID, t.Secret.Bytes, t.Secret.KeyID, previous, key, t.PreviousUntil, t.PausedAt, t.PausedReason, t.ResumedAt),
+		1, errLostRow)
 }
 
 func saveTokens(b *pgx.Batch, tokens map[uuid.UUID]publish.Sealed) {

@@ -2,8 +2,6 @@ package postgres
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -14,25 +12,17 @@ import (
 	"github.com/fairlead-dev/fairlead/saga/pgsaga"
 )
 
-// Sagas is the sagas' log, in whose transactions the answers to requests are kept too.
-type Sagas struct {
-	*pgsaga.Log
-
-	db *DB
-}
-
-var _ saga.Store = (*Sagas)(nil)
-
-// NewSagas returns the sagas' log on db.
-func NewSagas(db *DB) *Sagas { return NewSagasWithUpkeep(db, db) }
+// NewSagas returns the sagas' log on db, in whose transactions the answers to requests are kept too.
+func NewSagas(db *DB) *pgsaga.Log { return NewSagasWithUpkeep(db, db) }
 
 // NewSagasWithUpkeep is NewSagas with connections for the upkeep that nothing else can take: another DB of the same database.
-func NewSagasWithUpkeep(db, upkeep *DB) *Sagas {
+func NewSagasWithUpkeep(db, upkeep *DB) *pgsaga.Log {
 	read := func(ctx context.Context, fn func(context.Context) error) error {
 		return reading(ctx, db.presence, readTimeout, fn)
 	}
-	o := pgsaga.LogOptions{Run: db.run, Read: read, Upkeep: upkeep.run, Answers: sagaAnswers{db}}
-	return &Sagas{Log: pgsaga.NewLog(db.pool, o), db: db}
+	return pgsaga.NewLog(db.pool, pgsaga.LogOptions{
+		Run: db.run, Read: read, Upkeep: upkeep.run, Answers: sagaAnswers{db}, Prefix: "fairlead:",
+	})
 }
 
 // sagaAnswers keeps the answers to requests for sagas as all others are kept.
@@ -65,18 +55,7 @@ func (a sagaAnswers) Known(ctx context.Context, keys []idempotency.ID) (*idempot
 	return idempotency.NewBatch(known), err
 }
 
-// Coordinator begins the identifiers of the transactions that this log prepares, see [pgsaga.Log.Coordinator].
-func (g *Sagas) Coordinator(ctx context.Context) (string, error) {
-	id, err := g.db.Identity(ctx)
-	if err != nil {
-		return "", err
-	}
-	// What earlier versions made of it.
-	sum := sha256.Sum256([]byte("fairlead coordinator " + id))
-	return g.CoordinatorAfter(ctx, "fairlead:", "fairlead:"+hex.EncodeToString(sum[:8]))
-}
-
-// Identity names this database among all others: by the identifier of its cluster, and its own in there.
+// Identity tells this database from all others, by the identifier of its cluster and its own within.
 func (db *DB) Identity(ctx context.Context) (string, error) {
 	const selectIdentity = `SELECT c.system_identifier::text || '/' || d.oid FROM pg_control_system() AS c, pg_database AS d WHERE d.datname = current_database()`
 	id, err := queryOne(ctx, db, errEmpty, pgx.RowTo[string], selectIdentity)

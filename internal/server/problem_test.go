@@ -84,7 +84,7 @@ func TestProblemTable(t *testing.T) {
 		{&auction.BidTooLowError{Least: 5}, 422, "bid_too_low", false, "not_applied"},
 		{&auction.CooldownError{RetryAfter: time.Second}, 429, "cooldown", true, "not_applied"},
 		// The batch may be committed: its own documentation says so.
-		{&groupcommit.ResultCountError{Got: 1, Want: 2}, 500, "internal_error", false, "unknown"},
+		{groupcommit.ErrResultCount, 500, "internal_error", false, "unknown"},
 	} {
 		for _, err := range []error{c.err, fmt.Errorf("secret-inside: %w", c.err), fmt.Errorf("a: %w", fmt.Errorf("secret-inside %w", c.err))} {
 			p := problemOf(err, "id")
@@ -122,7 +122,7 @@ func TestInternalErrorsStayInside(t *testing.T) {
 	e := newEnv(t)
 	for _, err := range []error{
 		errors.New("pq: secret-inside"), fmt.Errorf("postgres: ledger: %w", &pgconn.PgError{Code: "42P01", Message: `relation "secret-inside" does not exist`}),
-		&groupcommit.PanicError{Value: "secret-inside", Stack: []byte("goroutine 1 [running]: secret-inside")}, groupcommit.ErrFlushExited,
+		&groupcommit.PanicError{Value: "secret-inside", Stack: []byte("goroutine 1 [running]: secret-inside")},
 	} {
 		w := httptest.NewRecorder()
 		e.server.outermost(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e.server.writeProblem(w, r, err) })).

@@ -310,7 +310,7 @@ func TestStoppedCopy(t *testing.T) {
 	}
 	defer func() {
 		for _, gid := range h.inDoubt(t) {
-			if err := h.parts[0].RollbackPrepared(t.Context(), gid); err != nil {
+			if err := end(t, h.parts[0], gid, false); err != nil {
 				t.Error(err)
 			}
 		}
@@ -420,30 +420,6 @@ func TestUnknownCluster(t *testing.T) {
 	plain.Close()
 	exec(`DROP OWNED BY ` + role)
 	exec(`DROP ROLE ` + role)
-}
-
-// TestFormerCoordinator keeps the name that an earlier version gave a log, if it has used it, and no other's.
-func TestFormerCoordinator(t *testing.T) {
-	t.Parallel()
-	for _, used := range []bool{false, true} {
-		pool := newPool(t)
-		log := pgsaga.NewLog(pool, pgsaga.LogOptions{Schema: testSchema})
-		former := "saga:0123456789abcdef"
-		s := &saga.Saga{
-			ID: uuid.New(), Name: "x", Protocol: saga.TwoPhase, Input: []byte("null"), Status: saga.Pending, Owner: uuid.New(), Term: 1, Version: 1, Coordinator: former,
-		}
-		if !used {
-			s.Coordinator = "saga:of another"
-		}
-		if err := log.Create(t.Context(), s.ID, nil, func(u *saga.Unit) { u.Made = s }); err != nil {
-			t.Fatal(err)
-		}
-		for range 2 {
-			if id, err := log.CoordinatorAfter(t.Context(), "saga:", former); err != nil || (id == former) != used {
-				t.Errorf("used: %v; %q, %v", used, id, err)
-			}
-		}
-	}
 }
 
 // TestMovedAlone moves the database of a log that has no other participant, by its contents: there is nobody to disown it.

@@ -38,7 +38,7 @@ type Options struct {
 	// pool of its own, no load keeps a process from ending what is in doubt.
 	Upkeep *pgxpool.Pool
 	// Committed returns the identifiers of the branches of a saga that were committed here, for those who keep marks of their
-	// own, see [saga.Fencer]; nil: the marks of this package do.
+	// own, see [saga.Participant]; nil: the marks of this package do.
 	Committed func(ctx context.Context, id uuid.UUID) (gids []string, err error)
 }
 
@@ -179,30 +179,8 @@ func checkGID(gid string) error {
 	return nil
 }
 
-// CommitPrepared implements [saga.Participant].
-func (d *Database) CommitPrepared(ctx context.Context, gid string) error {
-	return d.end(ctx, gid, true)
-}
-
-// RollbackPrepared implements [saga.Participant].
-func (d *Database) RollbackPrepared(ctx context.Context, gid string) error {
-	return d.end(ctx, gid, false)
-}
-
 // undefinedObject is the SQLSTATE of a prepared transaction that isn't there.
 const undefinedObject = "42704"
-
-func (d *Database) end(ctx context.Context, gid string, commit bool) error {
-	if err := checkGID(gid); err != nil {
-		return err
-	}
-	conn, err := d.upkeep.Acquire(ctx)
-	if err != nil {
-		return fmt.Errorf("pgsaga: end %s: %w", gid, err)
-	}
-	defer conn.Release()
-	return d.endOn(ctx, conn, gid, commit)
-}
 
 func (d *Database) endOn(ctx context.Context, conn *pgxpool.Conn, gid string, commit bool) error {
 	how := "ROLLBACK PREPARED"

@@ -12,8 +12,6 @@ import (
 	"github.com/fairlead-dev/fairlead/saga"
 )
 
-var _ saga.Fencer = (*Database)(nil)
-
 // fenceTimeout bounds how long an incarnation that takes a fence waits for those that end a transaction behind it.
 const fenceTimeout = 500 * time.Millisecond
 
@@ -30,7 +28,7 @@ const (
 	unlockFence = `SELECT pg_advisory_unlock_shared(hashtextextended('saga fence ' || $1, 0))`
 )
 
-// Fence implements [saga.Fencer].
+// Fence implements [saga.Participant].
 func (d *Database) Fence(ctx context.Context, coordinator string) (*saga.Fence, error) {
 	var (
 		f  saga.Fence
@@ -49,7 +47,7 @@ func (d *Database) Fence(ctx context.Context, coordinator string) (*saga.Fence, 
 	return &f, nil
 }
 
-// MoveFence implements [saga.Fencer].
+// MoveFence implements [saga.Participant].
 func (d *Database) MoveFence(ctx context.Context, coordinator string, from, token, incarnation uuid.UUID) (*saga.Fence, error) {
 	f := &saga.Fence{Token: token, Incarnation: incarnation}
 	err := d.fencing.Once(ctx, func(ctx context.Context, tx pgx.Tx) error {
@@ -77,7 +75,7 @@ func (d *Database) MoveFence(ctx context.Context, coordinator string, from, toke
 	return f, nil
 }
 
-// EndPrepared implements [saga.Fencer]. A prepared transaction can't be ended within a transaction, which could lock the
+// EndPrepared implements [saga.Participant]. A prepared transaction can't be ended within a transaction, which could lock the
 // fence's row: so the session has a lock.
 func (d *Database) EndPrepared(ctx context.Context, gid string, commit bool, coordinator string, incarnation uuid.UUID) (err error) {
 	if err := checkGID(gid); err != nil {
@@ -110,7 +108,7 @@ func (d *Database) EndPrepared(ctx context.Context, gid string, commit bool, coo
 	return d.endOn(ctx, conn, gid, commit)
 }
 
-// Committed implements [saga.Fencer].
+// Committed implements [saga.Participant].
 func (d *Database) Committed(ctx context.Context, id uuid.UUID) ([]string, error) {
 	gids, err := d.committed(ctx, id)
 	if err != nil {

@@ -16,8 +16,6 @@ import (
 	"github.com/fairlead-dev/fairlead/saga"
 )
 
-var _ saga.Lineage = (*Log)(nil)
-
 // keptTokens is how many of the tokens for each participant a log remembers: a participant that fails over without its last
 // commits shows an older one. A token follows another only when that was seen at the participant.
 const keptTokens = 100
@@ -29,11 +27,8 @@ const (
 		|| '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) || '/' || extract(epoch FROM pg_postmaster_start_time())`
 	clusterID       = `(SELECT system_identifier FROM pg_control_system())`
 	unknownCluster  = `'unknown'`
-	forbidden       = "42501"
 	readCoordinator = `SELECT incarnation, instance FROM @saga_coordinator`
-	// What an earlier version made of the database's identity stays the coordinator of a log that has used it.
-	makeCoordinator = `INSERT INTO @saga_coordinator (id, incarnation, instance, began_at)
-		SELECT CASE WHEN EXISTS (SELECT FROM @sagas WHERE coordinator = $1) THEN $1 ELSE $2 END, $3, $4, clock_timestamp()
+	makeCoordinator = `INSERT INTO @saga_coordinator (id, incarnation, instance, began_at) VALUES ($1, $2, $3, clock_timestamp())
 		ON CONFLICT DO NOTHING`
 	beginIncarnation = `UPDATE @saga_coordinator SET incarnation = $1, instance = $2, began_at = clock_timestamp() WHERE instance = $3`
 	knowsToken       = `SELECT EXISTS (SELECT FROM @saga_tokens WHERE $1 = ANY (tokens))` //nolint:gosec // The tokens of fences are no credentials.
@@ -49,27 +44,13 @@ const (
 // Coordinator begins the identifiers of the transactions that this log prepares. It was drawn at random when the log was
 // first used, and is in the log: it is the same in each process, survives a failover, and is the same in a copy, which its
 // participants tell from the original by their fences.
-func (l *Log) Coordinator(ctx context.Context) (string, error) {
-	// As earlier versions did.
-	const identity = `SELECT 'saga:' || substr(md5(c.system_identifier || '/' || d.oid || '/' || coalesce(nullif($1, ''), current_schema(), '')), 1, 16)
-		FROM pg_control_system() AS c, pg_database AS d WHERE d.datname = current_database()`
-	var former string
-	err := l.read(ctx, func(ctx context.Context) error { return l.pool.QueryRow(ctx, identity, string(l.schema)).Scan(&former) })
-	if err != nil && pgkit.Code(err) != forbidden {
-		return "", fmt.Errorf("pgsaga: identify the database: %w", err)
-	}
-	return l.CoordinatorAfter(ctx, "saga:", former)
-}
-
-// CoordinatorAfter is Coordinator for a log that has gone by another name: that stays its coordinator's if any of its sagas
-// has it. What is drawn at random begins with prefix.
-func (l *Log) CoordinatorAfter(ctx context.Context, prefix, former string) (id string, err error) {
+func (l *Log) Coordinator(ctx context.Context) (id string, err error) {
 	err = l.upkeep(ctx, "saga.coordinator", func(ctx context.Context, tx pgx.Tx) error {
 		here, err := l.instance(ctx, tx)
 		if err != nil {
 			return err
 		}
-		if err := l.enroll(ctx, tx, prefix, former, here); err != nil {
+		if err := l.enroll(ctx, tx, here); err != nil {
 			return err
 		}
 		return tx.QueryRow(ctx, l.schema.in(`SELECT id FROM @saga_coordinator`)).Scan(&id)
@@ -81,12 +62,10 @@ func (l *Log) CoordinatorAfter(ctx context.Context, prefix, former string) (id s
 }
 
 // enroll gives the log its coordinator's identifier, unless it has one.
-func (l *Log) enroll(ctx context.Context, tx pgx.Tx, prefix, former, here string) error {
-	random := make([]byte, 8)
-	if _, err := rand.Read(random); err != nil {
-		return err
-	}
-	_, err := tx.Exec(ctx, l.schema.in(makeCoordinator), former, prefix+hex.EncodeToString(random), uuid.New(), here)
+func (l *Log) enroll(ctx context.Context, tx pgx.Tx, here string) error {
+	var random [8]byte
+	_, _ = rand.Read(random[:]) // It never fails.
+	_, err := tx.Exec(ctx, l.schema.in(makeCoordinator), l.prefix+hex.EncodeToString(random[:]), uuid.New(), here)
 	return err
 }
 
@@ -123,7 +102,7 @@ func (l *Log) Incarnation(ctx context.Context) (life saga.Incarnation, err error
 			life = saga.Incarnation{}
 			err := tx.QueryRow(ctx, l.schema.in(readCoordinator)).Scan(&life.ID, &last)
 			if errors.Is(err, pgx.ErrNoRows) { // The service was given an identifier of its own.
-				err = l.enroll(ctx, tx, "saga:", "", here)
+				err = l.enroll(ctx, tx, here)
 				last = ""
 			}
 			switch {

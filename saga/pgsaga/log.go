@@ -1,6 +1,7 @@
 package pgsaga
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,6 +25,7 @@ type LogOptions struct {
 	// Upkeep runs what keeps leases, takes sagas over and looks up what is in doubt. Give it connections that nothing else
 	// can take, so that no load keeps a process from that; nil: Run.
 	Upkeep Run
+	Prefix string // of the coordinator's identifier; "" means "saga:"
 	// Answers keeps what requests were answered in the log's transactions; nil: requests have no keys.
 	Answers Answers
 }
@@ -46,6 +48,7 @@ type Log struct {
 	read    Read
 	answers Answers
 	schema  Schema
+	prefix  string
 	sql     statements
 }
 
@@ -54,7 +57,7 @@ var _ saga.Store = (*Log)(nil)
 // NewLog returns the log in the pool's database, which has the tables.
 func NewLog(pool *pgxpool.Pool, o LogOptions) *Log {
 	own := newRunner(pool, 0)
-	l := &Log{pool: pool, run: o.Run, read: o.Read, answers: o.Answers, schema: o.Schema, sql: newStatements(o.Schema)}
+	l := &Log{pool: pool, run: o.Run, read: o.Read, answers: o.Answers, schema: o.Schema, prefix: cmp.Or(o.Prefix, "saga:"), sql: newStatements(o.Schema)}
 	if l.run == nil {
 		l.run = own.run
 	}

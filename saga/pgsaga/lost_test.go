@@ -39,7 +39,7 @@ func (h *twoDatabases) halfCommitted(t *testing.T, log *pgxpool.Pool, coordinato
 			t.Fatal(err)
 		}
 	}
-	if err := h.parts[0].CommitPrepared(t.Context(), saga.GID(coordinator, id, 1, 0)); err != nil {
+	if err := end(t, h.parts[0], saga.GID(coordinator, id, 1, 0), true); err != nil {
 		t.Fatal(err)
 	}
 	return id

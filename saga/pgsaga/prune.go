@@ -8,15 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
-	"github.com/fairlead-dev/fairlead/saga"
 )
 
-var (
-	_ saga.Pruner    = (*Log)(nil)
-	_ saga.Forgetter = (*Database)(nil)
-)
-
-// Ended implements [saga.Pruner].
+// Ended implements [saga.Store].
 func (l *Log) Ended(ctx context.Context, age time.Duration, spare []uuid.UUID, limit int) (ids []uuid.UUID, err error) {
 	err = l.upkeep(ctx, "saga.ended", func(ctx context.Context, tx pgx.Tx) error {
 		ids, err = pgkit.Rows(ctx, tx, pgx.RowTo[uuid.UUID], l.sql.ended, age.Microseconds(), spare, limit)
@@ -25,7 +19,7 @@ func (l *Log) Ended(ctx context.Context, age time.Duration, spare []uuid.UUID, l
 	return ids, err
 }
 
-// Delete implements [saga.Pruner].
+// Delete implements [saga.Store].
 func (l *Log) Delete(ctx context.Context, ids []uuid.UUID) (deleted int, err error) {
 	err = l.upkeep(ctx, "saga.delete", func(ctx context.Context, tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, l.sql.remove, ids)
@@ -35,7 +29,7 @@ func (l *Log) Delete(ctx context.Context, ids []uuid.UUID) (deleted int, err err
 	return deleted, err
 }
 
-// Forget implements [saga.Forgetter]. Where the marks are kept by somebody else, see [Options.Committed], it does nothing:
+// Forget implements [saga.Participant]. Where the marks are kept by somebody else, see [Options.Committed], it does nothing:
 // they are theirs to delete.
 func (d *Database) Forget(ctx context.Context, ids []uuid.UUID) error {
 	if d.foreign {

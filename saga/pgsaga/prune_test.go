@@ -137,7 +137,7 @@ func TestPruneSparesDoubt(t *testing.T) {
 	if left, err := s.Find(t.Context(), made); err != nil || len(left) != 1 || left[0].ID != made[0] {
 		t.Errorf("left %v, %v", left, err)
 	}
-	if err := h.parts[1].RollbackPrepared(t.Context(), gid); err != nil {
+	if err := end(t, h.parts[1], gid, false); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := s.Prune(testwait.Context(t, patience), time.Minute); n != 1 || err != nil {

@@ -259,12 +259,22 @@ func TestParkedBranch(t *testing.T) {
 	if err := p.Resolve(t.Context()); err != nil || len(h.inDoubt(t)) != 0 {
 		t.Errorf("left in doubt: %v, %v", h.inDoubt(t), err)
 	}
-	if err := h.parts[0].CommitPrepared(t.Context(), gid); !errors.Is(err, saga.ErrNotPrepared) {
+	if err := end(t, h.parts[0], gid, true); !errors.Is(err, saga.ErrNotPrepared) {
 		t.Errorf("commit of what was rolled back: %v", err)
 	}
-	if err := h.parts[0].RollbackPrepared(t.Context(), gid); err != nil {
+	if err := end(t, h.parts[0], gid, false); err != nil {
 		t.Errorf("a second rollback: %v", err)
 	}
+}
+
+// end ends a prepared transaction as an operator would, who asks no log.
+func end(t *testing.T, p saga.Participant, gid string, commit bool) error {
+	t.Helper()
+	other, incarnation := "test:"+uuid.NewString(), uuid.New()
+	if _, err := p.MoveFence(t.Context(), other, uuid.Nil, uuid.New(), incarnation); err != nil {
+		t.Fatal(err)
+	}
+	return p.EndPrepared(t.Context(), gid, commit, other, incarnation)
 }
 
 // TestPrepare meets what a participant may: a lock that is not given, a refusal, a commit that is repeated, names that are
@@ -286,7 +296,7 @@ func TestPrepare(t *testing.T) {
 		t.Errorf("a row that is locked: %v", err)
 	}
 	for range 2 {
-		if err := d.CommitPrepared(t.Context(), gid(first)); err != nil {
+		if err := end(t, d, gid(first), true); err != nil {
 			t.Errorf("commit: %v", err)
 		}
 	}

@@ -249,22 +249,20 @@ func (s *Service) observe(ctx context.Context, batch []command.Command[Op], draw
 
 // flushCreations decides a batch of the lane that only Create enters.
 func (s *Service) flushCreations(ctx context.Context, batch []command.Command[Op]) (answers []command.Answer, err error) {
-	var accounts []string
+	accounts := make([]string, len(batch))
 	for i := range batch {
-		if op, ok := batch[i].Op.(Create); ok {
-			accounts = append(accounts, op.Beneficiary)
-		}
+		op, _ := batch[i].Op.(Create)
+		accounts[i] = op.Beneficiary
 	}
 	err = s.store.Create(ctx, accounts, command.Keys(batch), func(u *Unit) {
-		answers = command.Create(batch, u.Keys, &u.Audit, "campaign.create", func(op Op) (made *Campaign, id string, err error) {
-			create, ok := op.(Create)
-			if !ok {
-				return nil, "", fmt.Errorf("lottery: %T does not create a campaign", op)
+		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
+			op, _ := c.Op.(Create)
+			made, err := DecideCreate(u.Creation, op)
+			if err != nil {
+				return nil, err
 			}
-			if made, err = DecideCreate(u.Creation, create); err == nil {
-				id = made.ID.String()
-			}
-			return made, id, err
+			u.Audit = append(u.Audit, command.Audited(c, "campaign.create", made.ID.String()))
+			return made, nil
 		})
 	})
 	return answers, err

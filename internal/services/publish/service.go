@@ -10,42 +10,26 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 )
 
-// lane is what the commands of a batch have in common: they make things of one kind, or work on one thing.
-type lane struct {
-	kind laneKind
-	id   uuid.UUID // of the thing; nil where things are made
-}
-
-type laneKind int
-
-const (
-	laneCreations laneKind = iota
-	laneTargetCreations
-	laneAutomationCreations
-	lanePublication
-	laneTarget
-	laneAutomation
-)
-
-// laneOf is where an operation goes.
-func laneOf(op Op) laneKind {
+// thingOf is what an operation works on.
+func thingOf(op Op) Thing {
 	switch op.(type) {
 	case Create:
-		return laneCreations
+		return NewPublications
 	case CreateTarget:
-		return laneTargetCreations
+		return NewTargets
 	case CreateAutomation:
-		return laneAutomationCreations
+		return NewAutomations
 	case RotateSecret, ReplaceCredentials, PauseTarget, ResumeTarget:
-		return laneTarget
+		return OneTarget
 	case PauseAutomation, ResumeAutomation, CancelAutomation:
-		return laneAutomation
+		return OneAutomation
 	}
-	return lanePublication
+	return OnePublication
 }
 
 // maxBatch keeps the statement of a batch of the largest payloads, 1 MiB each, well below what PostgreSQL takes.
@@ -74,7 +58,7 @@ type Service struct {
 	Reader
 
 	store Store
-	group *groupcommit.Group[lane, command.Command[Op], command.Answer]
+	group *groupcommit.Group[Subject, command.Command[Op], command.Answer]
 	o     Options
 }
 
@@ -101,11 +85,11 @@ func NewService(store Store, o Options) *Service {
 // Create makes a publication, with a [Create], a target, with a [CreateTarget], or an automation, with a
 // [CreateAutomation]. Errors are those of [Service.Execute].
 func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.Answer, error) {
-	kind := laneOf(c.Op)
-	if kind > laneAutomationCreations {
+	thing := thingOf(c.Op)
+	if !thing.isNew() {
 		return command.Answer{}, fmt.Errorf("publish: %T creates nothing", c.Op)
 	}
-	return command.Execute(ctx, func() (command.Answer, error) { return s.group.Do(ctx, lane{kind: kind}, c) })
+	return command.Execute(ctx, func() (command.Answer, error) { return s.group.Do(ctx, Subject{Thing: thing}, c) })
 }
 
 // Execute decides one command on a publication, a target or an automation, whatever the operation is one of, commits it,
@@ -113,11 +97,11 @@ func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.An
 // command.ErrUnknownOutcome, or the context's error. A command without a Render gets the refusal as the answer's Err,
 // [NotFoundError] and its like among them.
 func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[Op]) (command.Answer, error) {
-	kind := laneOf(c.Op)
-	if kind <= laneAutomationCreations {
+	thing := thingOf(c.Op)
+	if thing.isNew() {
 		return command.Answer{}, fmt.Errorf("publish: %T is an operation on nothing that exists", c.Op)
 	}
-	return s.group.Do(ctx, lane{kind: kind, id: id}, c)
+	return s.group.Do(ctx, Subject{thing, id}, c)
 }
 
 // Close stops taking commands and waits until those already taken are answered.
@@ -126,44 +110,94 @@ func (s *Service) Close(ctx context.Context) error { return s.group.Close(ctx) }
 // draw is the randomness of jitter and pauses, which needs no secrecy.
 func draw(n int64) int64 { return rand.Int64N(n) } //nolint:gosec // As above.
 
-func (s *Service) flush(ctx context.Context, l lane, batch []command.Command[Op]) (answers []command.Answer, err error) {
-	switch l.kind {
-	case laneCreations:
-		return s.flushCreations(ctx, batch)
-	case laneTargetCreations:
-		return s.flushTargets(ctx, batch)
-	case laneAutomationCreations:
-		return s.flushAutomations(ctx, batch)
-	case laneTarget:
-		answers, err = s.flushTarget(ctx, l.id, batch)
-	case laneAutomation:
-		answers, err = s.flushAutomation(ctx, l.id, batch)
-	case lanePublication:
-		answers, err = s.flushPublication(ctx, l.id, batch)
+func (s *Service) flush(ctx context.Context, on Subject, batch []command.Command[Op]) (answers []command.Answer, err error) {
+	want := Want{Subject: on, Keys: command.Keys(batch)}
+	for i := range batch {
+		switch op := batch[i].Op.(type) {
+		case Create:
+			want.Targets = append(want.Targets, op.Target)
+		case CreateTarget:
+			want.Targets = append(want.Targets, op.Name)
+		case CreateAutomation:
+			want.Targets, want.Automations = append(want.Targets, op.Target), append(want.Automations, op.Name)
+		}
 	}
+	var soon sooner
+	err = s.store.Commit(ctx, want, func(u *Unit) error {
+		soon = sooner{} // This may be another run of the same batch.
+		known, err := u.Known, error(nil)
+		if on.holdsSecrets() {
+			known, err = eachAnswer(known, s.openAnswer)
+		}
+		if err != nil {
+			return err
+		}
+		keys := idempotency.NewBatch(known)
+		answers = command.Decide(batch, keys, func(c command.Command[Op]) (any, error) {
+			made, id, err := s.decide(u, c.Op, &soon)
+			if _, unaudited := c.Op.(Create); err != nil || unaudited {
+				return made, err
+			}
+			u.Audit = append(u.Audit, command.Audited(c, c.Op.action(), id.String()))
+			return made, nil
+		})
+		u.Fresh = keys.Fresh()
+		if on.holdsSecrets() {
+			u.Fresh, err = eachAnswer(u.Fresh, s.sealAnswer)
+		}
+		return err
+	})
 	if reason := absence(err); reason != nil {
 		return command.RefuseAll(batch, reason), nil
+	}
+	if err == nil && soon.any {
+		s.o.Scheduled(soon.in)
 	}
 	return answers, err
 }
 
-func (s *Service) flushPublication(ctx context.Context, id uuid.UUID, batch []command.Command[Op]) (answers []command.Answer, err error) {
-	var soon sooner
-	err = s.store.Commit(ctx, id, command.Keys(batch), func(u *Unit) {
-		soon = sooner{} // This may be another run of the same batch.
-		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
-			if err := Decide(u.Publication, c.Op, u.Now, draw); err != nil {
-				return nil, err
-			}
-			soon.note(u.Publication, u.Now)
-			u.Audit = append(u.Audit, command.Audited(c, c.Op.action(), u.Publication.ID.String()))
-			return new(*u.Publication), nil // A later command of the batch may change it again.
-		})
-	})
-	if err == nil {
-		soon.tell(s.o.Scheduled)
+// decide carries one operation out, and returns its result and the id of what it made or changed. A result is a copy where a
+// later command of the batch may change the original.
+func (s *Service) decide(u *Unit, op Op, soon *sooner) (result any, id uuid.UUID, err error) {
+	switch op := op.(type) {
+	case Create:
+		target, err := u.target(op.Target)
+		if err != nil {
+			return nil, id, err
+		}
+		made := DecideCreate(op, target, u.NewID(), u.Now, draw)
+		u.Made = append(u.Made, made)
+		soon.note(made, u.Now)
+		return made, made.ID, nil
+	case CreateTarget:
+		return s.makeTarget(u, op)
+	case CreateAutomation:
+		target, err := u.target(op.Target)
+		switch {
+		case err != nil:
+			return nil, id, err
+		case u.AutomationNames[op.Name]:
+			return nil, id, ErrAutomationExists
+		}
+		made := DecideCreateAutomation(op, target, u.NewID(), u.Now)
+		u.AutomationNames = with(u.AutomationNames, op.Name, true)
+		u.MadeAutomations = append(u.MadeAutomations, made)
+		return made, made.ID, nil
 	}
-	return answers, err
+	switch {
+	case u.Target != nil:
+		return s.changeTarget(u, op, soon)
+	case u.Automation != nil:
+		if err := DecideAutomation(u.Automation, op, u.Now); err != nil {
+			return nil, id, err
+		}
+		return new(*u.Automation), u.Automation.ID, nil
+	}
+	if err := Decide(u.Publication, op, u.Now, draw); err != nil {
+		return nil, id, err
+	}
+	soon.note(u.Publication, u.Now)
+	return new(*u.Publication), u.Publication.ID, nil
 }
 
 // sooner remembers what of a transaction is due first.
@@ -173,76 +207,13 @@ type sooner struct {
 }
 
 func (s *sooner) note(p *Publication, now time.Time) {
-	if p.Status != StatusScheduled {
-		return
+	if p.Status == StatusScheduled {
+		s.due(p.DueAt.Sub(now))
 	}
-	if in := p.DueAt.Sub(now); !s.any || in < s.in {
+}
+
+func (s *sooner) due(in time.Duration) {
+	if !s.any || in < s.in {
 		s.any, s.in = true, in
 	}
-}
-
-func (s *sooner) tell(scheduled func(time.Duration)) {
-	if s.any {
-		scheduled(s.in)
-	}
-}
-
-func (s *Service) flushCreations(ctx context.Context, batch []command.Command[Op]) (answers []command.Answer, err error) {
-	var (
-		names []string
-		soon  sooner
-	)
-	command.Each(batch, func(op Create) { names = append(names, op.Target) })
-	err = s.store.Create(ctx, names, command.Keys(batch), func(u *Unit) {
-		soon = sooner{}
-		answers = command.DecideAs(batch, u.Keys, func(_ command.Command[Op], op Create) (any, error) {
-			target, err := u.target(op.Target)
-			if err != nil {
-				return nil, err
-			}
-			made := DecideCreate(op, target, u.NewID(), u.Now, draw)
-			u.Made = append(u.Made, made)
-			soon.note(made, u.Now)
-			return made, nil
-		})
-	})
-	if err == nil {
-		soon.tell(s.o.Scheduled)
-	}
-	return answers, err
-}
-
-func (s *Service) flushAutomations(ctx context.Context, batch []command.Command[Op]) (answers []command.Answer, err error) {
-	var names, targets []string
-	command.Each(batch, func(op CreateAutomation) { names, targets = append(names, op.Name), append(targets, op.Target) })
-	err = s.store.CreateAutomations(ctx, names, targets, command.Keys(batch), func(u *Unit) {
-		answers = command.DecideAs(batch, u.Keys, func(c command.Command[Op], op CreateAutomation) (any, error) {
-			target, err := u.target(op.Target)
-			switch {
-			case err != nil:
-				return nil, err
-			case u.AutomationNames[op.Name]:
-				return nil, ErrAutomationExists
-			}
-			made := DecideCreateAutomation(op, target, u.NewID(), u.Now)
-			u.AutomationNames = with(u.AutomationNames, op.Name, true)
-			u.MadeAutomations = append(u.MadeAutomations, made)
-			u.Audit = append(u.Audit, command.Audited(c, op.action(), made.ID.String()))
-			return made, nil
-		})
-	})
-	return answers, err
-}
-
-func (s *Service) flushAutomation(ctx context.Context, id uuid.UUID, batch []command.Command[Op]) (answers []command.Answer, err error) {
-	err = s.store.CommitAutomation(ctx, id, command.Keys(batch), func(u *Unit) {
-		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
-			if err := DecideAutomation(u.Automation, c.Op, u.Now); err != nil {
-				return nil, err
-			}
-			u.Audit = append(u.Audit, command.Audited(c, c.Op.action(), id.String()))
-			return new(*u.Automation), nil
-		})
-	})
-	return answers, err
 }

@@ -1,7 +1,6 @@
 package publish
 
 import (
-	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -13,7 +12,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
-	"github.com/fairlead-dev/fairlead/internal/command"
 )
 
 // MadeTarget is a target with a secret that was just made, which is shown this once.
@@ -23,30 +21,13 @@ type MadeTarget struct {
 	SigningSecret string
 }
 
-func (s *Service) flushTargets(ctx context.Context, batch []command.Command[Op]) (answers []command.Answer, err error) {
-	var names []string
-	command.Each(batch, func(op CreateTarget) { names = append(names, op.Name) })
-	err = s.store.CreateTargets(ctx, names, command.Keys(batch), func(u *Unit) error {
-		return s.decideSealed(u, func() {
-			answers = command.DecideAs(batch, u.Keys, func(c command.Command[Op], op CreateTarget) (any, error) {
-				made, err := s.makeTarget(u, op)
-				if err == nil {
-					u.Audit = append(u.Audit, command.Audited(c, op.action(), made.ID.String()))
-				}
-				return made, err
-			})
-		})
-	})
-	return answers, err
-}
-
-func (s *Service) makeTarget(u *Unit, op CreateTarget) (*MadeTarget, error) {
+func (s *Service) makeTarget(u *Unit, op CreateTarget) (made any, id uuid.UUID, err error) {
 	if u.Targets[op.Name] != nil {
-		return nil, ErrTargetExists
+		return nil, id, ErrTargetExists
 	}
 	if s.o.CheckURL != nil {
 		if err := s.o.CheckURL(op.URL); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrRefusedURL, err)
+			return nil, id, fmt.Errorf("%w: %w", ErrRefusedURL, err)
 		}
 	}
 	t := &Target{ID: u.NewID(), Name: op.Name, Kind: op.Kind, URL: op.URL, Timeout: op.Timeout, CreatedAt: u.Now}
@@ -60,7 +41,7 @@ func (s *Service) makeTarget(u *Unit, op CreateTarget) (*MadeTarget, error) {
 	}
 	u.Targets = with(u.Targets, op.Name, t)
 	u.MadeTargets = append(u.MadeTargets, t)
-	return &MadeTarget{Target: *t, SigningSecret: shown}, nil
+	return &MadeTarget{Target: *t, SigningSecret: shown}, t.ID, nil
 }
 
 func with[K comparable, V any](m map[K]V, key K, value V) map[K]V {
@@ -78,29 +59,7 @@ func makeSecret() (raw []byte, shown string) {
 	return raw, "whsec_" + base64.StdEncoding.EncodeToString(raw)
 }
 
-func (s *Service) flushTarget(ctx context.Context, id uuid.UUID, batch []command.Command[Op]) (answers []command.Answer, err error) {
-	resumed := false
-	err = s.store.CommitTarget(ctx, id, command.Keys(batch), func(u *Unit) error {
-		resumed = false
-		return s.decideSealed(u, func() {
-			answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
-				made, err := s.changeTarget(u, c.Op)
-				if err != nil {
-					return nil, err
-				}
-				resumed = resumed || made.PausedAt == nil
-				u.Audit = append(u.Audit, command.Audited(c, c.Op.action(), id.String()))
-				return made, nil
-			})
-		})
-	})
-	if err == nil && resumed {
-		s.o.Scheduled(0) // What was kept back may be due.
-	}
-	return answers, err
-}
-
-func (s *Service) changeTarget(u *Unit, op Op) (*MadeTarget, error) {
+func (s *Service) changeTarget(u *Unit, op Op, soon *sooner) (changed any, id uuid.UUID, err error) {
 	var (
 		t          = *u.Target
 		raw, token []byte
@@ -117,25 +76,16 @@ func (s *Service) changeTarget(u *Unit, op Op) (*MadeTarget, error) {
 		sealed = new(s.o.Vault.Seal(raw, t.ID[:]))
 	}
 	if err := DecideTarget(&t, op, sealed, u.Now); err != nil {
-		return nil, err
+		return nil, id, err
 	}
 	if token != nil {
 		u.Tokens = with(u.Tokens, t.ID, s.o.Vault.Seal(token, TokenPurpose(t.ID)))
 	}
 	*u.Target = t
-	return &MadeTarget{Target: t, SigningSecret: shown}, nil
-}
-
-// decideSealed runs decide for commands whose answers may hold a secret: the answers are sealed under their keys.
-func (s *Service) decideSealed(u *Unit, decide func()) error {
-	known, err := eachAnswer(u.Known, s.openAnswer)
-	if err != nil {
-		return err
+	if t.PausedAt == nil {
+		soon.due(0) // What was kept back may be due.
 	}
-	u.Keys = idempotency.NewBatch(known)
-	decide()
-	u.Fresh, err = eachAnswer(u.Keys.Fresh(), s.sealAnswer)
-	return err
+	return &MadeTarget{Target: t, SigningSecret: shown}, t.ID, nil
 }
 
 // sealedAnswer is how an answer that shows a secret is kept under its key, so that a backup of the database does not

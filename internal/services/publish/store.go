@@ -10,14 +10,49 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/command"
 )
 
+// Thing says what a transaction works on: things that it makes, or one that exists.
+type Thing int
+
+// The things.
+const (
+	NewPublications Thing = iota
+	NewTargets
+	NewAutomations
+	OnePublication
+	OneTarget
+	OneAutomation
+)
+
+func (t Thing) isNew() bool { return t < OnePublication }
+
+// holdsSecrets reports whether the answers may hold a secret, so that they are sealed under their keys.
+func (t Thing) holdsSecrets() bool { return t == NewTargets || t == OneTarget }
+
+// Subject is what the commands of a batch have in common. The ID is nil where things are made.
+type Subject struct {
+	Thing
+
+	ID uuid.UUID
+}
+
+// Want says what a transaction locks and reads.
+type Want struct {
+	Subject
+
+	Targets     []string // the names of those that are to be read, for what is made
+	Automations []string // names of automations to be made, which may be taken
+	Keys        []idempotency.ID
+}
+
 // Unit is what one transaction works on.
 type Unit struct {
-	Now         time.Time // the database's clock, after the locks
-	NewID       func() uuid.UUID
-	Publication *Publication       // the one that is locked, where the transaction works on one
-	Targets     map[string]*Target // those that exist of the names that were asked for
-	Blocked     map[string]error   // why others of them can't be used now
-	// Target and Automation are those that are locked, likewise.
+	Now     time.Time // the database's clock, after the locks
+	NewID   func() uuid.UUID
+	Targets map[string]*Target // those that exist of the names that were asked for
+	// BlockedTargets is why others of them can't be used now.
+	BlockedTargets map[string]error
+	// Publication, Target or Automation is the one that is locked, where the transaction works on one.
+	Publication     *Publication
 	Target          *Target
 	Automation      *Automation
 	AutomationNames map[string]bool // those that are taken, of the names that were asked for
@@ -26,15 +61,14 @@ type Unit struct {
 	MadeTargets     []*Target
 	MadeAutomations []*Automation
 	Tokens          map[uuid.UUID]Sealed
-	Keys            *idempotency.Batch
 	Audit           []command.Audit
-	// Known and Fresh stand in for Keys where targets are made: the answers hold secrets and are sealed.
+	// Known are the records of the keys, Fresh those to be written. Where answers hold secrets, they are sealed in both.
 	Known, Fresh []idempotency.Record
 }
 
 // target returns the target that a creation refers to.
 func (u *Unit) target(name string) (*Target, error) {
-	if reason := u.Blocked[name]; reason != nil {
+	if reason := u.BlockedTargets[name]; reason != nil {
 		return nil, reason
 	}
 	if t := u.Targets[name]; t != nil {
@@ -43,23 +77,14 @@ func (u *Unit) target(name string) (*Target, error) {
 	return nil, &TargetNotFoundError{Name: name}
 }
 
-// Store is what the service needs of a database. Each method but those of [Reader] runs one transaction, calls decide with
-// what it locked and loaded, writes what decide changed, and commits; decide is called again with a new unit whenever the
-// transaction has to be run again. Errors: command.ErrUnavailable, command.ErrUnknownOutcome, or what the database refused.
+// Store is what the service needs of a database.
 type Store interface {
 	Reader
-	// Create makes publications for the named targets.
-	Create(ctx context.Context, targets []string, keys []idempotency.ID, decide func(*Unit)) error
-	// CreateTargets makes targets of those names. decide may fail, and nothing is written then.
-	CreateTargets(ctx context.Context, names []string, keys []idempotency.ID, decide func(*Unit) error) error
-	// Commit works on one publication. It returns [NotFoundError] when there is no such publication.
-	Commit(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*Unit)) error
-	// CommitTarget works on one target, as CreateTargets does. It returns [TargetNotFoundError] when there is no such target.
-	CommitTarget(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*Unit) error) error
-	// CreateAutomations makes automations of those names for the named targets.
-	CreateAutomations(ctx context.Context, names, targets []string, keys []idempotency.ID, decide func(*Unit)) error
-	// CommitAutomation works on one automation. It returns [AutomationNotFoundError] when there is no such automation.
-	CommitAutomation(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*Unit)) error
+	// Commit runs one transaction: it locks and reads what is wanted, calls decide, writes what decide changed, and commits.
+	// decide may fail, and nothing is written then; it is called again with a new unit whenever the transaction has to be run
+	// again. Errors: [NotFoundError], [TargetNotFoundError] or [AutomationNotFoundError] where the one thing does not exist,
+	// command.ErrUnavailable, command.ErrUnknownOutcome, or what the database refused.
+	Commit(ctx context.Context, want Want, decide func(*Unit) error) error
 }
 
 // Reader answers questions.
