@@ -21,6 +21,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
@@ -30,9 +31,7 @@ const testSchema = `Check "points"`
 
 func must(tb testing.TB, err error) {
 	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testwait.Must(tb, err)
 }
 
 func pool(tb testing.TB, url string) *pgxpool.Pool {
@@ -350,9 +349,7 @@ func TestInstallAndSweep(t *testing.T) {
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
-			if err := installed(t.Context(), url); err != nil {
-				t.Error(err)
-			}
+			testwait.Check(t, installed(t.Context(), url))
 		})
 	}
 	all.Wait()

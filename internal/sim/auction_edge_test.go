@@ -168,9 +168,7 @@ func (b *bidding) snipe(t *testing.T, seed uint64) {
 			}
 			return isEnd(e)
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, err)
 	})
 	var amount atomic.Int64
 	for i, account := range b.accounts {

@@ -137,9 +137,7 @@ func auctionServersAreKilled(t *testing.T) {
 			ticks += checkTicks(t, s, deaths)
 			connections, _ := s.Connections()
 			resumed += connections - 1
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
+			testwait.Check(t, s.Close())
 		}
 	}
 	begin := func(i int) {

@@ -85,9 +85,7 @@ func (h *auctionHouse) settledByRound(t *testing.T, b *bidding, out *replay.Outc
 			t.Errorf("round %d: the seller received %d from %d winners, by the events %d from %d", r.Number, received, winners, paid, len(r.Winners))
 		}
 	}
-	if err := conn.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, conn.Close(t.Context()))
 }
 
 // watchHeld compares, in one snapshot after another, what is held with the active bids, and all money with what came in.

@@ -202,9 +202,7 @@ func sealOf(t *testing.T, database, id string) (seal string) {
 		FROM campaign_beacons WHERE campaign = $1 AND round IS NOT NULL UNION ALL SELECT '' LIMIT 1`, id).Scan(&seal); err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, conn.Close(t.Context()))
 	return seal
 }
 

@@ -50,9 +50,7 @@ func tempDir(t *testing.T) string {
 	// Where root may not make user namespaces, PostgreSQL runs as another user, who has to pass.
 	testwait.Must(t, os.Chmod(dir, 0o711))
 	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, os.RemoveAll(dir))
 	})
 	return dir
 }
@@ -101,9 +99,7 @@ func stopServer(t *testing.T, server *sim.Server, private bool) {
 			t.Errorf("server ended with code %d: %v", code, err)
 		}
 	}
-	if err := server.Kill(ctx); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, server.Kill(ctx))
 	if private {
 		if err := sim.KillPostgres(server.DataDir(), true); err == nil {
 			t.Error("the server left its PostgreSQL running")
@@ -174,9 +170,7 @@ func auditNow(t *testing.T, database string) {
 	t.Helper()
 	conn := connect(t, database)
 	complain(t, audit.Audit(testwait.Context(t, 5*time.Minute), conn))
-	if err := conn.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, conn.Close(t.Context()))
 }
 
 // closeBooks is the end of every test: all commands are settled, so every key is asked once more, one in `every` of

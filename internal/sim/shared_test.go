@@ -107,9 +107,7 @@ func lostAnswersToCommit(t *testing.T) {
 	})
 	testwait.Must(t, err)
 	t.Cleanup(func() {
-		if err := proxy.Close(); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, proxy.Close())
 	})
 	server := newServer(t, throughTCP(t, database, proxy.Addr()))
 	client, history := newClient(t, server)
@@ -157,9 +155,7 @@ func sell(t *testing.T, client *sim.Client, campaign, keys string, accounts []st
 		group.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(accounts)); i = next.Add(1) - 1 {
 				answer, err := client.Settle(ctx, sim.NewPurchase(fmt.Sprintf("%s-%d", keys, i), campaign, accounts[i], 0))
-				if err != nil {
-					t.Error(err)
-				}
+				testwait.Check(t, err)
 				answers[i] = answer
 			}
 		})
@@ -193,9 +189,7 @@ func TestOpposedTransfers(t *testing.T) {
 	var snapshots, integrities int
 	var group sync.WaitGroup
 	group.Go(func() {
-		if err := l.Run(t.Context(), client, stop); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, l.Run(t.Context(), client, stop))
 	})
 	group.Go(func() { snapshots = watchTotal(t, database, stop, each*int64(len(l.Accounts()))) })
 	group.Go(func() { integrities = watchIntegrity(t, client, stop) })

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -16,9 +17,7 @@ func TestClosingSendsWhatIsToBeSent(t *testing.T) {
 	t.Parallel()
 	url := database(t)
 	heard, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	defer func() { _ = heard.Close(context.Background()) }()
 	if _, err := heard.Exec(t.Context(), "LISTEN "+channel); err != nil {
 		t.Fatal(err)
@@ -40,9 +39,7 @@ func TestClosingSendsWhatIsToBeSent(t *testing.T) {
 			s, err := b.Snapshot(t.Context())
 			return err == nil && len(s.Waiters) == 1
 		})
-		if err := h.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, h.Release(t.Context()))
 		stop()
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		for told := false; !told; {
@@ -53,8 +50,6 @@ func TestClosingSendsWhatIsToBeSent(t *testing.T) {
 			told = !strings.HasPrefix(n.Payload, "probe")
 		}
 		cancel()
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, <-done)
 	}
 }

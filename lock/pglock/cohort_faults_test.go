@@ -69,9 +69,7 @@ func TestOperatorEndsACohort(t *testing.T) {
 	k, three, _ := running(t, b, 3, time.Minute)
 	waitFor(t, "the lock is ended", func() bool { // It may get another name after the look.
 		held, _, err := b.Find(t.Context(), k)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		var done Released
 		if err := b.Transact(t.Context(), "operator", func(ctx context.Context, tx pgx.Tx) (err error) {
 			done, err = b.ReleaseIn(ctx, tx, uuid.MustParse(held.ID))
@@ -97,9 +95,7 @@ func TestFailedReleaseOfACohortIsRepeated(t *testing.T) {
 	if err := b.Release(ctx, three[2].ID()); err == nil {
 		t.Error("released under a context that has ended")
 	}
-	if err := b.Release(t.Context(), three[2].ID()); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, b.Release(t.Context(), three[2].ID()))
 	free(t, b, k)
 }
 

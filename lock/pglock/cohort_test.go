@@ -56,9 +56,7 @@ func line(t *testing.T, b *Backend, k string, n int, ttl time.Duration) []<-chan
 func waitersOn(t *testing.T, b *Backend, k string) (ids []string) {
 	t.Helper()
 	s, err := b.Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	for _, w := range s.Waiters {
 		if slices.Contains(w.Keys, k) {
 			ids = append(ids, w.ID)
@@ -83,9 +81,7 @@ func got(t *testing.T, c <-chan *lock.Held) *lock.Held {
 
 func let(t *testing.T, h *lock.Held) {
 	t.Helper()
-	if err := h.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, h.Release(t.Context()))
 }
 
 // inCohort reports whether a lock is passed on by a cohort.
@@ -313,9 +309,7 @@ func TestManyInOneProcess(t *testing.T) {
 						time.Sleep(time.Duration(i) * 9 * time.Millisecond)
 					}
 					inside.Add(-1)
-					if err := h.Release(t.Context()); err != nil {
-						t.Error(err)
-					}
+					testwait.Check(t, h.Release(t.Context()))
 				}
 			})
 		}
@@ -329,16 +323,12 @@ func TestAskedAgain(t *testing.T) {
 	b, _ := open(t, database(t), Options{})
 	r := lock.Request{ID: uuid.NewString(), Keys: []string{"k"}, Owner: "o", TTL: time.Minute, Wait: time.Second}
 	first, err := b.Acquire(t.Context(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	second, err := b.Acquire(t.Context(), r)
 	if err != nil || second.Tokens["k"] != first.Tokens["k"] || len(waitersOn(t, b, "k")) > 0 {
 		t.Errorf("%+v, then %+v, %v; %v wait", first, second, err, waitersOn(t, b, "k"))
 	}
-	if err := b.ReleaseGrant(t.Context(), second); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, b.ReleaseGrant(t.Context(), second))
 }
 
 // TestDatabaseOfOtherHabits: a database whose transactions are of another isolation level by default has the same locks.
@@ -379,9 +369,7 @@ func TestInstallBringsOlderTablesUpToDate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := testSchema.Install(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testSchema.Install(t.Context(), p))
 	}
 	b, _ := open(t, url, Options{})
 	let(t, acquire(t, lock.New(b, lock.LockerOptions{}), "k", lock.Options{}))

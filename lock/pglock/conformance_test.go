@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/locktest"
 )
@@ -35,14 +36,10 @@ func database(t *testing.T) string {
 func pool(tb testing.TB, url string) *pgxpool.Pool {
 	tb.Helper()
 	c, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testwait.Must(tb, err)
 	c.MaxConns = 6
 	p, err := pgxpool.NewWithConfig(context.Background(), c)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testwait.Must(tb, err)
 	tb.Cleanup(p.Close)
 	return p
 }
@@ -97,25 +94,19 @@ func TestInstallTwiceAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
-			if err := install(t.Context(), url); err != nil {
-				t.Error(err)
-			}
+			testwait.Check(t, install(t.Context(), url))
 		})
 	}
 	all.Wait()
 	p := pool(t, url)
-	if err := Schema("").Install(t.Context(), p); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, Schema("").Install(t.Context(), p))
 }
 
 func TestEveryStatementCanBePrepared(t *testing.T) {
 	t.Parallel()
 	p := pool(t, database(t))
 	conn, err := p.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	defer conn.Release()
 	st := newStatements(testSchema)
 	all := st.all()

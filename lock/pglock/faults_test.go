@@ -41,13 +41,9 @@ type proxy struct {
 func through(t *testing.T, database string) (*proxy, string) {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	network, target := "tcp", net.JoinHostPort(config.ConnConfig.Host, fmt.Sprint(config.ConnConfig.Port))
 	if strings.HasPrefix(config.ConnConfig.Host, "/") {
 		network, target = "unix", fmt.Sprintf("%s/.s.PGSQL.%d", config.ConnConfig.Host, config.ConnConfig.Port)
@@ -68,9 +64,7 @@ func through(t *testing.T, database string) (*proxy, string) {
 		p.tasks.Wait()
 	})
 	u, err := url.Parse(database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	u.Host = l.Addr().String()
 	q := u.Query()
 	q.Del("host")
@@ -153,9 +147,7 @@ func acquire(t *testing.T, l *lock.Locker, k string, o lock.Options) *lock.Held 
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
 	h, err := l.Acquire(ctx, []string{k}, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return h
 }
 
@@ -178,9 +170,7 @@ func TestLossIsKnownBeforeTheLeaseEnds(t *testing.T) {
 		knew := time.Now()
 		var left time.Duration // of the lease, by the database's clock, when it was asked
 		sql := testSchema.in(`SELECT expires_at - clock_timestamp() FROM @lock_grants WHERE id = $1`)
-		if err := watch.QueryRow(t.Context(), sql, h.ID()).Scan(&left); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, watch.QueryRow(t.Context(), sql, h.ID()).Scan(&left))
 		left += time.Since(knew) // Asking takes its time.
 		least = min(least, left)
 		// A process that the machine does not let run is told late, which is not promised otherwise.
@@ -269,9 +259,7 @@ func TestPassingFaultsLoseNothing(t *testing.T) {
 func TestDatabaseRestarts(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Server(t)
-	if err := install(t.Context(), server.URL()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, install(t.Context(), server.URL()))
 	a, _ := open(t, server.URL(), Options{})
 	b, _ := open(t, server.URL(), Options{})
 	l, other := lock.New(a, lock.LockerOptions{}), lock.New(b, lock.LockerOptions{})
@@ -280,18 +268,14 @@ func TestDatabaseRestarts(t *testing.T) {
 	got := make(chan *lock.Held, 1)
 	go func() {
 		h, err := other.Acquire(t.Context(), []string{"k"}, lock.Options{Wait: time.Minute})
-		if err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, err)
 		got <- h
 	}()
 	waitFor(t, "the other waits", func() bool {
 		s, err := a.Snapshot(t.Context())
 		return err == nil && len(s.Waiters) == 1
 	})
-	if err := syscall.Kill(server.PID(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, syscall.Kill(server.PID(), syscall.SIGKILL))
 	waitFor(t, "PostgreSQL is back", func() bool { _, err := a.Snapshot(t.Context()); return err == nil })
 	if err := h.Context().Err(); err != nil {
 		t.Fatalf("lost: %v", context.Cause(h.Context()))
@@ -299,9 +283,7 @@ func TestDatabaseRestarts(t *testing.T) {
 	if _, err := other.Acquire(t.Context(), []string{"earlier"}, lock.Options{}); !errors.Is(err, lock.ErrHeld) {
 		t.Errorf("what was granted before: %v", err)
 	}
-	if err := h.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, h.Release(t.Context()))
 	next := <-got
 	if next == nil {
 		t.FailNow()
@@ -309,9 +291,7 @@ func TestDatabaseRestarts(t *testing.T) {
 	if next.Token("k") <= h.Token("k") {
 		t.Errorf("token %d after %d", next.Token("k"), h.Token("k"))
 	}
-	if err := next.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, next.Release(t.Context()))
 }
 
 func waitFor(t *testing.T, what string, ok func() bool) {
@@ -328,14 +308,10 @@ func TestDrainedPoolLosesNoLock(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	g, err := b.Acquire(ctx, lock.Request{ID: uuid.NewString(), Keys: []string{"k"}, Owner: "o", TTL: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	for range p.Config().MaxConns {
 		c, err := p.Acquire(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		t.Cleanup(c.Release)
 	}
 	for range 3 {
@@ -365,18 +341,14 @@ func TestBlindHandOver(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if err := h.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+			testwait.Check(t, h.Release(t.Context()))
 		})
 		waitFor(t, "the other waits", func() bool {
 			s, err := a.Snapshot(t.Context())
 			return err == nil && len(s.Waiters) == 1
 		})
 		began := time.Now()
-		if err := h.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, h.Release(t.Context()))
 		if took := (<-got).Sub(began); took > 10*time.Second {
 			t.Errorf("handed over after %s", took)
 		}

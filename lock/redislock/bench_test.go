@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -44,9 +45,7 @@ func BenchmarkLock(b *testing.B) {
 							b.Error(err)
 							return
 						}
-						if err := h.Release(context.Background()); err != nil {
-							b.Error(err)
-						}
+						testwait.Check(b, h.Release(context.Background()))
 					}
 				})
 			}
@@ -54,9 +53,7 @@ func BenchmarkLock(b *testing.B) {
 			b.StopTimer()
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "locks/s")
 			stats, err := admin.Do(context.Background(), admin.B().Info().Section("commandstats").Build()).ToString()
-			if err != nil {
-				b.Fatal(err)
-			}
+			testwait.Must(b, err)
 			for line := range strings.Lines(stats) {
 				if strings.HasPrefix(line, "cmdstat_evalsha:") {
 					var calls, micros float64

@@ -26,9 +26,7 @@ func start(tb testing.TB, port int, args ...string) (stop func()) {
 		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", tb.TempDir(), "--loglevel", "warning",
 	}, args...)
 	cmd := exec.CommandContext(context.Background(), binary, args...)
-	if err := cmd.Start(); err != nil {
-		tb.Fatal(err)
-	}
+	testwait.Must(tb, cmd.Start())
 	stop = sync.OnceFunc(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -72,9 +70,7 @@ func eventually(tb testing.TB, what string, ok func() bool) {
 func open(tb testing.TB, c rueidis.Client, o Options) (*Backend, func()) {
 	tb.Helper()
 	b, err := New(c, o)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testwait.Must(tb, err)
 	stop := sync.OnceFunc(b.Close)
 	tb.Cleanup(stop)
 	return b, stop
@@ -101,9 +97,7 @@ func harness(t *testing.T, port int, client rueidis.ClientOption) locktest.Harne
 			tb.Helper()
 			c := connect(tb, client, port)
 			b, err := New(c, o)
-			if err != nil {
-				tb.Fatal(err)
-			}
+			testwait.Must(tb, err)
 			stop := sync.OnceFunc(func() {
 				c.Close() // Nothing that it would still like to say is heard.
 				b.Close()

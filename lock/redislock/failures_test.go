@@ -17,6 +17,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/locktest"
 )
@@ -36,9 +37,7 @@ func TestConformanceOnACluster(t *testing.T) {
 	port := pgtest.Port(t)
 	start(t, port, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(pgtest.Port(t)), "--cluster-announce-ip", "127.0.0.1")
 	c := connect(t, single(), port)
-	if err := c.Do(t.Context(), c.B().ClusterAddslotsrange().StartSlotEndSlot().StartSlotEndSlot(0, 16383).Build()).Error(); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, c.Do(t.Context(), c.B().ClusterAddslotsrange().StartSlotEndSlot().StartSlotEndSlot(0, 16383).Build()).Error())
 	eventually(t, "the cluster is up", func() bool {
 		return c.Do(t.Context(), c.B().Get().Key("x").Build()).Error() == rueidis.Nil //nolint:errorlint // As it is returned.
 	})
@@ -71,20 +70,14 @@ func TestRestartWithoutPersistence(t *testing.T) {
 			t.Fatalf("token %d after %d", h.Token("k"), last)
 		}
 		last = h.Token("k")
-		if err := h.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, h.Release(t.Context()))
 	}
 	h, err := l.Acquire(t.Context(), []string{"k"}, lock.Options{TTL: 3 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	granted := make(chan lock.Grant, 1)
 	go func() {
 		g, err := other.Acquire(t.Context(), request(3*time.Second, lock.Forever, "k"))
-		if err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, err)
 		granted <- g
 	}()
 	eventually(t, "the other waits", func() bool { s, err := b.Snapshot(t.Context()); return err == nil && len(s.Waiters) == 1 })
@@ -103,9 +96,7 @@ func TestRestartWithoutPersistence(t *testing.T) {
 		if g.Tokens["k"] <= h.Token("k") {
 			t.Errorf("token %d after %d", g.Tokens["k"], h.Token("k"))
 		}
-		if err := other.Release(t.Context(), g.ID); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, other.Release(t.Context(), g.ID))
 	case <-time.After(patience):
 		t.Fatal("the waiter was forgotten")
 	}
@@ -118,9 +109,7 @@ func TestRestartWithoutPersistence(t *testing.T) {
 func setToken(t *testing.T, b *Backend, ms, n int64) {
 	t.Helper()
 	c, id := b.client, fmt.Sprintf("%d-%d", ms, n)
-	if err := c.Do(t.Context(), c.B().Xadd().Key(b.space+":tokens").Id(id).FieldValue().FieldValue("", "").Build()).Error(); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, c.Do(t.Context(), c.B().Xadd().Key(b.space+":tokens").Id(id).FieldValue().FieldValue("", "").Build()).Error())
 }
 
 // Where the server's clock has been set back, the last token keeps tokens growing, one by one, and past the end of its
@@ -135,15 +124,11 @@ func TestTokensGrowWhenTheClockIsBehind(t *testing.T) {
 	for i := range int64(8) {
 		keys := []string{"other", fmt.Sprint("k", i)}[:1+i%2] // of one key, or of several
 		g, err := b.Acquire(t.Context(), request(time.Second, 0, keys...))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		if g.Tokens["other"] != future+1+i {
 			t.Errorf("token %d, want %d", g.Tokens["other"], future+1+i)
 		}
-		if err := b.Release(t.Context(), g.ID); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, b.Release(t.Context(), g.ID))
 	}
 }
 
@@ -159,9 +144,7 @@ func TestTokensGrowWhenTheClockCatchesUp(t *testing.T) {
 	ahead := 0
 	for last := int64(0); time.Now().UnixMilli() < future+200; {
 		g, err := b.Acquire(t.Context(), request(time.Second, 0, "k"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		if g.Tokens["k"] <= last {
 			t.Fatalf("token %d after %d", g.Tokens["k"], last)
 		}
@@ -169,9 +152,7 @@ func TestTokensGrowWhenTheClockCatchesUp(t *testing.T) {
 		if last > time.Now().UnixMicro() {
 			ahead++
 		}
-		if err := b.ReleaseGrant(t.Context(), g); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, b.ReleaseGrant(t.Context(), g))
 	}
 	if ahead < 20 {
 		t.Errorf("%d tokens were ahead of the clock: too few to tell", ahead)
@@ -194,9 +175,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if err := b.Release(t.Context(), g.ID); err != nil {
-					t.Error(err)
-				}
+				testwait.Check(t, b.Release(t.Context(), g.ID))
 			}
 		})
 	}
@@ -236,9 +215,7 @@ func TestTheExpiredIsForgotten(t *testing.T) {
 		}
 		keys = []string{fmt.Sprint("alive/", i), fmt.Sprint("too", i), special + fmt.Sprint(i)}[:1+i%3]
 		g, err := b.Acquire(t.Context(), request(time.Hour, 0, keys...))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		alive[g.ID] = true
 	}
 	pause(t, 2*lock.MinTTL)
@@ -271,9 +248,7 @@ func TestGivingUpOnASilentServer(t *testing.T) {
 	patient.ConnWriteTimeout = time.Hour // Else the client itself gives up after 10 s.
 	b, _ := open(t, connect(t, patient, port), Options{})
 	t.Cleanup(stop) // Before the clients are closed, which wait for answers.
-	if err := admin.Do(t.Context(), admin.B().ClientPause().Timeout(600_000).All().Build()).Error(); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, admin.Do(t.Context(), admin.B().ClientPause().Timeout(600_000).All().Build()).Error())
 	long := 30 * time.Second // The server would be silent for ten minutes.
 	if os.Getenv("FAIRLEAD_TORTURE") == "1" {
 		long = answerWithin + cleanupTimeout + time.Second
@@ -306,9 +281,7 @@ func TestBrokenConnections(t *testing.T) {
 	b, _ := open(t, connect(t, single(), port), Options{})
 	other, _ := open(t, connect(t, single(), port), Options{})
 	g, err := b.Acquire(t.Context(), request(time.Minute, 0, "k"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	granted := make(chan error, 1)
 	go func() {
 		g, err := other.Acquire(t.Context(), request(time.Minute, lock.Forever, "k"))
@@ -321,26 +294,18 @@ func TestBrokenConnections(t *testing.T) {
 	for range 20 {
 		for _, kind := range []string{"normal", "pubsub"} {
 			kill := killer.B().Arbitrary("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes").Build()
-			if err := killer.Do(t.Context(), kill).Error(); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, killer.Do(t.Context(), kill).Error())
 		}
 		if _, err := b.Renew(t.Context(), g.ID, 0); err != nil {
 			t.Fatal(err)
 		}
 		pause(t, 100*time.Millisecond)
 	}
-	if err := b.Release(t.Context(), g.ID); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-granted; err != nil {
-		t.Error(err)
-	}
+	testwait.Must(t, b.Release(t.Context(), g.ID))
+	testwait.Check(t, <-granted)
 	eventually(t, "it hears again", func() bool {
 		g, err := b.Acquire(t.Context(), request(time.Second, 0, "k2"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		defer func() { _ = b.Release(t.Context(), g.ID) }()
 		return other.Hearing()
 	})
@@ -357,9 +322,7 @@ func TestHandOverIsHeard(t *testing.T) {
 	var slow int
 	for range n {
 		g, err := b.Acquire(t.Context(), request(10*time.Second, lock.Forever, "k"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		at := make(chan time.Time, 1)
 		var done sync.WaitGroup
 		done.Go(func() {
@@ -368,18 +331,14 @@ func TestHandOverIsHeard(t *testing.T) {
 			if err == nil {
 				err = other.Release(t.Context(), g.ID)
 			}
-			if err != nil {
-				t.Error(err)
-			}
+			testwait.Check(t, err)
 		})
 		eventually(t, "the other waits and hears", func() bool {
 			s, err := b.Snapshot(t.Context())
 			return err == nil && len(s.Waiters) == 1 && other.Hearing()
 		})
 		released := time.Now()
-		if err := b.Release(t.Context(), g.ID); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, b.Release(t.Context(), g.ID))
 		if took := (<-at).Sub(released); took > 50*time.Millisecond {
 			slow++
 		}
@@ -409,9 +368,7 @@ func TestInvalidRequests(t *testing.T) {
 		}
 	}
 	g, err := b.Acquire(t.Context(), request(time.Minute, 0, "a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	waits := make(chan error, 1)
 	go func() {
 		_, err := b.Acquire(t.Context(), request(time.Minute, lock.Forever, "a"))
@@ -421,12 +378,8 @@ func TestInvalidRequests(t *testing.T) {
 	if _, err := b.Acquire(t.Context(), request(time.Minute, lock.Forever, "a")); !errors.Is(err, lock.ErrTooManyWaiters) {
 		t.Errorf("one too many: %v", err)
 	}
-	if err := b.Release(t.Context(), g.ID); err != nil {
-		t.Error(err)
-	}
-	if err := <-waits; err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, b.Release(t.Context(), g.ID))
+	testwait.Check(t, <-waits)
 }
 
 // kept lets one hold x, and another be in line for x and y, so that y is free and kept.
@@ -436,15 +389,11 @@ func kept(t *testing.T) (b *Backend, g lock.Grant, both chan lock.Grant) {
 	start(t, port)
 	b, _ = open(t, connect(t, single(), port), Options{})
 	g, err := b.Acquire(t.Context(), request(time.Minute, 0, "x"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	both = make(chan lock.Grant, 1)
 	go func() {
 		g, err := b.Acquire(t.Context(), request(time.Minute, lock.Forever, "x", "y"))
-		if err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, err)
 		both <- g
 	}()
 	eventually(t, "one waits", func() bool { s, err := b.Snapshot(t.Context()); return err == nil && len(s.Waiters) == 1 })
@@ -458,9 +407,7 @@ func TestFreeKeysAreKeptForThoseInLine(t *testing.T) {
 	if _, err := b.Acquire(t.Context(), request(time.Minute, 0, "y")); !errors.Is(err, lock.ErrHeld) {
 		t.Errorf("who came later got %v, want ErrHeld", err)
 	}
-	if err := b.Release(t.Context(), g.ID); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, b.Release(t.Context(), g.ID))
 	if g := <-both; len(g.Tokens) != 2 || !g.Waited {
 		t.Errorf("granted %+v", g)
 	}

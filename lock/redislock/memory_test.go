@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -46,9 +47,7 @@ func TestFullMemory(t *testing.T) {
 	acquire := func(b *Backend, r lock.Request) lock.Grant {
 		t.Helper()
 		g, err := b.Acquire(ctx, r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		return g
 	}
 	const lease, brief = time.Minute, 2 * time.Second
@@ -126,10 +125,6 @@ func TestFullMemory(t *testing.T) {
 	}
 	await("wanted")
 	await("x")
-	if err := admin.Do(ctx, admin.B().Arbitrary("CONFIG", "SET", "maxmemory", "0").Build()).Error(); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Release(ctx, acquire(b, request(lease, 0, "new", "one", "x", "wanted", "dead")).ID); err != nil {
-		t.Error(err)
-	}
+	testwait.Must(t, admin.Do(ctx, admin.B().Arbitrary("CONFIG", "SET", "maxmemory", "0").Build()).Error())
+	testwait.Check(t, b.Release(ctx, acquire(b, request(lease, 0, "new", "one", "x", "wanted", "dead")).ID))
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -19,15 +20,11 @@ func pair(t *testing.T, ttl time.Duration) (holder, other *Backend, seen *counts
 	holder, _ = open(t, connect(t, single(), port), Options{Observer: seen})
 	other, _ = open(t, connect(t, single(), port), Options{Observer: seen})
 	held, err := holder.Acquire(t.Context(), request(ttl, 0, "k"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	granted = make(chan lock.Grant, 1)
 	go func() {
 		g, err := other.Acquire(t.Context(), request(10*time.Second, lock.Forever, "k"))
-		if err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, err)
 		granted <- g
 	}()
 	return holder, other, seen, held, granted
@@ -61,9 +58,7 @@ func TestReleasedGrantsAreHandedOn(t *testing.T) {
 		holder, other, seen, held, granted := pair(t, time.Minute)
 		hears(t, holder, other)
 		began := time.Now()
-		if err := holder.ReleaseGrant(t.Context(), held); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, holder.ReleaseGrant(t.Context(), held))
 		g := <-granted
 		if time.Since(began) > 50*time.Millisecond {
 			slow++
@@ -74,9 +69,7 @@ func TestReleasedGrantsAreHandedOn(t *testing.T) {
 		if err := holder.ReleaseGrant(t.Context(), held); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("released again: %v", err)
 		}
-		if err := other.ReleaseGrant(t.Context(), g); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, other.ReleaseGrant(t.Context(), g))
 		nothing(t, holder)
 	}
 	if slow > n/4 {
@@ -101,9 +94,7 @@ func TestNothingIsLetGoOf(t *testing.T) {
 	if released, err := holder.drop(t.Context(), held.ID); released || err != nil {
 		t.Fatalf("let go after a renewal: %t, %v", released, err)
 	}
-	if err := holder.ReleaseGrant(t.Context(), held); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, holder.ReleaseGrant(t.Context(), held))
 	if g := <-granted; !g.Waited {
 		t.Errorf("granted %+v", g)
 	}
@@ -116,9 +107,7 @@ func TestReleasingWhatNobodyWaitsForAnyMore(t *testing.T) {
 	start(t, port)
 	b, _ := open(t, connect(t, single(), port), Options{})
 	held, err := b.Acquire(t.Context(), request(time.Minute, 0, "k"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if _, err := b.Acquire(t.Context(), request(time.Minute, 20*time.Millisecond, "k")); !errors.Is(err, lock.ErrHeld) {
 		t.Fatalf("the other got %v, want ErrHeld", err)
 	}
@@ -140,9 +129,7 @@ func TestReleasingAnExpiredGrant(t *testing.T) {
 		start(t, port)
 		b, _ := open(t, connect(t, single(), port), Options{})
 		g, err := b.Acquire(t.Context(), request(lock.MinTTL, 0, "k"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		pause(t, 2*lock.MinTTL)
 		if err := b.ReleaseGrant(t.Context(), g); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("released: %v, want ErrLost", err)
@@ -169,9 +156,7 @@ func TestReleasingAnExpiredGrant(t *testing.T) {
 		client := connect(t, single(), port)
 		doomed, _ := open(t, client, Options{})
 		held, err := holder.Acquire(t.Context(), request(400*time.Millisecond, 0, "k"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		ended := make(chan error, 1)
 		go func() {
 			_, err := doomed.Acquire(t.Context(), request(time.Minute, lock.Forever, "k"))
@@ -192,12 +177,8 @@ func TestReleasingAnExpiredGrant(t *testing.T) {
 		}
 		// The dead are passed over as soon as they are not said to be alive.
 		g, err := holder.Acquire(t.Context(), request(time.Second, 10*time.Second, "k"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := holder.ReleaseGrant(t.Context(), g); err != nil {
-			t.Error(err)
-		}
+		testwait.Must(t, err)
+		testwait.Check(t, holder.ReleaseGrant(t.Context(), g))
 		nothing(t, holder)
 	})
 }
@@ -208,9 +189,7 @@ func TestReleaseOfUnknownOutcome(t *testing.T) {
 	holder, other, _, held, granted := pair(t, time.Hour)
 	hears(t, holder, other)
 	lost := errors.New("the answer was lost")
-	if err := holder.Release(t.Context(), held.ID); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, holder.Release(t.Context(), held.ID))
 	if err := holder.release(t.Context(), held.ID, lost); !errors.Is(err, lost) {
 		t.Errorf("released: %v, want %v", err, lost)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/locktest"
 )
@@ -28,9 +29,7 @@ func TestContender(t *testing.T) {
 	locktest.Contend(t, func(t *testing.T) lock.Backend {
 		t.Helper()
 		port, err := strconv.Atoi(os.Getenv(contendPort))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		b, _ := open(t, connect(t, single(), port), Options{})
 		return b
 	})
@@ -117,9 +116,7 @@ func TestScriptFlush(t *testing.T) {
 				if _, err := b.Renew(ctx, g.ID, 0); err != nil {
 					t.Error(err)
 				}
-				if err := b.Release(ctx, g.ID); err != nil {
-					t.Error(err)
-				}
+				testwait.Check(t, b.Release(ctx, g.ID))
 			}
 		})
 	}
@@ -137,9 +134,7 @@ func TestScriptFlush(t *testing.T) {
 			return
 		default:
 		}
-		if err := admin.Do(t.Context(), admin.B().ScriptFlush().Build()).Error(); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, admin.Do(t.Context(), admin.B().ScriptFlush().Build()).Error())
 		pause(t, 2*time.Millisecond)
 	}
 }
@@ -155,9 +150,7 @@ func TestLostNotification(t *testing.T) {
 	var worst time.Duration
 	for range 5 {
 		g, err := b.Acquire(t.Context(), request(time.Minute, 0, "k"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		r := request(time.Minute, lock.Forever, "k")
 		granted := make(chan error, 1)
 		go func() {
@@ -173,18 +166,12 @@ func TestLostNotification(t *testing.T) {
 		})
 		// Who releases is told of another process, and so nobody hears of the grant.
 		deaf := admin.B().Hset().Key(b.space+":w:"+r.ID).FieldValue().FieldValue("proc", "nobody").Build()
-		if err := admin.Do(t.Context(), deaf).Error(); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, admin.Do(t.Context(), deaf).Error())
 		released := time.Now()
-		if err := b.Release(t.Context(), g.ID); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, b.Release(t.Context(), g.ID))
 		select {
 		case err := <-granted:
-			if err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, err)
 		case <-time.After(patience):
 			t.Fatal("nobody looked")
 		}
@@ -199,9 +186,7 @@ func TestSubscriptionRefused(t *testing.T) {
 	port := pgtest.Port(t)
 	start(t, port)
 	admin := connect(t, single(), port)
-	if err := admin.Do(t.Context(), admin.B().Arbitrary("ACL", "SETUSER", "default", "resetchannels").Build()).Error(); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, admin.Do(t.Context(), admin.B().Arbitrary("ACL", "SETUSER", "default", "resetchannels").Build()).Error())
 	b, _ := open(t, connect(t, single(), port), Options{})
 	other, _ := open(t, connect(t, single(), port), Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -216,9 +201,7 @@ func TestSubscriptionRefused(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if err := b.Release(ctx, g.ID); err != nil {
-					t.Error(err)
-				}
+				testwait.Check(t, b.Release(ctx, g.ID))
 			}
 		})
 	}
@@ -241,9 +224,7 @@ type switchboard struct {
 func newSwitchboard(t *testing.T, to int) *switchboard {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	s := &switchboard{Listener: l}
 	s.to.Store(int64(to))
 	s.all.Go(func() {
@@ -303,21 +284,15 @@ func TestReplicaTakesOver(t *testing.T) {
 	l := lock.New(b, lock.LockerOptions{})
 
 	known, err := l.Acquire(t.Context(), []string{"known"}, lock.Options{TTL: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	eventually(t, "the replica knows of the lock", func() bool {
 		n, err := replica.Do(t.Context(), replica.B().Exists().Key(b.space+":h:known").Build()).AsInt64()
 		return err == nil && n == 1
 	})
 	// From now on it hears nothing more.
-	if err := replica.Do(t.Context(), replica.B().Arbitrary("REPLICAOF", "NO", "ONE").Build()).Error(); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, replica.Do(t.Context(), replica.B().Arbitrary("REPLICAOF", "NO", "ONE").Build()).Error())
 	unknown, err := l.Acquire(t.Context(), []string{"unknown"}, lock.Options{TTL: 3 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	stop()
 	board.turn(second)
 	// A request that is made for the first time takes another way through the script than one that is repeated.
@@ -325,9 +300,7 @@ func TestReplicaTakesOver(t *testing.T) {
 		return other.client.Do(t.Context(), other.client.B().Ping().Build()).Error() == nil
 	})
 	g, err := other.Acquire(t.Context(), request(10*time.Second, lock.Forever, "unknown"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if g.Tokens["unknown"] <= unknown.Token("unknown") {
 		t.Errorf("token %d after %d", g.Tokens["unknown"], unknown.Token("unknown"))
 	}
@@ -342,18 +315,14 @@ func TestReplicaTakesOver(t *testing.T) {
 	if err := unknown.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("release of a lock that is another's: %v", err)
 	}
-	if err := other.Release(t.Context(), g.ID); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, other.Release(t.Context(), g.ID))
 	if _, err := other.Acquire(t.Context(), request(time.Second, 0, "known")); !errors.Is(err, lock.ErrHeld) {
 		t.Errorf("what the replica knew of: %v, want ErrHeld", err)
 	}
 	if known.Context().Err() != nil {
 		t.Errorf("lost: %v", context.Cause(known.Context()))
 	}
-	if err := known.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, known.Release(t.Context()))
 }
 
 func TestFind(t *testing.T) {
@@ -365,15 +334,11 @@ func TestFind(t *testing.T) {
 		t.Errorf("found what nobody holds: %v", err)
 	}
 	g, err := b.Acquire(t.Context(), request(time.Minute, 0, "k", "l"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	h, ok, err := b.Find(t.Context(), "l")
 	late := h.ExpiresAt.Sub(g.ExpiresAt) // The server counts leases in whole milliseconds.
 	if err != nil || !ok || h.ID != g.ID || h.Owner != g.Owner || h.Tokens["k"] != g.Tokens["k"] || late < -time.Millisecond || late > 5*time.Millisecond {
 		t.Errorf("found %+v, %v, %v; want %+v", h, ok, err, g)
 	}
-	if err := b.Release(t.Context(), g.ID); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, b.Release(t.Context(), g.ID))
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -31,9 +32,7 @@ type relay struct {
 func newRelay(t *testing.T, to int) *relay {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	r := &relay{Listener: l}
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -146,9 +145,7 @@ func TestComingAndLeavingProlongsNothing(t *testing.T) {
 			dead, _ := open(t, connect(t, single(), port), Options{})
 			b, _ := open(t, connect(t, single(), port), Options{})
 			g, err := dead.Acquire(t.Context(), request(time.Minute, 0, keys...))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, err)
 			for try := range 50 {
 				if _, err := b.Acquire(t.Context(), request(time.Minute, time.Millisecond, "k")); !errors.Is(err, lock.ErrHeld) {
 					t.Fatalf("try %d: %v, want ErrHeld", try, err)
@@ -192,9 +189,7 @@ func TestVictimsAreCounted(t *testing.T) {
 			} else if err = errors.Join(err, b.Release(t.Context(), second.ID)); err != nil {
 				t.Error(err)
 			}
-			if err := b.Release(t.Context(), g.ID); err != nil {
-				t.Error(err)
-			}
+			testwait.Check(t, b.Release(t.Context(), g.ID))
 		})
 	}
 	all.Wait()
@@ -218,9 +213,7 @@ func TestLostAnswerOfLeaving(t *testing.T) {
 		t.Fatal(err)
 	}
 	g, err := holder.Acquire(t.Context(), request(time.Minute, 0, "k"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	var lost atomic.Int64
 	leave := digest("tokens", "common", "leave")
 	heard := func(request string) bool {
@@ -237,9 +230,7 @@ func TestLostAnswerOfLeaving(t *testing.T) {
 	if err != nil || lost.Load() < 2 {
 		t.Fatalf("the other got %v; it left %d times", err, lost.Load())
 	}
-	if err := other.Release(t.Context(), got.ID); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, other.Release(t.Context(), got.ID))
 	nothing(t, holder)
 }
 
@@ -256,15 +247,11 @@ func TestRefusedWhileItLooks(t *testing.T) {
 	}
 	q := request(time.Minute, 0, "a")
 	held, err := first.Acquire(t.Context(), q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	got := make(chan lock.Grant, 1)
 	go func() {
 		g, err := other.Acquire(t.Context(), request(time.Minute, lock.Forever, "a", "b"))
-		if err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, err)
 		got <- g
 	}()
 	eventually(t, "the other waits", func() bool { s, err := other.Snapshot(t.Context()); return err == nil && len(s.Waiters) == 1 })
@@ -293,9 +280,7 @@ func TestRefusedWhileItLooks(t *testing.T) {
 	if s, err := other.Snapshot(t.Context()); err != nil || len(s.Waiters) > 0 {
 		t.Errorf("who got ErrHeld waits: %+v, %v", s.Waiters, err)
 	}
-	if err := other.Release(t.Context(), g.ID); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, other.Release(t.Context(), g.ID))
 	nothing(t, other)
 }
 
@@ -329,9 +314,7 @@ func TestDeadWaitersAreForgotten(t *testing.T) {
 	}
 	listed := func() []string {
 		ids, err := b.client.Do(t.Context(), b.client.B().Zrange().Key(b.space+":waiters").Min("0").Max("-1").Build()).AsStrSlice()
-		if err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, err)
 		return ids
 	}
 	// On a slow machine the living one may be forgotten, too, and asks again.
@@ -364,9 +347,7 @@ func TestStrangeIDs(t *testing.T) {
 	if _, err := b.Acquire(t.Context(), request(time.Minute, 0, "y")); !errors.Is(err, lock.ErrHeld) {
 		t.Errorf("nobody is in line for y: %v", err)
 	}
-	if err := b.Release(t.Context(), g.ID); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, b.Release(t.Context(), g.ID))
 	if g := <-both; !g.Waited {
 		t.Errorf("granted %+v", g)
 	}
