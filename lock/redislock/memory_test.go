@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testredis"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
@@ -37,11 +37,9 @@ func fill(t *testing.T, c rueidis.Client) {
 // TestFullMemory: a server whose memory is full grants nothing new, and keeps, ends and hands on what it has granted.
 func TestFullMemory(t *testing.T) {
 	t.Parallel()
-	port := pgtest.Port(t)
-	start(t, port, "--maxmemory", "8mb", "--maxmemory-policy", "noeviction")
-	admin := connect(t, single(), port)
-	b, _ := open(t, connect(t, single(), port), Options{})
-	other, _ := open(t, connect(t, single(), port), Options{})
+	server := testredis.Start(t, "--maxmemory", "8mb", "--maxmemory-policy", "noeviction")
+	admin := connect(t, server.Addr())
+	b, other := open(t, server.Addr(), Options{}), open(t, server.Addr(), Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	acquire := func(b *Backend, r lock.Request) lock.Grant {

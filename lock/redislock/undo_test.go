@@ -17,82 +17,86 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testredis"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
-// relay passes on what a client says to a server, and lets a test know before.
+// relay connects clients with a server, and lets a test know what they say.
 type relay struct {
 	net.Listener
 
 	heard atomic.Pointer[func(request string) (lose bool)] // what is answered to a request is lost, and its connection
+	mu    sync.Mutex
+	to    string // the server's address
+	conns []net.Conn
+	all   sync.WaitGroup
 }
 
-func newRelay(t *testing.T, to int) *relay {
+func newRelay(t *testing.T, to string) *relay {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	testwait.Must(t, err)
-	r := &relay{Listener: l}
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	var conns []net.Conn
-	all.Go(func() {
+	r := &relay{Listener: l, to: to}
+	r.all.Go(func() {
 		for {
 			in, err := l.Accept()
 			if err != nil {
 				return
 			}
-			out, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", to))
+			r.mu.Lock()
+			out, err := net.Dial("tcp", r.to)
 			if err != nil {
 				_ = in.Close()
-				continue
+			} else {
+				r.conns = append(r.conns, in, out)
+				r.pass(in, out)
 			}
-			mu.Lock()
-			conns = append(conns, in, out)
-			mu.Unlock()
-			var lost atomic.Bool
-			all.Go(func() {
-				b := make([]byte, 64<<10)
-				for {
-					n, err := in.Read(b)
-					if err != nil {
-						_ = out.Close()
-						return
-					}
-					if f := r.heard.Load(); f != nil && (*f)(string(b[:n])) {
-						lost.Store(true)
-					}
-					_, _ = out.Write(b[:n])
-				}
-			})
-			all.Go(func() {
-				b := make([]byte, 64<<10)
-				for {
-					n, err := out.Read(b)
-					if err != nil || lost.Load() {
-						_ = in.Close()
-						_ = out.Close()
-						return
-					}
-					_, _ = in.Write(b[:n])
-				}
-			})
+			r.mu.Unlock()
 		}
 	})
 	t.Cleanup(func() {
 		_ = l.Close()
-		mu.Lock()
-		for _, c := range conns {
-			_ = c.Close()
-		}
-		mu.Unlock()
-		all.Wait()
+		r.turn("")
+		r.all.Wait()
 	})
 	return r
 }
 
-func (r *relay) port() int { return r.Addr().(*net.TCPAddr).Port } //nolint:errcheck,forcetypeassert // A TCP listener's.
+// pass passes on what is said on a connection until one of its ends is closed.
+func (r *relay) pass(in, out net.Conn) {
+	var lost atomic.Bool
+	copying := func(from, to net.Conn, look func(said string)) {
+		b := make([]byte, 64<<10)
+		for {
+			n, err := from.Read(b)
+			if look(string(b[:n])); err != nil || from == out && lost.Load() {
+				_, _ = in.Close(), out.Close()
+				return
+			}
+			_, _ = to.Write(b[:n])
+		}
+	}
+	r.all.Go(func() {
+		copying(in, out, func(said string) {
+			if f := r.heard.Load(); f != nil && (*f)(said) {
+				lost.Store(true)
+			}
+		})
+	})
+	r.all.Go(func() { copying(out, in, func(string) {}) })
+}
+
+// turn cuts all connections and makes new ones elsewhere.
+func (r *relay) turn(to string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.to = to
+	for _, c := range r.conns {
+		_ = c.Close()
+	}
+	r.conns = nil
+}
 
 // digest is what a script is called by that was sent before.
 func digest(names ...string) string {
@@ -107,9 +111,7 @@ func digest(names ...string) string {
 // A request whose caller has gone holds nothing, though the client has several connections, of which one may be faster.
 func TestCancelledRequestsHoldNothing(t *testing.T) {
 	t.Parallel()
-	port := pgtest.Port(t)
-	start(t, port)
-	b, _ := open(t, connect(t, single(), port), Options{})
+	b := alone(t)
 	var all sync.WaitGroup
 	var cancelled atomic.Int64
 	stop := time.Now().Add(3 * time.Second)
@@ -140,12 +142,8 @@ func TestComingAndLeavingProlongsNothing(t *testing.T) {
 	for _, keys := range [][]string{{"k"}, {"k", "l"}, {"j", "k"}} {
 		t.Run(strings.Join(keys, " and "), func(t *testing.T) {
 			t.Parallel()
-			port := pgtest.Port(t)
-			start(t, port)
-			dead, _ := open(t, connect(t, single(), port), Options{})
-			b, _ := open(t, connect(t, single(), port), Options{})
-			g, err := dead.Acquire(t.Context(), request(time.Minute, 0, keys...))
-			testwait.Must(t, err)
+			dead, b := pair(t)
+			g := acquire(t, dead, request(time.Minute, 0, keys...))
 			for try := range 50 {
 				if _, err := b.Acquire(t.Context(), request(time.Minute, time.Millisecond, "k")); !errors.Is(err, lock.ErrHeld) {
 					t.Fatalf("try %d: %v, want ErrHeld", try, err)
@@ -162,10 +160,9 @@ func TestComingAndLeavingProlongsNothing(t *testing.T) {
 // Each victim is counted, and making it is no failure.
 func TestVictimsAreCounted(t *testing.T) {
 	t.Parallel()
-	port := pgtest.Port(t)
-	start(t, port)
+	server := testredis.Start(t)
 	var seen counts
-	b, _ := open(t, connect(t, single(), port), Options{Observer: &seen})
+	b := open(t, server.Addr(), Options{Observer: &seen})
 	var all, ready sync.WaitGroup
 	var victims atomic.Int64
 	const rings = 10
@@ -203,17 +200,15 @@ func TestVictimsAreCounted(t *testing.T) {
 // Where the answer to a request that leaves the line is lost, it is asked again: who is told that it has nothing has nothing.
 func TestLostAnswerOfLeaving(t *testing.T) {
 	t.Parallel()
-	port := pgtest.Port(t)
-	start(t, port)
-	r := newRelay(t, port)
-	holder, _ := open(t, connect(t, single(), port), Options{})
-	other, _ := open(t, connect(t, single(), r.port()), Options{})
+	server := testredis.Start(t)
+	r := newRelay(t, server.Addr())
+	holder := open(t, server.Addr(), Options{})
+	other := open(t, r.Addr().String(), Options{})
 	warm := &waiter{backend: holder, request: request(time.Second, 0, "warm")}
 	if _, err := warm.leave(t.Context(), false, nil); err != nil { // The script is known then.
 		t.Fatal(err)
 	}
-	g, err := holder.Acquire(t.Context(), request(time.Minute, 0, "k"))
-	testwait.Must(t, err)
+	g := acquire(t, holder, request(time.Minute, 0, "k"))
 	var lost atomic.Int64
 	leave := digest("tokens", "common", "leave")
 	heard := func(request string) bool {
@@ -237,24 +232,17 @@ func TestLostAnswerOfLeaving(t *testing.T) {
 // Who is refused is not in line, though its wait limit was over while it looked whom it may overtake.
 func TestRefusedWhileItLooks(t *testing.T) {
 	t.Parallel()
-	port := pgtest.Port(t)
-	start(t, port)
-	r := newRelay(t, port)
-	first, _ := open(t, connect(t, single(), r.port()), Options{})
-	other, _ := open(t, connect(t, single(), port), Options{})
+	server := testredis.Start(t)
+	r := newRelay(t, server.Addr())
+	first := open(t, r.Addr().String(), Options{})
+	other := open(t, server.Addr(), Options{})
 	if _, err := first.Snapshot(t.Context()); err != nil { // The script is known then.
 		t.Fatal(err)
 	}
 	q := request(time.Minute, 0, "a")
-	held, err := first.Acquire(t.Context(), q)
-	testwait.Must(t, err)
-	got := make(chan lock.Grant, 1)
-	go func() {
-		g, err := other.Acquire(t.Context(), request(time.Minute, lock.Forever, "a", "b"))
-		testwait.Check(t, err)
-		got <- g
-	}()
-	eventually(t, "the other waits", func() bool { s, err := other.Snapshot(t.Context()); return err == nil && len(s.Waiters) == 1 })
+	held := acquire(t, first, q)
+	got := later(t, other, request(time.Minute, lock.Forever, "a", "b"))
+	inLine(t, other)
 	const limit = 150 * time.Millisecond
 	late := time.Now().Add(limit + 20*time.Millisecond)
 	var looked, released atomic.Bool
@@ -288,15 +276,14 @@ func TestRefusedWhileItLooks(t *testing.T) {
 // here.
 func TestDeadWaitersAreForgotten(t *testing.T) {
 	t.Parallel()
-	port := pgtest.Port(t)
-	start(t, port)
+	server := testredis.Start(t)
 	brief := func(client rueidis.Client) *Backend {
-		b, _ := open(t, client, Options{})
+		b := on(t, client, Options{})
 		b.scripts = newScripts(func(name string) string { return strings.Replace(source(name), "60000 --", "1000 --", 1) })
 		return b
 	}
-	b := brief(connect(t, single(), port))
-	client := connect(t, single(), port)
+	b := brief(connect(t, server.Addr()))
+	client := connect(t, server.Addr())
 	doomed := brief(client)
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
