@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
 	"os"
 	"slices"
 	"sync"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/checkpoint"
@@ -250,23 +248,15 @@ func TestMoneyIsMovedOnce(t *testing.T) {
 func TestCommitsAreLost(t *testing.T) {
 	t.Parallel()
 	direct, around := bank(t)
-	config, err := pgx.ParseConfig(direct)
-	must(t, err)
 	opts := wire.Options{Seed: rand.Uint64(), LoseOneIn: 3}
-	opts.Network, opts.Address = pgconn.NetworkAddress(config.Host, config.Port)
-	proxy, err := wire.Listen(t.Context(), opts)
-	must(t, err)
-	t.Cleanup(func() { must(t, proxy.Close()) })
-	through := url.URL{
-		Scheme: "postgres", User: url.UserPassword(config.User, config.Password), Host: proxy.Addr(), Path: "/" + config.Database,
-		RawQuery: "sslmode=disable",
-	}
-	p := pool(t, through.String())
+	proxy, through := wire.Through(t, direct, opts)
+	p := pool(t, through)
 	proxy.Arm(true)
 	s := New(p, testSchema)
 	const n = 60
 	key := checkpoint.Key{LockKey: "bank", ID: "op"}
 	var res *checkpoint.Result[int64]
+	var err error
 	for deadline := time.Now().Add(time.Minute); ; {
 		_, err = newMover(t, s, 1, nil).Run(t.Context(), key, transfers{n}, checkpoint.Call{})
 		if err == nil {

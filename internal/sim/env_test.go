@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -123,15 +122,6 @@ func stopServer(t *testing.T, server *sim.Server, private bool) {
 func newDatabase(t *testing.T) string {
 	t.Helper()
 	return pgtest.NewDatabase(t, nil)
-}
-
-// throughTCP is a database's URL by way of a proxy's address.
-func throughTCP(t *testing.T, database, addr string) string {
-	t.Helper()
-	u, err := url.Parse(database)
-	testwait.Must(t, err)
-	u.Host, u.RawQuery = addr, "sslmode=disable"
-	return u.String()
 }
 
 // databaseOf is the URL of a server's private PostgreSQL.

@@ -12,9 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -99,17 +96,8 @@ func lostAnswersToCommit(t *testing.T) {
 	t.Helper()
 	_, seed := testwait.Rand(t)
 	database := newDatabase(t)
-	config, err := pgx.ParseConfig(database)
-	testwait.Must(t, err)
-	network, address := pgconn.NetworkAddress(config.Host, config.Port)
-	proxy, err := wire.Listen(t.Context(), wire.Options{
-		Network: network, Address: address, Seed: seed, LoseOneIn: 4, Blackout: 300 * time.Millisecond,
-	})
-	testwait.Must(t, err)
-	t.Cleanup(func() {
-		testwait.Check(t, proxy.Close())
-	})
-	server := newServer(t, throughTCP(t, database, proxy.Addr()))
+	proxy, through := wire.Through(t, database, wire.Options{Seed: seed, LoseOneIn: 4, Blackout: 300 * time.Millisecond})
+	server := newServer(t, through)
 	client, history := newClient(t, server)
 	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "lost", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
 	proxy.Arm(true)

@@ -22,10 +22,10 @@ func TestClosingSendsWhatIsToBeSent(t *testing.T) {
 	if _, err := heard.Exec(t.Context(), "LISTEN "+channel); err != nil {
 		t.Fatal(err)
 	}
-	b, _ := open(t, url, Options{})
+	b := open(t, url, Options{})
 	l := lock.New(b, lock.LockerOptions{})
 	for range 4 {
-		a, stop := open(t, url, Options{})
+		a := open(t, url, Options{})
 		h := acquire(t, lock.New(a, lock.LockerOptions{}), "k", lock.Options{Wait: time.Minute})
 		done := make(chan error, 1)
 		go func() {
@@ -35,12 +35,9 @@ func TestClosingSendsWhatIsToBeSent(t *testing.T) {
 			}
 			done <- err
 		}()
-		waitFor(t, "the other waits", func() bool {
-			s, err := b.Snapshot(t.Context())
-			return err == nil && len(s.Waiters) == 1
-		})
+		oneWaits(t, b)
 		testwait.Must(t, h.Release(t.Context()))
-		stop()
+		a.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		for told := false; !told; {
 			n, err := heard.WaitForNotification(ctx)

@@ -124,7 +124,7 @@ func TestCohort(t *testing.T) {
 	t.Parallel()
 	const n = 8
 	var seen handOvers
-	b, _ := open(t, database(t), Options{Observer: &seen})
+	b := open(t, database(t), Options{Observer: &seen})
 	k, three, others := running(t, b, n, lock.DefaultTTL)
 	h, before := three[2], seen.n.Load()
 	if err := b.Release(t.Context(), three[1].ID()); !errors.Is(err, lock.ErrLost) {
@@ -172,7 +172,7 @@ func TestCohort(t *testing.T) {
 // TestCohortIsRenewed: a renewal that comes before the tables know the holder tells them.
 func TestCohortIsRenewed(t *testing.T) {
 	t.Parallel()
-	b, _ := open(t, database(t), Options{})
+	b := open(t, database(t), Options{})
 	k, three, _ := running(t, b, 4, lock.DefaultTTL)
 	g, err := b.Renew(t.Context(), three[2].ID(), time.Minute)
 	if err != nil || g.Owner != three[2].Owner() || g.Tokens[k] != three[2].Token(k) || g.TTL != time.Minute {
@@ -184,7 +184,7 @@ func TestCohortIsRenewed(t *testing.T) {
 // TestCohortSkipsWhoHasLeft: an successor whose caller has gone is passed over, and leaves nothing behind.
 func TestCohortSkipsWhoHasLeft(t *testing.T) {
 	t.Parallel()
-	b, _ := open(t, database(t), Options{})
+	b := open(t, database(t), Options{})
 	l := lock.New(b, lock.LockerOptions{})
 	for round := range 20 {
 		k := fmt.Sprint("k", round)
@@ -230,7 +230,7 @@ func TestCohortOfADeadProcess(t *testing.T) {
 	url := database(t)
 	p := pool(t, url)
 	doomed := New(p, Options{Schema: testSchema})
-	other, _ := open(t, url, Options{})
+	other := open(t, url, Options{})
 	k, three, _ := running(t, doomed, 6, ttl)
 	behind := line(t, other, k, 1, ttl)
 	p.Close()
@@ -250,8 +250,8 @@ func TestCohortOfADeadProcess(t *testing.T) {
 func TestDeadlockOfACohort(t *testing.T) {
 	t.Parallel()
 	url := database(t)
-	b, _ := open(t, url, Options{})
-	far, _ := open(t, url, Options{})
+	b := open(t, url, Options{})
+	far := open(t, url, Options{})
 	l := lock.New(far, lock.LockerOptions{})
 	x := acquire(t, l, "m", lock.Options{})
 	k, three, _ := running(t, b, 4, lock.DefaultTTL)
@@ -289,7 +289,7 @@ func TestManyInOneProcess(t *testing.T) {
 	var last atomic.Int64
 	var all sync.WaitGroup
 	for range 2 {
-		b, _ := open(t, url, Options{})
+		b := open(t, url, Options{})
 		l := lock.New(b, lock.LockerOptions{})
 		for i := range 12 {
 			all.Go(func() {
@@ -320,7 +320,7 @@ func TestManyInOneProcess(t *testing.T) {
 // TestAskedAgain: a request that is made again, since nobody knows what became of it, is recognised.
 func TestAskedAgain(t *testing.T) {
 	t.Parallel()
-	b, _ := open(t, database(t), Options{})
+	b := open(t, database(t), Options{})
 	r := lock.Request{ID: uuid.NewString(), Keys: []string{"k"}, Owner: "o", TTL: time.Minute, Wait: time.Second}
 	first, err := b.Acquire(t.Context(), r)
 	testwait.Must(t, err)
@@ -348,7 +348,7 @@ func TestDatabaseOfOtherHabits(t *testing.T) {
 				`DO $$ BEGIN EXECUTE format('ALTER DATABASE %%I SET default_transaction_isolation = %%L', current_database(), '%s'); END $$`, level))
 			return err
 		})
-		b, _ := open(t, url, Options{})
+		b := open(t, url, Options{})
 		began := time.Now()
 		first := acquire(t, lock.New(b, lock.LockerOptions{}), "k", lock.Options{})
 		others := line(t, b, "k", 6, lock.DefaultTTL)
@@ -371,6 +371,6 @@ func TestInstallBringsOlderTablesUpToDate(t *testing.T) {
 	for range 2 {
 		testwait.Must(t, testSchema.Install(t.Context(), p))
 	}
-	b, _ := open(t, url, Options{})
+	b := open(t, url, Options{})
 	let(t, acquire(t, lock.New(b, lock.LockerOptions{}), "k", lock.Options{}))
 }

@@ -45,14 +45,12 @@ func pool(tb testing.TB, url string) *pgxpool.Pool {
 }
 
 // open returns a backend as another process would have it.
-func open(tb testing.TB, url string, o Options) (*Backend, func()) {
+func open(tb testing.TB, url string, o Options) *Backend {
 	tb.Helper()
-	p := pool(tb, url)
 	o.Schema = testSchema
-	b := New(p, o)
-	stop := sync.OnceFunc(b.Close)
-	tb.Cleanup(stop)
-	return b, stop
+	b := New(pool(tb, url), o)
+	tb.Cleanup(b.Close)
+	return b
 }
 
 func harness(t *testing.T, url string) locktest.Harness {
@@ -61,18 +59,18 @@ func harness(t *testing.T, url string) locktest.Harness {
 	return locktest.Harness{
 		Open: func(tb testing.TB) (lock.Backend, func()) {
 			tb.Helper()
-			return open(tb, url, Options{})
+			b := open(tb, url, Options{})
+			return b, b.Close
 		},
 		OpenDoomed: func(tb testing.TB) (lock.Backend, func()) {
 			tb.Helper()
 			p := pool(tb, url)
 			b := New(p, Options{Schema: testSchema})
-			stop := sync.OnceFunc(func() {
+			tb.Cleanup(b.Close)
+			return b, func() {
 				p.Close() // Without a connection, nothing that it would still like to say is heard.
 				b.Close()
-			})
-			tb.Cleanup(stop)
-			return b, stop
+			}
 		},
 		Fence: func(ctx context.Context, resource string, token int64) error {
 			return pgx.BeginFunc(ctx, writes, func(tx pgx.Tx) error { return testSchema.Fence(ctx, tx, resource, token) })

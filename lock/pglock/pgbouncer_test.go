@@ -118,8 +118,8 @@ func TestHandOverThroughPgBouncer(t *testing.T) {
 	t.Parallel()
 	direct := database(t)
 	url := bouncer(t, direct)(direct)
-	a, _ := open(t, url, Options{})
-	b, _ := open(t, url, Options{})
+	a := open(t, url, Options{})
+	b := open(t, url, Options{})
 	l, other := lock.New(a, lock.LockerOptions{}), lock.New(b, lock.LockerOptions{})
 	for range 5 {
 		h := acquire(t, l, "k", lock.Options{Wait: time.Minute})
@@ -129,10 +129,7 @@ func TestHandOverThroughPgBouncer(t *testing.T) {
 			testwait.Check(t, err)
 			got <- h
 		}()
-		waitFor(t, "the other waits", func() bool {
-			s, err := a.Snapshot(t.Context())
-			return err == nil && len(s.Waiters) == 1
-		})
+		oneWaits(t, a)
 		testwait.Must(t, h.Release(t.Context()))
 		next := <-got
 		if next == nil {

@@ -32,7 +32,7 @@ func TestHolderProcess(t *testing.T) {
 		t.Skip("run by another test")
 	}
 	writes := pool(t, url)
-	b, _ := open(t, url, Options{})
+	b := open(t, url, Options{})
 	l := lock.New(b, lock.LockerOptions{})
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
@@ -77,7 +77,7 @@ func TestStoppedHolderWritesNothing(t *testing.T) {
 	if _, err := writes.Exec(t.Context(), `CREATE TABLE written (token bigint PRIMARY KEY)`); err != nil {
 		t.Fatal(err)
 	}
-	b, _ := open(t, url, Options{})
+	b := open(t, url, Options{})
 	l := lock.New(b, lock.LockerOptions{})
 	holder := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHolderProcess$")
 	holder.Env = append(os.Environ(), holderURL+"="+url)

@@ -5,15 +5,11 @@ package faults_test
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -151,16 +147,8 @@ func TestOutcomesUnknown(t *testing.T) {
 	torture(t)
 	t.Parallel()
 	database := newDatabase(t)
-	config, err := pgx.ParseConfig(database)
-	testwait.Must(t, err)
-	network, address := pgconn.NetworkAddress(config.Host, config.Port)
-	proxy, err := wire.Listen(t.Context(), wire.Options{Network: network, Address: address, LoseOneIn: 1, Blackout: time.Hour, Seed: 1})
-	testwait.Must(t, err)
-	t.Cleanup(func() { _ = proxy.Close() })
-	u, err := url.Parse(database)
-	testwait.Must(t, err)
-	u.Host, u.RawQuery = proxy.Addr(), "sslmode=disable"
-	server := newServer(t, u.String())
+	proxy, through := wire.Through(t, database, wire.Options{LoseOneIn: 1, Blackout: time.Hour, Seed: 1})
+	server := newServer(t, through)
 	server.accounts(t, "cut")
 	s := newStage(t, database, server)
 	s.breaks()

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
@@ -24,18 +22,7 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 func start(t *testing.T, opts wire.Options) (proxy *wire.Proxy, through, around string) {
 	t.Helper()
 	around = pgtest.NewDatabase(t, nil)
-	config, err := pgx.ParseConfig(around)
-	testwait.Must(t, err)
-	opts.Network, opts.Address = pgconn.NetworkAddress(config.Host, config.Port)
-	if proxy, err = wire.Listen(t.Context(), opts); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		testwait.Check(t, proxy.Close())
-	})
-	through = (&url.URL{
-		Scheme: "postgres", User: url.UserPassword(config.User, config.Password), Host: proxy.Addr(), Path: "/" + config.Database,
-	}).String()
+	proxy, through = wire.Through(t, around, opts)
 	return proxy, through, around
 }
 
