@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -87,6 +89,30 @@ func start(t *testing.T, server *sim.Server) time.Duration {
 		t.Errorf("ready after %v, limit %v", took, readyLimit)
 	}
 	return took
+}
+
+// willDie starts a server anew that is to kill itself at a crash point. It may do so before anybody saw it ready; what matters
+// is where.
+func willDie(t *testing.T, server *sim.Server, at string) {
+	t.Helper()
+	testwait.Must(t, server.Kill(testwait.Context(t, patience)))
+	_, err := server.Start(testwait.Context(t, patience), "FAIRLEAD_CRASH_AT="+at)
+	if err != nil && (server.Running() || server.KilledBy() != syscall.SIGKILL) {
+		t.Fatal(err)
+	}
+}
+
+// dies waits until it has.
+func dies(t *testing.T, server *sim.Server, at string) {
+	t.Helper()
+	select {
+	case <-server.Exited():
+	case <-testwait.Context(t, time.Duration(testwait.Count(1, 5))*patience).Done(): // A thousand may wait in one line.
+		t.Fatalf("not dead at %s", at)
+	}
+	if by := server.KilledBy(); by != syscall.SIGKILL {
+		t.Fatalf("%s: ended by %v, code %d", at, by, server.ExitCode())
+	}
 }
 
 func stopServer(t *testing.T, server *sim.Server, private bool) {
@@ -238,18 +264,29 @@ func pause(t *testing.T, rng *rand.Rand, most time.Duration) {
 	wait.For(t.Context(), time.Duration(rng.Int64N(int64(most))))
 }
 
-// verify runs the binary's verifier on a campaign's proof, against the commitment that was published when the campaign
-// was created.
+// proofOf reads the proof of a campaign, or of a multi-draw.
+func proofOf(t *testing.T, client *sim.Client, path string) []byte {
+	t.Helper()
+	answer := client.Get(t.Context(), path+"/proof")
+	if answer.Err != nil || answer.Status != http.StatusOK {
+		t.Fatalf("proof of %s: %v", path, answer)
+	}
+	return answer.Body
+}
+
+// verifier runs the binary's verifier on a document.
+func verifier(t *testing.T, document []byte, args ...string) (said string, err error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "proof.json")
+	testwait.Must(t, os.WriteFile(path, document, 0o600))
+	out, err := exec.CommandContext(testwait.Context(t, patience), binary(t), append([]string{"verify", path}, args...)...).CombinedOutput()
+	return string(out), err
+}
+
+// verify verifies a campaign's proof against the commitment that was published when the campaign was created.
 func verify(t *testing.T, client *sim.Client, campaign, commitment string) {
 	t.Helper()
-	answer := client.Get(t.Context(), "/v1/campaigns/"+campaign+"/proof")
-	if answer.Err != nil || answer.Status != 200 {
-		t.Fatalf("proof of %s: %v", campaign, answer)
-	}
-	path := filepath.Join(t.TempDir(), "proof.json")
-	testwait.Must(t, os.WriteFile(path, answer.Body, 0o600))
-	out, err := exec.CommandContext(testwait.Context(t, patience), binary(t), "verify", path, "--commitment", commitment).CombinedOutput()
-	if err != nil {
+	if out, err := verifier(t, proofOf(t, client, "/v1/campaigns/"+campaign), "--commitment", commitment); err != nil {
 		t.Errorf("verify: %v\n%s", err, out)
 	}
 }

@@ -36,6 +36,15 @@ type stage struct {
 	began time.Time
 }
 
+// scene is the stage of a fault that one server meets on a database of its own.
+func scene(t *testing.T) (database string, s *server, staged *stage) {
+	t.Helper()
+	torture(t)
+	database = newDatabase(t)
+	s = newServer(t, database)
+	return database, s, newStage(t, database, s)
+}
+
 // newStage watches servers that are ready, and waits until they are well, too: then nothing fires. The operator works on the first one and its database.
 func newStage(t *testing.T, database string, servers ...*server) *stage {
 	t.Helper()
