@@ -12,7 +12,7 @@ TESTTIMEOUT ?= 30m
 PACKAGES ?= ./internal/sim ./...
 ARGS ?=
 
-.PHONY: run test build bench lint fmt help torture faults fuzz generate topology cross clean
+.PHONY: run test build bench lint linters fmt help torture faults fuzz generate topology cross clean
 
 run: ## set up, build, and show the whole story: a draw, an auction, and what is guaranteed
 	@scripts/setup.sh run
@@ -33,6 +33,10 @@ bench: ## measure beside the peers, in one run (ARGS=--quick for a smoke run)
 lint: ## vet, module tidiness, formatting, linters, import rules
 	@scripts/setup.sh lint
 	scripts/lint.sh
+
+linters: ## build what lint needs, once
+	@scripts/setup.sh lint
+	scripts/lint.sh --install
 
 fmt: ## format the code (needs golangci-lint, which lint builds)
 	PATH="$$(ls -d .tools/golangci-lint-*/ 2>/dev/null | tail -n1):$$PATH" golangci-lint fmt

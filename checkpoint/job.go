@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/lock"
+	"github.com/google/uuid"
 )
 
 // job is one run of an operation. What is staged is done, but not saved.
@@ -20,9 +21,9 @@ type job[P, R any] struct {
 	steps Steps[R]
 	call  Call
 
-	results []R    // of the steps that are saved as done, then of those that are staged
-	text    []byte // the same as JSON, without brackets
-	saved   int    // length of what of text is saved
+	results []R         // of the steps that are saved as done, then of those that are staged
+	text    []byte      // the same as JSON, without brackets
+	saved   int         // length of what of text is saved
 	sum     hash.Hash
 }
 
@@ -36,7 +37,7 @@ func (r *Runner[P, R]) job(s *State, steps Steps[R], token int64, c Call) (*job[
 	j.saved = len(j.text)
 	j.sum.Write(j.text)
 	j.state.Results = nil
-	j.state.Token, j.state.Run = token, newRun()
+	j.state.Token, j.state.Run = token, uuid.NewString()
 	return j, nil
 }
 
@@ -91,7 +92,7 @@ func (j *job[P, R]) next() *State {
 // encode makes a save of a state and of what is done so far.
 func (j *job[P, R]) encode(s *State) (*Save, error) {
 	sum := sha256.New()
-	if c, ok := j.sum.(hash.Cloner); ok {
+	if c, ok := j.sum.(hash.Cloner); ok { // It is none where GOFIPS140=v1.0.0 is set.
 		copied, err := c.Clone()
 		if err != nil {
 			return nil, fmt.Errorf("checkpoint: copy a digest: %w", err)

@@ -9,8 +9,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -52,11 +50,10 @@ func New[P, R any](def Definition[P, R], store Store, locks *lock.Locker, o Opti
 
 // Load returns the state of an operation, or nil where there is none. It returns a [*CorruptError], which leaves the state as
 // it is, or the store's error.
-func (r *Runner[P, R]) Load(ctx context.Context, key Key) (*State, error) {
-	if err := key.Validate(); err != nil {
-		return nil, fmt.Errorf("checkpoint: load: %w", err)
+func (r *Runner[P, R]) Load(ctx context.Context, key Key) (s *State, err error) {
+	if err = key.Validate(); err == nil {
+		s, err = r.load(ctx, key)
 	}
-	s, err := r.load(ctx, key)
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: load: %w", err)
 	}
@@ -237,6 +234,3 @@ func (r *Runner[P, R]) under(ctx context.Context, verb string, key Key, c Call, 
 	}()
 	return fn(held.Context(), held.Token(key.LockKey)) //nolint:contextcheck // Made from ctx by the lock.
 }
-
-// newRun names a run.
-func newRun() string { return uuid.NewString() }

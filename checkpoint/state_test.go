@@ -103,17 +103,13 @@ func TestResultsOfAnyShape(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	store := &checkpoint.Memory{}
 	r, err := checkpoint.New(echoing("1", `"two"`, `[3]`), store, nil, checkpoint.Options{})
-	if err != nil {
-		f.Fatal(err)
-	}
+	testwait.Must(f, err)
 	key := checkpoint.Key{LockKey: "k", ID: "op"}
 	if _, err := r.Run(f.Context(), key, "x", checkpoint.Call{}); err != nil {
 		f.Fatal(err)
 	}
 	good, err := store.Load(f.Context(), key)
-	if err != nil {
-		f.Fatal(err)
-	}
+	testwait.Must(f, err)
 	f.Add(good)
 	f.Add(bytes.Replace(good, []byte(`"completed"`), []byte(`"rolled_back"`), 1))
 	f.Add(bytes.Replace(good, []byte(`"results"`), []byte(`"prize_results"`), 1))

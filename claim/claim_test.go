@@ -44,9 +44,7 @@ func TestLifeOfAClaim(t *testing.T) {
 	if err := e.claims.Fail(t.Context(), e.pool, one, claim.Changes{"note": "no luck", "status": "scheduled"}); err == nil {
 		t.Error("two assignments of one column were taken")
 	}
-	if err := e.claims.Fail(t.Context(), e.pool, one, claim.Changes{"note": "no luck"}); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, e.claims.Fail(t.Context(), e.pool, one, claim.Changes{"note": "no luck"}))
 	e.want(1, "failed", 1, false)
 	if err := e.claims.Finish(t.Context(), e.pool, one, nil); !errors.Is(err, claim.ErrLost) {
 		t.Errorf("a claim that has ended ended again: %v", err)
@@ -56,9 +54,7 @@ func TestLifeOfAClaim(t *testing.T) {
 	if err != nil || two.Version != 2 || two.LockID == one.LockID {
 		t.Fatalf("%+v, %v", two, err)
 	}
-	if err := e.claims.Finish(t.Context(), e.pool, two, claim.Changes{"note": "done"}); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, e.claims.Finish(t.Context(), e.pool, two, claim.Changes{"note": "done"}))
 	e.want(1, "published", 2, false)
 }
 
@@ -232,9 +228,7 @@ func TestFinishInTheCallersTransaction(t *testing.T) {
 	testwait.Must(t, err)
 	tx, err := e.pool.Begin(t.Context())
 	testwait.Must(t, err)
-	if err := e.claims.Finish(t.Context(), tx, c, nil); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, e.claims.Finish(t.Context(), tx, c, nil))
 	testwait.Must(t, tx.Rollback(t.Context()))
 	e.want(1, "publishing", 1, true)
 	// While another transaction holds the row, nobody waits for it.

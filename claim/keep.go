@@ -70,10 +70,11 @@ func (c *Claims[ID]) Keep(ctx context.Context, db DB, staleAfter time.Duration, 
 			return ended(ErrUnconfirmed)
 		}
 	}
-	return wait.Keep(ctx, wait.Keeping{
+	working, end := wait.Keep(ctx, wait.Keeping{
 		Since: since, Life: life, Every: staleAfter / beatsPerLife, Retry: min(retryPause, life/beatsPerLife),
 		Renew: beat, Lost: ErrLost, TooLate: ErrUnconfirmed,
 	})
+	return working, func() { end(nil) }
 }
 
 // Sweep says how [Claims.KeepReleasing] works.

@@ -71,9 +71,7 @@ func (e *env) add(n int) {
 
 func (e *env) status(post int64) (status string, version int64, locked bool) {
 	e.Helper()
-	if err := e.pool.QueryRow(e.Context(), `SELECT status, run, "Lock" IS NOT NULL FROM app."Posts" WHERE post = $1`, post).Scan(&status, &version, &locked); err != nil {
-		e.Fatal(err)
-	}
+	testwait.Must(e, e.pool.QueryRow(e.Context(), `SELECT status, run, "Lock" IS NOT NULL FROM app."Posts" WHERE post = $1`, post).Scan(&status, &version, &locked))
 	return status, version, locked
 }
 

@@ -40,9 +40,7 @@ var errLostAnswer = errors.New("the answer is lost")
 func (e *env) claim(id int64) claim.Claim[int64] {
 	e.Helper()
 	c, err := e.claims.Claim(e.Context(), e.pool, id)
-	if err != nil {
-		e.Fatal(err)
-	}
+	testwait.Must(e, err)
 	return c
 }
 
@@ -105,9 +103,7 @@ func TestRepeatedFinish(t *testing.T) {
 	if err := e.claims.Finish(t.Context(), e.pool, one, nil); !errors.Is(err, claim.ErrLost) {
 		t.Errorf("repeated when the row was another's: %v", err)
 	}
-	if err := e.claims.Finish(t.Context(), e.pool, again, nil); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, e.claims.Finish(t.Context(), e.pool, again, nil))
 }
 
 // TestRepeatedTransaction: a transaction whose commit was lost is not to write a second time what it wrote beside the finish.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // node is a JSON value whose parts can be altered one by one, also into what no encoder would write.
@@ -32,24 +34,18 @@ func parseNode(t *testing.T, doc []byte) *node {
 func readNode(t *testing.T, dec *json.Decoder) *node {
 	t.Helper()
 	tok, err := dec.Token()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	delim, ok := tok.(json.Delim)
 	if !ok {
 		raw, err := json.Marshal(tok)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		return &node{raw: string(raw)}
 	}
 	n := &node{open: delim.String()[0]}
 	for dec.More() {
 		if n.open == '{' {
 			name, err := dec.Token()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, err)
 			n.names = append(n.names, name.(string)) //nolint:errcheck // A member name is a string.
 		}
 		n.kids = append(n.kids, readNode(t, dec))
@@ -300,18 +296,12 @@ func TestEveryInclusionAlterationIsRefused(t *testing.T) {
 	positions := triangle(4)
 	for _, size := range []int{1, 2, 3, 7, 8, 10} {
 		root, err := Root("c-1", positions[:size])
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		for index := range size {
 			ip, err := Include("c-1", positions[:size], index)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, err)
 			doc, err := json.Marshal(ip)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, err)
 			refuseEveryAlteration(t, doc, func(doc []byte) error { return checkInclusionDocument(doc, root) })
 		}
 	}
@@ -372,9 +362,7 @@ func TestConsistentForgeries(t *testing.T) {
 			t.Errorf("accepted: %s", name)
 		}
 		doc, err := json.Marshal(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		if err := checkDocument(doc); err == nil {
 			t.Errorf("accepted as a document: %s", name)
 		}

@@ -3,6 +3,8 @@ package fairdraw
 import (
 	"fmt"
 	"testing"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // chiSquare is Pearson's statistic of counts against expected counts.
@@ -53,9 +55,7 @@ func TestChiSquareDraw(t *testing.T) {
 	for i := range simulatedDraws {
 		in.Seed = testSeed(fmt.Sprintf("chi-square %d", i))
 		res, err := Draw(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		anyCounts[index[res.Winners[0].Position.ID]]++
 		first, second := res.Winners[1].Position.Number-1, res.Winners[2].Position.Number-1
 		if second > first {
@@ -78,14 +78,10 @@ func TestChiSquareDraw(t *testing.T) {
 func TestChiSquareMultiDraw(t *testing.T) {
 	t.Parallel()
 	op, err := NewOperation(testSeed("chi-square"), "multi")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	weights := []uint64{1, 9, 90, 900}
 	w, err := NewWeights(weights)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	expected := make([]float64, len(weights))
 	for i, weight := range weights {
 		expected[i] = simulatedDraws * float64(weight) / float64(w.Total())
@@ -96,9 +92,7 @@ func TestChiSquareMultiDraw(t *testing.T) {
 		s.Seek(uint64(i))
 		picks[w.Pick(s)]++
 		v, err := s.Between(1, 6)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		dice[v-1]++
 	}
 	if x := chiSquare(picks, expected); x > critical3 {

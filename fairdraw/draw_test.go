@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestSeedIsNotDisclosed(t *testing.T) {
@@ -23,9 +25,7 @@ func TestSeedIsNotDisclosed(t *testing.T) {
 		Key   map[Seed]int
 		Input Input
 	}{Seed: seed, Ptr: &seed, Key: map[Seed]int{seed: 1}, Input: Input{Seed: seed}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	shown := log.String() + string(encoded) + seed.String()
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "% x", "%d", "%o", "%b", "%c", "%U", "%T"} {
 		shown += fmt.Sprintf(verb, seed) + fmt.Sprintf(verb, &seed) + fmt.Sprintf(verb, Input{Seed: seed}) + fmt.Sprintf(verb, []Seed{seed})
@@ -153,9 +153,7 @@ func TestDrawDependsOnEveryInput(t *testing.T) {
 		in.Positions, in.Prizes = slices.Clone(base.Positions), slices.Clone(base.Prizes)
 		change(&in)
 		root, err := Root(in.Campaign, in.Positions)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		seed := drawSeed(&in, root)
 		if other, ok := seen[seed]; ok {
 			t.Errorf("%s and %s give one draw seed", name, other)
@@ -204,9 +202,7 @@ func TestVerifyNamesTheFirstDifference(t *testing.T) {
 func TestVerifyCommitment(t *testing.T) {
 	p, _ := mustProof(t, testInput())
 	published := testInput().Seed.Commitment()
-	if err := p.VerifyCommitment(published); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, p.VerifyCommitment(published))
 	var diff *Difference
 	if err := p.VerifyCommitment(testSeed("other").Commitment()); !errors.As(err, &diff) || diff.Field != "commitment" {
 		t.Errorf("another commitment: %v", err)
@@ -263,9 +259,7 @@ func TestSelectionRefusesBadInput(t *testing.T) {
 func TestInclusionSizeIsBound(t *testing.T) {
 	positions := triangle(2)
 	ip, err := Include("c-1", positions, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	root := mustBytes32(t, ip.Root)
 	ip.Size = 4
 	var diff *Difference

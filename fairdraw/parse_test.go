@@ -6,6 +6,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestParseProofSaysWhere(t *testing.T) {
@@ -79,20 +81,14 @@ func TestParseProofTakesFreeSpellings(t *testing.T) {
 	in.Campaign = "\U0001f388 \"/\\ <é>"
 	p, doc := mustProof(t, in)
 	var indented bytes.Buffer
-	if err := json.Indent(&indented, doc, "\r\n", "\t"); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, json.Indent(&indented, doc, "\r\n", "\t"))
 	escaped := bytes.Replace(doc, []byte("\U0001f388"), []byte(`\ud83c\uDF88`), 1)
 	escaped = bytes.Replace(escaped, []byte(`/`), []byte(`\/`), 1)
 	// The order of an object's fields is free, so the tail may come first.
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(doc, &fields); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, json.Unmarshal(doc, &fields))
 	sorted, err := json.Marshal(fields)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	for name, text := range map[string][]byte{"indented": indented.Bytes(), "escaped": escaped, "sorted": sorted} {
 		got, err := ParseProof(text)
 		if err != nil {
@@ -188,13 +184,9 @@ func FuzzParseProof(f *testing.F) {
 			t.Fatal("accepted what is not JSON")
 		}
 		first, err := json.Marshal(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		again, err := ParseProof(first)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		if second, err := json.Marshal(again); err != nil || !bytes.Equal(first, second) {
 			t.Fatalf("%s\nthen %s, %v", first, second, err)
 		}
@@ -206,18 +198,12 @@ func FuzzParseInclusionProof(f *testing.F) {
 	fuzzSeeds(f)
 	positions := triangle(3)
 	root, err := Root("c-1", positions)
-	if err != nil {
-		f.Fatal(err)
-	}
+	testwait.Must(f, err)
 	for i := range positions {
 		ip, err := Include("c-1", positions, i)
-		if err != nil {
-			f.Fatal(err)
-		}
+		testwait.Must(f, err)
 		doc, err := json.Marshal(ip)
-		if err != nil {
-			f.Fatal(err)
-		}
+		testwait.Must(f, err)
 		f.Add(doc)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -231,9 +217,7 @@ func FuzzParseInclusionProof(f *testing.F) {
 			}
 		}
 		doc, err := json.Marshal(ip)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		if _, err := ParseInclusionProof(doc); err != nil {
 			t.Fatalf("%s: %v", doc, err)
 		}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // genText gives texts that the package accepts.
@@ -56,9 +58,7 @@ func TestPropertyDraw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := genInput().Draw(t, "input")
 		res, err := Draw(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		rest := res.Winners
 		for _, prize := range in.Prizes {
 			seen := map[string]bool{}
@@ -77,19 +77,13 @@ func TestPropertyDraw(t *testing.T) {
 			t.Fatalf("%d winners of no prize", len(rest))
 		}
 		doc, err := json.Marshal(NewProof(in, res))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		p, err := ParseProof(doc)
 		if err != nil {
 			t.Fatalf("%v in %s", err, doc)
 		}
-		if err := p.Verify(); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.VerifyCommitment(in.Seed.Commitment()); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, p.Verify())
+		testwait.Must(t, p.VerifyCommitment(in.Seed.Commitment()))
 	})
 }
 
@@ -97,24 +91,16 @@ func TestPropertyInclusion(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := genInput().Draw(t, "input")
 		root, err := Root(in.Campaign, in.Positions)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		index := rapid.IntRange(0, len(in.Positions)-1).Draw(t, "index")
 		ip, err := Include(in.Campaign, in.Positions, index)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		if ip.Root != hex.EncodeToString(root[:]) {
 			t.Fatalf("root %s, want %x", ip.Root, root)
 		}
 		doc, err := json.Marshal(ip)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := checkInclusionDocument(doc, root); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
+		testwait.Must(t, checkInclusionDocument(doc, root))
 		// The path of one position does not carry another.
 		other := rapid.SampledFrom(in.Positions).Draw(t, "other")
 		if other != ip.Position {
@@ -150,9 +136,7 @@ func TestPropertyStreamIsReachedByIndex(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seed, name := genSeed().Draw(t, "seed"), genText().Draw(t, "operation")
 		op, err := NewOperation(seed, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		roving := op.At(rapid.Uint64().Draw(t, "start"))
 		for _, index := range rapid.SliceOfN(rapid.Uint64(), 1, 10).Draw(t, "indices") {
 			roving.Seek(index)

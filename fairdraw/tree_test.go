@@ -6,6 +6,8 @@ import (
 	"errors"
 	"iter"
 	"testing"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // row gives n positions of one layer.
@@ -20,18 +22,12 @@ func row(n int) []Position {
 func treeOf(t *testing.T, positions []Position) *Tree {
 	t.Helper()
 	b, err := NewTreeBuilder("c-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	for _, p := range positions {
-		if err := b.Add(p); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, b.Add(p))
 	}
 	tree, err := b.Tree()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return tree
 }
 
@@ -79,9 +75,7 @@ func TestTreeRefusals(t *testing.T) {
 		}
 	}
 	b, err := NewTreeBuilder("c-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if _, err := b.Tree(); err == nil {
 		t.Error("a tree of nothing")
 	}
@@ -111,9 +105,7 @@ func TestWriteJSON(t *testing.T) {
 	positions := p.Positions
 	p.Positions = nil
 	var got bytes.Buffer
-	if err := p.WriteJSON(&got, sequence(positions)); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, p.WriteJSON(&got, sequence(positions)))
 	if !bytes.Equal(got.Bytes(), want) {
 		t.Fatalf("written:\n%s\nmarshalled:\n%s", got.Bytes(), want)
 	}
@@ -122,16 +114,10 @@ func TestWriteJSON(t *testing.T) {
 	in.Prizes[0].Name, in.Positions[0].Account = `<b>"&'`+"\u2028", `a<b>&"\`
 	p, _ = mustProof(t, in)
 	got.Reset()
-	if err := p.WriteJSON(&got, sequence(p.Positions)); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, p.WriteJSON(&got, sequence(p.Positions)))
 	read, err := ParseProof(got.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := read.Verify(); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
+	testwait.Must(t, read.Verify())
 	wantDoc, _ := json.Marshal(p)
 	gotDoc, _ := json.Marshal(read)
 	if !bytes.Equal(gotDoc, wantDoc) {
@@ -139,9 +125,7 @@ func TestWriteJSON(t *testing.T) {
 	}
 	got.Reset()
 	empty := Proof{}
-	if err := empty.WriteJSON(&got, sequence(nil)); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, empty.WriteJSON(&got, sequence(nil)))
 	if want, _ := json.Marshal(&empty); !bytes.Equal(got.Bytes(), want) {
 		t.Fatalf("written:\n%s\nmarshalled:\n%s", got.Bytes(), want)
 	}

@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"strconv"
 	"testing"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // vectorFile is testdata/vectors.json, which testdata/vectors.py computes without any of this package's code.
@@ -62,33 +64,25 @@ type vectorFile struct {
 func readVectors(t *testing.T) *vectorFile {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", "vectors.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	v := new(vectorFile)
-	if err := dec.Decode(v); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, dec.Decode(v))
 	return v
 }
 
 func mustUint(t *testing.T, text string) uint64 {
 	t.Helper()
 	v, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return v
 }
 
 func mustInt(t *testing.T, text string) int64 {
 	t.Helper()
 	v, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return v
 }
 
@@ -143,9 +137,7 @@ func TestVectorsSelection(t *testing.T) {
 			weights[i] = mustUint(t, w)
 		}
 		w, err := NewWeights(weights)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		s := NewStream(mustBytes32(t, c.Key), mustUint(t, c.Index))
 		for i, want := range c.Picks {
 			if got := w.Pick(s); got != want {
@@ -155,9 +147,7 @@ func TestVectorsSelection(t *testing.T) {
 	}
 	for _, c := range v.Operations {
 		seed, err := ParseSeed(c.Seed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		op, err := NewOperation(seed, c.Operation)
 		if err != nil || op.key != mustBytes32(t, c.Key) {
 			t.Errorf("operation %s: key %x, %v; want %s", c.Operation, op.key, err, c.Key)
@@ -190,16 +180,12 @@ func TestVectorsTree(t *testing.T) {
 	}
 	for _, doc := range v.Inclusions {
 		want, err := ParseInclusionProof(doc)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		if err := want.Verify(mustBytes32(t, want.Root)); err != nil {
 			t.Errorf("inclusion of %d in %d: %v", want.Index, want.Size, err)
 		}
 		got, err := Include(want.Campaign, vectorPositions(v, want.Size), want.Index)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		if gotDoc, wantDoc := compact(t, got), compact(t, doc); !bytes.Equal(gotDoc, wantDoc) {
 			t.Errorf("inclusion of %d in %d:\n got %s\nwant %s", want.Index, want.Size, gotDoc, wantDoc)
 		}
@@ -213,13 +199,9 @@ func vectorPositions(v *vectorFile, size int) []Position { return v.Roots[size-1
 func compact(t *testing.T, v any) []byte {
 	t.Helper()
 	raw, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	var tree any
-	if err := json.Unmarshal(raw, &tree); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, json.Unmarshal(raw, &tree))
 	if raw, err = json.Marshal(tree); err != nil {
 		t.Fatal(err)
 	}
@@ -239,9 +221,7 @@ func TestVectorsDraw(t *testing.T) {
 			t.Errorf("draw %d: prize digest %x, want %s", i, got, c.PrizeDigest)
 		}
 		in, err := want.input()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		res, err := Draw(*in)
 		if err != nil {
 			t.Fatalf("draw %d: %v", i, err)
@@ -256,17 +236,11 @@ func TestVectorsDraw(t *testing.T) {
 // TestDesignPageVectors holds the page that strangers implement from to the vectors: every hash on it is one of theirs.
 func TestDesignPageVectors(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "docs", "design", "fairdraw.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	vectors, err := os.ReadFile(filepath.Join("testdata", "vectors.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	rounds, err := os.ReadFile(filepath.Join("beacon", "testdata", "rounds.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	vectors = append(vectors, rounds...)
 	values := regexp.MustCompile(`\b([0-9a-f]{56,}|[0-9]{16,20})\b`).FindAll(page, -1)
 	if len(values) < 30 {
@@ -288,9 +262,7 @@ func TestSecondVerifier(t *testing.T) {
 	script := filepath.Join("testdata", "vectors.py")
 	run := func(verb string, doc []byte) ([]byte, error) {
 		file := filepath.Join(t.TempDir(), "proof.json")
-		if err := os.WriteFile(file, doc, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, os.WriteFile(file, doc, 0o600))
 		return exec.CommandContext(t.Context(), python, script, verb, file).CombinedOutput()
 	}
 	if out, err := exec.CommandContext(t.Context(), python, script, "--check").CombinedOutput(); err != nil {
@@ -308,9 +280,7 @@ func TestSecondVerifier(t *testing.T) {
 		t.Errorf("an altered proof: %s", out)
 	}
 	ip, err := Include(in.Campaign, in.Positions, 209)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if out, err := run("--verify-inclusion", compact(t, ip)); err != nil {
 		t.Errorf("a true inclusion proof: %v %s", err, out)
 	}

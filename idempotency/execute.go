@@ -146,12 +146,13 @@ func (m *Middleware) crashed(r *http.Request, g Grant) {
 // keep extends a lease until the returned function is called. The returned context ends when the lease was lost, and before it can
 // have run out.
 func (m *Middleware) keep(ctx context.Context, e execution) (context.Context, func()) {
-	return wait.Keep(ctx, wait.Keeping{
+	ctx, end := wait.Keep(ctx, wait.Keeping{
 		Since: e.since, Life: m.o.Lease - m.o.Lease*marginPercent/100, First: m.o.Lease / extensionsPerLease, Every: m.o.Lease / extensionsPerLease,
 		Retry: min(firstPause, m.o.Lease/(extensionsPerLease*extensionsPerLease)),
 		Renew: func(ctx context.Context) error { return m.o.Store.Extend(ctx, e.grant, m.o.Lease) },
 		Lost:  ErrLost, TooLate: errUnextended,
 	})
+	return ctx, func() { end(nil) }
 }
 
 // flights are the executions of this process, so that requests that wait for them need not look again and again.

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -232,9 +233,7 @@ func TestElectionOptionsAreChecked(t *testing.T) {
 		t.Errorf("no name: %v", err)
 	}
 	e, err := lock.NewElection(l, "name", lock.ElectionOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if _, err := e.Leader(t.Context()); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("a backend that can't be asked: %v", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -137,26 +138,56 @@ type Held struct {
 	locker *Locker
 	grant  Grant
 	class  string
-	since  time.Time
 	ctx    context.Context //nolint:containedctx // Its end is what the holder has to know.
-	end    context.CancelCauseFunc
-	shown  context.Context //nolint:containedctx // The same, for the holder; it compares the clock when it is asked.
-	keeper keeper
+	end    func(cause error)
 
 	once    sync.Once
 	outcome error // of the release
 }
 
+// Margin is the part of a lease that is not trusted: for clocks that do not run equally fast, and for what is done
+// between the end of the context and the holder's noticing it.
+func Margin(ttl time.Duration) time.Duration { return ttl / 10 }
+
+const (
+	// renewals are tried so often in a TTL, so that one may fail altogether.
+	renewals = 3
+	// attempts is how often in a TTL a failed renewal is tried again.
+	attempts = 20
+	// minAttempt is the least time that a renewal is given, though the TTL be short.
+	minAttempt = 200 * time.Millisecond
+)
+
 func (l *Locker) hold(ctx context.Context, g Grant, o Options) *Held {
-	h := &Held{locker: l, grant: g, class: o.Class, since: g.Start}
-	h.ctx, h.end = context.WithCancelCause(context.WithValue(ctx, ownerKey{}, g.Owner))
-	h.keeper = keeper{Held: h, ttl: o.TTL, renew: !o.NoRenewal, turn: make(chan struct{}, 1)}
-	if o.MaxHold > 0 {
-		h.keeper.limit = g.Start.Add(o.MaxHold - Margin(min(o.MaxHold, o.TTL)))
+	h := &Held{locker: l, grant: g, class: o.Class}
+	k := wait.Keeping{
+		Since: g.Start, Life: o.TTL - Margin(o.TTL), First: time.Until(g.Start.Add(o.TTL / renewals)), Every: o.TTL / renewals,
+		Retry: o.TTL / attempts, Bound: max(o.TTL/renewals, 2*minAttempt), Lost: ErrLost, TooLate: ErrUnrenewed, AtLimit: ErrHeldTooLong,
+		Ended: h.lost,
 	}
-	h.shown = wait.Lease(h.ctx, h.keeper.compare)
-	h.keeper.start()
+	if o.MaxHold > 0 {
+		k.Limit = g.Start.Add(o.MaxHold - Margin(min(o.MaxHold, o.TTL)))
+	}
+	if !o.NoRenewal {
+		k.Renew = func(ctx context.Context) error {
+			_, err := l.backend.Renew(ctx, g.ID, o.TTL)
+			if errors.Is(err, ErrLost) {
+				return ErrLost
+			}
+			if err != nil {
+				l.logger.Debug("lock renewal failed, and is tried again", "id", g.ID, "error", err)
+			}
+			return err
+		}
+	}
+	h.ctx, h.end = wait.Keep(context.WithValue(ctx, ownerKey{}, g.Owner), k)
 	return h
+}
+
+// lost logs that the lock is.
+func (h *Held) lost(cause error) {
+	keys := slices.Sorted(maps.Keys(h.grant.Tokens))
+	h.locker.logger.Warn("lock lost", "id", h.grant.ID, "owner", h.grant.Owner, "keys", keys, "cause", cause)
 }
 
 // release ends a lock in the way that the backend has for it.
@@ -190,7 +221,7 @@ func (h *Held) Token(key string) int64 {
 // under which the lock was acquired; the lock is then renewed no more, and released as ever. It compares the clock whenever it
 // is asked, so that a process which was stopped past its lease is told at once. A context made from it may be told a moment
 // later: ask this one before a step that can't be undone.
-func (h *Held) Context() context.Context { return h.shown }
+func (h *Held) Context() context.Context { return h.ctx }
 
 // releaseTimeout bounds a release. What is not released by then expires.
 const releaseTimeout = 5 * time.Second
@@ -201,7 +232,6 @@ const releaseTimeout = 5 * time.Second
 func (h *Held) Release(ctx context.Context) error {
 	h.once.Do(func() {
 		h.end(ErrReleased)
-		h.keeper.stop()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
 		err := h.locker.release(ctx, h.grant)
@@ -215,7 +245,7 @@ func (h *Held) Release(ctx context.Context) error {
 			lost = err
 		}
 		if h.locker.observer != nil {
-			h.locker.observer.Ended(h.class, time.Since(h.since), lost)
+			h.locker.observer.Ended(h.class, time.Since(h.grant.Start), lost)
 		}
 		if err != nil {
 			h.outcome = fmt.Errorf("lock: release %s: %w", h.grant.ID, err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -211,9 +212,7 @@ func campaign(t *testing.T, b lock.Backend, r *record, candidate string, ttl tim
 	e, err := lock.NewElection(lock.New(b, lock.LockerOptions{}), "auctions", lock.ElectionOptions{
 		Candidate: candidate, TTL: ttl, Observer: observer{record: r, candidate: candidate},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { e.Run(ctx, lead) })

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -28,9 +29,7 @@ func TestReleaseOfALossThatIsKnown(t *testing.T) {
 				m := newMemory()
 				l := lock.New(cutBackend{m}, lock.LockerOptions{})
 				h, err := l.Acquire(t.Context(), []string{"k"}, lock.Options{NoRenewal: c.noRenewal})
-				if err != nil {
-					t.Fatal(err)
-				}
+				testwait.Must(t, err)
 				if c.lost {
 					if err := m.Release(t.Context(), h.ID()); err != nil { // As somebody who ends the lock for it.
 						t.Fatal(err)

@@ -20,9 +20,7 @@ func TestStoppedHolderIsTold(t *testing.T) {
 			testwait.Stopped(t, ttl, func(t *testing.T) (context.Context, time.Time) {
 				t.Helper()
 				h, err := lock.New(newMemory(), lock.LockerOptions{}).Acquire(t.Context(), []string{"k"}, o)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testwait.Must(t, err)
 				return h.Context(), time.Now().Add(ttl)
 			})
 		})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
 	"os"
 	"slices"
 	"sync"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/checkpoint"
@@ -21,6 +19,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
@@ -30,9 +29,7 @@ const testSchema = `Check "points"`
 
 func must(tb testing.TB, err error) {
 	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testwait.Must(tb, err)
 }
 
 func pool(tb testing.TB, url string) *pgxpool.Pool {
@@ -251,23 +248,15 @@ func TestMoneyIsMovedOnce(t *testing.T) {
 func TestCommitsAreLost(t *testing.T) {
 	t.Parallel()
 	direct, around := bank(t)
-	config, err := pgx.ParseConfig(direct)
-	must(t, err)
 	opts := wire.Options{Seed: rand.Uint64(), LoseOneIn: 3}
-	opts.Network, opts.Address = pgconn.NetworkAddress(config.Host, config.Port)
-	proxy, err := wire.Listen(t.Context(), opts)
-	must(t, err)
-	t.Cleanup(func() { must(t, proxy.Close()) })
-	through := url.URL{
-		Scheme: "postgres", User: url.UserPassword(config.User, config.Password), Host: proxy.Addr(), Path: "/" + config.Database,
-		RawQuery: "sslmode=disable",
-	}
-	p := pool(t, through.String())
+	proxy, through := wire.Through(t, direct, opts)
+	p := pool(t, through)
 	proxy.Arm(true)
 	s := New(p, testSchema)
 	const n = 60
 	key := checkpoint.Key{LockKey: "bank", ID: "op"}
 	var res *checkpoint.Result[int64]
+	var err error
 	for deadline := time.Now().Add(time.Minute); ; {
 		_, err = newMover(t, s, 1, nil).Run(t.Context(), key, transfers{n}, checkpoint.Call{})
 		if err == nil {
@@ -350,9 +339,7 @@ func TestInstallAndSweep(t *testing.T) {
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
-			if err := installed(t.Context(), url); err != nil {
-				t.Error(err)
-			}
+			testwait.Check(t, installed(t.Context(), url))
 		})
 	}
 	all.Wait()

@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/fairdraw/beacon"
 	"github.com/fairlead-dev/fairlead/fairdraw/beacon/beacontest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,9 +31,7 @@ func newClient(t *testing.T, relays ...string) *beacon.Client {
 func newClientWithin(t *testing.T, timeout time.Duration, relays ...string) *beacon.Client {
 	t.Helper()
 	c, err := beacon.NewClient(beacon.ClientOptions{Relays: relays, Timeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	t.Cleanup(c.Close)
 	return c
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/fairdraw/beacon"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // drawInput is a small draw.
@@ -32,9 +33,7 @@ func proofs(t *testing.T) map[string][]byte {
 		in, round := drawInput(), rounds[0].round(t)
 		in.Beacon = round.Signature
 		drawn, err := fairdraw.Draw(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		if out[name], err = json.Marshal(fairdraw.NewBeaconProof(in, drawn, chain, round)); err != nil {
 			t.Fatal(err)
 		}
@@ -58,9 +57,7 @@ func TestProofsOfPublishedRounds(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		p, err := fairdraw.ParseProof(document)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		again, err := json.Marshal(p)
 		if err != nil || !bytes.Equal(again, document) {
 			t.Errorf("%s: written again as %s, %v", name, again, err)
@@ -70,9 +67,7 @@ func TestProofsOfPublishedRounds(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		inclusion, err := fairdraw.Include(p.Campaign, p.Positions, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		root, err := fairdraw.Root(p.Campaign, p.Positions)
 		if err != nil || inclusion.Verify(root) != nil {
 			t.Errorf("%s: the proof of inclusion: %v", name, err)
@@ -87,13 +82,9 @@ func TestABareSignatureIsNotEnough(t *testing.T) {
 	in := drawInput()
 	in.Beacon = []byte("anything")
 	drawn, err := fairdraw.Draw(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	p := fairdraw.NewProof(in, drawn)
-	if err := p.Verify(); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, p.Verify())
 	if err := p.VerifyBeacon(beacon.Trust()); !errors.Is(err, fairdraw.ErrBeaconUnverified) {
 		t.Error(err)
 	}
@@ -125,9 +116,7 @@ func TestEverySingleAlterationIsRefused(t *testing.T) {
 				}
 			}
 			var whole map[string]any
-			if err := json.Unmarshal(document, &whole); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, json.Unmarshal(document, &whole))
 			beaconPart, ok := whole["beacon"].(map[string]any)
 			if !ok {
 				t.Fatal("no beacon")
@@ -138,9 +127,7 @@ func TestEverySingleAlterationIsRefused(t *testing.T) {
 				change(part)
 				doc["beacon"] = part
 				out, err := json.Marshal(doc)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testwait.Must(t, err)
 				return out
 			}
 			if err := judge(write(func(map[string]any) {})); err != nil {
@@ -195,9 +182,7 @@ func TestEverySingleAlterationIsRefused(t *testing.T) {
 			without := maps.Clone(whole)
 			delete(without, "beacon")
 			out, err := json.Marshal(without)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, err)
 			refuse("no beacon", out)
 			refuse("no beacon, as an instant draw", bytes.Replace(out, []byte(`"document":2`), []byte(`"document":1`), 1))
 			t.Logf("%d alterations", tried)
@@ -214,9 +199,7 @@ func TestAnotherGenuineRoundGivesAnotherDraw(t *testing.T) {
 		in, round := drawInput(), rec.round(t)
 		in.Beacon = round.Signature
 		drawn, err := fairdraw.Draw(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		p := fairdraw.NewBeaconProof(in, drawn, beacon.Quicknet(), round)
 		if err := p.VerifyBeacon(beacon.Trust()); err != nil || p.Source.Round != rec.Round {
 			t.Error(err)

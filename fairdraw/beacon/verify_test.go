@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/fairdraw/beacon"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // recorded is a round as drand published it.
@@ -43,13 +44,9 @@ func (r recorded) round(t *testing.T) fairdraw.Round {
 func published(t *testing.T) map[string][]recorded {
 	t.Helper()
 	data, err := os.ReadFile("testdata/rounds.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	raw := map[string]json.RawMessage{}
-	if err := json.Unmarshal(data, &raw); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, json.Unmarshal(data, &raw))
 	out := map[string][]recorded{}
 	for _, name := range []string{"quicknet", "default"} {
 		var rounds []recorded
@@ -147,9 +144,7 @@ func TestOneEncodingOnly(t *testing.T) {
 	t.Parallel()
 	r := published(t)["quicknet"][0].round(t)
 	var point bls12381.G1
-	if err := point.SetBytes(r.Signature); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, point.SetBytes(r.Signature))
 	r.Signature = point.Bytes() // not compressed
 	if err := beacon.Verify(beacon.Quicknet(), r); !errors.Is(err, beacon.ErrBadSignature) {
 		t.Error(err)
@@ -198,17 +193,13 @@ func TestTrust(t *testing.T) {
 	t.Parallel()
 	r := published(t)["quicknet"][0].round(t)
 	q := beacon.Quicknet()
-	if err := beacon.Trust()(q, r); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, beacon.Trust()(q, r))
 	mine := q
 	mine.BeaconID = "mine" // The key is right, but no such chain is known.
 	if err := beacon.Trust()(mine, r); !errors.Is(err, beacon.ErrUntrusted) {
 		t.Error(err)
 	}
-	if err := beacon.Trust(mine.Hash())(mine, r); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, beacon.Trust(mine.Hash())(mine, r))
 	r.Number++
 	if err := beacon.Trust()(q, r); !errors.Is(err, beacon.ErrBadSignature) {
 		t.Error(err)
@@ -225,9 +216,7 @@ func TestParseChain(t *testing.T) {
 	t.Parallel()
 	q := beacon.Quicknet()
 	v2, err := json.Marshal(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	v1 := fmt.Sprintf(`{"public_key":%q,"period":3,"genesis_time":1692803367,"hash":%q,"groupHash":%q,"schemeID":%q,"metadata":{"beaconID":"quicknet"}}`,
 		q.PublicKey, q.Hash(), q.GenesisSeed, q.Scheme)
 	for _, doc := range []string{string(v2), v1} {
@@ -276,13 +265,9 @@ func TestTimes(t *testing.T) {
 
 func BenchmarkVerify(b *testing.B) {
 	signature, err := hex.DecodeString("95a9f9f5b231b7714de1553105d8ffdf3dcda24cfdb1e689319bccf79a9c8ce430a91b811fbfaf763900bc998b5d686a")
-	if err != nil {
-		b.Fatal(err)
-	}
+	testwait.Must(b, err)
 	c, r := beacon.Quicknet(), fairdraw.Round{Number: 42, Signature: signature}
 	for b.Loop() {
-		if err := beacon.Verify(c, r); err != nil {
-			b.Fatal(err)
-		}
+		testwait.Must(b, beacon.Verify(c, r))
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/idempotency/storetest"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestMain(m *testing.M) {
@@ -51,14 +52,10 @@ func migrate(ctx context.Context, url string) error {
 func connect(t *testing.T, url string, conns int32) *pgxpool.Pool {
 	t.Helper()
 	c, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	c.MaxConns = conns
 	pool, err := pgxpool.NewWithConfig(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	t.Cleanup(pool.Close)
 	return pool
 }
@@ -80,9 +77,7 @@ func TestConformance(t *testing.T) {
 			return storetest.Harness{Open: processes(t, pgtest.NewDatabase(t, migrate), Options{Schema: schemaName})}
 		}
 		server := pgtest.Server(t)
-		if err := migrate(t.Context(), server.URL()); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, migrate(t.Context(), server.URL()))
 		return storetest.Harness{
 			Open:    processes(t, server.URL(), Options{}),
 			Restart: func() { kill(t, server.URL()) },
@@ -95,20 +90,14 @@ func kill(t *testing.T, url string) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	var pid int
-	if err := conn.QueryRow(t.Context(), `SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'`).Scan(&pid); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, conn.QueryRow(t.Context(), `SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'`).Scan(&pid))
 	process, err := os.FindProcess(pid)
 	if err == nil {
 		err = process.Kill()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	for conn.Ping(t.Context()) == nil { // Until it has noticed.
 		if time.Now().After(deadline) {
 			t.Fatal("the server lives on")

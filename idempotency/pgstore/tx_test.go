@@ -21,6 +21,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 const patience = 60 * time.Second
@@ -36,9 +37,7 @@ const insertEffect = `INSERT INTO effects (id, fence) VALUES ($1, $2)`
 
 func effects(t *testing.T, pool *pgxpool.Pool, id idempotency.ID) (n int) {
 	t.Helper()
-	if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM effects WHERE id = $1`, id[:]).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM effects WHERE id = $1`, id[:]).Scan(&n))
 	return n
 }
 
@@ -135,9 +134,7 @@ func TestDoRefuses(t *testing.T) {
 		if err == nil && policy == idempotency.ParkAsUnknown {
 			err = s.Park(t.Context(), e.Grant)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		if err := do(request(fmt.Sprint(policy), "1"), nil); !errors.Is(err, want) {
 			t.Errorf("%v, want %v", err, want)
 		}
@@ -198,9 +195,7 @@ func newShop(t *testing.T, url string, lease time.Duration, hold func(string)) (
 	pool := connect(t, url, 6)
 	s := &shop{pool: pool, keys: New(pool, Options{}), hold: hold}
 	h, err := s.wrap(lease)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return s, h
 }
 
@@ -243,9 +238,7 @@ func TestKilledAtEachPoint(t *testing.T) {
 			if err == nil {
 				err = cmd.Start()
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, err)
 			if line, err := bufio.NewReader(out).ReadString('\n'); line != "at "+at+"\n" {
 				t.Errorf("it says %q, %v", line, err)
 			}
@@ -295,9 +288,7 @@ func TestStoppedHandlerRollsBack(t *testing.T) {
 		key := uuid.NewString()
 		// Nobody extends the lease of a process that is stopped.
 		m, err := idempotency.New(idempotency.Options{Store: frozen{stopped.keys}, Principal: idempotency.Everybody, Lease: idempotency.MinLease})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		var late *httptest.ResponseRecorder
 		var wg sync.WaitGroup
 		wg.Go(func() { late = ask(m.Wrap(stopped), key) })

@@ -79,9 +79,7 @@ func TestExpiry(t *testing.T) {
 			t.Errorf("times to live %v", got)
 		}
 		for _, g := range []idempotency.Grant{free, parked} {
-			if err := s.Extend(t.Context(), g, time.Hour); err != nil {
-				t.Error(err)
-			}
+			testwait.Check(t, s.Extend(t.Context(), g, time.Hour))
 		}
 	}
 	testwait.Must(t, s.Park(t.Context(), free))

@@ -17,7 +17,7 @@ import (
 
 // ErrUnavailable is returned when the database cannot be reached, or did not answer in time, and this command had no effect.
 // The command may be sent again. The error says nothing about an earlier command under the same key, which only the
-// database could tell.
+// database knows.
 var ErrUnavailable = errors.New("the database is unavailable")
 
 // ErrUnknownOutcome is returned when a COMMIT was sent and its answer never came, and the database could not be asked

@@ -33,7 +33,7 @@ type Verdict int
 const (
 	Final    Verdict = iota // running it again would meet the same error
 	Conflict                // another transaction was in the way: run again
-	Lost                    // the server went away, or is not there yet: run again
+	Lost                    // the server went away, is not there yet, or has run out of something: run again
 )
 
 // Classify says what an error means, and names it for metrics: by its SQLSTATE, "stale", "connection" or "other". It takes
@@ -53,8 +53,9 @@ func Classify(err error, final ...string) (Verdict, string) {
 			return Conflict, code
 		case strings.HasPrefix(code, "57P"), // shutdown, crash of another backend, starting up
 			strings.HasPrefix(code, "08"), // connection exception
-			code == TooManyConnections,
-			code == "25006": // read-only: a failover is under way
+			strings.HasPrefix(code, "53"), // a full disk, no memory, too many connections
+			strings.HasPrefix(code, "58"), // errors of the operating system's, such as those of a disk
+			code == "25006":               // read-only: a failover is under way
 			return Lost, code
 		}
 		return Final, code
@@ -66,6 +67,13 @@ func Classify(err error, final ...string) (Verdict, string) {
 		return Lost, "connection"
 	}
 	return Final, "other"
+}
+
+// undone reports whether err is the server's word that the transaction was rolled back and the session goes on. After a FATAL
+// or a PANIC that is not certain.
+func undone(err error) bool {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pgErr.SeverityUnlocalized == "ERROR"
 }
 
 // Code returns the SQLSTATE of PostgreSQL's error, "" where err is none.

@@ -43,6 +43,8 @@ func TestClassify(t *testing.T) {
 		{pg("57P03"), Lost, "57P03"},
 		{pg("08006"), Lost, "08006"},
 		{pg("53300"), Lost, "53300"},
+		{pg("53100"), Lost, "53100"},
+		{pg("58030"), Lost, "58030"},
 		{pg("25006"), Lost, "25006"},
 		{io.EOF, Lost, "connection"},
 		{fmt.Errorf("x: %w", io.ErrUnexpectedEOF), Lost, "connection"},

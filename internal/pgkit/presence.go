@@ -15,7 +15,7 @@ import (
 // ErrAway is why the work of a transaction is ended when the database has been silent for too long.
 var ErrAway = errors.New("the database does not answer")
 
-// Presence knows whether the database answers, so that those who wait for it are told within a bounded time that it does
+// Presence knows whether the database answers, so that those who wait for it learn within a bounded time that it does
 // not. An outage begins when a transaction misses the database. Transactions are run again until most of the bound is used
 // up, and for the rest of it all of them fail at once: by then whatever has queued behind them has waited for as long. Then
 // the outage counts as a new one. So a command waits for an absent database no longer than the bound, and a database that

@@ -27,13 +27,13 @@ const (
 	// cleanupTimeout bounds a rollback, and the end of a connection.
 	cleanupTimeout = 5 * time.Second
 	// maxConflicts bounds reruns for reasons that another process's progress should soon remove. More of them mean
-	// that something is wrong, and the error is better told.
+	// that something is wrong, and the error is returned.
 	maxConflicts = 50
 	eagerReruns  = 2
 	firstBackoff = 5 * time.Millisecond
 	// MaxBackoff is the longest pause between two runs.
 	MaxBackoff = 500 * time.Millisecond
-	// A read that meets a connection which died in the pool is tried again; a database that is away is told as such soon.
+	// A read that meets a connection which died in the pool is tried again; a database that is away is soon reported as such.
 	readTries = 3
 	readPause = 50 * time.Millisecond
 )
@@ -49,7 +49,7 @@ const (
 	Unknown             // the answer to a COMMIT was lost and could not be had
 )
 
-// Observer is told what transactions do. Its methods must not block and may be called concurrently.
+// Observer receives what transactions do, for metrics. Its methods must not block and may be called concurrently.
 type Observer interface {
 	// Transaction is called at the end of each; attempts counts its runs, outcome is "committed", "failed" or "unknown".
 	Transaction(name string, attempts int, took time.Duration, outcome string)
@@ -117,7 +117,8 @@ func (r *Runner) Run(ctx context.Context, name string, fn func(context.Context, 
 			r.observe(name, attempt, start, word)
 			return outcome, err
 		}
-		unknown = unknown || (committing && verdict == Lost)
+		committing = committing && verdict == Lost && !undone(err)
+		unknown = unknown || committing
 		if verdict == Conflict {
 			conflicts++
 		}
@@ -137,7 +138,7 @@ func (r *Runner) Run(ctx context.Context, name string, fn func(context.Context, 
 		if time.Now().Add(pause).After(deadline) {
 			return giveUp(err)
 		}
-		if committing && verdict == Lost {
+		if committing {
 			reason = "commit_unknown"
 		}
 		if r.Observer != nil {

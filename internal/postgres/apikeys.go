@@ -104,7 +104,7 @@ func (k *APIKeys) Execute(ctx context.Context, c command.Command[auth.KeyOp]) (c
 	return answer, err
 }
 
-// isDatabase tells the database's failures from refusals.
+// isDatabase reports whether an error is a failure of the database, and not a refusal.
 func isDatabase(err error) bool {
 	return err != nil && !errors.Is(err, auth.ErrUnknownKey) && !errors.Is(err, auth.ErrKeyExists) && !errors.Is(err, auth.ErrLastAdmin)
 }

@@ -32,10 +32,11 @@ func NewAuctions(db *DB) *Auctions {
 
 // Create implements [auction.Store].
 func (s *Auctions) Create(ctx context.Context, accounts []string, keys []idempotency.ID, decide func(*auction.Unit)) error {
+	aside := setAside{rows: s.db.blocked}
 	return s.db.run(ctx, "auction.create", func(ctx context.Context, tx pgx.Tx) error {
-		book, known, err := lockBook(ctx, tx, slices.Clone(accounts), nil, keys)
+		book, known, err := lockBookAside(ctx, tx, &aside, slices.Clone(accounts), nil, keys)
 		if err != nil {
-			return err
+			return aside.met(err)
 		}
 		u := &auction.Unit{Creation: &auction.Creation{Book: book}, Keys: idempotency.NewBatch(known)}
 		decide(u)
@@ -45,7 +46,7 @@ func (s *Auctions) Create(ctx context.Context, accounts []string, keys []idempot
 		for i := range u.Creation.Auctions {
 			saveNewAuction(&b, &u.Creation.Auctions[i])
 		}
-		return sendDecided(ctx, tx, &b, u.Audit, u.Keys.Fresh(), book.Now())
+		return aside.met(sendDecided(ctx, tx, &b, u.Audit, u.Keys.Fresh(), book.Now()))
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
@@ -103,5 +104,24 @@ func TestAuctionRowsAreGuarded(t *testing.T) {
 	exec(t, h.db, `UPDATE accounts SET held = 0, available = available + held WHERE id = 'ben'`)
 	if i, err := NewLedger(h.db).Integrity(t.Context()); err != nil || i.Valid || i.FirstBadAccount != "ben" {
 		t.Errorf("integrity %+v, %v", i, err)
+	}
+}
+
+// TestACloseIsAFewStatements: a round's close writes as many statements for a thousand bidders as for one.
+func TestACloseIsAFewStatements(t *testing.T) {
+	t.Parallel()
+	queued := func(bidders int) int {
+		st := auction.NewState(&auction.Auction{}, nil)
+		for range bidders {
+			st.Events = append(st.Events, auction.Event{Type: auction.EventBidCarriedOver})
+			st.Winners = append(st.Winners, auction.Winner{})
+		}
+		var b pgx.Batch
+		saveBids(&b, st, 0, countedWrites)
+		saveOutcome(&b, st)
+		return b.Len()
+	}
+	if one, many := queued(1), queued(1000); one != many {
+		t.Errorf("%d statements for one bidder, %d for 1,000", one, many)
 	}
 }

@@ -62,7 +62,8 @@ const (
 
 	insertBids = `INSERT INTO auction_bids (auction, seq, account, amount, previous_amount, round, rank, at, hold, nonce)
 		SELECT $1, *, $10 FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::integer[], $7::integer[], $8::timestamptz[], $9::uuid[])`
-	insertEvent   = `INSERT INTO auction_events (auction, seq, type, at, data) VALUES ($1, $2, $3, $4, $5)`
+	insertEvents = `INSERT INTO auction_events (auction, seq, type, at, data)
+		SELECT $1, * FROM unnest($2::bigint[], $3::text[], $4::timestamptz[], $5::text[])`
 	insertWinners = `INSERT INTO auction_winners (auction, round, rank, account, amount, transfer)
 		SELECT $1, * FROM unnest($2::integer[], $3::integer[], $4::text[], $5::bigint[], $6::uuid[])`
 
@@ -143,8 +144,14 @@ func standingColumns(a *auction.Auction, bids []auction.Bid) []any {
 	return []any{a.ID, accounts, amounts, rounds, seqs, at, holds}
 }
 
-// saveEvents writes all events but bid.placed, whose row in the history is the event.
+// saveEvents writes all events but bid.placed, whose row in the history is the event. The close of a round has one for each
+// bidder who lost, so they are one statement.
 func saveEvents(b *pgx.Batch, st *auction.State) {
+	n := len(st.Events) - len(st.Placed)
+	if n == 0 {
+		return
+	}
+	seqs, types, at, data := make([]int64, 0, n), make([]string, 0, n), make([]time.Time, 0, n), make([]string, 0, n)
 	for i := range st.Events {
 		e := &st.Events[i]
 		if e.Type == auction.EventBidPlaced {
@@ -154,8 +161,9 @@ func saveEvents(b *pgx.Batch, st *auction.State) {
 		if err != nil {
 			panic("postgres: an event that is no JSON: " + err.Error()) // Its types are ours, and all of them are.
 		}
-		expectRows(b.Queue(insertEvent, st.Auction.ID, e.Seq, e.Type, e.At, string(raw)), 1, errLostRow)
+		seqs, types, at, data = append(seqs, e.Seq), append(types, string(e.Type)), append(at, e.At), append(data, string(raw))
 	}
+	expectRows(b.Queue(insertEvents, st.Auction.ID, seqs, types, at, data), len(seqs), errLostRow)
 }
 
 // saveOutcome writes who won, and takes the standing bids out of the running when the auction has ended.

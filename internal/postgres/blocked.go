@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,6 +25,8 @@ const (
 	probeTimeout = time.Second
 	// maxBlockedCommands bounds the commands that wait for blocked rows; one more is refused at once.
 	maxBlockedCommands = 8192
+	// maxProbed bounds the rows of a look, which takes any of those that are blocked.
+	maxProbed = 500
 )
 
 // waitBriefly bounds every wait for a lock in the rest of the transaction by blockedAfter.
@@ -36,6 +39,8 @@ const (
 	accountRow rowKind = iota
 	auctionRowKind
 	campaignRow
+	targetNameRow // by its name, which publications of it need
+	newAccountRow // not there yet: another session has inserted it, and has not committed
 )
 
 // probes lock the rows that are free, for as long as the statement runs, and return them.
@@ -43,6 +48,8 @@ var probes = map[rowKind]string{ //nolint:gochecknoglobals // A constant, but fo
 	accountRow:     `SELECT id FROM accounts WHERE id = ANY($1) FOR NO KEY UPDATE SKIP LOCKED`,
 	auctionRowKind: `SELECT id::text FROM auctions WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED`,
 	campaignRow:    `SELECT id::text FROM campaigns WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED`,
+	targetNameRow:  `SELECT name FROM targets WHERE name = ANY($1) FOR KEY SHARE SKIP LOCKED`,
+	newAccountRow:  "", // see uncontested
 }
 
 type blockedRow struct {
@@ -51,7 +58,9 @@ type blockedRow struct {
 }
 
 func (r blockedRow) String() string {
-	return [...]string{accountRow: "account", auctionRowKind: "auction", campaignRow: "campaign"}[r.kind] + " " + r.id
+	return [...]string{
+		accountRow: "account", auctionRowKind: "auction", campaignRow: "campaign", targetNameRow: "target", newAccountRow: "new account",
+	}[r.kind] + " " + r.id
 }
 
 // blockedRows are the rows that a batch found locked by somebody else. Commands that need one leave their batch and wait by
@@ -173,7 +182,7 @@ func (b *blockedRows) free(kind rowKind) []string {
 	b.mu.Lock()
 	var ids []string
 	for row := range b.rows {
-		if row.kind == kind {
+		if row.kind == kind && len(ids) < maxProbed {
 			ids = append(ids, row.id)
 		}
 	}
@@ -183,6 +192,9 @@ func (b *blockedRows) free(kind rowKind) []string {
 	}
 	ctx, cancel := context.WithTimeout(b.ctx, probeTimeout)
 	defer cancel()
+	if kind == newAccountRow {
+		return b.uncontested(ctx, ids)
+	}
 	rows, err := b.db.pool.Query(ctx, probes[kind], ids)
 	if err != nil {
 		return nil // The commands have deadlines of their own.
@@ -192,6 +204,41 @@ func (b *blockedRows) free(kind rowKind) []string {
 		return nil
 	}
 	return free
+}
+
+// uncontested returns the ids of accounts that no other session is about to insert.
+func (b *blockedRows) uncontested(ctx context.Context, ids []string) []string {
+	var taken []string
+	err := pgx.BeginFunc(ctx, b.db.pool, func(tx pgx.Tx) (err error) {
+		taken, err = contested(ctx, tx, ids)
+		return err
+	})
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(ids, func(id string) bool { return slices.Contains(taken, id) })
+}
+
+// contested returns the ids of accounts that another session has inserted in a transaction which has not ended. PostgreSQL
+// shows such a row to nobody; only who tries to insert it too has to wait, which contested does for a millisecond.
+func contested(ctx context.Context, tx pgx.Tx, ids []string) (taken []string, err error) {
+	for _, id := range ids {
+		var b pgx.Batch
+		b.Queue(`SAVEPOINT contest`)
+		b.Queue(`SELECT set_config('lock_timeout', '1ms', true)`)
+		b.Queue(`INSERT INTO accounts (id, currency, available, held, version, created_at) VALUES ($1, 'XXX', 0, 0, 1, clock_timestamp())
+			ON CONFLICT (id) DO NOTHING`, id)
+		b.Queue(`ROLLBACK TO SAVEPOINT contest`)
+		err := pgkit.Send(ctx, tx, &b)
+		if isLockTimeout(err) {
+			taken = append(taken, id)
+			_, err = tx.Exec(ctx, `ROLLBACK TO SAVEPOINT contest`)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return taken, nil
 }
 
 func (b *blockedRows) release(kind rowKind, ids []string) {
@@ -205,7 +252,7 @@ func (b *blockedRows) release(kind rowKind, ids []string) {
 	b.report()
 }
 
-// report tells the observer. The caller holds the mutex.
+// report passes the counts to the observer. The caller holds the mutex.
 func (b *blockedRows) report() {
 	if b.db.observer != nil {
 		b.db.observer.Blocked(len(b.rows), b.waiting)

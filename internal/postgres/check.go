@@ -52,7 +52,7 @@ func (db *DB) Check(ctx context.Context) ([]Finding, error) {
 	if standby {
 		add("standby", false, "this is a standby: commands will fail until it is promoted")
 	}
-	// A pooler tells clients a process id of its own. In transaction mode nothing here needs the session, but the
+	// A pooler gives its clients another process id than the server's. In transaction mode nothing here needs the session, but the
 	// session's timeouts and planner settings that we ask for at connect may not be in force.
 	if int(conn.Conn().PgConn().PID()) != backend {
 		add("pooler", false, "a connection pooler is in between: set statement_timeout, lock_timeout, idle_in_transaction_session_timeout and enable_seqscan, "+

@@ -133,7 +133,7 @@ func decideLeg(ctx context.Context, tx pgx.Tx, leg *cross.Leg, book *ledger.Book
 	return out, nil
 }
 
-// Command implements [cross.Executor]. The mark settles what a repeat is told; the key also tells a repeat from another
+// Command implements [cross.Executor]. The mark settles what a repeat is answered; the key also distinguishes a repeat from another
 // request.
 func (l *CrossLedger) Command(ctx context.Context, c command.Command[*cross.Leg]) (answer command.Answer, err error) {
 	if err := l.slots.Acquire(ctx, 1); err != nil {
@@ -182,7 +182,7 @@ func (l *CrossLedger) Prepare(ctx context.Context, leg *cross.Leg, gid string) (
 		}
 		return err
 	})
-	l.db.spec.Accounts.Forget(leg.Accounts()) // The transaction is the participant's, and tells nobody what it locks.
+	l.db.spec.Accounts.Forget(leg.Accounts()) // The transaction is the participant's, and does not say what it locks.
 	if errors.Is(err, errLegRefused) {
 		return out, nil
 	}

@@ -51,12 +51,12 @@ type Options struct {
 	ReadConns int32
 	Logger    *slog.Logger
 	Observer  Observer // may be nil
-	// UnavailableAfter is how long the database may be silent before those who wait for it are told that it is unavailable;
+	// UnavailableAfter is how long the database may be silent before those who wait for it get "unavailable";
 	// 0 means [UnavailableAfter].
 	UnavailableAfter time.Duration
 }
 
-// Observer is told what the transactions do. Its methods must not block and may be called concurrently.
+// Observer receives what the transactions do, for metrics. Its methods must not block and may be called concurrently.
 type Observer interface {
 	speculation.Observer
 	// Blocked is called when the number of rows that others have locked changes, or that of the commands that wait for them.
@@ -146,7 +146,9 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	spec := speculation.Options{
 		Pool: pool, Config: config, Pipelines: min(max(runtime.GOMAXPROCS(0)/2, 1), maxPipelines), Statements: speculativeStatements(),
 		Presence: db.presence, NewID: newID,
-		Blocked: func(accounts []string) bool { return db.blocked.find(accountRow, accounts...) != nil },
+		Blocked: func(accounts []string) bool {
+			return db.blocked.find(accountRow, accounts...) != nil || db.blocked.find(newAccountRow, accounts...) != nil
+		},
 		Read: func(ctx context.Context, ids []string) ([]ledger.Account, error) {
 			return query(ctx, db, scanAccount, selectAccounts, ids)
 		},
@@ -190,7 +192,7 @@ type Pool struct {
 	Waited       time.Duration
 }
 
-// Pools tells of both pools, for metrics.
+// Pools returns the state of both pools, for metrics.
 func (db *DB) Pools() []Pool {
 	of := func(name string, p *pgxpool.Pool) Pool {
 		s := p.Stat()
@@ -259,8 +261,8 @@ type reads struct {
 
 func (r reads) connections() (*pgxpool.Pool, *pgkit.Presence) { return r.pool, r.presence }
 
-// query reads rows outside of a transaction, each statement being its own snapshot. Failures of the connection are
-// told apart, so that a reader is answered "unavailable" and not "internal error".
+// query reads rows outside of a transaction, each statement being its own snapshot. Failures of the connection are marked, so
+// that a reader is answered "unavailable" and not "internal error".
 func query[T any](ctx context.Context, from pooled, scan pgx.RowToFunc[T], sql string, args ...any) (out []T, err error) {
 	pool, presence := from.connections()
 	err = reading(ctx, presence, readTimeout, func(ctx context.Context) error {

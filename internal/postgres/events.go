@@ -117,7 +117,7 @@ type head struct {
 }
 
 // selectEvents reads a page of an auction's events, merged from the two tables that have them. The auction's own row comes
-// with each of them, and alone where there are none, so that one snapshot tells all.
+// with each of them, and alone where there are none, so that all of it is from one snapshot.
 const selectEvents = `SELECT a.first_seq, e.seq, e.type, e.at, e.data, e.account, e.amount, e.previous_amount, e.round, e.rank
 	FROM auctions AS a LEFT JOIN LATERAL (
 		(SELECT seq, type, at, data, NULL::text AS account, NULL::bigint AS amount, NULL::bigint AS previous_amount,
@@ -182,7 +182,7 @@ func (r eventRow) event() (live.Event, error) {
 	return e, err
 }
 
-// LiveEvents makes of an auction's committed events what the log will tell of them.
+// LiveEvents converts an auction's committed events to what readers of the log will get.
 func LiveEvents(events []auction.Event) []live.Event {
 	out := make([]live.Event, len(events))
 	for i, e := range events {

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -177,6 +178,27 @@ func (a *setAside) met(err error) error {
 	return err
 }
 
+// contest finds which of the absent accounts another session is about to make: all that are known, and, in a run after one
+// that waited in vain, those that turn out to be.
+func (a *setAside) contest(ctx context.Context, tx pgx.Tx, book *ledger.Book, accounts []string) error {
+	var absent []string
+	for _, id := range accounts {
+		if _, err := book.Account(id); !errors.As(err, new(*ledger.AccountNotFoundError)) {
+			continue
+		}
+		if reason := a.rows.find(newAccountRow, id); reason != nil {
+			book.Contest(id, reason)
+		} else if a.skip {
+			absent = append(absent, id)
+		}
+	}
+	taken, err := contested(ctx, tx, absent)
+	for _, id := range taken {
+		book.Contest(id, a.rows.add(newAccountRow, id))
+	}
+	return err
+}
+
 // lockBook locks the accounts, then reads their holds, the records of the keys and the time: all of it as it stands now
 // that nobody else can change it. Its waits for locks, and all later ones of the transaction, end after [blockedAfter] with
 // 55P03, so that it does not keep what it has locked from others for longer.
@@ -239,6 +261,11 @@ func lockBookAside(ctx context.Context, tx pgx.Tx, aside *setAside, accounts []s
 	}
 	for id, reason := range blocked {
 		book.SetAside(id, reason)
+	}
+	if aside != nil {
+		if err := aside.contest(ctx, tx, book, accounts); err != nil {
+			return nil, nil, err
+		}
 	}
 	for _, h := range held {
 		book.LoadHold(h)

@@ -162,5 +162,5 @@ func saveHolds(b *pgx.Batch, created, updated []ledger.Hold, how writes) {
 func amountElsewhere(h ledger.Hold) bool { return h.Owner != "" && h.Status == ledger.HoldOpen }
 
 // errLostRow is returned when a row that this transaction has locked was not written as expected. Nothing that is
-// known can cause it; the transaction is rolled back and the error told.
+// known can cause it; the transaction is rolled back and the error returned.
 var errLostRow = errors.New("a locked row was not written as expected")

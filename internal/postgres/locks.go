@@ -19,7 +19,7 @@ import (
 // LockClass labels the metrics of locks that are asked for over the network.
 const LockClass = "api"
 
-// LockObserver is told what happens to locks. It may be nil.
+// LockObserver receives what happens to locks, for metrics. It may be nil.
 type LockObserver interface {
 	lock.Observer
 	pglock.Observer
@@ -158,7 +158,7 @@ func (l *Locks) Release(ctx context.Context, c command.Command[lock.Renewal]) (a
 	return answer, nil
 }
 
-// Snapshot tells who holds, who waits, and for whom.
+// Snapshot returns who holds, who waits, and for whom.
 func (l *Locks) Snapshot(ctx context.Context) (lock.Snapshot, error) {
 	var out lock.Snapshot
 	err := reading(ctx, l.db.presence, readTimeout, func(ctx context.Context) (err error) {

@@ -24,7 +24,7 @@ import (
 // maxInventories is how many campaigns' inventories a process remembers. The largest takes some 25 MB.
 const maxInventories = 64
 
-// LotteryObserver is told how long a transaction waited for its campaign, for metrics. It must not block.
+// LotteryObserver receives how long a transaction waited for its campaign, for metrics. It must not block.
 type LotteryObserver interface{ LockWait(time.Duration) }
 
 // Lottery is the lottery's store.
@@ -40,7 +40,7 @@ type Lottery struct {
 type knownInventory struct {
 	*lottery.Inventory
 
-	last uuid.UUID // the latest sale that it knows; it tells whether the database still has the same sales
+	last uuid.UUID // the latest sale that it knows: where the database has another, the inventory is read again
 }
 
 var _ lottery.Store = (*Lottery)(nil)
@@ -52,10 +52,11 @@ func NewLottery(db *DB, observer LotteryObserver) *Lottery {
 
 // Create implements [lottery.Store].
 func (l *Lottery) Create(ctx context.Context, accounts []string, keys []idempotency.ID, decide func(*lottery.Unit)) error {
+	aside := setAside{rows: l.db.blocked}
 	return l.db.run(ctx, "lottery.create", func(ctx context.Context, tx pgx.Tx) error {
-		book, known, err := lockBook(ctx, tx, slices.Clone(accounts), nil, keys)
+		book, known, err := lockBookAside(ctx, tx, &aside, slices.Clone(accounts), nil, keys)
 		if err != nil {
-			return err
+			return aside.met(err)
 		}
 		u := &lottery.Unit{Creation: &lottery.Creation{Book: book}, Keys: idempotency.NewBatch(known)}
 		decide(u)
@@ -68,7 +69,7 @@ func (l *Lottery) Create(ctx context.Context, accounts []string, keys []idempote
 				return err
 			}
 		}
-		return sendDecided(ctx, tx, &b, u.Audit, u.Keys.Fresh(), book.Now())
+		return aside.met(sendDecided(ctx, tx, &b, u.Audit, u.Keys.Fresh(), book.Now()))
 	})
 }
 
@@ -225,7 +226,7 @@ func (l *Lottery) lockCampaign(ctx context.Context, tx pgx.Tx, id uuid.UUID, kno
 	return read()
 }
 
-// queueCampaign queues the reads of a campaign's row, by a statement, and of its parts. What it returns tells what was read.
+// queueCampaign queues the reads of a campaign's row, by a statement, and of its parts. The function that it returns makes the campaign of what was read.
 func queueCampaign(b *pgx.Batch, statement string, id uuid.UUID) func() (*lottery.Campaign, error) {
 	var (
 		found  []lottery.Campaign

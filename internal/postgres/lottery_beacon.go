@@ -42,7 +42,7 @@ const (
 			ORDER BY next_attempt_at LIMIT $1 FOR UPDATE SKIP LOCKED)
 		RETURNING campaign, chain, root, round, sealed_at, due_at, attempts, due_at > clock_timestamp()`
 	noteMissed = `UPDATE campaign_beacons SET failure = $2 WHERE campaign = $1 AND next_attempt_at IS NOT NULL`
-	// A second is nobody's advantage: the round is named a period ahead.
+	// A second is nobody's advantage: the round is named one period before it is due.
 	noteEarly = `UPDATE campaign_beacons SET early = true WHERE campaign = $1 AND due_at > clock_timestamp() + interval '1 s'`
 
 	countWaiting = `SELECT count(*)::integer, coalesce(greatest(extract(epoch FROM clock_timestamp() - min(due_at)), 0), 0)::float8

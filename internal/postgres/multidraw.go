@@ -57,7 +57,7 @@ func (m *Multidraws) Create(ctx context.Context, id uuid.UUID, lockKey string, k
 			keys    []idempotency.ID
 		)
 		// Who has the lock key is asked first and the keys last: a repeat of the request that took the lock key then sees that
-		// request, too, and is not told that the lock key is held. What is free here is taken by way of a unique index.
+		// request, too, and does not get that the lock key is held. What is free here is taken by way of a unique index.
 		if key != nil {
 			b.Queue(claimKey, key[:])
 		}
@@ -215,7 +215,7 @@ func (m *Multidraws) Checkpoint(ctx context.Context, c *multidraw.Checkpoint) er
 	return err
 }
 
-// fenced tells why a checkpoint was not written. It was, where an earlier try was committed and its answer lost: nobody but
+// fenced finds out why a checkpoint was not written. It was, where an earlier try was committed and its answer lost: nobody but
 // the run in this term can have brought the operation there.
 func (m *Multidraws) fenced(ctx context.Context, c *multidraw.Checkpoint) error {
 	o, err := m.Operation(ctx, c.ID)

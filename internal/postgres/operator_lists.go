@@ -62,8 +62,8 @@ func (d *Operator) OpenHolds(ctx context.Context, account string, before uuid.UU
 		ORDER BY id DESC`, account, before, limit)
 }
 
-// Transfers lists transfers, newest first, below the id before; of one status unless that is empty. The rare ones are found by
-// the index that has them alone, so the status is spelled out for its sake.
+// Transfers lists transfers, newest first, below the id before; of one status unless that is empty. The statement names the
+// status itself, not as a parameter, so that PostgreSQL can use the partial index of transfers that did not complete.
 func (d *Operator) Transfers(ctx context.Context, status ledger.TransferStatus, before uuid.UUID, limit int) ([]ledger.Transfer, error) {
 	sql := `SELECT ` + transferFields + ` FROM transfers WHERE id < $1 ORDER BY id DESC LIMIT $2`
 	switch status {
@@ -177,5 +177,5 @@ func (d *Operator) Backlog(ctx context.Context) (out operator.Backlog, err error
 	return out, err
 }
 
-// Newest is a place before which everything is.
+// Newest is where a list that shows the newest first begins: everything comes before it.
 const Newest = math.MaxInt64

@@ -122,7 +122,7 @@ func (d *Operator) Secret(ctx context.Context, name string) ([]byte, error) {
 }
 
 // MakeLink makes a link that signs in with the rights of the oldest admin key in force. With first it does so only where
-// nobody has ever signed in and no link was made; made tells whether it did.
+// nobody has ever signed in and no link was made; made reports whether it did.
 func (d *Operator) MakeLink(ctx context.Context, hash operator.Hash, life time.Duration, first bool) (made bool, err error) {
 	statement := insertLink
 	if first {

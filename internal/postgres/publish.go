@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -29,7 +30,11 @@ const (
 		t.next_send_at, t.open_until, t.previous_secret, t.previous_secret_key, t.previous_until, t.paused_at, t.paused_reason, t.resumed_at,
 		t.created_at`
 	selectTargetsByName = `SELECT ` + targetFields + ` FROM targets AS t WHERE t.name = ANY($1)`
-	insertTarget        = `INSERT INTO targets (id, name, kind, url, timeout, secret, secret_key, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
+	// What refers to a target locks it so, in the order in which all do.
+	lockTargetsByName = selectTargetsByName + ` ORDER BY t.id FOR KEY SHARE`
+	lockFreeTargets   = lockTargetsByName + ` SKIP LOCKED`
+	presentTargets    = `SELECT name FROM targets WHERE name = ANY($1)`
+	insertTarget      = `INSERT INTO targets (id, name, kind, url, timeout, secret, secret_key, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
 	// Members of the same name as a column of targets are the publication's.
 	publicationFields = `p.id, p.number, p.target, t.name, p.status, p.jitter, p.publish_at, p.actual_publish_at, p.due_at, p.execution_lock_id,
 		p.execution_locked_at, p.execution_version, p.attempts, p.spent, p.last_error, p.external_id, p.published_at, p.created_at`
@@ -51,13 +56,13 @@ var commitNames = [...]string{ //nolint:gochecknoglobals // A constant, but for 
 	publish.OnePublication: "publish", publish.OneTarget: "publish.target", publish.OneAutomation: "publish.automation",
 }
 
-// Commit implements [publish.Store]. Targets are never deleted, so what is made for them needs no lock. That a name is new is
-// the unique index's to say: who loses the race runs again.
+// Commit implements [publish.Store]. That a name is new is the unique index's to say: who loses the race runs again.
 func (s *Publications) Commit(ctx context.Context, want publish.Want, decide func(*publish.Unit) error) error {
+	aside := setAside{rows: s.db.blocked}
 	return s.db.run(ctx, commitNames[want.Thing], func(ctx context.Context, tx pgx.Tx) error {
-		u, err := lockUnit(ctx, tx, &want)
+		u, err := lockUnit(ctx, tx, &want, &aside)
 		if err != nil {
-			return err
+			return aside.met(err)
 		}
 		var before publish.Publication
 		if u.Publication != nil {
@@ -97,12 +102,15 @@ func (s *Publications) Commit(ctx context.Context, want publish.Want, decide fun
 }
 
 // lockUnit locks and reads what a transaction works on, and then the records of its keys and the time.
-func lockUnit(ctx context.Context, tx pgx.Tx, want *publish.Want) (*publish.Unit, error) {
+func lockUnit(ctx context.Context, tx pgx.Tx, want *publish.Want, aside *setAside) (*publish.Unit, error) {
 	var (
-		b     pgx.Batch
-		found []publish.Target
-		taken []string
-		u     = &publish.Unit{NewID: newID, Targets: map[string]*publish.Target{}, AutomationNames: map[string]bool{}}
+		b       pgx.Batch
+		found   []publish.Target
+		taken   []string
+		present []string
+		u       = &publish.Unit{
+			NewID: newID, Targets: map[string]*publish.Target{}, BlockedTargets: map[string]error{}, AutomationNames: map[string]bool{},
+		}
 	)
 	switch want.Thing {
 	case publish.OnePublication:
@@ -114,7 +122,23 @@ func lockUnit(ctx context.Context, tx pgx.Tx, want *publish.Want) (*publish.Unit
 	case publish.NewAutomations:
 		b.Queue(selectTakenNames, want.Automations).Query(collect(&taken, pgx.RowTo[string]))
 		fallthrough
-	case publish.NewPublications, publish.NewTargets:
+	case publish.NewPublications:
+		// The targets are locked. Those that somebody else has locked are done without, as lockBookAside does without accounts.
+		free := slices.DeleteFunc(slices.Clone(want.Targets), func(name string) bool {
+			reason := aside.rows.find(targetNameRow, name)
+			if reason != nil {
+				u.BlockedTargets[name] = reason
+			}
+			return reason != nil
+		})
+		lock := lockTargetsByName
+		b.Queue(waitBriefly)
+		if aside.skip {
+			lock = lockFreeTargets
+			b.Queue(presentTargets, free).Query(collect(&present, pgx.RowTo[string]))
+		}
+		b.Queue(lock, free).Query(collect(&found, scanTarget))
+	case publish.NewTargets:
 		b.Queue(selectTargetsByName, want.Targets).Query(collect(&found, scanTarget))
 	}
 	loadKeys(&b, want.Keys, &u.Known)
@@ -122,6 +146,11 @@ func lockUnit(ctx context.Context, tx pgx.Tx, want *publish.Want) (*publish.Unit
 	err := pgkit.Send(ctx, tx, &b)
 	for i := range found {
 		u.Targets[found[i].Name] = &found[i]
+	}
+	for _, name := range present {
+		if u.Targets[name] == nil {
+			u.BlockedTargets[name] = aside.rows.add(targetNameRow, name)
+		}
 	}
 	for _, name := range taken {
 		u.AutomationNames[name] = true

@@ -42,14 +42,14 @@ const (
 			SELECT d.id FROM publications AS d WHERE d.target = open.id AND d.status = 'scheduled' AND d.due_at <= statement_timestamp()
 			ORDER BY d.due_at LIMIT open.slots FOR UPDATE SKIP LOCKED
 		) AS p WHERE $1::uuid IS NOT NULL LIMIT $6`
-	// workFields tells all about claims: work is the claims, with the number of their try.
+	// workFields are all columns of a claim: w is the claims, with the number of their try.
 	workFields = `w.id, w.execution_lock_id, w.execution_version, p.payload, p.progress, w.try - p.spent,
 			(extract(epoch FROM w.execution_locked_at - p.due_at) * 1000000)::bigint, w.execution_locked_at, ` + targetFields + `
 		FROM work AS w JOIN publications AS p ON p.id = ANY (ARRAY[w.id]) JOIN targets AS t ON t.id = p.target`
 	selectClaimed = `WITH work AS (
 			SELECT id, execution_lock_id, execution_version, execution_locked_at, attempts AS try FROM publications WHERE execution_lock_id = $1
 		) SELECT ` + workFields
-	// beginClaimed begins the attempts of what is being claimed, and tells all about it. It sees publications as they were before.
+	// beginClaimed begins the attempts of what is being claimed, and returns all about it. It sees publications as they were before.
 	beginClaimed = `begun AS (
 			INSERT INTO publication_attempts (publication, version, lock_id, started_at)
 			SELECT id, execution_version, execution_lock_id, execution_locked_at FROM claimed
@@ -66,8 +66,8 @@ const (
 		) AS p WHERE $1::uuid IS NULL`
 )
 
-// claimDue is the statement that claims what is due and begins its attempts: one, which makes one round trip with its commit,
-// because many want it at once when much becomes due.
+// claimDue is the statement that claims what is due and begins its attempts. It is a single one, sent together with COMMIT, because
+// many processes claim at once when much becomes due.
 func claimDue() string {
 	return fmt.Sprintf("with claimed as (%s), %s", claims.SelectedSQL(dueInTargets), beginClaimed)
 }

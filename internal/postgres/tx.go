@@ -81,7 +81,7 @@ type lockingTx struct {
 	*pgkit.Tx
 
 	accounts *speculation.Accounts
-	locked   []string     // accounts, as the cache was told
+	locked   []string     // accounts that the cache knows to be locked
 	book     *ledger.Book // what is to be remembered of them; may be nil
 }
 
@@ -90,7 +90,7 @@ func sendAndCommit(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {
 	return tx.(*lockingTx).SendAndCommit(ctx, b) //nolint:errcheck // It is one.
 }
 
-// lock tells the rest of the process that this transaction locks accounts, each of them once.
+// lock notes in the cache that this transaction locks accounts, each of them once.
 func (t *lockingTx) lock(ids []string) {
 	t.accounts.Lock(ids)
 	t.locked = append(t.locked, ids...)

@@ -14,6 +14,8 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // marks is a database with a table of its own, and a pool whose transactions are recorded.
@@ -373,5 +375,31 @@ func TestOpen(t *testing.T) {
 		if !ask[bool](t, db, `SELECT current_setting($1)::interval = $2::text::interval`, name, want) {
 			t.Errorf("%s is not %s", name, want)
 		}
+	}
+}
+
+// TestAServerThatRunsOut: a full disk and its like are no defects of the command. It is unavailable, certainly not applied,
+// and succeeds under its key when there is room again.
+func TestAServerThatRunsOut(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t), UnavailableAfter: time.Second})
+	s := newLedgerService(t, db)
+	fund(t, s, 10, "ann")
+	for _, code := range []string{"53100", "53200", "53400", "58030"} {
+		exec(t, db, `CREATE OR REPLACE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
+			$$ BEGIN RAISE EXCEPTION 'there is no room' USING ERRCODE = '`+code+`'; END $$`)
+		exec(t, db, `CREATE TRIGGER full_disk BEFORE INSERT ON transfers EXECUTE FUNCTION full_disk()`)
+		deposit := keyed[ledger.Op](ledger.Deposit{Account: "ann", Amount: 1}, code, "a")
+		if _, err := s.Execute(t.Context(), deposit); !errors.Is(err, command.ErrUnavailable) || errors.Is(err, command.ErrUnknownOutcome) {
+			t.Errorf("%s: %v", code, err)
+		}
+		exec(t, db, `DROP TRIGGER full_disk ON transfers`)
+		testwait.Eventually(t, patience, "the deposit is made", func() bool {
+			a, err := s.Execute(t.Context(), deposit)
+			return err == nil && a.Status == 201
+		})
+	}
+	if a, err := s.Account(t.Context(), "ann"); err != nil || a.Available != 14 {
+		t.Errorf("ann has %+v, %v", a, err)
 	}
 }

@@ -244,7 +244,7 @@ func (a *auditor) close(d *differ, e Event) {
 		}
 		r.Winners = append(r.Winners, Payment{place.Account, place.Amount})
 	}
-	sameWinners(d, e.Close.Winners, r.Winners)
+	sameList(d, "winner", e.Close.Winners, r.Winners)
 	for _, w := range r.Winners {
 		a.release(w.Account, 0)
 		seller := a.out.Accounts[a.rules.Seller]

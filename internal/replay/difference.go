@@ -62,10 +62,11 @@ func wrongTime(d *differ, what string, said, bound time.Time) {
 	d.note(what, said.Format(time.RFC3339Nano), bound.Format(time.RFC3339Nano))
 }
 
-func sameWinners(d *differ, said, recomputed []Payment) {
-	same(d, "number of winners", len(said), len(recomputed))
+// sameList compares two lists of what is called so.
+func sameList[T comparable](d *differ, what string, said, recomputed []T) {
+	same(d, "number of "+what+"s", len(said), len(recomputed))
 	for i := range min(len(said), len(recomputed)) {
-		same(d, fmt.Sprintf("winner %d", i+1), said[i], recomputed[i])
+		same(d, fmt.Sprintf("%s %d", what, i+1), said[i], recomputed[i])
 	}
 }
 

@@ -122,25 +122,20 @@ func (o *Outcome) CompareAuction(said *client.Auction) error {
 func (o *Outcome) CompareLeaderboard(round int, said []Place) error {
 	d := &differ{}
 	same(d, "round of the leaderboard", round, o.CurrentRound)
-	same(d, "length of the leaderboard", len(said), len(o.Board))
-	for i := range min(len(said), len(o.Board)) {
-		recomputed := o.Board[i]
+	board := slices.Clone(o.Board)
+	for i := range board[:min(len(said), len(board))] {
 		if o.Status == "cancelled" {
-			recomputed.Winning = said[i].Winning
+			board[i].Winning = said[i].Winning
 		}
-		same(d, "place on the leaderboard", said[i], recomputed)
 	}
+	sameList(d, "place", said, board)
 	return d.err()
 }
 
 // CompareWinners compares the list of winners.
 func (o *Outcome) CompareWinners(said []Win) error {
 	d := &differ{}
-	wins := o.Wins()
-	same(d, "number of winners", len(said), len(wins))
-	for i := range min(len(said), len(wins)) {
-		same(d, "winner", said[i], wins[i])
-	}
+	sameList(d, "winner", said, o.Wins())
 	return d.err()
 }
 

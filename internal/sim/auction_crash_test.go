@@ -4,7 +4,6 @@ package sim_test
 
 import (
 	"fmt"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,52 +14,43 @@ import (
 // auction, under load that settles every bid by its key when the server is back. Its subscriber misses nothing, and what
 // the auction's events say is recomputed when it has ended.
 func TestAuctionServerDiesAtEveryCrashPoint(t *testing.T) {
-	sessions(t, 5, auctionServerDiesAtEveryCrashPoint)
-}
-
-func auctionServerDiesAtEveryCrashPoint(t *testing.T) {
-	t.Helper()
-	rng, seed := testwait.Rand(t)
-	accounts := names("bidder", 12)
-	h := openHouse(t, 1, append(accounts, "gallery"), 1_000_000)
-	server := h.servers[0]
-	for run := range testwait.Count(1, 3) {
-		for i, point := range []string{"auction.before_commit", "auction.after_commit", "auction.settle"} {
-			rules := killRules(rng, "gallery")
-			rules.Rounds = rules.Rounds[:4] // Two closes are enough, and are left after the first kill.
-			b := h.launch(t, fmt.Sprintf("crash-%d-%s", run, point), accounts, rules)
-			c := b.crowd(t, seed+uint64(3*run+i), 2, 0)
-			await(t, "answers", h.history.After(20))
-			deaths := []time.Time{time.Now()}
-			testwait.Must(t, server.Kill(testwait.Context(t, patience)))
-			// Rounds close now and then, batches of bids commit all the time.
-			hit := 1 + rng.IntN(40)
-			if point == "auction.settle" {
-				hit = 1 + rng.IntN(2)
-			}
-			env := fmt.Sprintf("FAIRLEAD_CRASH_AT=%s:%d", point, hit)
-			// It may die before anybody saw it ready; what matters is where.
-			if _, err := server.Start(testwait.Context(t, patience), env); err != nil && (server.Running() || server.KilledBy() != syscall.SIGKILL) {
-				t.Fatal(err)
-			}
-			await(t, "death at "+env, server.Exited())
-			if by := server.KilledBy(); by != syscall.SIGKILL {
-				t.Fatalf("%s: ended by %v, code %d", env, by, server.ExitCode())
-			}
-			deaths = append(deaths, time.Now())
-			start(t, server)
-			await(t, "answers after "+env, h.history.After(30))
-			b.await(t, 2*patience, "the end of the auction", isEnd)
-			c.finish(t)
-			out := b.finish(t, patience)
-			checkCloses(t, out, deaths)
-			if t.Failed() {
-				t.Fatalf("run %d, %s", run, env)
-			}
-			if len(out.Rounds) == 0 || len(out.Bids) == 0 {
-				t.Errorf("%s: %d rounds and %d bids", env, len(out.Rounds), len(out.Bids))
+	sessions(t, 5, func(t *testing.T) {
+		t.Helper()
+		rng, seed := testwait.Rand(t)
+		accounts := names("bidder", 12)
+		h := openHouse(t, 1, append(accounts, "gallery"), 1_000_000)
+		server := h.servers[0]
+		for run := range testwait.Count(1, 3) {
+			for i, point := range []string{"auction.before_commit", "auction.after_commit", "auction.settle"} {
+				rules := killRules(rng, "gallery")
+				rules.Rounds = rules.Rounds[:4] // Two closes are enough, and are left after the first kill.
+				b := h.launch(t, fmt.Sprintf("crash-%d-%s", run, point), accounts, rules)
+				c := b.crowd(t, seed+uint64(3*run+i), 2, 0)
+				await(t, "answers", h.history.After(20))
+				deaths := []time.Time{time.Now()}
+				// Rounds close now and then, batches of bids commit all the time.
+				hit := 1 + rng.IntN(40)
+				if point == "auction.settle" {
+					hit = 1 + rng.IntN(2)
+				}
+				at := fmt.Sprintf("%s:%d", point, hit)
+				willDie(t, server, at)
+				dies(t, server, at)
+				deaths = append(deaths, time.Now())
+				start(t, server)
+				await(t, "answers after "+at, h.history.After(30))
+				b.await(t, 2*patience, "the end of the auction", isEnd)
+				c.finish(t)
+				out := b.finish(t, patience)
+				checkCloses(t, out, deaths)
+				if t.Failed() {
+					t.Fatalf("run %d, %s", run, at)
+				}
+				if len(out.Rounds) == 0 || len(out.Bids) == 0 {
+					t.Errorf("%s: %d rounds and %d bids", at, len(out.Rounds), len(out.Bids))
+				}
 			}
 		}
-	}
-	h.close(t, 20)
+		h.close(t, 20)
+	})
 }

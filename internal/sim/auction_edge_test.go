@@ -168,22 +168,13 @@ func (b *bidding) snipe(t *testing.T, seed uint64) {
 			}
 			return isEnd(e)
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, err)
 	})
 	var amount atomic.Int64
 	for i, account := range b.accounts {
 		rng := rand.New(rand.NewPCG(seed, uint64(i)))
 		group.Go(func() {
-			for n := 0; ; n++ {
-				select {
-				case <-over:
-					return
-				case <-ctx.Done():
-					return
-				default:
-				}
+			for n := 0; sim.GoesOn(ctx, over); n++ {
 				aim := time.UnixMicro(ends.Load()).Add(time.Duration(rng.Int64N(int64(24*time.Millisecond))) - 16*time.Millisecond)
 				if rng.IntN(3) > 0 {
 					aim = aim.Add(-b.rules.Window)

@@ -363,14 +363,7 @@ func (c *crowd) drain(t *testing.T) {
 // work draws bids and settles each: raises of all sizes, some of the price to beat, some too low.
 func (b *bidding) work(ctx context.Context, c *crowd, id int, accounts []string, rng *rand.Rand, most int64) error {
 	last := make([]int64, len(accounts))
-	for n := 0; ; n++ {
-		select {
-		case <-c.stop:
-			return nil
-		case <-ctx.Done():
-			return nil
-		default:
-		}
+	for n := 0; sim.GoesOn(ctx, c.stop); n++ {
 		if sent := c.sent.Add(1); most > 0 && sent > most {
 			return nil
 		}
@@ -400,6 +393,7 @@ func (b *bidding) work(ctx context.Context, c *crowd, id int, accounts []string,
 			return fmt.Errorf("%s: %v", op, answer)
 		}
 	}
+	return nil
 }
 
 func (b *bidding) raise(price int64) {

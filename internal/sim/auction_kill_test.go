@@ -109,78 +109,74 @@ func checkTicks(t *testing.T, s *sim.Subscriber, deaths []time.Time) (compared i
 // still settle once and in time, acknowledged bids stand, and a subscriber on each server sees every event in order,
 // without gap or double.
 func TestAuctionServersAreKilled(t *testing.T) {
-	sessions(t, 10, auctionServersAreKilled)
-}
-
-func auctionServersAreKilled(t *testing.T) {
-	t.Helper()
-	const auctions = 2
-	rng, seed := testwait.Rand(t)
-	h := openHouse(t, 2, []string{"gallery-0", "gallery-1"}, 0)
-	var bidders [auctions][]string
-	for i := range bidders {
-		bidders[i] = names(fmt.Sprintf("bidder-%d", i), 12)
-		h.open(t, bidders[i], 1_000_000)
-	}
-	h.leader(t, closeLimitAfterDeath)
-	var running [auctions]*bidding
-	var crowds [auctions]*crowd
-	var deaths []time.Time
-	var calm, delayed time.Duration
-	var bids, rounds, ticks, resumed, run int
-	end := func(i int) {
-		crowds[i].finish(t)
-		out := running[i].finish(t, patience)
-		a, b := checkCloses(t, out, deaths)
-		calm, delayed, bids, rounds = max(calm, a), max(delayed, b), bids+len(out.Bids), rounds+len(out.Rounds)
-		for _, s := range running[i].subscribers {
-			ticks += checkTicks(t, s, deaths)
-			connections, _ := s.Connections()
-			resumed += connections - 1
-			if err := s.Close(); err != nil {
-				t.Error(err)
+	sessions(t, 10, func(t *testing.T) {
+		t.Helper()
+		const auctions = 2
+		rng, seed := testwait.Rand(t)
+		h := openHouse(t, 2, []string{"gallery-0", "gallery-1"}, 0)
+		var bidders [auctions][]string
+		for i := range bidders {
+			bidders[i] = names(fmt.Sprintf("bidder-%d", i), 12)
+			h.open(t, bidders[i], 1_000_000)
+		}
+		h.leader(t, closeLimitAfterDeath)
+		var running [auctions]*bidding
+		var crowds [auctions]*crowd
+		var deaths []time.Time
+		var calm, delayed time.Duration
+		var bids, rounds, ticks, resumed, run int
+		end := func(i int) {
+			crowds[i].finish(t)
+			out := running[i].finish(t, patience)
+			a, b := checkCloses(t, out, deaths)
+			calm, delayed, bids, rounds = max(calm, a), max(delayed, b), bids+len(out.Bids), rounds+len(out.Rounds)
+			for _, s := range running[i].subscribers {
+				ticks += checkTicks(t, s, deaths)
+				connections, _ := s.Connections()
+				resumed += connections - 1
+				testwait.Check(t, s.Close())
 			}
 		}
-	}
-	begin := func(i int) {
-		run++
-		running[i] = h.launch(t, fmt.Sprintf("kill-%d", run), bidders[i], killRules(rng, fmt.Sprintf("gallery-%d", i)))
-		crowds[i] = running[i].crowd(t, seed+uint64(run), 3, 0)
-	}
-	for i := range running {
-		begin(i)
-	}
-	kills := testwait.Count(4, 10)
-	for kill := range kills {
+		begin := func(i int) {
+			run++
+			running[i] = h.launch(t, fmt.Sprintf("kill-%d", run), bidders[i], killRules(rng, fmt.Sprintf("gallery-%d", i)))
+			crowds[i] = running[i].crowd(t, seed+uint64(run), 3, 0)
+		}
 		for i := range running {
-			if running[i].ended() {
-				end(i)
-				begin(i)
+			begin(i)
+		}
+		kills := testwait.Count(4, 10)
+		for kill := range kills {
+			for i := range running {
+				if running[i].ended() {
+					end(i)
+					begin(i)
+				}
+			}
+			await(t, "answers", h.history.After(20+rng.IntN(150)))
+			leader, others := h.leader(t, closeLimitAfterDeath)
+			victim := others[0]
+			if kill%2 == 0 {
+				victim = leader
+				deaths = append(deaths, time.Now())
+			}
+			testwait.Must(t, victim.Kill(testwait.Context(t, patience)))
+			await(t, "answers of the other server", h.history.After(20+rng.IntN(60)))
+			start(t, victim)
+			if t.Failed() {
+				t.Fatalf("after kill %d", kill)
 			}
 		}
-		await(t, "answers", h.history.After(20+rng.IntN(150)))
-		leader, others := h.leader(t, closeLimitAfterDeath)
-		victim := others[0]
-		if kill%2 == 0 {
-			victim = leader
-			deaths = append(deaths, time.Now())
+		for i := range running {
+			end(i)
 		}
-		testwait.Must(t, victim.Kill(testwait.Context(t, patience)))
-		await(t, "answers of the other server", h.history.After(20+rng.IntN(60)))
-		start(t, victim)
-		if t.Failed() {
-			t.Fatalf("after kill %d", kill)
+		t.Logf("%d kills, %d of leaders; %d auctions, %d rounds, %d bids; closes at most %v late, %v around a leader's death; "+
+			"%d countdowns compared, %d subscriptions resumed", kills, len(deaths), run, rounds, bids, calm, delayed, ticks, resumed)
+		if resumed == 0 {
+			t.Error("no subscription was resumed")
 		}
-	}
-	for i := range running {
-		end(i)
-	}
-	t.Logf("%d kills, %d of leaders; %d auctions, %d rounds, %d bids; closes at most %v late, %v around a leader's death; "+
-		"%d countdowns compared, %d subscriptions resumed", kills, len(deaths), run, rounds, bids, calm, delayed, ticks, resumed)
-	if resumed == 0 {
-		t.Error("no subscription was resumed")
-	}
-	h.close(t, 5)
+		h.close(t, 5)
+	})
 }
 
 // killRules draws an auction that lasts for some kills.

@@ -19,50 +19,48 @@ import (
 // is held is the sum of the active bids, and nothing is lost or made. After every round its winners have paid the seller
 // and the others' money is still held; after the last one nothing is.
 func TestAuctionMoneyUnderLoad(t *testing.T) {
-	sessions(t, 10, auctionMoneyUnderLoad)
-}
-
-func auctionMoneyUnderLoad(t *testing.T) {
-	t.Helper()
-	const snapshots = 100
-	_, seed := testwait.Rand(t)
-	accounts := names("bidder", 40)
-	h := openHouse(t, 2, append(accounts, "gallery"), 20_000)
-	rules := replay.Rules{
-		Seller: "gallery", MinBid: 1, MinIncrement: 1, UniqueAmounts: true,
-		Window: 100 * time.Millisecond, Extension: 150 * time.Millisecond, MaxExtensions: 3,
-	}
-	for i := range 6 {
-		rules.Rounds = append(rules.Rounds, replay.RoundRule{Winners: 1 + i%4, Duration: 700 * time.Millisecond})
-	}
-	var taken, asked int
-	for run := 0; taken < snapshots && !t.Failed(); run++ {
-		b := h.launch(t, fmt.Sprintf("money-%d", run), accounts, rules)
-		c := b.crowd(t, seed+uint64(run), 8, 0)
-		over := make(chan struct{})
-		var group sync.WaitGroup
-		group.Go(func() {
-			defer close(over)
-			// The end is awaited here, failures told by finish.
-			_, _ = b.subscribers[0].Await(testwait.Context(t, 2*patience), "the end", isEnd)
-		})
-		group.Go(func() {
-			snapshots, checks := h.watchHeld(t, over)
-			taken, asked = taken+snapshots, asked+checks
-		})
-		group.Wait()
-		c.finish(t)
-		out := b.finish(t, patience)
-		h.settledByRound(t, b, out)
-		if held := out.Held(); held != 0 {
-			t.Errorf("%d held after the end", held)
+	sessions(t, 10, func(t *testing.T) {
+		t.Helper()
+		const snapshots = 100
+		_, seed := testwait.Rand(t)
+		accounts := names("bidder", 40)
+		h := openHouse(t, 2, append(accounts, "gallery"), 20_000)
+		rules := replay.Rules{
+			Seller: "gallery", MinBid: 1, MinIncrement: 1, UniqueAmounts: true,
+			Window: 100 * time.Millisecond, Extension: 150 * time.Millisecond, MaxExtensions: 3,
 		}
-		t.Logf("%d bids, income %d, %d snapshots, %d integrity checks", len(out.Bids), out.Income, taken, asked)
-	}
-	if taken < snapshots || asked < 10 {
-		t.Errorf("only %d snapshots and %d integrity checks", taken, asked)
-	}
-	h.close(t, 5)
+		for i := range 6 {
+			rules.Rounds = append(rules.Rounds, replay.RoundRule{Winners: 1 + i%4, Duration: 700 * time.Millisecond})
+		}
+		var taken, asked int
+		for run := 0; taken < snapshots && !t.Failed(); run++ {
+			b := h.launch(t, fmt.Sprintf("money-%d", run), accounts, rules)
+			c := b.crowd(t, seed+uint64(run), 8, 0)
+			over := make(chan struct{})
+			var group sync.WaitGroup
+			group.Go(func() {
+				defer close(over)
+				// The end is awaited here, failures told by finish.
+				_, _ = b.subscribers[0].Await(testwait.Context(t, 2*patience), "the end", isEnd)
+			})
+			group.Go(func() {
+				snapshots, checks := h.watchHeld(t, over)
+				taken, asked = taken+snapshots, asked+checks
+			})
+			group.Wait()
+			c.finish(t)
+			out := b.finish(t, patience)
+			h.settledByRound(t, b, out)
+			if held := out.Held(); held != 0 {
+				t.Errorf("%d held after the end", held)
+			}
+			t.Logf("%d bids, income %d, %d snapshots, %d integrity checks", len(out.Bids), out.Income, taken, asked)
+		}
+		if taken < snapshots || asked < 10 {
+			t.Errorf("only %d snapshots and %d integrity checks", taken, asked)
+		}
+		h.close(t, 5)
+	})
 }
 
 // settledByRound plays the auction up to each close and compares with what the accounts' entries say by then: the
@@ -85,9 +83,7 @@ func (h *auctionHouse) settledByRound(t *testing.T, b *bidding, out *replay.Outc
 			t.Errorf("round %d: the seller received %d from %d winners, by the events %d from %d", r.Number, received, winners, paid, len(r.Winners))
 		}
 	}
-	if err := conn.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, conn.Close(t.Context()))
 }
 
 // watchHeld compares, in one snapshot after another, what is held with the active bids, and all money with what came in.

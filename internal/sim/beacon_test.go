@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -85,37 +83,21 @@ func readRaffle(t *testing.T, client *sim.Client, id string) (r raffle) {
 }
 
 // awaitRaffle polls until a campaign is drawn.
-func awaitRaffle(t *testing.T, client *sim.Client, id string) raffle {
+func awaitRaffle(t *testing.T, client *sim.Client, id string) (r raffle) {
 	t.Helper()
-	ctx := testwait.Context(t, patience)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		r := readRaffle(t, client, id)
-		if r.Status == "completed" {
-			return r
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("the draw of %s did not come: %+v", id, r)
-		}
-	}
+	testwait.Eventually(t, patience, "the draw of "+id, func() bool {
+		r = readRaffle(t, client, id)
+		return r.Status == "completed"
+	})
+	return r
 }
 
 // verifyRaffle runs the binary's verifier against everything that was public before the draw, and against something else.
 func verifyRaffle(t *testing.T, client *sim.Client, random *beacontest.Server, sealed raffle) {
 	t.Helper()
-	answer := client.Get(t.Context(), "/v1/campaigns/"+sealed.ID+"/proof")
-	if answer.Status != http.StatusOK {
-		t.Fatal(answer)
-	}
-	path := filepath.Join(t.TempDir(), "proof.json")
-	testwait.Must(t, os.WriteFile(path, answer.Body, 0o600))
+	proof := proofOf(t, client, "/v1/campaigns/"+sealed.ID)
 	run := func(round uint64, more ...string) (string, error) {
-		args := append([]string{"verify", path, "--commitment", sealed.Commitment, "--root", *sealed.Beacon.Root, "--round", fmt.Sprint(round)}, more...)
-		out, err := exec.CommandContext(testwait.Context(t, patience), binary(t), args...).CombinedOutput()
-		return string(out), err
+		return verifier(t, proof, append([]string{"--commitment", sealed.Commitment, "--root", *sealed.Beacon.Root, "--round", fmt.Sprint(round)}, more...)...)
 	}
 	trust := []string{"--chain", random.Chain().Hash()}
 	if out, err := run(*sealed.Beacon.Round, trust...); err != nil {
@@ -145,12 +127,7 @@ func TestABeaconsDrawSurvivesEveryCrash(t *testing.T) {
 	for turn := range testwait.Count(1, 10) {
 		for _, point := range beaconCrashes() {
 			name := fmt.Sprintf("t%d-%s", turn, strings.ReplaceAll(point, ":", "-"))
-			if server.Running() {
-				testwait.Must(t, server.Kill(testwait.Context(t, patience)))
-			}
-			if _, err := server.Start(testwait.Context(t, patience), "FAIRLEAD_CRASH_AT="+point); err != nil {
-				t.Fatal(err)
-			}
+			willDie(t, server, point)
 			r := raffleOf(t, client, name)
 			buy := func(n int) (string, string, string) {
 				return "/v1/campaigns/" + r.ID + "/purchases", fmt.Sprintf("%s-buy-%d", name, n), fmt.Sprintf(`{"account":"buyer-%s"}`, name)
@@ -165,18 +142,13 @@ func TestABeaconsDrawSurvivesEveryCrash(t *testing.T) {
 			path, key, body := buy(2)
 			last := &sim.Op{Method: http.MethodPost, Path: path, Key: key, Body: []byte(body)}
 			_ = client.Once(t.Context(), last)
-			await(t, "death at "+point, server.Exited())
-			if by := server.KilledBy(); by != syscall.SIGKILL {
-				t.Fatalf("%s: ended by %v, code %d", point, by, server.ExitCode())
-			}
+			dies(t, server, point)
 			auditNow(t, database)
 			before := sealOf(t, database, r.ID)
 			if (before == "") != (point == "lottery.before_commit:4") {
 				t.Errorf("after %s the seal is %q", point, before)
 			}
-			if _, err := server.Start(testwait.Context(t, patience)); err != nil {
-				t.Fatal(err)
-			}
+			start(t, server)
 			if a, err := client.Settle(testwait.Context(t, patience), last); err != nil || a.Status != http.StatusCreated {
 				t.Errorf("after %s the last sale: %v, %v", point, a, err)
 			}
@@ -202,9 +174,7 @@ func sealOf(t *testing.T, database, id string) (seal string) {
 		FROM campaign_beacons WHERE campaign = $1 AND round IS NOT NULL UNION ALL SELECT '' LIMIT 1`, id).Scan(&seal); err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, conn.Close(t.Context()))
 	return seal
 }
 

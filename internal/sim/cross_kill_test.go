@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -102,14 +101,7 @@ func (h *twoHouses) traffic(t *testing.T, name string, seed uint64, workers int)
 	for w := range workers {
 		group.Go(func() {
 			rng := rand.New(rand.NewPCG(seed, uint64(w)))
-			for n := 0; ; n++ {
-				select {
-				case <-stop:
-					return
-				case <-ctx.Done():
-					return
-				default:
-				}
+			for n := 0; sim.GoesOn(ctx, stop); n++ {
 				op := h.draw(fmt.Sprintf("%s-%d-%d", name, w, n), rng)
 				limited, done := context.WithTimeout(ctx, time.Duration(testwait.Count(2, 8))*patience)
 				a, err := h.client.Settle(limited, op)
@@ -306,20 +298,9 @@ func crossCoordinatorDies(t *testing.T, mode string, points []string) {
 	finish := h.traffic(t, mode, seed, testwait.Count(16, 1000))
 	for i, point := range points {
 		await(t, "answers before "+point, h.history.After(5))
-		testwait.Must(t, server.Kill(testwait.Context(t, patience)))
-		env := fmt.Sprintf("FAIRLEAD_CRASH_AT=%s:%d", point, 1+rng.IntN(8))
-		// It may die before anybody saw it ready; what matters is where.
-		if _, err := server.Start(testwait.Context(t, patience), env); err != nil && (server.Running() || server.KilledBy() != syscall.SIGKILL) {
-			t.Fatal(err)
-		}
-		select {
-		case <-server.Exited():
-		case <-time.After(time.Duration(testwait.Count(1, 5)) * patience): // A thousand wait in one line.
-			t.Fatal("not dead in time at " + env)
-		}
-		if by := server.KilledBy(); by != syscall.SIGKILL {
-			t.Fatalf("%s: ended by %v, code %d", env, by, server.ExitCode())
-		}
+		at := fmt.Sprintf("%s:%d", point, 1+rng.IntN(8))
+		willDie(t, server, at)
+		dies(t, server, at)
 		database := "no"
 		if testwait.Count(0, 1) == 1 || i == len(points)/2 {
 			n := i % len(h.clusters)
@@ -329,7 +310,7 @@ func crossCoordinatorDies(t *testing.T, mode string, points []string) {
 		left := h.doubts(t)
 		start(t, server)
 		took := h.outOfDoubt(t, left)
-		t.Logf("%s, and %s database: %d left in doubt, settled after %v", env, database, len(left), took)
+		t.Logf("%s, and %s database: %d left in doubt, settled after %v", at, database, len(left), took)
 	}
 	await(t, "answers after all deaths", h.history.After(testwait.Count(20, 1000)))
 	finish()
@@ -338,27 +319,27 @@ func crossCoordinatorDies(t *testing.T, mode string, points []string) {
 
 // TestCrossCoordinatorsTakeOver kills one of two coordinators on one log again and again; the other goes on with what it
 // has left, while clients go on with either.
-func TestCrossCoordinatorsTakeOver(t *testing.T) { sessions(t, 5, crossCoordinatorsTakeOver) }
-
-func crossCoordinatorsTakeOver(t *testing.T) {
-	t.Helper()
-	rng, seed := testwait.Rand(t)
-	h := openHouses(t, 2, 2)
-	finish := h.traffic(t, "over", seed, 8)
-	for i := range testwait.Count(3, 10) {
-		await(t, "answers", h.history.After(15))
-		pause(t, rng, 200*time.Millisecond)
-		testwait.Must(t, h.coordinators[i%2].Kill(testwait.Context(t, patience)))
-		await(t, "answers of the other", h.history.After(10))
-		start(t, h.coordinators[i%2])
-		if i%3 == 1 {
-			// Both ledgers' databases at once; they come back by themselves.
-			for _, cluster := range h.clusters {
-				testwait.Must(t, sim.KillPostgres(cluster, true))
+func TestCrossCoordinatorsTakeOver(t *testing.T) {
+	sessions(t, 5, func(t *testing.T) {
+		t.Helper()
+		rng, seed := testwait.Rand(t)
+		h := openHouses(t, 2, 2)
+		finish := h.traffic(t, "over", seed, 8)
+		for i := range testwait.Count(3, 10) {
+			await(t, "answers", h.history.After(15))
+			pause(t, rng, 200*time.Millisecond)
+			testwait.Must(t, h.coordinators[i%2].Kill(testwait.Context(t, patience)))
+			await(t, "answers of the other", h.history.After(10))
+			start(t, h.coordinators[i%2])
+			if i%3 == 1 {
+				// Both ledgers' databases at once; they come back by themselves.
+				for _, cluster := range h.clusters {
+					testwait.Must(t, sim.KillPostgres(cluster, true))
+				}
+				await(t, "answers after the databases' death", h.history.After(10))
 			}
-			await(t, "answers after the databases' death", h.history.After(10))
 		}
-	}
-	finish()
-	h.close(t, doubtLimit)
+		finish()
+		h.close(t, doubtLimit)
+	})
 }

@@ -1,17 +1,17 @@
 // Package sim loads real server processes, breaks them, and checks that nothing was lost or done twice.
 //
-// It sees the product from outside alone: the binary, the HTTP interface, the database's tables. Its parts:
+// It sees the product from outside alone: the binary, the HTTP interface, the database's tables. What other packages' tests
+// use, too, is exported: [Build] builds the binary once a test run, a [Server] is a process of it on a free port, with a private
+// data directory or on a shared database, and [KillPostgres] kills the processes of a private PostgreSQL. The rest belongs to
+// the tests here:
 //
-//   - [Build] and [Server]: the binary is built once a test run; servers are started as processes on free ports, with
-//     a private data directory or on a shared database, and are ended, killed, stopped or woken by signal. The
-//     processes of a private PostgreSQL are found and killed likewise ([KillPostgres]).
-//   - [Client]: requests with idempotency keys. [Client.Settle] repeats one until it has a final answer, whatever the
-//     servers go through meanwhile, and records every answer in a [History].
-//   - [Workload]: money and lottery commands drawn from a seed.
-//   - [History.Check]: the model. It compares the clients' answers with the database: every acknowledged effect is
-//     there once, nothing else is, each balance is what the clients' own books say, each key's answers were
-//     byte-identical and are what is stored.
-//   - Package audit, the independent auditor of the database by itself; package wire, a proxy that loses the answer to COMMIT.
+//   - Client sends commands with idempotency keys. Its Settle repeats one until it has a final answer, whatever the servers go
+//     through meanwhile, and records every answer in a History.
+//   - Workload draws commands on money and lotteries from a seed.
+//   - History.Check is the model. It compares the clients' answers with the database: every acknowledged effect is there once,
+//     nothing else is, each balance is what the clients' own books say, each key's answers were byte-identical and are what is
+//     stored.
+//   - Package audit audits the database by itself; package wire is a proxy that loses the answer to COMMIT.
 //
 // # Protocol of a fault test
 //

@@ -7,11 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -50,9 +51,7 @@ func tempDir(t *testing.T) string {
 	// Where root may not make user namespaces, PostgreSQL runs as another user, who has to pass.
 	testwait.Must(t, os.Chmod(dir, 0o711))
 	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, os.RemoveAll(dir))
 	})
 	return dir
 }
@@ -92,6 +91,30 @@ func start(t *testing.T, server *sim.Server) time.Duration {
 	return took
 }
 
+// willDie starts a server anew that is to kill itself at a crash point. It may do so before anybody saw it ready; what matters
+// is where.
+func willDie(t *testing.T, server *sim.Server, at string) {
+	t.Helper()
+	testwait.Must(t, server.Kill(testwait.Context(t, patience)))
+	_, err := server.Start(testwait.Context(t, patience), "FAIRLEAD_CRASH_AT="+at)
+	if err != nil && (server.Running() || server.KilledBy() != syscall.SIGKILL) {
+		t.Fatal(err)
+	}
+}
+
+// dies waits until it has.
+func dies(t *testing.T, server *sim.Server, at string) {
+	t.Helper()
+	select {
+	case <-server.Exited():
+	case <-testwait.Context(t, time.Duration(testwait.Count(1, 5))*patience).Done(): // A thousand may wait in one line.
+		t.Fatalf("not dead at %s", at)
+	}
+	if by := server.KilledBy(); by != syscall.SIGKILL {
+		t.Fatalf("%s: ended by %v, code %d", at, by, server.ExitCode())
+	}
+}
+
 func stopServer(t *testing.T, server *sim.Server, private bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -101,9 +124,7 @@ func stopServer(t *testing.T, server *sim.Server, private bool) {
 			t.Errorf("server ended with code %d: %v", code, err)
 		}
 	}
-	if err := server.Kill(ctx); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, server.Kill(ctx))
 	if private {
 		if err := sim.KillPostgres(server.DataDir(), true); err == nil {
 			t.Error("the server left its PostgreSQL running")
@@ -127,15 +148,6 @@ func stopServer(t *testing.T, server *sim.Server, private bool) {
 func newDatabase(t *testing.T) string {
 	t.Helper()
 	return pgtest.NewDatabase(t, nil)
-}
-
-// throughTCP is a database's URL by way of a proxy's address.
-func throughTCP(t *testing.T, database, addr string) string {
-	t.Helper()
-	u, err := url.Parse(database)
-	testwait.Must(t, err)
-	u.Host, u.RawQuery = addr, "sslmode=disable"
-	return u.String()
 }
 
 // databaseOf is the URL of a server's private PostgreSQL.
@@ -174,9 +186,7 @@ func auditNow(t *testing.T, database string) {
 	t.Helper()
 	conn := connect(t, database)
 	complain(t, audit.Audit(testwait.Context(t, 5*time.Minute), conn))
-	if err := conn.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, conn.Close(t.Context()))
 }
 
 // closeBooks is the end of every test: all commands are settled, so every key is asked once more, one in `every` of
@@ -254,18 +264,29 @@ func pause(t *testing.T, rng *rand.Rand, most time.Duration) {
 	wait.For(t.Context(), time.Duration(rng.Int64N(int64(most))))
 }
 
-// verify runs the binary's verifier on a campaign's proof, against the commitment that was published when the campaign
-// was created.
+// proofOf reads the proof of a campaign, or of a multi-draw.
+func proofOf(t *testing.T, client *sim.Client, path string) []byte {
+	t.Helper()
+	answer := client.Get(t.Context(), path+"/proof")
+	if answer.Err != nil || answer.Status != http.StatusOK {
+		t.Fatalf("proof of %s: %v", path, answer)
+	}
+	return answer.Body
+}
+
+// verifier runs the binary's verifier on a document.
+func verifier(t *testing.T, document []byte, args ...string) (said string, err error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "proof.json")
+	testwait.Must(t, os.WriteFile(path, document, 0o600))
+	out, err := exec.CommandContext(testwait.Context(t, patience), binary(t), append([]string{"verify", path}, args...)...).CombinedOutput()
+	return string(out), err
+}
+
+// verify verifies a campaign's proof against the commitment that was published when the campaign was created.
 func verify(t *testing.T, client *sim.Client, campaign, commitment string) {
 	t.Helper()
-	answer := client.Get(t.Context(), "/v1/campaigns/"+campaign+"/proof")
-	if answer.Err != nil || answer.Status != 200 {
-		t.Fatalf("proof of %s: %v", campaign, answer)
-	}
-	path := filepath.Join(t.TempDir(), "proof.json")
-	testwait.Must(t, os.WriteFile(path, answer.Body, 0o600))
-	out, err := exec.CommandContext(testwait.Context(t, patience), binary(t), "verify", path, "--commitment", commitment).CombinedOutput()
-	if err != nil {
+	if out, err := verifier(t, proofOf(t, client, "/v1/campaigns/"+campaign), "--commitment", commitment); err != nil {
 		t.Errorf("verify: %v\n%s", err, out)
 	}
 }

@@ -62,22 +62,19 @@ func (q *questions) answers() []reply {
 // checkOvertaken wants every read that began before the freeze to have been answered, one way or the other.
 func checkOvertaken(t *testing.T, replies []reply) {
 	t.Helper()
-	counts, slowest := map[int]int{}, reply{}
-	for _, r := range replies {
-		counts[r.answer.Status]++
-		if r.took > slowest.took {
-			slowest = r
-		}
-		if r.answer.Err != nil || r.answer.Status != http.StatusOK && !r.answer.Problem().Retryable || r.took > answerLimit {
-			t.Errorf("begun before the freeze: %s: after %v: %v", r.what, r.took.Round(time.Millisecond), r.answer)
-		}
-	}
-	t.Logf("%d reads that began before the freeze: %v; slowest %.80s after %v", len(replies), counts, slowest.what,
-		slowest.took.Round(time.Millisecond))
+	checkReplies(t, "begun before the freeze", replies, func(a sim.Answer) bool { return a.Status == http.StatusOK || a.Problem().Retryable })
 }
 
 // checkUnavailable wants every request to have been told that it can be repeated, and what is known of its effect.
 func checkUnavailable(t *testing.T, replies []reply) {
+	t.Helper()
+	checkReplies(t, "to a frozen database", replies, func(a sim.Answer) bool {
+		p := a.Problem()
+		return a.Status == http.StatusServiceUnavailable && p.Retryable && slices.Contains([]string{"not_applied", "unknown"}, p.Outcome)
+	})
+}
+
+func checkReplies(t *testing.T, when string, replies []reply, right func(sim.Answer) bool) {
 	t.Helper()
 	counts, slowest := map[string]int{}, reply{}
 	for _, r := range replies {
@@ -86,13 +83,11 @@ func checkUnavailable(t *testing.T, replies []reply) {
 		if r.took > slowest.took {
 			slowest = r
 		}
-		if r.answer.Err != nil || r.answer.Status != http.StatusServiceUnavailable || !p.Retryable ||
-			!slices.Contains([]string{"not_applied", "unknown"}, p.Outcome) || r.took > answerLimit {
-			t.Errorf("%s: after %v: %v", r.what, r.took.Round(time.Millisecond), r.answer)
+		if r.answer.Err != nil || !right(r.answer) || r.took > answerLimit {
+			t.Errorf("%s: %s: after %v: %v", when, r.what, r.took.Round(time.Millisecond), r.answer)
 		}
 	}
-	t.Logf("%d requests to a frozen database: %v; slowest %.80s after %v", len(replies), counts, slowest.what,
-		slowest.took.Round(time.Millisecond))
+	t.Logf("%d requests %s: %v; slowest %.80s after %v", len(replies), when, counts, slowest.what, slowest.took.Round(time.Millisecond))
 }
 
 // frozenCase is a server whose database is about to freeze: with load, a campaign on sale, and accounts that nothing but
@@ -280,49 +275,47 @@ func awaitReadiness(t *testing.T, server *sim.Server, want int, limit time.Durat
 // and for a while longer, and wakes them. A command that was sent to a stopped backend may be executed when that wakes,
 // long after its caller was told that nobody knows, beside the one that was sent after it.
 func TestDatabaseFreezes(t *testing.T) {
-	sessions(t, 3, databaseFreezes)
-}
-
-func databaseFreezes(t *testing.T) {
-	t.Helper()
-	rng, seed := testwait.Rand(t)
-	c := newFrozenCase(t, seed)
-	await(t, "answers", c.history.After(50+rng.IntN(100)))
-	frozen, overtaken := c.freeze(t)
-	began := time.Now()
-	ops := c.commands("frozen", testwait.Count(4, 32))
-	asked := c.send(t, ops)
-	noticed := awaitReadiness(t, c.server, http.StatusServiceUnavailable, testwait.Promised(noticeLimit))
-	checkUnavailable(t, asked.answers())
-	checkOvertaken(t, overtaken.answers())
-	if longer := time.Duration(testwait.Count(0, 20)) * time.Second; longer > 0 {
-		pause(t, rng, longer)
-		// They were asked, and answered, before; this time there are no credentials that the server could still trust.
-		again := &questions{}
-		for _, op := range ops {
-			again.ask("again "+op.String(), func() sim.Answer { return c.client.Once(t.Context(), op) })
+	sessions(t, 3, func(t *testing.T) {
+		t.Helper()
+		rng, seed := testwait.Rand(t)
+		c := newFrozenCase(t, seed)
+		await(t, "answers", c.history.After(50+rng.IntN(100)))
+		frozen, overtaken := c.freeze(t)
+		began := time.Now()
+		ops := c.commands("frozen", testwait.Count(4, 32))
+		asked := c.send(t, ops)
+		noticed := awaitReadiness(t, c.server, http.StatusServiceUnavailable, testwait.Promised(noticeLimit))
+		checkUnavailable(t, asked.answers())
+		checkOvertaken(t, overtaken.answers())
+		if longer := time.Duration(testwait.Count(0, 20)) * time.Second; longer > 0 {
+			pause(t, rng, longer)
+			// They were asked, and answered, before; this time there are no credentials that the server could still trust.
+			again := &questions{}
+			for _, op := range ops {
+				again.ask("again "+op.String(), func() sim.Answer { return c.client.Once(t.Context(), op) })
+			}
+			checkUnavailable(t, again.answers())
 		}
-		checkUnavailable(t, again.answers())
-	}
-	if !c.server.Running() {
-		t.Fatalf("the server ended with code %d", c.server.ExitCode())
-	}
-	asleep := time.Since(began)
-	woken, err := frozen.Thaw()
-	if err != nil || woken == 0 {
-		t.Fatalf("%d processes woken: %v", woken, err)
-	}
-	ready := awaitReadiness(t, c.server, http.StatusOK, readyLimit)
-	c.settle(t, ops)
-	for _, op := range c.history.Ops() {
-		for _, answer := range op.Answers() {
-			if answer.Err != nil {
-				t.Errorf("%s: %v", op, answer)
+		if !c.server.Running() {
+			t.Fatalf("the server ended with code %d", c.server.ExitCode())
+		}
+		asleep := time.Since(began)
+		woken, err := frozen.Thaw()
+		if err != nil || woken == 0 {
+			t.Fatalf("%d processes woken: %v", woken, err)
+		}
+		ready := awaitReadiness(t, c.server, http.StatusOK, readyLimit)
+		c.settle(t, ops)
+		for _, op := range c.history.Ops() {
+			for _, answer := range op.Answers() {
+				if answer.Err != nil {
+					t.Errorf("%s: %v", op, answer)
+				}
 			}
 		}
-	}
-	t.Logf("frozen for %v: noticed after %v, ready %v after the thaw (%d processes)", asleep.Round(time.Millisecond),
-		noticed.Round(time.Millisecond), ready.Round(time.Millisecond), woken)
+		t.Logf("frozen for %v: noticed after %v, ready %v after the thaw (%d processes)", asleep.Round(time.Millisecond),
+			noticed.Round(time.Millisecond), ready.Round(time.Millisecond), woken)
+	})
 }
 
 // TestSignalledServerEndsWhileDatabaseIsFrozen sends SIGTERM to a server that cannot finish what it has accepted. It

@@ -74,9 +74,7 @@ func TestSettleRepeatsUntilTheAnswerIsFinal(t *testing.T) {
 	default:
 		t.Error("one final answer, and those who wait for one were not told")
 	}
-	if err := history.CheckReplies(); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, history.CheckReplies())
 }
 
 func TestSettleTellsInternalErrors(t *testing.T) {
@@ -188,9 +186,7 @@ func TestModelNoticesEveryDifference(t *testing.T) {
 			if err := history.Check(t.Context(), savepoints{tx}); !errors.Is(err, sim.ErrModel) {
 				t.Errorf("the model says %v", err)
 			}
-			if err := tx.Rollback(t.Context()); err != nil {
-				t.Error(err)
-			}
+			testwait.Check(t, tx.Rollback(t.Context()))
 		})
 	}
 }

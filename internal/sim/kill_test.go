@@ -4,7 +4,6 @@ package sim_test
 
 import (
 	"fmt"
-	"syscall"
 	"testing"
 	"time"
 
@@ -23,143 +22,126 @@ func crashPoints() []string {
 // TestServerDiesAtEveryCrashPoint lets the server kill itself at each named place, under load that settles everything
 // by its keys when the server is back.
 func TestServerDiesAtEveryCrashPoint(t *testing.T) {
-	sessions(t, 5, serverDiesAtEveryCrashPoint)
-}
-
-func serverDiesAtEveryCrashPoint(t *testing.T) {
-	t.Helper()
-	rng, seed := testwait.Rand(t)
-	server := newServer(t, "")
-	client, history := newClient(t, server)
-	mix := sim.DefaultMix()
-	mix.Cancels = 6
-	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "crash", Accounts: 12, Workers: 8, Mix: mix})
-	var slowest time.Duration
-	for round := range testwait.Count(2, 3) {
-		for _, point := range crashPoints() {
-			testwait.Must(t, server.Kill(testwait.Context(t, patience)))
-			// The rare places are met once in a campaign, the others all the time.
-			hit := 1 + rng.IntN(3)
-			if point != "lottery.draw" && point != "lottery.cancel_refunds" {
-				hit = 1 + rng.IntN(40)
-			}
-			// It may die before anybody saw it ready; what matters is where.
-			env := fmt.Sprintf("FAIRLEAD_CRASH_AT=%s:%d", point, hit)
-			if took, err := server.Start(testwait.Context(t, patience), env); err == nil {
-				slowest = max(slowest, took)
-			} else if server.Running() || server.KilledBy() != syscall.SIGKILL {
-				t.Fatal(err)
-			}
-			await(t, fmt.Sprintf("round %d: death at %s", round, env), server.Exited())
-			if by := server.KilledBy(); by != syscall.SIGKILL {
-				t.Fatalf("%s: ended by %v, code %d", env, by, server.ExitCode())
-			}
-			slowest = max(slowest, start(t, server))
-			await(t, "answers after "+env, history.After(30))
-			auditNow(t, databaseOf(t, server))
-			if t.Failed() {
-				t.Fatalf("after round %d, %s", round, env)
+	sessions(t, 5, func(t *testing.T) {
+		t.Helper()
+		rng, seed := testwait.Rand(t)
+		server := newServer(t, "")
+		client, history := newClient(t, server)
+		mix := sim.DefaultMix()
+		mix.Cancels = 6
+		l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "crash", Accounts: 12, Workers: 8, Mix: mix})
+		var slowest time.Duration
+		for round := range testwait.Count(2, 3) {
+			for _, point := range crashPoints() {
+				// The rare places are met once in a campaign, the others all the time.
+				hit := 1 + rng.IntN(3)
+				if point != "lottery.draw" && point != "lottery.cancel_refunds" {
+					hit = 1 + rng.IntN(40)
+				}
+				at := fmt.Sprintf("%s:%d", point, hit)
+				willDie(t, server, at)
+				dies(t, server, at)
+				slowest = max(slowest, start(t, server))
+				await(t, "answers after "+at, history.After(30))
+				auditNow(t, databaseOf(t, server))
+				if t.Failed() {
+					t.Fatalf("after round %d, %s", round, at)
+				}
 			}
 		}
-	}
-	l.finish(t)
-	closeBooks(t, databaseOf(t, server), client, history, 1)
-	t.Logf("slowest start %v", slowest)
+		l.finish(t)
+		closeBooks(t, databaseOf(t, server), client, history, 1)
+		t.Logf("slowest start %v", slowest)
+	})
 }
 
 // TestServerIsKilledAtRandomMoments kills the server with SIGKILL in the middle of load and measures how soon the next
 // one is ready.
 func TestServerIsKilledAtRandomMoments(t *testing.T) {
-	sessions(t, 10, serverIsKilledAtRandomMoments)
-}
-
-func serverIsKilledAtRandomMoments(t *testing.T) {
-	t.Helper()
-	rng, seed := testwait.Rand(t)
-	server := newServer(t, "")
-	client, history := newClient(t, server)
-	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "kill", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
-	var slowest time.Duration
-	for kill := range testwait.Count(5, 20) {
-		await(t, "answers", history.After(1+rng.IntN(150)))
-		pause(t, rng, 5*time.Millisecond)
-		testwait.Must(t, server.Kill(testwait.Context(t, patience)))
-		// PostgreSQL outlives its server. One time in three it dies with it, and the next server must recover it.
-		if rng.IntN(3) == 0 {
-			testwait.Must(t, sim.KillPostgres(server.DataDir(), rng.IntN(2) == 0))
+	sessions(t, 10, func(t *testing.T) {
+		t.Helper()
+		rng, seed := testwait.Rand(t)
+		server := newServer(t, "")
+		client, history := newClient(t, server)
+		l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "kill", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
+		var slowest time.Duration
+		for kill := range testwait.Count(5, 20) {
+			await(t, "answers", history.After(1+rng.IntN(150)))
+			pause(t, rng, 5*time.Millisecond)
+			testwait.Must(t, server.Kill(testwait.Context(t, patience)))
+			// PostgreSQL outlives its server. One time in three it dies with it, and the next server must recover it.
+			if rng.IntN(3) == 0 {
+				testwait.Must(t, sim.KillPostgres(server.DataDir(), rng.IntN(2) == 0))
+			}
+			slowest = max(slowest, start(t, server))
+			auditNow(t, databaseOf(t, server))
+			if t.Failed() {
+				t.Fatalf("after kill %d", kill)
+			}
 		}
-		slowest = max(slowest, start(t, server))
-		auditNow(t, databaseOf(t, server))
-		if t.Failed() {
-			t.Fatalf("after kill %d", kill)
-		}
-	}
-	await(t, "answers after the last kill", history.After(50))
-	l.finish(t)
-	closeBooks(t, databaseOf(t, server), client, history, 1)
-	t.Logf("slowest start %v", slowest)
+		await(t, "answers after the last kill", history.After(50))
+		l.finish(t)
+		closeBooks(t, databaseOf(t, server), client, history, 1)
+		t.Logf("slowest start %v", slowest)
+	})
 }
 
 // TestPostgresIsKilled kills PostgreSQL under a server that stays up and must bring it back.
 func TestPostgresIsKilled(t *testing.T) {
-	sessions(t, 5, postgresIsKilled)
-}
-
-func postgresIsKilled(t *testing.T) {
-	t.Helper()
-	rng, seed := testwait.Rand(t)
-	server := newServer(t, "")
-	client, history := newClient(t, server)
-	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "postgres", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
-	var slowest time.Duration
-	for kill := range testwait.Count(3, 10) {
-		await(t, "answers", history.After(1+rng.IntN(200)))
-		pause(t, rng, 5*time.Millisecond)
-		testwait.Must(t, sim.KillPostgres(server.DataDir(), rng.IntN(2) == 0))
-		began := time.Now()
-		await(t, "answers after the death of PostgreSQL", history.After(20))
-		slowest = max(slowest, time.Since(began))
-		if !server.Running() {
-			t.Fatalf("kill %d: the server ended with code %d", kill, server.ExitCode())
+	sessions(t, 5, func(t *testing.T) {
+		t.Helper()
+		rng, seed := testwait.Rand(t)
+		server := newServer(t, "")
+		client, history := newClient(t, server)
+		l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "postgres", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
+		var slowest time.Duration
+		for kill := range testwait.Count(3, 10) {
+			await(t, "answers", history.After(1+rng.IntN(200)))
+			pause(t, rng, 5*time.Millisecond)
+			testwait.Must(t, sim.KillPostgres(server.DataDir(), rng.IntN(2) == 0))
+			began := time.Now()
+			await(t, "answers after the death of PostgreSQL", history.After(20))
+			slowest = max(slowest, time.Since(began))
+			if !server.Running() {
+				t.Fatalf("kill %d: the server ended with code %d", kill, server.ExitCode())
+			}
+			auditNow(t, databaseOf(t, server))
+			if t.Failed() {
+				t.Fatalf("after kill %d", kill)
+			}
 		}
-		auditNow(t, databaseOf(t, server))
-		if t.Failed() {
-			t.Fatalf("after kill %d", kill)
-		}
-	}
-	l.finish(t)
-	closeBooks(t, databaseOf(t, server), client, history, 1)
-	t.Logf("slowest return to work %v", slowest)
+		l.finish(t)
+		closeBooks(t, databaseOf(t, server), client, history, 1)
+		t.Logf("slowest return to work %v", slowest)
+	})
 }
 
 // TestSignalledServerDrains ends the server with SIGTERM under load. What it had accepted it answers: a command whose
 // connection broke must not have been executed, which the answer to its retry tells.
 func TestSignalledServerDrains(t *testing.T) {
-	sessions(t, 5, signalledServerDrains)
-}
-
-func signalledServerDrains(t *testing.T) {
-	t.Helper()
-	rng, seed := testwait.Rand(t)
-	server := newServer(t, "")
-	client, history := newClient(t, server)
-	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "drain", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
-	for drain := range testwait.Count(3, 10) {
-		await(t, "answers", history.After(50+rng.IntN(100)))
-		code, err := server.Terminate(testwait.Context(t, patience))
-		if err != nil || code != 0 {
-			t.Fatalf("drain %d: code %d: %v", drain, code, err)
+	sessions(t, 5, func(t *testing.T) {
+		t.Helper()
+		rng, seed := testwait.Rand(t)
+		server := newServer(t, "")
+		client, history := newClient(t, server)
+		l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "drain", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
+		for drain := range testwait.Count(3, 10) {
+			await(t, "answers", history.After(50+rng.IntN(100)))
+			code, err := server.Terminate(testwait.Context(t, patience))
+			if err != nil || code != 0 {
+				t.Fatalf("drain %d: code %d: %v", drain, code, err)
+			}
+			start(t, server)
 		}
-		start(t, server)
-	}
-	l.finish(t)
-	lost := 0
-	for _, op := range history.Ops() {
-		answers := op.Answers()
-		if last := answers[len(answers)-1]; last.Final() && last.Replayed {
-			lost++
-			t.Errorf("executed and not answered: %s: %v", op, answers)
+		l.finish(t)
+		lost := 0
+		for _, op := range history.Ops() {
+			answers := op.Answers()
+			if last := answers[len(answers)-1]; last.Final() && last.Replayed {
+				lost++
+				t.Errorf("executed and not answered: %s: %v", op, answers)
+			}
 		}
-	}
-	closeBooks(t, databaseOf(t, server), client, history, 1)
+		closeBooks(t, databaseOf(t, server), client, history, 1)
+	})
 }

@@ -3,19 +3,23 @@
 package sim_test
 
 import (
+	"context"
 	"net/http"
 	"sync/atomic"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/locktest"
+	"github.com/fairlead-dev/fairlead/lock/pglock"
 )
 
-// TestLocksOfAllKinds lets callers of four kinds want the same keys: over HTTP by two servers, and in Go on the servers'
-// database, in this process and in another one. To each other they are but owners and waiters.
+// TestLocksOfAllKinds lets callers of three kinds want the same keys: over HTTP by either of two servers, and in Go on the
+// servers' database. To each other they are but owners and waiters.
 func TestLocksOfAllKinds(t *testing.T) {
 	database := newDatabase(t)
 	servers := []*sim.Server{newServer(t, database), newServer(t, database)}
@@ -34,17 +38,17 @@ func TestLocksOfAllKinds(t *testing.T) {
 			var opened atomic.Int64
 			return locktest.Harness{Open: func(tb testing.TB) (lock.Backend, func()) {
 				tb.Helper()
-				var b lock.Backend
-				switch opened.Add(1) % 4 {
-				case 1:
-					b = overHTTP(tb, servers[0])
-				case 2:
-					b = pgLocks(tb, database)
-				case 3:
-					b = newLockProcess(tb, database)
-				default:
-					b = overHTTP(tb, servers[1])
+				n := opened.Add(1) % 3
+				if n < 2 {
+					return overHTTP(tb, servers[n]), func() {}
 				}
+				pool, err := pgxpool.New(context.Background(), database)
+				testwait.Must(tb, err)
+				b := pglock.New(pool, pglock.Options{})
+				tb.Cleanup(func() {
+					b.Close()
+					pool.Close()
+				})
 				return b, func() {}
 			}}
 		}, "DeadlockRings", "NoFalseVictims", "ManyKeysInOpposingOrders", "ElectionsHandOver", "Histories")

@@ -7,11 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -48,21 +44,13 @@ func readDrawn(t *testing.T, client *sim.Client, id string) (o drawn) {
 }
 
 // awaitEnd polls until an operation no longer runs.
-func awaitEnd(t *testing.T, client *sim.Client, id string) drawn {
+func awaitEnd(t *testing.T, client *sim.Client, id string) (o drawn) {
 	t.Helper()
-	ctx := testwait.Context(t, patience)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if o := readDrawn(t, client, id); o.Status != multidraw.StatusRunning {
-			return o
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("multi-draw %s runs for ever", id)
-		}
-	}
+	testwait.Eventually(t, patience, "the end of multi-draw "+id, func() bool {
+		o = readDrawn(t, client, id)
+		return o.Status != multidraw.StatusRunning
+	})
+	return o
 }
 
 // TestMultidrawSurvivesKills kills the server that draws, at its crash points and at random checkpoints, and resumes the
@@ -74,21 +62,12 @@ func TestMultidrawSurvivesKills(t *testing.T) {
 	other := newServer(t, database) // Sees what becomes of the first one's operations.
 	client, _ := newClient(t, server)
 	watcher, _ := newClient(t, other)
-	restart := func(env ...string) {
-		t.Helper()
-		if server.Running() {
-			testwait.Must(t, server.Kill(testwait.Context(t, patience)))
-		}
-		if _, err := server.Start(testwait.Context(t, patience), env...); err != nil {
-			t.Fatal(err)
-		}
-	}
 	const total, checkpoints = 200_000, 200
 	crash := func(i int) string {
 		point := []string{"multidraw.before_checkpoint", "multidraw.after_checkpoint"}[i%2]
-		return fmt.Sprintf("FAIRLEAD_CRASH_AT=%s:%d", point, 1+rng.IntN(checkpoints/testwait.Count(8, 60)))
+		return fmt.Sprintf("%s:%d", point, 1+rng.IntN(checkpoints/testwait.Count(8, 60)))
 	}
-	restart(crash(0))
+	willDie(t, server, crash(0))
 	answer := sendOnce(t, client, "/v1/multidraws", fmt.Sprintf(`{"lock_key":"kills","count":%d,"range":{"min":-1000000,"max":1000000},"async":true}`, total))
 	var o drawn
 	if err := answer.JSON(&o); err != nil || answer.Status != http.StatusAccepted {
@@ -102,11 +81,8 @@ func TestMultidrawSurvivesKills(t *testing.T) {
 	kills := testwait.Count(4, 50)
 	var slowest time.Duration
 	for i := 1; ; i++ {
-		await(t, "death at a crash point", server.Exited())
+		dies(t, server, "a checkpoint")
 		died := time.Now()
-		if by := server.KilledBy(); by != syscall.SIGKILL {
-			t.Fatalf("ended by %v, code %d", by, server.ExitCode())
-		}
 		lost := awaitEnd(t, watcher, o.ID)
 		slowest = max(slowest, time.Since(died))
 		if lost.Status != multidraw.StatusInterrupted || lost.Seed != nil || lost.Completed == total {
@@ -118,7 +94,7 @@ func TestMultidrawSurvivesKills(t *testing.T) {
 		if i == kills {
 			break
 		}
-		restart(crash(i))
+		willDie(t, server, crash(i))
 		// The answer may be lost with the server, whose death settles what it was.
 		_ = sendOnce(t, client, "/v1/multidraws/"+o.ID+"/resume", "{}")
 	}
@@ -126,7 +102,7 @@ func TestMultidrawSurvivesKills(t *testing.T) {
 		t.Errorf("interrupted after %v", slowest)
 	}
 	auditNow(t, database)
-	restart()
+	start(t, server)
 	if a := sendOnce(t, client, "/v1/multidraws/"+o.ID+"/resume", ""); a.Status != http.StatusOK {
 		t.Fatal(a)
 	}
@@ -162,21 +138,13 @@ func checkAllDrawn(t *testing.T, client *sim.Client, o drawn) {
 	if !slices.Equal(got, d.Ints(0, int(o.Total))) {
 		t.Errorf("the %d draws are not those of an unbroken run", len(got))
 	}
-	proof := client.Get(t.Context(), path+"/proof")
-	if proof.Err != nil || proof.Status != http.StatusOK {
-		t.Fatal(proof)
-	}
-	verify := func(document []byte, valid bool) {
-		t.Helper()
-		file := filepath.Join(t.TempDir(), "proof.json")
-		testwait.Must(t, os.WriteFile(file, document, 0o600))
-		out, err := exec.CommandContext(testwait.Context(t, patience), binary(t), "verify", file, "--commitment", o.Commitment).CombinedOutput()
-		if (err == nil) != valid {
+	proof := proofOf(t, client, path)
+	altered := bytes.Replace(proof, []byte(`"max":1000000`), []byte(`"max":1000001`), 1)
+	for _, document := range [][]byte{proof, altered} {
+		if out, err := verifier(t, document, "--commitment", o.Commitment); (err == nil) != bytes.Equal(document, proof) {
 			t.Errorf("verify: %v\n%s", err, out)
 		}
 	}
-	verify(proof.Body, true)
-	verify(bytes.Replace(proof.Body, []byte(`"max":1000000`), []byte(`"max":1000001`), 1), false)
 }
 
 // TestMultidrawStopsWithItsServer ends a server cleanly while it draws: the operation is interrupted at once, and not after

@@ -21,7 +21,6 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
-	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // inbox is a receiver that notes what comes, and checks each signature.
@@ -211,22 +210,16 @@ func TestPublisherDiesAtEveryCrashPoint(t *testing.T) {
 				}
 				ask(t, server.URL(), "/v1/publications", body, &drafts[i])
 			}
-			testwait.Must(t, server.Kill(testwait.Context(t, patience)))
 			nth := 1
 			if point == "publish.sent" {
 				nth += (round + 3) % len(drafts) // To the account it is sent last: that takes several requests.
 			}
-			if _, err := server.Start(testwait.Context(t, patience), fmt.Sprintf("FAIRLEAD_CRASH_AT=%s:%d", point, nth)); err != nil {
-				t.Fatal(err)
-			}
+			willDie(t, server, fmt.Sprintf("%s:%d", point, nth))
 			for _, d := range drafts {
 				// The answer may be lost with the server; its retry tells.
 				_, _, _ = send(testwait.Context(t, patience), server.URL(), "/v1/publications/"+d.ID+"/publish", "", "publish-"+d.ID)
 			}
-			await(t, "death at "+point, server.Exited())
-			if by := server.KilledBy(); by != syscall.SIGKILL {
-				t.Fatalf("%s: ended by %v", point, by)
-			}
+			dies(t, server, point)
 			deaths++
 			start(t, server)
 			for i, d := range drafts {
@@ -286,16 +279,10 @@ func TestStoppedPublisherIsRefused(t *testing.T) {
 		release <- struct{}{}
 		testwait.Must(t, holder.Signal(syscall.SIGCONT))
 		stopped := in.versions(p.ID)[0]
-		deadline := time.Now().Add(patience)
-		for {
+		testwait.Eventually(t, patience, fmt.Sprintf("round %d: attempt %d was stopped, and is refused", round, stopped), func() bool {
 			results := attemptsOf(t, other, p.ID)
-			if results[stopped] == "refused" && results[done.Version] == "published" && len(results) >= 2 {
-				break
-			} else if time.Now().After(deadline) {
-				t.Fatalf("round %d: attempt %d was stopped; the attempts are %v", round, stopped, results)
-			}
-			wait.For(t.Context(), 20*time.Millisecond)
-		}
+			return results[stopped] == "refused" && results[done.Version] == "published" && len(results) >= 2
+		})
 		if again := read(t, other, "/v1/publications/"+p.ID); again.Status != "published" || again.Version != done.Version {
 			t.Fatalf("%+v became %+v", done, again)
 		}

@@ -62,9 +62,7 @@ func checkRace(t *testing.T, answers []sim.Answer) {
 		switch {
 		case a.Err == nil && a.Status == http.StatusCreated:
 			var p client.Purchase
-			if err := a.JSON(&p); err != nil {
-				t.Error(err)
-			}
+			testwait.Check(t, a.JSON(&p))
 			places[fmt.Sprintf("%d/%d", p.Position.Layer, p.Position.Number)] = true
 			sold++
 		case a.Status == http.StatusConflict && a.Code() == "sold_out":

@@ -133,12 +133,7 @@ func (r *reader) deposits(stop <-chan struct{}) func() []time.Duration {
 	var working sync.WaitGroup
 	for i := range clients {
 		working.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
+			for sim.GoesOn(r.t.Context(), stop) {
 				began := time.Now()
 				status, err := r.do(http.MethodPost, "/v1/deposits", fmt.Sprintf(`{"account":"depositor-%d","amount":1}`, i), true, io.Discard)
 				if err != nil || status != http.StatusCreated {
@@ -237,12 +232,7 @@ func TestReadsLeaveCommandsAlone(t *testing.T) {
 	})
 	for range readPublic {
 		storm.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
+			for sim.GoesOn(r.t.Context(), stop) {
 				ordinal := rand.IntN(public)
 				var body bytes.Buffer
 				status, err := r.do(http.MethodGet, "/p/campaigns/"+open.String()+"/positions/"+lottery.PositionID(open, ordinal).String(), "", false, &body)

@@ -12,9 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -23,29 +20,27 @@ import (
 
 // TestOneOfTwoServersIsKilled spreads load over two servers on one database and kills one of them, again and again.
 func TestOneOfTwoServersIsKilled(t *testing.T) {
-	sessions(t, 5, oneOfTwoServersIsKilled)
-}
-
-func oneOfTwoServersIsKilled(t *testing.T) {
-	t.Helper()
-	rng, seed := testwait.Rand(t)
-	database := newDatabase(t)
-	servers := []*sim.Server{newServer(t, database), newServer(t, database)}
-	client, history := newClient(t, servers...)
-	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "two", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
-	for kill := range testwait.Count(3, 10) {
-		await(t, "answers", history.After(50+rng.IntN(150)))
-		victim := servers[rng.IntN(2)]
-		testwait.Must(t, victim.Kill(testwait.Context(t, patience)))
-		await(t, "answers of the other server", history.After(30))
-		start(t, victim)
-		auditNow(t, database)
-		if t.Failed() {
-			t.Fatalf("after kill %d", kill)
+	sessions(t, 5, func(t *testing.T) {
+		t.Helper()
+		rng, seed := testwait.Rand(t)
+		database := newDatabase(t)
+		servers := []*sim.Server{newServer(t, database), newServer(t, database)}
+		client, history := newClient(t, servers...)
+		l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "two", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
+		for kill := range testwait.Count(3, 10) {
+			await(t, "answers", history.After(50+rng.IntN(150)))
+			victim := servers[rng.IntN(2)]
+			testwait.Must(t, victim.Kill(testwait.Context(t, patience)))
+			await(t, "answers of the other server", history.After(30))
+			start(t, victim)
+			auditNow(t, database)
+			if t.Failed() {
+				t.Fatalf("after kill %d", kill)
+			}
 		}
-	}
-	l.finish(t)
-	closeBooks(t, database, client, history, 1)
+		l.finish(t)
+		closeBooks(t, database, client, history, 1)
+	})
 }
 
 // locksTakenBack is when PostgreSQL has long ended the transaction of a stopped server, and the other one goes on.
@@ -53,95 +48,80 @@ const locksTakenBack = 25 * time.Second
 
 // TestStoppedServerWakes freezes one of two servers in the middle of its work and wakes it when the other has gone on.
 func TestStoppedServerWakes(t *testing.T) {
-	sessions(t, 4, stoppedServerWakes)
-}
-
-func stoppedServerWakes(t *testing.T) {
-	t.Helper()
-	rng, seed := testwait.Rand(t)
-	database := newDatabase(t)
-	sleeper := newServer(t, database)
-	client, history := newClient(t, sleeper, newServer(t, database))
-	client.LimitAttempts(500 * time.Millisecond)
-	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "stop", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
-	for stop := range testwait.Count(2, 3) {
-		await(t, "answers", history.After(50+rng.IntN(150)))
-		testwait.Must(t, sleeper.Signal(syscall.SIGSTOP))
-		// It may be stopped with rows locked, which PostgreSQL takes back after a while.
-		asleep := time.Duration(testwait.Count(2, 5+rng.IntN(36))) * time.Second
-		progress := history.After(100)
-		wait.For(t.Context(), asleep)
-		select {
-		case <-progress:
-		default:
-			if asleep >= locksTakenBack {
-				t.Errorf("the other server did not go on within %v", asleep)
+	sessions(t, 4, func(t *testing.T) {
+		t.Helper()
+		rng, seed := testwait.Rand(t)
+		database := newDatabase(t)
+		sleeper := newServer(t, database)
+		client, history := newClient(t, sleeper, newServer(t, database))
+		client.LimitAttempts(500 * time.Millisecond)
+		l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "stop", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
+		for stop := range testwait.Count(2, 3) {
+			await(t, "answers", history.After(50+rng.IntN(150)))
+			testwait.Must(t, sleeper.Signal(syscall.SIGSTOP))
+			// It may be stopped with rows locked, which PostgreSQL takes back after a while.
+			asleep := time.Duration(testwait.Count(2, 5+rng.IntN(36))) * time.Second
+			progress := history.After(100)
+			wait.For(t.Context(), asleep)
+			select {
+			case <-progress:
+			default:
+				if asleep >= locksTakenBack {
+					t.Errorf("the other server did not go on within %v", asleep)
+				}
+			}
+			testwait.Must(t, sleeper.Signal(syscall.SIGCONT))
+			await(t, "answers after waking", history.After(100))
+			auditNow(t, database)
+			if t.Failed() {
+				t.Fatalf("after stop %d, %v asleep", stop, asleep)
 			}
 		}
-		testwait.Must(t, sleeper.Signal(syscall.SIGCONT))
-		await(t, "answers after waking", history.After(100))
-		auditNow(t, database)
-		if t.Failed() {
-			t.Fatalf("after stop %d, %v asleep", stop, asleep)
-		}
-	}
-	l.finish(t)
-	closeBooks(t, database, client, history, 1)
+		l.finish(t)
+		closeBooks(t, database, client, history, 1)
+	})
 }
 
 // TestLostAnswersToCommit puts a proxy between the server and PostgreSQL that loses the answers to COMMIT, and some
 // commits, under mixed load, then sells a campaign through it.
 func TestLostAnswersToCommit(t *testing.T) {
-	sessions(t, 5, lostAnswersToCommit)
-}
-
-func lostAnswersToCommit(t *testing.T) {
-	t.Helper()
-	_, seed := testwait.Rand(t)
-	database := newDatabase(t)
-	config, err := pgx.ParseConfig(database)
-	testwait.Must(t, err)
-	network, address := pgconn.NetworkAddress(config.Host, config.Port)
-	proxy, err := wire.Listen(t.Context(), wire.Options{
-		Network: network, Address: address, Seed: seed, LoseOneIn: 4, Blackout: 300 * time.Millisecond,
-	})
-	testwait.Must(t, err)
-	t.Cleanup(func() {
-		if err := proxy.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	server := newServer(t, throughTCP(t, database, proxy.Addr()))
-	client, history := newClient(t, server)
-	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "lost", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
-	proxy.Arm(true)
-	awaitLost(t, proxy, testwait.Count(15, 60))
-	proxy.Arm(false)
-	l.finish(t)
-	auditNow(t, database)
-
-	accounts := names("buyer", buyers)
-	testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), client, append(accounts, "house"), 1_000_000))
-	sales, before := testwait.Count(2, 5), proxy.Stats().Lost()
-	for sale := range sales {
-		name := fmt.Sprintf("sale-%d", sale)
-		campaign, err := sim.Launch(testwait.Context(t, patience), client, name, triangle(name, "house"))
-		testwait.Must(t, err)
+	sessions(t, 5, func(t *testing.T) {
+		t.Helper()
+		_, seed := testwait.Rand(t)
+		database := newDatabase(t)
+		proxy, through := wire.Through(t, database, wire.Options{Seed: seed, LoseOneIn: 4, Blackout: 300 * time.Millisecond})
+		server := newServer(t, through)
+		client, history := newClient(t, server)
+		l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "lost", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
 		proxy.Arm(true)
-		checkRace(t, sell(t, client, campaign.ID, name, accounts))
+		awaitLost(t, proxy, testwait.Count(15, 60))
 		proxy.Arm(false)
-		checkDrawn(t, client, campaign.ID, 9)
-		verify(t, client, campaign.ID, campaign.Commitment)
-		if t.Failed() {
-			break
+		l.finish(t)
+		auditNow(t, database)
+
+		accounts := names("buyer", buyers)
+		testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), client, append(accounts, "house"), 1_000_000))
+		sales, before := testwait.Count(2, 5), proxy.Stats().Lost()
+		for sale := range sales {
+			name := fmt.Sprintf("sale-%d", sale)
+			campaign, err := sim.Launch(testwait.Context(t, patience), client, name, triangle(name, "house"))
+			testwait.Must(t, err)
+			proxy.Arm(true)
+			checkRace(t, sell(t, client, campaign.ID, name, accounts))
+			proxy.Arm(false)
+			checkDrawn(t, client, campaign.ID, 9)
+			verify(t, client, campaign.ID, campaign.Commitment)
+			if t.Failed() {
+				break
+			}
 		}
-	}
-	lost := proxy.Stats().Lost() - before
-	t.Logf("%+v, %d of them while %d campaigns were sold", proxy.Stats(), lost, sales)
-	if lost == 0 {
-		t.Error("no commit was lost while campaigns were sold")
-	}
-	closeBooks(t, database, client, history, 1)
+		lost := proxy.Stats().Lost() - before
+		t.Logf("%+v, %d of them while %d campaigns were sold", proxy.Stats(), lost, sales)
+		if lost == 0 {
+			t.Error("no commit was lost while campaigns were sold")
+		}
+		closeBooks(t, database, client, history, 1)
+	})
 }
 
 // sell lets every account buy one position of any layer, a few at a time, so that the sale takes many commits, and
@@ -157,9 +137,7 @@ func sell(t *testing.T, client *sim.Client, campaign, keys string, accounts []st
 		group.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(accounts)); i = next.Add(1) - 1 {
 				answer, err := client.Settle(ctx, sim.NewPurchase(fmt.Sprintf("%s-%d", keys, i), campaign, accounts[i], 0))
-				if err != nil {
-					t.Error(err)
-				}
+				testwait.Check(t, err)
 				answers[i] = answer
 			}
 		})
@@ -193,9 +171,7 @@ func TestOpposedTransfers(t *testing.T) {
 	var snapshots, integrities int
 	var group sync.WaitGroup
 	group.Go(func() {
-		if err := l.Run(t.Context(), client, stop); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, l.Run(t.Context(), client, stop))
 	})
 	group.Go(func() { snapshots = watchTotal(t, database, stop, each*int64(len(l.Accounts()))) })
 	group.Go(func() { integrities = watchIntegrity(t, client, stop) })
@@ -226,14 +202,7 @@ func TestOpposedTransfers(t *testing.T) {
 func watchTotal(t *testing.T, database string, stop <-chan struct{}, want int64) (snapshots int) {
 	t.Helper()
 	conn := connect(t, database)
-	for {
-		select {
-		case <-stop:
-			return snapshots
-		case <-t.Context().Done():
-			return snapshots
-		default:
-		}
+	for sim.GoesOn(t.Context(), stop) {
 		var total int64
 		var entries int64
 		const question = `SELECT (SELECT sum(available + held) FROM accounts), (SELECT coalesce(sum(amount), 0) FROM entries)`
@@ -247,19 +216,13 @@ func watchTotal(t *testing.T, database string, stop <-chan struct{}, want int64)
 		}
 		snapshots++
 	}
+	return snapshots
 }
 
 // watchIntegrity asks the servers the same, in turn.
 func watchIntegrity(t *testing.T, client *sim.Client, stop <-chan struct{}) (checks int) {
 	t.Helper()
-	for {
-		select {
-		case <-stop:
-			return checks
-		case <-t.Context().Done():
-			return checks
-		default:
-		}
+	for sim.GoesOn(t.Context(), stop) {
 		answer := client.Get(t.Context(), "/v1/integrity")
 		var report struct {
 			Valid      bool  `json:"valid"`
@@ -271,4 +234,5 @@ func watchIntegrity(t *testing.T, client *sim.Client, stop <-chan struct{}) (che
 		}
 		checks++
 	}
+	return checks
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -68,9 +69,7 @@ func TestLockAlertsAreAboutMetricsThatExist(t *testing.T) {
 	r := prometheus.NewRegistry()
 	telemetry.NewLocks(r, "api")
 	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	known := map[string]bool{}
 	for _, f := range families {
 		known[f.GetName()] = true
@@ -78,9 +77,7 @@ func TestLockAlertsAreAboutMetricsThatExist(t *testing.T) {
 	names := regexp.MustCompile(`fairlead_locks?_[a-z_]*[a-z]`)
 	for _, page := range []string{"operations/alerts.yaml", "design/lock.md"} {
 		text, err := os.ReadFile(filepath.Join("../../docs", page))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		found := names.FindAllString(string(text), -1)
 		for _, name := range found {
 			if !known[name] {

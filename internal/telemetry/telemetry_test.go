@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // sample is one value of one metric; of a histogram it is the count, and sum is the sum.
@@ -22,9 +23,7 @@ type sample struct{ value, sum float64 }
 func gather(t *testing.T, r prometheus.Gatherer) map[string]sample {
 	t.Helper()
 	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	name := regexp.MustCompile(`^fairlead_[a-z_]+$`)
 	samples := map[string]sample{}
 	for _, f := range families {

@@ -88,9 +88,7 @@ func (r *Server) Kill() {
 func (r *Server) Client(tb testing.TB) rueidis.Client {
 	tb.Helper()
 	c, err := r.connect()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testwait.Must(tb, err)
 	tb.Cleanup(c.Close)
 	return c
 }

@@ -27,10 +27,22 @@ func Eventually(tb testing.TB, limit time.Duration, what string, ok func() bool)
 }
 
 // Must ends the test when err is not nil.
-func Must(tb testing.TB, err error) {
+func Must(tb interface {
+	Helper()
+	Fatal(args ...any)
+}, err error,
+) {
 	tb.Helper()
 	if err != nil {
 		tb.Fatal(err)
+	}
+}
+
+// Check fails the test when err is not nil, and lets it go on.
+func Check(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Error(err)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/internal/tracing"
 	"github.com/fairlead-dev/fairlead/saga"
 )
@@ -66,9 +67,7 @@ func TestOff(t *testing.T) {
 	if off.Requests() != nil || off.Deliveries() != nil || off.Steps() != nil || off.Lanes("ledger", own) != groupcommit.Observer(own) {
 		t.Error("something is traced")
 	}
-	if err := off.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, off.Close(t.Context()))
 	if _, err := tracing.Start(t.Context(), tracing.Options{Endpoint: "collector:4318"}); err == nil {
 		t.Error("what is no URL is taken")
 	}
@@ -89,9 +88,7 @@ func newCollector(t *testing.T) *collector {
 	c.status.Store(http.StatusOK)
 	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, err)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.posts++
@@ -111,9 +108,7 @@ func (c *collector) has(text string) bool {
 func start(t *testing.T, endpoint string, logs io.Writer) *tracing.Tracing {
 	t.Helper()
 	tr, err := tracing.Start(t.Context(), tracing.Options{Endpoint: endpoint, Version: "v0.0.0-test", Logger: slog.New(slog.NewTextHandler(logs, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return tr
 }
 
@@ -145,9 +140,7 @@ func TestSpans(t *testing.T) {
 	refused(saga.Refuse("account_closed"), nil)
 	_, failed := tr.Steps()(t.Context(), saga.PhaseUndo, call)
 	failed(saga.Outcome{}, errors.New("connection reset"))
-	if err := tr.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, tr.Close(t.Context()))
 	for _, text := range []string{
 		"commit ledger", "disk full", "_OTHER", "/v1/coffee", "overloaded", "request-1", "fairlead.replayed", "GET /gone", "broken off", "deliver webhook", publication.String(),
 		"answered 502", "do credit", call.Saga.String(), "account_closed", "undo credit", "connection reset", "the-shop", "v0.0.0-test",
@@ -236,9 +229,7 @@ func TestReports(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	if err := tr.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, tr.Close(t.Context()))
 	if lines := strings.Count(logs.String(), "\n"); lines != 3 {
 		t.Errorf("%d lines: %s", lines, logs.String())
 	}

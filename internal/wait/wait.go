@@ -27,7 +27,7 @@ const (
 )
 
 // Reconnect calls session again whenever it returns, until ctx ends. The pauses grow, begin anew after a session that lasted, and
-// depend by half on chance, so that many processes do not come back together. lost is told why each session has ended, and when
+// depend by half on chance, so that many processes do not come back together. lost receives why each session has ended, and when
 // the next one begins.
 func Reconnect(ctx context.Context, session func() error, lost func(err error, in time.Duration)) {
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, maxPause) {

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/locktest"
 )
@@ -33,9 +34,7 @@ func start(t *testing.T, directory string, port, peer int) (stop func()) {
 	// The disk, which others may keep busy for seconds, is not waited for: what is killed here is etcd, and not the machine. An
 	// etcd before this option takes no notice of the variable.
 	cmd.Env = append(os.Environ(), "ETCD_UNSAFE_NO_FSYNC=true")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, cmd.Start())
 	stop = sync.OnceFunc(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -49,9 +48,7 @@ func connect(tb testing.TB, port int) *clientv3.Client {
 	c, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{fmt.Sprintf("127.0.0.1:%d", port)}, DialTimeout: patience, Logger: zap.NewNop(),
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testwait.Must(tb, err)
 	tb.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -141,16 +138,12 @@ func TestRestart(t *testing.T) {
 	other, _ := open(t, connect(t, port), Options{})
 	l := lock.New(b, lock.LockerOptions{})
 	h, err := l.Acquire(t.Context(), []string{"k"}, lock.Options{TTL: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	granted := make(chan lock.Grant, 1)
 	var done sync.WaitGroup
 	done.Go(func() {
 		g, err := other.Acquire(t.Context(), request(time.Second, lock.Forever, "k"))
-		if err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, err)
 		granted <- g
 	})
 	for deadline := time.Now().Add(patience); ; {
@@ -177,9 +170,7 @@ func TestRestart(t *testing.T) {
 	if h.Context().Err() != nil {
 		t.Errorf("lost: %v", context.Cause(h.Context()))
 	}
-	if err := h.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, h.Release(t.Context()))
 	select {
 	case g := <-granted:
 		if g.Tokens["k"] <= h.Token("k") {

@@ -66,9 +66,7 @@ func WakeUps(t *testing.T, child string, env ...string) {
 			})
 			mu.Lock()
 			defer mu.Unlock()
-			if err != nil {
-				t.Error(err)
-			}
+			testwait.Check(t, err)
 			seen.Tenures = append(seen.Tenures, got.Tenures...)
 			seen.Late = max(seen.Late, got.Late)
 		})
@@ -159,9 +157,7 @@ func Contend(t *testing.T, open func(t *testing.T) lock.Backend) {
 	r.Tenures = hold(t, l, "contended", func(int) bool { return time.Now().Before(end) })
 	cancel()
 	napping.Wait()
-	if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, json.NewEncoder(os.Stdout).Encode(r))
 }
 
 // hold lets the waiters of a process hold a lock again and again, as long as more allows it.

@@ -52,9 +52,7 @@ func TestConformanceWithAWrongClock(t *testing.T) {
 			t.Parallel()
 			p := pool(t, clocked(t, migrate))
 			var now time.Time
-			if err := p.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&now); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, p.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&now))
 			if off := time.Until(now).Abs(); off < 23*time.Hour || off > 25*time.Hour {
 				t.Fatalf("the clocks differ by %s", off)
 			}
@@ -70,8 +68,6 @@ func TestConformanceWithAWrongClock(t *testing.T) {
 func clocked(t *testing.T, set pgtest.Migrate) string {
 	t.Helper()
 	url := pgtest.NewDatabase(t, nil)
-	if err := set(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, set(t.Context(), url))
 	return url
 }

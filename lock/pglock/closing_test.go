@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -16,17 +17,15 @@ func TestClosingSendsWhatIsToBeSent(t *testing.T) {
 	t.Parallel()
 	url := database(t)
 	heard, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	defer func() { _ = heard.Close(context.Background()) }()
 	if _, err := heard.Exec(t.Context(), "LISTEN "+channel); err != nil {
 		t.Fatal(err)
 	}
-	b, _ := open(t, url, Options{})
+	b := open(t, url, Options{})
 	l := lock.New(b, lock.LockerOptions{})
 	for range 4 {
-		a, stop := open(t, url, Options{})
+		a := open(t, url, Options{})
 		h := acquire(t, lock.New(a, lock.LockerOptions{}), "k", lock.Options{Wait: time.Minute})
 		done := make(chan error, 1)
 		go func() {
@@ -36,14 +35,9 @@ func TestClosingSendsWhatIsToBeSent(t *testing.T) {
 			}
 			done <- err
 		}()
-		waitFor(t, "the other waits", func() bool {
-			s, err := b.Snapshot(t.Context())
-			return err == nil && len(s.Waiters) == 1
-		})
-		if err := h.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		stop()
+		oneWaits(t, b)
+		testwait.Must(t, h.Release(t.Context()))
+		a.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		for told := false; !told; {
 			n, err := heard.WaitForNotification(ctx)
@@ -53,8 +47,6 @@ func TestClosingSendsWhatIsToBeSent(t *testing.T) {
 			told = !strings.HasPrefix(n.Payload, "probe")
 		}
 		cancel()
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, <-done)
 	}
 }

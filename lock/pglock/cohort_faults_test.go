@@ -32,7 +32,7 @@ func TestSettlingWithoutAnswer(t *testing.T) {
 	url := database(t)
 	direct := pool(t, url)
 	for _, renewed := range []bool{false, true} {
-		b, _ := open(t, url, Options{})
+		b := open(t, url, Options{})
 		k, three, _ := running(t, b, 3, time.Minute)
 		b.mu.Lock()
 		c := b.cohorts[uuid.MustParse(three[2].ID())]
@@ -65,13 +65,11 @@ func TestSettlingWithoutAnswer(t *testing.T) {
 // tables have granted the lock again to who still has it.
 func TestOperatorEndsACohort(t *testing.T) {
 	t.Parallel()
-	b, _ := open(t, database(t), Options{})
+	b := open(t, database(t), Options{})
 	k, three, _ := running(t, b, 3, time.Minute)
 	waitFor(t, "the lock is ended", func() bool { // It may get another name after the look.
 		held, _, err := b.Find(t.Context(), k)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		var done Released
 		if err := b.Transact(t.Context(), "operator", func(ctx context.Context, tx pgx.Tx) (err error) {
 			done, err = b.ReleaseIn(ctx, tx, uuid.MustParse(held.ID))
@@ -90,16 +88,14 @@ func TestOperatorEndsACohort(t *testing.T) {
 // TestFailedReleaseOfACohortIsRepeated: what the tables could not be told is told by the next try.
 func TestFailedReleaseOfACohortIsRepeated(t *testing.T) {
 	t.Parallel()
-	b, _ := open(t, database(t), Options{})
+	b := open(t, database(t), Options{})
 	k, three, _ := running(t, b, 3, time.Minute)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := b.Release(ctx, three[2].ID()); err == nil {
 		t.Error("released under a context that has ended")
 	}
-	if err := b.Release(t.Context(), three[2].ID()); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, b.Release(t.Context(), three[2].ID()))
 	free(t, b, k)
 }
 
@@ -107,10 +103,10 @@ func TestFailedReleaseOfACohortIsRepeated(t *testing.T) {
 func TestCloseTellsWhoHasTheLock(t *testing.T) {
 	t.Parallel()
 	url := database(t)
-	b, stop := open(t, url, Options{})
-	other, _ := open(t, url, Options{})
+	b := open(t, url, Options{})
+	other := open(t, url, Options{})
 	_, three, _ := running(t, b, 3, time.Minute)
-	stop()
+	b.Close()
 	if _, err := other.Renew(t.Context(), three[2].ID(), 0); err != nil {
 		t.Error(err)
 	}
@@ -120,7 +116,7 @@ func TestCloseTellsWhoHasTheLock(t *testing.T) {
 // TestCancelledRequestsLeaveNothing: requests are called off at any moment, and no lock stays with nobody.
 func TestCancelledRequestsLeaveNothing(t *testing.T) {
 	t.Parallel()
-	b, _ := open(t, database(t), Options{})
+	b := open(t, database(t), Options{})
 	l := lock.New(b, lock.LockerOptions{})
 	var granted, refused atomic.Int64
 	var all sync.WaitGroup
@@ -157,7 +153,7 @@ func TestCancelledRequestsLeaveNothing(t *testing.T) {
 // TestLateRequestIsRefused: what is carried out after its caller has gone grants nothing.
 func TestLateRequestIsRefused(t *testing.T) {
 	t.Parallel()
-	b, _ := open(t, database(t), Options{})
+	b := open(t, database(t), Options{})
 	w := &waiter{
 		backend: b, unsure: true, granted: make(chan *lock.Grant, 1), wait: lock.Forever,
 		request: request{id: uuid.New(), keys: []string{"k"}, owner: "gone", ttl: time.Hour.Microseconds()},
@@ -176,7 +172,7 @@ func TestLateRequestIsRefused(t *testing.T) {
 func TestLeavingIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	var fail atomic.Bool
-	b, _ := open(t, database(t), Options{})
+	b := open(t, database(t), Options{})
 	run := b.run
 	b.run = func(ctx context.Context, name string, fn func(context.Context, pgx.Tx) error) error {
 		if name == "lock leave" && fail.Swap(false) {

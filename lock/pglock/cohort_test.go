@@ -56,9 +56,7 @@ func line(t *testing.T, b *Backend, k string, n int, ttl time.Duration) []<-chan
 func waitersOn(t *testing.T, b *Backend, k string) (ids []string) {
 	t.Helper()
 	s, err := b.Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	for _, w := range s.Waiters {
 		if slices.Contains(w.Keys, k) {
 			ids = append(ids, w.ID)
@@ -83,9 +81,7 @@ func got(t *testing.T, c <-chan *lock.Held) *lock.Held {
 
 func let(t *testing.T, h *lock.Held) {
 	t.Helper()
-	if err := h.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, h.Release(t.Context()))
 }
 
 // inCohort reports whether a lock is passed on by a cohort.
@@ -128,7 +124,7 @@ func TestCohort(t *testing.T) {
 	t.Parallel()
 	const n = 8
 	var seen handOvers
-	b, _ := open(t, database(t), Options{Observer: &seen})
+	b := open(t, database(t), Options{Observer: &seen})
 	k, three, others := running(t, b, n, lock.DefaultTTL)
 	h, before := three[2], seen.n.Load()
 	if err := b.Release(t.Context(), three[1].ID()); !errors.Is(err, lock.ErrLost) {
@@ -176,7 +172,7 @@ func TestCohort(t *testing.T) {
 // TestCohortIsRenewed: a renewal that comes before the tables know the holder tells them.
 func TestCohortIsRenewed(t *testing.T) {
 	t.Parallel()
-	b, _ := open(t, database(t), Options{})
+	b := open(t, database(t), Options{})
 	k, three, _ := running(t, b, 4, lock.DefaultTTL)
 	g, err := b.Renew(t.Context(), three[2].ID(), time.Minute)
 	if err != nil || g.Owner != three[2].Owner() || g.Tokens[k] != three[2].Token(k) || g.TTL != time.Minute {
@@ -188,7 +184,7 @@ func TestCohortIsRenewed(t *testing.T) {
 // TestCohortSkipsWhoHasLeft: an successor whose caller has gone is passed over, and leaves nothing behind.
 func TestCohortSkipsWhoHasLeft(t *testing.T) {
 	t.Parallel()
-	b, _ := open(t, database(t), Options{})
+	b := open(t, database(t), Options{})
 	l := lock.New(b, lock.LockerOptions{})
 	for round := range 20 {
 		k := fmt.Sprint("k", round)
@@ -234,7 +230,7 @@ func TestCohortOfADeadProcess(t *testing.T) {
 	url := database(t)
 	p := pool(t, url)
 	doomed := New(p, Options{Schema: testSchema})
-	other, _ := open(t, url, Options{})
+	other := open(t, url, Options{})
 	k, three, _ := running(t, doomed, 6, ttl)
 	behind := line(t, other, k, 1, ttl)
 	p.Close()
@@ -254,8 +250,8 @@ func TestCohortOfADeadProcess(t *testing.T) {
 func TestDeadlockOfACohort(t *testing.T) {
 	t.Parallel()
 	url := database(t)
-	b, _ := open(t, url, Options{})
-	far, _ := open(t, url, Options{})
+	b := open(t, url, Options{})
+	far := open(t, url, Options{})
 	l := lock.New(far, lock.LockerOptions{})
 	x := acquire(t, l, "m", lock.Options{})
 	k, three, _ := running(t, b, 4, lock.DefaultTTL)
@@ -293,7 +289,7 @@ func TestManyInOneProcess(t *testing.T) {
 	var last atomic.Int64
 	var all sync.WaitGroup
 	for range 2 {
-		b, _ := open(t, url, Options{})
+		b := open(t, url, Options{})
 		l := lock.New(b, lock.LockerOptions{})
 		for i := range 12 {
 			all.Go(func() {
@@ -313,9 +309,7 @@ func TestManyInOneProcess(t *testing.T) {
 						time.Sleep(time.Duration(i) * 9 * time.Millisecond)
 					}
 					inside.Add(-1)
-					if err := h.Release(t.Context()); err != nil {
-						t.Error(err)
-					}
+					testwait.Check(t, h.Release(t.Context()))
 				}
 			})
 		}
@@ -326,19 +320,15 @@ func TestManyInOneProcess(t *testing.T) {
 // TestAskedAgain: a request that is made again, since nobody knows what became of it, is recognised.
 func TestAskedAgain(t *testing.T) {
 	t.Parallel()
-	b, _ := open(t, database(t), Options{})
+	b := open(t, database(t), Options{})
 	r := lock.Request{ID: uuid.NewString(), Keys: []string{"k"}, Owner: "o", TTL: time.Minute, Wait: time.Second}
 	first, err := b.Acquire(t.Context(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	second, err := b.Acquire(t.Context(), r)
 	if err != nil || second.Tokens["k"] != first.Tokens["k"] || len(waitersOn(t, b, "k")) > 0 {
 		t.Errorf("%+v, then %+v, %v; %v wait", first, second, err, waitersOn(t, b, "k"))
 	}
-	if err := b.ReleaseGrant(t.Context(), second); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, b.ReleaseGrant(t.Context(), second))
 }
 
 // TestDatabaseOfOtherHabits: a database whose transactions are of another isolation level by default has the same locks.
@@ -358,7 +348,7 @@ func TestDatabaseOfOtherHabits(t *testing.T) {
 				`DO $$ BEGIN EXECUTE format('ALTER DATABASE %%I SET default_transaction_isolation = %%L', current_database(), '%s'); END $$`, level))
 			return err
 		})
-		b, _ := open(t, url, Options{})
+		b := open(t, url, Options{})
 		began := time.Now()
 		first := acquire(t, lock.New(b, lock.LockerOptions{}), "k", lock.Options{})
 		others := line(t, b, "k", 6, lock.DefaultTTL)
@@ -379,10 +369,8 @@ func TestInstallBringsOlderTablesUpToDate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := testSchema.Install(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testSchema.Install(t.Context(), p))
 	}
-	b, _ := open(t, url, Options{})
+	b := open(t, url, Options{})
 	let(t, acquire(t, lock.New(b, lock.LockerOptions{}), "k", lock.Options{}))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/locktest"
 )
@@ -35,27 +36,21 @@ func database(t *testing.T) string {
 func pool(tb testing.TB, url string) *pgxpool.Pool {
 	tb.Helper()
 	c, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testwait.Must(tb, err)
 	c.MaxConns = 6
 	p, err := pgxpool.NewWithConfig(context.Background(), c)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testwait.Must(tb, err)
 	tb.Cleanup(p.Close)
 	return p
 }
 
 // open returns a backend as another process would have it.
-func open(tb testing.TB, url string, o Options) (*Backend, func()) {
+func open(tb testing.TB, url string, o Options) *Backend {
 	tb.Helper()
-	p := pool(tb, url)
 	o.Schema = testSchema
-	b := New(p, o)
-	stop := sync.OnceFunc(b.Close)
-	tb.Cleanup(stop)
-	return b, stop
+	b := New(pool(tb, url), o)
+	tb.Cleanup(b.Close)
+	return b
 }
 
 func harness(t *testing.T, url string) locktest.Harness {
@@ -64,18 +59,18 @@ func harness(t *testing.T, url string) locktest.Harness {
 	return locktest.Harness{
 		Open: func(tb testing.TB) (lock.Backend, func()) {
 			tb.Helper()
-			return open(tb, url, Options{})
+			b := open(tb, url, Options{})
+			return b, b.Close
 		},
 		OpenDoomed: func(tb testing.TB) (lock.Backend, func()) {
 			tb.Helper()
 			p := pool(tb, url)
 			b := New(p, Options{Schema: testSchema})
-			stop := sync.OnceFunc(func() {
+			tb.Cleanup(b.Close)
+			return b, func() {
 				p.Close() // Without a connection, nothing that it would still like to say is heard.
 				b.Close()
-			})
-			tb.Cleanup(stop)
-			return b, stop
+			}
 		},
 		Fence: func(ctx context.Context, resource string, token int64) error {
 			return pgx.BeginFunc(ctx, writes, func(tx pgx.Tx) error { return testSchema.Fence(ctx, tx, resource, token) })
@@ -97,25 +92,19 @@ func TestInstallTwiceAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
-			if err := install(t.Context(), url); err != nil {
-				t.Error(err)
-			}
+			testwait.Check(t, install(t.Context(), url))
 		})
 	}
 	all.Wait()
 	p := pool(t, url)
-	if err := Schema("").Install(t.Context(), p); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, Schema("").Install(t.Context(), p))
 }
 
 func TestEveryStatementCanBePrepared(t *testing.T) {
 	t.Parallel()
 	p := pool(t, database(t))
 	conn, err := p.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	defer conn.Release()
 	st := newStatements(testSchema)
 	all := st.all()

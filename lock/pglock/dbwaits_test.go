@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestAdvisoryKeyIsStable(t *testing.T) {
@@ -35,9 +37,7 @@ func TestAdvisoryLocks(t *testing.T) {
 	begin := func() pgx.Tx {
 		t.Helper()
 		tx, err := p.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 		return tx
 	}
@@ -48,19 +48,13 @@ func TestAdvisoryLocks(t *testing.T) {
 		}
 	}
 	first, second := begin(), begin()
-	if err := AdvisoryXactLock(t.Context(), first, "b", "a", "b"); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, AdvisoryXactLock(t.Context(), first, "b", "a", "b"))
 	try(first, true, "a", "b")
 	try(second, false, "c", "a")
 	try(second, true, "c")
-	if err := first.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, first.Commit(t.Context()))
 	try(second, true, "a", "b")
-	if err := second.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, second.Rollback(t.Context()))
 	// Opposing orders.
 	var all sync.WaitGroup
 	for i := range 4 {
@@ -70,9 +64,7 @@ func TestAdvisoryLocks(t *testing.T) {
 		}
 		all.Go(func() {
 			for range 20 {
-				if err := pgx.BeginFunc(t.Context(), p, func(tx pgx.Tx) error { return AdvisoryXactLock(t.Context(), tx, names...) }); err != nil {
-					t.Error(err)
-				}
+				testwait.Check(t, pgx.BeginFunc(t.Context(), p, func(tx pgx.Tx) error { return AdvisoryXactLock(t.Context(), tx, names...) }))
 			}
 		})
 	}
@@ -91,9 +83,7 @@ func TestDatabaseWaits(t *testing.T) {
 		t.Fatalf("before: %+v, %v", got, err)
 	}
 	holder, err := p.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	defer func() { _ = holder.Rollback(context.Background()) }()
 	if _, err := holder.Exec(t.Context(), `UPDATE things SET n = 1`); err != nil {
 		t.Fatal(err)
@@ -111,18 +101,14 @@ func TestDatabaseWaits(t *testing.T) {
 			_, err := tx.Exec(t.Context(), `LOCK TABLE things IN ACCESS EXCLUSIVE MODE`)
 			return err
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, err)
 	})
 	var seen []DatabaseWait
 	waitFor(t, "three sessions wait", func() bool {
 		seen, err = DatabaseWaits(t.Context(), look)
 		return err != nil || len(seen) == 3
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	pid := int32(holder.Conn().PgConn().PID())
 	relation := false
 	for i, w := range seen {
@@ -139,8 +125,6 @@ func TestDatabaseWaits(t *testing.T) {
 	if !relation {
 		t.Errorf("nobody waits for the table: %+v", seen)
 	}
-	if err := holder.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, holder.Rollback(t.Context()))
 	all.Wait()
 }

@@ -1,15 +1,9 @@
 package pglock
 
 import (
-	"bufio"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/url"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -17,145 +11,19 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/sim/wire"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
-
-// proxy forwards connections to PostgreSQL until it is told to stop, when those that are open end, too.
-type proxy struct {
-	listener net.Listener
-	target   string
-
-	mu    sync.Mutex
-	off   bool
-	conns map[net.Conn]struct{}
-	tasks sync.WaitGroup
-	// deaf swallows notifications, as a pooler does that assigns connections by transaction.
-	deaf atomic.Bool
-}
-
-// through returns the database's URL by way of a proxy.
-func through(t *testing.T, database string) (*proxy, string) {
-	t.Helper()
-	config, err := pgxpool.ParseConfig(database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	network, target := "tcp", net.JoinHostPort(config.ConnConfig.Host, fmt.Sprint(config.ConnConfig.Port))
-	if strings.HasPrefix(config.ConnConfig.Host, "/") {
-		network, target = "unix", fmt.Sprintf("%s/.s.PGSQL.%d", config.ConnConfig.Host, config.ConnConfig.Port)
-	}
-	p := &proxy{listener: l, target: target, conns: map[net.Conn]struct{}{}}
-	p.tasks.Go(func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			p.tasks.Go(func() { p.serve(client, network) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		p.cut(true)
-		p.tasks.Wait()
-	})
-	u, err := url.Parse(database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.Host = l.Addr().String()
-	q := u.Query()
-	q.Del("host")
-	q.Del("port")
-	q.Set("sslmode", "disable") // Its negotiation is no message.
-	u.RawQuery = q.Encode()
-	return p, u.String()
-}
-
-func (p *proxy) serve(client net.Conn, network string) {
-	defer func() { _ = client.Close() }()
-	server, err := new(net.Dialer).DialContext(context.Background(), network, p.target)
-	if err != nil {
-		return
-	}
-	defer func() { _ = server.Close() }()
-	p.mu.Lock()
-	if p.off {
-		p.mu.Unlock()
-		return
-	}
-	p.conns[client], p.conns[server] = struct{}{}, struct{}{}
-	p.mu.Unlock()
-	var both sync.WaitGroup
-	end := func() {
-		_ = client.Close()
-		_ = server.Close()
-	}
-	both.Go(func() {
-		defer end()
-		_, _ = io.Copy(server, client) // Either end may go at any time.
-	})
-	both.Go(func() {
-		defer end()
-		p.answers(client, server)
-	})
-	both.Wait()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.conns, client)
-	delete(p.conns, server)
-}
-
-// answers forwards what the server says, message by message: a type, a length that counts itself, a content.
-func (p *proxy) answers(client io.Writer, server io.Reader) {
-	const notification = 'A'
-	in := bufio.NewReader(server)
-	for {
-		head, err := in.Peek(5)
-		if err != nil {
-			return
-		}
-		message := make([]byte, 1+binary.BigEndian.Uint32(head[1:]))
-		if _, err := io.ReadFull(in, message); err != nil {
-			return
-		}
-		if message[0] == notification && p.deaf.Load() {
-			continue
-		}
-		if _, err := client.Write(message); err != nil {
-			return
-		}
-	}
-}
-
-// cut ends all connections and refuses new ones, or lets them through again.
-func (p *proxy) cut(off bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.off = off
-	if off {
-		for c := range p.conns {
-			_ = c.Close()
-		}
-	}
-}
 
 func acquire(t *testing.T, l *lock.Locker, k string, o lock.Options) *lock.Held {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
 	h, err := l.Acquire(ctx, []string{k}, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return h
 }
 
@@ -163,8 +31,8 @@ func acquire(t *testing.T, l *lock.Locker, k string, o lock.Options) *lock.Held 
 func TestLossIsKnownBeforeTheLeaseEnds(t *testing.T) {
 	t.Parallel()
 	direct := database(t)
-	p, url := through(t, direct)
-	b, _ := open(t, url, Options{})
+	p, url := wire.Through(t, direct, wire.Options{})
+	b := open(t, url, Options{})
 	l := lock.New(b, lock.LockerOptions{})
 	watch := pool(t, direct)
 	rounds := testwait.Count(5, 200)
@@ -173,21 +41,19 @@ func TestLossIsKnownBeforeTheLeaseEnds(t *testing.T) {
 	for i := range rounds {
 		k := fmt.Sprint("k", i)
 		h := acquire(t, l, k, lock.Options{TTL: time.Second})
-		p.cut(true)
+		p.Refuse(true)
 		late := lateness(h.Context())
 		knew := time.Now()
 		var left time.Duration // of the lease, by the database's clock, when it was asked
 		sql := testSchema.in(`SELECT expires_at - clock_timestamp() FROM @lock_grants WHERE id = $1`)
-		if err := watch.QueryRow(t.Context(), sql, h.ID()).Scan(&left); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, watch.QueryRow(t.Context(), sql, h.ID()).Scan(&left))
 		left += time.Since(knew) // Asking takes its time.
 		least = min(least, left)
 		// A process that the machine does not let run is told late, which is not promised otherwise.
 		if cause := context.Cause(h.Context()); left+late <= 0 || !errors.Is(cause, lock.ErrUnrenewed) {
 			t.Errorf("round %d: %s were left of the lease, the machine was late by %s; cause %v", i, left, late, cause)
 		}
-		p.cut(false)
+		p.Refuse(false)
 		_ = h.Release(t.Context()) // Lost or not: it may just not have expired.
 	}
 }
@@ -213,9 +79,9 @@ func lateness(ctx context.Context) (worst time.Duration) {
 func TestPassingFaultsLoseNothing(t *testing.T) {
 	t.Parallel()
 	direct := database(t)
-	p, url := through(t, direct)
-	a, _ := open(t, url, Options{})
-	b, _ := open(t, url, Options{})
+	p, url := wire.Through(t, direct, wire.Options{})
+	a := open(t, url, Options{})
+	b := open(t, url, Options{})
 	lockers := []*lock.Locker{lock.New(a, lock.LockerOptions{}), lock.New(b, lock.LockerOptions{})}
 	stop := make(chan struct{})
 	var faults sync.WaitGroup
@@ -227,10 +93,10 @@ func TestPassingFaultsLoseNothing(t *testing.T) {
 			select {
 			case <-stop:
 				tick.Stop()
-				p.cut(false)
+				p.Refuse(false)
 				return
 			case <-tick.C:
-				p.cut(off)
+				p.Refuse(off)
 			}
 		}
 	})
@@ -269,29 +135,20 @@ func TestPassingFaultsLoseNothing(t *testing.T) {
 func TestDatabaseRestarts(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Server(t)
-	if err := install(t.Context(), server.URL()); err != nil {
-		t.Fatal(err)
-	}
-	a, _ := open(t, server.URL(), Options{})
-	b, _ := open(t, server.URL(), Options{})
+	testwait.Must(t, install(t.Context(), server.URL()))
+	a := open(t, server.URL(), Options{})
+	b := open(t, server.URL(), Options{})
 	l, other := lock.New(a, lock.LockerOptions{}), lock.New(b, lock.LockerOptions{})
 	acquire(t, l, "earlier", lock.Options{TTL: time.Hour})
 	h := acquire(t, l, "k", lock.Options{TTL: 20 * time.Second})
 	got := make(chan *lock.Held, 1)
 	go func() {
 		h, err := other.Acquire(t.Context(), []string{"k"}, lock.Options{Wait: time.Minute})
-		if err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, err)
 		got <- h
 	}()
-	waitFor(t, "the other waits", func() bool {
-		s, err := a.Snapshot(t.Context())
-		return err == nil && len(s.Waiters) == 1
-	})
-	if err := syscall.Kill(server.PID(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	oneWaits(t, a)
+	testwait.Must(t, syscall.Kill(server.PID(), syscall.SIGKILL))
 	waitFor(t, "PostgreSQL is back", func() bool { _, err := a.Snapshot(t.Context()); return err == nil })
 	if err := h.Context().Err(); err != nil {
 		t.Fatalf("lost: %v", context.Cause(h.Context()))
@@ -299,9 +156,7 @@ func TestDatabaseRestarts(t *testing.T) {
 	if _, err := other.Acquire(t.Context(), []string{"earlier"}, lock.Options{}); !errors.Is(err, lock.ErrHeld) {
 		t.Errorf("what was granted before: %v", err)
 	}
-	if err := h.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, h.Release(t.Context()))
 	next := <-got
 	if next == nil {
 		t.FailNow()
@@ -309,14 +164,17 @@ func TestDatabaseRestarts(t *testing.T) {
 	if next.Token("k") <= h.Token("k") {
 		t.Errorf("token %d after %d", next.Token("k"), h.Token("k"))
 	}
-	if err := next.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, next.Release(t.Context()))
 }
 
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	testwait.Eventually(t, 30*time.Second, what, ok)
+}
+
+func oneWaits(t *testing.T, b *Backend) {
+	t.Helper()
+	waitFor(t, "one waits", func() bool { s, err := b.Snapshot(t.Context()); return err == nil && len(s.Waiters) == 1 })
 }
 
 // TestDrainedPoolLosesNoLock takes every connection of the pool: renewals have their own.
@@ -328,14 +186,10 @@ func TestDrainedPoolLosesNoLock(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	g, err := b.Acquire(ctx, lock.Request{ID: uuid.NewString(), Keys: []string{"k"}, Owner: "o", TTL: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	for range p.Config().MaxConns {
 		c, err := p.Acquire(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		t.Cleanup(c.Release)
 	}
 	for range 3 {
@@ -349,10 +203,9 @@ func TestDrainedPoolLosesNoLock(t *testing.T) {
 func TestBlindHandOver(t *testing.T) {
 	t.Parallel()
 	url := database(t)
-	a, _ := open(t, url, Options{})
-	p, pooled := through(t, url)
-	p.deaf.Store(true)
-	b, _ := open(t, pooled, Options{})
+	a := open(t, url, Options{})
+	_, pooled := wire.Through(t, url, wire.Options{Deaf: true})
+	b := open(t, pooled, Options{})
 	l, other := lock.New(a, lock.LockerOptions{}), lock.New(b, lock.LockerOptions{})
 	for range 5 {
 		h := acquire(t, l, "k", lock.Options{Wait: time.Minute})
@@ -365,18 +218,11 @@ func TestBlindHandOver(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if err := h.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+			testwait.Check(t, h.Release(t.Context()))
 		})
-		waitFor(t, "the other waits", func() bool {
-			s, err := a.Snapshot(t.Context())
-			return err == nil && len(s.Waiters) == 1
-		})
+		oneWaits(t, a)
 		began := time.Now()
-		if err := h.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, h.Release(t.Context()))
 		if took := (<-got).Sub(began); took > 10*time.Second {
 			t.Errorf("handed over after %s", took)
 		}

@@ -33,21 +33,15 @@ func bouncer(t *testing.T, database string) func(database string) string {
 		t.Skip("PgBouncer is not installed: NOTHING IS TESTED behind a transaction pooler. scripts/setup.sh test installs it")
 	}
 	server, err := pgx.ParseConfig(database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	port := pgtest.Port(t)
 	directory, err := os.MkdirTemp("", "fairlead-pgbouncer-") //nolint:usetesting // Another user must be able to get to it.
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(directory) })
 	write := func(name, text string) string {
 		t.Helper()
 		path := filepath.Join(directory, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	users := write("users", fmt.Sprintf("%q %q\n", server.User, server.Password))
@@ -71,18 +65,14 @@ log_disconnections = 0
 	cmd := exec.CommandContext(context.Background(), binary, "-q", config)
 	cmd.Stderr = os.Stderr
 	unprivileged(t, cmd, directory)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // Killed is no success.
 	})
 	through := func(database string) string {
 		u, err := url.Parse(database)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		u.Host = fmt.Sprintf("127.0.0.1:%d", port)
 		q := u.Query()
 		q.Del("host")
@@ -128,26 +118,19 @@ func TestHandOverThroughPgBouncer(t *testing.T) {
 	t.Parallel()
 	direct := database(t)
 	url := bouncer(t, direct)(direct)
-	a, _ := open(t, url, Options{})
-	b, _ := open(t, url, Options{})
+	a := open(t, url, Options{})
+	b := open(t, url, Options{})
 	l, other := lock.New(a, lock.LockerOptions{}), lock.New(b, lock.LockerOptions{})
 	for range 5 {
 		h := acquire(t, l, "k", lock.Options{Wait: time.Minute})
 		got := make(chan *lock.Held, 1)
 		go func() {
 			h, err := other.Acquire(t.Context(), []string{"k"}, lock.Options{Wait: time.Minute})
-			if err != nil {
-				t.Error(err)
-			}
+			testwait.Check(t, err)
 			got <- h
 		}()
-		waitFor(t, "the other waits", func() bool {
-			s, err := a.Snapshot(t.Context())
-			return err == nil && len(s.Waiters) == 1
-		})
-		if err := h.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		oneWaits(t, a)
+		testwait.Must(t, h.Release(t.Context()))
 		next := <-got
 		if next == nil {
 			t.FailNow()
@@ -155,9 +138,7 @@ func TestHandOverThroughPgBouncer(t *testing.T) {
 		if next.Token("k") <= h.Token("k") {
 			t.Errorf("token %d after %d", next.Token("k"), h.Token("k"))
 		}
-		if err := next.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, next.Release(t.Context()))
 	}
 	if b.Hearing() {
 		t.Error("notifications are said to arrive")

@@ -192,13 +192,7 @@ type waits struct {
 	waiters []lock.Waiting
 }
 
-func (w *waits) build() *lock.Graph {
-	waiters := make([]lock.Waiter, len(w.waiters))
-	for i := range w.waiters {
-		waiters[i] = w.waiters[i].Waiter
-	}
-	return lock.NewGraph(w.holders, waiters)
-}
+func (w *waits) build() *lock.Graph { return lock.GraphOf(w.holders, w.waiters) }
 
 // Querier is a connection, a pool, or a transaction.
 type Querier interface {

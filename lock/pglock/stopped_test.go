@@ -32,7 +32,7 @@ func TestHolderProcess(t *testing.T) {
 		t.Skip("run by another test")
 	}
 	writes := pool(t, url)
-	b, _ := open(t, url, Options{})
+	b := open(t, url, Options{})
 	l := lock.New(b, lock.LockerOptions{})
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
@@ -77,22 +77,16 @@ func TestStoppedHolderWritesNothing(t *testing.T) {
 	if _, err := writes.Exec(t.Context(), `CREATE TABLE written (token bigint PRIMARY KEY)`); err != nil {
 		t.Fatal(err)
 	}
-	b, _ := open(t, url, Options{})
+	b := open(t, url, Options{})
 	l := lock.New(b, lock.LockerOptions{})
 	holder := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHolderProcess$")
 	holder.Env = append(os.Environ(), holderURL+"="+url)
 	holder.Stderr = os.Stderr
 	to, err := holder.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	from, err := holder.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := holder.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
+	testwait.Must(t, holder.Start())
 	t.Cleanup(func() {
 		_ = holder.Process.Kill() // It may be stopped.
 		_ = holder.Wait()         // Killed is no success.
@@ -121,9 +115,7 @@ func TestStoppedHolderWritesNothing(t *testing.T) {
 		if word != "held" {
 			t.Fatalf("the holder says %s", word)
 		}
-		if err := holder.Process.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, holder.Process.Signal(syscall.SIGSTOP))
 		began := time.Now()
 		pause := stoppedTTL*3/2 + rand.N(stoppedTTL*7/2)
 		h := acquire(t, l, "k", lock.Options{Wait: time.Minute})
@@ -137,22 +129,16 @@ func TestStoppedHolderWritesNothing(t *testing.T) {
 		}
 		timer := time.NewTimer(pause - time.Since(began))
 		<-timer.C
-		if err := holder.Process.Signal(syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, holder.Process.Signal(syscall.SIGCONT))
 		tell()
 		if word, _ := hear("writing"); word != "stale" {
 			t.Errorf("a write of token %d after one of token %d: %s", old, h.Token("k"), word)
 		}
 		stale++
-		if err := h.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, h.Release(t.Context()))
 	}
 	var accepted int
-	if err := writes.QueryRow(t.Context(), `SELECT count(*) FROM written`).Scan(&accepted); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, writes.QueryRow(t.Context(), `SELECT count(*) FROM written`).Scan(&accepted))
 	t.Logf("%d stale writes attempted, %d accepted", stale, accepted)
 	if accepted != 0 || stale < rounds/2 {
 		t.Errorf("%d stale writes attempted, %d accepted", stale, accepted)

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // unprivileged lets a program run that refuses root: with root's files, in a namespace in which root has another number, or,
@@ -33,25 +35,17 @@ func unprivileged(t *testing.T, cmd *exec.Cmd, directory string) {
 		t.Fatal("there are no user namespaces, and there is no user postgres: ", err)
 	}
 	uid, err := strconv.Atoi(postgres.Uid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	gid, err := strconv.Atoi(postgres.Gid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	entries, err := os.ReadDir(directory)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	names := []string{directory}
 	for _, e := range entries {
 		names = append(names, directory+"/"+e.Name())
 	}
 	for _, name := range names {
-		if err := os.Chown(name, uid, gid); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, os.Chown(name, uid, gid))
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 }

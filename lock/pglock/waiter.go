@@ -104,7 +104,7 @@ func (w *waiter) ask(ctx context.Context) (a asked, err error) {
 			a.grant.Start = start
 		}
 		if err == nil && a.grant != nil {
-			err = w.entomb(ctx, tx)
+			err = w.leaveTombstone(ctx, tx)
 		}
 		return err
 	})
@@ -257,13 +257,13 @@ func (w *waiter) leaveOnce(ctx context.Context, take bool) (out left, start time
 		if out, err = b.leave(ctx, tx, w.request, take, w.hooks); err != nil {
 			return err
 		}
-		return w.entomb(ctx, tx)
+		return w.leaveTombstone(ctx, tx)
 	})
 	return out, start, err
 }
 
-// entomb leaves a tombstone: a row that refuses the request, which may still arrive and be carried out.
-func (w *waiter) entomb(ctx context.Context, tx pgx.Tx) error {
+// leaveTombstone leaves a tombstone: a row that refuses the request, which may still arrive and be carried out.
+func (w *waiter) leaveTombstone(ctx context.Context, tx pgx.Tx) error {
 	if !w.unsure {
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/locktest"
 )
@@ -18,9 +19,7 @@ func TestContender(t *testing.T) {
 		// All at once, so that none has to be made later: who asks for one then waits for it, though others are free again.
 		for range p.Config().MaxConns {
 			c, err := p.Acquire(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, err)
 			defer c.Release()
 		}
 		b := New(p, Options{Schema: testSchema})

@@ -2,15 +2,13 @@ package redislock
 
 import (
 	"context"
-	"os/exec"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
 
-	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testredis"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/locktest"
@@ -18,39 +16,22 @@ import (
 
 const patience = 20 * time.Second
 
-// start starts a server, to be stopped by the test or at its end.
-func start(tb testing.TB, port int, args ...string) (stop func()) {
+// connect returns a client of one server that ends with the test.
+func connect(tb testing.TB, addr string) rueidis.Client {
 	tb.Helper()
-	binary := pgtest.Program(tb, "redis-server")
-	args = append([]string{
-		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", tb.TempDir(), "--loglevel", "warning",
-	}, args...)
-	cmd := exec.CommandContext(context.Background(), binary, args...)
-	if err := cmd.Start(); err != nil {
-		tb.Fatal(err)
-	}
-	stop = sync.OnceFunc(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	tb.Cleanup(stop)
-	return stop
+	return connectWith(tb, addr, rueidis.ClientOption{ForceSingleClient: true})
 }
 
-func connect(tb testing.TB, o rueidis.ClientOption, port int) rueidis.Client {
+func connectWith(tb testing.TB, addr string, o rueidis.ClientOption) (c rueidis.Client) {
 	tb.Helper()
-	o.InitAddress, o.DisableCache = []string{"127.0.0.1:" + strconv.Itoa(port)}, true
-	for deadline := time.Now().Add(patience); ; {
-		c, err := rueidis.NewClient(o)
-		if err == nil {
-			tb.Cleanup(c.Close)
-			return c
-		}
-		if time.Now().After(deadline) {
-			tb.Fatal(err)
-		}
-		pause(tb, 5*time.Millisecond)
-	}
+	o.InitAddress, o.DisableCache = []string{addr}, true
+	eventually(tb, "the server is there", func() (ok bool) {
+		var err error
+		c, err = rueidis.NewClient(o)
+		return err == nil
+	})
+	tb.Cleanup(c.Close)
+	return c
 }
 
 func pause(tb testing.TB, d time.Duration) {
@@ -68,16 +49,56 @@ func eventually(tb testing.TB, what string, ok func() bool) {
 	testwait.Eventually(tb, patience, what, ok)
 }
 
-// open returns a backend as another process would have it.
-func open(tb testing.TB, c rueidis.Client, o Options) (*Backend, func()) {
+// on returns a backend on a client.
+func on(tb testing.TB, c rueidis.Client, o Options) *Backend {
 	tb.Helper()
 	b, err := New(c, o)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	stop := sync.OnceFunc(b.Close)
-	tb.Cleanup(stop)
-	return b, stop
+	testwait.Must(tb, err)
+	tb.Cleanup(b.Close)
+	return b
+}
+
+// open returns a backend on a client of its own, as another process would have it.
+func open(tb testing.TB, addr string, o Options) *Backend {
+	tb.Helper()
+	return on(tb, connect(tb, addr), o)
+}
+
+// alone opens a backend on a server of its own, and pair two.
+func alone(tb testing.TB) *Backend {
+	tb.Helper()
+	return open(tb, testredis.Start(tb).Addr(), Options{})
+}
+
+func pair(tb testing.TB) (b, other *Backend) {
+	tb.Helper()
+	server := testredis.Start(tb)
+	return open(tb, server.Addr(), Options{}), open(tb, server.Addr(), Options{})
+}
+
+// acquire acquires what must be free.
+func acquire(tb testing.TB, b *Backend, r lock.Request) lock.Grant {
+	tb.Helper()
+	g, err := b.Acquire(tb.Context(), r)
+	testwait.Must(tb, err)
+	return g
+}
+
+// later acquires in the background.
+func later(tb testing.TB, b *Backend, r lock.Request) <-chan lock.Grant {
+	granted := make(chan lock.Grant, 1)
+	go func() {
+		g, err := b.Acquire(tb.Context(), r)
+		testwait.Check(tb, err)
+		granted <- g
+	}()
+	return granted
+}
+
+// inLine waits until one request is in line.
+func inLine(tb testing.TB, b *Backend) {
+	tb.Helper()
+	eventually(tb, "one waits", func() bool { s, err := b.Snapshot(tb.Context()); return err == nil && len(s.Waiters) == 1 })
 }
 
 // guarded writes to a resource unless it has seen a newer token, all in one script.
@@ -87,29 +108,25 @@ if tonumber(ARGV[1]) < seen then return 0 end
 redis.call('HSET', KEYS[1], 'token', ARGV[1], 'value', ARGV[1])
 return 1`
 
-func harness(t *testing.T, port int, client rueidis.ClientOption) locktest.Harness {
+func harness(t *testing.T, addr string, client rueidis.ClientOption) locktest.Harness {
 	t.Helper()
-	writes := connect(t, client, port)
+	writes := connectWith(t, addr, client)
 	script := rueidis.NewLuaScript(guarded)
 	o := Options{Namespace: t.Name()}
 	return locktest.Harness{
 		Open: func(tb testing.TB) (lock.Backend, func()) {
 			tb.Helper()
-			return open(tb, connect(tb, client, port), o)
+			b := on(tb, connectWith(tb, addr, client), o)
+			return b, b.Close
 		},
 		OpenDoomed: func(tb testing.TB) (lock.Backend, func()) {
 			tb.Helper()
-			c := connect(tb, client, port)
-			b, err := New(c, o)
-			if err != nil {
-				tb.Fatal(err)
-			}
-			stop := sync.OnceFunc(func() {
+			c := connectWith(tb, addr, client)
+			b := on(tb, c, o)
+			return b, func() {
 				c.Close() // Nothing that it would still like to say is heard.
 				b.Close()
-			})
-			tb.Cleanup(stop)
-			return b, stop
+			}
 		},
 		Fence: func(ctx context.Context, resource string, token int64) error {
 			n, err := script.Exec(ctx, writes, []string{"resource:" + resource}, []string{strconv.FormatInt(token, 10)}).AsInt64()
@@ -121,15 +138,19 @@ func harness(t *testing.T, port int, client rueidis.ClientOption) locktest.Harne
 	}
 }
 
-func TestConformance(t *testing.T) {
-	t.Parallel()
-	port := pgtest.Port(t)
-	start(t, port)
+// suite runs the conformance suite on a server.
+func suite(t *testing.T, addr string, client rueidis.ClientOption) {
+	t.Helper()
 	t.Run("suite", func(t *testing.T) {
 		t.Parallel()
 		locktest.Run(t, func(t *testing.T) locktest.Harness {
 			t.Helper()
-			return harness(t, port, rueidis.ClientOption{ForceSingleClient: true})
+			return harness(t, addr, client)
 		})
 	})
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	suite(t, testredis.Start(t).Addr(), rueidis.ClientOption{ForceSingleClient: true})
 }

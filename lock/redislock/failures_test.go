@@ -17,11 +17,10 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testredis"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
-	"github.com/fairlead-dev/fairlead/lock/locktest"
 )
-
-func single() rueidis.ClientOption { return rueidis.ClientOption{ForceSingleClient: true} }
 
 func request(ttl, wait time.Duration, keys ...string) lock.Request {
 	return lock.Request{ID: uuid.NewString(), Keys: keys, Owner: uuid.NewString(), TTL: ttl, Wait: wait}
@@ -33,63 +32,41 @@ func TestConformanceOnACluster(t *testing.T) {
 	if os.Getenv("FAIRLEAD_TORTURE") == "1" {
 		t.Skip("the long run is that on one server")
 	}
-	port := pgtest.Port(t)
-	start(t, port, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(pgtest.Port(t)), "--cluster-announce-ip", "127.0.0.1")
-	c := connect(t, single(), port)
-	if err := c.Do(t.Context(), c.B().ClusterAddslotsrange().StartSlotEndSlot().StartSlotEndSlot(0, 16383).Build()).Error(); err != nil {
-		t.Fatal(err)
-	}
+	server := testredis.Start(t, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(pgtest.Port(t)), "--cluster-announce-ip", "127.0.0.1")
+	c := connect(t, server.Addr())
+	testwait.Must(t, c.Do(t.Context(), c.B().ClusterAddslotsrange().StartSlotEndSlot().StartSlotEndSlot(0, 16383).Build()).Error())
 	eventually(t, "the cluster is up", func() bool {
 		return c.Do(t.Context(), c.B().Get().Key("x").Build()).Error() == rueidis.Nil //nolint:errorlint // As it is returned.
 	})
-	t.Run("suite", func(t *testing.T) {
-		t.Parallel()
-		locktest.Run(t, func(t *testing.T) locktest.Harness {
-			t.Helper()
-			return harness(t, port, rueidis.ClientOption{})
-		})
-	})
+	suite(t, server.Addr(), rueidis.ClientOption{})
 }
 
 // A server that comes back without its memory knows no lock, no line and no counter. Holders learn that their locks are
 // lost, waiters ask again, and tokens go on growing.
 func TestRestartWithoutPersistence(t *testing.T) {
 	t.Parallel()
-	port := pgtest.Port(t)
-	stop := start(t, port)
-	b, _ := open(t, connect(t, single(), port), Options{})
-	other, _ := open(t, connect(t, single(), port), Options{})
+	server := testredis.Start(t)
+	b, other := open(t, server.Addr(), Options{}), open(t, server.Addr(), Options{})
 	l := lock.New(b, lock.LockerOptions{})
 	last := int64(0)
-	var h *lock.Held
+	hold := func(k string) *lock.Held {
+		h, err := l.Acquire(t.Context(), []string{k}, lock.Options{TTL: 3 * time.Second})
+		testwait.Must(t, err)
+		return h
+	}
 	for range 50 {
-		var err error
-		if h, err = l.Acquire(t.Context(), []string{"k"}, lock.Options{TTL: 3 * time.Second}); err != nil {
-			t.Fatal(err)
-		}
+		h := hold("k")
 		if h.Token("k") <= last {
 			t.Fatalf("token %d after %d", h.Token("k"), last)
 		}
 		last = h.Token("k")
-		if err := h.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, h.Release(t.Context()))
 	}
-	h, err := l.Acquire(t.Context(), []string{"k"}, lock.Options{TTL: 3 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	granted := make(chan lock.Grant, 1)
-	go func() {
-		g, err := other.Acquire(t.Context(), request(3*time.Second, lock.Forever, "k"))
-		if err != nil {
-			t.Error(err)
-		}
-		granted <- g
-	}()
-	eventually(t, "the other waits", func() bool { s, err := b.Snapshot(t.Context()); return err == nil && len(s.Waiters) == 1 })
-	stop()
-	start(t, port)
+	h := hold("k")
+	granted := later(t, other, request(3*time.Second, lock.Forever, "k"))
+	inLine(t, b)
+	server.Kill()
+	server.Start()
 	select {
 	case <-h.Context().Done():
 	case <-time.After(patience):
@@ -103,9 +80,7 @@ func TestRestartWithoutPersistence(t *testing.T) {
 		if g.Tokens["k"] <= h.Token("k") {
 			t.Errorf("token %d after %d", g.Tokens["k"], h.Token("k"))
 		}
-		if err := other.Release(t.Context(), g.ID); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, other.Release(t.Context(), g.ID))
 	case <-time.After(patience):
 		t.Fatal("the waiter was forgotten")
 	}
@@ -118,32 +93,23 @@ func TestRestartWithoutPersistence(t *testing.T) {
 func setToken(t *testing.T, b *Backend, ms, n int64) {
 	t.Helper()
 	c, id := b.client, fmt.Sprintf("%d-%d", ms, n)
-	if err := c.Do(t.Context(), c.B().Xadd().Key(b.space+":tokens").Id(id).FieldValue().FieldValue("", "").Build()).Error(); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, c.Do(t.Context(), c.B().Xadd().Key(b.space+":tokens").Id(id).FieldValue().FieldValue("", "").Build()).Error())
 }
 
 // Where the server's clock has been set back, the last token keeps tokens growing, one by one, and past the end of its
 // millisecond.
 func TestTokensGrowWhenTheClockIsBehind(t *testing.T) {
 	t.Parallel()
-	port := pgtest.Port(t)
-	start(t, port)
-	b, _ := open(t, connect(t, single(), port), Options{})
+	b := alone(t)
 	future := time.Now().Add(24 * time.Hour).Truncate(time.Millisecond).Add(996 * time.Microsecond).UnixMicro()
 	setToken(t, b, future/1000, future%1000)
 	for i := range int64(8) {
 		keys := []string{"other", fmt.Sprint("k", i)}[:1+i%2] // of one key, or of several
-		g, err := b.Acquire(t.Context(), request(time.Second, 0, keys...))
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := acquire(t, b, request(time.Second, 0, keys...))
 		if g.Tokens["other"] != future+1+i {
 			t.Errorf("token %d, want %d", g.Tokens["other"], future+1+i)
 		}
-		if err := b.Release(t.Context(), g.ID); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, b.Release(t.Context(), g.ID))
 	}
 }
 
@@ -151,17 +117,12 @@ func TestTokensGrowWhenTheClockIsBehind(t *testing.T) {
 // the clock has caught up.
 func TestTokensGrowWhenTheClockCatchesUp(t *testing.T) {
 	t.Parallel()
-	port := pgtest.Port(t)
-	start(t, port)
-	b, _ := open(t, connect(t, single(), port), Options{})
+	b := alone(t)
 	future := time.Now().Add(300 * time.Millisecond).UnixMilli()
 	setToken(t, b, future, 990)
 	ahead := 0
 	for last := int64(0); time.Now().UnixMilli() < future+200; {
-		g, err := b.Acquire(t.Context(), request(time.Second, 0, "k"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := acquire(t, b, request(time.Second, 0, "k"))
 		if g.Tokens["k"] <= last {
 			t.Fatalf("token %d after %d", g.Tokens["k"], last)
 		}
@@ -169,9 +130,7 @@ func TestTokensGrowWhenTheClockCatchesUp(t *testing.T) {
 		if last > time.Now().UnixMicro() {
 			ahead++
 		}
-		if err := b.ReleaseGrant(t.Context(), g); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, b.ReleaseGrant(t.Context(), g))
 	}
 	if ahead < 20 {
 		t.Errorf("%d tokens were ahead of the clock: too few to tell", ahead)
@@ -181,10 +140,9 @@ func TestTokensGrowWhenTheClockCatchesUp(t *testing.T) {
 // Nothing is left but what is counted when nobody holds or waits, so that names may be as many as one likes.
 func TestNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()
-	port := pgtest.Port(t)
-	start(t, port)
-	c := connect(t, single(), port)
-	b, _ := open(t, c, Options{})
+	server := testredis.Start(t)
+	c := connect(t, server.Addr())
+	b := on(t, c, Options{})
 	var all sync.WaitGroup
 	for i := range 16 {
 		all.Go(func() {
@@ -194,9 +152,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if err := b.Release(t.Context(), g.ID); err != nil {
-					t.Error(err)
-				}
+				testwait.Check(t, b.Release(t.Context(), g.ID))
 			}
 		})
 	}
@@ -218,12 +174,11 @@ func (c *counts) HandedOver()   { c.handedOver.Add(1) }
 // Of what holders that died left to expire nothing remains, and what is alive is listed, of this namespace alone.
 func TestTheExpiredIsForgotten(t *testing.T) {
 	t.Parallel()
-	port := pgtest.Port(t)
-	start(t, port)
-	c := connect(t, single(), port)
+	server := testredis.Start(t)
+	c := connect(t, server.Addr())
 	const special = `all*?[a-z]\^`
-	b, _ := open(t, c, Options{Namespace: special})
-	other, _ := open(t, c, Options{Namespace: "all or nothing"})
+	b := on(t, c, Options{Namespace: special})
+	other := on(t, c, Options{Namespace: "all or nothing"})
 	if _, err := other.Acquire(t.Context(), request(time.Hour, 0, "theirs")); err != nil {
 		t.Fatal(err)
 	}
@@ -235,10 +190,7 @@ func TestTheExpiredIsForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 		keys = []string{fmt.Sprint("alive/", i), fmt.Sprint("too", i), special + fmt.Sprint(i)}[:1+i%3]
-		g, err := b.Acquire(t.Context(), request(time.Hour, 0, keys...))
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := acquire(t, b, request(time.Hour, 0, keys...))
 		alive[g.ID] = true
 	}
 	pause(t, 2*lock.MinTTL)
@@ -264,16 +216,12 @@ func TestTheExpiredIsForgotten(t *testing.T) {
 // Whoever gives up on a server that has stopped answering is not kept for long, whatever the time that there would be.
 func TestGivingUpOnASilentServer(t *testing.T) {
 	t.Parallel()
-	port := pgtest.Port(t)
-	stop := start(t, port)
-	admin := connect(t, single(), port)
-	patient := single()
-	patient.ConnWriteTimeout = time.Hour // Else the client itself gives up after 10 s.
-	b, _ := open(t, connect(t, patient, port), Options{})
-	t.Cleanup(stop) // Before the clients are closed, which wait for answers.
-	if err := admin.Do(t.Context(), admin.B().ClientPause().Timeout(600_000).All().Build()).Error(); err != nil {
-		t.Fatal(err)
-	}
+	server := testredis.Start(t)
+	admin := connect(t, server.Addr())
+	// Else the client itself gives up after 10 s.
+	b := on(t, connectWith(t, server.Addr(), rueidis.ClientOption{ForceSingleClient: true, ConnWriteTimeout: time.Hour}), Options{})
+	t.Cleanup(server.Kill) // Before the clients are closed, which wait for answers.
+	testwait.Must(t, admin.Do(t.Context(), admin.B().ClientPause().Timeout(600_000).All().Build()).Error())
 	long := 30 * time.Second // The server would be silent for ten minutes.
 	if os.Getenv("FAIRLEAD_TORTURE") == "1" {
 		long = answerWithin + cleanupTimeout + time.Second
@@ -300,15 +248,10 @@ func TestGivingUpOnASilentServer(t *testing.T) {
 // Connections that break lose neither a lock that is renewed nor a place in line.
 func TestBrokenConnections(t *testing.T) {
 	t.Parallel()
-	port := pgtest.Port(t)
-	start(t, port)
-	killer := connect(t, single(), port)
-	b, _ := open(t, connect(t, single(), port), Options{})
-	other, _ := open(t, connect(t, single(), port), Options{})
-	g, err := b.Acquire(t.Context(), request(time.Minute, 0, "k"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := testredis.Start(t)
+	killer := connect(t, server.Addr())
+	b, other := open(t, server.Addr(), Options{}), open(t, server.Addr(), Options{})
+	g := acquire(t, b, request(time.Minute, 0, "k"))
 	granted := make(chan error, 1)
 	go func() {
 		g, err := other.Acquire(t.Context(), request(time.Minute, lock.Forever, "k"))
@@ -321,26 +264,17 @@ func TestBrokenConnections(t *testing.T) {
 	for range 20 {
 		for _, kind := range []string{"normal", "pubsub"} {
 			kill := killer.B().Arbitrary("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes").Build()
-			if err := killer.Do(t.Context(), kill).Error(); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, killer.Do(t.Context(), kill).Error())
 		}
 		if _, err := b.Renew(t.Context(), g.ID, 0); err != nil {
 			t.Fatal(err)
 		}
 		pause(t, 100*time.Millisecond)
 	}
-	if err := b.Release(t.Context(), g.ID); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-granted; err != nil {
-		t.Error(err)
-	}
+	testwait.Must(t, b.Release(t.Context(), g.ID))
+	testwait.Check(t, <-granted)
 	eventually(t, "it hears again", func() bool {
-		g, err := b.Acquire(t.Context(), request(time.Second, 0, "k2"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := acquire(t, b, request(time.Second, 0, "k2"))
 		defer func() { _ = b.Release(t.Context(), g.ID) }()
 		return other.Hearing()
 	})
@@ -349,17 +283,12 @@ func TestBrokenConnections(t *testing.T) {
 // A grant is heard by the process that waits well before it would find it by looking.
 func TestHandOverIsHeard(t *testing.T) {
 	t.Parallel()
-	port := pgtest.Port(t)
-	start(t, port)
-	b, _ := open(t, connect(t, single(), port), Options{})
-	other, _ := open(t, connect(t, single(), port), Options{})
+	server := testredis.Start(t)
+	b, other := open(t, server.Addr(), Options{}), open(t, server.Addr(), Options{})
 	const n = 20
 	var slow int
 	for range n {
-		g, err := b.Acquire(t.Context(), request(10*time.Second, lock.Forever, "k"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := acquire(t, b, request(10*time.Second, lock.Forever, "k"))
 		at := make(chan time.Time, 1)
 		var done sync.WaitGroup
 		done.Go(func() {
@@ -368,18 +297,11 @@ func TestHandOverIsHeard(t *testing.T) {
 			if err == nil {
 				err = other.Release(t.Context(), g.ID)
 			}
-			if err != nil {
-				t.Error(err)
-			}
+			testwait.Check(t, err)
 		})
-		eventually(t, "the other waits and hears", func() bool {
-			s, err := b.Snapshot(t.Context())
-			return err == nil && len(s.Waiters) == 1 && other.Hearing()
-		})
+		hears(t, b, other)
 		released := time.Now()
-		if err := b.Release(t.Context(), g.ID); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, b.Release(t.Context(), g.ID))
 		if took := (<-at).Sub(released); took > 50*time.Millisecond {
 			slow++
 		}
@@ -392,13 +314,12 @@ func TestHandOverIsHeard(t *testing.T) {
 
 func TestInvalidRequests(t *testing.T) {
 	t.Parallel()
-	port := pgtest.Port(t)
-	start(t, port)
-	c := connect(t, single(), port)
+	server := testredis.Start(t)
+	c := connect(t, server.Addr())
 	if _, err := New(c, Options{Namespace: "a{b}"}); !errors.Is(err, lock.ErrInvalid) {
 		t.Errorf("a namespace with braces: %v", err)
 	}
-	b, _ := open(t, c, Options{MaxWaiters: 1})
+	b := on(t, c, Options{MaxWaiters: 1})
 	for _, r := range []lock.Request{
 		request(time.Second, 0), request(time.Second, 0, "a\nb"), request(0, 0, "a"),
 		{ID: "x", Keys: []string{"a"}, Owner: "a\nb", TTL: time.Second},
@@ -408,46 +329,27 @@ func TestInvalidRequests(t *testing.T) {
 			t.Errorf("%+v: %v", r, err)
 		}
 	}
-	g, err := b.Acquire(t.Context(), request(time.Minute, 0, "a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := acquire(t, b, request(time.Minute, 0, "a"))
 	waits := make(chan error, 1)
 	go func() {
 		_, err := b.Acquire(t.Context(), request(time.Minute, lock.Forever, "a"))
 		waits <- err
 	}()
-	eventually(t, "one waits", func() bool { s, err := b.Snapshot(t.Context()); return err == nil && len(s.Waiters) == 1 })
+	inLine(t, b)
 	if _, err := b.Acquire(t.Context(), request(time.Minute, lock.Forever, "a")); !errors.Is(err, lock.ErrTooManyWaiters) {
 		t.Errorf("one too many: %v", err)
 	}
-	if err := b.Release(t.Context(), g.ID); err != nil {
-		t.Error(err)
-	}
-	if err := <-waits; err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, b.Release(t.Context(), g.ID))
+	testwait.Check(t, <-waits)
 }
 
 // kept lets one hold x, and another be in line for x and y, so that y is free and kept.
-func kept(t *testing.T) (b *Backend, g lock.Grant, both chan lock.Grant) {
+func kept(t *testing.T) (b *Backend, g lock.Grant, both <-chan lock.Grant) {
 	t.Helper()
-	port := pgtest.Port(t)
-	start(t, port)
-	b, _ = open(t, connect(t, single(), port), Options{})
-	g, err := b.Acquire(t.Context(), request(time.Minute, 0, "x"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	both = make(chan lock.Grant, 1)
-	go func() {
-		g, err := b.Acquire(t.Context(), request(time.Minute, lock.Forever, "x", "y"))
-		if err != nil {
-			t.Error(err)
-		}
-		both <- g
-	}()
-	eventually(t, "one waits", func() bool { s, err := b.Snapshot(t.Context()); return err == nil && len(s.Waiters) == 1 })
+	b = alone(t)
+	g = acquire(t, b, request(time.Minute, 0, "x"))
+	both = later(t, b, request(time.Minute, lock.Forever, "x", "y"))
+	inLine(t, b)
 	return b, g, both
 }
 
@@ -458,9 +360,7 @@ func TestFreeKeysAreKeptForThoseInLine(t *testing.T) {
 	if _, err := b.Acquire(t.Context(), request(time.Minute, 0, "y")); !errors.Is(err, lock.ErrHeld) {
 		t.Errorf("who came later got %v, want ErrHeld", err)
 	}
-	if err := b.Release(t.Context(), g.ID); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, b.Release(t.Context(), g.ID))
 	if g := <-both; len(g.Tokens) != 2 || !g.Waited {
 		t.Errorf("granted %+v", g)
 	}

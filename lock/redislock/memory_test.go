@@ -10,7 +10,8 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testredis"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -36,19 +37,15 @@ func fill(t *testing.T, c rueidis.Client) {
 // TestFullMemory: a server whose memory is full grants nothing new, and keeps, ends and hands on what it has granted.
 func TestFullMemory(t *testing.T) {
 	t.Parallel()
-	port := pgtest.Port(t)
-	start(t, port, "--maxmemory", "8mb", "--maxmemory-policy", "noeviction")
-	admin := connect(t, single(), port)
-	b, _ := open(t, connect(t, single(), port), Options{})
-	other, _ := open(t, connect(t, single(), port), Options{})
+	server := testredis.Start(t, "--maxmemory", "8mb", "--maxmemory-policy", "noeviction")
+	admin := connect(t, server.Addr())
+	b, other := open(t, server.Addr(), Options{}), open(t, server.Addr(), Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	acquire := func(b *Backend, r lock.Request) lock.Grant {
 		t.Helper()
 		g, err := b.Acquire(ctx, r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		return g
 	}
 	const lease, brief = time.Minute, 2 * time.Second
@@ -126,10 +123,6 @@ func TestFullMemory(t *testing.T) {
 	}
 	await("wanted")
 	await("x")
-	if err := admin.Do(ctx, admin.B().Arbitrary("CONFIG", "SET", "maxmemory", "0").Build()).Error(); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Release(ctx, acquire(b, request(lease, 0, "new", "one", "x", "wanted", "dead")).ID); err != nil {
-		t.Error(err)
-	}
+	testwait.Must(t, admin.Do(ctx, admin.B().Arbitrary("CONFIG", "SET", "maxmemory", "0").Build()).Error())
+	testwait.Check(t, b.Release(ctx, acquire(b, request(lease, 0, "new", "one", "x", "wanted", "dead")).ID))
 }

@@ -6,31 +6,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testredis"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
-// pair opens two backends, as two processes would, on a server of their own, and lets the second wait for a lock of the first.
-func pair(t *testing.T, ttl time.Duration) (holder, other *Backend, seen *counts, held lock.Grant, granted chan lock.Grant) {
+// contended opens two backends, as two processes would, on a server of their own, and lets the second wait for a lock of the first.
+func contended(t *testing.T, ttl time.Duration) (holder, other *Backend, seen *counts, held lock.Grant, granted <-chan lock.Grant) {
 	t.Helper()
-	port := pgtest.Port(t)
-	start(t, port)
+	server := testredis.Start(t)
 	seen = new(counts)
-	holder, _ = open(t, connect(t, single(), port), Options{Observer: seen})
-	other, _ = open(t, connect(t, single(), port), Options{Observer: seen})
-	held, err := holder.Acquire(t.Context(), request(ttl, 0, "k"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	granted = make(chan lock.Grant, 1)
-	go func() {
-		g, err := other.Acquire(t.Context(), request(10*time.Second, lock.Forever, "k"))
-		if err != nil {
-			t.Error(err)
-		}
-		granted <- g
-	}()
-	return holder, other, seen, held, granted
+	holder = open(t, server.Addr(), Options{Observer: seen})
+	other = open(t, server.Addr(), Options{Observer: seen})
+	held = acquire(t, holder, request(ttl, 0, "k"))
+	return holder, other, seen, held, later(t, other, request(10*time.Second, lock.Forever, "k"))
 }
 
 // hears waits until the second of a pair waits and is told of grants.
@@ -58,12 +47,10 @@ func TestReleasedGrantsAreHandedOn(t *testing.T) {
 	slow := 0
 	const n = 10
 	for range n {
-		holder, other, seen, held, granted := pair(t, time.Minute)
+		holder, other, seen, held, granted := contended(t, time.Minute)
 		hears(t, holder, other)
 		began := time.Now()
-		if err := holder.ReleaseGrant(t.Context(), held); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, holder.ReleaseGrant(t.Context(), held))
 		g := <-granted
 		if time.Since(began) > 50*time.Millisecond {
 			slow++
@@ -74,9 +61,7 @@ func TestReleasedGrantsAreHandedOn(t *testing.T) {
 		if err := holder.ReleaseGrant(t.Context(), held); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("released again: %v", err)
 		}
-		if err := other.ReleaseGrant(t.Context(), g); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, other.ReleaseGrant(t.Context(), g))
 		nothing(t, holder)
 	}
 	if slow > n/4 {
@@ -87,7 +72,7 @@ func TestReleasedGrantsAreHandedOn(t *testing.T) {
 // What somebody is in line for is not let go of without being handed on.
 func TestNothingIsLetGoOf(t *testing.T) {
 	t.Parallel()
-	holder, other, _, held, granted := pair(t, time.Hour)
+	holder, other, _, held, granted := contended(t, time.Hour)
 	hears(t, holder, other)
 	if released, err := holder.drop(t.Context(), held.ID); released || err != nil {
 		t.Fatalf("let go: %t, %v", released, err)
@@ -101,9 +86,7 @@ func TestNothingIsLetGoOf(t *testing.T) {
 	if released, err := holder.drop(t.Context(), held.ID); released || err != nil {
 		t.Fatalf("let go after a renewal: %t, %v", released, err)
 	}
-	if err := holder.ReleaseGrant(t.Context(), held); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, holder.ReleaseGrant(t.Context(), held))
 	if g := <-granted; !g.Waited {
 		t.Errorf("granted %+v", g)
 	}
@@ -112,13 +95,8 @@ func TestNothingIsLetGoOf(t *testing.T) {
 // Who came into line and left it again is in nobody's way.
 func TestReleasingWhatNobodyWaitsForAnyMore(t *testing.T) {
 	t.Parallel()
-	port := pgtest.Port(t)
-	start(t, port)
-	b, _ := open(t, connect(t, single(), port), Options{})
-	held, err := b.Acquire(t.Context(), request(time.Minute, 0, "k"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := alone(t)
+	held := acquire(t, b, request(time.Minute, 0, "k"))
 	if _, err := b.Acquire(t.Context(), request(time.Minute, 20*time.Millisecond, "k")); !errors.Is(err, lock.ErrHeld) {
 		t.Fatalf("the other got %v, want ErrHeld", err)
 	}
@@ -136,13 +114,9 @@ func TestReleasingAnExpiredGrant(t *testing.T) {
 	t.Parallel()
 	t.Run("that nobody wanted", func(t *testing.T) {
 		t.Parallel()
-		port := pgtest.Port(t)
-		start(t, port)
-		b, _ := open(t, connect(t, single(), port), Options{})
-		g, err := b.Acquire(t.Context(), request(lock.MinTTL, 0, "k"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		server := testredis.Start(t)
+		b := open(t, server.Addr(), Options{})
+		g := acquire(t, b, request(lock.MinTTL, 0, "k"))
 		pause(t, 2*lock.MinTTL)
 		if err := b.ReleaseGrant(t.Context(), g); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("released: %v, want ErrLost", err)
@@ -151,7 +125,7 @@ func TestReleasingAnExpiredGrant(t *testing.T) {
 	})
 	t.Run("that somebody else has", func(t *testing.T) {
 		t.Parallel()
-		holder, other, _, held, granted := pair(t, lock.MinTTL)
+		holder, other, _, held, granted := contended(t, lock.MinTTL)
 		g := <-granted
 		if err := holder.ReleaseGrant(t.Context(), held); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("released: %v, want ErrLost", err)
@@ -162,22 +136,18 @@ func TestReleasingAnExpiredGrant(t *testing.T) {
 	})
 	t.Run("that a dead process is in line for", func(t *testing.T) {
 		t.Parallel()
-		port := pgtest.Port(t)
-		start(t, port)
+		server := testredis.Start(t)
 		var seen counts
-		holder, _ := open(t, connect(t, single(), port), Options{Observer: &seen})
-		client := connect(t, single(), port)
-		doomed, _ := open(t, client, Options{})
-		held, err := holder.Acquire(t.Context(), request(400*time.Millisecond, 0, "k"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		holder := open(t, server.Addr(), Options{Observer: &seen})
+		client := connect(t, server.Addr())
+		doomed := on(t, client, Options{})
+		held := acquire(t, holder, request(400*time.Millisecond, 0, "k"))
 		ended := make(chan error, 1)
 		go func() {
 			_, err := doomed.Acquire(t.Context(), request(time.Minute, lock.Forever, "k"))
 			ended <- err
 		}()
-		eventually(t, "the doomed one waits", func() bool { s, err := holder.Snapshot(t.Context()); return err == nil && len(s.Waiters) == 1 })
+		inLine(t, holder)
 		client.Close()
 		doomed.Close()
 		if err := <-ended; err == nil {
@@ -191,13 +161,8 @@ func TestReleasingAnExpiredGrant(t *testing.T) {
 			t.Errorf("%d leases were said to have expired, want 1", n)
 		}
 		// The dead are passed over as soon as they are not said to be alive.
-		g, err := holder.Acquire(t.Context(), request(time.Second, 10*time.Second, "k"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := holder.ReleaseGrant(t.Context(), g); err != nil {
-			t.Error(err)
-		}
+		g := acquire(t, holder, request(time.Second, 10*time.Second, "k"))
+		testwait.Check(t, holder.ReleaseGrant(t.Context(), g))
 		nothing(t, holder)
 	})
 }
@@ -205,12 +170,10 @@ func TestReleasingAnExpiredGrant(t *testing.T) {
 // A release whose answer is lost is told as such, and hands on all the same.
 func TestReleaseOfUnknownOutcome(t *testing.T) {
 	t.Parallel()
-	holder, other, _, held, granted := pair(t, time.Hour)
+	holder, other, _, held, granted := contended(t, time.Hour)
 	hears(t, holder, other)
 	lost := errors.New("the answer was lost")
-	if err := holder.Release(t.Context(), held.ID); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, holder.Release(t.Context(), held.ID))
 	if err := holder.release(t.Context(), held.ID, lost); !errors.Is(err, lost) {
 		t.Errorf("released: %v, want %v", err, lost)
 	}

@@ -3,43 +3,33 @@ package redislock
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"net"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
 
-	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testredis"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/locktest"
 )
 
-// contendPort tells the processes of TestNoLostWakeUp where the server is.
-const contendPort = "FAIRLEAD_TEST_CONTEND_PORT"
+// contendAt tells the processes of TestNoLostWakeUp where the server is.
+const contendAt = "FAIRLEAD_TEST_CONTEND_AT"
 
 func TestContender(t *testing.T) {
 	locktest.Contend(t, func(t *testing.T) lock.Backend {
 		t.Helper()
-		port, err := strconv.Atoi(os.Getenv(contendPort))
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, _ := open(t, connect(t, single(), port), Options{})
-		return b
+		return open(t, os.Getenv(contendAt), Options{})
 	})
 }
 
 func TestNoLostWakeUp(t *testing.T) {
-	port := pgtest.Port(t)
-	start(t, port)
-	locktest.WakeUps(t, "TestContender", fmt.Sprint(contendPort, "=", port))
+	server := testredis.Start(t)
+	locktest.WakeUps(t, "TestContender", contendAt+"="+server.Addr())
 }
 
 // A server whose clock is a day from the process's decides as any other.
@@ -54,11 +44,10 @@ func TestConformanceWithAWrongClock(t *testing.T) {
 	for name, by := range map[string]string{"ahead": " + 86400000", "behind": " - 86400000"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			port := pgtest.Port(t)
-			start(t, port)
+			server := testredis.Start(t)
 			locktest.Run(t, func(t *testing.T) locktest.Harness {
 				t.Helper()
-				h := harness(t, port, single())
+				h := harness(t, server.Addr(), rueidis.ClientOption{ForceSingleClient: true})
 				for _, open := range []*func(testing.TB) (lock.Backend, func()){&h.Open, &h.OpenDoomed} {
 					*open = skewed(*open, by)
 				}
@@ -97,11 +86,9 @@ func skewed(open func(testing.TB) (lock.Backend, func()), by string) func(testin
 // Scripts that the server has forgotten are sent again, whoever is waiting meanwhile.
 func TestScriptFlush(t *testing.T) {
 	t.Parallel()
-	port := pgtest.Port(t)
-	start(t, port)
-	admin := connect(t, single(), port)
-	a, _ := open(t, connect(t, single(), port), Options{})
-	other, _ := open(t, connect(t, single(), port), Options{})
+	server := testredis.Start(t)
+	admin := connect(t, server.Addr())
+	a, other := open(t, server.Addr(), Options{}), open(t, server.Addr(), Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var all sync.WaitGroup
@@ -117,9 +104,7 @@ func TestScriptFlush(t *testing.T) {
 				if _, err := b.Renew(ctx, g.ID, 0); err != nil {
 					t.Error(err)
 				}
-				if err := b.Release(ctx, g.ID); err != nil {
-					t.Error(err)
-				}
+				testwait.Check(t, b.Release(ctx, g.ID))
 			}
 		})
 	}
@@ -137,9 +122,7 @@ func TestScriptFlush(t *testing.T) {
 			return
 		default:
 		}
-		if err := admin.Do(t.Context(), admin.B().ScriptFlush().Build()).Error(); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, admin.Do(t.Context(), admin.B().ScriptFlush().Build()).Error())
 		pause(t, 2*time.Millisecond)
 	}
 }
@@ -147,17 +130,12 @@ func TestScriptFlush(t *testing.T) {
 // A wake-up that nobody hears costs as long as a look: the waiting request is found granted by the next one.
 func TestLostNotification(t *testing.T) {
 	t.Parallel()
-	port := pgtest.Port(t)
-	start(t, port)
-	admin := connect(t, single(), port)
-	b, _ := open(t, connect(t, single(), port), Options{})
-	other, _ := open(t, connect(t, single(), port), Options{})
+	server := testredis.Start(t)
+	admin := connect(t, server.Addr())
+	b, other := open(t, server.Addr(), Options{}), open(t, server.Addr(), Options{})
 	var worst time.Duration
 	for range 5 {
-		g, err := b.Acquire(t.Context(), request(time.Minute, 0, "k"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := acquire(t, b, request(time.Minute, 0, "k"))
 		r := request(time.Minute, lock.Forever, "k")
 		granted := make(chan error, 1)
 		go func() {
@@ -167,24 +145,15 @@ func TestLostNotification(t *testing.T) {
 			}
 			granted <- err
 		}()
-		eventually(t, "the other waits and hears", func() bool {
-			s, err := b.Snapshot(t.Context())
-			return err == nil && len(s.Waiters) == 1 && other.Hearing()
-		})
+		hears(t, b, other)
 		// Who releases is told of another process, and so nobody hears of the grant.
 		deaf := admin.B().Hset().Key(b.space+":w:"+r.ID).FieldValue().FieldValue("proc", "nobody").Build()
-		if err := admin.Do(t.Context(), deaf).Error(); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, admin.Do(t.Context(), deaf).Error())
 		released := time.Now()
-		if err := b.Release(t.Context(), g.ID); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, b.Release(t.Context(), g.ID))
 		select {
 		case err := <-granted:
-			if err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, err)
 		case <-time.After(patience):
 			t.Fatal("nobody looked")
 		}
@@ -196,14 +165,10 @@ func TestLostNotification(t *testing.T) {
 // Where nothing can be subscribed to, locks are handed over all the same, by looking more often.
 func TestSubscriptionRefused(t *testing.T) {
 	t.Parallel()
-	port := pgtest.Port(t)
-	start(t, port)
-	admin := connect(t, single(), port)
-	if err := admin.Do(t.Context(), admin.B().Arbitrary("ACL", "SETUSER", "default", "resetchannels").Build()).Error(); err != nil {
-		t.Fatal(err)
-	}
-	b, _ := open(t, connect(t, single(), port), Options{})
-	other, _ := open(t, connect(t, single(), port), Options{})
+	server := testredis.Start(t)
+	admin := connect(t, server.Addr())
+	testwait.Must(t, admin.Do(t.Context(), admin.B().Arbitrary("ACL", "SETUSER", "default", "resetchannels").Build()).Error())
+	b, other := open(t, server.Addr(), Options{}), open(t, server.Addr(), Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var all sync.WaitGroup
@@ -216,9 +181,7 @@ func TestSubscriptionRefused(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if err := b.Release(ctx, g.ID); err != nil {
-					t.Error(err)
-				}
+				testwait.Check(t, b.Release(ctx, g.ID))
 			}
 		})
 	}
@@ -228,106 +191,34 @@ func TestSubscriptionRefused(t *testing.T) {
 	}
 }
 
-// switchboard connects clients with whichever server it is turned to.
-type switchboard struct {
-	net.Listener
-
-	to    atomic.Int64 // a port
-	mu    sync.Mutex
-	conns []net.Conn
-	all   sync.WaitGroup
-}
-
-func newSwitchboard(t *testing.T, to int) *switchboard {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &switchboard{Listener: l}
-	s.to.Store(int64(to))
-	s.all.Go(func() {
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			out, err := new(net.Dialer).DialContext(context.Background(), "tcp", fmt.Sprint("127.0.0.1:", s.to.Load()))
-			if err != nil {
-				_ = in.Close()
-				continue
-			}
-			s.mu.Lock()
-			s.conns = append(s.conns, in, out)
-			s.mu.Unlock()
-			for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
-				s.all.Go(func() {
-					_, _ = io.Copy(pair[0], pair[1]) // Its end is the connection's.
-					_, _ = pair[0].Close(), pair[1].Close()
-				})
-			}
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		s.turn(0)
-		s.all.Wait()
-	})
-	return s
-}
-
-// turn cuts all connections and makes new ones elsewhere.
-func (s *switchboard) turn(to int) {
-	s.to.Store(int64(to))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.conns {
-		_ = c.Close()
-	}
-	s.conns = nil
-}
-
-func (s *switchboard) port() int { return s.Addr().(*net.TCPAddr).Port } //nolint:errcheck,forcetypeassert // A TCP listener's.
-
 // A replica takes over that has not heard of the newest grants. What it knows of goes on, tokens go on growing, and who
 // holds what it does not know of is told, and refused by a fence.
 func TestReplicaTakesOver(t *testing.T) {
 	t.Parallel()
-	first, second := pgtest.Port(t), pgtest.Port(t)
-	stop := start(t, first)
-	start(t, second, "--replicaof", "127.0.0.1 "+strconv.Itoa(first))
-	replica := connect(t, single(), second)
-	board := newSwitchboard(t, first)
-	b, _ := open(t, connect(t, single(), board.port()), Options{})
-	other, _ := open(t, connect(t, single(), board.port()), Options{})
+	first := testredis.Start(t)
+	second := testredis.Start(t, "--replicaof", strings.ReplaceAll(first.Addr(), ":", " "))
+	replica := connect(t, second.Addr())
+	relay := newRelay(t, first.Addr())
+	b, other := open(t, relay.Addr().String(), Options{}), open(t, relay.Addr().String(), Options{})
 	l := lock.New(b, lock.LockerOptions{})
 
 	known, err := l.Acquire(t.Context(), []string{"known"}, lock.Options{TTL: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	eventually(t, "the replica knows of the lock", func() bool {
 		n, err := replica.Do(t.Context(), replica.B().Exists().Key(b.space+":h:known").Build()).AsInt64()
 		return err == nil && n == 1
 	})
 	// From now on it hears nothing more.
-	if err := replica.Do(t.Context(), replica.B().Arbitrary("REPLICAOF", "NO", "ONE").Build()).Error(); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, replica.Do(t.Context(), replica.B().Arbitrary("REPLICAOF", "NO", "ONE").Build()).Error())
 	unknown, err := l.Acquire(t.Context(), []string{"unknown"}, lock.Options{TTL: 3 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stop()
-	board.turn(second)
+	testwait.Must(t, err)
+	first.Kill()
+	relay.turn(second.Addr())
 	// A request that is made for the first time takes another way through the script than one that is repeated.
 	eventually(t, "the other is connected", func() bool {
 		return other.client.Do(t.Context(), other.client.B().Ping().Build()).Error() == nil
 	})
-	g, err := other.Acquire(t.Context(), request(10*time.Second, lock.Forever, "unknown"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := acquire(t, other, request(10*time.Second, lock.Forever, "unknown"))
 	if g.Tokens["unknown"] <= unknown.Token("unknown") {
 		t.Errorf("token %d after %d", g.Tokens["unknown"], unknown.Token("unknown"))
 	}
@@ -342,38 +233,27 @@ func TestReplicaTakesOver(t *testing.T) {
 	if err := unknown.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("release of a lock that is another's: %v", err)
 	}
-	if err := other.Release(t.Context(), g.ID); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, other.Release(t.Context(), g.ID))
 	if _, err := other.Acquire(t.Context(), request(time.Second, 0, "known")); !errors.Is(err, lock.ErrHeld) {
 		t.Errorf("what the replica knew of: %v, want ErrHeld", err)
 	}
 	if known.Context().Err() != nil {
 		t.Errorf("lost: %v", context.Cause(known.Context()))
 	}
-	if err := known.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, known.Release(t.Context()))
 }
 
 func TestFind(t *testing.T) {
 	t.Parallel()
-	port := pgtest.Port(t)
-	start(t, port)
-	b, _ := open(t, connect(t, rueidis.ClientOption{ForceSingleClient: true}, port), Options{})
+	b := alone(t)
 	if _, ok, err := b.Find(t.Context(), "k"); ok || err != nil {
 		t.Errorf("found what nobody holds: %v", err)
 	}
-	g, err := b.Acquire(t.Context(), request(time.Minute, 0, "k", "l"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := acquire(t, b, request(time.Minute, 0, "k", "l"))
 	h, ok, err := b.Find(t.Context(), "l")
 	late := h.ExpiresAt.Sub(g.ExpiresAt) // The server counts leases in whole milliseconds.
 	if err != nil || !ok || h.ID != g.ID || h.Owner != g.Owner || h.Tokens["k"] != g.Tokens["k"] || late < -time.Millisecond || late > 5*time.Millisecond {
 		t.Errorf("found %+v, %v, %v; want %+v", h, ok, err, g)
 	}
-	if err := b.Release(t.Context(), g.ID); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, b.Release(t.Context(), g.ID))
 }

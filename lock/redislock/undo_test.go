@@ -17,83 +17,86 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testredis"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
-// relay passes on what a client says to a server, and lets a test know before.
+// relay connects clients with a server, and lets a test know what they say.
 type relay struct {
 	net.Listener
 
 	heard atomic.Pointer[func(request string) (lose bool)] // what is answered to a request is lost, and its connection
+	mu    sync.Mutex
+	to    string // the server's address
+	conns []net.Conn
+	all   sync.WaitGroup
 }
 
-func newRelay(t *testing.T, to int) *relay {
+func newRelay(t *testing.T, to string) *relay {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &relay{Listener: l}
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	var conns []net.Conn
-	all.Go(func() {
+	testwait.Must(t, err)
+	r := &relay{Listener: l, to: to}
+	r.all.Go(func() {
 		for {
 			in, err := l.Accept()
 			if err != nil {
 				return
 			}
-			out, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", to))
+			r.mu.Lock()
+			out, err := net.Dial("tcp", r.to)
 			if err != nil {
 				_ = in.Close()
-				continue
+			} else {
+				r.conns = append(r.conns, in, out)
+				r.pass(in, out)
 			}
-			mu.Lock()
-			conns = append(conns, in, out)
-			mu.Unlock()
-			var lost atomic.Bool
-			all.Go(func() {
-				b := make([]byte, 64<<10)
-				for {
-					n, err := in.Read(b)
-					if err != nil {
-						_ = out.Close()
-						return
-					}
-					if f := r.heard.Load(); f != nil && (*f)(string(b[:n])) {
-						lost.Store(true)
-					}
-					_, _ = out.Write(b[:n])
-				}
-			})
-			all.Go(func() {
-				b := make([]byte, 64<<10)
-				for {
-					n, err := out.Read(b)
-					if err != nil || lost.Load() {
-						_ = in.Close()
-						_ = out.Close()
-						return
-					}
-					_, _ = in.Write(b[:n])
-				}
-			})
+			r.mu.Unlock()
 		}
 	})
 	t.Cleanup(func() {
 		_ = l.Close()
-		mu.Lock()
-		for _, c := range conns {
-			_ = c.Close()
-		}
-		mu.Unlock()
-		all.Wait()
+		r.turn("")
+		r.all.Wait()
 	})
 	return r
 }
 
-func (r *relay) port() int { return r.Addr().(*net.TCPAddr).Port } //nolint:errcheck,forcetypeassert // A TCP listener's.
+// pass passes on what is said on a connection until one of its ends is closed.
+func (r *relay) pass(in, out net.Conn) {
+	var lost atomic.Bool
+	copying := func(from, to net.Conn, look func(said string)) {
+		b := make([]byte, 64<<10)
+		for {
+			n, err := from.Read(b)
+			if look(string(b[:n])); err != nil || from == out && lost.Load() {
+				_, _ = in.Close(), out.Close()
+				return
+			}
+			_, _ = to.Write(b[:n])
+		}
+	}
+	r.all.Go(func() {
+		copying(in, out, func(said string) {
+			if f := r.heard.Load(); f != nil && (*f)(said) {
+				lost.Store(true)
+			}
+		})
+	})
+	r.all.Go(func() { copying(out, in, func(string) {}) })
+}
+
+// turn cuts all connections and makes new ones elsewhere.
+func (r *relay) turn(to string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.to = to
+	for _, c := range r.conns {
+		_ = c.Close()
+	}
+	r.conns = nil
+}
 
 // digest is what a script is called by that was sent before.
 func digest(names ...string) string {
@@ -108,9 +111,7 @@ func digest(names ...string) string {
 // A request whose caller has gone holds nothing, though the client has several connections, of which one may be faster.
 func TestCancelledRequestsHoldNothing(t *testing.T) {
 	t.Parallel()
-	port := pgtest.Port(t)
-	start(t, port)
-	b, _ := open(t, connect(t, single(), port), Options{})
+	b := alone(t)
 	var all sync.WaitGroup
 	var cancelled atomic.Int64
 	stop := time.Now().Add(3 * time.Second)
@@ -141,14 +142,8 @@ func TestComingAndLeavingProlongsNothing(t *testing.T) {
 	for _, keys := range [][]string{{"k"}, {"k", "l"}, {"j", "k"}} {
 		t.Run(strings.Join(keys, " and "), func(t *testing.T) {
 			t.Parallel()
-			port := pgtest.Port(t)
-			start(t, port)
-			dead, _ := open(t, connect(t, single(), port), Options{})
-			b, _ := open(t, connect(t, single(), port), Options{})
-			g, err := dead.Acquire(t.Context(), request(time.Minute, 0, keys...))
-			if err != nil {
-				t.Fatal(err)
-			}
+			dead, b := pair(t)
+			g := acquire(t, dead, request(time.Minute, 0, keys...))
 			for try := range 50 {
 				if _, err := b.Acquire(t.Context(), request(time.Minute, time.Millisecond, "k")); !errors.Is(err, lock.ErrHeld) {
 					t.Fatalf("try %d: %v, want ErrHeld", try, err)
@@ -165,10 +160,9 @@ func TestComingAndLeavingProlongsNothing(t *testing.T) {
 // Each victim is counted, and making it is no failure.
 func TestVictimsAreCounted(t *testing.T) {
 	t.Parallel()
-	port := pgtest.Port(t)
-	start(t, port)
+	server := testredis.Start(t)
 	var seen counts
-	b, _ := open(t, connect(t, single(), port), Options{Observer: &seen})
+	b := open(t, server.Addr(), Options{Observer: &seen})
 	var all, ready sync.WaitGroup
 	var victims atomic.Int64
 	const rings = 10
@@ -192,9 +186,7 @@ func TestVictimsAreCounted(t *testing.T) {
 			} else if err = errors.Join(err, b.Release(t.Context(), second.ID)); err != nil {
 				t.Error(err)
 			}
-			if err := b.Release(t.Context(), g.ID); err != nil {
-				t.Error(err)
-			}
+			testwait.Check(t, b.Release(t.Context(), g.ID))
 		})
 	}
 	all.Wait()
@@ -208,19 +200,15 @@ func TestVictimsAreCounted(t *testing.T) {
 // Where the answer to a request that leaves the line is lost, it is asked again: who is told that it has nothing has nothing.
 func TestLostAnswerOfLeaving(t *testing.T) {
 	t.Parallel()
-	port := pgtest.Port(t)
-	start(t, port)
-	r := newRelay(t, port)
-	holder, _ := open(t, connect(t, single(), port), Options{})
-	other, _ := open(t, connect(t, single(), r.port()), Options{})
+	server := testredis.Start(t)
+	r := newRelay(t, server.Addr())
+	holder := open(t, server.Addr(), Options{})
+	other := open(t, r.Addr().String(), Options{})
 	warm := &waiter{backend: holder, request: request(time.Second, 0, "warm")}
 	if _, err := warm.leave(t.Context(), false, nil); err != nil { // The script is known then.
 		t.Fatal(err)
 	}
-	g, err := holder.Acquire(t.Context(), request(time.Minute, 0, "k"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := acquire(t, holder, request(time.Minute, 0, "k"))
 	var lost atomic.Int64
 	leave := digest("tokens", "common", "leave")
 	heard := func(request string) bool {
@@ -237,37 +225,24 @@ func TestLostAnswerOfLeaving(t *testing.T) {
 	if err != nil || lost.Load() < 2 {
 		t.Fatalf("the other got %v; it left %d times", err, lost.Load())
 	}
-	if err := other.Release(t.Context(), got.ID); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, other.Release(t.Context(), got.ID))
 	nothing(t, holder)
 }
 
 // Who is refused is not in line, though its wait limit was over while it looked whom it may overtake.
 func TestRefusedWhileItLooks(t *testing.T) {
 	t.Parallel()
-	port := pgtest.Port(t)
-	start(t, port)
-	r := newRelay(t, port)
-	first, _ := open(t, connect(t, single(), r.port()), Options{})
-	other, _ := open(t, connect(t, single(), port), Options{})
+	server := testredis.Start(t)
+	r := newRelay(t, server.Addr())
+	first := open(t, r.Addr().String(), Options{})
+	other := open(t, server.Addr(), Options{})
 	if _, err := first.Snapshot(t.Context()); err != nil { // The script is known then.
 		t.Fatal(err)
 	}
 	q := request(time.Minute, 0, "a")
-	held, err := first.Acquire(t.Context(), q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := make(chan lock.Grant, 1)
-	go func() {
-		g, err := other.Acquire(t.Context(), request(time.Minute, lock.Forever, "a", "b"))
-		if err != nil {
-			t.Error(err)
-		}
-		got <- g
-	}()
-	eventually(t, "the other waits", func() bool { s, err := other.Snapshot(t.Context()); return err == nil && len(s.Waiters) == 1 })
+	held := acquire(t, first, q)
+	got := later(t, other, request(time.Minute, lock.Forever, "a", "b"))
+	inLine(t, other)
 	const limit = 150 * time.Millisecond
 	late := time.Now().Add(limit + 20*time.Millisecond)
 	var looked, released atomic.Bool
@@ -293,9 +268,7 @@ func TestRefusedWhileItLooks(t *testing.T) {
 	if s, err := other.Snapshot(t.Context()); err != nil || len(s.Waiters) > 0 {
 		t.Errorf("who got ErrHeld waits: %+v, %v", s.Waiters, err)
 	}
-	if err := other.Release(t.Context(), g.ID); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, other.Release(t.Context(), g.ID))
 	nothing(t, other)
 }
 
@@ -303,15 +276,14 @@ func TestRefusedWhileItLooks(t *testing.T) {
 // here.
 func TestDeadWaitersAreForgotten(t *testing.T) {
 	t.Parallel()
-	port := pgtest.Port(t)
-	start(t, port)
+	server := testredis.Start(t)
 	brief := func(client rueidis.Client) *Backend {
-		b, _ := open(t, client, Options{})
+		b := on(t, client, Options{})
 		b.scripts = newScripts(func(name string) string { return strings.Replace(source(name), "60000 --", "1000 --", 1) })
 		return b
 	}
-	b := brief(connect(t, single(), port))
-	client := connect(t, single(), port)
+	b := brief(connect(t, server.Addr()))
+	client := connect(t, server.Addr())
 	doomed := brief(client)
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
@@ -329,9 +301,7 @@ func TestDeadWaitersAreForgotten(t *testing.T) {
 	}
 	listed := func() []string {
 		ids, err := b.client.Do(t.Context(), b.client.B().Zrange().Key(b.space+":waiters").Min("0").Max("-1").Build()).AsStrSlice()
-		if err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, err)
 		return ids
 	}
 	// On a slow machine the living one may be forgotten, too, and asks again.
@@ -364,9 +334,7 @@ func TestStrangeIDs(t *testing.T) {
 	if _, err := b.Acquire(t.Context(), request(time.Minute, 0, "y")); !errors.Is(err, lock.ErrHeld) {
 		t.Errorf("nobody is in line for y: %v", err)
 	}
-	if err := b.Release(t.Context(), g.ID); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, b.Release(t.Context(), g.ID))
 	if g := <-both; !g.Waited {
 		t.Errorf("granted %+v", g)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/fairdraw/beacon"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // Fault is a way in which a server answers wrongly.
@@ -64,14 +65,10 @@ func New(tb testing.TB) *Server {
 func NewChain(tb testing.TB, secret string, genesis int64, periodSeconds int) *Server {
 	tb.Helper()
 	key, err := keyFrom(secret)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testwait.Must(tb, err)
 	s := &Server{key: key}
 	public, err := s.key.PublicKey().MarshalBinary()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testwait.Must(tb, err)
 	seed := sha256.Sum256([]byte(secret))
 	s.chain = fairdraw.Chain{
 		Scheme: beacon.SchemeUnchained, PublicKey: hex.EncodeToString(public), PeriodSeconds: periodSeconds,

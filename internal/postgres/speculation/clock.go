@@ -11,7 +11,7 @@ const (
 	clockTrust = time.Second
 	// clockDrift is the time in which the two clocks may drift apart by one of its unit. NTP slews by at most 500 ppm.
 	clockDrift = 1000
-	// maxClockWidth is the widest interval that is used: what a process stamps may be that far ahead of the database.
+	// maxClockWidth is the widest interval that is used: a time that a process writes may be later than the database's by as much.
 	maxClockWidth = 100 * time.Millisecond
 	// clockPatience bounds what asking for the time may add to the answers of a batch that is committed.
 	clockPatience = 50 * time.Millisecond

@@ -43,7 +43,7 @@ type Entry struct {
 	settled  chan struct{} // closed when there are none; nil while nobody waits
 }
 
-// Known is an auction as this process has left or read it. The revision tells whether it still is.
+// Known is an auction as this process has left or read it. If the database has another revision, it is no longer current.
 type Known struct {
 	*auction.State
 
@@ -56,7 +56,7 @@ type Known struct {
 	Settled  bool // there were none when a locked run took it
 }
 
-// LastBid is the latest bid that a process remembers. It tells whether the database still has it: after a failover that lost
+// LastBid is the latest bid that a process remembers, to be compared with the database's: after a failover that lost
 // it, a bid that was placed anew may have the same number, account, hold and amount, but not the same nonce.
 type LastBid struct {
 	auction.Bid

@@ -167,7 +167,7 @@ func (p *Pipeline) connect(ctx context.Context) (*link, error) {
 	return l, l.conn.SetDeadline(time.Time{})
 }
 
-// Close ends the connection. What was sent and not answered ends with [ErrLinkLost]; the callers see to that before.
+// Close ends the connection. What was sent and not answered ends with [ErrLinkLost], so callers wait for their answers first.
 func (p *Pipeline) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -249,7 +249,7 @@ func (l *link) append(m pgproto3.FrontendMessage) {
 	l.out = out
 }
 
-// flush writes what was appended. A failure is told to those who wait.
+// flush writes what was appended. A failure is passed to those who wait.
 func (l *link) flush() {
 	defer func() { l.out = l.out[:0] }()
 	err := l.conn.SetWriteDeadline(time.Now().Add(pgkit.CommitTimeout))
@@ -314,8 +314,8 @@ func (l *link) answer(outcome error) {
 	first.done <- outcome
 }
 
-// UnderWay counts the transactions that were sent and whose end is not known yet. There are none without a connection, of
-// which connected tells.
+// UnderWay counts the transactions that were sent and whose end is not known yet. There are none without a connection;
+// connected reports whether there is one.
 func (p *Pipeline) UnderWay() (n int, connected bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
-// Observer is told what becomes of speculative transactions. Its methods must not block and may be called concurrently.
+// Observer receives how speculative transactions ended, for metrics. Its methods must not block and may be called concurrently.
 type Observer interface {
 	pgkit.Observer
 	// Fallback is called for each transaction that could have been speculative and was not, or failed when it was. What reasons

@@ -15,9 +15,10 @@ type Book struct {
 	now   time.Time
 	newID func() uuid.UUID
 
-	accounts map[string]*bookAccount
-	aside    map[string]error // why accounts that are there are not in the book
-	holds    map[uuid.UUID]*bookHold
+	accounts  map[string]*bookAccount
+	aside     map[string]error // why accounts that are there are not in the book
+	contested map[string]error // why accounts that are not there can't be made
+	holds     map[uuid.UUID]*bookHold
 
 	touched   []*bookAccount // in the order of the first change
 	heldOnes  []*bookHold    // changed or created holds, likewise
@@ -91,6 +92,15 @@ func (b *Book) SetAside(id string, reason error) {
 	b.aside[id] = reason
 }
 
+// Contest says that another transaction is about to make an account. [Book.Open] is refused with reason; to everybody else
+// the account is not there.
+func (b *Book) Contest(id string, reason error) {
+	if b.contested == nil {
+		b.contested = map[string]error{}
+	}
+	b.contested[id] = reason
+}
+
 // Account returns the account as it stands in this transaction, or [AccountNotFoundError], or the reason for which it was
 // set aside.
 func (b *Book) Account(id string) (Account, error) {
@@ -138,6 +148,9 @@ func (b *Book) Unchanged() iter.Seq[Account] {
 func (b *Book) Open(id, currency string) (Account, error) {
 	if _, err := b.account(id); !isAbsent(err) {
 		return Account{}, ErrAccountExists
+	}
+	if reason := b.contested[id]; reason != nil {
+		return Account{}, reason
 	}
 	a := &bookAccount{
 		Account: Account{ID: id, Currency: currency, Version: 1, CreatedAt: b.now},

@@ -90,7 +90,7 @@ func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.An
 	if !thing.isNew() {
 		return command.Answer{}, fmt.Errorf("publish: %T creates nothing", c.Op)
 	}
-	return s.group.Do(ctx, Subject{Thing: thing}, c)
+	return command.Execute(ctx, func() (command.Answer, error) { return s.group.Do(ctx, Subject{Thing: thing}, c) })
 }
 
 // Execute decides one command on a publication, a target or an automation, whatever the operation is one of, commits it,
@@ -162,9 +162,9 @@ func (s *Service) flush(ctx context.Context, on Subject, batch []command.Command
 func (s *Service) decide(u *Unit, op Op, soon *sooner) (result any, id uuid.UUID, err error) {
 	switch op := op.(type) {
 	case Create:
-		target := u.Targets[op.Target]
-		if target == nil {
-			return nil, id, &NotFoundError{What: "target", Name: op.Target}
+		target, err := u.target(op.Target)
+		if err != nil {
+			return nil, id, err
 		}
 		made := DecideCreate(op, target, u.NewID(), u.Now, draw)
 		u.Made = append(u.Made, made)
@@ -173,10 +173,10 @@ func (s *Service) decide(u *Unit, op Op, soon *sooner) (result any, id uuid.UUID
 	case CreateTarget:
 		return s.makeTarget(u, op)
 	case CreateAutomation:
-		target := u.Targets[op.Target]
+		target, err := u.target(op.Target)
 		switch {
-		case target == nil:
-			return nil, id, &NotFoundError{What: "target", Name: op.Target}
+		case err != nil:
+			return nil, id, err
 		case u.AutomationNames[op.Name]:
 			return nil, id, ErrAutomationExists
 		}

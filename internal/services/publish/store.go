@@ -50,6 +50,8 @@ type Unit struct {
 	Now     time.Time // the database's clock, after the locks
 	NewID   func() uuid.UUID
 	Targets map[string]*Target // those that exist of the names that were asked for
+	// BlockedTargets is why others of them can't be used now.
+	BlockedTargets map[string]error
 	// Publication, Target or Automation is the one that is locked, where the transaction works on one.
 	Publication     *Publication
 	Target          *Target
@@ -63,6 +65,17 @@ type Unit struct {
 	Audit           []command.Audit
 	// Known are the records of the keys, Fresh those to be written. Where answers hold secrets, they are sealed in both.
 	Known, Fresh []idempotency.Record
+}
+
+// target returns the target that a creation refers to.
+func (u *Unit) target(name string) (*Target, error) {
+	if reason := u.BlockedTargets[name]; reason != nil {
+		return nil, reason
+	}
+	if t := u.Targets[name]; t != nil {
+		return t, nil
+	}
+	return nil, &NotFoundError{What: "target", Name: name}
 }
 
 // Store is what the service needs of a database.

@@ -54,7 +54,6 @@ func buys(t *testing.T, s *server, campaign, name string, times int) {
 // TestDrawStuck sells a campaign out whose beacon can't be reached.
 func TestDrawStuck(t *testing.T) {
 	torture(t)
-	t.Parallel()
 	random := beacontest.New(t)
 	chain, err := json.Marshal(random.Chain())
 	testwait.Must(t, err)
@@ -81,11 +80,7 @@ func TestDrawStuck(t *testing.T) {
 
 // TestOversold drops the constraints and sells one position too many by hand.
 func TestOversold(t *testing.T) {
-	torture(t)
-	t.Parallel()
-	database := newDatabase(t)
-	server := newServer(t, database)
-	s := newStage(t, database, server)
+	database, server, s := scene(t)
 	id := campaign(t, server, "over", "instant")
 	buys(t, server, id, "over", 2)
 	s.breaks()
@@ -107,11 +102,7 @@ func TestOversold(t *testing.T) {
 
 // TestDrawDuplicate drops the key and writes a second result by hand, with another winner.
 func TestDrawDuplicate(t *testing.T) {
-	torture(t)
-	t.Parallel()
-	database := newDatabase(t)
-	server := newServer(t, database)
-	s := newStage(t, database, server)
+	database, server, s := scene(t)
 	id := campaign(t, server, "twice", "instant")
 	buys(t, server, id, "twice", 3)
 	_, proof := server.tries(testwait.Context(t, patience), http.MethodGet, "/v1/campaigns/"+id+"/proof", "")
@@ -138,11 +129,7 @@ func TestDrawDuplicate(t *testing.T) {
 
 // TestDrawFailing makes the draws' table refuse rows, as a trigger or a full disk would.
 func TestDrawFailing(t *testing.T) {
-	torture(t)
-	t.Parallel()
-	database := newDatabase(t)
-	server := newServer(t, database)
-	s := newStage(t, database, server)
+	database, server, s := scene(t)
 	id := campaign(t, server, "failing", "instant")
 	buys(t, server, id, "failing", 2)
 	s.breaks()
@@ -164,11 +151,7 @@ func TestDrawFailing(t *testing.T) {
 
 // TestRetries makes an eager trigger fail transactions with 40001, those that draw and others.
 func TestRetries(t *testing.T) {
-	torture(t)
-	t.Parallel()
-	database := newDatabase(t)
-	server := newServer(t, database)
-	s := newStage(t, database, server)
+	database, server, s := scene(t)
 	s.breaks()
 	execute(t, database, `CREATE SEQUENCE conflicts_of_draws`, `CREATE SEQUENCE conflicts_of_entries`,
 		`CREATE FUNCTION conflict() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -211,11 +194,7 @@ func dropTriggers(t *testing.T, s *stage, alert string) {
 
 // TestPanics deletes a campaign's draw by hand, so that its core finds a state that it never made.
 func TestPanics(t *testing.T) {
-	torture(t)
-	t.Parallel()
-	database := newDatabase(t)
-	server := newServer(t, database)
-	s := newStage(t, database, server)
+	database, server, s := scene(t)
 	id := campaign(t, server, "panics", "instant")
 	buys(t, server, id, "panics", 3)
 	s.breaks()

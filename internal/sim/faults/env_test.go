@@ -36,6 +36,15 @@ type stage struct {
 	began time.Time
 }
 
+// scene is the stage of a fault that one server meets on a database of its own.
+func scene(t *testing.T) (database string, s *server, staged *stage) {
+	t.Helper()
+	torture(t)
+	database = newDatabase(t)
+	s = newServer(t, database)
+	return database, s, newStage(t, database, s)
+}
+
 // newStage watches servers that are ready, and waits until they are well, too: then nothing fires. The operator works on the first one and its database.
 func newStage(t *testing.T, database string, servers ...*server) *stage {
 	t.Helper()
@@ -99,15 +108,11 @@ func newServer(t *testing.T, database string, args ...string) *server {
 			log := s.Log()
 			t.Logf("end of the server's log:\n%s", log[max(0, len(log)-4000):])
 		}
-		if err := s.Kill(ctx); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, s.Kill(ctx))
 		if err := sim.KillPostgres(dir, true); err != nil && !errors.Is(err, sim.ErrNoPostgres) {
 			t.Error(err)
 		}
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, os.RemoveAll(dir))
 	})
 	s.start(t)
 	return s
@@ -213,9 +218,7 @@ func execute(t *testing.T, database string, statements ...string) {
 			t.Fatalf("%s: %v", sql, err)
 		}
 	}
-	if err := conn.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, conn.Close(t.Context()))
 }
 
 // queried reads one value.
@@ -225,9 +228,7 @@ func queried[T any](t *testing.T, database, sql string, args ...any) (v T) {
 	if err := conn.QueryRow(t.Context(), sql, args...).Scan(&v); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
-	if err := conn.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, conn.Close(t.Context()))
 	return v
 }
 

@@ -21,7 +21,6 @@ import (
 // TestSubscribersDropped has many clients subscribe to a busy auction and read nothing, again and again.
 func TestSubscribersDropped(t *testing.T) {
 	torture(t)
-	t.Parallel()
 	database := newDatabase(t)
 	server := newServer(t, database)
 	const bidders = 24

@@ -5,15 +5,11 @@ package faults_test
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -22,11 +18,7 @@ import (
 
 // TestDown kills the only server.
 func TestDown(t *testing.T) {
-	torture(t)
-	t.Parallel()
-	database := newDatabase(t)
-	server := newServer(t, database)
-	s := newStage(t, database, server)
+	_, server, s := scene(t)
 	s.breaks()
 	server.kill(t)
 	s.fires("FairleadDown")
@@ -63,12 +55,8 @@ func unblocks(t *testing.T, s *stage) {
 
 // TestQueueFull sends more commands than may wait, while somebody else has locked the table of accounts.
 func TestQueueFull(t *testing.T) {
-	torture(t)
-	t.Parallel()
-	database := newDatabase(t)
-	server := newServer(t, database)
+	database, server, s := scene(t)
 	server.accounts(t, "hot")
-	s := newStage(t, database, server)
 	blocks(t, database, `LOCK TABLE accounts IN EXCLUSIVE MODE`)
 	s.breaks()
 	stop := load(t, 9500, func(ctx context.Context) {
@@ -88,12 +76,8 @@ func TestQueueFull(t *testing.T) {
 
 // TestRowsBlocked has somebody else lock an account and forget about it.
 func TestRowsBlocked(t *testing.T) {
-	torture(t)
-	t.Parallel()
-	database := newDatabase(t)
-	server := newServer(t, database)
+	database, server, s := scene(t)
 	server.accounts(t, "locked", "free")
-	s := newStage(t, database, server)
 	blocks(t, database, `SELECT FROM accounts WHERE id = 'locked' FOR UPDATE`)
 	s.breaks()
 	stop := load(t, 2, func(ctx context.Context) {
@@ -116,12 +100,8 @@ func TestRowsBlocked(t *testing.T) {
 
 // TestCommitSlow has somebody else's job lock the table of accounts for two seconds, again and again.
 func TestCommitSlow(t *testing.T) {
-	torture(t)
-	t.Parallel()
-	database := newDatabase(t)
-	server := newServer(t, database)
+	database, server, s := scene(t)
 	server.accounts(t, "slow")
-	s := newStage(t, database, server)
 	job := connect(t, database)
 	if _, err := job.Exec(t.Context(), `SET application_name = 'somebody'`); err != nil {
 		t.Fatal(err)
@@ -149,18 +129,9 @@ func TestCommitSlow(t *testing.T) {
 // TestOutcomesUnknown cuts the way to the database at every commit, and keeps it cut.
 func TestOutcomesUnknown(t *testing.T) {
 	torture(t)
-	t.Parallel()
 	database := newDatabase(t)
-	config, err := pgx.ParseConfig(database)
-	testwait.Must(t, err)
-	network, address := pgconn.NetworkAddress(config.Host, config.Port)
-	proxy, err := wire.Listen(t.Context(), wire.Options{Network: network, Address: address, LoseOneIn: 1, Blackout: time.Hour, Seed: 1})
-	testwait.Must(t, err)
-	t.Cleanup(func() { _ = proxy.Close() })
-	u, err := url.Parse(database)
-	testwait.Must(t, err)
-	u.Host, u.RawQuery = proxy.Addr(), "sslmode=disable"
-	server := newServer(t, u.String())
+	proxy, through := wire.Through(t, database, wire.Options{LoseOneIn: 1, Blackout: time.Hour, Seed: 1})
+	server := newServer(t, through)
 	server.accounts(t, "cut")
 	s := newStage(t, database, server)
 	s.breaks()
@@ -179,12 +150,8 @@ func TestOutcomesUnknown(t *testing.T) {
 
 // TestErrors makes the database read-only behind the server's back.
 func TestErrors(t *testing.T) {
-	torture(t)
-	t.Parallel()
-	database := newDatabase(t)
-	server := newServer(t, database)
+	database, server, s := scene(t)
 	server.accounts(t, "errors")
-	s := newStage(t, database, server)
 	s.breaks()
 	execute(t, database, `ALTER TABLE accounts RENAME TO accounts_old`)
 	stop := load(t, 2, func(ctx context.Context) {
@@ -204,7 +171,6 @@ func TestErrors(t *testing.T) {
 // TestLeaderAbsent takes the leader away in two ways: both servers hang; and somebody locks the lease.
 func TestLeaderAbsent(t *testing.T) {
 	torture(t)
-	t.Parallel()
 	database := newDatabase(t)
 	first, second := newServer(t, database), newServer(t, database)
 	s := newStage(t, database, first, second)
@@ -231,7 +197,6 @@ func TestLeaderAbsent(t *testing.T) {
 // TestTwoLeaders restarts one of two servers with another database than the one that they shared.
 func TestTwoLeaders(t *testing.T) {
 	torture(t)
-	t.Parallel()
 	database, other := newDatabase(t), newDatabase(t)
 	first, second := newServer(t, database), newServer(t, database)
 	s := newStage(t, database, first, second)

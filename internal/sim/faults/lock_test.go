@@ -15,11 +15,7 @@ import (
 
 // TestLockHeldTooLong lets an owner hold a lock for ever, and another one wait for it.
 func TestLockHeldTooLong(t *testing.T) {
-	torture(t)
-	t.Parallel()
-	database := newDatabase(t)
-	server := newServer(t, database)
-	s := newStage(t, database, server)
+	_, server, s := scene(t)
 	s.breaks()
 	var held thing
 	server.posts(t, "/v1/locks", `{"keys":["report"],"owner":"gone","ttl":"10m"}`, &held)
@@ -45,11 +41,7 @@ func TestLockHeldTooLong(t *testing.T) {
 
 // TestLocksLost has programs take locks for a second and die.
 func TestLocksLost(t *testing.T) {
-	torture(t)
-	t.Parallel()
-	database := newDatabase(t)
-	server := newServer(t, database)
-	s := newStage(t, database, server)
+	_, server, s := scene(t)
 	s.breaks()
 	ttl := "1s"
 	work := func() (stop func()) {
@@ -74,11 +66,7 @@ func TestLocksLost(t *testing.T) {
 
 // TestDeadlocks has two owners take two keys in opposite orders.
 func TestDeadlocks(t *testing.T) {
-	torture(t)
-	t.Parallel()
-	database := newDatabase(t)
-	server := newServer(t, database)
-	s := newStage(t, database, server)
+	_, server, s := scene(t)
 	s.breaks()
 	release := func(answer []byte) {
 		_, _ = server.tries(context.Background(), http.MethodDelete, "/v1/locks/"+idOf(answer), "")
@@ -116,11 +104,7 @@ func TestDeadlocks(t *testing.T) {
 
 // TestLocksContended has many want one key.
 func TestLocksContended(t *testing.T) {
-	torture(t)
-	t.Parallel()
-	database := newDatabase(t)
-	server := newServer(t, database)
-	s := newStage(t, database, server)
+	_, server, s := scene(t)
 	s.breaks()
 	want := func(key func(ctx context.Context) string) (stop func()) {
 		return load(t, 8, func(ctx context.Context) {

@@ -76,10 +76,11 @@ func report(line string) {
 	outcome = append(outcome, strings.TrimSpace(line))
 }
 
-// torture skips a test that takes long unless it was asked for.
+// torture skips a test that takes long unless it was asked for, and runs it beside others.
 func torture(t *testing.T) {
 	t.Helper()
 	if !testwait.Torture() {
 		t.Skip("set FAIRLEAD_TORTURE=1 to stage the fault")
 	}
+	t.Parallel()
 }

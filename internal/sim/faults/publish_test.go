@@ -34,7 +34,6 @@ func inbox(t *testing.T, s *server, hold func(*http.Request)) {
 // TestClaimsStale stops a worker in the middle of a delivery.
 func TestClaimsStale(t *testing.T) {
 	torture(t)
-	t.Parallel()
 	args := []string{"--allow-private-targets", "--claim-stale-after", "2s", "--claim-sweep-every", "1s", "--retry-backoff", "50ms"}
 	database := newDatabase(t)
 	first := newServer(t, database, args...)
@@ -84,7 +83,6 @@ func statusOf(answer []byte) string {
 // TestPublicationsLate gives a worker that sends one thing at a time to a slow target more than it can send.
 func TestPublicationsLate(t *testing.T) {
 	torture(t)
-	t.Parallel()
 	database := newDatabase(t)
 	args := []string{"--allow-private-targets"}
 	server := newServer(t, database, append(args, "--publish-concurrency", "1", "--publish-per-target", "1")...)

@@ -18,7 +18,6 @@ import (
 // TestSagasRetry takes a ledger's database away in the middle of transfers to it.
 func TestSagasRetry(t *testing.T) {
 	torture(t)
-	t.Parallel()
 	database, other := newDatabase(t), newServer(t, "")
 	otherDatabase, err := localpg.URLOf(other.DataDir())
 	testwait.Must(t, err)
@@ -57,7 +56,6 @@ func TestSagasRetry(t *testing.T) {
 // TestInDoubt kills a coordinator between the preparation and the decision.
 func TestInDoubt(t *testing.T) {
 	torture(t)
-	t.Parallel()
 	database, other := newDatabase(t), newServer(t, "")
 	otherDatabase, err := localpg.URLOf(other.DataDir())
 	testwait.Must(t, err)
@@ -86,11 +84,7 @@ func TestInDoubt(t *testing.T) {
 // TestMultidrawInterrupted kills the only server in the middle of an operation, and starts it when the rule's window has
 // nothing of it any more.
 func TestMultidrawInterrupted(t *testing.T) {
-	torture(t)
-	t.Parallel()
-	database := newDatabase(t)
-	server := newServer(t, database)
-	s := newStage(t, database, server)
+	database, server, s := scene(t)
 	server.kill(t)
 	server.start(t, "FAIRLEAD_CRASH_AT=multidraw.after_checkpoint:3")
 	s.breaks()

@@ -188,7 +188,8 @@ func (l *link) forwardAnswers() {
 		if l.doomed.Load() || l.muted.Load() || l.proxy.silent() {
 			continue
 		}
-		if writeMessage(out, kind, body) != nil {
+		const notification = 'A'
+		if (kind != notification || !l.proxy.opts.Deaf) && writeMessage(out, kind, body) != nil {
 			return
 		}
 		if in.Buffered() == 0 && out.Flush() != nil {

@@ -34,6 +34,8 @@ type Options struct {
 	// Notice, when set, is given the body of each NoticeResponse on its way to the client. It must not keep it, and may be
 	// called concurrently.
 	Notice func(body []byte)
+	// Deaf keeps notifications from the client, as a pooler does that assigns connections by transaction.
+	Deaf bool
 }
 
 // Stats counts what the proxy did while it was armed.

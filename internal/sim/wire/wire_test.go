@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
@@ -24,20 +22,7 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 func start(t *testing.T, opts wire.Options) (proxy *wire.Proxy, through, around string) {
 	t.Helper()
 	around = pgtest.NewDatabase(t, nil)
-	config, err := pgx.ParseConfig(around)
-	testwait.Must(t, err)
-	opts.Network, opts.Address = pgconn.NetworkAddress(config.Host, config.Port)
-	if proxy, err = wire.Listen(t.Context(), opts); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := proxy.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	through = (&url.URL{
-		Scheme: "postgres", User: url.UserPassword(config.User, config.Password), Host: proxy.Addr(), Path: "/" + config.Database,
-	}).String()
+	proxy, through = wire.Through(t, around, opts)
 	return proxy, through, around
 }
 
@@ -180,9 +165,7 @@ func TestBlackoutRefusesConnections(t *testing.T) {
 			if since := time.Since(began); since < dark {
 				t.Errorf("let in after %v", since)
 			}
-			if err != nil {
-				t.Error(err)
-			}
+			testwait.Check(t, err)
 			break
 		}
 		refused++
@@ -219,17 +202,13 @@ func TestDelayedAnswers(t *testing.T) {
 		t.Errorf("%d rows, %v", rows, err)
 	}
 	proxy.Delay(0, 0, 0)
-	if err := conn.Ping(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, conn.Ping(t.Context()))
 	if s := proxy.Stats(); s.Delayed != 1 {
 		t.Errorf("%d answers were held back", s.Delayed)
 	}
 	proxy.DelayNext(1, delay)
 	for n, want := range []int{1, 2, 2} {
-		if err := conn.Ping(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, conn.Ping(t.Context()))
 		if s := proxy.Stats(); s.Delayed != want {
 			t.Errorf("after %d: %d answers were held back", n, s.Delayed)
 		}
@@ -249,7 +228,5 @@ func TestRefusingProxy(t *testing.T) {
 		t.Error("a connection was let in")
 	}
 	proxy.Refuse(false)
-	if err := connect(t, through).Ping(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, connect(t, through).Ping(t.Context()))
 }

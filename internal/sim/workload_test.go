@@ -189,6 +189,18 @@ func (c *Client) Expect(ctx context.Context, op *Op, status int) (Answer, error)
 	return answer, err
 }
 
+// GoesOn reports whether neither the test nor its load has been ended.
+func GoesOn(ctx context.Context, stop <-chan struct{}) bool {
+	select {
+	case <-stop:
+		return false
+	case <-ctx.Done():
+		return false
+	default:
+		return true
+	}
+}
+
 // worker is one source of commands.
 type worker struct {
 	w     *Workload
@@ -200,18 +212,12 @@ type worker struct {
 }
 
 func (k *worker) run(ctx context.Context, stop <-chan struct{}) error {
-	for {
-		select {
-		case <-stop:
-			return nil
-		case <-ctx.Done():
-			return nil
-		default:
-		}
+	for GoesOn(ctx, stop) {
 		if err := k.step(ctx); err != nil {
 			return fmt.Errorf("worker %d, command %d: %w", k.id, k.sent, err)
 		}
 	}
+	return nil
 }
 
 // step draws one command and settles it.
