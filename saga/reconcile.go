@@ -259,7 +259,11 @@ func (s *Service) resolve(ctx context.Context, p Participant, d *Doubt) (err err
 // Close takes no more sagas and stops those that run here, each after the step that is under way; others go on with them at
 // once. It waits for that up to ctx.
 func (s *Service) Close(ctx context.Context) error {
-	if err := s.runs.Close(ctx, func() { s.cancel() }); err != nil {
+	stop := func() {
+		s.cancel()
+		_ = s.reads.Close(ctx) // It answers whoever still waits, at the latest when ctx ends.
+	}
+	if err := s.runs.Close(ctx, stop); err != nil {
 		return fmt.Errorf("saga: runs were still under way: %w", err)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/internal/runs"
 )
 
@@ -124,14 +125,13 @@ type Service struct {
 	names       []string // of the definitions
 
 	slots  chan struct{}
-	wake   chan struct{}   // has a value when a saga of this process is due
-	reads  chan struct{}   // has a value while a lookup reads
+	wake   chan struct{} // has a value when a saga of this process is due
+	reads  *groupcommit.Group[struct{}, uuid.UUID, *Saga]
 	ctx    context.Context //nolint:containedctx // Ends the runs, whose requests are long over.
 	cancel context.CancelFunc
 
 	// The mutex of runs guards what follows, too.
 	runs   runs.Set[*run]
-	next   *lookup           // the one that has not begun to read, or nil
 	life   uuid.UUID         // the log's incarnation, as this process knows it
 	fences map[string]*fence // by participant
 }
@@ -151,9 +151,9 @@ func NewService(store Store, o Options) *Service {
 	o.FenceEvery = cmp.Or(o.FenceEvery, FenceEvery)
 	s := &Service{
 		Reader: store, store: store, o: o, owner: newID(), definitions: map[string]Definition{}, slots: make(chan struct{}, MaxRuns),
-		wake: make(chan struct{}, 1), reads: make(chan struct{}, 1),
-		fences: map[string]*fence{},
+		wake: make(chan struct{}, 1), fences: map[string]*fence{},
 	}
+	s.reads = groupcommit.New(s.lookUp, groupcommit.Options{Divisible: func(error) bool { return false }})
 	for _, d := range o.Definitions {
 		s.definitions[d.Name] = d
 		s.names = append(s.names, d.Name)

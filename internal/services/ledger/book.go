@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"errors"
 	"iter"
 	"slices"
@@ -194,20 +195,12 @@ func (b *Book) Move(kind Kind, from, to string, amount int64, memo string) (Tran
 
 // Deposit brings amount in from the outside. It returns [AccountNotFoundError] or [ErrBalanceOverflow].
 func (b *Book) Deposit(account string, amount int64, memo string) (Transfer, error) {
-	a, err := b.account(account)
-	if err != nil {
-		return Transfer{}, err
-	}
-	return b.bringIn(KindDeposit, a, Outside(a.Currency), amount, memo)
+	return b.bringIn(KindDeposit, account, "", amount, "", memo)
 }
 
 // Withdraw takes amount to the outside. It returns [AccountNotFoundError] or [InsufficientFundsError].
 func (b *Book) Withdraw(account string, amount int64, memo string) (Transfer, error) {
-	a, err := b.account(account)
-	if err != nil {
-		return Transfer{}, err
-	}
-	return b.takeOut(KindWithdrawal, a, Outside(a.Currency), amount, memo)
+	return b.takeOut(KindWithdrawal, account, "", amount, "", memo)
 }
 
 // Transit names the account through which money goes to another ledger and comes from it. Like the outside it has entries but
@@ -217,54 +210,55 @@ func Transit(ledger string) string { return "transit/" + ledger }
 // SendAway moves amount from an account towards another ledger. It returns [AccountNotFoundError], [ErrCurrencyMismatch] or
 // [InsufficientFundsError], and then has changed nothing.
 func (b *Book) SendAway(account, ledger string, amount int64, currency, memo string) (Transfer, error) {
-	a, err := b.inCurrency(account, currency)
-	if err != nil {
-		return Transfer{}, err
-	}
-	return b.takeOut(KindCross, a, Transit(ledger), amount, memo)
+	return b.takeOut(KindCross, account, Transit(ledger), amount, currency, memo)
 }
 
 // TakeIn moves amount from another ledger to an account. It returns [AccountNotFoundError], [ErrCurrencyMismatch] or
 // [ErrBalanceOverflow], and then has changed nothing.
 func (b *Book) TakeIn(account, ledger string, amount int64, currency, memo string) (Transfer, error) {
-	a, err := b.inCurrency(account, currency)
-	if err != nil {
-		return Transfer{}, err
-	}
-	return b.bringIn(KindCross, a, Transit(ledger), amount, memo)
+	return b.bringIn(KindCross, account, Transit(ledger), amount, currency, memo)
 }
 
-func (b *Book) inCurrency(account, currency string) (*bookAccount, error) {
+// inCurrency finds an account, whose currency must be that of a transfer between ledgers.
+func (b *Book) inCurrency(kind Kind, account, currency string) (*bookAccount, error) {
 	a, err := b.account(account)
-	if err == nil && a.Currency != currency {
+	if err == nil && kind == KindCross && a.Currency != currency {
 		err = ErrCurrencyMismatch
 	}
 	return a, err
 }
 
-// bringIn moves amount to an account from one without a balance, which is not in the book.
-func (b *Book) bringIn(kind Kind, a *bookAccount, from string, amount int64, memo string) (Transfer, error) {
+// bringIn moves amount to an account from one without a balance, which is not in the book: the outside if from is empty.
+func (b *Book) bringIn(kind Kind, to, from string, amount int64, currency, memo string) (Transfer, error) {
 	mustBePositive(amount)
+	a, err := b.inCurrency(kind, to, currency)
+	if err != nil {
+		return Transfer{}, err
+	}
 	if overflows(a.Account, amount) {
 		return Transfer{}, ErrBalanceOverflow
 	}
-	t := b.record(kind, from, a.ID, amount, a.Currency, memo)
+	t := b.record(kind, cmp.Or(from, Outside(a.Currency)), to, amount, a.Currency, memo)
 	a.Available += amount
 	b.enter(a, t, amount)
-	b.enterElsewhere(from, t, -amount)
+	b.enterElsewhere(t.From, t, -amount)
 	return t, nil
 }
 
-// takeOut moves amount from an account to one without a balance, which is not in the book.
-func (b *Book) takeOut(kind Kind, a *bookAccount, to string, amount int64, memo string) (Transfer, error) {
+// takeOut moves amount from an account to one without a balance, as bringIn does.
+func (b *Book) takeOut(kind Kind, from, to string, amount int64, currency, memo string) (Transfer, error) {
 	mustBePositive(amount)
-	if a.Available < amount {
-		return Transfer{}, &InsufficientFundsError{Account: a.ID}
+	a, err := b.inCurrency(kind, from, currency)
+	if err != nil {
+		return Transfer{}, err
 	}
-	t := b.record(kind, a.ID, to, amount, a.Currency, memo)
+	if a.Available < amount {
+		return Transfer{}, &InsufficientFundsError{Account: from}
+	}
+	t := b.record(kind, from, cmp.Or(to, Outside(a.Currency)), amount, a.Currency, memo)
 	a.Available -= amount
 	b.enter(a, t, -amount)
-	b.enterElsewhere(to, t, amount)
+	b.enterElsewhere(t.To, t, amount)
 	return t, nil
 }
 
