@@ -77,9 +77,7 @@ func (h *auctionHouse) settle(t *testing.T, path string) {
 		if _, ok := op.Final(); ok || !strings.HasPrefix(op.Path, path) {
 			continue
 		}
-		if _, err := h.client.Settle(testwait.Context(t, patience), op); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, testwait.Err(h.client.Settle(testwait.Context(t, patience), op)))
 	}
 }
 

@@ -93,9 +93,7 @@ func (b *bidding) lookAround(t *testing.T) (seen bool) {
 		if shown.Status != "active" {
 			return false
 		}
-		if _, err := b.subscribers[0].Await(ctx, "the last event", func(e replay.Event) bool { return e.Seq >= shown.Seq }); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(b.subscribers[0].Await(ctx, "the last event", func(e replay.Event) bool { return e.Seq >= shown.Seq })))
 		out := b.replay(t, b.subscribers[0].Events()[:shown.Seq])
 		err := compareAuction(ctx, b.house.client, b.id, out)
 		if err == nil {

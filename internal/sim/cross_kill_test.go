@@ -82,9 +82,7 @@ func fill(t *testing.T, database, account string) {
 			SELECT a, gen_random_uuid(), v, md5($1)::uuid, n, 'SIM', now()
 			FROM (VALUES ($1, 2, 9223372036854775807), ('outside/SIM', 0, -9223372036854775807)) AS e (a, v, n)`,
 	} {
-		if _, err := conn.Exec(t.Context(), sql, account); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(conn.Exec(t.Context(), sql, account)))
 	}
 }
 

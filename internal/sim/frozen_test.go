@@ -157,9 +157,7 @@ func (c *frozenCase) freeze(t *testing.T) (*sim.Frozen, *questions) {
 	frozen, err := sim.FreezePostgres(testwait.Context(t, patience), c.server.DataDir())
 	close(done)
 	t.Cleanup(func() {
-		if _, err := frozen.Thaw(); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, testwait.Err(frozen.Thaw()))
 	})
 	testwait.Must(t, err)
 	if least := 5; frozen.Processes() < least {

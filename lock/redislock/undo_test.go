@@ -290,9 +290,7 @@ func TestDeadWaitersAreForgotten(t *testing.T) {
 	var living string
 	for i := range 6 {
 		k := fmt.Sprint("k", i)
-		if _, err := b.Acquire(t.Context(), request(time.Hour, 0, k)); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(b.Acquire(t.Context(), request(time.Hour, 0, k))))
 		waits, q := doomed, request(time.Minute, lock.Forever, k)
 		if i == 0 {
 			waits, living = b, q.ID
