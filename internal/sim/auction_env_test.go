@@ -121,8 +121,7 @@ func (h *auctionHouse) launch(t *testing.T, name string, accounts []string, rule
 func (b *bidding) act(t *testing.T, verb string) {
 	t.Helper()
 	op := sim.NewOp(sim.KindAuction, "/v1/auctions/"+b.id+"/"+verb, b.name+"-"+verb, nil)
-	_, err := b.house.client.Expect(testwait.Context(t, patience), op, http.StatusOK)
-	testwait.Must(t, err)
+	testwait.Must(t, testwait.Err(b.house.client.Expect(testwait.Context(t, patience), op, http.StatusOK)))
 }
 
 // await waits on every subscriber for an event, and returns it.

@@ -156,9 +156,7 @@ func (c *frozenCase) freeze(t *testing.T) (*sim.Frozen, *questions) {
 	warm.Wait()
 	frozen, err := sim.FreezePostgres(testwait.Context(t, patience), c.server.DataDir())
 	close(done)
-	t.Cleanup(func() {
-		testwait.Check(t, testwait.Err(frozen.Thaw()))
-	})
+	t.Cleanup(func() { testwait.Check(t, testwait.Err(frozen.Thaw())) })
 	testwait.Must(t, err)
 	if least := 5; frozen.Processes() < least {
 		t.Fatalf("%d processes frozen, a PostgreSQL at work has %d and more", frozen.Processes(), least)
