@@ -233,8 +233,8 @@ func TestNotWritable(t *testing.T) {
 	}
 }
 
-// TestWithoutNamespaces takes the way of machines that don't allow them: the
-// cluster, made in a namespace before, is given to another user.
+// TestWithoutNamespaces runs PostgreSQL as another user, as on a machine without user namespaces. A cluster that was made in a
+// namespace is given to that user.
 func TestWithoutNamespaces(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

@@ -145,7 +145,7 @@ func TestBlackoutRefusesConnections(t *testing.T) {
 			t.Fatal("no blackout")
 		}
 	}
-	// It is cut at about the time at which the commit's sender is told.
+	// Its connection is cut at about the same time as the one that sent the commit.
 	for bystander.Ping(t.Context()) == nil {
 		if time.Since(began) > dark {
 			t.Fatal("a connection lived through a blackout")
@@ -205,7 +205,7 @@ func TestDelayedAnswers(t *testing.T) {
 	}
 }
 
-// TestRefusingProxy cuts what is there, lets nobody in, and then everybody.
+// TestRefusingProxy: a proxy that refuses cuts its connections and takes no new ones, until it is told to take them again.
 func TestRefusingProxy(t *testing.T) {
 	proxy, through, _ := start(t, wire.Options{})
 	conn := connect(t, through)
