@@ -29,7 +29,7 @@ func TestRandomAuctionsAreReplayed(t *testing.T) {
 			rules.Rounds[0].Duration = 8 * time.Second // A look takes a request an account, and may be slower than a short round.
 		}
 		b := h.launch(t, fmt.Sprintf("random-%d", run), accounts, rules)
-		// Two crowds with a quiet moment between them, in which nothing changes but by the clock.
+		// Two crowds bid one after the other. Between them, only the clock changes anything.
 		for _, most := range []int{testwait.Count(200, 2_000), testwait.Count(800, 5_000)} {
 			c := b.crowd(t, rng.Uint64(), 8, int64(most))
 			c.drain(t)

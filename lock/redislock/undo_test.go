@@ -229,7 +229,7 @@ func TestLostAnswerOfLeaving(t *testing.T) {
 	nothing(t, holder)
 }
 
-// Who is refused is not in line, though its wait limit was over while it looked whom it may overtake.
+// A request that was refused is not in line, even if its wait limit was over while it looked which requests it may overtake.
 func TestRefusedWhileItLooks(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
