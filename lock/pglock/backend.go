@@ -45,8 +45,8 @@ const maxMoves = 50
 // ErrAnswered is returned by [Backend.AcquireWith] when Known says that the request was answered before.
 var ErrAnswered = errors.New("the request was answered before")
 
-// Observer is told what happens in the tables. Its methods must not block and may be called concurrently. A transaction
-// that is run again tells it twice.
+// Observer counts what happens in the tables. Its methods must not block and may be called concurrently. A transaction that
+// is run again calls them again.
 type Observer interface {
 	// Expired is called when leases are found expired.
 	Expired(n int)

@@ -11,8 +11,8 @@ type statements struct {
 	DropServedPlaces, Tombstone                                                                                             string
 }
 
-// Each row is looked up by itself, whatever the planner believes of tables that it has no statistics of: a statement names the
-// rows by "= ANY" of an array, which an index knows, and from which no join can begin at the other side.
+// Statements name rows by "= ANY" of an array. Then the planner finds each row by the index, also in a table that it has no
+// statistics of, and cannot begin a join at the other side.
 //
 // Parts that several statements have.
 const (

@@ -294,7 +294,7 @@ const (
 	leaveInterval = time.Second
 )
 
-// leaveLater goes on trying to leave the line while nobody waits for it any more.
+// leaveLater takes a request out of the line in the background, since its caller has gone and a first try has failed.
 func (b *Backend) leaveLater(w *waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
