@@ -198,7 +198,7 @@ func TestVisitorsLeaveEntrantsAlone(t *testing.T) {
 	e := newEnv(t)
 	e.account("alice", "EUR", 1000)
 	id := e.onSale(`"base_length":1`, "")
-	path := "/campaigns/" + id + "/proof/positions/" + e.get("/v1/campaigns/" + id + "/positions").str("items.0.id")
+	path := "/campaigns/" + id + "/proof/positions/" + e.get("/v1/campaigns/"+id+"/positions").str("items.0.id")
 	public := strings.Replace("/p"+path, "/proof/", "/", 1)
 	entrant, visitor := e.by(e.user("alice")), e.by("")
 	const taken = `fairlead_database_connections_taken_total{pool="reads"}`
