@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
@@ -48,13 +50,13 @@ func (db *DB) run(ctx context.Context, name string, fn func(context.Context, pgx
 	return fmt.Errorf("postgres: %s: %w", name, err)
 }
 
-// persist is run for work in the background that nobody waits for: an absent database is waited for as long as other
+// persistOn is runOn for work in the background that nobody waits for: an absent database is waited for as long as other
 // transactions are, which is longer than a crash recovery of a private PostgreSQL takes.
-func (db *DB) persist(ctx context.Context, name string, fn func(context.Context, pgx.Tx) error) error {
+func (db *DB) persistOn(ctx context.Context, name string, rows []blockedRow, fn func(context.Context, pgx.Tx) error) error {
 	start := time.Now()
 	var lost error // a COMMIT whose answer never came
 	for {
-		err := db.run(ctx, name, fn)
+		err := db.runOn(ctx, name, rows, fn)
 		if errors.Is(err, command.ErrUnknownOutcome) {
 			lost = err
 		} else if !errors.Is(err, command.ErrUnavailable) {
@@ -81,6 +83,7 @@ type lockingTx struct {
 	*pgkit.Tx
 
 	accounts *speculation.Accounts
+	brief    bool         // its first statements are to bound its waits for locks
 	locked   []string     // accounts, as the cache was told
 	book     *ledger.Book // what is to be remembered of them; may be nil
 }
@@ -89,6 +92,64 @@ type lockingTx struct {
 func sendAndCommit(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {
 	return tx.(*lockingTx).SendAndCommit(ctx, b) //nolint:errcheck // It is one.
 }
+
+// SendBatch implements [pgx.Tx].
+func (t *lockingTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	t.boundFirst(b)
+	return t.Tx.SendBatch(ctx, b)
+}
+
+// SendAndCommit is [pgkit.Tx.SendAndCommit].
+func (t *lockingTx) SendAndCommit(ctx context.Context, b *pgx.Batch) error {
+	t.boundFirst(b)
+	return t.Tx.SendAndCommit(ctx, b)
+}
+
+// boundFirst puts the bound on the waits for locks before the transaction's first statements, where that is to be done.
+func (t *lockingTx) boundFirst(b *pgx.Batch) {
+	if t.brief {
+		t.brief = false
+		b.QueuedQueries = slices.Insert(b.QueuedQueries, 0, &pgx.QueuedQuery{SQL: waitBriefly})
+	}
+}
+
+// Query implements [pgx.Tx].
+func (t *lockingTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if err := t.boundWaits(ctx); err != nil {
+		return nil, err
+	}
+	return t.Tx.Query(ctx, sql, args...)
+}
+
+// QueryRow implements [pgx.Tx].
+func (t *lockingTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	if err := t.boundWaits(ctx); err != nil {
+		return failedRow{err}
+	}
+	return t.Tx.QueryRow(ctx, sql, args...)
+}
+
+// Exec implements [pgx.Tx].
+func (t *lockingTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	if err := t.boundWaits(ctx); err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	return t.Tx.Exec(ctx, sql, args...)
+}
+
+// boundWaits is boundFirst for a statement that is sent alone. It takes no longer than BEGIN, which goes along.
+func (t *lockingTx) boundWaits(ctx context.Context) error {
+	if !t.brief {
+		return nil
+	}
+	return t.SendBatch(ctx, &pgx.Batch{}).Close()
+}
+
+// failedRow is the row of a query that could not be sent.
+type failedRow struct{ err error }
+
+// Scan implements [pgx.Row].
+func (r failedRow) Scan(...any) error { return r.err }
 
 // lock tells the rest of the process that this transaction locks accounts, each of them once.
 func (t *lockingTx) lock(ids []string) {
