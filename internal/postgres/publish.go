@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
@@ -107,7 +109,8 @@ func readTargets(ctx context.Context, tx pgx.Tx, names []string, keys []idempote
 
 // Commit implements [publish.Store].
 func (s *Publications) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*publish.Unit)) error {
-	return s.db.run(ctx, "publish", func(ctx context.Context, tx pgx.Tx) error {
+	row := blockedRow{publicationRow, id.String()}
+	return s.commitOn(ctx, "publish", row, keys, withoutError(decide), func(ctx context.Context, tx pgx.Tx) error {
 		p, u, err := lockUnit(ctx, tx, lockPublication, id, scanPublication, &publish.NotFoundError{ID: id}, keys)
 		if err != nil {
 			return err
@@ -122,6 +125,26 @@ func (s *Publications) Commit(ctx context.Context, id uuid.UUID, keys []idempote
 		}
 		return sendDecided(ctx, tx, &b, u.Audit, u.Keys.Fresh(), u.Now)
 	})
+}
+
+// commitOn runs a transaction on one row. Where another session has locked that, decide gets the records of the keys alone.
+func (s *Publications) commitOn(ctx context.Context, name string, row blockedRow, keys []idempotency.ID, decide func(*publish.Unit) error,
+	fn func(context.Context, pgx.Tx) error,
+) error {
+	err := s.db.runOn(ctx, name, []blockedRow{row}, fn)
+	reason, blocked := errors.AsType[*command.BlockedError](err)
+	if !blocked {
+		return err
+	}
+	known, err := s.db.readKeys(ctx, keys)
+	if err != nil {
+		return err
+	}
+	return decide(&publish.Unit{Blocked: reason, Known: known, Keys: idempotency.NewBatch(known)})
+}
+
+func withoutError(decide func(*publish.Unit)) func(*publish.Unit) error {
+	return func(u *publish.Unit) error { decide(u); return nil }
 }
 
 // lockUnit locks and reads one row, and reads the records of the keys and the time behind it. It returns absent where there is

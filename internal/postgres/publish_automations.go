@@ -77,7 +77,8 @@ func (s *Publications) CreateAutomations(ctx context.Context, names, targets []s
 
 // CommitAutomation implements [publish.Store].
 func (s *Publications) CommitAutomation(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*publish.Unit)) error {
-	return s.db.run(ctx, "publish.automation", func(ctx context.Context, tx pgx.Tx) error {
+	row := blockedRow{automationRow, id.String()}
+	return s.commitOn(ctx, "publish.automation", row, keys, withoutError(decide), func(ctx context.Context, tx pgx.Tx) error {
 		a, u, err := lockUnit(ctx, tx, lockAutomation, id, scanAutomation, &publish.AutomationNotFoundError{ID: id}, keys)
 		if err != nil {
 			return err

@@ -36,7 +36,8 @@ var _ publish.TokenStore = (*Publications)(nil)
 
 // CommitTarget implements [publish.Store].
 func (s *Publications) CommitTarget(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*publish.Unit) error) error {
-	return s.db.run(ctx, "publish.target", func(ctx context.Context, tx pgx.Tx) error {
+	row := blockedRow{targetRowKind, id.String()}
+	return s.commitOn(ctx, "publish.target", row, keys, decide, func(ctx context.Context, tx pgx.Tx) error {
 		t, u, err := lockUnit(ctx, tx, lockTarget, id, scanTarget, &publish.TargetNotFoundError{ID: id}, keys)
 		if err != nil {
 			return err

@@ -111,13 +111,13 @@ func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.An
 // Execute decides one command on a publication, a target or an automation, whatever the operation is one of, commits it,
 // and returns its answer. It returns groupcommit.ErrFull, groupcommit.ErrClosed, command.ErrUnavailable,
 // command.ErrUnknownOutcome, or the context's error. A command without a Render gets the refusal as the answer's Err,
-// [NotFoundError] and its like among them.
+// [NotFoundError] and its like among them. It waits for what another session has locked, as command.Execute does.
 func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[Op]) (command.Answer, error) {
 	kind := laneOf(c.Op)
 	if kind <= laneAutomationCreations {
 		return command.Answer{}, fmt.Errorf("publish: %T is an operation on nothing that exists", c.Op)
 	}
-	return s.group.Do(ctx, lane{kind: kind, id: id}, c)
+	return command.Execute(ctx, func() (command.Answer, error) { return s.group.Do(ctx, lane{kind: kind, id: id}, c) })
 }
 
 // Close stops taking commands and waits until those already taken are answered.
@@ -152,6 +152,9 @@ func (s *Service) flushPublication(ctx context.Context, id uuid.UUID, batch []co
 	err = s.store.Commit(ctx, id, command.Keys(batch), func(u *Unit) {
 		soon = sooner{} // This may be another run of the same batch.
 		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
+			if u.Blocked != nil {
+				return nil, u.Blocked
+			}
 			if err := Decide(u.Publication, c.Op, u.Now, draw); err != nil {
 				return nil, err
 			}
@@ -237,6 +240,9 @@ func (s *Service) flushAutomations(ctx context.Context, batch []command.Command[
 func (s *Service) flushAutomation(ctx context.Context, id uuid.UUID, batch []command.Command[Op]) (answers []command.Answer, err error) {
 	err = s.store.CommitAutomation(ctx, id, command.Keys(batch), func(u *Unit) {
 		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
+			if u.Blocked != nil {
+				return nil, u.Blocked
+			}
 			if err := DecideAutomation(u.Automation, c.Op, u.Now); err != nil {
 				return nil, err
 			}

@@ -84,6 +84,9 @@ func (s *Service) flushTarget(ctx context.Context, id uuid.UUID, batch []command
 		resumed = false
 		return s.decideSealed(u, func() {
 			answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
+				if u.Blocked != nil {
+					return nil, u.Blocked
+				}
 				made, err := s.changeTarget(u, c.Op)
 				if err != nil {
 					return nil, err

@@ -29,6 +29,8 @@ type Unit struct {
 	Audit           []command.Audit
 	// Known and Fresh stand in for Keys where targets are made: the answers hold secrets and are sealed.
 	Known, Fresh []idempotency.Record
+	// Blocked is why nothing is locked: another session has locked it. Nothing is written then; the keys tell repeats.
+	Blocked *command.BlockedError
 }
 
 // Store is what the service needs of a database. Each method but those of [Reader] runs one transaction, calls decide with
