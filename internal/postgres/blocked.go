@@ -50,7 +50,9 @@ const (
 
 // probes lock the rows that are free, for as long as the statement runs, and return them.
 var probes = map[rowKind]string{ //nolint:gochecknoglobals // A constant, but for the type.
-	accountRow:     `SELECT id FROM accounts WHERE id = ANY($1) FOR NO KEY UPDATE SKIP LOCKED`,
+	accountRow: `WITH free AS (SELECT id FROM accounts WHERE id = ANY($1) FOR NO KEY UPDATE SKIP LOCKED)
+		SELECT id FROM free UNION ALL
+		SELECT gone FROM unnest($1::text[]) AS gone WHERE NOT EXISTS (SELECT FROM accounts WHERE id = gone)`,
 	auctionRowKind: `SELECT id::text FROM auctions WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED`,
 	campaignRow:    `SELECT id::text FROM campaigns WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED`,
 

@@ -4,8 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/auth"
+	"github.com/fairlead-dev/fairlead/saga"
 )
 
 // lockedRow is a row that a session of the database keeps locked, and a command that needs it.
@@ -108,6 +112,32 @@ var lockedRows = map[string]func(*env) lockedRow{ //nolint:gochecknoglobals // A
 		return lockedRow{
 			lock: `SELECT FROM automations WHERE id = $1 FOR UPDATE`, id: id, send: pause(id), before: resume, other: pause(other),
 			after: []int{http.StatusOK, http.StatusConflict},
+		}
+	},
+	"retry a transfer between ledgers": func(e *env) lockedRow {
+		e.account("ann", "EUR", 100)
+		path, other := e.waitingCross("ann", "stranger"), e.waitingCross("ann", "stranger")
+		return lockedRow{
+			lock: `SELECT FROM sagas WHERE id = $1 FOR UPDATE`, id: path[len("/v1/cross-transfers/"):], send: send{method: http.MethodPost, path: path + "/retry"},
+			other: send{method: http.MethodPost, path: other + "/retry"}, after: []int{http.StatusOK, http.StatusConflict},
+		}
+	},
+	"execute a leg, account locked": func(e *env) lockedRow {
+		e.account("ann", "EUR", 100)
+		return lockedRow{
+			lock: `SELECT FROM accounts WHERE id = $1 FOR UPDATE`, id: "ann",
+			send:   send{method: http.MethodPost, path: "/v1/cross-legs", body: legBody(newUUID(), "debit", "ann", 1, "")},
+			before: send{method: http.MethodPost, path: "/v1/deposits", body: `{"account":"ann","amount":1}`},
+			other:  send{method: http.MethodPost, path: "/v1/cross-legs", body: legBody(newUUID(), "credit", "stranger", 1, "")},
+			after:  []int{http.StatusOK},
+		}
+	},
+	"revoke a key": func(e *env) lockedRow {
+		id, _ := e.makeKey(auth.RoleService, "a")
+		return lockedRow{
+			lock: `UPDATE api_keys SET name = name WHERE id = $1`, id: id, send: send{method: http.MethodDelete, path: "/v1/keys/" + id},
+			before: send{method: http.MethodPost, path: "/v1/deposits", body: `{"account":"stranger","amount":1}`},
+			other:  send{method: http.MethodPost, path: "/v1/withdrawals", body: `{"account":"stranger","amount":1}`}, after: []int{http.StatusOK},
 		}
 	},
 	"release a hold, hold locked": func(e *env) lockedRow { return e.lockedHold(e.service, "release", "", "hold_rows") },
@@ -254,4 +284,61 @@ func (e *env) stopsItsOwnAlone(row lockedRow) {
 		e.t.Errorf("once the row is free, none of the commands is carried out: %v", got)
 	}
 	eventually(e.t, 30*time.Second, "nothing is blocked any more", func() bool { return e.metric("fairlead_blocked_commands") == 0 })
+}
+
+// TestALockedAccountStopsItsOwnCrossTransfersAlone: more transfers out of a locked account than a server runs at once take no
+// turn from others, and go on when the account is free.
+func TestALockedAccountStopsItsOwnCrossTransfersAlone(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ mode, to string }{{"saga", "local"}, {"saga", "eu"}, {"twophase", "eu"}} {
+		t.Run(c.mode+" to "+c.to, func(t *testing.T) {
+			t.Parallel()
+			e, other := twoLedgers(t)
+			for _, account := range []string{"ann", "ben"} {
+				e.account(account, "EUR", 1000)
+				other.account(account+".there", "EUR", 0)
+			}
+			e.account("cid", "EUR", 0)
+			to := "cid"
+			if c.to != "local" {
+				to = "ann.there"
+			}
+			goAway := e.stranger(`SELECT FROM accounts WHERE id = $1 FOR UPDATE`, "ann")
+			const crowd = saga.MaxRuns + 8
+			responses, errs := make([]*http.Response, crowd), make([]error, crowd)
+			var asking sync.WaitGroup
+			for i := range crowd {
+				asking.Go(func() {
+					responses[i], errs[i] = e.trySend(send{
+						method: http.MethodPost, path: "/v1/cross-transfers", key: newUUID(), body: crossBody("local", "ann", c.to, to, 1, c.mode),
+					})
+				})
+			}
+			eventually(t, 30*time.Second, "all are under way", func() bool { return e.count("sagas WHERE status = 'pending'") == crowd })
+			if c.to != "local" {
+				to = "ben.there"
+			}
+			e.by("").get("/readyz").want(http.StatusOK)
+			e.post("/v1/deposits", `{"account":"ben","amount":1}`).want(http.StatusCreated)
+			if r := e.post("/v1/cross-transfers", crossBody("local", "ben", c.to, to, 1, c.mode)).want(http.StatusCreated); r.str("status") != "completed" {
+				t.Errorf("a transfer out of another account: %s", r.body)
+			}
+			if n := e.count("sagas WHERE status <> 'pending'"); n != 1 {
+				t.Errorf("%d transfers have ended while the account is locked", n)
+			}
+			goAway()
+			asking.Wait()
+			ends := map[string]int{}
+			for i := range crowd {
+				must(t, errs[i])
+				r := e.received(http.MethodPost, "/v1/cross-transfers", "", responses[i])
+				ends[fmt.Sprint(r.status, " ", r.decoded["status"])]++
+			}
+			if ends["201 completed"] != crowd {
+				t.Errorf("the transfers whose account has become free end %v", ends)
+			}
+			e.wantBalance("ann", 1000-crowd)
+			noneInDoubt(t, e)
+		})
+	}
 }

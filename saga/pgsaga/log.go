@@ -24,6 +24,9 @@ type LogOptions struct {
 	// Upkeep runs what keeps leases, takes sagas over and looks up what is in doubt. Give it connections that nothing else
 	// can take, so that no load keeps a process from that; nil: Run.
 	Upkeep Run
+	// Locking runs what locks the saga of an id, where that differs from Run: it may refuse to wait for another session's lock,
+	// and return a command.BlockedError. May be nil.
+	Locking func(id uuid.UUID) Run
 	// Answers keeps what requests were answered in the log's transactions; nil: requests have no keys.
 	Answers Answers
 }
@@ -42,6 +45,7 @@ type Answers interface {
 type Log struct {
 	pool    *pgxpool.Pool
 	run     Run
+	locking func(id uuid.UUID) Run
 	upkeep  Run
 	read    Read
 	answers Answers
@@ -57,6 +61,9 @@ func NewLog(pool *pgxpool.Pool, o LogOptions) *Log {
 	l := &Log{pool: pool, run: o.Run, read: o.Read, answers: o.Answers, schema: o.Schema, sql: newStatements(o.Schema)}
 	if l.run == nil {
 		l.run = own.run
+	}
+	if l.locking = o.Locking; l.locking == nil {
+		l.locking = func(uuid.UUID) Run { return l.run }
 	}
 	if l.upkeep = o.Upkeep; l.upkeep == nil {
 		l.upkeep = l.run
@@ -202,7 +209,7 @@ func pending(s *saga.Saga) (key, fingerprint []byte, execution *uuid.UUID) {
 
 // Update implements [saga.Store].
 func (l *Log) Update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*saga.Unit)) error {
-	return l.run(ctx, "saga.update", func(ctx context.Context, tx pgx.Tx) error {
+	return l.locking(id)(ctx, "saga.update", func(ctx context.Context, tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, l.sql.lock, id)
 		if err != nil {
 			return err
@@ -247,7 +254,7 @@ func (l *Log) Save(ctx context.Context, s *saga.Saga, park *time.Duration) error
 		wait = new(park.Microseconds())
 	}
 	cancelled := false
-	err = l.run(ctx, "saga.save", func(ctx context.Context, tx pgx.Tx) error {
+	err = l.locking(s.ID)(ctx, "saga.save", func(ctx context.Context, tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, l.sql.save, s.ID, s.Term, s.Version, string(s.Status), s.Reason, string(steps), s.Decided, s.Attempts, s.LastError, wait).Scan(&cancelled)
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return err
