@@ -254,7 +254,7 @@ func TestClaimsOfSagas(t *testing.T) {
 	log := NewSagas(db)
 	const sagas = 20
 	for range sagas {
-		pendingSagaRow(t, log, "fairlead:x")
+		pendingSagaRow(t, log.Log, "fairlead:x")
 	}
 	var (
 		group sync.WaitGroup
