@@ -62,7 +62,7 @@ func TestRowsThatAreGoneAreFree(t *testing.T) {
 		if kind == auctionRowKind || kind == campaignRow {
 			continue // They are noted where they were found.
 		}
-		db.blocked.note([]blockedRow{{kind, uuid.NewString()}})
+		_ = db.blocked.note([]blockedRow{{kind, uuid.NewString()}})
 	}
 	nothingBlocked(t, db)
 }
