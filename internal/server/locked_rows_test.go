@@ -26,7 +26,7 @@ type lockedRow struct {
 }
 
 // lockedRows makes the objects of a case in a server, which has nothing else.
-var lockedRows = map[string]func(*env) lockedRow{ //nolint:gochecknoglobals // A table.
+var lockedRows = map[string]func(*env) lockedRow{
 	"renew, grant locked": func(e *env) lockedRow {
 		id, other := e.locked("a"), e.locked("b")
 		renew := func(id string) send { return send{method: http.MethodPost, path: "/v1/locks/" + id + "/renew"} }
