@@ -150,11 +150,15 @@ func ownClaims(in []publish.Claim) []claim.Claim[uuid.UUID] {
 	return out
 }
 
-// Heartbeat implements [publish.Queue].
+// Heartbeat implements [publish.Queue]. It returns a [command.BlockedError] where another session has locked one of them.
 func (s *Publications) Heartbeat(ctx context.Context, alive []publish.Claim) (lost []publish.Claim, err error) {
-	gone, err := claims.Heartbeat(ctx, s.db.pool, ownClaims(alive)...)
+	var gone []claim.Claim[uuid.UUID]
+	err = s.db.runOn(ctx, "publish.heartbeat", nil, func(ctx context.Context, tx pgx.Tx) (err error) {
+		gone, err = claims.Heartbeat(ctx, tx, ownClaims(alive)...)
+		return err
+	})
 	if err != nil {
-		return nil, readError(err)
+		return nil, err
 	}
 	for _, c := range gone {
 		lost = append(lost, publish.Claim{Publication: c.ID, LockID: c.LockID, Version: c.Version})
