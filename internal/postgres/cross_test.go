@@ -220,6 +220,7 @@ func TestPreparedIsInTheWay(t *testing.T) {
 	if err := errors.Join(l.RollbackPrepared(t.Context(), second), l.RollbackPrepared(t.Context(), first), l.RollbackPrepared(t.Context(), first)); err != nil {
 		t.Error(err)
 	}
+	nothingBlocked(t, db)
 	if o, err := l.Prepare(t.Context(), debitLeg(uuid.New(), "alice", 1000), first); err != nil || !o.Refused {
 		t.Errorf("%+v, %v", o, err)
 	}
