@@ -124,3 +124,11 @@ func executeOn[Op any](ctx context.Context, db *DB, c command.Command[Op], do fu
 		return answer, err
 	})
 }
+
+// runWaiting is runOn that waits for the row, as executeOn does, for a transaction that is no command with a key.
+func (db *DB) runWaiting(ctx context.Context, name string, row blockedRow, fn func(context.Context, pgx.Tx) error) error {
+	_, err := executeOn(ctx, db, command.Command[struct{}]{}, func() (command.Answer, error) {
+		return command.Answer{}, db.runOn(ctx, name, []blockedRow{row}, fn)
+	})
+	return err
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
@@ -43,6 +44,33 @@ func TestOneTransactionTriesForALockedRow(t *testing.T) {
 		}
 	}
 	nothingBlocked(t, db)
+}
+
+// TestALockedSessionStopsNobodyElse: those who sign out of a session that somebody has locked wait without connections.
+func TestALockedSessionStopsNobodyElse(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t), MaxConns: 2})
+	d := NewOperator(db)
+	exec(t, db, `INSERT INTO api_keys (id, role, name, hash, created_at) VALUES ('k', 'admin', 'n', sha256('k'), now())`)
+	hash := operator.Hash{1}
+	if _, err := d.Begin(t.Context(), hash, "k", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	goAway := stranger(t, db, `SELECT FROM console_sessions WHERE hash = $1 FOR UPDATE`, hash[:])
+	var waiting []<-chan error
+	for range 20 {
+		waiting = append(waiting, later(func() error { return d.End(t.Context(), hash) }))
+	}
+	isWaiting(t, db, "a sign-out", waiting[0])
+	if _, err := d.Begin(t.Context(), operator.Hash{2}, "k", time.Hour); err != nil {
+		t.Errorf("a sign-in: %v", err)
+	}
+	goAway()
+	for _, done := range waiting {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // executeErr runs a transaction on ann's account as commands with a transaction of their own do.

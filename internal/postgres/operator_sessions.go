@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -44,13 +45,18 @@ const (
 // Begin makes a session of the admin key with that id, and writes down what is to be audited of it. It returns
 // [operator.ErrNoSession] when there is no such key in force.
 func (d *Operator) Begin(ctx context.Context, hash operator.Hash, key string, life time.Duration, audit ...command.Audit) (operator.Session, error) {
-	err := d.db.run(ctx, "sign in", func(ctx context.Context, tx pgx.Tx) error {
+	err := d.db.runWaiting(ctx, "sign in", rowOfSession(hash), func(ctx context.Context, tx pgx.Tx) error {
 		return beginSession(ctx, tx, hash, key, life, audit)
 	})
 	if err != nil {
 		return operator.Session{}, err
 	}
 	return d.Session(ctx, hash)
+}
+
+// rowOfSession is the row of a session or of a link, for which others may make a transaction wait.
+func rowOfSession(hash operator.Hash) blockedRow {
+	return blockedRow{otherRow, fmt.Sprintf("a session, %x", hash[:4])}
 }
 
 func beginSession(ctx context.Context, tx pgx.Tx, hash operator.Hash, key string, life time.Duration, audit []command.Audit) error {
@@ -81,7 +87,7 @@ func (d *Operator) SignInRefused(ctx context.Context, a command.Audit) error {
 // UseLink uses a link up and makes a session of it, in one transaction: of those who use a link at once, one signs in. The
 // others get [operator.ErrLinkUsed].
 func (d *Operator) UseLink(ctx context.Context, link, hash operator.Hash, life time.Duration, audit ...command.Audit) (operator.Session, error) {
-	err := d.db.run(ctx, "use link", func(ctx context.Context, tx pgx.Tx) error {
+	err := d.db.runWaiting(ctx, "use link", rowOfSession(link), func(ctx context.Context, tx pgx.Tx) error {
 		keys, err := pgkit.Rows(ctx, tx, pgx.RowTo[string], useLink, link[:])
 		if err != nil {
 			return err
@@ -111,7 +117,7 @@ func (d *Operator) Session(ctx context.Context, hash operator.Hash) (operator.Se
 
 // End signs a session out. There may be none.
 func (d *Operator) End(ctx context.Context, hash operator.Hash) error {
-	return d.db.run(ctx, "sign out", func(ctx context.Context, tx pgx.Tx) error {
+	return d.db.runWaiting(ctx, "sign out", rowOfSession(hash), func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, deleteSession, hash[:])
 		return err
 	})
