@@ -248,31 +248,6 @@ func TestHoldsExpireAtTheirTimeAndNotBefore(t *testing.T) {
 	}
 }
 
-func TestPlaceHold(t *testing.T) {
-	t.Parallel()
-	b := bookOf(account("a", "EUR", 10, 2, 4))
-	if _, err := b.PlaceHold("a", 11, nil); refusal(err) != "insufficient funds on a" {
-		t.Fatal(err)
-	}
-	if _, err := b.PlaceHold("nobody", 1, nil); refusal(err) != notFound("nobody") {
-		t.Fatal(err)
-	}
-	h := must[ledger.Hold](t)(b.PlaceHold("a", 10, new(time.Minute)))
-	balance(t, b, "a", 0, 12)
-	if h.Status != ledger.HoldOpen || !h.ExpiresAt.Equal(epoch().Add(time.Minute)) || h.Captured != 0 {
-		t.Errorf("hold %+v", h)
-	}
-	// A hold made and closed by one transaction is written once, as it ended.
-	must[ledger.Hold](t)(b.Release(h.ID))
-	c := b.Changes()
-	if len(c.CreatedHolds) != 1 || len(c.UpdatedHolds) != 0 || c.CreatedHolds[0].Status != ledger.HoldReleased {
-		t.Errorf("holds %+v %+v", c.CreatedHolds, c.UpdatedHolds)
-	}
-	if len(c.Entries) != 0 || len(c.UpdatedAccounts) != 1 || c.UpdatedAccounts[0].Version != 6 {
-		t.Errorf("changes %+v", c)
-	}
-}
-
 func TestAHoldWithoutItsAccountIsABug(t *testing.T) {
 	t.Parallel()
 	b := bookOf()
