@@ -10,8 +10,9 @@ import (
 	"hash"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/lock"
 )
 
 // job is one run of an operation. What is staged is done, but not saved.
@@ -21,9 +22,9 @@ type job[P, R any] struct {
 	steps Steps[R]
 	call  Call
 
-	results []R         // of the steps that are saved as done, then of those that are staged
-	text    []byte      // the same as JSON, without brackets
-	saved   int         // length of what of text is saved
+	results []R    // of the steps that are saved as done, then of those that are staged
+	text    []byte // the same as JSON, without brackets
+	saved   int    // length of what of text is saved
 	sum     hash.Hash
 }
 

@@ -84,9 +84,7 @@ func TestResultsOfAnyShape(t *testing.T) {
 		r, err := checkpoint.New(echoing(shapes[:n]...), store, nil, checkpoint.Options{})
 		testwait.Must(t, err)
 		key := checkpoint.Key{LockKey: "k", ID: "op"}
-		if _, err := r.Run(t.Context(), key, "", checkpoint.Call{}); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(r.Run(t.Context(), key, "", checkpoint.Call{})))
 		again, err := r.Resume(t.Context(), key, checkpoint.Call{})
 		if err != nil || again.Status != checkpoint.StatusCompleted || len(again.Results) != n {
 			t.Fatalf("%d results: %+v, %v", n, again, err)
@@ -105,9 +103,7 @@ func FuzzDecode(f *testing.F) {
 	r, err := checkpoint.New(echoing("1", `"two"`, `[3]`), store, nil, checkpoint.Options{})
 	testwait.Must(f, err)
 	key := checkpoint.Key{LockKey: "k", ID: "op"}
-	if _, err := r.Run(f.Context(), key, "x", checkpoint.Call{}); err != nil {
-		f.Fatal(err)
-	}
+	testwait.Must(f, testwait.Err(r.Run(f.Context(), key, "x", checkpoint.Call{})))
 	good, err := store.Load(f.Context(), key)
 	testwait.Must(f, err)
 	f.Add(good)

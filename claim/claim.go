@@ -27,8 +27,8 @@ type Claim[ID comparable] struct {
 	Version int64     // grows by one with each claim of the row, from 1
 	At      time.Time // when it was claimed, by the database's clock
 
-	// since is when it was asked for, by this process's monotonic clock; zero where that is not known: of a claim that was made
-	// by hand, or read.
+	// since is when the claim was asked for, by this process's monotonic clock. It is zero where that is not known, as of a claim
+	// that was made by hand or read from the database.
 	since time.Time
 }
 

@@ -236,9 +236,7 @@ func TestFinishInTheCallersTransaction(t *testing.T) {
 	tx, err = e.pool.Begin(t.Context())
 	testwait.Must(t, err)
 	defer func() { _ = tx.Rollback(t.Context()) }()
-	if _, err := tx.Exec(t.Context(), `SELECT FROM app."Posts" FOR UPDATE`); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(tx.Exec(t.Context(), `SELECT FROM app."Posts" FOR UPDATE`)))
 	if _, err := e.claims.Claim(t.Context(), e.pool, 1); !errors.Is(err, claim.ErrNotClaimable) {
 		t.Errorf("claimed under another's lock: %v", err)
 	}
@@ -255,9 +253,7 @@ func TestBadTables(t *testing.T) {
 	if _, err := claim.New[odd](claim.Table{Name: "t"}); !errors.Is(err, claim.ErrBadTable) {
 		t.Errorf("an id of unknown type: %v", err)
 	}
-	if _, err := claim.New[odd](claim.Table{Name: "t", IDType: "pair"}); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, testwait.Err(claim.New[odd](claim.Table{Name: "t", IDType: "pair"})))
 }
 
 // TestFailAll fails many claims in one statement, but for those that are lost.

@@ -59,9 +59,7 @@ func newEnv(t *testing.T) *env {
 
 func (e *env) exec(sql string, args ...any) {
 	e.Helper()
-	if _, err := e.pool.Exec(e.Context(), sql, args...); err != nil {
-		e.Fatal(err)
-	}
+	testwait.Must(e, testwait.Err(e.pool.Exec(e.Context(), sql, args...)))
 }
 
 func (e *env) add(n int) {

@@ -152,8 +152,8 @@ func build(t Table) statements {
 		due = " AND (" + t.Due + ") <= statement_timestamp()"
 		order = t.Due + ", " + id
 	}
-	// Of one row that is named, or selected, the rest is a question to the row alone: CASE keeps the planner from finding it by
-	// an index of all that are claimable, or claimed.
+	// One row is found by its id. CASE keeps the planner from looking for it in an index of all rows that are claimable, or
+	// claimed.
 	is := func(condition string) string { return "CASE WHEN " + condition + " THEN true END" }
 	unlocked := fmt.Sprintf("%s = NULL, %s = NULL", lock, lockedAt)
 	finish := fmt.Sprintf("%s, %s = %s%s", unlocked, quote(t.FinishedBy), lock, list(t.OnFinish)) // Of what the row was before.

@@ -90,7 +90,7 @@ func bidRequest(t *testing.T, page, name, amount, key string) *http.Request {
 // TestAuctionPageBids bids as the page's script does, and as other sites' pages would like to.
 func TestAuctionPageBids(t *testing.T) {
 	t.Parallel()
-	page := openPage(t, house.server.URL(), "-bots", "0")
+	page := openPage(t, shared.server.URL(), "-bots", "0")
 	bidder, key := "ann-"+uuid.NewString()[:8], uuid.NewString()
 	const stands = "Your bid of 15.00 EUR stands, at rank 1."
 	for range 2 { // The same key: the same bid.
@@ -123,7 +123,7 @@ func TestAuctionPageBids(t *testing.T) {
 // TestAuctionPageStream leaves the stream and comes back as a browser does.
 func TestAuctionPageStream(t *testing.T) {
 	t.Parallel()
-	page := openPage(t, house.server.URL(), "-bots", "0")
+	page := openPage(t, shared.server.URL(), "-bots", "0")
 	if status, body := send(t, bidRequest(t, page, "ann", "1500", "")); status != http.StatusCreated {
 		t.Fatalf("%d %s", status, body)
 	}
@@ -163,7 +163,7 @@ type outage struct {
 
 func newOutage(t *testing.T) *outage {
 	t.Helper()
-	server, err := url.Parse(house.server.URL())
+	server, err := url.Parse(shared.server.URL())
 	testwait.Must(t, err)
 	transport := &http.Transport{}
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(server) }, Transport: transport, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}

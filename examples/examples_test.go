@@ -76,7 +76,7 @@ forgeries refused: 1
 // TestEmbedded runs the program on a private PostgreSQL of its own, and again on the same data.
 func TestEmbedded(t *testing.T) {
 	t.Parallel()
-	data := filepath.Join(house.bin, "..", "embedded")
+	data := filepath.Join(shared.bin, "..", "embedded")
 	for range 2 {
 		cmd := program(testwait.Context(t, patience), "embedded", "-data", data)
 		out, err := cmd.CombinedOutput()
@@ -89,7 +89,7 @@ func TestEmbedded(t *testing.T) {
 // TestOutside builds a module of its own against this one, and runs it.
 func TestOutside(t *testing.T) {
 	t.Parallel()
-	ctx, dir := testwait.Context(t, patience), filepath.Join(house.bin, "..", "outside")
+	ctx, dir := testwait.Context(t, patience), filepath.Join(shared.bin, "..", "outside")
 	if err := os.Mkdir(dir, 0o711); err != nil { // PostgreSQL has to get through it, as to the others' directories.
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestOutside(t *testing.T) {
 // TestPrintshop has no use for the server, only for its PostgreSQL, in which the shop has a schema of its own.
 func TestPrintshop(t *testing.T) {
 	t.Parallel()
-	database, err := localpg.URLOf(house.server.DataDir())
+	database, err := localpg.URLOf(shared.server.DataDir())
 	testwait.Must(t, err)
 	for range 2 {
 		cmd := program(testwait.Context(t, patience), "printshop")

@@ -26,8 +26,8 @@ import (
 // patience bounds every wait, on a machine that has other things to do.
 const patience = time.Minute
 
-// house is what all tests share.
-var house struct {
+// shared is what all tests share.
+var shared struct {
 	bin    string      // directory of the programs
 	server *sim.Server // that the examples run against
 	other  *sim.Server // whose ledger the first one calls eu
@@ -71,8 +71,8 @@ func open() (stop func() error, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	house.bin = filepath.Join(dir, "bin")
-	if err := os.Mkdir(house.bin, 0o700); err != nil {
+	shared.bin = filepath.Join(dir, "bin")
+	if err := os.Mkdir(shared.bin, 0o700); err != nil {
 		return nil, err
 	}
 	if err := build(ctx, dir); err != nil {
@@ -80,15 +80,15 @@ func open() (stop func() error, err error) {
 	}
 	starting, started := context.WithTimeout(ctx, 2*patience)
 	defer started()
-	house.other, err = startServer(starting, filepath.Join(dir, "other"))
+	shared.other, err = startServer(starting, filepath.Join(dir, "other"))
 	if err != nil {
 		return nil, err
 	}
-	eu := strings.Replace(house.other.URL(), "http://", "http://:"+sim.AdminKey+"@", 1)
-	house.server, err = startServer(starting, filepath.Join(dir, "data"),
+	eu := strings.Replace(shared.other.URL(), "http://", "http://:"+sim.AdminKey+"@", 1)
+	shared.server, err = startServer(starting, filepath.Join(dir, "data"),
 		"--allow-private-targets", "--retry-backoff", "100ms", "--ledger", "eu="+eu)
 	if err != nil {
-		return nil, errors.Join(err, house.other.Kill(starting))
+		return nil, errors.Join(err, shared.other.Kill(starting))
 	}
 	return func() error { return errors.Join(closeHouse(), remove()) }, nil
 }
@@ -100,7 +100,7 @@ func build(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"build", "-o", house.bin + "/", "-overlay", overlay, "-ldflags=-w"}
+	args := []string{"build", "-o", shared.bin + "/", "-overlay", overlay, "-ldflags=-w"}
 	if raceDetector() {
 		args = append(args, "-race")
 	}
@@ -116,7 +116,7 @@ func startServer(ctx context.Context, data string, args ...string) (*sim.Server,
 	if err := os.Mkdir(data, 0o711); err != nil {
 		return nil, err
 	}
-	s := sim.NewServer(sim.ServerOptions{Binary: filepath.Join(house.bin, "fairlead"), DataDir: data, Args: args})
+	s := sim.NewServer(sim.ServerOptions{Binary: filepath.Join(shared.bin, "fairlead"), DataDir: data, Args: args})
 	if _, err := s.Start(ctx); err != nil {
 		return nil, errors.Join(err, s.Kill(ctx))
 	}
@@ -128,7 +128,7 @@ func closeHouse() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var failures []error
-	for _, s := range []*sim.Server{house.server, house.other} {
+	for _, s := range []*sim.Server{shared.server, shared.other} {
 		failures = append(failures, auditBooks(ctx, s.URL()))
 		code, err := s.Terminate(ctx)
 		if err == nil && code != 0 {
@@ -168,9 +168,9 @@ func raceDetector() bool {
 
 // program prepares one of the examples, or the binary, with the server's address and key in its environment.
 func program(ctx context.Context, name string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, filepath.Join(house.bin, name), args...)
-	cmd.Env = append(os.Environ(), "FAIRLEAD_URL="+house.server.URL(), "FAIRLEAD_KEY="+sim.AdminKey,
-		"EU_URL="+house.other.URL(), "EU_KEY="+sim.AdminKey)
+	cmd := exec.CommandContext(ctx, filepath.Join(shared.bin, name), args...)
+	cmd.Env = append(os.Environ(), "FAIRLEAD_URL="+shared.server.URL(), "FAIRLEAD_KEY="+sim.AdminKey,
+		"EU_URL="+shared.other.URL(), "EU_KEY="+sim.AdminKey)
 	return cmd
 }
 

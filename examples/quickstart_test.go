@@ -155,8 +155,8 @@ func runPage(t *testing.T, page, functions string) {
 	}
 	dir := t.TempDir()
 	// The reader is in the repository, and the server's data directory, too.
-	err = errors.Join(os.Symlink(house.bin, filepath.Join(dir, "bin")),
-		os.Symlink(house.server.DataDir(), filepath.Join(dir, "fairlead-data")))
+	err = errors.Join(os.Symlink(shared.bin, filepath.Join(dir, "bin")),
+		os.Symlink(shared.server.DataDir(), filepath.Join(dir, "fairlead-data")))
 	testwait.Must(t, err)
 	runShell(t, page, dir, script)
 	var got []byte // of the last block that was run

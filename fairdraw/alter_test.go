@@ -50,9 +50,7 @@ func readNode(t *testing.T, dec *json.Decoder) *node {
 		}
 		n.kids = append(n.kids, readNode(t, dec))
 	}
-	if _, err := dec.Token(); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(dec.Token()))
 	return n
 }
 

@@ -106,7 +106,7 @@ func (c *capture) response(maxHeader int) (Response, bool) {
 	return Response{Status: c.status, Header: h, Body: c.body}, true
 }
 
-// addsUp reports whether the values of a header field that several handlers have set are to be sent together.
+// addsUp reports whether a header field that several handlers have set is sent with the values of all of them.
 func addsUp(name string) bool {
 	switch http.CanonicalHeaderKey(name) {
 	case "Link", "Proxy-Authenticate", "Server-Timing", "Set-Cookie", "Vary", "Via", "Warning", "Www-Authenticate":

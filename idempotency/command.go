@@ -9,8 +9,8 @@ type Rendered struct {
 	Decided bool
 }
 
-// Render speaks an outcome: a result, or the error that the core refused with. It must be pure, because a transaction
-// may run more than once.
+// Render turns an outcome, which is a result or the error that the core refused with, into an answer. It must be pure, because
+// a transaction may run more than once.
 type Render func(result any, err error) Rendered
 
 // Command is an operation with what is needed to execute it exactly once and to answer its caller.

@@ -100,7 +100,7 @@ type Store interface {
 	Sweep(ctx context.Context, limit int) (int, error)
 }
 
-// EncodeHeader renders an answer's header for a store, as ASCII that [DecodeHeader] reads back to the byte.
+// EncodeHeader writes an answer's header as ASCII text for a store. [DecodeHeader] restores every byte of it.
 func EncodeHeader(h http.Header) string {
 	if len(h) == 0 {
 		return ""

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
@@ -73,14 +74,31 @@ func (s *Service) drive(r *run) {
 	// Saying so at once spares the next run the wait for the lease.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), releaseTimeout)
 	defer cancel()
-	err = s.store.Update(ctx, r.op.ID, nil, func(u *Unit) { u.Changed = DecideInterrupt(u.Operation, r.op.Term, u.Now) })
+	err = s.store.Update(ctx, r.op.ID, nil, func(u *Unit) {
+		if u.Blocked == nil {
+			u.Changed = DecideInterrupt(u.Operation, r.op.Term, u.Now)
+		}
+	})
 	if err != nil {
 		s.o.Logger.WarnContext(ctx, "multi-draw: its lease was not given back, and will expire", "id", r.op.ID, "error", err)
 	}
 }
 
-// save saves a chunk. It takes its turn among the runs of this process.
+// save saves a chunk. While another session has locked the operation, it waits outside of its turn, up to a time.
 func (s *Service) save(ctx context.Context, r *run, c Chunk) error {
+	waiting, cancel := context.WithTimeout(ctx, lockedFor)
+	defer cancel()
+	for {
+		err := s.saveOnce(ctx, r, c)
+		blocked, ok := errors.AsType[*command.BlockedError](err)
+		if !ok || blocked.Wait(waiting) != nil {
+			return err
+		}
+	}
+}
+
+// saveOnce takes its turn among the runs of this process.
+func (s *Service) saveOnce(ctx context.Context, r *run, c Chunk) error {
 	select {
 	case s.saving <- struct{}{}:
 	case <-ctx.Done():

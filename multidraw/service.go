@@ -28,6 +28,8 @@ const (
 	SyncWait  = 25 * time.Second
 	MaxRuns   = 64 // how many operations a process runs at once
 	maxSaving = 4  // how many of them save at once, so that they leave connections to others
+	// lockedFor is how long a run waits for an operation that another session has locked, before it ends early.
+	lockedFor = 20 * time.Second
 	// pollEvery is how often the answer to a request is looked for that another process executes.
 	pollEvery = 100 * time.Millisecond
 	// releaseTimeout bounds the note that a run has ended early; the lease's expiry says the same, later.
@@ -252,17 +254,35 @@ func (s *Service) ended(ctx context.Context, id uuid.UUID) error {
 }
 
 // settle decides what the request that made an operation is answered, unless that is decided already.
-func (s *Service) settle(ctx context.Context, id uuid.UUID, c command.Command[Op]) (answer command.Answer, err error) {
-	err = s.store.Update(ctx, id, command.Keys([]command.Command[Op]{c}), func(u *Unit) {
-		var changed bool
-		answer, changed = command.Settle(c, &u.Operation.Pending, u.Keys, u.Operation)
-		u.Changed = u.Changed || changed
+func (s *Service) settle(ctx context.Context, id uuid.UUID, c command.Command[Op]) (command.Answer, error) {
+	batch := []command.Command[Op]{c}
+	answer, err := command.Execute(ctx, func() (answer command.Answer, err error) {
+		err = s.store.Update(ctx, id, command.Keys(batch), func(u *Unit) {
+			if u.Blocked != nil {
+				answer = blocked(batch, u)
+				return
+			}
+			var changed bool
+			answer, changed = command.Settle(c, &u.Operation.Pending, u.Keys, u.Operation)
+			u.Changed = u.Changed || changed
+		})
+		return answer, err
 	})
-	return answer, err
+	return answer, command.Begun(err)
 }
 
-// Execute decides a [Resume] or [Rollback] of an operation. It returns what [Service.Create] does.
+// blocked answers a command whose operation another session has locked: with the recorded answer, or none.
+func blocked(batch []command.Command[Op], u *Unit) command.Answer {
+	return command.Decide(batch, u.Keys, func(command.Command[Op]) (any, error) { return nil, u.Blocked })[0]
+}
+
+// Execute decides a [Resume] or [Rollback] of an operation. It returns what [Service.Create] does. It waits for an operation that
+// another session has locked, as command.Execute does.
 func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[Op]) (command.Answer, error) {
+	return command.Execute(ctx, func() (command.Answer, error) { return s.execute(ctx, id, c) })
+}
+
+func (s *Service) execute(ctx context.Context, id uuid.UUID, c command.Command[Op]) (command.Answer, error) {
 	_, resume := c.Op.(Resume)
 	place, err := s.takePlace(resume)
 	if err != nil {
@@ -278,6 +298,10 @@ func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[O
 	batch := []command.Command[Op]{c}
 	err = s.store.Update(ctx, id, command.Keys(batch), func(u *Unit) {
 		to, seed = nil, u.Seed
+		if u.Blocked != nil {
+			answer = blocked(batch, u)
+			return
+		}
 		if before != nil && before.same(u.Operation) {
 			to = u.Operation
 		}

@@ -31,6 +31,9 @@ type Unit struct {
 
 	Seed  fairdraw.Seed // that of the operation
 	Audit []command.Audit
+
+	// Blocked is why there is no operation: another session has locked it. Nothing is written then; Keys tells repeats.
+	Blocked *command.BlockedError
 }
 
 // Checkpoint is a chunk to be saved, and what the operation's row must say for it to be.
@@ -49,15 +52,18 @@ type Store interface {
 	Reader
 	// Create makes an operation of that id; key may be nil.
 	Create(ctx context.Context, id uuid.UUID, lockKey string, key *idempotency.ID, decide func(*Unit)) error
-	// Update works on one operation, with its seed. It returns [NotFoundError] when there is no such operation.
+	// Update works on one operation, with its seed. It returns [NotFoundError] when there is no such operation. It does not
+	// wait for another session that has locked the operation; see [Unit.Blocked].
 	Update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*Unit)) error
 	// Checkpoint saves a chunk, renews the lease, and completes the operation with its last one, all or nothing. It returns
 	// a [FencedError] unless the operation is running in that term and goes on where the chunk begins. That the same chunk
-	// was saved in that term already is a success.
+	// was saved in that term already is a success. Where another session has locked the operation, it returns a
+	// command.BlockedError, and nothing was saved.
 	Checkpoint(ctx context.Context, c *Checkpoint) error
 	// Renew renews the leases of operations that run in a process.
 	Renew(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, ttl time.Duration) error
-	// Expire makes every operation interrupted whose lease has expired, and returns those.
+	// Expire makes every operation interrupted whose lease has expired, and returns those. It leaves out what another session
+	// has locked.
 	Expire(ctx context.Context) ([]uuid.UUID, error)
 }
 

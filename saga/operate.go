@@ -115,10 +115,19 @@ const (
 	Compensate
 )
 
-// Execute decides an operator's act on a saga. Result: *[Saga]. Errors are those of [Service.Create].
-func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[Act]) (answer command.Answer, err error) {
+// Execute decides an operator's act on a saga. Result: *[Saga]. Errors are those of [Service.Create]. It waits for a saga that
+// another session has locked, as command.Execute does.
+func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[Act]) (command.Answer, error) {
+	return command.Execute(ctx, func() (command.Answer, error) { return s.act(ctx, id, c) })
+}
+
+func (s *Service) act(ctx context.Context, id uuid.UUID, c command.Command[Act]) (answer command.Answer, err error) {
 	batch := []command.Command[Act]{c}
 	err = s.store.Update(ctx, id, command.Keys(batch), func(u *Unit) {
+		if u.Blocked != nil {
+			answer = blocked(batch, u)
+			return
+		}
 		answer = command.Decide(batch, u.Keys, func(c command.Command[Act]) (any, error) {
 			err, action := decideRetry(u.Saga, u.Now), "saga.retry"
 			if c.Op == Compensate {

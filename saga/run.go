@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/command"
 )
 
 // firstPause is how long a saga that failed to get on waits before it is tried again; then twice as long, and so on up to
@@ -63,15 +65,14 @@ func (s *Service) drive(r *run) {
 	saga := r.s
 	select {
 	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
 	case <-r.ctx.Done():
 		s.park(saga, 0)
 		return
 	}
-	s.runs.Lock()
-	r.active = true
-	s.runs.Unlock()
+	s.setActive(r, true)
 	err := s.advance(r)
+	s.setActive(r, false)
+	<-s.slots
 	if err == nil {
 		s.observe(func(o Observer) { o.Ended(saga.Protocol, saga.Status, r.now().Sub(saga.CreatedAt)) })
 		s.o.Logger.DebugContext(r.ctx, "saga ended", "id", saga.ID, "status", string(saga.Status), "reason", saga.Reason)
@@ -81,6 +82,7 @@ func (s *Service) drive(r *run) {
 		s.o.Logger.InfoContext(r.ctx, "saga goes on elsewhere", "id", saga.ID, "error", err)
 		return
 	}
+	free := awaitRow(r.ctx, err)
 	if s.ctx.Err() != nil {
 		s.park(saga, 0)
 		return
@@ -89,9 +91,30 @@ func (s *Service) drive(r *run) {
 	saga.LastError = err.Error()
 	s.observe(func(o Observer) { o.Retried(saga.Protocol) })
 	wait := pause(saga.Attempts, s.o.MaxPause)
+	if free {
+		wait = min(wait, firstPause)
+	}
 	s.o.Logger.WarnContext(r.ctx, "saga did not get on", "id", saga.ID, "attempts", saga.Attempts, "again_in", wait, "error", err)
 	s.park(saga, wait)
 	time.AfterFunc(wait, s.nudge)
+}
+
+// awaitRow waits for a row that another session has locked, where that is why a saga did not get on. It has no turn then, so
+// that those that wait keep none from others. It reports whether the row is free.
+func awaitRow(ctx context.Context, err error) bool {
+	blocked, ok := errors.AsType[*command.BlockedError](err)
+	if !ok {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, command.BlockedFor)
+	defer cancel()
+	return blocked.Wait(ctx) == nil
+}
+
+func (s *Service) setActive(r *run, active bool) {
+	s.runs.Lock()
+	defer s.runs.Unlock()
+	r.active = active
 }
 
 // park gives the lease up, so that the first process to look after the wait goes on.

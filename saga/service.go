@@ -280,13 +280,26 @@ func (s *Service) await(ctx context.Context, id uuid.UUID, c command.Command[New
 }
 
 // settle decides what the request that made a saga is answered, unless that is decided already.
-func (s *Service) settle(ctx context.Context, id uuid.UUID, c command.Command[New]) (answer command.Answer, err error) {
-	err = s.store.Update(ctx, id, command.Keys([]command.Command[New]{c}), func(u *Unit) {
-		var changed bool
-		answer, changed = command.Settle(c, &u.Saga.Pending, u.Keys, u.Saga)
-		u.Changed = u.Changed || changed
+func (s *Service) settle(ctx context.Context, id uuid.UUID, c command.Command[New]) (command.Answer, error) {
+	batch := []command.Command[New]{c}
+	answer, err := command.Execute(ctx, func() (answer command.Answer, err error) {
+		err = s.store.Update(ctx, id, command.Keys(batch), func(u *Unit) {
+			if u.Blocked != nil {
+				answer = blocked(batch, u)
+				return
+			}
+			var changed bool
+			answer, changed = command.Settle(c, &u.Saga.Pending, u.Keys, u.Saga)
+			u.Changed = u.Changed || changed
+		})
+		return answer, err
 	})
-	return answer, err
+	return answer, command.Begun(err)
+}
+
+// blocked answers a command whose saga another session has locked: with the recorded answer, or none.
+func blocked[Op any](batch []command.Command[Op], u *Unit) command.Answer {
+	return command.Decide(batch, u.Keys, func(command.Command[Op]) (any, error) { return nil, u.Blocked })[0]
 }
 
 func (s *Service) nudge() {

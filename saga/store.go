@@ -27,6 +27,9 @@ type Unit struct {
 	Changed bool
 
 	Audit []command.Audit
+
+	// Blocked is why there is no Saga: another session has locked it. Nothing is written then; Keys tells repeats.
+	Blocked *command.BlockedError
 }
 
 // Store is the durable log. Create and Update run one transaction, call decide with what it locked and loaded, write what
@@ -37,11 +40,13 @@ type Store interface {
 	Lineage
 	// Create makes a saga with an id; key may be nil.
 	Create(ctx context.Context, id uuid.UUID, key *idempotency.ID, decide func(*Unit)) error
-	// Update works on one saga. It returns [NotFoundError] when there is no such saga.
+	// Update works on one saga. It returns [NotFoundError] when there is no such saga. It may wait for another session that has
+	// locked the saga, or set [Unit.Blocked] instead.
 	Update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*Unit)) error
 	// Save writes what a run has changed of a saga, makes its version one greater, and reads whether it was cancelled. It
 	// returns a [FencedError] unless the log is in the saga's term and version, or has just this change already, and
-	// [ErrCancelled] instead of a decision to commit what was cancelled. With park, the lease is given up, and the saga is
+	// [ErrCancelled] instead of a decision to commit what was cancelled. It may return a command.BlockedError where another
+	// session has locked the saga. With park, the lease is given up, and the saga is
 	// due again after that time.
 	Save(ctx context.Context, s *Saga, park *time.Duration) error
 	// Claim takes up to limit pending sagas of these names that are due and that nobody has a lease of, each in a new term.

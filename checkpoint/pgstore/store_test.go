@@ -27,15 +27,10 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 // testSchema is quoted wherever it is used, or nothing works.
 const testSchema = `Check "points"`
 
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	testwait.Must(tb, err)
-}
-
 func pool(tb testing.TB, url string) *pgxpool.Pool {
 	tb.Helper()
 	p, err := pgxpool.New(tb.Context(), url)
-	must(tb, err)
+	testwait.Must(tb, err)
 	tb.Cleanup(p.Close)
 	return p
 }
@@ -55,7 +50,7 @@ func TestConformance(t *testing.T) {
 		t.Helper()
 		database := pgtest.NewDatabase(t, installed)
 		config, err := pgx.ParseConfig(database)
-		must(t, err)
+		testwait.Must(t, err)
 		around, through := pool(t, database), pool(t, database)
 		s := New(through, testSchema)
 		return storetest.Harness{
@@ -64,12 +59,11 @@ func TestConformance(t *testing.T) {
 				tb.Helper()
 				_, err := around.Exec(tb.Context(), pgkit.In(testSchema, `INSERT INTO @checkpoint_states VALUES ($1, $2, 1, 0, '', $3, now(), NULL)
 					ON CONFLICT (lock_key, operation_id) DO UPDATE SET state = excluded.state`), key.LockKey, key.ID, body)
-				must(tb, err)
+				testwait.Must(tb, err)
 			},
 			Forget: func(tb testing.TB) {
 				tb.Helper()
-				_, err := around.Exec(tb.Context(), pgkit.In(testSchema, `DELETE FROM @checkpoint_states`))
-				must(tb, err)
+				testwait.Must(tb, testwait.Err(around.Exec(tb.Context(), pgkit.In(testSchema, `DELETE FROM @checkpoint_states`))))
 			},
 			// Nobody gets in, and who was in is thrown out.
 			Break: func(tb testing.TB) func() {
@@ -77,15 +71,14 @@ func TestConformance(t *testing.T) {
 				other := config.Copy()
 				other.Database = "postgres"
 				admin, err := pgx.ConnectConfig(tb.Context(), other)
-				must(tb, err)
+				testwait.Must(tb, err)
 				name := pgx.Identifier{config.Database}.Sanitize()
-				_, err = admin.Exec(tb.Context(), `ALTER DATABASE `+name+` ALLOW_CONNECTIONS false`)
-				must(tb, err)
+				testwait.Must(tb, testwait.Err(admin.Exec(tb.Context(), `ALTER DATABASE `+name+` ALLOW_CONNECTIONS false`)))
 				_, err = admin.Exec(tb.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1`, config.Database)
-				must(tb, err)
+				testwait.Must(tb, err)
 				return func() {
 					_, err := admin.Exec(tb.Context(), `ALTER DATABASE `+name+` ALLOW_CONNECTIONS true`)
-					must(tb, errors.Join(err, admin.Close(tb.Context())))
+					testwait.Must(tb, errors.Join(err, admin.Close(tb.Context())))
 				}
 			},
 		}
@@ -141,7 +134,7 @@ func newMover(t *testing.T, s *Store, every int, hook func(ctx context.Context, 
 		Name: "transfers",
 		Open: func(p transfers, _ checkpoint.Seed) (checkpoint.Steps[int64], error) { return moving{p.N, hook}, nil },
 	}, s, nil, checkpoint.Options{Every: every, Transactional: true})
-	must(t, err)
+	testwait.Must(t, err)
 	return r
 }
 
@@ -154,8 +147,7 @@ func bank(t *testing.T) (url string, around *pgxpool.Pool) {
 		`CREATE TABLE accounts (id text PRIMARY KEY, balance bigint NOT NULL)`, `INSERT INTO accounts VALUES ('from', 1000000), ('to', 0)`,
 		`CREATE TABLE journal (number bigint GENERATED ALWAYS AS IDENTITY, step int NOT NULL UNIQUE)`,
 	} {
-		_, err := around.Exec(t.Context(), sql)
-		must(t, err)
+		testwait.Must(t, testwait.Err(around.Exec(t.Context(), sql)))
 	}
 	return url, around
 }
@@ -168,7 +160,7 @@ func wantMoved(t *testing.T, around *pgxpool.Pool, n, journal int) {
 		want += int64(i%7 + 1)
 	}
 	var from, to, rows int64
-	must(t, around.QueryRow(t.Context(), `SELECT (SELECT balance FROM accounts WHERE id = 'from'), (SELECT balance FROM accounts WHERE id = 'to'),
+	testwait.Must(t, around.QueryRow(t.Context(), `SELECT (SELECT balance FROM accounts WHERE id = 'from'), (SELECT balance FROM accounts WHERE id = 'to'),
 		(SELECT count(*) FROM journal)`).Scan(&from, &to, &rows))
 	if from != 1_000_000-want || to != want || rows != int64(journal) {
 		t.Fatalf("after %d steps %d and %d, journal of %d", n, from, to, rows)
@@ -307,7 +299,7 @@ func TestZombieCommitsNothing(t *testing.T) {
 	}()
 	<-reached
 	res, err := newMover(t, s, 1, nil).Resume(t.Context(), key, checkpoint.Call{Token: 2})
-	must(t, err)
+	testwait.Must(t, err)
 	close(goOn)
 	if err := <-told; !errors.Is(err, checkpoint.ErrFenced) {
 		t.Errorf("the old run was told %v", err)
@@ -338,25 +330,23 @@ func TestInstallAndSweep(t *testing.T) {
 	url := pgtest.NewDatabase(t, nil)
 	var all sync.WaitGroup
 	for range 4 {
-		all.Go(func() {
-			testwait.Check(t, installed(t.Context(), url))
-		})
+		all.Go(func() { testwait.Check(t, installed(t.Context(), url)) })
 	}
 	all.Wait()
 	p := pool(t, url)
-	must(t, Install(t.Context(), p, ""))
+	testwait.Must(t, Install(t.Context(), p, ""))
 	s := New(p, "")
 	for i := range 5 {
 		save := &checkpoint.Save{Head: checkpoint.Head{Revision: 1, Run: "r"}, Body: []byte("x"), TTL: time.Hour, Ended: i < 3}
 		if i < 2 {
 			save.TTL = time.Millisecond
 		}
-		must(t, s.Save(t.Context(), checkpoint.Key{LockKey: "k", ID: fmt.Sprint(i)}, save))
+		testwait.Must(t, s.Save(t.Context(), checkpoint.Key{LockKey: "k", ID: fmt.Sprint(i)}, save))
 	}
 	swept := 0
 	for deadline := time.Now().Add(30 * time.Second); swept < 2 && time.Now().Before(deadline); {
 		n, err := s.Sweep(t.Context(), 1)
-		must(t, err)
+		testwait.Must(t, err)
 		swept += n
 	}
 	if n, err := s.Sweep(t.Context(), 10); n != 0 || err != nil || swept != 2 {

@@ -34,17 +34,12 @@ func newRoot() *cobra.Command {
 	root.PersistentFlags().String("config", "", "file of FAIRLEAD_NAME=value lines")
 	root.SetFlagErrorFunc(nearestFlag)
 	root.AddCommand(newServe(), newDemo(), newVerify(), newMultidraw(), newIntegrity(), newDoctor(), newMigrate(), newKeys(), newSagas(), newConsole(), newTop(), newVersion())
+	nameNearest(root)
 	return root
 }
 
-// group makes a verb that has only further verbs: without one of them, or with another word, it shows its help and fails.
+// group makes a verb that has only further verbs: without one of them it shows its help and fails.
 func group(cmd *cobra.Command) *cobra.Command {
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return nil
-		}
-		return fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), didYouMean(cmd.SuggestionsFor(args[0])))
-	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := cmd.Help(); err != nil {
 			return err
@@ -52,6 +47,36 @@ func group(cmd *cobra.Command) *cobra.Command {
 		return exitCode(2)
 	}
 	return cmd
+}
+
+// nameNearest makes verbs with further verbs, and help, refuse a word that is none of those, and say which is nearest.
+func nameNearest(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	known := func(cmd *cobra.Command, words []string) error {
+		if len(words) == 0 || !cmd.HasSubCommands() {
+			return nil
+		}
+		cmd.SuggestionsMinimumDistance = 2
+		return fmt.Errorf("unknown command %q for %q%s", words[0], cmd.CommandPath(), didYouMean(cmd.SuggestionsFor(words[0])))
+	}
+	for _, verb := range root.Commands() {
+		switch {
+		case verb.Name() == "help":
+			verb.Args = func(_ *cobra.Command, words []string) error {
+				found, rest, err := root.Find(words)
+				if err != nil {
+					return err
+				}
+				return known(found, rest)
+			}
+		case verb.HasSubCommands():
+			verb.Args = known
+			if !verb.Runnable() { // Cobra asks Args for no other.
+				verb.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+			}
+		}
+	}
 }
 
 // nearestFlag adds to the error of a misspelt flag which one was meant.

@@ -35,7 +35,7 @@ type topFrame struct {
 	Backlog topBacklog     `json:"backlog"`
 	Held    int            `json:"locks_held"`
 	Waiting int            `json:"locks_waiting"`
-	Locks   []top.LockView `json:"locks"`
+	Locks   []lockView `json:"locks"`
 }
 
 // topBacklog is what waits in the whole house; the names are the server's.
@@ -132,7 +132,7 @@ func (w *topWatch) look(ctx context.Context) (*topFrame, error) {
 	}
 	f := &topFrame{
 		At: now.UTC(), Version: overview.Version, Backlog: overview.Backlog,
-		Held: len(locks.Holders), Waiting: len(locks.Waiters), Locks: top.Busiest(locks, topLocks, now),
+		Held: len(locks.Holders), Waiting: len(locks.Waiters), Locks: busiest(locks, topLocks, now),
 	}
 	before, elapsed := w.before, now.Sub(w.at)
 	w.before, w.at = after, now

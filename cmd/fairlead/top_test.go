@@ -173,7 +173,7 @@ func TestTopDisplay(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	d := &topDisplay{s: &screen.Screen{Out: &out, TTY: true, Colour: true}, url: "http://house", interval: time.Second}
-	f := &topFrame{Version: "v9", Locks: []top.LockView{{Key: "dock\x1b[2J\u202e", Owner: strings.Repeat("ö", 30), Waiters: 2, HeldSeconds: 3700, WaitSeconds: 61}}}
+	f := &topFrame{Version: "v9", Locks: []lockView{{Key: "dock\x1b[2J\u202e", Owner: strings.Repeat("ö", 30), Waiters: 2, HeldSeconds: 3700, WaitSeconds: 61}}}
 	f.Requests, f.Failures, f.Restarted, f.Waiting = 1234567, 2.5, true, 2
 	f.Lanes = []top.LaneView{{Service: "ledger", Commands: 812, Refused: 1}}
 	d.open()

@@ -262,12 +262,3 @@ func TestTimes(t *testing.T) {
 		t.Error(at)
 	}
 }
-
-func BenchmarkVerify(b *testing.B) {
-	signature, err := hex.DecodeString("95a9f9f5b231b7714de1553105d8ffdf3dcda24cfdb1e689319bccf79a9c8ce430a91b811fbfaf763900bc998b5d686a")
-	testwait.Must(b, err)
-	c, r := beacon.Quicknet(), fairdraw.Round{Number: 42, Signature: signature}
-	for b.Loop() {
-		testwait.Must(b, beacon.Verify(c, r))
-	}
-}

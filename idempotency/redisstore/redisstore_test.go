@@ -71,9 +71,7 @@ func TestExpiry(t *testing.T) {
 		return found
 	}
 	free, parked, done := begin("free", idempotency.FreeAfterLease), begin("parked", idempotency.ParkAsUnknown), begin("done", idempotency.ParkAsUnknown)
-	if _, err := s.Complete(t.Context(), done, idempotency.Response{Status: 200}); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(s.Complete(t.Context(), done, idempotency.Response{Status: 200})))
 	for range 2 {
 		if got := ttls(); len(got) != 3 || got[3*time.Hour] != 1 || got[2*time.Hour] != 1 || got[0] != 1 {
 			t.Errorf("times to live %v", got)

@@ -52,7 +52,7 @@ func (w *world) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(out, answerTo(g))
 }
 
-// guard puts the middleware in front of a handler, with a store of its own, as one more process would have it.
+// guard puts a middleware in front of a handler. It opens a store of its own, as another process would, unless o has one.
 func (s *suite) guard(o idempotency.Options, next http.Handler) http.Handler {
 	s.Helper()
 	if o.Store == nil {

@@ -65,6 +65,15 @@ func Execute(ctx context.Context, do func() (Answer, error)) (Answer, error) {
 	}
 }
 
+// Begun makes an unknown outcome of the end of [Execute] by a blocked row, for what was begun before: a run that goes on, and
+// whose answer alone could not be written.
+func Begun(err error) error {
+	if blocked, ok := errors.AsType[*BlockedError](err); ok {
+		return fmt.Errorf("%w: %s", ErrUnknownOutcome, blocked.Error())
+	}
+	return err
+}
+
 // The types of a command are public, because packages saga and multidraw take commands too.
 type (
 	// Command is an operation with what is needed to execute it exactly once and to answer its caller.

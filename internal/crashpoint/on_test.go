@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // names are all places. Each must kill at its own name and at no other.
@@ -33,9 +34,7 @@ func TestChild(t *testing.T) {
 	}
 	for range 3 {
 		for _, name := range names() {
-			if _, err := os.Stdout.WriteString("at " + name + "\n"); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, testwait.Err(os.Stdout.WriteString("at "+name+"\n")))
 			crashpoint.Hit(name)
 		}
 	}

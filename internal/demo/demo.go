@@ -19,6 +19,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead"
 	"github.com/fairlead-dev/fairlead/client"
+	"github.com/fairlead-dev/fairlead/internal/replay"
 	"github.com/fairlead-dev/fairlead/internal/screen"
 )
 
@@ -51,8 +52,14 @@ type Demo struct {
 	pool   *http.Transport // of api
 	result Result
 
+	buyers  []string
+	answers []answer       // what the buyers were told
+	proof   []byte         // of the draw
+	told    []client.Bid   // every bid that was acknowledged
+	events  []replay.Event // of the auction, as they came over the live stream
+
 	// beforeCheck is called between the story and the table, so that a test can break a guarantee in the database.
-	beforeCheck func(ctx context.Context, d *Demo, answers []answer) error
+	beforeCheck func(ctx context.Context) error
 }
 
 // Result is the document of --json.
@@ -212,28 +219,24 @@ func existingAdminKey(data string) (string, error) {
 
 // tell runs the story from the first account to the table.
 func (d *Demo) tell(ctx context.Context) error {
-	var buyers []string
-	var answers []answer
 	for _, act := range []struct {
 		name string
-		play func() error
+		play func(context.Context) error
 	}{
-		{"open accounts", func() (err error) { buyers, err = d.openAccounts(ctx); return err }},
-		{"make the campaign", func() error { return d.makeCampaign(ctx) }},
-		{"race", func() (err error) { answers, err = d.race(ctx, buyers); return err }},
-		{"draw", func() error { return d.showDraw(ctx) }},
-		{"proof", func() error { return d.showProof(ctx) }},
-		{"auction", func() error { return d.holdAuction(ctx) }},
-		{"transfers", func() error { return d.moveMoney(ctx, buyers) }},
-		{"before the check", func() error {
-			if d.beforeCheck == nil {
-				return nil
-			}
-			return d.beforeCheck(ctx, d, answers)
-		}},
-		{"check the database", func() error { return d.check(ctx, answers) }},
+		{"open accounts", d.openAccounts},
+		{"make the campaign", d.makeCampaign},
+		{"race", d.race},
+		{"draw", d.showDraw},
+		{"proof", d.showProof},
+		{"auction", d.holdAuction},
+		{"transfers", d.moveMoney},
+		{"before the check", d.beforeCheck},
+		{"check the database", d.check},
 	} {
-		if err := act.play(); err != nil {
+		if act.play == nil {
+			continue
+		}
+		if err := act.play(ctx); err != nil {
 			return fmt.Errorf("%s: %w", act.name, err)
 		}
 	}

@@ -54,10 +54,10 @@ func TestDemo(t *testing.T) {
 	if len(a.Rounds) != 3 || winners != 6 || extensions == 0 || carried == 0 || a.Losers == 0 || a.Paid == 0 || a.Refunded == 0 {
 		t.Errorf("auction: %+v", a)
 	}
-	if a.Resumes != 3 || a.Countdowns == 0 || a.Snapshots == 0 || a.SnapshotsOff != 0 || !a.Integrity || a.Events <= a.Bids {
+	if a.Countdowns == 0 || a.Events <= a.Bids || len(a.Refused) == 0 {
 		t.Errorf("what was watched: %+v", a)
 	}
-	if !r.AllHeld || len(r.Guarantees) != 22 {
+	if !r.AllHeld || len(r.Guarantees) != 16 {
 		t.Errorf("guarantees: %+v", r.Guarantees)
 	}
 }
@@ -69,7 +69,7 @@ func TestDemoSeesDamage(t *testing.T) {
 		name, sql string
 		rows      []string // that say so
 	}{
-		{"a sale lost", `DELETE FROM purchases WHERE seq = 1`, []string{"no position twice, none too many", "every acknowledged sale is there", "independent audit of every table"}},
+		{"a sale lost", `DELETE FROM purchases WHERE seq = 1`, []string{"no position twice, none too many", "every acknowledged sale is there", "audit of all lottery"}},
 		{"a sale under another name", `UPDATE purchases SET account = 'organiser' WHERE seq = 1`, []string{"every acknowledged sale is there"}},
 		{"a position twice", `UPDATE purchases SET layer = 1, number = 1 WHERE seq IN (1, 2)`, []string{"no position twice, none too many"}},
 		{"a refusal lost", `DELETE FROM idempotency_keys WHERE id = (SELECT id FROM idempotency_keys WHERE status = 409 LIMIT 1)`, []string{"all others refused, none charged"}},
@@ -77,36 +77,28 @@ func TestDemoSeesDamage(t *testing.T) {
 			INSERT INTO transfers (id, kind, source, destination, amount, currency, status, created_at)
 			SELECT gen_random_uuid(), 'purchase', a.id, c.escrow, 1, 'EUR', 'completed', now() FROM accounts a, campaigns c
 			WHERE a.id LIKE 'buyer-%' AND a.id NOT IN (SELECT account FROM purchases) LIMIT 1`, []string{"all others refused, none charged"}},
-		{"the draw lost", `DELETE FROM draws`, []string{"one result, its winners bought"}},
-		{"another winner", `UPDATE draws SET winners = replace(winners, 'buyer', 'winner')`, []string{"one result, its winners bought"}},
+		{"the draw lost", `DELETE FROM draws`, []string{"public data alone gives the draw"}},
+		{"another winner", `UPDATE draws SET winners = replace(winners, 'buyer', 'winner')`, []string{"public data alone gives the draw", "audit of all lottery"}},
 		{"another order of prizes", `UPDATE draws SET winners = replace(winners, 'Car', 'Cart')`, []string{"public data alone gives the draw"}},
 		{"an effect without its key", `DELETE FROM idempotency_keys WHERE id = (SELECT id FROM idempotency_keys WHERE body LIKE '%"position"%' LIMIT 1)`, []string{"one key, at most one effect"}},
 		{"other bytes", `UPDATE idempotency_keys SET body = body || ' '::bytea`, []string{"one key, the same bytes always"}},
-		{"an entry changed", `UPDATE entries SET amount = amount + 1 WHERE account = 'organiser'`, []string{"every transfer sums to zero"}},
-		{"a balance changed", `UPDATE accounts SET available = available + 1 WHERE id = 'organiser'`, []string{"every balance is its entries' sum", "deposits = available + held"}},
-		{"money held for nothing", `UPDATE accounts SET held = held + 1, available = available - 1 WHERE id = 'organiser'`, []string{"held = open holds, none negative"}},
-		{"an event lost", `DELETE FROM auction_events WHERE type = 'round.extended' AND seq = (SELECT max(seq) FROM auction_events WHERE type = 'round.extended')`, []string{"event numbers without a gap", "independent audit of every table"}},
+		{"an entry changed", `UPDATE entries SET amount = amount + 1 WHERE account = 'organiser'`, []string{"audit of all money"}},
+		{"money held for nothing", `UPDATE accounts SET held = held + 1, available = available - 1 WHERE id = 'organiser'`, []string{"audit of all money"}},
+		{"an event lost", `DELETE FROM auction_events WHERE type = 'round.extended' AND seq = (SELECT max(seq) FROM auction_events WHERE type = 'round.extended')`, []string{"event numbers without a gap", "audit of all auctions"}},
 		{"an event of another kind", `UPDATE auction_events SET type = 'round.started' WHERE type = 'round.extended'`, []string{"event numbers without a gap"}},
 		{"a bid lost", `DELETE FROM auction_bids WHERE seq = (SELECT max(seq) FROM auction_bids)`, []string{"event numbers without a gap", "every acknowledged bid is there"}},
 		{"a bid of another amount", `UPDATE auction_bids SET amount = amount + 1 WHERE seq = (SELECT max(seq) FROM auction_bids)`, []string{"every acknowledged bid is there"}},
 		{"a bid nobody was told of", `INSERT INTO auction_bids SELECT auction, seq + 1, account, amount, previous_amount, round, rank, at, hold FROM auction_bids ORDER BY seq DESC LIMIT 1`, []string{"every acknowledged bid is there"}},
-		{"a bid after the end", `UPDATE auction_bids b SET at = r.ends_at FROM auction_rounds r WHERE r.auction = b.auction AND r.round = b.round AND b.seq = (SELECT max(seq) FROM auction_bids)`, []string{"no bid at or past its round's end"}},
-		{"one amount twice", `UPDATE auction_bids SET amount = 4999, previous_amount = 0 WHERE seq = (SELECT max(seq) FROM auction_bids)`, []string{"one bid an amount, ten at once"}},
-		{"one account twice", `UPDATE auction_bids SET amount = 4998, previous_amount = 0 WHERE seq = (SELECT max(seq) FROM auction_bids)`, []string{"one bid an account, ten at once"}},
-		{"another winner of a round", `UPDATE auction_winners SET account = 'organiser' WHERE round = 1 AND rank = 1`, []string{"a replay gives the same winners", "winners paid the seller exactly"}},
-		{"a winner who paid less", `UPDATE transfers SET amount = amount - 1 WHERE id = (SELECT transfer FROM auction_winners LIMIT 1)`, []string{"winners paid the seller exactly"}},
+		{"another winner of a round", `UPDATE auction_winners SET account = 'organiser' WHERE round = 1 AND rank = 1`, []string{"a replay gives the same winners", "audit of all auctions"}},
 		{"a bidder who paid for nothing", `UPDATE accounts SET available = available - 1 WHERE id = 'bidder-01'`, []string{"a replay gives the same balances"}},
-		{"a loser whose money is held", `UPDATE hold_rows SET status = 'open', amount = NULL, closed_at = NULL WHERE id = (SELECT id FROM holds WHERE owner <> '' AND status = 'released' LIMIT 1)`, []string{"the last losers have all back", "held = open holds, none negative"}},
-		{"a bid that stands for ever", `UPDATE auction_standing SET active = true`, []string{"the last losers have all back"}},
-		{"another seed", `UPDATE campaign_seeds SET seed = sha256(seed)`, []string{"independent audit of every table"}},
+		{"a bid that stands for ever", `UPDATE auction_standing SET active = true`, []string{"audit of all auctions"}},
 	}
 	tables := []string{
-		"purchases", "draws", "idempotency_keys", "entries", "accounts", "transfers", "campaign_seeds",
-		"hold_rows", "auction_bids", "auction_events", "auction_winners", "auction_standing",
+		"purchases", "draws", "idempotency_keys", "entries", "accounts", "transfers", "auction_bids", "auction_events", "auction_winners", "auction_standing",
 	}
 	var out bytes.Buffer
 	d := Demo{Exit: true, Listen: "127.0.0.1:0", Out: &out, ErrOut: &out}
-	d.beforeCheck = func(ctx context.Context, d *Demo, answers []answer) error {
+	d.beforeCheck = func(ctx context.Context) error {
 		conn, err := pgx.Connect(ctx, d.server.DatabaseURL())
 		if err != nil {
 			return err
@@ -130,11 +122,11 @@ func TestDemoSeesDamage(t *testing.T) {
 		}
 		for _, damage := range damages {
 			exec(damage.sql)
-			if err := d.check(ctx, answers); err != nil {
+			if err := d.check(ctx); err != nil {
 				t.Errorf("%s: %v", damage.name, err)
 			}
 			for _, row := range damage.rows {
-				if d.result.AllHeld || rowHeld(t, d, row) {
+				if d.result.AllHeld || rowHeld(t, &d, row) {
 					t.Errorf("%s: %q is said to hold\n%s", damage.name, row, out.String())
 				}
 			}
@@ -143,25 +135,15 @@ func TestDemoSeesDamage(t *testing.T) {
 				exec("INSERT INTO " + table + " (" + columns[table] + ") SELECT " + columns[table] + " FROM kept." + table)
 			}
 		}
-		if err := d.check(ctx, answers); err != nil || !d.result.AllHeld {
+		if err := d.check(ctx); err != nil || !d.result.AllHeld {
 			t.Errorf("restored: %v, %+v", err, d.result.Guarantees)
 		}
 		// What was seen on the way cannot be broken in the database.
-		for _, damage := range []struct {
-			row        string
-			harm, mend func(*Auction)
-		}{
-			{"the books add up while they bid", func(a *Auction) { a.SnapshotsOff++ }, func(a *Auction) { a.SnapshotsOff-- }},
-			{"the books add up while they bid", func(a *Auction) { a.Integrity = false }, func(a *Auction) { a.Integrity = true }},
-			{"event numbers without a gap", func(a *Auction) { a.stream[5].raw[0] = ' ' }, func(a *Auction) { a.stream[5].raw[0] = '{' }},
-			{"a replay gives the same winners", func(a *Auction) { a.replays[2].Bid.Rank++ }, func(a *Auction) { a.replays[2].Bid.Rank-- }},
-		} {
-			damage.harm(&d.result.Auction)
-			if err := d.check(ctx, answers); err != nil || d.result.AllHeld || rowHeld(t, d, damage.row) {
-				t.Errorf("%q is said to hold, %v\n%s", damage.row, err, out.String())
-			}
-			damage.mend(&d.result.Auction)
+		d.events[2].Bid.Rank++
+		if err := d.check(ctx); err != nil || d.result.AllHeld || rowHeld(t, &d, "a replay gives the same winners") {
+			t.Errorf("an event that was told otherwise is said to hold, %v\n%s", err, out.String())
 		}
+		d.events[2].Bid.Rank--
 		out.Reset()
 		exec(damages[0].sql)
 		return nil

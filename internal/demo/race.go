@@ -64,15 +64,14 @@ type answer struct {
 	differed int // whose bytes were others
 }
 
-func (d *Demo) openAccounts(ctx context.Context) ([]string, error) {
+func (d *Demo) openAccounts(ctx context.Context) error {
 	if _, err := d.api.CreateAccount(ctx, client.CreateAccountRequest{ID: d.beneficiary(), Currency: demoCurrency}); err != nil {
-		return nil, err
+		return err
 	}
-	buyers := make([]string, demoBuyers)
-	for i := range buyers {
-		buyers[i] = fmt.Sprintf("buyer%s-%03d", d.tag, i+1)
+	for i := range demoBuyers {
+		d.buyers = append(d.buyers, fmt.Sprintf("buyer%s-%03d", d.tag, i+1))
 	}
-	return buyers, d.fund(ctx, buyers, demoDeposit)
+	return d.fund(ctx, d.buyers, demoDeposit)
 }
 
 // fund opens accounts and fills them.
@@ -123,14 +122,14 @@ func (d *Demo) makeCampaign(ctx context.Context) error {
 }
 
 // race lets all buyers go at one signal. Each has a connection of its own, open before the signal.
-func (d *Demo) race(ctx context.Context, buyers []string) ([]answer, error) {
+func (d *Demo) race(ctx context.Context) error {
 	d.screen.Heading(fmt.Sprintf("The race: %d buyers, %d positions, one moment", demoBuyers, demoPositions))
-	step, done := d.screen.Progress("Connecting", len(buyers))
-	answers := make([]answer, len(buyers))
+	step, done := d.screen.Progress("Connecting", len(d.buyers))
+	d.answers = make([]answer, len(d.buyers))
 	start, line := make(chan struct{}), sync.WaitGroup{}
-	line.Add(len(buyers))
+	line.Add(len(d.buyers))
 	group, racing := errgroup.WithContext(ctx)
-	for i, buyer := range buyers {
+	for i, buyer := range d.buyers {
 		group.Go(func() error {
 			pool := &http.Transport{MaxIdleConnsPerHost: 2}
 			defer pool.CloseIdleConnections()
@@ -148,24 +147,23 @@ func (d *Demo) race(ctx context.Context, buyers []string) ([]answer, error) {
 			case <-racing.Done():
 				return racing.Err()
 			}
-			answers[i], err = d.buy(racing, c, i, buyer)
+			d.answers[i], err = d.buy(racing, c, i, buyer)
 			return err
 		})
 	}
 	line.Wait()
 	done()
-	d.screen.End("%d connections open", len(buyers))
+	d.screen.End("%d connections open", len(d.buyers))
 	began := time.Now()
 	close(start)
 	err := group.Wait()
 	if errors.Is(err, syscall.EMFILE) {
-		return nil, fmt.Errorf("the race needs some %d open files, for both ends of each connection: raise the limit (ulimit -n): %w", 3*demoBuyers, err)
+		return fmt.Errorf("the race needs some %d open files, for both ends of each connection: raise the limit (ulimit -n): %w", 3*demoBuyers, err)
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		d.sumUp(time.Since(began))
 	}
-	d.sumUp(answers, time.Since(began))
-	return answers, nil
+	return err
 }
 
 // buy is what one buyer does at the signal. Some of them send their request more than once.
@@ -211,10 +209,10 @@ func (d *Demo) buy(ctx context.Context, c *client.Client, i int, buyer string) (
 	return a, nil
 }
 
-func (d *Demo) sumUp(answers []answer, total time.Duration) {
-	r := Race{Buyers: len(answers), TotalMS: inMilliseconds(total)}
-	latencies := make([]time.Duration, 0, len(answers))
-	for _, a := range answers {
+func (d *Demo) sumUp(total time.Duration) {
+	r := Race{Buyers: len(d.answers), TotalMS: inMilliseconds(total)}
+	latencies := make([]time.Duration, 0, len(d.answers))
+	for _, a := range d.answers {
 		switch {
 		case a.purchase != nil:
 			r.Bought++
@@ -229,10 +227,7 @@ func (d *Demo) sumUp(answers []answer, total time.Duration) {
 		r.DifferentIn += a.differed
 		latencies = append(latencies, a.latency)
 	}
-	slices.Sort(latencies)
-	r.P50MS = inMilliseconds(latencies[len(latencies)/2])
-	r.P99MS = inMilliseconds(latencies[len(latencies)*99/100])
-	r.MaxMS = inMilliseconds(latencies[len(latencies)-1])
+	r.P50MS, r.P99MS, r.MaxMS = quantiles(latencies)
 	d.result.Race = r
 	d.screen.Fact("Bought", "%d", r.Bought)
 	d.screen.Fact("Refused: sold out", "%d", r.SoldOut)
@@ -242,6 +237,13 @@ func (d *Demo) sumUp(answers []answer, total time.Duration) {
 	d.screen.Fact("Sent twice with one key", "%d buyers: %d replays, %d with other bytes", r.Repeated, r.Replayed, r.DifferentIn)
 	d.screen.Fact("All settled in", "%s", screen.Milliseconds(r.TotalMS))
 	d.screen.Fact("Each buyer waited", "p50 %s, p99 %s, max %s", screen.Milliseconds(r.P50MS), screen.Milliseconds(r.P99MS), screen.Milliseconds(r.MaxMS))
+}
+
+// quantiles are what is told of latencies.
+func quantiles(latencies []time.Duration) (p50, p99, most float64) {
+	slices.Sort(latencies)
+	n := len(latencies)
+	return inMilliseconds(latencies[n/2]), inMilliseconds(latencies[n*99/100]), inMilliseconds(latencies[n-1])
 }
 
 func inMilliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -24,7 +24,6 @@ const (
 	demoTraders   = 20
 	demoWorkers   = 32
 	demoTransferN = demoWorkers * 62
-	demoHolds     = 30
 )
 
 // Winner is one line of the draw.
@@ -44,8 +43,6 @@ type Proof struct {
 	InclusionHashes    int    `json:"inclusion_hashes"`
 	InclusionValid     bool   `json:"inclusion_valid"`
 	VerifyMicroseconds int64  `json:"verify_us"`
-
-	document []byte
 }
 
 // Transfers is what the transfers' callers saw.
@@ -54,7 +51,6 @@ type Transfers struct {
 	Accounts  int     `json:"accounts"`
 	Completed int     `json:"completed"`
 	Refused   int     `json:"refused"`
-	Holds     int     `json:"holds"`
 	TotalMS   float64 `json:"total_ms"`
 }
 
@@ -85,7 +81,7 @@ func (d *Demo) showProof(ctx context.Context) error {
 		return err
 	}
 	p := &d.result.Proof
-	p.document, p.Bytes = document, len(document)
+	d.proof, p.Bytes = document, len(document)
 	began := time.Now()
 	err = verify(document, d.result.Commitment)
 	p.Valid, p.VerifyMicroseconds = err == nil, time.Since(began).Microseconds()
@@ -153,25 +149,11 @@ func (d *Demo) showInclusion(ctx context.Context, rootHex string, entrant fairdr
 	return nil
 }
 
-// moveMoney lets many workers move money between few accounts, in both directions at once, and sets some aside.
-func (d *Demo) moveMoney(ctx context.Context, buyers []string) error {
+// moveMoney lets many workers move money between few accounts, in both directions at once.
+func (d *Demo) moveMoney(ctx context.Context) error {
 	d.screen.Heading("The money: transfers between the same few accounts")
 	step, done := d.screen.Progress(fmt.Sprintf("%d workers on %d accounts", demoWorkers, demoTraders), demoTransferN)
-	t := Transfers{Workers: demoWorkers, Accounts: demoTraders}
-	var mu sync.Mutex
-	count := func(err error) error {
-		mu.Lock()
-		defer mu.Unlock()
-		switch {
-		case err == nil:
-			t.Completed++
-		case client.CodeOf(err) == "insufficient_funds":
-			t.Refused++
-		default:
-			return err
-		}
-		return nil
-	}
+	var completed, refused atomic.Int64
 	began := time.Now()
 	group, moving := errgroup.WithContext(ctx)
 	for worker := range demoWorkers {
@@ -180,47 +162,27 @@ func (d *Demo) moveMoney(ctx context.Context, buyers []string) error {
 			for range demoTransferN / demoWorkers {
 				from := choice.IntN(demoTraders)
 				to := (from + 1 + choice.IntN(demoTraders-1)) % demoTraders
-				_, err := d.api.Transfer(moving, client.TransferRequest{From: buyers[from], To: buyers[to], Amount: 1 + choice.Int64N(500)})
-				step()
-				if err := count(err); err != nil {
+				_, err := d.api.Transfer(moving, client.TransferRequest{From: d.buyers[from], To: d.buyers[to], Amount: 1 + choice.Int64N(500)})
+				switch {
+				case err == nil:
+					completed.Add(1)
+				case client.CodeOf(err) == "insufficient_funds":
+					refused.Add(1)
+				default:
 					return err
 				}
+				step()
 			}
 			return nil
 		})
 	}
 	err := group.Wait()
-	t.TotalMS = inMilliseconds(time.Since(began))
-	if err == nil {
-		t.Holds, err = d.holdMoney(ctx, buyers)
-	}
 	done()
-	if err != nil {
-		return err
+	d.result.Transfers = Transfers{
+		Workers: demoWorkers, Accounts: demoTraders, Completed: int(completed.Load()), Refused: int(refused.Load()), TotalMS: inMilliseconds(time.Since(began)),
 	}
-	d.result.Transfers = t
-	d.screen.End("%d done, %d short of funds, in %s", t.Completed, t.Refused, screen.Milliseconds(t.TotalMS))
-	d.screen.Fact("Money set aside", "%d holds: captured, released, left open", t.Holds)
-	return nil
-}
-
-// holdMoney makes holds on buyers who did not trade, and closes two thirds of them.
-func (d *Demo) holdMoney(ctx context.Context, buyers []string) (int, error) {
-	group, holding := errgroup.WithContext(ctx)
-	for i, buyer := range buyers[demoTraders : demoTraders+demoHolds] {
-		group.Go(func() error {
-			h, err := d.api.Hold(holding, client.HoldRequest{Account: buyer, Amount: 100})
-			if err != nil {
-				return err
-			}
-			switch i % 3 {
-			case 0:
-				_, err = d.api.CaptureHold(holding, h.ID, client.CaptureRequest{To: d.beneficiary(), Amount: new(int64(60))})
-			case 1:
-				_, err = d.api.ReleaseHold(holding, h.ID)
-			}
-			return err
-		})
+	if t := d.result.Transfers; err == nil {
+		d.screen.End("%d done, %d short of funds, in %s", t.Completed, t.Refused, screen.Milliseconds(t.TotalMS))
 	}
-	return demoHolds, group.Wait()
+	return err
 }

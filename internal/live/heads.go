@@ -2,81 +2,50 @@ package live
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
-	"sync"
+
+	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 )
 
-// headReader asks the log for the last numbers of topics. Questions that come while one is under way wait and are asked
-// together, so that thousands of subscribers that come at once cost a few queries. An answer is never older than its
-// question.
-type headReader struct {
-	mu      sync.Mutex
-	waiting *headQuestion
-	asking  bool
-}
+// headReads are the questions for the last numbers of topics. Those that come while one is under way wait and are asked
+// together, so that thousands of subscribers that come at once cost a few queries. An answer is never older than its question.
+type headReads = groupcommit.Group[struct{}, string, int64]
 
-// headQuestion is what is asked together. heads and err are set when done is closed.
-type headQuestion struct {
-	topics map[string]struct{}
-	done   chan struct{}
-	heads  map[string]int64
-	err    error
+// noTopic is the last number of a topic that does not exist.
+const noTopic = -1
+
+func newHeadReads(h *Hub) *headReads {
+	return groupcommit.New(func(ctx context.Context, _ struct{}, topics []string) ([]int64, error) {
+		heads, err := h.headsOf(ctx, slices.Compact(slices.Sorted(slices.Values(topics))))
+		if err != nil {
+			return nil, err
+		}
+		last := make([]int64, len(topics))
+		for i, topic := range topics {
+			n, ok := heads[topic]
+			if !ok {
+				n = noTopic
+			}
+			last[i] = n
+		}
+		return last, nil
+	}, groupcommit.Options{MaxQueue: maxHeadQuestions, MaxBatch: maxHeadQuestions, Divisible: func(error) bool { return false }})
 }
 
 // head returns the last number of a topic, or [ErrNoTopic].
 func (h *Hub) head(ctx context.Context, topic string) (int64, error) {
-	r := &h.heads
-	r.mu.Lock()
-	q := r.waiting
-	if q == nil {
-		q = &headQuestion{topics: map[string]struct{}{}, done: make(chan struct{})}
-		r.waiting = q
-	}
-	q.topics[topic] = struct{}{}
-	start := !r.asking
-	r.asking = true
-	r.mu.Unlock()
-	if start && !h.start(h.askHeads) {
-		return 0, ErrClosed
-	}
-	select {
-	case <-q.done:
-	case <-ctx.Done():
+	last, err := h.heads.Do(ctx, struct{}{}, topic)
+	switch {
+	case err != nil && ctx.Err() != nil:
 		return 0, ctx.Err()
-	case <-h.ctx.Done():
+	case err != nil && h.ctx.Err() != nil, errors.Is(err, groupcommit.ErrClosed):
 		return 0, ErrClosed
-	}
-	if q.err != nil {
-		return 0, q.err
-	}
-	last, ok := q.heads[topic]
-	if !ok {
+	case err == nil && last == noTopic:
 		return 0, ErrNoTopic
 	}
-	return last, nil
-}
-
-// askHeads asks until nobody waits.
-func (h *Hub) askHeads() {
-	r := &h.heads
-	for {
-		r.mu.Lock()
-		q := r.waiting
-		r.waiting = nil
-		if q == nil {
-			r.asking = false
-			r.mu.Unlock()
-			return
-		}
-		r.mu.Unlock()
-		topics := make([]string, 0, len(q.topics))
-		for topic := range q.topics {
-			topics = append(topics, topic)
-		}
-		q.heads, q.err = h.headsOf(h.ctx, topics)
-		close(q.done)
-	}
+	return last, err
 }
 
 // headsOf asks the log for any number of topics, in questions of a bounded size.

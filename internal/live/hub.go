@@ -20,8 +20,9 @@ const (
 	defaultPollEvery = time.Second
 	defaultHintEvery = 20 * time.Millisecond
 	defaultGrace     = 30 * time.Second
-	// headsPerQuery bounds one question to the log.
-	headsPerQuery = 500
+	// headsPerQuery bounds one question to the log, and maxHeadQuestions those that wait.
+	headsPerQuery    = 500
+	maxHeadQuestions = 100_000
 	// retryAfter is how long a subscription waits that the log could not serve.
 	retryAfter = time.Second
 )
@@ -57,7 +58,7 @@ type Hub struct {
 	mu    sync.RWMutex
 	feeds map[string]*feed
 
-	heads     headReader
+	heads     *headReads
 	out       outbox
 	pollNow   chan struct{}
 	pageReads chan struct{}
@@ -101,6 +102,7 @@ func New(o Options) *Hub {
 		o: o, id: uuid.NewString(), feeds: map[string]*feed{}, pollNow: make(chan struct{}, 1),
 		pageReads: make(chan struct{}, o.LogReads), feedReads: make(chan struct{}, o.LogReads),
 	}
+	h.heads = newHeadReads(h)
 	h.out.wake = make(chan struct{}, 1)
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	return h
@@ -143,6 +145,7 @@ func (h *Hub) Close() {
 	h.closing.Lock()
 	h.cancel()
 	h.closing.Unlock()
+	_ = h.heads.Close(h.ctx) // That has ended: nobody waits for an answer any more.
 	h.work.Wait()
 }
 

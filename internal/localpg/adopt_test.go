@@ -46,6 +46,22 @@ func killProcess(t *testing.T, cmd *exec.Cmd) {
 	_ = cmd.Wait() // "signal: killed", as asked for.
 }
 
+// orphan is the PostgreSQL of a server process that was killed.
+func orphan(t *testing.T, dir string) (postmaster int) {
+	t.Helper()
+	cmd, postmaster := serverProcess(t, dir)
+	killProcess(t, cmd)
+	return postmaster
+}
+
+// wantKept fails the test unless the row that was kept is there.
+func wantKept(t *testing.T, i *Instance) {
+	t.Helper()
+	if n, err := queryInt(t.Context(), i.URL(), "SELECT n FROM kept"); err != nil || n != 1 {
+		t.Errorf("%d, %v; want 1", n, err)
+	}
+}
+
 func TestOrphanIsAdoptedSupervisedAndStopped(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
@@ -64,21 +80,16 @@ func TestOrphanIsAdoptedSupervisedAndStopped(t *testing.T) {
 	if !i.adopted || i.PID() != postmaster || i.URL() != url {
 		t.Fatalf("adopted %v, process %d, %s; want process %d, %s", i.adopted, i.PID(), i.URL(), postmaster, url)
 	}
-	if n, err := queryInt(t.Context(), i.URL(), "SELECT n FROM kept"); err != nil || n != 1 {
-		t.Errorf("%d, %v; want 1", n, err)
-	}
+	wantKept(t, i)
 
 	killAndAwait(t, i, 1)
-	if n, err := queryInt(t.Context(), i.URL(), "SELECT n FROM kept"); err != nil || n != 1 {
-		t.Errorf("after its death: %d, %v; want 1", n, err)
-	}
+	wantKept(t, i)
 }
 
 func TestAdoptedOneIsStopped(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
-	cmd, postmaster := serverProcess(t, dir)
-	killProcess(t, cmd)
+	postmaster := orphan(t, dir)
 	i := startIn(t, Options{Dir: dir})
 	stop(t, i)
 	if alive(postmaster) {
@@ -104,9 +115,7 @@ func TestServerAndPostmasterKilledTogetherIsRecovered(t *testing.T) {
 	if i.adopted {
 		t.Error("a dead one was adopted")
 	}
-	if n, err := queryInt(t.Context(), i.URL(), "SELECT n FROM kept"); err != nil || n != 1 {
-		t.Errorf("%d, %v; want 1", n, err)
-	}
+	wantKept(t, i)
 }
 
 // TestFrozenOrphanIsReplaced stops the orphan's main process, which then takes
@@ -114,8 +123,7 @@ func TestServerAndPostmasterKilledTogetherIsRecovered(t *testing.T) {
 func TestFrozenOrphanIsReplaced(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
-	cmd, postmaster := serverProcess(t, dir)
-	killProcess(t, cmd)
+	postmaster := orphan(t, dir)
 	testwait.Must(t, syscall.Kill(postmaster, syscall.SIGSTOP))
 	began := time.Now()
 	i := startIn(t, Options{Dir: dir})
@@ -131,8 +139,7 @@ func TestFrozenOrphanIsReplaced(t *testing.T) {
 func TestStoppingOrphanIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
-	cmd, postmaster := serverProcess(t, dir)
-	killProcess(t, cmd)
+	postmaster := orphan(t, dir)
 	testwait.Must(t, syscall.Kill(postmaster, syscall.SIGINT))
 	i := startIn(t, Options{Dir: dir})
 	mustExec(t, i.URL(), "SELECT 1")
@@ -190,7 +197,5 @@ func TestLockFileOfAnotherProcess(t *testing.T) {
 	forged := strconv.Itoa(os.Getppid()) + "\n" + rest
 	testwait.Must(t, os.WriteFile(l.pidFile(), []byte(forged), 0o600))
 	j := startIn(t, Options{Dir: dir})
-	if n, err := queryInt(t.Context(), j.URL(), "SELECT n FROM kept"); err != nil || n != 1 {
-		t.Errorf("%d, %v; want 1", n, err)
-	}
+	wantKept(t, j)
 }

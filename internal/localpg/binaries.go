@@ -173,13 +173,13 @@ func clusterMajor(dataDir string) (int, error) {
 	raw, err := os.ReadFile(filepath.Join(dataDir, "PG_VERSION"))
 	if errors.Is(err, os.ErrNotExist) {
 		entries, err := os.ReadDir(dataDir)
-		if err == nil && len(entries) > 0 {
+		switch {
+		case len(entries) > 0:
 			return 0, fmt.Errorf("%s is not empty, but isn't a PostgreSQL cluster: it has no PG_VERSION", dataDir)
+		case errors.Is(err, os.ErrNotExist):
+			return 0, nil
 		}
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return 0, err
-		}
-		return 0, nil
+		return 0, err
 	}
 	if err != nil {
 		return 0, err

@@ -123,18 +123,9 @@ func turnLog(l layout, limit int64) error {
 	if err != nil {
 		return err
 	}
-	if st.Size() > 2*limit {
-		// It grew past all bounds between two looks: keep the end.
-		if _, err := src.Seek(-limit, io.SeekEnd); err != nil {
-			_ = dst.Close() // The seek's error is the one that matters.
-			return err
-		}
-	}
-	if _, err := io.Copy(dst, src); err != nil {
-		_ = dst.Close() // The copy's error is the one that matters.
-		return err
-	}
-	if err := dst.Close(); err != nil {
+	// Of one that grew past all bounds between two looks, the end is kept.
+	_, err = io.Copy(dst, io.NewSectionReader(src, max(0, st.Size()-2*limit), st.Size()))
+	if err = errors.Join(err, dst.Close()); err != nil {
 		return err
 	}
 	return os.Truncate(l.log(), 0)
@@ -142,24 +133,14 @@ func turnLog(l layout, limit int64) error {
 
 // logSince returns what was logged after the first from bytes, at most 16 KiB.
 func logSince(l layout, from int64) []byte {
-	f, err := os.Open(l.log())
+	raw, err := os.ReadFile(l.log())
 	if err != nil {
 		return nil
 	}
-	defer func() { _ = f.Close() }() // Only read from.
-	st, err := f.Stat()
-	if err != nil {
-		return nil
+	if size := int64(len(raw)); from <= size { // Else the log was cut short meanwhile.
+		raw = raw[from:]
 	}
-	if from > st.Size() {
-		from = 0
-	}
-	from = max(from, st.Size()-16<<10)
-	raw, err := io.ReadAll(io.NewSectionReader(f, from, 16<<10))
-	if err != nil {
-		return nil
-	}
-	return raw
+	return raw[max(0, len(raw)-16<<10):]
 }
 
 // lastLines joins the last n lines of a program's output for an error message.

@@ -32,6 +32,24 @@ const (
 	asUser                          // another user, to whom the cluster belongs
 )
 
+// attr is how a process of this identity is started: in a session of its own, so that neither Ctrl-C nor the end of a terminal
+// reaches PostgreSQL, which is ours to stop.
+func (id identity) attr(dieWithParent bool) (a *syscall.SysProcAttr, err error) {
+	a = &syscall.SysProcAttr{Setsid: true}
+	if dieWithParent {
+		tie(a)
+	}
+	switch id.kind {
+	case asSelf:
+	case inNamespace:
+		err = id.namespace(a)
+	case asUser:
+		//nolint:gosec // Ids come from the user database and were parsed as non-negative 32-bit numbers.
+		a.Credential = &syscall.Credential{Uid: uint32(id.uid), Gid: uint32(id.gid)}
+	}
+	return a, err
+}
+
 // chooseIdentity decides who runs PostgreSQL. The owner of an existing cluster
 // has the last word, because PostgreSQL refuses to run as anybody else.
 func chooseIdentity(ctx context.Context, l layout, bins binaries, log *slog.Logger) (identity, error) {

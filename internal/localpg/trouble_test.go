@@ -233,8 +233,8 @@ func TestNotWritable(t *testing.T) {
 	}
 }
 
-// TestWithoutNamespaces takes the way of machines that don't allow them: the
-// cluster, made in a namespace before, is given to another user.
+// TestWithoutNamespaces runs PostgreSQL as another user, as on a machine without user namespaces. A cluster that was made in a
+// namespace is given to that user.
 func TestWithoutNamespaces(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -263,9 +263,7 @@ func TestWithoutNamespaces(t *testing.T) {
 				t.Errorf("runs as %s; want %s", i.id, stranger)
 			}
 			mustExec(t, i.URL(), "CREATE TABLE kept (n int)")
-			if _, err := URLOf(dir); err != nil {
-				t.Error(err)
-			}
+			testwait.Check(t, testwait.Err(URLOf(dir)))
 			killAndAwait(t, i, 1)
 		})
 	}
@@ -294,9 +292,7 @@ func TestLogIsTurned(t *testing.T) {
 	testwait.Must(t, err)
 	defer func() { _ = f.Close() }()
 	write := func(s string) {
-		if _, err := f.WriteString(s); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(f.WriteString(s)))
 	}
 	write("early\n")
 	testwait.Must(t, turnLog(l, 10))

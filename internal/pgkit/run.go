@@ -201,7 +201,7 @@ func (r *Runner) attempt(ctx, through context.Context, end string, fn func(conte
 
 func (r *Runner) onConn(ctx, through context.Context, conn *pgxpool.Conn, end string, fn func(context.Context, pgx.Tx) error,
 ) (committing bool, err error) {
-	tx := &Tx{conn: conn, through: through, beginSQL: cmp.Or(r.Begin, "begin"), patience: cmp.Or(r.Commit, CommitTimeout)}
+	tx := &Tx{conn: conn, through: through, opening: []string{cmp.Or(r.Begin, "begin")}, patience: cmp.Or(r.Commit, CommitTimeout)}
 	defer func() {
 		if tx.Ended != nil {
 			tx.Ended(err == nil)
@@ -220,7 +220,7 @@ func (r *Runner) onConn(ctx, through context.Context, conn *pgxpool.Conn, end st
 	defer cancelWork()
 	if r.Nested {
 		tx.begun = true
-		if tx.Tx, err = conn.BeginTx(working, pgx.TxOptions{BeginQuery: tx.beginSQL}); err != nil {
+		if tx.Tx, err = conn.BeginTx(working, pgx.TxOptions{BeginQuery: tx.opening[0]}); err != nil {
 			return false, err
 		}
 	}

@@ -21,7 +21,7 @@ type Tx struct {
 
 	conn       *pgxpool.Conn
 	through    context.Context //nolint:containedctx // COMMIT is sent under it: it ends when the database is away.
-	beginSQL   string
+	opening    []string // BEGIN, and what goes along with it
 	patience   time.Duration // bounds the wait for the answer to COMMIT
 	begun      bool
 	ended      bool
@@ -50,7 +50,9 @@ func (t *Tx) SendAndCommit(_ context.Context, b *pgx.Batch) error {
 func (t *Tx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	if !t.begun {
 		t.begun = true
-		b.QueuedQueries = slices.Insert(b.QueuedQueries, 0, &pgx.QueuedQuery{SQL: t.beginSQL})
+		for i, sql := range t.opening {
+			b.QueuedQueries = slices.Insert(b.QueuedQueries, i, &pgx.QueuedQuery{SQL: sql})
+		}
 	}
 	return t.conn.SendBatch(ctx, b)
 }
@@ -82,13 +84,14 @@ func (t *Tx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandT
 // Conn implements [pgx.Tx].
 func (t *Tx) Conn() *pgx.Conn { return t.conn.Conn() }
 
+// Open adds a statement to those that BEGIN takes along. It is called before any other method.
+func (t *Tx) Open(sql string) { t.opening = append(t.opening, sql) }
+
 func (t *Tx) begin(ctx context.Context) error {
 	if t.begun {
 		return nil
 	}
-	t.begun = true
-	_, err := t.conn.Exec(ctx, t.beginSQL)
-	return err
+	return t.SendBatch(ctx, &pgx.Batch{}).Close()
 }
 
 // commit returns [pgx.ErrTxCommitRollback] when the server rolled back instead. Any other error that is not the server's own

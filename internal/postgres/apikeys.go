@@ -69,8 +69,11 @@ func (k *APIKeys) RevokeKey(ctx context.Context, id string) error {
 
 // Execute makes or revokes a key and writes that down, in one transaction and once per idempotency key.
 func (k *APIKeys) Execute(ctx context.Context, c command.Command[auth.KeyOp]) (command.Answer, error) {
-	var answer command.Answer
-	err := k.db.run(ctx, "keys", func(ctx context.Context, tx pgx.Tx) error {
+	return executeOn(ctx, k.db, c, func() (command.Answer, error) { return k.execute(ctx, c) })
+}
+
+func (k *APIKeys) execute(ctx context.Context, c command.Command[auth.KeyOp]) (answer command.Answer, err error) {
+	err = k.db.runOn(ctx, "keys", []blockedRow{{otherRow, "the keys"}}, func(ctx context.Context, tx pgx.Tx) error {
 		// Keys are few and change seldom: one lock for all of them keeps the count of admins true.
 		if _, err := tx.Exec(ctx, `LOCK TABLE api_keys IN SHARE ROW EXCLUSIVE MODE`); err != nil {
 			return err

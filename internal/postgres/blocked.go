@@ -41,16 +41,44 @@ const (
 	campaignRow
 	targetNameRow // by its name, which publications of it need
 	newAccountRow // not there yet: another session has inserted it, and has not committed
+	holdRow
+	lockGrantRow
+	lockKeyRow
+	multidrawRowKind
+	publicationRow
+	targetRowKind
+	automationRow
+	sagaRow
+	// otherRow names what is no single row, or one that can't be looked at: it is tried again after each look.
+	otherRow
 )
 
 // probes lock the rows that are free, for as long as the statement runs, and return them.
 var probes = map[rowKind]string{ //nolint:gochecknoglobals // A constant, but for the type.
-	accountRow:     `SELECT id FROM accounts WHERE id = ANY($1) FOR NO KEY UPDATE SKIP LOCKED`,
+	accountRow: `WITH free AS (SELECT id FROM accounts WHERE id = ANY($1) FOR NO KEY UPDATE SKIP LOCKED)
+		SELECT id FROM free UNION ALL
+		SELECT gone FROM unnest($1::text[]) AS gone WHERE NOT EXISTS (SELECT FROM accounts WHERE id = gone)`,
 	auctionRowKind: `SELECT id::text FROM auctions WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED`,
 	campaignRow:    `SELECT id::text FROM campaigns WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED`,
 	targetNameRow:  `SELECT name FROM targets WHERE name = ANY($1) FOR KEY SHARE SKIP LOCKED`,
 	newAccountRow:  "", // see uncontested
+
+	holdRow:      `WITH free AS (SELECT id FROM hold_rows WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE` + freeOrGone + `hold_rows WHERE id = gone)`,
+	lockGrantRow: `WITH free AS (SELECT id FROM lock_grants WHERE id = ANY($1::uuid[]) FOR UPDATE` + freeOrGone + `lock_grants WHERE id = gone)`, // They are deleted.
+	lockKeyRow: `WITH free AS (SELECT key FROM lock_keys WHERE key = ANY($1) FOR NO KEY UPDATE SKIP LOCKED)
+		SELECT key FROM free UNION ALL
+		SELECT gone FROM unnest($1::text[]) AS gone WHERE NOT EXISTS (SELECT FROM lock_keys WHERE key = gone)`,
+	multidrawRowKind: `WITH free AS (SELECT id FROM multidraws WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE` + freeOrGone + `multidraws WHERE id = gone)`,
+	publicationRow:   `WITH free AS (SELECT id FROM publications WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE` + freeOrGone + `publications WHERE id = gone)`,
+	targetRowKind:    `WITH free AS (SELECT id FROM targets WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE` + freeOrGone + `targets WHERE id = gone)`,
+	automationRow:    `WITH free AS (SELECT id FROM automations WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE` + freeOrGone + `automations WHERE id = gone)`,
+	sagaRow:          `WITH free AS (SELECT id FROM sagas WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE` + freeOrGone + `sagas WHERE id = gone)`,
+	otherRow:         `SELECT unnest($1::text[])`,
 }
+
+// freeOrGone is the rest of a probe of a table whose ids are UUIDs, up to its name. A row that is gone is free.
+const freeOrGone = ` SKIP LOCKED) SELECT id::text FROM free
+	UNION ALL SELECT gone::text FROM unnest($1::uuid[]) AS gone WHERE NOT EXISTS (SELECT FROM `
 
 type blockedRow struct {
 	kind rowKind
@@ -59,7 +87,9 @@ type blockedRow struct {
 
 func (r blockedRow) String() string {
 	return [...]string{
-		accountRow: "account", auctionRowKind: "auction", campaignRow: "campaign", targetNameRow: "target", newAccountRow: "new account",
+		accountRow: "account", auctionRowKind: "auction", campaignRow: "campaign", holdRow: "hold", lockGrantRow: "lock", lockKeyRow: "lock key",
+		multidrawRowKind: "multi-draw", publicationRow: "publication", targetRowKind: "target", automationRow: "automation", sagaRow: "saga",
+		otherRow: "a row of", targetNameRow: "target", newAccountRow: "new account",
 	}[r.kind] + " " + r.id
 }
 
@@ -71,6 +101,7 @@ type blockedRows struct {
 
 	mu      sync.Mutex
 	rows    map[blockedRow]chan struct{} // closed when the row is free
+	turns   map[blockedRow]chan struct{} // closed when the transaction that has its turn on the row has ended
 	waiting int                          // commands
 	probing bool
 	ctx     context.Context // ends when the database is closed
@@ -79,7 +110,7 @@ type blockedRows struct {
 }
 
 func newBlockedRows(db *DB) *blockedRows {
-	b := &blockedRows{db: db, rows: map[blockedRow]chan struct{}{}}
+	b := &blockedRows{db: db, rows: map[blockedRow]chan struct{}{}, turns: map[blockedRow]chan struct{}{}}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	return b
 }
@@ -141,7 +172,7 @@ func (b *blockedRows) wait(ctx context.Context, free <-chan struct{}) error {
 	}()
 	select {
 	case <-free:
-		return nil
+		return ctx.Err() // Whoever meets another blocked row each time has an end, too.
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -246,8 +277,10 @@ func (b *blockedRows) release(kind rowKind, ids []string) {
 	defer b.mu.Unlock()
 	for _, id := range ids {
 		row := blockedRow{kind, id}
-		close(b.rows[row])
-		delete(b.rows, row)
+		if free := b.rows[row]; free != nil {
+			close(free)
+			delete(b.rows, row)
+		}
 	}
 	b.report()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -18,8 +19,8 @@ import (
 	"github.com/fairlead-dev/fairlead/saga/pgsaga"
 )
 
-// crossSlots is how many legs a process works on at once in one database. Those that wait for an account whose transaction
-// is prepared must leave connections to whoever is to commit it.
+// crossSlots is how many legs a process works on at once in one database. Those that find an account locked, as by a prepared
+// transaction, must leave connections to whoever is to commit it.
 const crossSlots = 4
 
 // CrossLedger is one database's part in transfers between ledgers. Several processes may work on it.
@@ -70,7 +71,7 @@ func (l *CrossLedger) Execute(ctx context.Context, leg *cross.Leg) (out saga.Out
 		return out, err
 	}
 	defer l.slots.Release(1)
-	err = l.db.run(ctx, "cross.leg", func(ctx context.Context, tx pgx.Tx) (err error) {
+	err = l.db.runOn(ctx, "cross.leg", accountRows(leg), func(ctx context.Context, tx pgx.Tx) (err error) {
 		out, err = executeLeg(ctx, tx, leg)
 		return err
 	})
@@ -135,14 +136,18 @@ func decideLeg(ctx context.Context, tx pgx.Tx, leg *cross.Leg, book *ledger.Book
 
 // Command implements [cross.Executor]. The mark settles what a repeat is answered; the key also distinguishes a repeat from another
 // request.
-func (l *CrossLedger) Command(ctx context.Context, c command.Command[*cross.Leg]) (answer command.Answer, err error) {
+func (l *CrossLedger) Command(ctx context.Context, c command.Command[*cross.Leg]) (command.Answer, error) {
+	return executeOn(ctx, l.db, c, func() (command.Answer, error) { return l.command(ctx, c) })
+}
+
+func (l *CrossLedger) command(ctx context.Context, c command.Command[*cross.Leg]) (answer command.Answer, err error) {
 	if err := l.slots.Acquire(ctx, 1); err != nil {
 		return answer, err
 	}
 	defer l.slots.Release(1)
 	leg := c.Op
 	batch := []command.Command[*cross.Leg]{c}
-	err = l.db.run(ctx, "cross.command", func(ctx context.Context, tx pgx.Tx) error {
+	err = l.db.runOn(ctx, "cross.command", accountRows(leg), func(ctx context.Context, tx pgx.Tx) error {
 		book, known, err := lockBook(ctx, tx, leg.Accounts(), nil, command.Keys(batch))
 		if err != nil {
 			return err
@@ -169,8 +174,12 @@ func (l *CrossLedger) Command(ctx context.Context, c command.Command[*cross.Leg]
 // errLegRefused rolls the transaction of a refused branch back.
 var errLegRefused = errors.New("the leg was refused")
 
-// Prepare implements [cross.Preparer]. It tries once: whoever tries again must do so in a new term.
+// Prepare implements [cross.Preparer]. It tries once: whoever tries again must do so in a new term. Like Execute, it returns a
+// [command.BlockedError] where another session has locked an account.
 func (l *CrossLedger) Prepare(ctx context.Context, leg *cross.Leg, gid string) (out saga.Outcome, err error) {
+	if reason := l.db.blocked.find(accountRow, leg.Accounts()...); reason != nil {
+		return out, reason
+	}
 	if err := l.slots.Acquire(ctx, 1); err != nil {
 		return out, err
 	}
@@ -186,7 +195,21 @@ func (l *CrossLedger) Prepare(ctx context.Context, leg *cross.Leg, gid string) (
 	if errors.Is(err, errLegRefused) {
 		return out, nil
 	}
+	if isLockTimeout(err) {
+		err = fmt.Errorf("%w: %w", l.db.blocked.note(accountRows(leg)), err)
+	}
 	return out, err
+}
+
+// accountRows are a leg's accounts, in the order in which they are locked.
+func accountRows(leg *cross.Leg) []blockedRow {
+	ids := leg.Accounts()
+	slices.Sort(ids)
+	rows := make([]blockedRow, len(ids))
+	for i, id := range ids {
+		rows[i] = blockedRow{accountRow, id}
+	}
+	return rows
 }
 
 // Forget implements [saga.Participant]: it deletes the marks of legs. Those that other servers' transfers have left here are

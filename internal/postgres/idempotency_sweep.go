@@ -70,6 +70,9 @@ func (db *DB) SweepKeys(ctx context.Context, retention time.Duration) (int64, er
 			oldest  time.Time
 		)
 		err := db.pool.QueryRow(ctx, sweepKeys, beginOf(part), beginOf(part+1), retention).Scan(&deleted, &oldest)
+		if isLockTimeout(err) {
+			continue // Another session has locked a record: this part is left to a later sweep.
+		}
 		if err != nil {
 			return total, fmt.Errorf("postgres: sweep idempotency keys: %w", readError(err))
 		}

@@ -70,6 +70,9 @@ func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, 
 		return err
 	}
 	l.db.spec.Clock.Learned(book.Now(), asked, time.Now())
+	if err := setHoldsAside(ctx, tx, aside, book, want.Holds); err != nil {
+		return err
+	}
 	unit := &ledger.Unit{Book: book, Keys: idempotency.NewBatch(known)}
 	decide(unit)
 
@@ -81,6 +84,29 @@ func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, 
 		return err
 	}
 	crashpoint.Hit(crashpoint.LedgerBeforeCommit)
+	return nil
+}
+
+// setHoldsAside does without holds that somebody else has locked: those that are known to be, and, in a run after one that waited
+// in vain, those that turn out to be. Their accounts are locked by now.
+func setHoldsAside(ctx context.Context, tx pgx.Tx, aside *setAside, book *ledger.Book, holds []uuid.UUID) error {
+	const lockFreeHolds = `SELECT id FROM hold_rows WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED`
+	var free []uuid.UUID
+	if aside.skip && len(holds) > 0 {
+		var err error
+		if free, err = pgkit.Rows(ctx, tx, pgx.RowTo[uuid.UUID], lockFreeHolds, holds); err != nil {
+			return err
+		}
+	}
+	for _, id := range holds {
+		reason := aside.rows.find(holdRow, id.String())
+		if _, err := book.Hold(id); err == nil && reason == nil && aside.skip && !slices.Contains(free, id) {
+			reason = aside.rows.add(holdRow, id.String())
+		}
+		if reason != nil {
+			book.SetHoldAside(id, reason)
+		}
+	}
 	return nil
 }
 

@@ -35,11 +35,24 @@ type Locks struct {
 
 // NewLocks returns the lock service on db. The caller closes it before db.
 func NewLocks(db *DB, observer LockObserver) *Locks {
-	o := pglock.Options{Run: db.run, Logger: db.logger}
+	l := &Locks{db: db, observer: observer}
+	o := pglock.Options{Run: l.runOn(), Logger: db.logger}
 	if observer != nil {
 		o.Observer = observer
 	}
-	return &Locks{db: db, backend: pglock.New(db.pool, o), observer: observer}
+	l.backend = pglock.New(db.pool, o)
+	return l
+}
+
+// runOn runs transactions that need rows, by [DB.runOn].
+func (l *Locks) runOn(rows ...blockedRow) pglock.Run {
+	return func(ctx context.Context, name string, fn func(context.Context, pgx.Tx) error) error {
+		err := l.db.runOn(ctx, name, rows, fn)
+		if _, blocked := errors.AsType[*command.BlockedError](err); blocked {
+			err = fmt.Errorf("%w: %w", pglock.ErrLocked, err)
+		}
+		return err
+	}
 }
 
 // Close answers those who wait with [lock.ErrClosed]. Locks stay as they are.
@@ -53,8 +66,17 @@ func (l *Locks) Backend() *pglock.Backend { return l.backend }
 
 // Acquire grants a lock, once per idempotency key. Besides what the database says it returns [lock.ErrHeld], a
 // [lock.DeadlockError], and the cause of ctx's end: none of these is stored, and nothing is held after them.
-func (l *Locks) Acquire(ctx context.Context, c command.Command[lock.Request]) (answer command.Answer, err error) {
-	began := time.Now()
+func (l *Locks) Acquire(ctx context.Context, c command.Command[lock.Request]) (command.Answer, error) {
+	began, wait := time.Now(), c.Op.Wait
+	return executeOn(ctx, l.db, c, func() (command.Answer, error) {
+		if wait > 0 { // What it has waited for a row counts.
+			c.Op.Wait = max(0, wait-time.Since(began))
+		}
+		return l.acquire(ctx, c, began)
+	})
+}
+
+func (l *Locks) acquire(ctx context.Context, c command.Command[lock.Request], began time.Time) (answer command.Answer, err error) {
 	fresh := false
 	var k keyState
 	var asked pgx.Tx // in which k was read
@@ -68,7 +90,12 @@ func (l *Locks) Acquire(ctx context.Context, c command.Command[lock.Request]) (a
 		}
 		return k.known, nil
 	}
+	rows := make([]blockedRow, len(c.Op.Keys))
+	for i, key := range c.Op.Keys {
+		rows[i] = blockedRow{lockKeyRow, key}
+	}
 	g, err := l.backend.AcquireWith(ctx, c.Op, pglock.Hooks{
+		Run:     l.runOn(rows...),
 		Request: c.Key.ID[:],
 		Known:   known,
 		Granted: func(ctx context.Context, tx pgx.Tx, g lock.Grant) error {
@@ -88,7 +115,7 @@ func (l *Locks) Acquire(ctx context.Context, c command.Command[lock.Request]) (a
 	if errors.Is(err, pglock.ErrAnswered) {
 		return answer, nil
 	}
-	if l.observer != nil && (fresh || err != nil) {
+	if l.observer != nil && (fresh || err != nil) && !errors.Is(err, pglock.ErrLocked) {
 		l.observer.Asked(LockClass, lock.OutcomeOf(err), time.Since(began), g.Waited)
 	}
 	if err != nil {
@@ -98,18 +125,24 @@ func (l *Locks) Acquire(ctx context.Context, c command.Command[lock.Request]) (a
 }
 
 // Renew lets a lock live on, once per idempotency key. Its result is a [lock.Grant], its refusal [lock.ErrLost].
-func (l *Locks) Renew(ctx context.Context, c command.Command[lock.Renewal]) (answer command.Answer, err error) {
-	err = l.db.run(ctx, "lock renew", func(ctx context.Context, tx pgx.Tx) error {
+func (l *Locks) Renew(ctx context.Context, c command.Command[lock.Renewal]) (command.Answer, error) {
+	return executeOn(ctx, l.db, c, func() (command.Answer, error) { return l.renew(ctx, c) })
+}
+
+func (l *Locks) renew(ctx context.Context, c command.Command[lock.Renewal]) (answer command.Answer, err error) {
+	id, notOne := uuid.Parse(c.Op.ID)
+	err = l.db.runOn(ctx, "lock renew", []blockedRow{{lockGrantRow, id.String()}}, func(ctx context.Context, tx pgx.Tx) error {
 		k, err := l.lookup(ctx, tx, c.Key)
 		if err != nil || k.known {
 			answer = command.Answer{Answer: k.answer}
 			return err
 		}
 		var result any
-		id, refusal := uuid.Parse(c.Op.ID)
-		if refusal != nil {
-			refusal = lock.ErrLost
-		} else if result, refusal = l.backend.RenewIn(ctx, tx, id, c.Op.TTL); refusal != nil && !errors.Is(refusal, lock.ErrLost) {
+		refusal := lock.ErrLost
+		if notOne == nil {
+			result, refusal = l.backend.RenewIn(ctx, tx, id, c.Op.TTL)
+		}
+		if refusal != nil && !errors.Is(refusal, lock.ErrLost) {
 			return refusal
 		}
 		answer, err = l.record(ctx, tx, c.Key, c.Render(result, refusal), k.now)
@@ -120,14 +153,18 @@ func (l *Locks) Renew(ctx context.Context, c command.Command[lock.Renewal]) (ans
 
 // Release ends a lock, once per idempotency key, and hands its keys on. Its refusal is [lock.ErrLost]. An operator's release
 // has its row in the audit log.
-func (l *Locks) Release(ctx context.Context, c command.Command[lock.Renewal]) (answer command.Answer, err error) {
+func (l *Locks) Release(ctx context.Context, c command.Command[lock.Renewal]) (command.Answer, error) {
+	return executeOn(ctx, l.db, c, func() (command.Answer, error) { return l.release(ctx, c) })
+}
+
+func (l *Locks) release(ctx context.Context, c command.Command[lock.Renewal]) (answer command.Answer, err error) {
 	id, err := uuid.Parse(c.Op.ID)
 	if err != nil {
 		return answer, lock.ErrLost
 	}
 	var done pglock.Released
 	replayed := false
-	err = l.backend.Transact(ctx, "lock release", func(ctx context.Context, tx pgx.Tx) error {
+	err = pglock.Transact(ctx, l.runOn(blockedRow{lockGrantRow, id.String()}), "lock release", func(ctx context.Context, tx pgx.Tx) error {
 		k, err := l.lookup(ctx, tx, c.Key)
 		done, replayed = pglock.Released{}, k.known
 		if err != nil || k.known {

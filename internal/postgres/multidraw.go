@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/multidraw"
@@ -144,7 +145,15 @@ const updateOperation = `UPDATE multidraws SET status = $2, owner = $3, term = $
 
 // Update implements [multidraw.Store]. What a checkpoint writes is not written here.
 func (m *Multidraws) Update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*multidraw.Unit)) error {
-	return m.db.run(ctx, "multidraw.update", func(ctx context.Context, tx pgx.Tx) error {
+	err := m.update(ctx, id, keys, decide)
+	if reason, blocked := errors.AsType[*command.BlockedError](err); blocked {
+		return m.db.refuse(ctx, keys, func(known *idempotency.Batch) { decide(&multidraw.Unit{Blocked: reason, Keys: known}) })
+	}
+	return err
+}
+
+func (m *Multidraws) update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*multidraw.Unit)) error {
+	return m.db.runOn(ctx, "multidraw.update", rowOf(id), func(ctx context.Context, tx pgx.Tx) error {
 		var (
 			b     pgx.Batch
 			found []multidraw.Operation
@@ -181,6 +190,9 @@ func (m *Multidraws) Update(ctx context.Context, id uuid.UUID, keys []idempotenc
 	})
 }
 
+// rowOf is an operation's row, for which others may make a transaction wait.
+func rowOf(id uuid.UUID) []blockedRow { return []blockedRow{{multidrawRowKind, id.String()}} }
+
 // saveCheckpoint is one statement, so that COMMIT can travel with it: where the row is not in that term, or has come to
 // another place, it writes nothing.
 const saveCheckpoint = `WITH moved AS (
@@ -196,7 +208,7 @@ const saveCheckpoint = `WITH moved AS (
 // Checkpoint implements [multidraw.Store].
 func (m *Multidraws) Checkpoint(ctx context.Context, c *multidraw.Checkpoint) error {
 	next := &c.Chunk.Next
-	err := m.db.persist(ctx, "multidraw.checkpoint", func(ctx context.Context, tx pgx.Tx) error {
+	err := m.db.persistOn(ctx, "multidraw.checkpoint", rowOf(c.ID), func(ctx context.Context, tx pgx.Tx) error {
 		var b pgx.Batch
 		var wrote int64
 		b.Queue(saveCheckpoint, c.ID, c.Term, c.From, next.Completed, next.Checkpoints(), next.Digest[:], c.TTL.Microseconds(), c.Chunk.Saved).
@@ -244,7 +256,8 @@ func (m *Multidraws) Expire(ctx context.Context) (lost []uuid.UUID, err error) {
 	const (
 		findExpired     = `SELECT id FROM multidraws WHERE status = 'running' AND lease_expires_at <= clock_timestamp()`
 		interruptLapsed = `UPDATE multidraws SET status = 'interrupted', updated_at = clock_timestamp()
-			WHERE id = ANY ($1) AND status = 'running' AND lease_expires_at <= clock_timestamp() RETURNING id`
+			WHERE id IN (SELECT id FROM multidraws WHERE id = ANY ($1) AND status = 'running' AND lease_expires_at <= clock_timestamp()
+				FOR NO KEY UPDATE SKIP LOCKED) RETURNING id`
 	)
 	expired, err := query(ctx, m.db, pgx.RowTo[uuid.UUID], findExpired)
 	if err != nil || len(expired) == 0 {

@@ -25,8 +25,9 @@ const (
 		FROM console_sessions AS s JOIN api_keys AS k ON k.id = s.key
 		WHERE s.hash = $1 AND s.expires_at > clock_timestamp() AND k.revoked_at IS NULL`
 	deleteSession = `DELETE FROM console_sessions WHERE hash = $1`
-	// Few expire at a time: whoever signs in sweeps.
-	sweepSessions = `DELETE FROM console_sessions WHERE expires_at < clock_timestamp()`
+	// Few expire at a time: whoever signs in sweeps. What another session of the database has locked is left to the next.
+	sweepSessions = `DELETE FROM console_sessions WHERE hash IN (
+		SELECT hash FROM console_sessions WHERE expires_at < clock_timestamp() FOR UPDATE SKIP LOCKED)`
 
 	insertLink = `INSERT INTO console_links (hash, key, created_at, expires_at)
 		SELECT $1, id, clock_timestamp(), clock_timestamp() + $2 * interval '1 microsecond' FROM api_keys

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
@@ -50,16 +52,37 @@ const (
 		WHERE id = $1 AND execution_lock_id IS NULL`
 )
 
-// commitNames are the names of the transactions of [Publications.Commit], for metrics.
-var commitNames = [...]string{ //nolint:gochecknoglobals // A constant, but for the type.
-	publish.NewPublications: "publish.create", publish.NewTargets: "publish.targets", publish.NewAutomations: "publish.automations",
-	publish.OnePublication: "publish", publish.OneTarget: "publish.target", publish.OneAutomation: "publish.automation",
+// commits are the names of the transactions of [Publications.Commit], for metrics, and the rows that they lock.
+var commits = [...]struct { //nolint:gochecknoglobals // A constant, but for the type.
+	name string
+	row  rowKind
+}{
+	publish.NewPublications: {name: "publish.create"}, publish.NewTargets: {name: "publish.targets"},
+	publish.NewAutomations: {name: "publish.automations"}, publish.OnePublication: {"publish", publicationRow},
+	publish.OneTarget: {"publish.target", targetRowKind}, publish.OneAutomation: {"publish.automation", automationRow},
 }
 
-// Commit implements [publish.Store]. That a name is new is the unique index's to say: who loses the race runs again.
+// Commit implements [publish.Store]. That a name is new is the unique index's to say: who loses the race runs again. Where
+// another session has locked the one thing, decide gets the records of the keys alone.
 func (s *Publications) Commit(ctx context.Context, want publish.Want, decide func(*publish.Unit) error) error {
+	kind := commits[want.Thing]
+	if kind.row == 0 {
+		return s.db.run(ctx, kind.name, s.commit(want, decide))
+	}
+	err := s.db.runOn(ctx, kind.name, []blockedRow{{kind.row, want.ID.String()}}, s.commit(want, decide))
+	if reason, blocked := errors.AsType[*command.BlockedError](err); blocked {
+		known, err := s.db.readKeys(ctx, want.Keys)
+		if err != nil {
+			return err
+		}
+		return decide(&publish.Unit{Blocked: reason, Known: known})
+	}
+	return err
+}
+
+func (s *Publications) commit(want publish.Want, decide func(*publish.Unit) error) func(context.Context, pgx.Tx) error {
 	aside := setAside{rows: s.db.blocked}
-	return s.db.run(ctx, commitNames[want.Thing], func(ctx context.Context, tx pgx.Tx) error {
+	return func(ctx context.Context, tx pgx.Tx) error {
 		u, err := lockUnit(ctx, tx, &want, &aside)
 		if err != nil {
 			return aside.met(err)
@@ -98,7 +121,7 @@ func (s *Publications) Commit(ctx context.Context, want publish.Want, decide fun
 			return nil
 		}
 		return sendAndCommit(ctx, tx, &b)
-	})
+	}
 }
 
 // lockUnit locks and reads what a transaction works on, and then the records of its keys and the time.

@@ -55,7 +55,8 @@ const (
 			SELECT id, execution_version, execution_lock_id, execution_locked_at FROM claimed
 		), paced AS (
 			UPDATE targets SET next_send_at = clock_timestamp() + (pace_interval * (0.8 + 0.4 * random())) * interval '1 microsecond'
-			WHERE id IN (SELECT p.target FROM claimed AS c JOIN publications AS p ON p.id = ANY (ARRAY[c.id])) AND pace_interval > 0
+			WHERE id IN (SELECT t.id FROM targets AS t WHERE t.pace_interval > 0
+				AND t.id IN (SELECT p.target FROM claimed AS c JOIN publications AS p ON p.id = ANY (ARRAY[c.id])) FOR NO KEY UPDATE SKIP LOCKED)
 		), work AS (
 			SELECT c.*, p.attempts + 1 AS try FROM claimed AS c JOIN publications AS p ON p.id = ANY (ARRAY[c.id])
 		) SELECT ` + workFields
@@ -198,11 +199,12 @@ func (s *Publications) SaveProgress(ctx context.Context, c publish.Claim, progre
 	})
 }
 
-// Conclude implements [publish.Queue].
+// Conclude implements [publish.Queue]. It returns a [command.BlockedError] where another session has locked a publication or a
+// target of the batch, which is then recorded in parts.
 func (s *Publications) Conclude(ctx context.Context, batch []publish.Conclusion,
 	repace func(*publish.Conclusion, publish.Pace, time.Time) publish.Pace,
 ) (results []publish.AttemptResult, err error) {
-	err = s.db.run(ctx, "publish.conclude", func(ctx context.Context, tx pgx.Tx) error {
+	err = s.db.runOn(ctx, "publish.conclude", nil, func(ctx context.Context, tx pgx.Tx) error {
 		recorded, err := conclude(ctx, tx, batch)
 		if err != nil {
 			return err

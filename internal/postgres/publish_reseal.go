@@ -15,11 +15,13 @@ var _ publish.Resealer = (*Publications)(nil)
 // resealBatch is how many secrets one transaction seals anew.
 const resealBatch = 100
 
+// What another session has locked is left to a later sweep.
 const (
-	lockOldSecrets  = `SELECT id, secret, secret_key FROM targets WHERE secret_key = ANY($1) ORDER BY id LIMIT $2 FOR NO KEY UPDATE` //nolint:gosec // It holds no credentials, only the words.
+	lockOldSecrets  = `SELECT id, secret, secret_key FROM targets WHERE secret_key = ANY($1) ORDER BY id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED` //nolint:gosec // It holds no credentials, only the words.
 	lockOldPrevious = `SELECT id, previous_secret, previous_secret_key FROM targets WHERE previous_secret_key = ANY($1) ORDER BY id LIMIT $2
-		FOR NO KEY UPDATE`
-	lockOldTokens  = `SELECT target, sealed, sealed_key FROM target_tokens WHERE sealed_key = ANY($1) ORDER BY target LIMIT $2 FOR NO KEY UPDATE`
+		FOR NO KEY UPDATE SKIP LOCKED`
+	lockOldTokens = `SELECT target, sealed, sealed_key FROM target_tokens WHERE sealed_key = ANY($1) ORDER BY target LIMIT $2
+		FOR NO KEY UPDATE SKIP LOCKED`
 	resealSecret   = `UPDATE targets SET secret = $2, secret_key = $3 WHERE id = $1`
 	resealPrevious = `UPDATE targets SET previous_secret = $2, previous_secret_key = $3 WHERE id = $1`
 	// The generation stays: it is the same token.

@@ -68,7 +68,7 @@ func (s *Publications) Token(ctx context.Context, target uuid.UUID) (publish.Sea
 // ClaimToken implements [publish.TokenStore]. A claim whose holder died is released by whoever comes next.
 func (s *Publications) ClaimToken(ctx context.Context, target uuid.UUID) (c publish.Claim, k publish.SealedToken, err error) {
 	lock := newID()
-	const one = `SELECT target FROM target_tokens WHERE $1::uuid IS NOT NULL AND target = $2 FOR UPDATE`
+	const one = `SELECT target FROM target_tokens WHERE $1::uuid IS NOT NULL AND target = $2 FOR UPDATE SKIP LOCKED`
 	err = s.db.run(ctx, "publish.token", func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tokenClaims.ReleaseStale(ctx, tx, publish.TokenClaimAge, 1); err != nil {
 			return err

@@ -2,27 +2,52 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/saga"
 	"github.com/fairlead-dev/fairlead/saga/pgsaga"
 )
 
-// NewSagas returns the sagas' log on db, in whose transactions the answers to requests are kept too.
-func NewSagas(db *DB) *pgsaga.Log { return NewSagasWithUpkeep(db, db) }
+// Sagas is the sagas' log on a DB, in whose transactions the answers to requests are kept too.
+type Sagas struct {
+	*pgsaga.Log
+
+	db *DB
+}
+
+// NewSagas returns the sagas' log on db.
+func NewSagas(db *DB) *Sagas { return NewSagasWithUpkeep(db, db) }
 
 // NewSagasWithUpkeep is NewSagas with connections for the upkeep that nothing else can take: another DB of the same database.
-func NewSagasWithUpkeep(db, upkeep *DB) *pgsaga.Log {
+func NewSagasWithUpkeep(db, upkeep *DB) *Sagas {
 	read := func(ctx context.Context, fn func(context.Context) error) error {
 		return reading(ctx, db.presence, readTimeout, fn)
 	}
-	return pgsaga.NewLog(db.pool, pgsaga.LogOptions{
-		Run: db.run, Read: read, Upkeep: upkeep.run, Answers: sagaAnswers{db}, Prefix: "fairlead:",
-	})
+	locking := func(id uuid.UUID) pgsaga.Run {
+		return func(ctx context.Context, name string, fn func(context.Context, pgx.Tx) error) error {
+			return db.runOn(ctx, name, []blockedRow{{sagaRow, id.String()}}, fn)
+		}
+	}
+	o := pgsaga.LogOptions{
+		Run: db.run, Locking: locking, Read: read, Upkeep: upkeep.run, Answers: sagaAnswers{db}, Prefix: "fairlead:",
+	}
+	return &Sagas{Log: pgsaga.NewLog(db.pool, o), db: db}
+}
+
+// Update implements [saga.Store]. It does not wait for a saga that another session has locked.
+func (g *Sagas) Update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*saga.Unit)) error {
+	err := g.Log.Update(ctx, id, keys, decide)
+	if reason, blocked := errors.AsType[*command.BlockedError](err); blocked {
+		return g.db.refuse(ctx, keys, func(known *idempotency.Batch) { decide(&saga.Unit{Blocked: reason, Keys: known}) })
+	}
+	return err
 }
 
 // sagaAnswers keeps the answers to requests for sagas as all others are kept.

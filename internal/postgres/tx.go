@@ -48,13 +48,13 @@ func (db *DB) run(ctx context.Context, name string, fn func(context.Context, pgx
 	return fmt.Errorf("postgres: %s: %w", name, err)
 }
 
-// persist is run for work in the background that nobody waits for: an absent database is waited for as long as other
+// persistOn is runOn for work in the background that nobody waits for: an absent database is waited for as long as other
 // transactions are, which is longer than a crash recovery of a private PostgreSQL takes.
-func (db *DB) persist(ctx context.Context, name string, fn func(context.Context, pgx.Tx) error) error {
+func (db *DB) persistOn(ctx context.Context, name string, rows []blockedRow, fn func(context.Context, pgx.Tx) error) error {
 	start := time.Now()
 	var lost error // a COMMIT whose answer never came
 	for {
-		err := db.run(ctx, name, fn)
+		err := db.runOn(ctx, name, rows, fn)
 		if errors.Is(err, command.ErrUnknownOutcome) {
 			lost = err
 		} else if !errors.Is(err, command.ErrUnavailable) {

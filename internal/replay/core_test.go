@@ -118,9 +118,7 @@ func newRun(t *testing.T, rng *rand.Rand) *run {
 		r.accounts[id] = ledger.Account{ID: id, Currency: "SIM", Available: amount, Version: 1, CreatedAt: zero}
 	}
 	c := &auction.Creation{Book: r.book()}
-	if _, err := auction.DecideCreate(c, create); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(auction.DecideCreate(c, create)))
 	r.state = auction.NewState(&c.Auctions[0], nil)
 	return r
 }

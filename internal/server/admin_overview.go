@@ -1,13 +1,11 @@
 package server
 
 import (
-	"math"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
+	"github.com/fairlead-dev/fairlead/internal/top"
 )
 
 // bucketView is a bucket of a histogram.
@@ -69,75 +67,25 @@ func (s *Server) overview(r *http.Request) (v overviewView, err error) {
 		return v, err
 	}
 	families, err := s.Registry.Gather()
-	v = overviewView{At: timestamp(time.Now()), Version: s.Version, Backlog: as[backlogView](backlog)}
-	v.measure(families)
+	const requests, lane = "fairlead_http_requests_total", "fairlead_lane_"
+	m := top.Read(slices.Values(families))
+	v = overviewView{
+		At: timestamp(time.Now()), Version: s.Version, Backlog: as[backlogView](backlog), Requests: m.Sum(requests), Failures: m.Sum(requests + " 5xx"),
+		Latency: viewHistogram(m.Spread("fairlead_http_request_duration_seconds")), Streams: m.Sum("fairlead_live_subscribers"),
+	}
+	for _, service := range m.Services() {
+		v.Lanes = append(v.Lanes, laneStatsView{
+			Service: service, Batch: viewHistogram(m.Spread(lane + "batch_size " + service)), Commit: viewHistogram(m.Spread(lane + "flush_duration_seconds " + service)),
+			Wait: viewHistogram(m.Spread(lane + "wait_duration_seconds " + service)), Queue: m.Sum(lane + "queue_depth " + service), Refused: m.Sum(lane + "refused_total " + service),
+		})
+	}
 	return v, err
 }
 
-// measure reads what is shown from the process's metrics.
-func (v *overviewView) measure(families []*dto.MetricFamily) {
-	lanes := map[string]*laneStatsView{}
-	lane := func(m *dto.Metric) *laneStatsView {
-		name := labelOf(m, "service")
-		if lanes[name] == nil {
-			lanes[name] = &laneStatsView{Service: name}
-		}
-		return lanes[name]
+func viewHistogram(h top.Histogram) histogramView {
+	v := histogramView{Count: uint64(h.Count), Sum: h.Sum}
+	for _, b := range h.Buckets {
+		v.Buckets = append(v.Buckets, bucketView{Le: b.Bound, Count: uint64(b.Count)})
 	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			switch f.GetName() {
-			case "fairlead_http_requests_total":
-				v.Requests += m.GetCounter().GetValue()
-				if strings.HasPrefix(labelOf(m, "status"), "5") {
-					v.Failures += m.GetCounter().GetValue()
-				}
-			case "fairlead_http_request_duration_seconds":
-				v.Latency.add(m.GetHistogram())
-			case "fairlead_lane_batch_size":
-				lane(m).Batch.add(m.GetHistogram())
-			case "fairlead_lane_flush_duration_seconds":
-				lane(m).Commit.add(m.GetHistogram())
-			case "fairlead_lane_wait_duration_seconds":
-				lane(m).Wait.add(m.GetHistogram())
-			case "fairlead_lane_queue_depth":
-				lane(m).Queue = m.GetGauge().GetValue()
-			case "fairlead_lane_refused_total":
-				lane(m).Refused += m.GetCounter().GetValue()
-			case "fairlead_live_subscribers":
-				v.Streams += m.GetGauge().GetValue()
-			}
-		}
-	}
-	v.Lanes = make([]laneStatsView, 0, len(lanes))
-	for _, l := range lanes {
-		v.Lanes = append(v.Lanes, *l)
-	}
-	slices.SortFunc(v.Lanes, func(a, b laneStatsView) int { return strings.Compare(a.Service, b.Service) })
-}
-
-// add sums up histograms of the same buckets.
-func (h *histogramView) add(m *dto.Histogram) {
-	h.Count += m.GetSampleCount()
-	h.Sum += m.GetSampleSum()
-	i := 0
-	for _, b := range m.GetBucket() {
-		if math.IsInf(b.GetUpperBound(), 1) {
-			continue // It is the count.
-		}
-		if i == len(h.Buckets) {
-			h.Buckets = append(h.Buckets, bucketView{Le: b.GetUpperBound()})
-		}
-		h.Buckets[i].Count += b.GetCumulativeCount()
-		i++
-	}
-}
-
-func labelOf(m *dto.Metric, name string) string {
-	for _, l := range m.GetLabel() {
-		if l.GetName() == name {
-			return l.GetValue()
-		}
-	}
-	return ""
+	return v
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
-	"github.com/fairlead-dev/fairlead/internal/server/edge"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
 
@@ -46,7 +45,8 @@ type archive struct {
 	trees     *shelf[*fairdraw.Tree]
 	roots     *shelf[[32]byte] // of sealed positions
 	builds    *bound
-	proofs    *bound        // looks at single positions
+	proofs    *bound        // of single positions, for those with a credential
+	public    *bound        // looks at single positions, for anybody
 	pace      *rate.Limiter // of what is sent, in bytes
 	built     func(document string)
 
@@ -61,7 +61,8 @@ type archive struct {
 func newArchive(dir string, m *httpMetrics) *archive {
 	a := &archive{
 		dir: dir, pace: rate.NewLimiter(sendRate, sendBurst),
-		builds: newBound("build", buildsAtOnce, buildsQueued, 0, m), proofs: newBound("proof", proofsAtOnce, proofsQueued, proofsRest, m),
+		builds: newBound("build", buildsAtOnce, buildsQueued, 0, m),
+		proofs: newBound("proof", proofsAtOnce, proofsQueued, proofsRest, m), public: newBound("public", proofsAtOnce, proofsQueued, proofsRest, m),
 		documents: newShelf(documentsKept, documentBytes, (*answerFile).close), trees: newShelf[*fairdraw.Tree](treesKept, treeBytes, nil),
 		roots: newShelf[[32]byte](rootsKept, treeBytes, nil), sealed: newShelf[*lottery.Campaign](sealedKept, 0, nil),
 		built: func(document string) { m.documents.WithLabelValues(document).Inc() },
@@ -166,27 +167,26 @@ func (s *Server) sealedCampaign(r *http.Request) (*lottery.Campaign, error) {
 		return nil, err
 	}
 	second := strconv.FormatInt(time.Now().Unix(), 10)
-	c, done, err := s.archive.sealed.get(r.Context(), id.String()+" "+second, func() (*lottery.Campaign, int64, error) { //nolint:contextcheck // It is read for others, too.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), edge.CommandTimeout)
-		defer cancel()
+	c, err := s.archive.sealed.read(r.Context(), id.String()+" "+second, func(ctx context.Context) (*lottery.Campaign, int64, error) {
 		c, err := s.Lottery.Campaign(ctx, id)
 		if err != nil {
 			return nil, 0, err
 		}
 		if _, ok := c.Sealed(); !ok {
-			return nil, 0, lottery.ErrNotDrawn
+			return nil, 0, &notSealedError{c}
 		}
 		return c, 0, nil
 	})
-	if errors.Is(err, lottery.ErrNotDrawn) {
-		return s.campaign(r.Context(), infoOf(r).principal, id) // It may not be for everybody.
+	if open, ok := errors.AsType[*notSealedError](err); ok {
+		return open.campaign, mayRead(infoOf(r).principal, open.campaign)
 	}
-	if err != nil {
-		return nil, err
-	}
-	done()
-	return c, nil
+	return c, err
 }
+
+// notSealedError carries a campaign that is not to be remembered.
+type notSealedError struct{ campaign *lottery.Campaign }
+
+func (*notSealedError) Error() string { return lottery.ErrNotDrawn.Error() }
 
 // inclusion proves that a position of a campaign was sealed.
 func (s *Server) inclusion(ctx context.Context, c *lottery.Campaign, p lottery.Position) (*fairdraw.InclusionProof, error) {
@@ -215,19 +215,11 @@ func (s *Server) sealedRoot(ctx context.Context, c *lottery.Campaign) (root [32]
 	if !ok {
 		return root, lottery.ErrNotDrawn
 	}
-	root, done, err := s.archive.roots.get(ctx, stateOf(c, at), func() ([32]byte, int64, error) { //nolint:contextcheck // It is read for others, too.
-		draw, err := build(s.archive, "root", func(ctx context.Context) (*lottery.Draw, error) {
-			draw, _, err := s.Lottery.Result(ctx, c.ID)
-			return draw, err
-		})
-		if err != nil {
-			return root, 0, err
+	return s.archive.roots.read(ctx, stateOf(c, at), func(ctx context.Context) (root [32]byte, size int64, err error) {
+		draw, _, err := s.Lottery.Result(ctx, c.ID)
+		if err == nil {
+			root = draw.Root
 		}
-		return draw.Root, int64(len(draw.Root)), nil
+		return root, int64(len(root)), err
 	})
-	if err != nil {
-		return root, err
-	}
-	done()
-	return root, nil
 }

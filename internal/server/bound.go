@@ -18,8 +18,9 @@ const (
 	// scansAtOnce reads go over many rows, or over few of many, at a time.
 	scansAtOnce = 2
 	scansQueued = 128
-	// proofsAtOnce inclusion proofs are looked up at a time. Anybody may ask for one after another, so this place is empty for
-	// proofsRest times as long as it was taken, up to longestRest: however many ask, they keep a fourth of one processor busy.
+	// proofsAtOnce inclusion proofs are looked up at a time for those with a credential, and as many positions for the public
+	// pages, so that neither waits for the other. Each may ask for one after another, so a place is empty for proofsRest times as
+	// long as it was taken, up to longestRest: however many ask, they keep a fourth of one processor busy.
 	proofsAtOnce = 1
 	proofsQueued = 128
 	proofsRest   = 3

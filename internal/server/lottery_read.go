@@ -24,10 +24,18 @@ func (s *Server) campaignOf(r *http.Request) (*lottery.Campaign, error) {
 // campaign reads a campaign for somebody who may see it.
 func (s *Server) campaign(ctx context.Context, p auth.Principal, id uuid.UUID) (*lottery.Campaign, error) {
 	c, err := s.Lottery.Campaign(ctx, id)
-	if err == nil && c.Draft() && !seesDrafts(p) {
-		return nil, &lottery.CampaignNotFoundError{ID: id}
+	if err == nil {
+		err = mayRead(p, c)
 	}
 	return c, err
+}
+
+// mayRead refuses a campaign that does not exist for somebody.
+func mayRead(p auth.Principal, c *lottery.Campaign) error {
+	if c.Draft() && !seesDrafts(p) {
+		return &lottery.CampaignNotFoundError{ID: c.ID}
+	}
+	return nil
 }
 
 func numberOfCampaign(c lottery.Campaign) int64 { return c.Number }

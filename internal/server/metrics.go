@@ -30,8 +30,8 @@ func newHTTPMetrics(r prometheus.Registerer) *httpMetrics {
 			Name: "fairlead_http_request_duration_seconds", Help: "Time from the request's header to the end of its answer.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"route"}),
-		documents:    counters("fairlead_documents_built_total", "Documents of drawn campaigns, trees for inclusion proofs, and roots, that were made.", "document"),
-		heavyRunning: gauges("fairlead_heavy_reads_running", "Heavy reads under way: build, proof, scan, or check."),
+		documents:    counters("fairlead_documents_built_total", "Documents of drawn campaigns, and trees for inclusion proofs, that were made.", "document"),
+		heavyRunning: gauges("fairlead_heavy_reads_running", "Heavy reads under way: build, proof, public, scan, or check."),
 		heavyWaiting: gauges("fairlead_heavy_reads_waiting", "Heavy reads that wait for their turn."),
 		heavyRefused: counters("fairlead_heavy_reads_refused_total", "Heavy reads refused because too many waited, or for too long.", "kind"),
 		refusedConnections: promauto.With(r).NewCounter(prometheus.CounterOpts{

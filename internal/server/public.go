@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/internal/console"
-	"github.com/fairlead-dev/fairlead/internal/server/edge"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
 
@@ -40,9 +39,7 @@ func (s *Server) publicRoutes() []route {
 func (s *Server) snapshot(fill func(*http.Request) (any, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		second := strconv.FormatInt(time.Now().Unix(), 10)
-		body, done, err := s.pages.get(r.Context(), r.URL.Path+" "+second, func() ([]byte, int64, error) { //nolint:contextcheck // As said.
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), edge.CommandTimeout)
-			defer cancel()
+		body, err := s.pages.read(r.Context(), r.URL.Path+" "+second, func(ctx context.Context) ([]byte, int64, error) {
 			v, err := fill(r.WithContext(ctx))
 			if err != nil {
 				return nil, 0, err
@@ -53,7 +50,6 @@ func (s *Server) snapshot(fill func(*http.Request) (any, error)) handler {
 		if err != nil {
 			return err
 		}
-		done()
 		w.Header().Set("X-Robots-Tag", "noindex")
 		writeBody(w, http.StatusOK, body)
 		return nil
@@ -166,7 +162,7 @@ func (s *Server) publicPosition(r *http.Request) (v publicPositionView, err erro
 	if err != nil {
 		return v, err
 	}
-	owners, err := bounded(r.Context(), s.archive.proofs, func(ctx context.Context) ([]string, error) {
+	owners, err := bounded(r.Context(), s.archive.public, func(ctx context.Context) ([]string, error) {
 		return s.Lottery.Owners(ctx, c.ID, position.Ordinal, position.Ordinal+1)
 	})
 	if err != nil {

@@ -191,6 +191,45 @@ func TestHeavyReadsAreRefusedBeyondTheirQueue(t *testing.T) {
 	}
 }
 
+// TestVisitorsLeaveEntrantsAlone floods the public pages with requests for positions while all documents that are being built
+// hang. Visitors who are not refused are answered, entrants get their proofs, and a campaign that is on sale is read once a request.
+func TestVisitorsLeaveEntrantsAlone(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.account("alice", "EUR", 1000)
+	id := e.onSale(`"base_length":1`, "")
+	path := "/campaigns/" + id + "/proof/positions/" + e.get("/v1/campaigns/"+id+"/positions").str("items.0.id")
+	public := strings.Replace("/p"+path, "/proof/", "/", 1)
+	entrant, visitor := e.by(e.user("alice")), e.by("")
+	const taken = `fairlead_database_connections_taken_total{pool="reads"}`
+	entrant.get("/v1"+path).problem(http.StatusNotFound, "not_drawn")
+	before := e.metric(taken)
+	entrant.get("/v1"+path).problem(http.StatusNotFound, "not_drawn")
+	if n := e.metric(taken) - before; n != 1 {
+		t.Errorf("a campaign that is not sealed was read %v times", n)
+	}
+	e.buy(id, "alice").want(http.StatusCreated)
+	entrant.get("/v1" + path).want(http.StatusOK)
+	occupy := func(b *bound) (leave func()) {
+		leave, err := b.enter(t.Context())
+		must(t, err)
+		return leave
+	}
+	for range buildsAtOnce {
+		defer occupy(e.server.archive.builds)()
+	}
+	leave := occupy(e.server.archive.public)
+	answers := visitor.crowd(proofsQueued, public)
+	const waiting = `fairlead_heavy_reads_waiting{kind="public"}`
+	eventually(t, hangTimeout, "the visitors wait", func() bool { return e.metric(waiting) == proofsQueued })
+	visitor.get(public).problem(http.StatusServiceUnavailable, "overloaded")
+	entrant.get("/v1" + path).want(http.StatusOK)
+	leave()
+	for _, r := range answers() {
+		r.want(http.StatusOK)
+	}
+}
+
 // TestWeights counts a proof as many requests.
 func TestWeights(t *testing.T) {
 	t.Parallel()

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/internal/server/edge"
 )
 
 // shelf is a cache of values that take long to make and never change. It keeps the most recently used, up to a number and a
@@ -68,6 +69,19 @@ func (s *shelf[V]) get(ctx context.Context, key string, fill func() (V, int64, e
 			return value, nil, ctx.Err()
 		}
 	}
+}
+
+// read is get of what a short look into the database gives. It has its time, and goes on when the first caller goes away.
+func (s *shelf[V]) read(ctx context.Context, key string, fill func(context.Context) (V, int64, error)) (V, error) {
+	v, done, err := s.get(ctx, key, func() (V, int64, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), edge.CommandTimeout)
+		defer cancel()
+		return fill(ctx)
+	})
+	if err == nil {
+		done()
+	}
+	return v, err
 }
 
 func (s *shelf[V]) take(key string) (value V, done func(), ok bool) {

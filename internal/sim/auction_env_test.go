@@ -77,9 +77,7 @@ func (h *auctionHouse) settle(t *testing.T, path string) {
 		if _, ok := op.Final(); ok || !strings.HasPrefix(op.Path, path) {
 			continue
 		}
-		if _, err := h.client.Settle(testwait.Context(t, patience), op); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, testwait.Err(h.client.Settle(testwait.Context(t, patience), op)))
 	}
 }
 
@@ -123,8 +121,7 @@ func (h *auctionHouse) launch(t *testing.T, name string, accounts []string, rule
 func (b *bidding) act(t *testing.T, verb string) {
 	t.Helper()
 	op := sim.NewOp(sim.KindAuction, "/v1/auctions/"+b.id+"/"+verb, b.name+"-"+verb, nil)
-	_, err := b.house.client.Expect(testwait.Context(t, patience), op, http.StatusOK)
-	testwait.Must(t, err)
+	testwait.Must(t, testwait.Err(b.house.client.Expect(testwait.Context(t, patience), op, http.StatusOK)))
 }
 
 // await waits on every subscriber for an event, and returns it.

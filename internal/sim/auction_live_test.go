@@ -96,9 +96,7 @@ func TestSubscriberResumes(t *testing.T) {
 		[]string{subscribed, tickNow, liveBid(6)},
 	)
 	sub := sim.Subscribe(t.Context(), "auction:1", 2, s)
-	if _, err := sub.Await(testwait.Context(t, patience), "event 6", func(e replay.Event) bool { return e.Seq == 6 }); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(sub.Await(testwait.Context(t, patience), "event 6", func(e replay.Event) bool { return e.Seq == 6 })))
 	testwait.Must(t, sub.Close())
 	accepted, dropped := sub.Connections()
 	if len(sub.Events()) != 4 || len(sub.Ticks()) != 2 || accepted != 4 || dropped != 1 {

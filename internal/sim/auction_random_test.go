@@ -29,7 +29,7 @@ func TestRandomAuctionsAreReplayed(t *testing.T) {
 			rules.Rounds[0].Duration = 8 * time.Second // A look takes a request an account, and may be slower than a short round.
 		}
 		b := h.launch(t, fmt.Sprintf("random-%d", run), accounts, rules)
-		// Two crowds with a quiet moment between them, in which nothing changes but by the clock.
+		// Two crowds bid one after the other. Between them, only the clock changes anything.
 		for _, most := range []int{testwait.Count(200, 2_000), testwait.Count(800, 5_000)} {
 			c := b.crowd(t, rng.Uint64(), 8, int64(most))
 			c.drain(t)
@@ -93,9 +93,7 @@ func (b *bidding) lookAround(t *testing.T) (seen bool) {
 		if shown.Status != "active" {
 			return false
 		}
-		if _, err := b.subscribers[0].Await(ctx, "the last event", func(e replay.Event) bool { return e.Seq >= shown.Seq }); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(b.subscribers[0].Await(ctx, "the last event", func(e replay.Event) bool { return e.Seq >= shown.Seq })))
 		out := b.replay(t, b.subscribers[0].Events()[:shown.Seq])
 		err := compareAuction(ctx, b.house.client, b.id, out)
 		if err == nil {

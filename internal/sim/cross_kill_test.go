@@ -27,9 +27,9 @@ import (
 // doubtLimit is how soon after its coordinator's return nothing may be in doubt any more.
 const doubtLimit = 30 * time.Second
 
-// twoHouses are two ledgers on databases of their own: coordinators work on the first and know the second as eu; one server
+// twoLedgers are two ledgers on databases of their own: coordinators work on the first and know the second as eu; one server
 // has the second for its own.
-type twoHouses struct {
+type twoLedgers struct {
 	own, other   string   // databases
 	clusters     []string // the data directories of their PostgreSQL
 	mode         string   // of all transfers; empty: of both
@@ -41,9 +41,9 @@ type twoHouses struct {
 	total        *big.Int
 }
 
-func openHouses(t *testing.T, coordinators, accounts int) *twoHouses {
+func openLedgers(t *testing.T, coordinators, accounts int) *twoLedgers {
 	t.Helper()
-	h := &twoHouses{own: newDatabase(t), total: new(big.Int)}
+	h := &twoLedgers{own: newDatabase(t), total: new(big.Int)}
 	second := newServer(t, "") // Its database is on a PostgreSQL of its own, which dies alone.
 	var err error
 	if h.other, err = localpg.URLOf(second.DataDir()); err != nil {
@@ -82,14 +82,12 @@ func fill(t *testing.T, database, account string) {
 			SELECT a, gen_random_uuid(), v, md5($1)::uuid, n, 'SIM', now()
 			FROM (VALUES ($1, 2, 9223372036854775807), ('outside/SIM', 0, -9223372036854775807)) AS e (a, v, n)`,
 	} {
-		if _, err := conn.Exec(t.Context(), sql, account); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(conn.Exec(t.Context(), sql, account)))
 	}
 }
 
 // traffic sends transfers of all kinds until it is stopped, and settles each.
-func (h *twoHouses) traffic(t *testing.T, name string, seed uint64, workers int) (finish func()) {
+func (h *twoLedgers) traffic(t *testing.T, name string, seed uint64, workers int) (finish func()) {
 	t.Helper()
 	stop := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -131,7 +129,7 @@ func (h *twoHouses) traffic(t *testing.T, name string, seed uint64, workers int)
 }
 
 // draw makes a transfer. Few accounts and both directions let transfers oppose each other; now and then there is too little.
-func (h *twoHouses) draw(key string, rng *rand.Rand) *sim.Op {
+func (h *twoLedgers) draw(key string, rng *rand.Rand) *sim.Op {
 	from := h.ends[rng.IntN(len(h.ends))]
 	to := h.ends[rng.IntN(len(h.ends))]
 	for to == from {
@@ -159,7 +157,7 @@ func (h *twoHouses) draw(key string, rng *rand.Rand) *sim.Op {
 }
 
 // close waits until every transfer has ended, which has a limit, and audits both ledgers.
-func (h *twoHouses) close(t *testing.T, limit time.Duration) {
+func (h *twoLedgers) close(t *testing.T, limit time.Duration) {
 	t.Helper()
 	own, other := connect(t, h.own), connect(t, h.other)
 	h.settled(t, own, other, limit)
@@ -173,7 +171,7 @@ func (h *twoHouses) close(t *testing.T, limit time.Duration) {
 }
 
 // settled waits until no transfer is pending and nothing in doubt, which has a limit.
-func (h *twoHouses) settled(t *testing.T, own, other *pgx.Conn, limit time.Duration) {
+func (h *twoLedgers) settled(t *testing.T, own, other *pgx.Conn, limit time.Duration) {
 	t.Helper()
 	deadline := time.Now().Add(limit)
 	for {
@@ -192,7 +190,7 @@ func (h *twoHouses) settled(t *testing.T, own, other *pgx.Conn, limit time.Durat
 }
 
 // doubts lists what is prepared in either database. A database that is coming back is asked until it answers.
-func (h *twoHouses) doubts(t *testing.T) (gids []string) {
+func (h *twoLedgers) doubts(t *testing.T) (gids []string) {
 	t.Helper()
 	ctx := testwait.Context(t, patience)
 	for _, url := range []string{h.own, h.other} {
@@ -225,7 +223,7 @@ func prepared(ctx context.Context, url string) ([]string, error) {
 }
 
 // outOfDoubt waits until nothing of what a dead coordinator had left is in doubt, and returns how long that took.
-func (h *twoHouses) outOfDoubt(t *testing.T, left []string) time.Duration {
+func (h *twoLedgers) outOfDoubt(t *testing.T, left []string) time.Duration {
 	t.Helper()
 	began := time.Now()
 	for {
@@ -241,7 +239,7 @@ func (h *twoHouses) outOfDoubt(t *testing.T, left []string) time.Duration {
 }
 
 // compare holds what clients were told against the log.
-func (h *twoHouses) compare(t *testing.T, own *pgx.Conn) {
+func (h *twoLedgers) compare(t *testing.T, own *pgx.Conn) {
 	t.Helper()
 	ends := map[string]string{}
 	rows, err := own.Query(t.Context(), `SELECT id::text, status FROM sagas`)
@@ -290,7 +288,7 @@ func TestCrossCoordinatorDiesAtEveryCrashPoint(t *testing.T) {
 func crossCoordinatorDies(t *testing.T, mode string, points []string) {
 	t.Helper()
 	rng, seed := testwait.Rand(t)
-	h := openHouses(t, 1, testwait.Count(3, 40))
+	h := openLedgers(t, 1, testwait.Count(3, 40))
 	h.mode = mode
 	server := h.coordinators[0]
 	rng.Shuffle(len(points), func(i, j int) { points[i], points[j] = points[j], points[i] })
@@ -323,7 +321,7 @@ func TestCrossCoordinatorsTakeOver(t *testing.T) {
 	sessions(t, 5, func(t *testing.T) {
 		t.Helper()
 		rng, seed := testwait.Rand(t)
-		h := openHouses(t, 2, 2)
+		h := openLedgers(t, 2, 2)
 		finish := h.traffic(t, "over", seed, 8)
 		for i := range testwait.Count(3, 10) {
 			await(t, "answers", h.history.After(15))

@@ -50,9 +50,7 @@ func tempDir(t *testing.T) string {
 	testwait.Must(t, err)
 	// Where root may not make user namespaces, PostgreSQL runs as another user, who has to pass.
 	testwait.Must(t, os.Chmod(dir, 0o711))
-	t.Cleanup(func() {
-		testwait.Check(t, os.RemoveAll(dir))
-	})
+	t.Cleanup(func() { testwait.Check(t, os.RemoveAll(dir)) })
 	return dir
 }
 

@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// answerLimit is how soon everybody must be answered whose request met a database that does not.
+	// answerLimit is how soon every request to a frozen database must be answered.
 	answerLimit = 45 * time.Second
-	// noticeLimit is how soon a server must call itself unready.
+	// noticeLimit is how soon a server must report that it is not ready.
 	noticeLimit = 5 * time.Second
-	// exitLimit is how soon a server must have ended that was told to while its database was frozen.
+	// exitLimit is how soon a server must end after SIGTERM while its database is frozen.
 	exitLimit = 60 * time.Second
 )
 
@@ -156,11 +156,7 @@ func (c *frozenCase) freeze(t *testing.T) (*sim.Frozen, *questions) {
 	warm.Wait()
 	frozen, err := sim.FreezePostgres(testwait.Context(t, patience), c.server.DataDir())
 	close(done)
-	t.Cleanup(func() {
-		if _, err := frozen.Thaw(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { testwait.Check(t, testwait.Err(frozen.Thaw())) })
 	testwait.Must(t, err)
 	if least := 5; frozen.Processes() < least {
 		t.Fatalf("%d processes frozen, a PostgreSQL at work has %d and more", frozen.Processes(), least)

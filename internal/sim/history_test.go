@@ -101,9 +101,7 @@ func TestReplayChecksTheAnswers(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			client, history := scripted(t, says(201, first), test.second)
-			if _, err := client.Settle(t.Context(), sim.NewDeposit("k", "ann", 1)); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, testwait.Err(client.Settle(t.Context(), sim.NewDeposit("k", "ann", 1))))
 			if err := history.CheckReplies(); err != nil {
 				t.Fatalf("before the replay: %v", err)
 			}

@@ -31,9 +31,7 @@ func TestClockThatIsWrong(t *testing.T) {
 					SELECT pg_catalog.now() + interval '%d seconds' $$`, int(skew.Seconds())),
 				`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = public, skewed, pg_catalog', current_database()); END $$`,
 			} {
-				if _, err := conn.Exec(t.Context(), sql); err != nil {
-					t.Fatal(err)
-				}
+				testwait.Must(t, testwait.Err(conn.Exec(t.Context(), sql)))
 			}
 			type arrival struct{ at, stamped time.Time }
 			var (

@@ -170,9 +170,7 @@ func TestOpposedTransfers(t *testing.T) {
 
 	var snapshots, integrities int
 	var group sync.WaitGroup
-	group.Go(func() {
-		testwait.Check(t, l.Run(t.Context(), client, stop))
-	})
+	group.Go(func() { testwait.Check(t, l.Run(t.Context(), client, stop)) })
 	group.Go(func() { snapshots = watchTotal(t, database, stop, each*int64(len(l.Accounts()))) })
 	group.Go(func() { integrities = watchIntegrity(t, client, stop) })
 	group.Wait()

@@ -28,7 +28,7 @@ const (
 	settleLimit = 2 * time.Minute
 )
 
-// Mix weighs the kinds of commands against one another; what is 0 is never drawn.
+// Mix has the weight of each kind of command. A kind of weight 0 is never drawn.
 type Mix struct {
 	Transfers, Holds, Deposits, Withdrawals, Purchases, Cancels int
 }
@@ -147,7 +147,7 @@ func (w *Workload) offer(ctx context.Context, c *Client, spent string) (offer, e
 
 // campaign draws the n-th campaign: triangles and explicit layers, with and without limits and layered prizes.
 func (w *Workload) campaign(n int) client.CreateCampaignRequest {
-	rng := rand.New(rand.NewPCG(w.opts.Seed, 1<<32+uint64(n))) //nolint:gosec // Seeded on purpose; n counts campaigns.
+	rng := rand.New(rand.NewPCG(w.opts.Seed, 1<<32+uint64(n)))
 	spec := client.CreateCampaignRequest{
 		Name: fmt.Sprintf("campaign %d", n), Price: 1 + rng.Int64N(maxPrice), Currency: "SIM",
 		Beneficiary: w.accounts[len(w.accounts)-1],

@@ -57,7 +57,7 @@ func NewLocks(r prometheus.Registerer, classes ...string) *Locks {
 	return l
 }
 
-// class finds what is counted of a class, all of which is there once one of it is.
+// class returns the metrics of a class. It makes all of them when one is needed first.
 func (l *Locks) class(name string) *lockClass {
 	known, _ := l.classes.Load(name)
 	if c, ok := known.(*lockClass); ok {

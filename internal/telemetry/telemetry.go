@@ -94,7 +94,7 @@ func NewTransactions(r prometheus.Registerer) *Transactions {
 		outcomes: m.counters("transactions_total", "Transactions by how they ended.", "transaction", "outcome"),
 		retries:  m.counters("transaction_retries_total", "Reruns of transactions by SQLSTATE or reason.", "transaction", "reason"),
 		fell:     m.counters("transaction_fallbacks_total", "Transactions that were not committed on the fast path, by reason.", "transaction", "reason"),
-		rows:     m.gauge("blocked_rows", "Accounts, auctions and campaigns that commands need and somebody else has locked."),
+		rows:     m.gauge("blocked_rows", "Rows, such as accounts and locks, that commands need and somebody else has locked."),
 		waiting:  m.gauge("blocked_commands", "Commands that wait for such rows, each by itself."),
 	}
 }

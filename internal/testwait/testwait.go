@@ -38,6 +38,9 @@ func Must(tb interface {
 	}
 }
 
+// Err is the error of a call whose result does not matter.
+func Err[T any](_ T, err error) error { return err }
+
 // Check fails the test when err is not nil, and lets it go on.
 func Check(tb testing.TB, err error) {
 	tb.Helper()

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"maps"
+	"slices"
 	"strings"
 
 	dto "github.com/prometheus/client_model/go"
@@ -14,13 +17,12 @@ import (
 // ErrNotFairlead is returned for metrics of something else.
 var ErrNotFairlead = errors.New("these metrics are not a Fairlead server's")
 
-// Snapshot is what a server said at one moment. All but the gauges are counted since its process began.
+// Snapshot is what a server said at one moment. All but the gauges are counted since its process began. The series of a metric
+// are added up under its name. Those with a service, outcome or status are added up under "name value", too; of statuses those of
+// 500 and more, under "name 5xx".
 type Snapshot struct {
-	// sums and spread have counters and gauges, and histograms, by name; the series of a metric are added up. What is told by
-	// service, outcome or status is there by "name value", too; of statuses those of 500 and more, by "name 5xx".
-	sums   map[string]float64
-	spread map[string]Histogram
-	// services are those that commit in groups.
+	sums     map[string]float64
+	spread   map[string]Histogram
 	services map[string]bool
 }
 
@@ -32,10 +34,17 @@ func Parse(text io.Reader) (*Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read metrics: %w", err)
 	}
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(families)), func(name string) bool { return strings.HasPrefix(name, "fairlead_") }) {
+		return nil, ErrNotFairlead
+	}
+	return Read(maps.Values(families)), nil
+}
+
+// Read makes a snapshot of metrics.
+func Read(families iter.Seq[*dto.MetricFamily]) *Snapshot {
 	s := &Snapshot{sums: map[string]float64{}, spread: map[string]Histogram{}, services: map[string]bool{}}
-	ours := false
-	for name, f := range families {
-		ours = ours || strings.HasPrefix(name, "fairlead_")
+	for f := range families {
+		name := f.GetName()
 		for _, m := range f.GetMetric() {
 			s.add(name, m)
 			for _, l := range m.GetLabel() {
@@ -55,11 +64,17 @@ func Parse(text io.Reader) (*Snapshot, error) {
 			}
 		}
 	}
-	if !ours {
-		return nil, ErrNotFairlead
-	}
-	return s, nil
+	return s
 }
+
+// Sum is a counter or gauge.
+func (s *Snapshot) Sum(name string) float64 { return s.sums[name] }
+
+// Spread is a histogram.
+func (s *Snapshot) Spread(name string) Histogram { return s.spread[name] }
+
+// Services are those that commit in groups, in order.
+func (s *Snapshot) Services() []string { return slices.Sorted(maps.Keys(s.services)) }
 
 func (s *Snapshot) add(name string, m *dto.Metric) {
 	if m.GetHistogram() == nil {

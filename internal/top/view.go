@@ -1,10 +1,6 @@
 package top
 
-import (
-	"maps"
-	"slices"
-	"time"
-)
+import "time"
 
 // View is what a server did between two snapshots, and what it was like at the second. Rates are per second; times are in
 // seconds.
@@ -86,7 +82,7 @@ func Between(before, after *Snapshot, elapsed time.Duration, now time.Time) View
 	if at := after.sums[started]; at != 0 {
 		v.UptimeSeconds = max(0, now.Sub(time.UnixMilli(int64(at*1000))).Seconds())
 	}
-	for _, service := range slices.Sorted(maps.Keys(after.services)) {
+	for _, service := range after.Services() {
 		of := " " + service
 		batch := since("fairlead_lane_batch_size" + of)
 		v.Lanes = append(v.Lanes, LaneView{

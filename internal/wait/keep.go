@@ -36,7 +36,7 @@ type keeper struct {
 	ctx context.Context //nolint:containedctx // Its end is what the holder has to know.
 	end context.CancelCauseFunc
 
-	told    atomic.Bool  // Ended was called
+	ended   atomic.Bool  // Ended was called
 	trusted atomic.Int64 // until when the lease is, in nanoseconds after Since; whoever asks the context reads it
 
 	turn    chan struct{} // has a value during a look and its renewal
@@ -122,8 +122,8 @@ func (k *keeper) over(now time.Time) bool {
 }
 
 func (k *keeper) lose(cause error) {
-	k.end(cause)                                                               // At once, whoever else is about to: the caller must see the end.
-	if !k.told.Swap(true) && context.Cause(k.ctx) == cause && k.Ended != nil { //nolint:errorlint // The very same one.
+	k.end(cause)                                                                // At once, whoever else is about to: the caller must see the end.
+	if !k.ended.Swap(true) && context.Cause(k.ctx) == cause && k.Ended != nil { //nolint:errorlint // The very same one.
 		k.Ended(cause)
 	}
 }

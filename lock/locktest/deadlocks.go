@@ -168,7 +168,7 @@ func (s *suite) overtaking() {
 	hz := s.acquire(other, lock.Options{Owner: "B"}, z)
 	w := s.async(s.ctx(), other, lock.Options{Owner: "W", Wait: patience}, x, y)
 	s.inLine(b, x, 1)
-	// B waits for A through W's place in line; then A asks for B's: not a cycle of what is held.
+	// A asks for y, which is free, and for which W is in line behind A's own x: no held key closes a cycle, and A overtakes W.
 	hy := s.acquire(l, lock.Options{Owner: "A", Wait: 5 * time.Second}, y)
 	s.refused(other, y)
 	s.release(hz, hy, hx)

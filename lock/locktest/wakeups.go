@@ -146,9 +146,7 @@ func Contend(t *testing.T, open func(t *testing.T) lock.Backend) {
 	// Connections are made before anything is measured: those of all waiters, and that by which wake-ups are heard.
 	hold(t, l, key("warm-up"), func(round int) bool { return round < 10 })
 	fmt.Println("ready")
-	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(bufio.NewReader(os.Stdin).ReadString('\n')))
 	end := time.Now().Add(span)
 	ctx, cancel := context.WithCancel(t.Context())
 	var napping sync.WaitGroup

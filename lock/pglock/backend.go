@@ -45,8 +45,12 @@ const maxMoves = 50
 // ErrAnswered is returned by [Backend.AcquireWith] when Known says that the request was answered before.
 var ErrAnswered = errors.New("the request was answered before")
 
-// Observer is told what happens in the tables. Its methods must not block and may be called concurrently. A transaction
-// that is run again tells it twice.
+// ErrLocked is for a [Run] to return where another session has locked a row, and nothing was applied. A request that is about to
+// ask ends with it; one that waits in line goes on waiting.
+var ErrLocked = errors.New("another session has locked a row")
+
+// Observer counts what happens in the tables. Its methods must not block and may be called concurrently. A transaction that
+// is run again calls them again.
 type Observer interface {
 	// Expired is called when leases are found expired.
 	Expired(n int)
@@ -66,6 +70,8 @@ type Hooks struct {
 	// Granted is called at the end of the transaction that commits the grant, and may commit it itself; an error undoes the grant.
 	// May be nil.
 	Granted func(ctx context.Context, tx pgx.Tx, g lock.Grant) error
+	// Run runs the transactions that need the rows of the request's keys; nil: the backend's does.
+	Run Run
 }
 
 func (h Hooks) granted(ctx context.Context, tx pgx.Tx, g lock.Grant) error {
@@ -281,8 +287,13 @@ func (b *Backend) Wake(ctx context.Context, r Released) { b.follow(context.Witho
 
 // Transact runs fn by the backend's [Run], again when a row moved that fn has read.
 func (b *Backend) Transact(ctx context.Context, name string, fn func(ctx context.Context, tx pgx.Tx) error) error {
+	return Transact(ctx, b.run, name, fn)
+}
+
+// Transact is [Backend.Transact] by another [Run].
+func Transact(ctx context.Context, run Run, name string, fn func(ctx context.Context, tx pgx.Tx) error) error {
 	for n := 1; ; n++ {
-		err := b.run(ctx, name, fn)
+		err := run(ctx, name, fn)
 		if !errors.Is(err, errMoved) || n == maxMoves || ctx.Err() != nil {
 			return err
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead-dev/fairlead/lock/locktest"
 )
 
-// ahead and behind make a database whose clock is a day from the process's: what asks for clock_timestamp is answered by
-// a function of that name, which the search path has first.
+// ahead and behind make a database whose clock is a day from the process's: its search path has another clock_timestamp before
+// PostgreSQL's own.
 func ahead(ctx context.Context, url string) error  { return skewed(ctx, url, 24*time.Hour) }
 func behind(ctx context.Context, url string) error { return skewed(ctx, url, -24*time.Hour) }
 

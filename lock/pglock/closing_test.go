@@ -19,9 +19,7 @@ func TestClosingSendsWhatIsToBeSent(t *testing.T) {
 	heard, err := pgx.Connect(t.Context(), url)
 	testwait.Must(t, err)
 	defer func() { _ = heard.Close(context.Background()) }()
-	if _, err := heard.Exec(t.Context(), "LISTEN "+channel); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(heard.Exec(t.Context(), "LISTEN "+channel)))
 	b := open(t, url, Options{})
 	l := lock.New(b, lock.LockerOptions{})
 	for range 4 {

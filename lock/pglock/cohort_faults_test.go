@@ -48,13 +48,9 @@ func TestSettlingWithoutAnswer(t *testing.T) {
 		served, tickets := c.servedRows()
 		base, token := c.base.id.String(), c.holder.token
 		b.mu.Unlock()
-		if _, err := direct.Exec(t.Context(), b.st.Settle, k, base, served, tickets, h.ID(), h.ID(), token, 1000); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(direct.Exec(t.Context(), b.st.Settle, k, base, served, tickets, h.ID(), h.ID(), token, 1000)))
 		if renewed {
-			if _, err := b.Renew(t.Context(), h.ID(), 0); err != nil {
-				t.Error(err)
-			}
+			testwait.Check(t, testwait.Err(b.Renew(t.Context(), h.ID(), 0)))
 		}
 		let(t, h)
 		free(t, b, k)
@@ -107,9 +103,7 @@ func TestCloseTellsWhoHasTheLock(t *testing.T) {
 	other := open(t, url, Options{})
 	_, three, _ := running(t, b, 3, time.Minute)
 	b.Close()
-	if _, err := other.Renew(t.Context(), three[2].ID(), 0); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, testwait.Err(other.Renew(t.Context(), three[2].ID(), 0)))
 	let(t, three[2])
 }
 

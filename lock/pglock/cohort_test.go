@@ -145,9 +145,7 @@ func TestCohort(t *testing.T) {
 			t.Errorf("released again: %v", err)
 		}
 	}
-	if _, err := b.Renew(t.Context(), h.ID(), 0); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, testwait.Err(b.Renew(t.Context(), h.ID(), 0)))
 	last := h.Token(k)
 	let(t, h)
 	for _, c := range others {

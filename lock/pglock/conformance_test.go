@@ -91,9 +91,7 @@ func TestInstallTwiceAtOnce(t *testing.T) {
 	url := pgtest.NewDatabase(t, nil)
 	var all sync.WaitGroup
 	for range 4 {
-		all.Go(func() {
-			testwait.Check(t, install(t.Context(), url))
-		})
+		all.Go(func() { testwait.Check(t, install(t.Context(), url)) })
 	}
 	all.Wait()
 	p := pool(t, url)

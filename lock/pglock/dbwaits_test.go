@@ -85,15 +85,11 @@ func TestDatabaseWaits(t *testing.T) {
 	holder, err := p.Begin(t.Context())
 	testwait.Must(t, err)
 	defer func() { _ = holder.Rollback(context.Background()) }()
-	if _, err := holder.Exec(t.Context(), `UPDATE things SET n = 1`); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(holder.Exec(t.Context(), `UPDATE things SET n = 1`)))
 	var all sync.WaitGroup
 	for range 2 {
 		all.Go(func() {
-			if _, err := p.Exec(t.Context(), `UPDATE things SET n = n + 1 WHERE id = $1`, 1); err != nil {
-				t.Error(err)
-			}
+			testwait.Check(t, testwait.Err(p.Exec(t.Context(), `UPDATE things SET n = n + 1 WHERE id = $1`, 1)))
 		})
 	}
 	all.Go(func() {

@@ -193,9 +193,7 @@ func TestDrainedPoolLosesNoLock(t *testing.T) {
 		t.Cleanup(c.Release)
 	}
 	for range 3 {
-		if _, err := b.Renew(ctx, g.ID, 0); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(b.Renew(ctx, g.ID, 0)))
 	}
 }
 

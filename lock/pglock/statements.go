@@ -11,8 +11,8 @@ type statements struct {
 	DropServedPlaces, Tombstone                                                                                             string
 }
 
-// Each row is looked up by itself, whatever the planner believes of tables that it has no statistics of: a statement names the
-// rows by "= ANY" of an array, which an index knows, and from which no join can begin at the other side.
+// Statements name rows by "= ANY" of an array. Then the planner finds each row by the index, also in a table that it has no
+// statistics of, and cannot begin a join at the other side.
 //
 // Parts that several statements have.
 const (
@@ -107,10 +107,14 @@ func newStatements(s Schema) *statements {
 		// Ids begin with a time, so that of very many the first by id are the oldest, or nearly, and have an index.
 		ReadGrants: `SELECT ` + grantCols + ` FROM (SELECT * FROM @lock_grants WHERE expires_at > clock_timestamp() ORDER BY id LIMIT $1) AS g
 			ORDER BY granted_at, id`,
-		FindGrant:    `SELECT ` + grantCols + ` FROM @lock_grants WHERE id = (SELECT holder FROM @lock_keys WHERE key = $1) AND expires_at > clock_timestamp()`,
-		ExpiredLines: `DELETE FROM @lock_grants WHERE expires_at <= clock_timestamp() - $1::bigint` + usec,
-		SweepWaiters: `DELETE FROM @lock_waiters WHERE alive_until <= clock_timestamp() - $1::bigint` + usec,
-		SweepQueue:   `DELETE FROM @lock_queue q WHERE NOT EXISTS (SELECT FROM @lock_waiters w WHERE w.id = q.waiter)`,
+		FindGrant: `SELECT ` + grantCols + ` FROM @lock_grants WHERE id = (SELECT holder FROM @lock_keys WHERE key = $1) AND expires_at > clock_timestamp()`,
+		// Rows that another session has locked are left to a later sweep.
+		ExpiredLines: `DELETE FROM @lock_grants WHERE id = ANY (ARRAY(
+			SELECT id FROM @lock_grants WHERE expires_at <= clock_timestamp() - $1::bigint` + usec + ` FOR UPDATE SKIP LOCKED))`,
+		SweepWaiters: `DELETE FROM @lock_waiters WHERE id = ANY (ARRAY(
+			SELECT id FROM @lock_waiters WHERE alive_until <= clock_timestamp() - $1::bigint` + usec + ` FOR UPDATE SKIP LOCKED))`,
+		SweepQueue: `DELETE FROM @lock_queue WHERE (key, ticket) IN (
+			SELECT q.key, q.ticket FROM @lock_queue q WHERE NOT EXISTS (SELECT FROM @lock_waiters w WHERE w.id = q.waiter) FOR UPDATE SKIP LOCKED)`,
 		// NOTIFY makes the commits that have it take turns, so this one waits for no disk. It is one statement, and so one round
 		// trip.
 		Notify:     `SELECT pg_notify($1, $2) FROM (SELECT set_config('synchronous_commit', 'off', true)) AS s (v) WHERE s.v = 'off'`,

@@ -74,9 +74,7 @@ func TestStoppedHolderWritesNothing(t *testing.T) {
 	t.Parallel()
 	url := database(t)
 	writes := pool(t, url)
-	if _, err := writes.Exec(t.Context(), `CREATE TABLE written (token bigint PRIMARY KEY)`); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(writes.Exec(t.Context(), `CREATE TABLE written (token bigint PRIMARY KEY)`)))
 	b := open(t, url, Options{})
 	l := lock.New(b, lock.LockerOptions{})
 	holder := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHolderProcess$")
@@ -93,9 +91,7 @@ func TestStoppedHolderWritesNothing(t *testing.T) {
 	})
 	answers := bufio.NewReader(from)
 	tell := func() {
-		if _, err := io.WriteString(to, "go\n"); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(io.WriteString(to, "go\n")))
 	}
 	hear := func(verb string) (word string, token int64) {
 		line, err := answers.ReadString('\n')

@@ -65,7 +65,7 @@ func (w *waiter) once(ctx context.Context) (lock.Grant, error) {
 		a, err := w.ask(ctx)
 		switch {
 		case err != nil:
-			if !errors.Is(err, ErrAnswered) {
+			if !errors.Is(err, ErrAnswered) && !errors.Is(err, ErrLocked) {
 				w.abandon(ctx)
 			}
 			return lock.Grant{}, err
@@ -97,7 +97,7 @@ func (w *waiter) ask(ctx context.Context) (a asked, err error) {
 		w.unsure = w.unsure || end == unknown
 	}
 	wait := w.patient()
-	err = b.Transact(ctx, "lock acquire", func(ctx context.Context, tx pgx.Tx) (err error) {
+	err = w.transact(ctx, "lock acquire", func(ctx context.Context, tx pgx.Tx) (err error) {
 		start := time.Now()
 		a, err = b.decideOn(ctx, tx, w.request, wait, w.hooks)
 		if a.grant != nil {
@@ -112,6 +112,15 @@ func (w *waiter) ask(ctx context.Context) (a asked, err error) {
 		b.wake(a.woken)
 	}
 	return a, err
+}
+
+// transact runs a transaction that needs the rows of the request's keys.
+func (w *waiter) transact(ctx context.Context, name string, fn func(ctx context.Context, tx pgx.Tx) error) error {
+	run := w.hooks.Run
+	if run == nil {
+		run = w.backend.run
+	}
+	return Transact(ctx, run, name, fn)
 }
 
 // pause waits a moment, unless the request has to end.
@@ -207,6 +216,8 @@ func (w *waiter) check(ctx context.Context) (lock.Grant, error) {
 		return err
 	})
 	switch {
+	case errors.Is(err, ErrLocked):
+		return lock.Grant{}, errWaiting // The next look may find it free.
 	case err != nil:
 		return lock.Grant{}, err
 	case g != nil:
@@ -252,7 +263,7 @@ func (w *waiter) leave(ctx context.Context, take bool, reason error) (lock.Grant
 // leaveOnce takes the request out of the line, and tells since when it has the lock if it was granted after all.
 func (w *waiter) leaveOnce(ctx context.Context, take bool) (out left, start time.Time, err error) {
 	b := w.backend
-	err = b.Transact(ctx, "lock leave", func(ctx context.Context, tx pgx.Tx) (err error) {
+	err = w.transact(ctx, "lock leave", func(ctx context.Context, tx pgx.Tx) (err error) {
 		start = time.Now()
 		if out, err = b.leave(ctx, tx, w.request, take, w.hooks); err != nil {
 			return err
@@ -294,7 +305,7 @@ const (
 	leaveInterval = time.Second
 )
 
-// leaveLater goes on trying to leave the line while nobody waits for it any more.
+// leaveLater takes a request out of the line in the background, since its caller has gone and a first try has failed.
 func (b *Backend) leaveLater(w *waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

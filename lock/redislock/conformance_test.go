@@ -86,6 +86,7 @@ func acquire(tb testing.TB, b *Backend, r lock.Request) lock.Grant {
 
 // later acquires in the background.
 func later(tb testing.TB, b *Backend, r lock.Request) <-chan lock.Grant {
+	tb.Helper()
 	granted := make(chan lock.Grant, 1)
 	go func() {
 		g, err := b.Acquire(tb.Context(), r)

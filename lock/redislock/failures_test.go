@@ -179,16 +179,12 @@ func TestTheExpiredIsForgotten(t *testing.T) {
 	const special = `all*?[a-z]\^`
 	b := on(t, c, Options{Namespace: special})
 	other := on(t, c, Options{Namespace: "all or nothing"})
-	if _, err := other.Acquire(t.Context(), request(time.Hour, 0, "theirs")); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(other.Acquire(t.Context(), request(time.Hour, 0, "theirs"))))
 	const n = 2500
 	alive := map[string]bool{}
 	for i := range n {
 		keys := []string{fmt.Sprint("dead", i), fmt.Sprint("also/", i)}[:1+i%2]
-		if _, err := b.Acquire(t.Context(), request(lock.MinTTL, 0, keys...)); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(b.Acquire(t.Context(), request(lock.MinTTL, 0, keys...))))
 		keys = []string{fmt.Sprint("alive/", i), fmt.Sprint("too", i), special + fmt.Sprint(i)}[:1+i%3]
 		g := acquire(t, b, request(time.Hour, 0, keys...))
 		alive[g.ID] = true
@@ -266,9 +262,7 @@ func TestBrokenConnections(t *testing.T) {
 			kill := killer.B().Arbitrary("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes").Build()
 			testwait.Must(t, killer.Do(t.Context(), kill).Error())
 		}
-		if _, err := b.Renew(t.Context(), g.ID, 0); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(b.Renew(t.Context(), g.ID, 0)))
 		pause(t, 100*time.Millisecond)
 	}
 	testwait.Must(t, b.Release(t.Context(), g.ID))

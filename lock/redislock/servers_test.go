@@ -101,9 +101,7 @@ func TestScriptFlush(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if _, err := b.Renew(ctx, g.ID, 0); err != nil {
-					t.Error(err)
-				}
+				testwait.Check(t, testwait.Err(b.Renew(ctx, g.ID, 0)))
 				testwait.Check(t, b.Release(ctx, g.ID))
 			}
 		})

@@ -229,7 +229,7 @@ func TestLostAnswerOfLeaving(t *testing.T) {
 	nothing(t, holder)
 }
 
-// Who is refused is not in line, though its wait limit was over while it looked whom it may overtake.
+// A request that was refused is not in line, even if its wait limit was over while it looked which requests it may overtake.
 func TestRefusedWhileItLooks(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
@@ -290,9 +290,7 @@ func TestDeadWaitersAreForgotten(t *testing.T) {
 	var living string
 	for i := range 6 {
 		k := fmt.Sprint("k", i)
-		if _, err := b.Acquire(t.Context(), request(time.Hour, 0, k)); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(b.Acquire(t.Context(), request(time.Hour, 0, k))))
 		waits, q := doomed, request(time.Minute, lock.Forever, k)
 		if i == 0 {
 			waits, living = b, q.ID

@@ -70,9 +70,9 @@ func (w *waiter) once(ctx context.Context) (lock.Grant, error) {
 	return w.inLine(ctx)
 }
 
-// ask asks for the lock, before others if over names them. A run whose answer was lost is recognised by the request's id;
-// its lease is then begun anew. It hears the answer out though ctx ends meanwhile: a client has several connections, and what
-// were sent after the request, to undo it, might be executed before it.
+// ask asks for the lock, before the requests that over names. The script recognises by its id a request whose answer was lost,
+// and begins its lease anew. ask waits for the answer though ctx may end meanwhile: a client has several connections, and the
+// server might execute what undoes the request before the request itself.
 func (w *waiter) ask(ctx context.Context, known bool, over []string) (a answer, err error) {
 	b, r := w.backend, w.request
 	if ctx.Err() != nil {

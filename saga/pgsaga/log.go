@@ -26,6 +26,9 @@ type LogOptions struct {
 	// can take, so that no load keeps a process from that; nil: Run.
 	Upkeep Run
 	Prefix string // of the coordinator's identifier; "" means "saga:"
+	// Locking runs what locks the saga of an id, where that differs from Run: it may refuse to wait for another session's lock,
+	// and return a command.BlockedError. May be nil.
+	Locking func(id uuid.UUID) Run
 	// Answers keeps what requests were answered in the log's transactions; nil: requests have no keys.
 	Answers Answers
 }
@@ -44,6 +47,7 @@ type Answers interface {
 type Log struct {
 	pool    *pgxpool.Pool
 	run     Run
+	locking func(id uuid.UUID) Run
 	upkeep  Run
 	read    Read
 	answers Answers
@@ -59,6 +63,9 @@ func NewLog(pool *pgxpool.Pool, o LogOptions) *Log {
 	l := &Log{pool: pool, run: o.Run, read: o.Read, answers: o.Answers, schema: o.Schema, prefix: cmp.Or(o.Prefix, "saga:")}
 	if l.run == nil {
 		l.run = own.run
+	}
+	if l.locking = o.Locking; l.locking == nil {
+		l.locking = func(uuid.UUID) Run { return l.run }
 	}
 	if l.upkeep = o.Upkeep; l.upkeep == nil {
 		l.upkeep = l.run
@@ -196,7 +203,7 @@ func pending(s *saga.Saga) (key, fingerprint []byte, execution *uuid.UUID) {
 
 // Update implements [saga.Store].
 func (l *Log) Update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*saga.Unit)) error {
-	return l.run(ctx, "saga.update", func(ctx context.Context, tx pgx.Tx) error {
+	return l.locking(id)(ctx, "saga.update", func(ctx context.Context, tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, l.schema.in(lockSaga), id)
 		if err != nil {
 			return err
@@ -241,7 +248,7 @@ func (l *Log) Save(ctx context.Context, s *saga.Saga, park *time.Duration) error
 		wait = new(park.Microseconds())
 	}
 	cancelled := false
-	err = l.run(ctx, "saga.save", func(ctx context.Context, tx pgx.Tx) error {
+	err = l.locking(s.ID)(ctx, "saga.save", func(ctx context.Context, tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, l.schema.in(saveSaga), s.ID, s.Term, s.Version, string(s.Status), s.Reason, string(steps), s.Decided, s.Attempts, s.LastError, wait).Scan(&cancelled)
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return err

@@ -19,7 +19,9 @@ type Book struct {
 	accounts  map[string]*bookAccount
 	aside     map[string]error // why accounts that are there are not in the book
 	contested map[string]error // why accounts that are not there can't be made
-	holds     map[uuid.UUID]*bookHold
+	// asideHolds is why the transaction can't work on holds that are in the book.
+	asideHolds map[uuid.UUID]error
+	holds      map[uuid.UUID]*bookHold
 
 	touched   []*bookAccount // in the order of the first change
 	heldOnes  []*bookHold    // changed or created holds, likewise

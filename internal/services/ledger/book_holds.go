@@ -120,11 +120,22 @@ func (b *Book) Expire(id uuid.UUID) bool {
 	return true
 }
 
+// SetHoldAside says that this transaction can't work on a hold. Every operation that needs it is refused with the reason.
+func (b *Book) SetHoldAside(id uuid.UUID, reason error) {
+	if b.asideHolds == nil {
+		b.asideHolds = map[uuid.UUID]error{}
+	}
+	b.asideHolds[id] = reason
+}
+
 // openHold finds an open hold and its account; one whose time is over is expired on the way.
 func (b *Book) openHold(id uuid.UUID) (*bookHold, *bookAccount, error) {
 	h, ok := b.holds[id]
 	if !ok {
 		return nil, nil, &HoldNotFoundError{ID: id}
+	}
+	if reason, ok := b.asideHolds[id]; ok {
+		return nil, nil, reason
 	}
 	b.Expire(id)
 	if h.Status != HoldOpen {

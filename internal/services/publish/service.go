@@ -96,13 +96,13 @@ func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.An
 // Execute decides one command on a publication, a target or an automation, whatever the operation is one of, commits it,
 // and returns its answer. It returns groupcommit.ErrFull, groupcommit.ErrClosed, command.ErrUnavailable,
 // command.ErrUnknownOutcome, or the context's error. A command without a Render gets the refusal as the answer's Err,
-// [NotFoundError] among them.
+// [NotFoundError] among them. It waits for what another session has locked, as command.Execute does.
 func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[Op]) (command.Answer, error) {
 	thing := thingOf(c.Op)
 	if thing.isNew() {
 		return command.Answer{}, fmt.Errorf("publish: %T is an operation on nothing that exists", c.Op)
 	}
-	return s.group.Do(ctx, Subject{thing, id}, c)
+	return command.Execute(ctx, func() (command.Answer, error) { return s.group.Do(ctx, Subject{thing, id}, c) })
 }
 
 // Close stops taking commands and waits until those already taken are answered.
@@ -135,6 +135,9 @@ func (s *Service) flush(ctx context.Context, on Subject, batch []command.Command
 		}
 		keys := idempotency.NewBatch(known)
 		answers = command.Decide(batch, keys, func(c command.Command[Op]) (any, error) {
+			if u.Blocked != nil {
+				return nil, u.Blocked
+			}
 			made, id, err := s.decide(u, c.Op, &soon)
 			if _, unaudited := c.Op.(Create); err != nil || unaudited {
 				return made, err

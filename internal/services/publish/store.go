@@ -65,6 +65,8 @@ type Unit struct {
 	Audit           []command.Audit
 	// Known are the records of the keys, Fresh those to be written. Where answers hold secrets, they are sealed in both.
 	Known, Fresh []idempotency.Record
+	// Blocked is why nothing is locked: another session has locked it. Nothing is written then; the keys tell repeats.
+	Blocked *command.BlockedError
 }
 
 // target returns the target that a creation refers to.

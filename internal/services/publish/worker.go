@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/internal/wait"
@@ -163,7 +164,11 @@ func NewWorker(o WorkerOptions) *Worker {
 		o: o, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1),
 		running: map[Claim]*attempt{}, targets: map[uuid.UUID]*slots{},
 	}
-	w.ends = groupcommit.New(w.record, groupcommit.Options{Divisible: func(error) bool { return false }})
+	// One that needs a row which another session has locked must not keep the others from being recorded.
+	w.ends = groupcommit.New(w.record, groupcommit.Options{Divisible: func(err error) bool {
+		_, blocked := errors.AsType[*command.BlockedError](err)
+		return blocked
+	}})
 	return w
 }
 

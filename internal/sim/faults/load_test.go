@@ -32,9 +32,7 @@ func blocks(t *testing.T, database, sql string) {
 	t.Helper()
 	conn := connect(t, database)
 	for _, step := range []string{`SET application_name = 'somebody'`, `BEGIN`, sql} {
-		if _, err := conn.Exec(t.Context(), step); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(conn.Exec(t.Context(), step)))
 	}
 }
 
@@ -103,9 +101,7 @@ func TestCommitSlow(t *testing.T) {
 	database, server, s := scene(t)
 	server.accounts(t, "slow")
 	job := connect(t, database)
-	if _, err := job.Exec(t.Context(), `SET application_name = 'somebody'`); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(job.Exec(t.Context(), `SET application_name = 'somebody'`)))
 	s.breaks()
 	done := make(chan error, 1)
 	go func() {

@@ -45,7 +45,7 @@ type link struct {
 	pipeline   statement
 }
 
-// statement is what matters of an SQL text, or of several.
+// statement says what an SQL text does, be it one statement or several.
 type statement struct{ begins, commits, writes bool }
 
 // attach gives the link its other end, unless it has been cut meanwhile.
@@ -132,7 +132,7 @@ func (l *link) forwardLast(out *bufio.Writer, fate Fate, kind byte, body []byte)
 	return nil
 }
 
-// forwardStartup passes the untyped messages at the beginning; encryption is refused in PostgreSQL's place.
+// forwardStartup forwards the untyped messages with which a connection begins. It refuses encryption itself.
 func (l *link) forwardStartup(in *bufio.Reader) error {
 	for {
 		head := make([]byte, 8)

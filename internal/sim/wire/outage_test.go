@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestTheDatabaseGoesAwayAtTheStepThatWasAskedFor writes one row a step, and counts which rows are there.
@@ -19,9 +20,7 @@ func TestTheDatabaseGoesAwayAtTheStepThatWasAskedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			proxy, through, around := start(t, wire.Options{})
 			direct := connect(t, around)
-			if _, err := direct.Exec(t.Context(), `CREATE TABLE marks (n int)`); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, testwait.Err(direct.Exec(t.Context(), `CREATE TABLE marks (n int)`)))
 			conn, bystander := connect(t, through), connect(t, through)
 			proxy.TakeAway(2, c.manner)
 			for n := range 3 {

@@ -39,9 +39,7 @@ func connect(t *testing.T, dsn string) *pgx.Conn {
 func TestLostCommitsAreWhatTheProxySays(t *testing.T) {
 	proxy, through, around := start(t, wire.Options{Seed: 7, LoseOneIn: 3})
 	direct := connect(t, around)
-	if _, err := direct.Exec(t.Context(), `CREATE TABLE marks (n int PRIMARY KEY, acknowledged bool)`); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(direct.Exec(t.Context(), `CREATE TABLE marks (n int PRIMARY KEY, acknowledged bool)`)))
 	const insert = `INSERT INTO marks (n) VALUES ($1)`
 	ways := map[string]func(*pgx.Conn, int) error{
 		"explicit": func(c *pgx.Conn, n int) error {
@@ -114,12 +112,8 @@ func TestReadsAndRollbacksPassAnArmedProxy(t *testing.T) {
 		testwait.Must(t, conn.QueryRow(t.Context(), `SELECT 1`).Scan(&one))
 		tx, err := conn.Begin(t.Context())
 		testwait.Must(t, err)
-		if _, err := tx.Exec(t.Context(), `CREATE TABLE gone (n int)`); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tx.Exec(t.Context(), `INSERT INTO gone VALUES ($1)`, 1); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(tx.Exec(t.Context(), `CREATE TABLE gone (n int)`)))
+		testwait.Must(t, testwait.Err(tx.Exec(t.Context(), `INSERT INTO gone VALUES ($1)`, 1)))
 		testwait.Must(t, tx.Rollback(t.Context()))
 	}
 	if s := proxy.Stats(); s != (wire.Stats{}) {
@@ -151,7 +145,7 @@ func TestBlackoutRefusesConnections(t *testing.T) {
 			t.Fatal("no blackout")
 		}
 	}
-	// It is cut at about the time at which the commit's sender is told.
+	// Its connection is cut at about the same time as the one that sent the commit.
 	for bystander.Ping(t.Context()) == nil {
 		if time.Since(began) > dark {
 			t.Fatal("a connection lived through a blackout")
@@ -183,14 +177,10 @@ func TestDelayedAnswers(t *testing.T) {
 	const delay = 300 * time.Millisecond
 	proxy, through, around := start(t, wire.Options{Seed: 5})
 	direct, conn := connect(t, around), connect(t, through)
-	if _, err := direct.Exec(t.Context(), `CREATE TABLE marks (n int)`); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(direct.Exec(t.Context(), `CREATE TABLE marks (n int)`)))
 	proxy.Delay(1, delay, delay)
 	began := time.Now()
-	if _, err := conn.Exec(t.Context(), `INSERT INTO marks VALUES (1)`, pgx.QueryExecModeSimpleProtocol); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(conn.Exec(t.Context(), `INSERT INTO marks VALUES (1)`, pgx.QueryExecModeSimpleProtocol)))
 	if took := time.Since(began); took < delay {
 		t.Errorf("answered after %v", took)
 	}
@@ -215,7 +205,7 @@ func TestDelayedAnswers(t *testing.T) {
 	}
 }
 
-// TestRefusingProxy cuts what is there, lets nobody in, and then everybody.
+// TestRefusingProxy: a proxy that refuses cuts its connections and takes no new ones, until it is told to take them again.
 func TestRefusingProxy(t *testing.T) {
 	proxy, through, _ := start(t, wire.Options{})
 	conn := connect(t, through)

@@ -1,4 +1,4 @@
-package top_test
+package main
 
 import (
 	"encoding/json"
@@ -6,11 +6,10 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/client"
-	"github.com/fairlead-dev/fairlead/internal/top"
 )
 
 // The key that most wait for comes first, then what has been held longest. Clocks may differ; nothing is younger than nothing.
-func ExampleBusiest() {
+func Example_busiest() {
 	var l client.Locks
 	err := json.Unmarshal([]byte(`{
 		"holders": [
@@ -23,7 +22,7 @@ func ExampleBusiest() {
 	if err != nil {
 		panic(err)
 	}
-	for _, v := range top.Busiest(&l, 4, time.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC)) {
+	for _, v := range busiest(&l, 4, time.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC)) {
 		fmt.Printf("%s by %s with token %d for %.0f s: %d wait, for %.0f s at most\n", v.Key, v.Owner, v.Token, v.HeldSeconds, v.Waiters, v.WaitSeconds)
 	}
 	// Output:

@@ -1,0 +1,125 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/wait"
+)
+
+// turnPatience bounds how long a transaction waits for its turn on a row. It then goes on without, so that turns do not add up
+// where each takes long for another reason.
+const turnPatience = time.Second
+
+// runOn is [DB.run] for a transaction that needs rows which another session may have locked. Each of its waits for a lock ends
+// after [blockedAfter]. It then returns a [command.BlockedError], as it does at once where one of the rows is known to be blocked:
+// nothing was applied, and no connection is held. The transactions of this process take turns on a row, so that one of them finds
+// it locked, and not as many as there are connections.
+func (db *DB) runOn(ctx context.Context, name string, rows []blockedRow, fn func(context.Context, pgx.Tx) error) error {
+	for _, row := range rows {
+		done, reason := db.blocked.turn(ctx, row)
+		if reason != nil {
+			return reason
+		}
+		defer done()
+	}
+	err := db.run(ctx, name, func(ctx context.Context, tx pgx.Tx) error {
+		tx.(*lockingTx).Open(waitBriefly) //nolint:errcheck // It is one.
+		err := fn(ctx, tx)
+		if isLockTimeout(err) {
+			return db.blocked.note(rows)
+		}
+		return err
+	})
+	reason, blocked := errors.AsType[*command.BlockedError](err)
+	switch {
+	case !blocked:
+		return err
+	case errors.Is(err, command.ErrUnknownOutcome):
+		return fmt.Errorf("%w: %s", command.ErrUnknownOutcome, reason.Error()) // An earlier run may have been committed.
+	}
+	return reason
+}
+
+// note adds rows of which one was found locked. Those that are free after all are found to be so by the next look. It was
+// another row than these where all are; the command then tries again after the look.
+func (b *blockedRows) note(rows []blockedRow) (reason *command.BlockedError) {
+	for _, row := range rows {
+		if added := b.add(row.kind, row.id); reason == nil {
+			reason = added
+		}
+	}
+	if reason == nil {
+		reason = &command.BlockedError{Row: "a row", Wait: func(ctx context.Context) error {
+			wait.For(ctx, probeEvery)
+			return ctx.Err()
+		}}
+	}
+	return reason
+}
+
+// turn waits until no other transaction of this process works on a row. It returns why the row can't be had where it is
+// blocked.
+func (b *blockedRows) turn(ctx context.Context, row blockedRow) (done func(), reason *command.BlockedError) {
+	patience := time.NewTimer(turnPatience)
+	defer patience.Stop()
+	for {
+		b.mu.Lock()
+		if free := b.rows[row]; free != nil {
+			defer b.mu.Unlock()
+			return nil, b.reason(row, free)
+		}
+		busy := b.turns[row]
+		if busy == nil {
+			mine := make(chan struct{})
+			b.turns[row] = mine
+			b.mu.Unlock()
+			return func() {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				delete(b.turns, row)
+				close(mine)
+			}, nil
+		}
+		b.mu.Unlock()
+		select {
+		case <-busy:
+		case <-patience.C:
+			return func() {}, nil
+		case <-ctx.Done():
+			return func() {}, nil // The transaction finds that out.
+		}
+	}
+}
+
+// refuse answers commands whose row is blocked: decide gets the records of their keys, so that repeats are answered.
+func (db *DB) refuse(ctx context.Context, keys []idempotency.ID, decide func(*idempotency.Batch)) error {
+	known, err := db.readKeys(ctx, keys)
+	if err == nil {
+		decide(idempotency.NewBatch(known))
+	}
+	return err
+}
+
+// executeOn executes a command by a function that runs a transaction of its own, by [DB.runOn]. It waits for blocked rows
+// outside of it, as [command.Execute] does.
+func executeOn[Op any](ctx context.Context, db *DB, c command.Command[Op], do func() (command.Answer, error)) (command.Answer, error) {
+	return command.Execute(ctx, func() (answer command.Answer, err error) {
+		answer, err = do()
+		reason, blocked := errors.AsType[*command.BlockedError](err)
+		if !blocked {
+			return answer, err
+		}
+		batch := []command.Command[Op]{c}
+		err = db.refuse(ctx, command.Keys(batch), func(keys *idempotency.Batch) {
+			answer = command.Decide(batch, keys, func(command.Command[Op]) (any, error) { return nil, reason })[0]
+		})
+		return answer, err
+	})
+}
