@@ -12,8 +12,6 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
 
-var _ publish.Firer = (*Publications)(nil)
-
 const (
 	automationFields = `a.id, a.number, a.name, a.target, t.name, a.status, a.weekdays, a.times, a.time_zone, a.every, a.starts_at, a.pick,
 		a.daily_quota, a.jitter, a.next_at, a.created_at`
@@ -54,7 +52,7 @@ func insertAutomation(b *pgx.Batch, a *publish.Automation) {
 		a.DailyQuota, a.Jitter.Microseconds(), a.NextAt, a.CreatedAt), 1, errLostRow)
 }
 
-// FireDue implements [publish.Firer]. The automation's row is locked first, then the draft's.
+// FireDue implements [publish.Queue]. The automation's row is locked first, then the draft's.
 func (s *Publications) FireDue(ctx context.Context, draw publish.Draw) (fired *publish.Automation, f *publish.Firing, scheduled *publish.Publication, err error) {
 	err = s.db.run(ctx, "publish.fire", func(ctx context.Context, tx pgx.Tx) error {
 		fired, f, scheduled = nil, nil, nil

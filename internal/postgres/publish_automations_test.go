@@ -220,7 +220,7 @@ func TestAutomatorRuns(t *testing.T) {
 	id := p.draft("t")
 	var sender scripted
 	for range 2 {
-		p.work(&sender, func(o *publish.WorkerOptions) { o.Firer = p.store })
+		p.work(&sender, nil)
 	}
 	p.anHourPasses()
 	testwait.Eventually(t, patience, "the draft is published", func() bool { return p.status(id) == "published 1" })

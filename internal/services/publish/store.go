@@ -166,4 +166,11 @@ type Queue interface {
 	// ReleaseStale frees publications whose claim had no heartbeat for age, notes their attempts as lost, and returns how
 	// many there were. Those without attempts left have failed.
 	ReleaseStale(ctx context.Context, age time.Duration) (int, error)
+	// Reseal has every secret that is sealed under one of the vault's keys, but not the first, sealed under the first, and
+	// returns how many there were. Any number of processes may call it at once.
+	Reseal(ctx context.Context, v *Vault) (int, error)
+	// FireDue fires one automation that is due by the database's clock, in one transaction that [Fire] decides, and returns
+	// the firing and the publication that it scheduled; all are nil when none is due. Any number of processes may call it
+	// at once.
+	FireDue(ctx context.Context, draw Draw) (*Automation, *Firing, *Publication, error)
 }
