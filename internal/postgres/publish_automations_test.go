@@ -160,7 +160,7 @@ func TestPicks(t *testing.T) {
 		}
 		drafts = append(drafts[:place], drafts[place+1:]...)
 	}
-	// A quota is of a day by the rule's clocks.
+	// A quota counts the firings of a day in the rule's time zone.
 	p.target("q")
 	limited := p.automate("q", "q", publish.PickFirst, 2)
 	for range 4 {
