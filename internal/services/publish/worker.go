@@ -315,7 +315,7 @@ func (w *Worker) free() Slots {
 
 func (w *Worker) firstSlots() int { return min(firstSlots, w.o.PerTarget) }
 
-// begin books an attempt and returns what makes it.
+// begin notes an attempt as running, and returns the function that makes the attempt.
 func (w *Worker) begin(ctx context.Context, work *Work, since time.Time) func() {
 	ctx, cancel := context.WithCancelCause(ctx)
 	a := &attempt{work: work, since: since, cancel: cancel, until: since.Add(w.life())}
