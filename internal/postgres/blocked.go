@@ -60,25 +60,31 @@ var probes = map[rowKind]string{ //nolint:gochecknoglobals // A constant, but fo
 		SELECT gone FROM unnest($1::text[]) AS gone WHERE NOT EXISTS (SELECT FROM accounts WHERE id = gone)`,
 	auctionRowKind: `SELECT id::text FROM auctions WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED`,
 	campaignRow:    `SELECT id::text FROM campaigns WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED`,
-	targetNameRow:  `SELECT name FROM targets WHERE name = ANY($1) FOR KEY SHARE SKIP LOCKED`,
-	newAccountRow:  "", // see uncontested
+	targetNameRow: `WITH free AS (SELECT name FROM targets WHERE name = ANY($1) FOR KEY SHARE SKIP LOCKED)
+		SELECT name FROM free UNION ALL
+		SELECT gone FROM unnest($1::text[]) AS gone WHERE NOT EXISTS (SELECT FROM targets WHERE name = gone)`,
+	newAccountRow: "", // see uncontested
 
-	holdRow:      `WITH free AS (SELECT id FROM hold_rows WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE` + freeOrGone + `hold_rows WHERE id = gone)`,
-	lockGrantRow: `WITH free AS (SELECT id FROM lock_grants WHERE id = ANY($1::uuid[]) FOR UPDATE` + freeOrGone + `lock_grants WHERE id = gone)`, // They are deleted.
+	holdRow: `WITH free AS (SELECT id FROM hold_rows WHERE` + named + freeOrGone + `hold_rows WHERE id = gone)`,
+	lockGrantRow: `WITH free AS (SELECT id FROM lock_grants WHERE id = ANY($1::uuid[]) FOR UPDATE` + // They are deleted.
+		freeOrGone + `lock_grants WHERE id = gone)`,
 	lockKeyRow: `WITH free AS (SELECT key FROM lock_keys WHERE key = ANY($1) FOR NO KEY UPDATE SKIP LOCKED)
 		SELECT key FROM free UNION ALL
 		SELECT gone FROM unnest($1::text[]) AS gone WHERE NOT EXISTS (SELECT FROM lock_keys WHERE key = gone)`,
-	multidrawRowKind: `WITH free AS (SELECT id FROM multidraws WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE` + freeOrGone + `multidraws WHERE id = gone)`,
-	publicationRow:   `WITH free AS (SELECT id FROM publications WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE` + freeOrGone + `publications WHERE id = gone)`,
-	targetRowKind:    `WITH free AS (SELECT id FROM targets WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE` + freeOrGone + `targets WHERE id = gone)`,
-	automationRow:    `WITH free AS (SELECT id FROM automations WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE` + freeOrGone + `automations WHERE id = gone)`,
-	sagaRow:          `WITH free AS (SELECT id FROM sagas WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE` + freeOrGone + `sagas WHERE id = gone)`,
+	multidrawRowKind: `WITH free AS (SELECT id FROM multidraws WHERE` + named + freeOrGone + `multidraws WHERE id = gone)`,
+	publicationRow:   `WITH free AS (SELECT id FROM publications WHERE` + named + freeOrGone + `publications WHERE id = gone)`,
+	targetRowKind:    `WITH free AS (SELECT id FROM targets WHERE` + named + freeOrGone + `targets WHERE id = gone)`,
+	automationRow:    `WITH free AS (SELECT id FROM automations WHERE` + named + freeOrGone + `automations WHERE id = gone)`,
+	sagaRow:          `WITH free AS (SELECT id FROM sagas WHERE` + named + freeOrGone + `sagas WHERE id = gone)`,
 	otherRow:         `SELECT unnest($1::text[])`,
 }
 
-// freeOrGone is the rest of a probe of a table whose ids are UUIDs, up to its name. A row that is gone is free.
-const freeOrGone = ` SKIP LOCKED) SELECT id::text FROM free
-	UNION ALL SELECT gone::text FROM unnest($1::uuid[]) AS gone WHERE NOT EXISTS (SELECT FROM `
+// Parts of probes of tables whose ids are UUIDs. A row that is gone is free.
+const (
+	named      = ` id = ANY($1::uuid[]) FOR NO KEY UPDATE`
+	freeOrGone = ` SKIP LOCKED) SELECT id::text FROM free
+		UNION ALL SELECT gone::text FROM unnest($1::uuid[]) AS gone WHERE NOT EXISTS (SELECT FROM `
+)
 
 type blockedRow struct {
 	kind rowKind
@@ -87,9 +93,10 @@ type blockedRow struct {
 
 func (r blockedRow) String() string {
 	return [...]string{
-		accountRow: "account", auctionRowKind: "auction", campaignRow: "campaign", holdRow: "hold", lockGrantRow: "lock", lockKeyRow: "lock key",
-		multidrawRowKind: "multi-draw", publicationRow: "publication", targetRowKind: "target", automationRow: "automation", sagaRow: "saga",
-		otherRow: "a row of", targetNameRow: "target", newAccountRow: "new account",
+		accountRow: "account", auctionRowKind: "auction", campaignRow: "campaign", holdRow: "hold", lockGrantRow: "lock",
+		lockKeyRow: "lock key", multidrawRowKind: "multi-draw", publicationRow: "publication", targetRowKind: "target",
+		automationRow: "automation", sagaRow: "saga", otherRow: "a row of",
+		targetNameRow: "target", newAccountRow: "new account",
 	}[r.kind] + " " + r.id
 }
 

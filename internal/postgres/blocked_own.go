@@ -18,9 +18,9 @@ import (
 const turnPatience = time.Second
 
 // runOn is [DB.run] for a transaction that needs rows which another session may have locked. Each of its waits for a lock ends
-// after [blockedAfter]. It then returns a [command.BlockedError], as it does at once where one of the rows is known to be blocked:
-// nothing was applied, and no connection is held. The transactions of this process take turns on a row, so that one of them finds
-// it locked, and not as many as there are connections.
+// after [blockedAfter]. It then returns a [command.BlockedError], as it does at once where one of the rows is known to be
+// blocked: nothing was applied, and no connection is held. The transactions of this process take turns on a row, so that one of
+// them finds it locked, and not as many as there are connections.
 func (db *DB) runOn(ctx context.Context, name string, rows []blockedRow, fn func(context.Context, pgx.Tx) error) error {
 	for _, row := range rows {
 		done, reason := db.blocked.turn(ctx, row)
@@ -109,7 +109,8 @@ func (db *DB) refuse(ctx context.Context, keys []idempotency.ID, decide func(*id
 
 // executeOn executes a command by a function that runs a transaction of its own, by [DB.runOn]. It waits for blocked rows
 // outside of it, as [command.Execute] does.
-func executeOn[Op any](ctx context.Context, db *DB, c command.Command[Op], do func() (command.Answer, error)) (command.Answer, error) {
+func executeOn[Op any](ctx context.Context, db *DB, c command.Command[Op], do func() (command.Answer, error),
+) (command.Answer, error) {
 	return command.Execute(ctx, func() (answer command.Answer, err error) {
 		answer, err = do()
 		reason, blocked := errors.AsType[*command.BlockedError](err)

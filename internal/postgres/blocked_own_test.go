@@ -147,3 +147,32 @@ func TestALockedPublicationKeepsNoOtherFromItsEnd(t *testing.T) {
 	goAway()
 	published(ids[0])
 }
+
+// TestALockedClaimDoesNotEndOtherAttempts: while a session keeps one claim's row locked for longer than a claim lives without
+// heartbeats, the attempts of others go on.
+func TestALockedClaimDoesNotEndOtherAttempts(t *testing.T) {
+	t.Parallel()
+	p := newPress(t)
+	p.target("a")
+	locked, free := p.add("a", 0), p.add("a", 0)
+	const stale = 8 * time.Second // A stalled machine must not end the other one.
+	sent, ended, answer := make(chan struct{}, 2), make(chan uuid.UUID, 2), make(chan struct{})
+	p.work(&scripted{then: func(ctx context.Context, d *publish.Delivery, _ int) publish.Result {
+		sent <- struct{}{}
+		select {
+		case <-answer:
+		case <-ctx.Done():
+			ended <- d.Publication
+		}
+		return publish.Result{Class: publish.Delivered, StatusCode: 200}
+	}}, func(o *publish.WorkerOptions) { o.StaleAfter = stale })
+	<-sent
+	<-sent
+	goAway := stranger(t, p.db, `SELECT FROM publications WHERE id = $1 FOR UPDATE`, locked)
+	if id := <-ended; id != locked { // Nothing tells whether its claim is still its own.
+		t.Errorf("the attempt of %s was ended", id)
+	}
+	goAway()
+	close(answer)
+	testwait.Eventually(t, patience, "the other one is published", func() bool { return p.status(free) == "published 1" })
+}

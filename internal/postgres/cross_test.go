@@ -231,6 +231,7 @@ func TestPreparedIsInTheWay(t *testing.T) {
 	if err := errors.Join(end(t, l, second, false), end(t, l, first, false), end(t, l, first, false)); err != nil {
 		t.Error(err)
 	}
+	nothingBlocked(t, db) // Until the account has been looked at, it counts as blocked.
 	if o, err := l.Prepare(t.Context(), debitLeg(uuid.New(), "alice", 1000), first); err != nil || !o.Refused {
 		t.Errorf("%+v, %v", o, err)
 	}

@@ -143,10 +143,13 @@ func (s *Publications) NextDue(ctx context.Context, slots publish.Slots) (time.D
 	return micros(*in), true, nil
 }
 
-// Heartbeat implements [publish.Queue].
+// Heartbeat implements [publish.Queue]. It returns a [command.BlockedError] where another session has locked one of them.
 func (s *Publications) Heartbeat(ctx context.Context, alive []publish.Claim) (lost []publish.Claim, err error) {
-	lost, err = claims.Heartbeat(ctx, s.db.pool, alive...)
-	return lost, readError(err)
+	err = s.db.runOn(ctx, "publish.heartbeat", nil, func(ctx context.Context, tx pgx.Tx) (err error) {
+		lost, err = claims.Heartbeat(ctx, tx, alive...)
+		return err
+	})
+	return lost, err
 }
 
 const (

@@ -31,22 +31,26 @@ var lockedRows = map[string]func(*env) lockedRow{
 		id, other := e.locked("a"), e.locked("b")
 		renew := func(id string) send { return send{method: http.MethodPost, path: "/v1/locks/" + id + "/renew"} }
 		return lockedRow{
-			lock: `SELECT FROM lock_grants WHERE id = $1 FOR UPDATE`, id: id, send: renew(id), before: renew(id), other: renew(other),
+			lock: `SELECT FROM lock_grants WHERE id = $1 FOR UPDATE`, id: id,
+			send: renew(id), before: renew(id), other: renew(other),
 			after: []int{http.StatusOK},
 		}
 	},
 	"release, grant locked": func(e *env) lockedRow {
 		id, other := e.locked("a"), e.locked("b")
 		return lockedRow{
-			lock: `SELECT FROM lock_grants WHERE id = $1 FOR UPDATE`, id: id, send: send{method: http.MethodDelete, path: "/v1/locks/" + id},
-			before: send{method: http.MethodPost, path: "/v1/locks/" + id + "/renew"}, other: send{method: http.MethodDelete, path: "/v1/locks/" + other},
-			after: []int{http.StatusNoContent, http.StatusGone},
+			lock: `SELECT FROM lock_grants WHERE id = $1 FOR UPDATE`, id: id,
+			send:   send{method: http.MethodDelete, path: "/v1/locks/" + id},
+			before: send{method: http.MethodPost, path: "/v1/locks/" + id + "/renew"},
+			other:  send{method: http.MethodDelete, path: "/v1/locks/" + other},
+			after:  []int{http.StatusNoContent, http.StatusGone},
 		}
 	},
 	"release, key locked": func(e *env) lockedRow {
 		id, other := e.locked("a"), e.locked("b")
 		return lockedRow{
-			lock: `SELECT FROM lock_keys WHERE key = $1 FOR UPDATE`, id: "a", send: send{method: http.MethodDelete, path: "/v1/locks/" + id},
+			lock: `SELECT FROM lock_keys WHERE key = $1 FOR UPDATE`, id: "a",
+			send:  send{method: http.MethodDelete, path: "/v1/locks/" + id},
 			other: send{method: http.MethodDelete, path: "/v1/locks/" + other}, after: []int{http.StatusNoContent, http.StatusGone},
 		}
 	},
@@ -118,7 +122,8 @@ var lockedRows = map[string]func(*env) lockedRow{
 		e.account("ann", "EUR", 100)
 		path, other := e.waitingCross("ann", "stranger"), e.waitingCross("ann", "stranger")
 		return lockedRow{
-			lock: `SELECT FROM sagas WHERE id = $1 FOR UPDATE`, id: path[len("/v1/cross-transfers/"):], send: send{method: http.MethodPost, path: path + "/retry"},
+			lock: `SELECT FROM sagas WHERE id = $1 FOR UPDATE`, id: path[len("/v1/cross-transfers/"):],
+			send:  send{method: http.MethodPost, path: path + "/retry"},
 			other: send{method: http.MethodPost, path: other + "/retry"}, after: []int{http.StatusOK, http.StatusConflict},
 		}
 	},
@@ -135,18 +140,26 @@ var lockedRows = map[string]func(*env) lockedRow{
 	"revoke a key": func(e *env) lockedRow {
 		id, _ := e.makeKey(auth.RoleService, "a")
 		return lockedRow{
-			lock: `UPDATE api_keys SET name = name WHERE id = $1`, id: id, send: send{method: http.MethodDelete, path: "/v1/keys/" + id},
+			lock: `UPDATE api_keys SET name = name WHERE id = $1`, id: id,
+			send:   send{method: http.MethodDelete, path: "/v1/keys/" + id},
 			before: send{method: http.MethodPost, path: "/v1/deposits", body: `{"account":"stranger","amount":1}`},
-			other:  send{method: http.MethodPost, path: "/v1/withdrawals", body: `{"account":"stranger","amount":1}`}, after: []int{http.StatusOK},
+			other:  send{method: http.MethodPost, path: "/v1/withdrawals", body: `{"account":"stranger","amount":1}`},
+			after:  []int{http.StatusOK},
 		}
 	},
 	"release a hold, hold locked": func(e *env) lockedRow { return e.lockedHold(e.service, "release", "", "hold_rows") },
 	"capture a hold, hold locked": func(e *env) lockedRow {
 		return e.lockedHold(e.service, "capture", `{"to":"stranger"}`, "hold_rows")
 	},
-	"release a hold, account locked":                   func(e *env) lockedRow { return e.lockedHold(e.service, "release", "", "accounts") },
-	"an administrator releases a hold, hold locked":    func(e *env) lockedRow { return e.lockedHold(e.admin, "release", "", "hold_rows") },
-	"an administrator releases a hold, account locked": func(e *env) lockedRow { return e.lockedHold(e.admin, "release", "", "accounts") },
+	"release a hold, account locked": func(e *env) lockedRow {
+		return e.lockedHold(e.service, "release", "", "accounts")
+	},
+	"an administrator releases a hold, hold locked": func(e *env) lockedRow {
+		return e.lockedHold(e.admin, "release", "", "hold_rows")
+	},
+	"an administrator releases a hold, account locked": func(e *env) lockedRow {
+		return e.lockedHold(e.admin, "release", "", "accounts")
+	},
 }
 
 // locked grants a lock, and returns its id.
@@ -172,9 +185,11 @@ func (e *env) lockedHold(as, verb, body, table string) lockedRow {
 	}
 	id, other := hold("ann"), hold("ben")
 	row := lockedRow{
-		lock: `SELECT FROM hold_rows WHERE id = $1 FOR UPDATE`, id: id, send: send{method: http.MethodPost, path: fmt.Sprintf(path, id), body: body},
+		lock: `SELECT FROM hold_rows WHERE id = $1 FOR UPDATE`, id: id,
+		send:   send{method: http.MethodPost, path: fmt.Sprintf(path, id), body: body},
 		before: send{method: http.MethodPost, path: "/v1/deposits", body: `{"account":"ann","amount":1}`},
-		other:  send{method: http.MethodPost, path: fmt.Sprintf(path, other), body: body}, after: []int{http.StatusOK, http.StatusConflict},
+		other:  send{method: http.MethodPost, path: fmt.Sprintf(path, other), body: body},
+		after:  []int{http.StatusOK, http.StatusConflict},
 	}
 	if table == "accounts" {
 		row.lock = `SELECT FROM accounts WHERE id = (SELECT account FROM hold_rows WHERE id = $1) FOR UPDATE`
@@ -320,7 +335,8 @@ func TestALockedAccountStopsItsOwnCrossTransfersAlone(t *testing.T) {
 			}
 			e.by("").get("/readyz").want(http.StatusOK)
 			e.post("/v1/deposits", `{"account":"ben","amount":1}`).want(http.StatusCreated)
-			if r := e.post("/v1/cross-transfers", crossBody("local", "ben", c.to, to, 1, c.mode)).want(http.StatusCreated); r.str("status") != "completed" {
+			r := e.post("/v1/cross-transfers", crossBody("local", "ben", c.to, to, 1, c.mode)).want(http.StatusCreated)
+			if r.str("status") != "completed" {
 				t.Errorf("a transfer out of another account: %s", r.body)
 			}
 			if n := e.count("sagas WHERE status <> 'pending'"); n != 1 {

@@ -2,27 +2,42 @@ package publish
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/command"
 )
 
 // beat keeps the claims of the running attempts alive.
 func (w *Worker) beat(ctx context.Context) {
 	if alive := w.alive(); len(alive) > 0 {
-		// Trust begins at the start of the attempt, not at its answer.
-		since := time.Now()
 		beating, cancel := context.WithTimeout(ctx, w.o.StaleAfter)
-		lost, err := w.o.Queue.Heartbeat(beating, alive)
+		err := w.beatFor(beating, alive)
+		if _, blocked := errors.AsType[*command.BlockedError](err); blocked && len(alive) > 1 {
+			// Another session has locked one of them: the others live on.
+			for _, c := range alive {
+				if one := w.beatFor(beating, []Claim{c}); one != nil {
+					err = one
+				}
+			}
+		}
 		cancel()
 		if err != nil && ctx.Err() == nil {
 			w.o.Logger.WarnContext(ctx, "heartbeat of claims", "error", err)
 		}
-		if err == nil {
-			w.beaten(alive, lost, since)
-		}
 	}
 	w.giveUpStale()
+}
+
+func (w *Worker) beatFor(ctx context.Context, alive []Claim) error {
+	since := time.Now() // Trust begins at the start of the attempt, not at its answer.
+	lost, err := w.o.Queue.Heartbeat(ctx, alive)
+	if err == nil {
+		w.beaten(alive, lost, since)
+	}
+	return err
 }
 
 func (w *Worker) alive() []Claim {
