@@ -112,8 +112,7 @@ func (s *Server) startPublishing(registry *prometheus.Registry, lanes *telemetry
 			Backoff: s.o.RetryBackoff, PaceBase: s.o.PaceBase, PaceMax: s.o.PaceMax, BreakerRefusals: s.o.BreakerRefusals, BreakerOpen: s.o.BreakerOpen,
 		},
 		StaleAfter: s.o.ClaimStaleAfter, SweepEvery: s.o.ClaimSweepEvery, Drain: s.o.DrainTimeout,
-		Concurrency: s.o.PublishConcurrency, PerTarget: s.o.PublishPerTarget, Observer: observer, Trace: s.traces.Deliveries(), Logger: s.logger, Resealer: store,
-		Firer: store,
+		Concurrency: s.o.PublishConcurrency, PerTarget: s.o.PublishPerTarget, Observer: observer, Trace: s.traces.Deliveries(), Logger: s.logger,
 	})
 	checkURL := outbound.CheckURL
 	if s.o.AllowPrivateTargets {

@@ -30,7 +30,7 @@ const (
 	maxSaving = 4  // how many of them save at once, so that they leave connections to others
 	// lockedFor is how long a run waits for an operation that another session has locked, before it ends early.
 	lockedFor = 20 * time.Second
-	// pollEvery is how often the answer to a request is looked for that another process executes.
+	// pollEvery is how often a waiter looks for the answer to a request that another process executes.
 	pollEvery = 100 * time.Millisecond
 	// releaseTimeout bounds the note that a run has ended early; the lease's expiry says the same, later.
 	releaseTimeout = 3 * time.Second

@@ -27,7 +27,7 @@ type Adoption struct {
 // started anew do. Where the other incarnation comes back before they have, neither has all of them and nothing is ended:
 // adopt again. Result: [Adoption].
 func (s *Service) Adopt(ctx context.Context, c command.Command[struct{}]) (command.Answer, error) {
-	seen, refusal, err := s.strangers(ctx)
+	seen, refusal, err := s.disowners(ctx)
 	if err != nil {
 		return command.Answer{}, fmt.Errorf("saga: adopt: %w", err)
 	}
@@ -56,9 +56,9 @@ func (s *Service) Adopt(ctx context.Context, c command.Command[struct{}]) (comma
 	return answer, nil
 }
 
-// strangers finds the participants that have disowned the log, with the tokens that they have instead. The refusal says that
+// disowners finds the participants that have disowned the log, with the tokens that they have instead. The refusal says that
 // the log which left one is at work.
-func (s *Service) strangers(ctx context.Context) (seen map[string]uuid.UUID, refusal, err error) {
+func (s *Service) disowners(ctx context.Context) (seen map[string]uuid.UUID, refusal, err error) {
 	life, err := s.incarnation(ctx)
 	if err != nil {
 		return nil, nil, err

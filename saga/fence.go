@@ -37,7 +37,7 @@ var (
 
 // Fence is what a participant keeps of a coordinator.
 type Fence struct {
-	// Token is the newest that the coordinator's log has left. The log had it first.
+	// Token is the newest token that the coordinator's log has left here. The log stores a token before it leaves it anywhere.
 	Token       uuid.UUID
 	Incarnation uuid.UUID
 	Since       time.Time     // when this incarnation took it, by the participant's clock

@@ -234,8 +234,8 @@ func (s *Service) transact(r *run, branches []Branch) error {
 	}
 	reason := stop(saga, r.now())
 	if reason == "" && saga.Attempts > 0 && r.now().Sub(saga.CreatedAt) > s.o.Deadline {
-		// One that has only waited for its turn is tried all the same: else a queue that is longer than that would do nothing
-		// but give up.
+		// A transaction that has only waited for its turn is tried nevertheless. Otherwise a process with a long queue would do
+		// nothing but give up.
 		reason = ReasonDeadline
 	}
 	if reason != "" {

@@ -35,7 +35,7 @@ const (
 	MaxPause = 15 * time.Second
 	// DoubtAge is how old a prepared transaction must be of which the log knows nothing before it is ended.
 	DoubtAge = 10 * time.Minute
-	// pollEvery is how often the answer to a request is looked for that another process executes.
+	// pollEvery is how often a waiter looks for the answer to a request that another process executes.
 	pollEvery = 100 * time.Millisecond
 	// releaseTimeout bounds what is done for a run that is being stopped.
 	releaseTimeout = 3 * time.Second

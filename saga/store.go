@@ -74,7 +74,7 @@ type Query struct {
 type Reader interface {
 	// Saga returns one saga, or [NotFoundError].
 	Saga(ctx context.Context, id uuid.UUID) (*Saga, error)
-	// Find returns those of these sagas that exist, in no order.
+	// Find returns the sagas with these ids that exist, in no order.
 	Find(ctx context.Context, ids []uuid.UUID) ([]*Saga, error)
 	// Sagas lists sagas in the order of their numbers.
 	Sagas(ctx context.Context, q Query) ([]*Saga, error)

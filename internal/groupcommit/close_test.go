@@ -223,8 +223,8 @@ func TestFailureOfACancelledFlushIsNotBisected(t *testing.T) {
 	})
 }
 
-// TestCloseUnderLoadAnswersEveryone runs in real time, for the race detector's sake. Whoever was told
-// success was committed, once; whoever was told an error without doubt was not.
+// TestCloseUnderLoadAnswersEveryone runs in real time, for the race detector's sake. A command that
+// was answered with success was committed once; one that was answered with an error without doubt was not.
 func TestCloseUnderLoadAnswersEveryone(t *testing.T) {
 	const callers, each = 64, 40
 	for round, patience := range []time.Duration{0, time.Millisecond, time.Minute} {

@@ -132,7 +132,7 @@ func New[K comparable, C, R any](flush Flush[K, C, R], o Options) *Group[K, C, R
 //
 // Errors: ErrFull and ErrClosed mean that the command never ran. The context's error means that it never
 // ran and never will, unless ErrInFlight matches too: then its batch had been taken, and the command runs
-// to an end that nobody is told. Any other error is the flush's for this command, a *PanicError,
+// to an end that the caller does not learn. Any other error is the flush's for this command, a *PanicError,
 // ErrResultCount among them. Where an answer is there it wins over an ended context.
 func (g *Group[K, C, R]) Do(ctx context.Context, key K, cmd C) (none R, err error) {
 	if err := ctx.Err(); err != nil {

@@ -318,7 +318,7 @@ func TestOverlap(t *testing.T) {
 	})
 }
 
-// TestOverlapWithdrawn takes the commands away that a second batch was waiting for, and those of one that was ready.
+// TestOverlapWithdrawn lets the caller of the only waiting command leave while its lane is ready for a second batch.
 func TestOverlapWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := held("a", "b")

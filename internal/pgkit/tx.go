@@ -21,8 +21,8 @@ type Tx struct {
 
 	conn       *pgxpool.Conn
 	through    context.Context //nolint:containedctx // COMMIT is sent under it: it ends when the database is away.
-	opening    []string // BEGIN, and what goes along with it
-	patience   time.Duration // bounds the wait for the answer to COMMIT
+	opening    []string        // BEGIN, and what goes along with it
+	patience   time.Duration   // bounds the wait for the answer to COMMIT
 	begun      bool
 	ended      bool
 	committing bool // COMMIT may have been sent

@@ -84,7 +84,7 @@ func isAbsent(err error) bool {
 	return ok
 }
 
-// TestMultidrawRollsBackAPart gives the lock key of an interrupted operation back, and keeps what it had drawn.
+// TestMultidrawRollsBackAPart rolls an interrupted operation back: its lock key is free, and its draws are kept.
 func TestMultidrawRollsBackAPart(t *testing.T) {
 	t.Parallel()
 	db := open(t, Options{URL: database(t)})
@@ -242,15 +242,15 @@ func TestMultidrawAnswerAfterACrash(t *testing.T) {
 	}
 	alive := newMultidraws(t, NewMultidraws(db), multidraw.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
-	var tending sync.WaitGroup
-	tending.Go(func() { alive.Reconcile(ctx) })
+	var reconciling sync.WaitGroup
+	reconciling.Go(func() { alive.Reconcile(ctx) })
 	request.Key.Execution = uuid.New()
 	a, err := alive.Create(t.Context(), request)
 	if err != nil || !a.Replayed || !bytes.Contains(a.Body, []byte(`"status":"interrupted"`)) {
 		t.Errorf("%s, %v", a.Body, err)
 	}
 	cancel()
-	tending.Wait()
+	reconciling.Wait()
 	again, err := alive.Create(t.Context(), request)
 	if err != nil || !bytes.Equal(a.Body, again.Body) {
 		t.Errorf("%s, %v", again.Body, err)

@@ -71,14 +71,14 @@ func TestMultidrawIsInterrupted(t *testing.T) {
 		t.Fatalf("%s at once", status)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	var tending sync.WaitGroup
-	tending.Go(func() { alive.Reconcile(ctx) })
+	var reconciling sync.WaitGroup
+	reconciling.Go(func() { alive.Reconcile(ctx) })
 	lost := awaitStatus(t, alive, o.ID, multidraw.StatusInterrupted)
 	if took := time.Since(died); took > 10*time.Second || took < multidraw.LeaseTTL/2 {
 		t.Errorf("interrupted after %s", took)
 	}
 	cancel()
-	tending.Wait()
+	reconciling.Wait()
 	if lost.Completed != 2000 {
 		t.Errorf("%d draws", lost.Completed)
 	}
@@ -192,7 +192,7 @@ func TestMultidrawEvents(t *testing.T) {
 	}
 }
 
-// BenchmarkSavedDraws draws and saves with a checkpoint each so many draws, on a server whose commits are durable.
+// BenchmarkSavedDraws measures drawing with durable checkpoints, by the number of draws between two of them.
 func BenchmarkSavedDraws(b *testing.B) {
 	for _, every := range []int{1_000, 5_000, 20_000} {
 		b.Run(fmt.Sprint(every), func(b *testing.B) {

@@ -12,14 +12,12 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
 
-var _ publish.Firer = (*Publications)(nil)
-
 const (
 	automationFields = `a.id, a.number, a.name, a.target, t.name, a.status, a.weekdays, a.times, a.time_zone, a.every, a.starts_at, a.pick,
 		a.daily_quota, a.jitter, a.next_at, a.created_at`
 	automationsAndTargets = ` FROM automations AS a JOIN targets AS t ON t.id = a.target`
 	lockAutomation        = `SELECT ` + automationFields + automationsAndTargets + ` WHERE a.id = $1 FOR NO KEY UPDATE OF a`
-	// Of the automations that are due, one that no other process has in hand.
+	// One of the automations that are due, which no other transaction has locked.
 	lockDueAutomation = `SELECT ` + automationFields + automationsAndTargets + `
 		WHERE a.status = 'active' AND a.next_at <= clock_timestamp() ORDER BY a.next_at LIMIT 1 FOR NO KEY UPDATE OF a SKIP LOCKED`
 	selectTakenNames = `SELECT name FROM automations WHERE name = ANY($1)`
@@ -54,7 +52,7 @@ func insertAutomation(b *pgx.Batch, a *publish.Automation) {
 		a.DailyQuota, a.Jitter.Microseconds(), a.NextAt, a.CreatedAt), 1, errLostRow)
 }
 
-// FireDue implements [publish.Firer]. The automation's row is locked first, then the draft's.
+// FireDue implements [publish.Queue]. The automation's row is locked first, then the draft's.
 func (s *Publications) FireDue(ctx context.Context, draw publish.Draw) (fired *publish.Automation, f *publish.Firing, scheduled *publish.Publication, err error) {
 	err = s.db.run(ctx, "publish.fire", func(ctx context.Context, tx pgx.Tx) error {
 		fired, f, scheduled = nil, nil, nil
@@ -105,7 +103,7 @@ func scheduledToday(ctx context.Context, tx pgx.Tx, a *publish.Automation, now t
 	return n, err
 }
 
-// pickDraft locks the draft that an automation takes, nil when there is none. A draft that another transaction has in hand is
+// pickDraft locks the draft that an automation takes, nil when there is none. A draft that another transaction has locked is
 // passed over; a random one is then drawn anew.
 func pickDraft(ctx context.Context, tx pgx.Tx, a *publish.Automation, draw publish.Draw) (*publish.Publication, error) {
 	const draws = 5

@@ -160,7 +160,7 @@ func TestPicks(t *testing.T) {
 		}
 		drafts = append(drafts[:place], drafts[place+1:]...)
 	}
-	// A quota is of a day by the rule's clocks.
+	// A quota counts the firings of a day in the rule's time zone.
 	p.target("q")
 	limited := p.automate("q", "q", publish.PickFirst, 2)
 	for range 4 {
@@ -220,7 +220,7 @@ func TestAutomatorRuns(t *testing.T) {
 	id := p.draft("t")
 	var sender scripted
 	for range 2 {
-		p.work(&sender, func(o *publish.WorkerOptions) { o.Firer = p.store })
+		p.work(&sender, nil)
 	}
 	p.anHourPasses()
 	testwait.Eventually(t, patience, "the draft is published", func() bool { return p.status(id) == "published 1" })

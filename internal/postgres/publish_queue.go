@@ -49,7 +49,8 @@ const (
 	selectClaimed = `WITH work AS (
 			SELECT id, execution_lock_id, execution_version, execution_locked_at, attempts AS try FROM publications WHERE execution_lock_id = $1
 		) SELECT ` + workFields
-	// beginClaimed begins the attempts of what is being claimed, and returns all about it. It sees publications as they were before.
+	// beginClaimed begins the attempts of the rows that the same statement claims, and returns their fields. It sees publications
+	// as they were before that statement.
 	beginClaimed = `begun AS (
 			INSERT INTO publication_attempts (publication, version, lock_id, started_at)
 			SELECT id, execution_version, execution_lock_id, execution_locked_at FROM claimed

@@ -10,8 +10,6 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
 
-var _ publish.Resealer = (*Publications)(nil)
-
 // resealBatch is how many secrets one transaction seals anew.
 const resealBatch = 100
 
@@ -28,7 +26,7 @@ const (
 	resealToken = `UPDATE target_tokens SET sealed = $2, sealed_key = $3 WHERE target = $1`
 )
 
-// Reseal implements [publish.Resealer].
+// Reseal implements [publish.Queue].
 func (s *Publications) Reseal(ctx context.Context, v *publish.Vault) (total int, err error) {
 	keys := v.KeyIDs()
 	if len(keys) < 2 {

@@ -429,7 +429,7 @@ func TestShutdown(t *testing.T) {
 		var sender scripted
 		sender.then = func(ctx context.Context, _ *publish.Delivery, _ int) publish.Result {
 			close(running)
-			// The one without patience is cut long before.
+			// The impatient worker is stopped long before that.
 			timer := time.NewTimer(map[bool]time.Duration{true: 500 * time.Millisecond, false: patience}[patient])
 			defer timer.Stop()
 			select {

@@ -25,7 +25,7 @@ func (e *env) startPublishing(db *postgres.DB, lanes groupcommit.Options) {
 	art := deviantart.New(deviantart.Options{Options: outbound.Options{AllowPrivate: true}, Tokens: publish.NewTokens(store, vault)})
 	worker := publish.NewWorker(publish.WorkerOptions{
 		Queue: store, Vault: vault, Senders: map[publish.Kind]publish.Sender{publish.KindWebhook: sender, publish.KindDeviantArt: art},
-		Firer: store, Policy: publish.Policy{Backoff: 20 * time.Millisecond}, StaleAfter: time.Hour, SweepEvery: time.Hour, Drain: 10 * time.Second,
+		Policy: publish.Policy{Backoff: 20 * time.Millisecond}, StaleAfter: time.Hour, SweepEvery: time.Hour, Drain: 10 * time.Second,
 	})
 	e.publish = publish.NewService(store, publish.Options{Lanes: lanes, Vault: vault, Scheduled: worker.Scheduled})
 	e.publishing = sync.OnceFunc(func() {

@@ -19,8 +19,8 @@ import (
 	"github.com/fairlead-dev/fairlead/saga/pgsaga"
 )
 
-// untended is a service on a log that does nothing by itself.
-func (h *twoDatabases) untended(t *testing.T, log *pgxpool.Pool, change func(*saga.Options)) *saga.Service {
+// idle is a service on a log that reconciles only when it is asked to.
+func (h *twoDatabases) idle(t *testing.T, log *pgxpool.Pool, change func(*saga.Options)) *saga.Service {
 	t.Helper()
 	l := pgsaga.NewLog(log, pgsaga.LogOptions{Schema: testSchema})
 	coordinator, err := l.Coordinator(t.Context())
@@ -50,7 +50,7 @@ func (h *twoDatabases) fence(t *testing.T, i int, coordinator string) *saga.Fenc
 func (h *twoDatabases) restored(t *testing.T) (production, restored *pgxpool.Pool, coordinator string, id uuid.UUID) {
 	t.Helper()
 	pg, production := logServer(t)
-	first := h.untended(t, production, nil)
+	first := h.idle(t, production, nil)
 	if err := first.Resolve(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func (h *twoDatabases) restored(t *testing.T) (production, restored *pgxpool.Poo
 	}
 	id = h.halfCommitted(t, production, coordinator)
 	tokens := [2]uuid.UUID{h.fence(t, 0, coordinator).Token, h.fence(t, 1, coordinator).Token}
-	s := h.untended(t, production, func(o *saga.Options) {
+	s := h.idle(t, production, func(o *saga.Options) {
 		o.Participants = map[string]saga.Participant{"here": fenceOnly{h.parts[0]}, "there": fenceOnly{h.parts[1]}}
 	})
 	testwait.Eventually(t, patience, "production goes on", func() bool {
@@ -119,13 +119,13 @@ func TestAdopt(t *testing.T) {
 					t.Errorf("%s: %+v", when, doubts)
 				}
 			}
-			still("before the adoption", h.untended(t, restored, nil))
-			if _, err := adopt(t, h.untended(t, restored, func(o *saga.Options) { o.FenceEvery = time.Hour })); !errors.Is(err, saga.ErrCoordinatorActive) {
+			still("before the adoption", h.idle(t, restored, nil))
+			if _, err := adopt(t, h.idle(t, restored, func(o *saga.Options) { o.FenceEvery = time.Hour })); !errors.Is(err, saga.ErrCoordinatorActive) {
 				t.Errorf("adopted beside a coordinator at work: %v", err)
 			}
 			var left atomic.Int64
 			left.Store(int64(lives))
-			s := h.untended(t, restored, func(o *saga.Options) {
+			s := h.idle(t, restored, func(o *saga.Options) {
 				o.Participants = map[string]saga.Participant{"here": dying{h.parts[0], &left}, "there": dying{h.parts[1], &left}}
 			})
 			testwait.Eventually(t, patience, "production is silent", func() bool {
@@ -141,10 +141,10 @@ func TestAdopt(t *testing.T) {
 			if lives < 2 {
 				still("half adopted", s)
 			}
-			next := h.untended(t, restored, nil)
+			next := h.idle(t, restored, nil)
 			if lives == 1 {
 				// Production comes back in the middle, and may go on where the fence was not moved: then neither ends anything.
-				still("for production", h.untended(t, production, nil))
+				still("for production", h.idle(t, production, nil))
 				testwait.Eventually(t, patience, "the second adoption", func() bool {
 					_, err := adopt(t, next)
 					return err == nil
@@ -166,7 +166,7 @@ func TestAdopt(t *testing.T) {
 				if err := h.parts[0].Prepare(t.Context(), saga.GID(coordinator, uuid.New(), 1, 0), nothing); err != nil {
 					t.Fatal(err)
 				}
-				doubts, _ := h.untended(t, production, nil).InDoubt(t.Context())
+				doubts, _ := h.idle(t, production, nil).InDoubt(t.Context())
 				if err := next.Resolve(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -199,11 +199,11 @@ func TestLateResolver(t *testing.T) {
 	h := openTwo(t)
 	pg, production := logServer(t)
 	slow := late{h.parts[1], make(chan struct{}, 1), make(chan struct{})}
-	old := h.untended(t, production, func(o *saga.Options) { o.Participants["there"] = slow })
+	old := h.idle(t, production, func(o *saga.Options) { o.Participants["there"] = slow })
 	if err := old.Resolve(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	copied := h.untended(t, poolOf(t, copyOf(t, pg).URL()), nil)
+	copied := h.idle(t, poolOf(t, copyOf(t, pg).URL()), nil)
 	coordinator, err := pgsaga.NewLog(production, pgsaga.LogOptions{Schema: testSchema}).Coordinator(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -294,12 +294,12 @@ func TestStoppedCopy(t *testing.T) {
 	t.Parallel()
 	h := openTwo(t)
 	pg, production := logServer(t)
-	if err := h.untended(t, production, nil).Resolve(t.Context()); err != nil {
+	if err := h.idle(t, production, nil).Resolve(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	copied := poolOf(t, copyOf(t, pg).URL())
 	restart(t, pg)
-	twins := []*saga.Service{h.untended(t, production, nil), h.untended(t, copied, nil)}
+	twins := []*saga.Service{h.idle(t, production, nil), h.idle(t, copied, nil)}
 	coordinator, err := pgsaga.NewLog(copied, pgsaga.LogOptions{Schema: testSchema}).Coordinator(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -339,7 +339,7 @@ func TestCopyByContents(t *testing.T) {
 	t.Parallel()
 	h := openTwo(t)
 	pg, production := logServer(t)
-	if err := h.untended(t, production, nil).Resolve(t.Context()); err != nil {
+	if err := h.idle(t, production, nil).Resolve(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	production.Close()
@@ -356,7 +356,7 @@ func TestCopyByContents(t *testing.T) {
 		t.Fatal(err)
 	}
 	twin := poolOf(t, strings.Replace(pg.URL(), "/"+own+"?", "/twin?", 1))
-	s := h.untended(t, twin, nil)
+	s := h.idle(t, twin, nil)
 	if _, err := s.Prune(t.Context(), time.Hour); !errors.Is(err, saga.ErrDisowned) {
 		t.Errorf("pruned production's marks: %v", err)
 	}
@@ -430,7 +430,7 @@ func TestMovedAlone(t *testing.T) {
 	alone := func(o *saga.Options) {
 		o.Home, o.Participants = "here", map[string]saga.Participant{"here": h.parts[0]}
 	}
-	first := h.untended(t, pool, alone)
+	first := h.idle(t, pool, alone)
 	if err := first.Resolve(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -442,7 +442,7 @@ func TestMovedAlone(t *testing.T) {
 	if _, err := pool.Exec(t.Context(), `UPDATE "some sagas".saga_coordinator SET instance = '1/2/00000001/3'`); err != nil {
 		t.Fatal(err)
 	}
-	moved := h.untended(t, pool, alone)
+	moved := h.idle(t, pool, alone)
 	if _, err := moved.Prune(t.Context(), time.Hour); err != nil {
 		t.Error(err)
 	}

@@ -96,8 +96,8 @@ func TestCopyBesideProduction(t *testing.T) {
 	}
 }
 
-// TestRunFromBeforeARestart has a run decide, and go on when the log's database was started anew in between: what it knows
-// may have been lost with a failover, so it ends nothing, and is read again.
+// TestRunFromBeforeARestart restarts the log's database after a run has decided. A failover may have lost what the run knows, so
+// the run ends no branch, and the saga is read again.
 func TestRunFromBeforeARestart(t *testing.T) {
 	t.Parallel()
 	h := openTwo(t)

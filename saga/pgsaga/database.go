@@ -148,20 +148,6 @@ func (d *Database) Prepare(ctx context.Context, gid string, fn func(context.Cont
 	return err
 }
 
-// finish sends one of the statements that take an identifier, which is a literal in them, and sees it through.
-func finish(ctx context.Context, conn *pgxpool.Conn, how, gid string) error {
-	sent, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
-	defer cancel()
-	_, err := conn.Exec(sent, how+" '"+gid+"'", pgx.QueryExecModeSimpleProtocol)
-	if err == nil && conn.Conn().PgConn().CustomData()[ReplicationWarning] == true {
-		err = pgkit.ErrNotReplicated
-	}
-	if err != nil {
-		err = fmt.Errorf("pgsaga: %s %s: %w", how, gid, err)
-	}
-	return err
-}
-
 // errBadGID is returned for an identifier that isn't one of ours.
 var errBadGID = errors.New("the identifier of a prepared transaction has other than lower-case letters, digits, colons and hyphens")
 
@@ -182,13 +168,23 @@ func checkGID(gid string) error {
 // undefinedObject is the SQLSTATE of a prepared transaction that isn't there.
 const undefinedObject = "42704"
 
+// endOn sends one of the statements that take an identifier, which is a literal in them, and sees it through.
 func (d *Database) endOn(ctx context.Context, conn *pgxpool.Conn, gid string, commit bool) error {
 	how := "ROLLBACK PREPARED"
 	if commit {
 		how = "COMMIT PREPARED"
 	}
-	delete(conn.Conn().PgConn().CustomData(), ReplicationWarning)
-	err := finish(ctx, conn, how, gid)
+	custom := conn.Conn().PgConn().CustomData()
+	delete(custom, ReplicationWarning)
+	sent, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+	defer cancel()
+	_, err := conn.Exec(sent, how+" '"+gid+"'", pgx.QueryExecModeSimpleProtocol)
+	if err == nil && custom[ReplicationWarning] == true {
+		err = pgkit.ErrNotReplicated
+	}
+	if err != nil {
+		err = fmt.Errorf("pgsaga: %s %s: %w", how, gid, err)
+	}
 	if pgkit.Code(err) != undefinedObject {
 		return err
 	}

@@ -325,8 +325,8 @@ func (l *Log) Sagas(ctx context.Context, q saga.Query) ([]*saga.Saga, error) {
 	return list(ctx, l, scan, sql, args...)
 }
 
-// list is the statement of a list. Each combination of filters has its own, since one that served all would be planned for
-// none; what is looked for in indexes that have the rare rows alone is spelled out for their sake.
+// list makes the statement of a list. Each combination of filters has a statement of its own, because PostgreSQL would plan one
+// for all of them badly. Statuses are written into the text, so that partial indexes can be used.
 func (s Schema) list(q saga.Query) (sql string, args []any) {
 	args = []any{q.After, q.Limit}
 	sql = `SELECT ` + sagaFields + ` FROM @sagas WHERE number > $1`

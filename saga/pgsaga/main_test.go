@@ -84,12 +84,12 @@ func newProcess(tb testing.TB, pool *pgxpool.Pool, o saga.Options) *process {
 		o.MaxPause = 20 * time.Millisecond
 	}
 	p := &process{Service: saga.NewService(log, o)}
-	var tending context.Context
-	tending, p.die = context.WithCancel(context.Background())
+	var reconciling context.Context
+	reconciling, p.die = context.WithCancel(context.Background())
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		p.Reconcile(tending)
+		p.Reconcile(reconciling)
 	}()
 	tb.Cleanup(func() {
 		p.die()

@@ -23,8 +23,7 @@ func (l *Log) Delete(ctx context.Context, ids []uuid.UUID) (deleted int, err err
 	return deleted, err
 }
 
-// Forget implements [saga.Participant]. Where the marks are kept by somebody else, see [Options.Committed], it does nothing:
-// they are theirs to delete.
+// Forget implements [saga.Participant]. It does nothing with [Options.Committed]: whoever keeps marks of their own deletes them.
 func (d *Database) Forget(ctx context.Context, ids []uuid.UUID) error {
 	if d.foreign {
 		return nil

@@ -29,8 +29,9 @@ const (
 // runner runs transactions on a pool.
 type runner struct{ pgkit.Runner }
 
-// newRunner returns a runner whose transactions wait for a lock for a time; 0: as long as the session does. A transaction
-// that has waited in vain is not run again here: it may be one of several, in different databases, that wait for each other.
+// newRunner returns a runner whose transactions wait for a lock no longer than lockTimeout; 0 leaves that to the session. A
+// transaction that has not got its lock in time is not run again here, because transactions in different databases may wait
+// for each other.
 func newRunner(pool *pgxpool.Pool, lockTimeout time.Duration) *runner {
 	begin := "begin isolation level read committed"
 	if lockTimeout > 0 {

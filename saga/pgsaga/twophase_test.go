@@ -248,7 +248,7 @@ func TestParkedBranch(t *testing.T) {
 	}
 	o := h.options(nil)
 	o.Coordinator = coordinator
-	p := saga.NewService(log, o) // Nobody tends it: who settles a branch that another one is settling is refused.
+	p := saga.NewService(log, o) // It does not reconcile: whoever settles a branch that another process is settling is refused.
 	t.Cleanup(func() { _ = p.Close(context.Background()) })
 	if err := p.Resolve(t.Context()); err != nil || len(h.inDoubt(t)) != 1 {
 		t.Errorf("a run's branch was settled by another: %v", err)

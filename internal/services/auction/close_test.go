@@ -7,75 +7,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
-	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
-
-// TestTwoRounds plays an auction to its end.
-func TestTwoRounds(t *testing.T) {
-	t.Parallel()
-	w := started(t, standard(), "ann", "ben", "cid", "dee")
-	w.place(t, "ann", 100)
-	w.place(t, "ben", 300)
-	w.place(t, "cid", 200)
-	w.place(t, "dee", 50)
-
-	w.now = w.end().Add(time.Second)
-	a := w.closed(t, 1, 7)
-	if a.CurrentRound != 2 || a.LeaderTerm != 7 || a.Status != auction.StatusActive || !a.Open().EndsAt.Equal(w.now.Add(time.Minute)) {
-		t.Errorf("after the first round: %+v", a)
-	}
-	want := []auction.EventType{
-		auction.EventRoundCompleted, auction.EventBidCarriedOver, auction.EventBidCarriedOver, auction.EventRoundStarted,
-	}
-	if !slices.Equal(w.types(), want) {
-		t.Errorf("events %v, want %v", w.types(), want)
-	}
-	if data := w.state.Events[1].Data; data != (auction.BidCarriedOverData{Account: "ann", Amount: 100, FromRound: 1, ToRound: 2}) {
-		t.Errorf("carried over first: %+v", data)
-	}
-	winners := w.state.Winners
-	if len(winners) != 2 || winners[0].Account != "ben" || winners[1].Account != "cid" || winners[1].Rank != 2 {
-		t.Errorf("winners %+v", winners)
-	}
-	ben := w.placed[1]
-	if h := w.holds[ben.Hold]; h.Status != ledger.HoldCaptured || *h.Transfer != winners[0].Transfer {
-		t.Errorf("the winner's hold: %+v", h)
-	}
-	w.wantMoney(t, "shop", 500, 0)
-	w.wantMoney(t, "ben", 700, 0)
-	w.wantMoney(t, "ann", 900, 100)
-
-	// A winner bids anew, from the minimum, and its earlier bid does not keep it waiting.
-	if p := w.place(t, "ben", 10); p.PreviousAmount != 0 || p.Rank != 3 || p.Hold == ben.Hold {
-		t.Errorf("the winner's new bid: %+v", p)
-	}
-	w.now = w.end()
-	a = w.closed(t, 2, 7)
-	if a.Status != auction.StatusCompleted || a.Open() != nil || !a.EndedAt.Equal(w.now) || a.CurrentRound != 2 {
-		t.Errorf("at the end: %+v", a)
-	}
-	if want := []auction.EventType{auction.EventRoundCompleted, auction.EventAuctionCompleted}; !slices.Equal(w.types(), want) {
-		t.Errorf("events %v, want %v", w.types(), want)
-	}
-	w.wantMoney(t, "shop", 600, 0)
-	w.wantMoney(t, "ann", 900, 0)
-	w.wantMoney(t, "ben", 700, 0)
-	w.wantMoney(t, "dee", 1000, 0)
-	if _, won := w.standing["ann"]; won || len(w.standing) != 2 {
-		t.Errorf("standing at the end: %v", w.standing)
-	}
-	// The holds of the losers are closed: nothing can be loaded, or moved, again.
-	book := w.book([]string{"dee"})
-	w.state.Begin(book)
-	w.state.LoadHolds([]string{"dee"})
-	if h, err := book.Hold(w.placed[3].Hold); err == nil {
-		t.Errorf("loaded as open: %+v", h)
-	}
-	if o := w.do(t, auction.CloseRound{Round: 2, Term: 8}); o.err != nil || o.auction(t) != nil {
-		t.Errorf("closed twice: %+v", o)
-	}
-	wantError(t, w.do(t, auction.Cancel{}), auction.ErrBadTransition)
-}
 
 func TestNobodyBid(t *testing.T) {
 	t.Parallel()

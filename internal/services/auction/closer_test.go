@@ -280,7 +280,7 @@ func TestOverdueRoundsAreClosedAtOnce(t *testing.T) {
 			s.checkCloses(t, a, s.clock().Sub(start)+time.Minute, 1)
 		}
 		for _, c := range s.closes {
-			// One reading, then five rows of eight.
+			// One reading, and then forty rounds, eight at a time.
 			if took := c.late - 59*time.Second; took > 6*roundTrip {
 				t.Errorf("closed %s after the start", took)
 			}

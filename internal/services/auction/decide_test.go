@@ -314,7 +314,7 @@ func TestSellerOverflow(t *testing.T) {
 	w.wantMoney(t, "shop", math.MaxInt64, 0)
 }
 
-// TestUncertainTime: where the present time is known to an interval only, the bound that refuses decides.
+// TestUncertainTime decides when the present time is known only as an interval: the bound that refuses counts.
 func TestUncertainTime(t *testing.T) {
 	t.Parallel()
 	w := started(t, standard(), "ann", "ben")

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
@@ -221,9 +222,17 @@ func compare(rt *rapid.T, w *world, m *model) {
 			total += a.Available + a.Held
 		}
 	}
+	captures := map[uuid.UUID]int64{}
+	for _, h := range w.holds {
+		if h.Status == ledger.HoldCaptured {
+			captures[*h.Transfer] = h.Captured
+		}
+	}
 	var paid int64
 	for _, winner := range w.winners {
-		paid += winner.Amount
+		if paid += winner.Amount; captures[winner.Transfer] != winner.Amount {
+			rt.Fatalf("no hold was captured for %+v", winner)
+		}
 	}
 	if total+paid != 6*1000+5+1000 {
 		rt.Fatalf("money was made or lost: %d with %d paid", total, paid)

@@ -127,7 +127,7 @@ func (s *Standing) undo() {
 			s.takeOut(n)
 		}
 	}
-	// Only now: what an account has gone back to may be a place that another one had taken.
+	// Old bids are put back after all new ones are gone, because an old bid may need a place that a new one had.
 	for i := range s.journal {
 		c := &s.journal[i]
 		if c.live {

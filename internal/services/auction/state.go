@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
-// maxEventsAhead bounds how many events room is made for before any is there: about two for each bid of a batch.
-const maxEventsAhead = 1024
+// maxEventRoom bounds how many events room is made for before any is there: about two for each bid of a batch.
+const maxEventRoom = 1024
 
 // State is what transactions on one auction work on, one after the other. A process may keep it from one transaction to
 // the next, as long as each commit checks that the auction is still the one it was decided on. It is not safe for
@@ -54,9 +54,9 @@ func NewState(a *Auction, bids []Bid) *State {
 // Begin starts a transaction that works with book, in which the accounts are loaded already. The transaction before it is
 // taken to be committed: from now on [State.Undo] goes back to here.
 func (s *State) Begin(book *ledger.Book) {
-	ahead := min(len(s.Events)+len(s.Events)/4, maxEventsAhead)
-	s.Placed = make([]Placed, 0, min(len(s.Placed)+len(s.Placed)/4, maxEventsAhead))
-	s.Events = make([]Event, 0, ahead)
+	room := min(len(s.Events)+len(s.Events)/4, maxEventRoom)
+	s.Placed = make([]Placed, 0, min(len(s.Placed)+len(s.Placed)/4, maxEventRoom))
+	s.Events = make([]Event, 0, room)
 	s.Winners = nil
 	s.Book, s.Uncertain = book, 0
 	s.Standing.begin()
@@ -227,5 +227,5 @@ func timeOf(t *time.Time) time.Time {
 	return *t
 }
 
-// storable rounds to what the database keeps, so that an answer made now equals one read later.
+// storable rounds a time to microseconds, as the database keeps it, so that an answer made now equals one read later.
 func storable(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }

@@ -61,25 +61,6 @@ func TestMoveRefusalsAndTheirOrder(t *testing.T) {
 	}
 }
 
-func TestDepositsFillAnAccountToTheLastUnit(t *testing.T) {
-	t.Parallel()
-	b := bookOf(account("a", "EUR", math.MaxInt64-10, 4, 1))
-	if _, err := b.Deposit("a", 7, ""); !errors.Is(err, ledger.ErrBalanceOverflow) {
-		t.Fatalf("seven where six fit: %v", err)
-	}
-	must[ledger.Transfer](t)(b.Deposit("a", 6, ""))
-	balance(t, b, "a", math.MaxInt64-4, 4)
-	if _, err := b.Deposit("a", 1, ""); !errors.Is(err, ledger.ErrBalanceOverflow) {
-		t.Fatalf("one onto a full account: %v", err)
-	}
-	// Held money can't be withdrawn; all the rest can.
-	if _, err := b.Withdraw("a", math.MaxInt64-3, ""); refusal(err) != "insufficient funds on a" {
-		t.Fatal(err)
-	}
-	must[ledger.Transfer](t)(b.Withdraw("a", math.MaxInt64-4, ""))
-	balance(t, b, "a", 0, 4)
-}
-
 func TestDepositsAndWithdrawalsMeetTheOutside(t *testing.T) {
 	t.Parallel()
 	b := bookOf(account("a", "EUR", 0, 0, 41))
@@ -216,45 +197,6 @@ func TestCapture(t *testing.T) {
 	}
 }
 
-func TestAHoldIsClosedOnce(t *testing.T) {
-	t.Parallel()
-	closers := map[string]func(*ledger.Book, uuid.UUID) error{
-		"captured": func(b *ledger.Book, id uuid.UUID) error { _, err := b.Capture(id, "shop", 10, ""); return err },
-		"released": func(b *ledger.Book, id uuid.UUID) error { _, err := b.Release(id); return err },
-		"expired": func(b *ledger.Book, id uuid.UUID) error {
-			if !b.Expire(id) {
-				return ledger.ErrHoldClosed
-			}
-			return nil
-		},
-	}
-	for first, one := range closers {
-		for second, other := range closers {
-			t.Run(first+" then "+second, func(t *testing.T) {
-				t.Parallel()
-				expires := epoch()
-				if first != "expired" {
-					expires = epoch().Add(1)
-				}
-				b, id := holdBook(&expires, epoch())
-				if err := one(b, id); err != nil {
-					t.Fatal(err)
-				}
-				before := must[ledger.Account](t)(b.Account("buyer"))
-				if err := other(b, id); !errors.Is(err, ledger.ErrHoldClosed) {
-					t.Errorf("closed twice: %v", err)
-				}
-				if after := must[ledger.Account](t)(b.Account("buyer")); after != before {
-					t.Errorf("account changed to %+v", after)
-				}
-				if h := must[ledger.Hold](t)(b.Hold(id)); string(h.Status) != first || len(b.Changes().UpdatedHolds) != 1 {
-					t.Errorf("hold %+v", h)
-				}
-			})
-		}
-	}
-}
-
 func TestHoldsExpireAtTheirTimeAndNotBefore(t *testing.T) {
 	t.Parallel()
 	deadline := epoch().Add(time.Minute)
@@ -303,31 +245,6 @@ func TestHoldsExpireAtTheirTimeAndNotBefore(t *testing.T) {
 	b, id := holdBook(nil, epoch().Add(1000*time.Hour))
 	if b.Expire(id) || b.Expire(uuid.Nil) {
 		t.Error("what has no end, or is not there, expired")
-	}
-}
-
-func TestPlaceHold(t *testing.T) {
-	t.Parallel()
-	b := bookOf(account("a", "EUR", 10, 2, 4))
-	if _, err := b.PlaceHold("a", 11, nil); refusal(err) != "insufficient funds on a" {
-		t.Fatal(err)
-	}
-	if _, err := b.PlaceHold("nobody", 1, nil); refusal(err) != notFound("nobody") {
-		t.Fatal(err)
-	}
-	h := must[ledger.Hold](t)(b.PlaceHold("a", 10, new(time.Minute)))
-	balance(t, b, "a", 0, 12)
-	if h.Status != ledger.HoldOpen || !h.ExpiresAt.Equal(epoch().Add(time.Minute)) || h.Captured != 0 {
-		t.Errorf("hold %+v", h)
-	}
-	// A hold made and closed by one transaction is written once, as it ended.
-	must[ledger.Hold](t)(b.Release(h.ID))
-	c := b.Changes()
-	if len(c.CreatedHolds) != 1 || len(c.UpdatedHolds) != 0 || c.CreatedHolds[0].Status != ledger.HoldReleased {
-		t.Errorf("holds %+v %+v", c.CreatedHolds, c.UpdatedHolds)
-	}
-	if len(c.Entries) != 0 || len(c.UpdatedAccounts) != 1 || c.UpdatedAccounts[0].Version != 6 {
-		t.Errorf("changes %+v", c)
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
-// house is a database of Go maps, a book at work on all of it, and the model that both must agree with.
-type house struct {
+// checked is a database of Go maps, a book at work on all of it, and the model that both must agree with.
+type checked struct {
 	now      time.Time
 	newID    func() uuid.UUID
 	accounts map[string]ledger.Account
@@ -26,8 +26,8 @@ type house struct {
 	known    []uuid.UUID // every hold ever placed, and one that never was
 }
 
-func newHouse() *house {
-	h := &house{
+func newChecked() *checked {
+	h := &checked{
 		now: epoch(), newID: counter(), accounts: map[string]ledger.Account{}, holds: map[uuid.UUID]ledger.Hold{},
 		known: []uuid.UUID{uuid.Max},
 	}
@@ -35,7 +35,7 @@ func newHouse() *house {
 	return h
 }
 
-func (h *house) begin() {
+func (h *checked) begin() {
 	h.book = ledger.NewBook(h.now, h.newID)
 	for _, a := range h.accounts {
 		h.book.LoadAccount(a)
@@ -54,7 +54,7 @@ func amounts() *rapid.Generator[int64] {
 	}))
 }
 
-func (h *house) draw(t *rapid.T) ledger.Op {
+func (h *checked) draw(t *rapid.T) ledger.Op {
 	name := rapid.SampledFrom(ids())
 	hold := rapid.SampledFrom(h.known)
 	switch rapid.SampledFrom([]string{
@@ -94,7 +94,7 @@ type snapshot struct {
 	entries   int
 }
 
-func (h *house) snapshot() snapshot {
+func (h *checked) snapshot() snapshot {
 	c := h.book.Changes()
 	s := snapshot{accounts: map[string]ledger.Account{}, holds: map[uuid.UUID]ledger.Hold{}, transfers: len(c.Transfers), entries: len(c.Entries)}
 	for _, id := range ids() {
@@ -111,7 +111,7 @@ func (h *house) snapshot() snapshot {
 }
 
 // step runs one operation on the book and on the model, and compares them.
-func (h *house) step(t *rapid.T) {
+func (h *checked) step(t *rapid.T) {
 	op := h.draw(t)
 	before, facts := h.snapshot(), len(h.model.facts)
 	result, err := ledger.Decide(h.book, op)
@@ -132,7 +132,7 @@ func (h *house) step(t *rapid.T) {
 }
 
 // checkRefusal makes sure that a refusal changed nothing but what it may: a failed intent, or a hold past its time.
-func (h *house) checkRefusal(t *rapid.T, op ledger.Op, err error, before snapshot, news []fact) {
+func (h *checked) checkRefusal(t *rapid.T, op ledger.Op, err error, before snapshot, news []fact) {
 	after := h.snapshot()
 	if len(news) == 0 {
 		if !reflect.DeepEqual(before, after) {
@@ -165,7 +165,7 @@ func (h *house) checkRefusal(t *rapid.T, op ledger.Op, err error, before snapsho
 }
 
 // checkBook compares balances with the model's, and the invariants of the package with the book's own words.
-func (h *house) checkBook(t *rapid.T) {
+func (h *checked) checkBook(t *rapid.T) {
 	entries := append(append([]ledger.Entry{}, h.entries...), h.book.Changes().Entries...)
 	sums, perTransfer := map[string]*big.Int{}, map[uuid.UUID]*big.Int{}
 	for _, e := range entries {
@@ -210,7 +210,7 @@ func add[K comparable](sums map[K]*big.Int, key K, amount int64) {
 }
 
 // commit writes the book's changes to the maps as the store would, under the store's rules, and begins anew.
-func (h *house) commit(t *rapid.T, later time.Duration) {
+func (h *checked) commit(t *rapid.T, later time.Duration) {
 	before, loaded := h.snapshot(), maps.Clone(h.accounts)
 	c := h.book.Changes()
 	seen := map[string]bool{}
@@ -243,7 +243,7 @@ func (h *house) commit(t *rapid.T, later time.Duration) {
 	}
 }
 
-func (h *house) commitHolds(t *rapid.T, c ledger.Changes) {
+func (h *checked) commitHolds(t *rapid.T, c ledger.Changes) {
 	written := map[uuid.UUID]bool{}
 	for _, hold := range c.CreatedHolds {
 		if _, exists := h.holds[hold.ID]; exists || written[hold.ID] {
@@ -260,7 +260,7 @@ func (h *house) commitHolds(t *rapid.T, c ledger.Changes) {
 }
 
 // checkEntries makes sure that an account's entries are numbered upwards, above what was loaded and up to what is written.
-func (h *house) checkEntries(t *rapid.T, c ledger.Changes, loaded map[string]ledger.Account) {
+func (h *checked) checkEntries(t *rapid.T, c ledger.Changes, loaded map[string]ledger.Account) {
 	last := map[string]int64{}
 	for id, a := range loaded {
 		last[id] = a.Version
@@ -283,7 +283,7 @@ func (h *house) checkEntries(t *rapid.T, c ledger.Changes, loaded map[string]led
 func TestRandomOperationsAgreeWithTheModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		h := newHouse()
+		h := newChecked()
 		for _, id := range ids()[:2] {
 			if _, err := ledger.Decide(h.book, ledger.CreateAccount{ID: id, Currency: "EUR"}); err != nil {
 				t.Fatal(err)

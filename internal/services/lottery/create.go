@@ -118,5 +118,5 @@ func (c *Campaign) checkPrizes() error {
 // escrowOf names a campaign's escrow account. The slash keeps it apart from every name that a client may choose.
 func escrowOf(campaign uuid.UUID) string { return "escrow/" + campaign.String() }
 
-// storable rounds to what the database keeps, so that an answer made now equals one read later.
+// storable rounds a time to microseconds, as the database keeps it, so that an answer made now equals one read later.
 func storable(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }

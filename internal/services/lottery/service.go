@@ -139,56 +139,53 @@ func (s *Service) flush(ctx context.Context, campaign uuid.UUID, batch []command
 		start   = time.Now()
 		answers []command.Answer
 		ops     = make([]Op, len(batch))
-		drawn   *Draw
-		sealed  *Seal
 		from    Status
-		to      Status
-		last    int64 // event, where there are new ones
+		after   *State // nil where the campaign could not be worked on
+		drawn   *Draw
 	)
 	for i := range batch {
 		ops[i] = batch[i].Op
 	}
 	plan := func(c *Campaign, inv *Inventory) Need { return Plan(c, inv, ops) }
 	err := s.store.Commit(ctx, campaign, command.Keys(batch), plan, func(u *Unit) {
+		after = u.State
 		if u.Blocked != nil {
-			answers = command.Decide(batch, u.Keys, func(command.Command[Op]) (any, error) { return nil, u.Blocked })
-			from, to, drawn, sealed, last = "", "", nil, nil, 0
+			answers, drawn = command.Decide(batch, u.Keys, func(command.Command[Op]) (any, error) { return nil, u.Blocked }), nil
 			return
 		}
-		from = u.State.Campaign.Status
+		from = after.Campaign.Status
 		if s.o.Beacon != nil {
-			u.State.Lead = s.o.Beacon.Lead
+			after.Lead = s.o.Beacon.Lead
 		}
 		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
-			before := u.State.Drawn
-			result, err := Decide(u.State, c.Op)
-			s.note(u, c, before == nil && u.State.Drawn != nil, err)
+			before := after.Drawn
+			result, err := Decide(after, c.Op)
+			s.note(u, c, before == nil && after.Drawn != nil, err)
 			return result, err
 		})
-		if u.State.Drawn != nil && s.o.Observer != nil {
+		if after.Drawn != nil && s.o.Observer != nil {
 			s.o.Observer.DrawTriggered(drawn != nil)
 		}
-		drawn, sealed = u.State.Drawn, nil
-		if u.State.Sealed {
-			sealed = u.State.Campaign.Beacon.Seal
-		}
-		to = u.State.Campaign.Status
-		last = lastEvent(u.State)
+		drawn = after.Drawn
 	})
 	if notFound, ok := errors.AsType[*CampaignNotFoundError](err); ok {
 		return command.RefuseAll(batch, notFound), nil
 	}
-	if err == nil && from != to {
-		s.o.Logger.InfoContext(ctx, "campaign changed", "campaign", campaign, "from", from, "to", to)
+	committed := err == nil && after != nil
+	if committed && from != after.Campaign.Status {
+		s.o.Logger.InfoContext(ctx, "campaign changed", "campaign", campaign, "from", from, "to", after.Campaign.Status)
 	}
-	if err == nil && sealed != nil {
+	if committed && after.Sealed {
 		crashpoint.Hit(crashpoint.LotterySealed)
-		s.o.Logger.InfoContext(ctx, "campaign sealed", "campaign", campaign, "root", fmt.Sprintf("%x", sealed.Root),
-			"round", sealed.Round, "due_at", sealed.DueAt)
+		seal := after.Campaign.Beacon.Seal
+		s.o.Logger.InfoContext(ctx, "campaign sealed", "campaign", campaign, "root", fmt.Sprintf("%x", seal.Root),
+			"round", seal.Round, "due_at", seal.DueAt)
 	}
 	s.observe(ctx, batch, drawn, time.Since(start), err)
-	if err == nil && last > 0 && s.o.Committed != nil {
-		s.o.Committed(campaign, last)
+	if committed && s.o.Committed != nil {
+		if last := lastEvent(after); last > 0 {
+			s.o.Committed(campaign, last)
+		}
 	}
 	return answers, err
 }

@@ -8,18 +8,10 @@ import (
 // automatorPoll is how often the rules are looked at: no rule fires later than that after its time while a process runs.
 const automatorPoll = time.Second
 
-// Firer is what a worker needs of a database to fire automations. Any number of workers may run on one database.
-type Firer interface {
-	// FireDue fires one automation that is due by the database's clock, in one transaction that decide decides, and returns
-	// the firing and the publication that it scheduled; all are nil when none is due. Any number of processes may call it
-	// at once.
-	FireDue(ctx context.Context, draw Draw) (*Automation, *Firing, *Publication, error)
-}
-
 // fireAll fires until nothing is due any more, or the database fails.
 func (w *Worker) fireAll(ctx context.Context) {
 	for ctx.Err() == nil {
-		rule, f, p, err := w.o.Firer.FireDue(ctx, draw)
+		rule, f, p, err := w.o.Queue.FireDue(ctx, draw)
 		if err != nil {
 			if ctx.Err() == nil {
 				w.o.Logger.WarnContext(ctx, "fire automations", "error", err)

@@ -134,15 +134,15 @@ const (
 type Result struct {
 	Class      Class
 	StatusCode int // of the target's answer, 0 without one
-	// Throttled says that the target was sent too much (429).
+	// Throttled says that the target refused because it gets too many requests (429).
 	Throttled  bool
 	RetryAfter time.Duration // how long the target asked to be left alone, 0 when it did not
 	ExternalID string
 	Error      string // for a person; empty when delivered
 }
 
-// Policy says when an attempt is made again, and how a target that is sent too much is slowed down. Only Backoff is
-// required; what else is zero follows from it, so that all times shrink together in a test.
+// Policy says when an attempt is made again, and how a target that throttles attempts is slowed down. Only Backoff is
+// required. Other fields that are zero are derived from it, so that a test can shrink all times together.
 type Policy struct {
 	// Backoff is the pause after the first failed attempt; it doubles with each, up to 32 times itself, and is shifted by
 	// up to a fifth either way.

@@ -46,8 +46,8 @@ func (r *Rule) Next(after time.Time) time.Time {
 	}
 	var next time.Time
 	year, month, day := after.In(r.Zone).Date()
-	// The day before too: where clocks pass over its last hour, a time of that hour lies in this day. And the same day of
-	// the next week, whose times may all be past on this one.
+	// The day before is tried too: where the clocks pass over its last hour, a time in that hour becomes one of this day. So is the
+	// same day of the next week, because all times of this day may be past.
 	for d := day - 1; d <= day+7; d++ {
 		if !slices.Contains(r.Weekdays, time.Date(year, month, d, 12, 0, 0, 0, time.UTC).Weekday()) {
 			continue

@@ -7,12 +7,12 @@ import (
 	"github.com/google/uuid"
 )
 
-// Pace slows a target down that has said it is sent too much. The zero value does not. It is kept with the target, so that
-// all processes share it.
+// Pace slows a target down that answers 429. The zero value slows nothing. It is kept with the target, so that all processes
+// share it.
 //
-// Each refusal doubles the interval between two claims; each success takes a tenth off it, and below its base it is gone.
-// Three refusals in a row open the breaker: nothing is claimed for the target for a while, then one, and on. Refusals of one
-// publication in a row count as one: it is slowed by its own pauses already, and says nothing new of the target.
+// Each refusal doubles the interval between two claims. Each success takes a tenth off the interval, which ends when it is below
+// its base. Three refusals in a row open the breaker: for a while nothing is claimed for the target, and then one publication.
+// Consecutive refusals of one publication count as one, because that publication is already slowed by its own pauses.
 type Pace struct {
 	Interval  time.Duration
 	Refusals  int // in a row

@@ -93,8 +93,7 @@ func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.An
 	return command.Execute(ctx, func() (command.Answer, error) { return s.group.Do(ctx, Subject{Thing: thing}, c) })
 }
 
-// Execute decides one command on a publication, a target or an automation, whatever the operation is one of, commits it,
-// and returns its answer. It returns groupcommit.ErrFull, groupcommit.ErrClosed, command.ErrUnavailable,
+// Execute decides one command on a publication, a target or an automation, commits it, and returns its answer. It returns groupcommit.ErrFull, groupcommit.ErrClosed, command.ErrUnavailable,
 // command.ErrUnknownOutcome, or the context's error. A command without a Render gets the refusal as the answer's Err,
 // [NotFoundError] among them. It waits for what another session has locked, as command.Execute does.
 func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[Op]) (command.Answer, error) {

@@ -85,8 +85,8 @@ type Store interface {
 	Reader
 	// Commit runs one transaction: it locks and reads what is wanted, calls decide, writes what decide changed, and commits.
 	// decide may fail, and nothing is written then; it is called again with a new unit whenever the transaction has to be run
-	// again. Errors: [NotFoundError] where the one thing does not exist,
-	// command.ErrUnavailable, command.ErrUnknownOutcome, or what the database refused.
+	// again. Errors: [NotFoundError] where the one thing does not exist, command.ErrUnavailable, command.ErrUnknownOutcome, or
+	// what the database refused.
 	Commit(ctx context.Context, want Want, decide func(*Unit) error) error
 }
 
@@ -158,12 +158,19 @@ type Queue interface {
 	// SaveProgress keeps what an attempt has brought about so far, for the next one. It returns [ErrClaimLost] when the claim
 	// is not in force any more.
 	SaveProgress(ctx context.Context, c Claim, progress []byte) error
-	// Conclude records ends of attempts, and changes the publications of those whose claim is still in force; the others are
-	// noted as refused. repace is asked for the new pace of each target that was throttled, or took something while slowed; a
-	// target is paused when a verdict says so, unless it was resumed after the attempt had begun.
-	// It returns the result recorded for each conclusion, empty where an attempt had ended before.
+	// Conclude records ends of attempts. It changes the publications whose claim is still in force; the other attempts are recorded
+	// as refused. It calls repace for the new pace of each target that has throttled an attempt, or took one while it was slowed. It
+	// pauses a target when a verdict says so, unless the target was resumed after the attempt had begun. It returns the result that
+	// is recorded for each conclusion, empty where the attempt had ended before.
 	Conclude(ctx context.Context, batch []Conclusion, repace func(c *Conclusion, p Pace, now time.Time) Pace) ([]AttemptResult, error)
 	// ReleaseStale frees publications whose claim had no heartbeat for age, notes their attempts as lost, and returns how
 	// many there were. Those without attempts left have failed.
 	ReleaseStale(ctx context.Context, age time.Duration) (int, error)
+	// Reseal has every secret that is sealed under one of the vault's keys, but not the first, sealed under the first, and
+	// returns how many there were. Any number of processes may call it at once.
+	Reseal(ctx context.Context, v *Vault) (int, error)
+	// FireDue fires one automation that is due by the database's clock, in one transaction that [Fire] decides, and returns
+	// the firing and the publication that it scheduled; all are nil when none is due. Any number of processes may call it
+	// at once.
+	FireDue(ctx context.Context, draw Draw) (*Automation, *Firing, *Publication, error)
 }

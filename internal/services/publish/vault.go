@@ -1,7 +1,6 @@
 package publish
 
 import (
-	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/sha256"
@@ -74,13 +73,6 @@ func (v *Vault) Open(s Sealed, about []byte) ([]byte, error) {
 		return nil, fmt.Errorf("publish: open a secret: %w", err)
 	}
 	return secret, nil
-}
-
-// Resealer keeps sealed secrets.
-type Resealer interface {
-	// Reseal has every secret that is sealed under one of the vault's keys, but not the first, sealed under the first, and
-	// returns how many there were. Any number of processes may call it at once. Errors are those of [Store].
-	Reseal(ctx context.Context, v *Vault) (int, error)
 }
 
 // Reseal seals a secret under the vault's first key. It returns [ErrUnknownVaultKey] when the vault cannot open it.

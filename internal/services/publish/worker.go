@@ -109,10 +109,7 @@ type WorkerOptions struct {
 	StaleAfter, SweepEvery time.Duration
 	Drain                  time.Duration // how long the end of Run waits for attempts under way
 	Concurrency, PerTarget int           // 0: the defaults
-	// Resealer, where it is not nil, has what is sealed under another key of the vault sealed under its first one.
-	Resealer Resealer
-	Firer    Firer // fires automations beside the worker; nil: it fires none
-	Observer Observer
+	Observer               Observer
 	// Trace, where it is not nil, begins the trace of an attempt, which runs under the context that it returns; end is called
 	// with the answer's status, 0 without one, and with why nothing was delivered. It must not block.
 	Trace func(ctx context.Context, kind string, target, publication uuid.UUID, version int64, late time.Duration) (
@@ -201,9 +198,7 @@ func (w *Worker) Run(ctx context.Context) {
 		wait.Every(beating, min(w.o.StaleAfter/beatsPerLife, longestBeat), nil, func() { w.beat(beating) })
 	})
 	helpers.Go(func() { wait.Every(ctx, w.o.SweepEvery, nil, func() { w.sweep(ctx) }) })
-	if w.o.Firer != nil {
-		helpers.Go(func() { wait.Every(ctx, automatorPoll, nil, func() { w.fireAll(ctx) }) })
-	}
+	helpers.Go(func() { wait.Every(ctx, automatorPoll, nil, func() { w.fireAll(ctx) }) })
 
 	w.loop(ctx, func(work []*Work, since time.Time) {
 		for _, one := range work {
@@ -320,7 +315,7 @@ func (w *Worker) free() Slots {
 
 func (w *Worker) firstSlots() int { return min(firstSlots, w.o.PerTarget) }
 
-// begin books an attempt and returns what makes it.
+// begin notes an attempt as running, and returns the function that makes the attempt.
 func (w *Worker) begin(ctx context.Context, work *Work, since time.Time) func() {
 	ctx, cancel := context.WithCancelCause(ctx)
 	a := &attempt{work: work, since: since, cancel: cancel, until: since.Add(w.life())}

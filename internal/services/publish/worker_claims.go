@@ -94,10 +94,7 @@ func (nobody) Fired(Outcome, time.Duration)                {}
 
 // reseal seals what is under an old key under the new one, so that the old one can go.
 func (w *Worker) reseal(ctx context.Context) {
-	if w.o.Resealer == nil {
-		return
-	}
-	switch n, err := w.o.Resealer.Reseal(ctx, w.o.Vault); {
+	switch n, err := w.o.Queue.Reseal(ctx, w.o.Vault); {
 	case err != nil && ctx.Err() == nil:
 		w.o.Logger.WarnContext(ctx, "seal secrets under the new key", "error", err)
 	case n > 0:

@@ -237,7 +237,7 @@ func repeatsNothingItCanAsk(x *trial) {
 	x.times(d, 1)
 }
 
-// endsWhenItsClaimIsLost has the claim lost before the first step that cannot be taken back.
+// endsWhenItsClaimIsLost loses the claim before the first step that cannot be undone.
 func endsWhenItsClaimIsLost(x *trial) {
 	d := x.next()
 	saves := 0

@@ -71,8 +71,8 @@ func TestRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// TestNameThatChanges has a name server of its own under which a public name is an address of this machine, as it is at the
-// second lookup of a name that changes between two: what counts is what is dialled.
+// TestNameThatChanges resolves a public name to an address of this machine, as the second lookup of a name that changes would.
+// The sender must refuse the address when it dials.
 func TestNameThatChanges(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
