@@ -90,7 +90,7 @@ func open() (stop func() error, err error) {
 	if err != nil {
 		return nil, errors.Join(err, shared.other.Kill(starting))
 	}
-	return func() error { return errors.Join(closeHouse(), remove()) }, nil
+	return func() error { return errors.Join(stopServers(), remove()) }, nil
 }
 
 // build compiles the binary, the examples and the programs of the quick starts, all at once, and with the race detector if
@@ -123,8 +123,8 @@ func startServer(ctx context.Context, data string, args ...string) (*sim.Server,
 	return s, nil
 }
 
-// closeHouse looks whether the money adds up, whatever the examples did, and stops the servers.
-func closeHouse() error {
+// stopServers looks whether the money adds up, whatever the examples did, and stops the servers.
+func stopServers() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var failures []error

@@ -18,13 +18,7 @@ import (
 // leads asks a server's metrics whether it is the leader.
 func leads(t *testing.T, server *sim.Server) bool {
 	t.Helper()
-	c := sim.NewClient(sim.NewHistory(), server)
-	defer c.Close()
-	answer := c.Get(testwait.Context(t, patience), "/metrics")
-	if answer.Err != nil || answer.Status != 200 {
-		t.Fatalf("metrics: %v", answer)
-	}
-	return bytes.Contains(answer.Body, []byte("\nfairlead_auction_is_leader 1\n"))
+	return bytes.Contains(metricsOf(t, server), []byte("\nfairlead_auction_is_leader 1\n"))
 }
 
 // leader waits until one of the servers, all of which run, leads, which is promised within a limit. Two at a time never do.

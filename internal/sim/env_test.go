@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -177,6 +178,30 @@ func newClient(t *testing.T, servers ...*sim.Server) (*sim.Client, *sim.History)
 	client := sim.NewClient(history, targets...)
 	t.Cleanup(client.Close)
 	return client, history
+}
+
+// clients are those of [clientOf].
+var clients sync.Map
+
+// clientOf returns the one client of a server alone.
+func clientOf(t *testing.T, server *sim.Server) *sim.Client {
+	t.Helper()
+	if known, ok := clients.Load(server); ok {
+		return known.(*sim.Client) //nolint:errcheck,forcetypeassert // Nothing else is stored.
+	}
+	c, _ := newClient(t, server)
+	clients.Store(server, c)
+	return c
+}
+
+// metricsOf reads a server's metrics.
+func metricsOf(t *testing.T, server *sim.Server) []byte {
+	t.Helper()
+	answer := clientOf(t, server).Get(testwait.Context(t, patience), "/metrics")
+	if answer.Err != nil || answer.Status != http.StatusOK {
+		t.Fatalf("metrics: %v", answer)
+	}
+	return answer.Body
 }
 
 // auditNow runs the auditor on a snapshot of a database that may be under load.

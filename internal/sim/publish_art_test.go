@@ -3,10 +3,7 @@
 package sim_test
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,7 +11,6 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/services/publish/deviantart/deviantarttest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
-	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // gallery is an account that can be asked what it has.
@@ -30,7 +26,7 @@ func newArt(t *testing.T) gallery {
 func (g gallery) register(t *testing.T, server *sim.Server) {
 	t.Helper()
 	var made publication
-	ask(t, server.URL(), "/v1/targets", fmt.Sprintf(`{"name":"art","kind":"deviantart","url":%q,"config":{"client_id":%q,"client_secret":%q,"refresh_token":%q}}`,
+	ask(t, server, "/v1/targets", fmt.Sprintf(`{"name":"art","kind":"deviantart","url":%q,"config":{"client_id":%q,"client_secret":%q,"refresh_token":%q}}`,
 		g.URL, deviantarttest.ClientID, deviantarttest.ClientSecret, g.Refresh()), &made)
 }
 
@@ -64,12 +60,8 @@ func claimTimes(t *testing.T, servers []*sim.Server) time.Duration {
 		counts = map[float64]float64{}
 	)
 	for _, server := range servers {
-		status, body, err := send(testwait.Context(t, patience), server.URL(), "/metrics", "", "")
-		if err != nil || status != http.StatusOK {
-			t.Fatalf("metrics: %d, %v", status, err)
-		}
-		for lines := bufio.NewScanner(bytes.NewReader(body)); lines.Scan(); {
-			rest, ok := strings.CutPrefix(lines.Text(), `fairlead_publish_claim_duration_seconds_bucket{le="`)
+		for line := range strings.Lines(string(metricsOf(t, server))) {
+			rest, ok := strings.CutPrefix(strings.TrimSpace(line), `fairlead_publish_claim_duration_seconds_bucket{le="`)
 			if !ok {
 				continue
 			}
@@ -77,7 +69,7 @@ func claimTimes(t *testing.T, servers []*sim.Server) time.Duration {
 			bound, err := strconv.ParseFloat(text, 64)
 			n, countErr := strconv.ParseFloat(value, 64)
 			if err != nil || countErr != nil {
-				t.Fatalf("%s: %v, %v", lines.Text(), err, countErr)
+				t.Fatalf("%s: %v, %v", line, err, countErr)
 			}
 			if _, there := counts[bound]; !there {
 				bounds = append(bounds, bound)

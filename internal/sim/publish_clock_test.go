@@ -47,18 +47,18 @@ func TestClockThatIsWrong(t *testing.T) {
 			t.Cleanup(receiver.Close)
 			server := newServer(t, database, publishingArgs()...)
 			var target publication
-			ask(t, server.URL(), "/v1/targets", fmt.Sprintf(`{"name":"inbox","kind":"webhook","url":%q}`, receiver.URL), &target)
+			ask(t, server, "/v1/targets", fmt.Sprintf(`{"name":"inbox","kind":"webhook","url":%q}`, receiver.URL), &target)
 			later := map[string]time.Time{}
 			for i := range testwait.Count(5, 50) {
 				at := time.Now().Add(skew + 2*time.Second + time.Duration(i)*50*time.Millisecond)
 				var p publication
-				ask(t, server.URL(), "/v1/publications", fmt.Sprintf(`{"target":"inbox","publish_at":%q,"payload":1}`, at.UTC().Format(time.RFC3339Nano)), &p)
+				ask(t, server, "/v1/publications", fmt.Sprintf(`{"target":"inbox","publish_at":%q,"payload":1}`, at.UTC().Format(time.RFC3339Nano)), &p)
 				later[p.ID] = at
 			}
 			// By a clock that is ahead this was due long ago; by the one that counts it is in half an hour.
 			far := time.Now().Add(skew + 30*time.Minute)
 			var waiting publication
-			ask(t, server.URL(), "/v1/publications", fmt.Sprintf(`{"target":"inbox","publish_at":%q,"payload":1}`, far.UTC().Format(time.RFC3339Nano)), &waiting)
+			ask(t, server, "/v1/publications", fmt.Sprintf(`{"target":"inbox","publish_at":%q,"payload":1}`, far.UTC().Format(time.RFC3339Nano)), &waiting)
 			for id, at := range later {
 				published(t, server, id)
 				mu.Lock()

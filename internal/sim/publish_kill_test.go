@@ -4,8 +4,6 @@ package sim_test
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -84,45 +82,14 @@ func (in *inbox) versions(id string) []int64 {
 	return append([]int64(nil), in.got[id]...)
 }
 
-// ask sends one command, again and again under its key while it can't be answered, and returns the answer's document.
-func ask(t *testing.T, url, path, body string, into any) {
+// ask settles a command and reads the document in its answer.
+func ask(t *testing.T, server *sim.Server, path, body string, into any) {
 	t.Helper()
-	key := uuid.NewString()
-	ctx := testwait.Context(t, patience)
-	for {
-		status, answer, err := send(ctx, url, path, body, key)
-		switch {
-		case err == nil && status < 300:
-			testwait.Must(t, json.Unmarshal(answer, into))
-			return
-		case err == nil && status < 500:
-			t.Fatalf("%s: %d %s", path, status, answer)
-		case ctx.Err() != nil:
-			t.Fatalf("%s: %v, %d", path, err, status)
-		}
+	answer := settle(t, clientOf(t, server), path, uuid.NewString(), body)
+	if answer.Status >= 300 {
+		t.Fatalf("%s: %v", path, answer)
 	}
-}
-
-func send(ctx context.Context, url, path, body, key string) (int, []byte, error) {
-	method := http.MethodPost
-	if key == "" {
-		method = http.MethodGet
-	}
-	request, err := http.NewRequestWithContext(ctx, method, url+path, bytes.NewReader([]byte(body)))
-	if err != nil {
-		return 0, nil, err
-	}
-	request.Header.Set("Authorization", "Bearer "+sim.AdminKey)
-	if key != "" {
-		request.Header.Set("Idempotency-Key", key)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	answer, err := io.ReadAll(response.Body)
-	return response.StatusCode, answer, err
+	testwait.Must(t, answer.JSON(into))
 }
 
 type publication struct {
@@ -138,11 +105,7 @@ type publication struct {
 
 func read(t *testing.T, server *sim.Server, path string) (p publication) {
 	t.Helper()
-	status, body, err := send(testwait.Context(t, patience), server.URL(), path, "", "")
-	if err != nil || status != http.StatusOK {
-		t.Fatalf("%s: %d, %v", path, status, err)
-	}
-	testwait.Must(t, json.Unmarshal(body, &p))
+	testwait.Must(t, clientOf(t, server).GetJSON(testwait.Context(t, patience), path, &p))
 	return p
 }
 
@@ -163,7 +126,7 @@ func publishingArgs() []string {
 func (in *inbox) register(t *testing.T, server *sim.Server) {
 	t.Helper()
 	var target publication
-	ask(t, server.URL(), "/v1/targets", fmt.Sprintf(`{"name":"inbox","kind":"webhook","url":%q}`, in.URL), &target)
+	ask(t, server, "/v1/targets", fmt.Sprintf(`{"name":"inbox","kind":"webhook","url":%q}`, in.URL), &target)
 	in.mu.Lock()
 	in.secret = target.Secret
 	in.mu.Unlock()
@@ -208,24 +171,23 @@ func TestPublisherDiesAtEveryCrashPoint(t *testing.T) {
 					body = art.publication(made)
 					made++
 				}
-				ask(t, server.URL(), "/v1/publications", body, &drafts[i])
+				ask(t, server, "/v1/publications", body, &drafts[i])
 			}
 			nth := 1
 			if point == "publish.sent" {
 				nth += (round + 3) % len(drafts) // To the account it is sent last: that takes several requests.
 			}
 			willDie(t, server, fmt.Sprintf("%s:%d", point, nth))
-			for _, d := range drafts {
-				// The answer may be lost with the server; its retry tells.
-				_, _, _ = send(testwait.Context(t, patience), server.URL(), "/v1/publications/"+d.ID+"/publish", "", "publish-"+d.ID)
+			ops := make([]*sim.Op, len(drafts))
+			for i, d := range drafts {
+				ops[i] = &sim.Op{Method: http.MethodPost, Path: "/v1/publications/" + d.ID + "/publish", Key: "publish-" + d.ID}
+				_ = clientOf(t, server).Once(testwait.Context(t, patience), ops[i]) // The answer may be lost with the server; its retry tells.
 			}
 			dies(t, server, point)
 			deaths++
 			start(t, server)
 			for i, d := range drafts {
-				if status, body, err := send(testwait.Context(t, patience), server.URL(), "/v1/publications/"+d.ID+"/publish", "", "publish-"+d.ID); err != nil || status >= 500 {
-					t.Fatalf("%d %s, %v", status, body, err)
-				}
+				testwait.Must(t, testwait.Err(clientOf(t, server).Settle(testwait.Context(t, patience), ops[i])))
 				p := published(t, server, d.ID)
 				if i%2 == 1 {
 					continue
@@ -268,7 +230,7 @@ func TestStoppedPublisherIsRefused(t *testing.T) {
 	in.mu.Unlock()
 	for round := range testwait.Count(2, 200) {
 		var p publication
-		ask(t, first.URL(), "/v1/publications", `{"target":"inbox","publish_at":"2020-01-01T00:00:00Z","payload":1}`, &p)
+		ask(t, first, "/v1/publications", `{"target":"inbox","publish_at":"2020-01-01T00:00:00Z","payload":1}`, &p)
 		await(t, "the delivery", arrived)
 		holder, other := first, second
 		if running(t, second) > 0 {
@@ -308,12 +270,7 @@ func attemptsOf(t *testing.T, server *sim.Server, id string) map[int64]string {
 // running asks a server's metrics how many attempts it makes.
 func running(t *testing.T, server *sim.Server) int {
 	t.Helper()
-	status, body, err := send(testwait.Context(t, patience), server.URL(), "/metrics", "", "")
-	if err != nil || status != http.StatusOK {
-		t.Fatalf("metrics: %d, %v", status, err)
-	}
-	const name = "\nfairlead_publish_running "
-	_, rest, found := bytes.Cut(body, []byte(name))
+	_, rest, found := bytes.Cut(metricsOf(t, server), []byte("\nfairlead_publish_running "))
 	if !found {
 		t.Fatal("no metric of running attempts")
 	}
@@ -341,7 +298,7 @@ func TestAllDueAtOnce(t *testing.T) {
 		making.Go(func() {
 			for i := worker; i < n; i += 16 {
 				var p publication
-				ask(t, servers[i%len(servers)].URL(), "/v1/publications",
+				ask(t, servers[i%len(servers)], "/v1/publications",
 					fmt.Sprintf(`{"target":"inbox","publish_at":%q,"payload":{"n":%d}}`, at.UTC().Format(time.RFC3339Nano), i), &p)
 				ids <- p.ID
 			}

@@ -49,6 +49,8 @@ func (b *Backend) Acquire(ctx context.Context, r lock.Request) (lock.Grant, erro
 		if err != nil {
 			if cause := context.Cause(ctx); cause != nil {
 				err = cause
+			} else if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
+				err = context.DeadlineExceeded // The server keeps it, too, and has answered before the context's timer ran.
 			}
 			return lock.Grant{}, fmt.Errorf("etcdlock: acquire: %w", err)
 		}

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/testwait"
-	"github.com/fairlead-dev/fairlead/internal/wait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -194,32 +194,47 @@ func (s *suite) noStarvation() {
 	all.Wait()
 }
 
-// cancelled: a caller may leave at any moment, and nothing is left behind but what expires.
+// cancelled: callers leave at any moment, also while others leave, and no lock stays with nobody, nor anybody in line.
 func (s *suite) cancelled() {
 	b, l := s.process()
-	k := key("k")
-	for i := range testwait.Count(60, 1000) {
-		h := s.acquire(l, lock.Options{Wait: patience}, k)
-		ctx, cancel := context.WithCancel(s.ctx())
-		c := s.async(ctx, l, lock.Options{Wait: patience}, k)
-		wait.For(s.Context(), time.Duration(s.rng.IntN(12000))*time.Microsecond)
-		if i%2 == 0 {
-			cancel()
-		} else {
-			go cancel()
-		}
-		s.release(h)
-		if r := s.await(c); r.err == nil {
-			s.release(r.held)
-		} else if !errors.Is(r.err, context.Canceled) {
-			s.Fatalf("round %d: %v", i, r.err)
-		}
-		cancel()
+	lockers := []*lock.Locker{l, s.locker()}
+	const workers = 8
+	shared, own := newKeys(4), newKeys(workers)
+	var granted, left atomic.Int64
+	var all sync.WaitGroup
+	end := time.Now().Add(time.Duration(testwait.Count(2, 60)) * time.Second)
+	for i := range workers {
+		rng := newRand(s.rng.Uint64())
+		all.Go(func() {
+			for time.Now().Before(end) {
+				k := own[i] // It is free, or soon will be.
+				if rng.IntN(2) == 0 {
+					k = shared[rng.IntN(len(shared))]
+				}
+				ctx, cancel := context.WithTimeout(s.Context(), time.Duration(rng.IntN(10_000))*time.Microsecond)
+				h, err := lockers[i%2].Acquire(ctx, []string{k}, lock.Options{Wait: lock.Forever, TTL: time.Hour})
+				switch {
+				case err == nil:
+					granted.Add(1)
+					s.is("release", h.Release(ctx), nil)
+				case errors.Is(err, context.DeadlineExceeded):
+					left.Add(1)
+				default:
+					s.Error(err)
+				}
+				cancel()
+			}
+		})
 	}
-	if n := s.waiting(b, k); n != 0 {
-		s.Errorf("%d still wait", n)
+	all.Wait()
+	s.Logf("%d were granted, %d called off", granted.Load(), left.Load())
+	if granted.Load() == 0 || left.Load() == 0 {
+		s.Error("nothing was tried")
 	}
-	s.free(l, k)
+	for _, k := range slices.Concat(shared, own) {
+		s.free(l, k)
+		s.eventually("nobody waits", func() bool { return s.waiting(b, k) == 0 })
+	}
 }
 
 func (s *suite) closing() {

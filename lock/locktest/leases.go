@@ -70,25 +70,6 @@ func (s *suite) inTime(try func() bool) {
 	s.Fatal("not in time in any of three tries")
 }
 
-func (s *suite) renewed() {
-	l, other := s.locker(), s.locker()
-	s.inTime(func() bool {
-		k := key("k")
-		h := s.acquire(l, lock.Options{TTL: time.Second}, k)
-		wait.For(h.Context(), 2500*time.Millisecond)
-		_, err := other.Acquire(s.ctx(), []string{k}, lock.Options{})
-		released := h.Release(s.ctx())
-		cause := context.Cause(h.Context())
-		if errors.Is(cause, lock.ErrUnrenewed) {
-			return false
-		}
-		if !errors.Is(cause, lock.ErrReleased) || released != nil || !errors.Is(err, lock.ErrHeld) {
-			s.Errorf("it ended by %v, and its release with %v; another got %v", cause, released, err)
-		}
-		return true
-	})
-}
-
 // cutoff is a backend whose renewals can be made to fail.
 type cutoff struct {
 	lock.Backend
@@ -106,24 +87,28 @@ func (c *cutoff) Renew(ctx context.Context, id string, ttl time.Duration) (lock.
 	return c.Backend.Renew(ctx, id, ttl)
 }
 
-// lostRenewals: the holder knows before the next is granted, and a lock is not lost if renewals fail only for a while.
+// lostRenewals: renewals keep a lock, also if some fail for a while, and a holder whose renewals all fail knows before the next
+// is granted.
 func (s *suite) lostRenewals() {
 	b, _ := s.process()
 	c := &cutoff{Backend: b}
 	l, other := lock.New(c, lock.LockerOptions{}), s.locker()
 	const ttl = 1200 * time.Millisecond
 	for range testwait.Count(2, 50) {
-		k := key("k")
+		var k string
 		var h *lock.Held
 		s.inTime(func() bool {
+			k = key("k")
 			h = s.acquire(l, lock.Options{TTL: ttl, Wait: patience}, k)
 			c.cut.Store(true)
 			failed := c.failed.Load()
 			s.eventually("two renewals fail", func() bool { return c.failed.Load() >= failed+2 || h.Context().Err() != nil })
 			c.cut.Store(false)
-			wait.For(h.Context(), ttl)
+			wait.For(h.Context(), 2*ttl)
+			_, err := other.Acquire(s.ctx(), []string{k}, lock.Options{})
 			switch cause := context.Cause(h.Context()); {
 			case cause == nil:
+				s.is("another's acquire", err, lock.ErrHeld)
 				return true
 			case !errors.Is(cause, lock.ErrUnrenewed):
 				s.Fatalf("lost although renewals succeed again: %v", cause)
@@ -132,42 +117,13 @@ func (s *suite) lostRenewals() {
 			return false
 		})
 		c.cut.Store(true)
-		s.unrenewed(h, other, k, func() { c.cut.Store(false) })
+		next := s.next(other, k)
+		knew := ended(h.Context(), patience)
+		s.is("cause", context.Cause(h.Context()), lock.ErrUnrenewed)
+		s.knewFirst(knew, s.granted(next))
+		c.cut.Store(false)
+		s.is("release of a lost lock", h.Release(s.ctx()), lock.ErrLost)
 	}
-}
-
-// unrenewed waits until the next in line has replaced a holder whose renewals fail or hang.
-func (s *suite) unrenewed(h *lock.Held, other *lock.Locker, k string, repair func()) {
-	s.Helper()
-	next := s.next(other, k)
-	knew := ended(h.Context(), patience)
-	s.is("cause", context.Cause(h.Context()), lock.ErrUnrenewed)
-	s.knewFirst(knew, s.granted(next))
-	repair()
-	s.is("release of a lost lock", h.Release(s.ctx()), lock.ErrLost)
-}
-
-// hung is a backend that renews, and does not answer for a long time, whatever its context says.
-type hung struct {
-	lock.Backend
-
-	answers chan struct{}
-}
-
-// Renew implements [lock.Backend].
-func (h hung) Renew(ctx context.Context, id string, ttl time.Duration) (lock.Grant, error) {
-	g, err := h.Backend.Renew(ctx, id, ttl)
-	<-h.answers
-	return g, err
-}
-
-// hungRenewal: a holder whose renewal hangs knows in time that the lock may be lost.
-func (s *suite) hungRenewal() {
-	b, _ := s.process()
-	h := hung{b, make(chan struct{})}
-	k := key("k")
-	held := s.acquire(lock.New(h, lock.LockerOptions{}), lock.Options{TTL: 400 * time.Millisecond}, k)
-	s.unrenewed(held, s.locker(), k, func() { close(h.answers) })
 }
 
 // noRevival: a renewal that comes too late does not revive a lock, whether or not another has taken it over.
@@ -198,25 +154,20 @@ func (s *suite) noRevival() {
 	s.is("release", b.Release(s.ctx(), g.ID), nil)
 }
 
+// ownRelease: a release frees what its own acquisition holds and nothing else, also under a context that is cancelled.
 func (s *suite) ownRelease() {
 	l, other := s.locker(), s.locker()
 	k := key("k")
 	old := s.acquire(l, lock.Options{TTL: lock.MinTTL, NoRenewal: true}, k)
-	h := s.acquire(other, lock.Options{Wait: patience}, k)
+	ctx, cancel := context.WithCancel(s.ctx())
+	defer cancel()
+	h, err := other.Acquire(ctx, []string{k}, lock.Options{Wait: patience})
+	testwait.Must(s.T, err)
 	s.is("release of a lost lock", old.Release(s.ctx()), lock.ErrLost)
 	s.refused(l, k)
-	s.release(h, h) // The second release returns what the first did.
-}
-
-func (s *suite) cancelledRelease() {
-	l := s.locker()
-	k := key("k")
-	ctx, cancel := context.WithCancel(s.ctx())
-	h, err := l.Acquire(ctx, []string{k}, lock.Options{})
-	testwait.Must(s.T, err)
 	cancel()
 	testwait.Must(s.T, h.Release(ctx))
-	s.release(s.acquire(l, lock.Options{}, k))
+	s.release(h, s.acquire(l, lock.Options{}, k)) // The second release returns what the first did.
 }
 
 func (s *suite) maxHold() {

@@ -3,8 +3,6 @@ package pglock
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -105,43 +103,6 @@ func TestCloseTellsWhoHasTheLock(t *testing.T) {
 	b.Close()
 	testwait.Check(t, testwait.Err(other.Renew(t.Context(), three[2].ID(), 0)))
 	let(t, three[2])
-}
-
-// TestCancelledRequestsLeaveNothing: requests are called off at any moment, and no lock stays with nobody.
-func TestCancelledRequestsLeaveNothing(t *testing.T) {
-	t.Parallel()
-	b := open(t, database(t), Options{})
-	l := lock.New(b, lock.LockerOptions{})
-	var granted, refused atomic.Int64
-	var all sync.WaitGroup
-	end := time.Now().Add(time.Duration(testwait.Count(2, 60)) * time.Second)
-	keys := []string{"k0", "k1", "k2", "k3"}
-	for range 8 {
-		all.Go(func() {
-			for time.Now().Before(end) {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.Int64N(int64(10*time.Millisecond))))
-				h, err := l.Acquire(ctx, []string{keys[rand.IntN(len(keys))]}, lock.Options{Wait: lock.Forever, TTL: time.Hour})
-				if err == nil {
-					granted.Add(1)
-					err = h.Release(context.WithoutCancel(ctx))
-				} else {
-					refused.Add(1)
-				}
-				cancel()
-				if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	for _, k := range keys {
-		free(t, b, k)
-	}
-	t.Logf("%d were granted, %d called off", granted.Load(), refused.Load())
-	if refused.Load() == 0 || granted.Load() == 0 {
-		t.Error("nothing was tried")
-	}
 }
 
 // TestLateRequestIsRefused: what is carried out after its caller has gone grants nothing.

@@ -98,7 +98,7 @@ func TestConformanceThroughPgBouncer(t *testing.T) {
 	t.Parallel()
 	through := bouncer(t, database(t))
 	only := []string{ // In a short run: what rests on sessions, if anything does.
-		"TokensGrow", "InOrderOfAsking", "DeadHolderIsReplaced", "DeadWaiterIsPassedOver", "RenewalKeepsTheLock",
+		"TokensGrow", "InOrderOfAsking", "DeadHolderIsReplaced", "DeadWaiterIsPassedOver", "LostRenewalsEndTheContextInTime",
 		"DeadlockRings", "FenceRefusesOldTokens", "Histories",
 	}
 	if testwait.Torture() {

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
@@ -106,34 +105,6 @@ func digest(names ...string) string {
 	}
 	sum := sha1.Sum([]byte(text.String()))
 	return hex.EncodeToString(sum[:])
-}
-
-// A request whose caller has gone holds nothing, though the client has several connections, of which one may be faster.
-func TestCancelledRequestsHoldNothing(t *testing.T) {
-	t.Parallel()
-	b := alone(t)
-	var all sync.WaitGroup
-	var cancelled atomic.Int64
-	stop := time.Now().Add(3 * time.Second)
-	for w := range 32 {
-		all.Go(func() {
-			for i := 0; time.Now().Before(stop); i++ {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(3000))*time.Microsecond)
-				g, err := b.Acquire(ctx, request(time.Hour, 0, fmt.Sprint("k", w, "/", i)))
-				cancel()
-				if err != nil {
-					cancelled.Add(1)
-				} else if err := b.ReleaseGrant(t.Context(), g); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	s, err := b.Snapshot(t.Context())
-	if err != nil || len(s.Holders) > 0 || cancelled.Load() == 0 {
-		t.Errorf("of %d requests that were called off %d are held, %v", cancelled.Load(), len(s.Holders), err)
-	}
 }
 
 // Those that come into line and leave it do not prolong a lease, of none of the keys that a grant has.
