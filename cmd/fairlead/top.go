@@ -32,9 +32,9 @@ type topFrame struct {
 	At      time.Time `json:"at"`
 	Version string    `json:"version"`
 	top.View
-	Backlog topBacklog     `json:"backlog"`
-	Held    int            `json:"locks_held"`
-	Waiting int            `json:"locks_waiting"`
+	Backlog topBacklog `json:"backlog"`
+	Held    int        `json:"locks_held"`
+	Waiting int        `json:"locks_waiting"`
 	Locks   []lockView `json:"locks"`
 }
 

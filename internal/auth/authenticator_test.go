@@ -399,16 +399,3 @@ func TestHotPathDoesNotAllocate(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
-
-func BenchmarkAuthenticateKey(b *testing.B) {
-	store := newMemStore()
-	secret := "Bearer " + store.addKey(b, RoleService, "s1")
-	a := newAuth(b, Options{Store: store, JWT: JWTOptions{Secret: testSecret()}})
-	ctx := b.Context()
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := a.Authenticate(ctx, secret); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -452,18 +452,6 @@ func TestJWTOptions(t *testing.T) {
 	}
 }
 
-func BenchmarkAuthenticateToken(b *testing.B) {
-	a := newAuth(b, Options{JWT: JWTOptions{PublicKeysPEM: publicPEM(b, signers()["rsa"])}})
-	token := "Bearer " + signed(b, jwt.SigningMethodRS256, signers()["rsa"], nil, claimsOf(nil))
-	ctx := b.Context()
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := a.Authenticate(ctx, token); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 func FuzzToken(f *testing.F) {
 	now := time.Unix(1_800_000_000, 0)
 	pemKeys := publicPEM(f, signers()["rsa"], signers()["p256"], signers()["ed25519"])
