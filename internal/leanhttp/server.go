@@ -44,7 +44,7 @@ type Server struct {
 	reported time.Time // last
 	closing  atomic.Bool
 	listener net.Listener
-	rest     *handover
+	rest     *Handover
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
@@ -58,7 +58,7 @@ func (s *Server) Serve(l net.Listener) error {
 		_ = l.Close()
 		return http.ErrServerClosed
 	}
-	s.listener, s.rest, s.conns = l, newHandover(l.Addr()), map[*conn]struct{}{}
+	s.listener, s.rest, s.conns = l, NewHandover(l.Addr()), map[*conn]struct{}{}
 	s.mu.Unlock()
 	served := make(chan error, 1)
 	watch(s.HTTP)
@@ -96,7 +96,7 @@ func (s *Server) accept(base context.Context, l net.Listener) error {
 		pause = firstPause
 		tcp, ok := c.(*net.TCPConn)
 		if !ok { // With TLS, say, or over a unix socket.
-			if !s.rest.take(c) {
+			if !s.rest.Pass(base, c) {
 				_ = c.Close()
 			}
 			continue
