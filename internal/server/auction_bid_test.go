@@ -270,8 +270,7 @@ func TestBidByOtherMeans(t *testing.T) {
 	must(t, err)
 	user, err := e.server.Auth.Authenticate(t.Context(), "Bearer "+e.user("bidder-000"))
 	must(t, err)
-	auctionID := uuid.MustParse(id)
-	a, err := e.server.placeBid(t.Context(), admin, "r", auctionID, bidRequest{Account: "bidder-000", Amount: 10}, `"k1"`)
+	a, err := e.server.placeBid(t.Context(), admin, "r", id, bidRequest{Account: "bidder-000", Amount: 10}, `"k1"`)
 	must(t, err)
 	if a.Status != http.StatusCreated || a.Replayed {
 		t.Fatalf("%d %s", a.Status, a.Body)
@@ -282,17 +281,17 @@ func TestBidByOtherMeans(t *testing.T) {
 	}
 	e.keyed("k1", path, bidBody("bidder-000", 11)).problem(http.StatusUnprocessableEntity, "idempotency_key_reused")
 	first := e.keyed("k2", path, bidBody("bidder-001", 12)).want(http.StatusCreated)
-	a, err = e.server.placeBid(t.Context(), admin, "r", auctionID, bidRequest{Account: "bidder-001", Amount: 12}, "k2")
+	a, err = e.server.placeBid(t.Context(), admin, "r", id, bidRequest{Account: "bidder-001", Amount: 12}, "k2")
 	must(t, err)
 	if !a.Replayed || string(a.Body) != string(first.body) {
 		t.Errorf("replayed %v: %s", a.Replayed, a.Body)
 	}
-	a, err = e.server.placeBid(t.Context(), user, "r", auctionID, bidRequest{Account: "bidder-000", Amount: 30}, "k2")
+	a, err = e.server.placeBid(t.Context(), user, "r", id, bidRequest{Account: "bidder-000", Amount: 30}, "k2")
 	must(t, err)
 	if a.Status != http.StatusTooManyRequests || a.Replayed {
 		t.Errorf("another principal's key is not its own: %d %s", a.Status, a.Body)
 	}
-	a, err = e.server.placeBid(t.Context(), admin, "r", uuid.New(), bidRequest{Account: "bidder-000", Amount: 30}, "k3")
+	a, err = e.server.placeBid(t.Context(), admin, "r", uuid.NewString(), bidRequest{Account: "bidder-000", Amount: 30}, "k3")
 	must(t, err)
 	if a.Status != http.StatusNotFound {
 		t.Errorf("an absent auction: %d %s", a.Status, a.Body)
@@ -311,7 +310,7 @@ func TestBidByOtherMeans(t *testing.T) {
 		{"bidder-000", 30, "", "idempotency_key_required"},
 		{"bidder-000", 30, "a b", "idempotency_key_required"},
 	} {
-		_, err := e.server.placeBid(t.Context(), user, "r", auctionID, bidRequest{Account: c.account, Amount: c.amount}, c.key)
+		_, err := e.server.placeBid(t.Context(), user, "r", id, bidRequest{Account: c.account, Amount: c.amount}, c.key)
 		if p := problemOf(err, "r"); err == nil || p.Code != c.code {
 			t.Errorf("%+v: %v", c, err)
 		}

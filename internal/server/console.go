@@ -45,7 +45,6 @@ const (
 	consoleRoot  = "/console/"
 	assetRoot    = consoleRoot + "assets/"
 	sessionPath  = consoleRoot + "session"
-	publicPrefix = "/p/"
 )
 
 // consoleRoutes adds the console to the router. It is no part of the contract: its pages and its sign-in serve browsers.
