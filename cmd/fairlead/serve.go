@@ -269,6 +269,6 @@ const profileTimeout = 15 * time.Second
 // else it does nothing. A unit that depends on this one is then started once this one answers, and not before.
 func tellSupervisor(ctx context.Context, logger *slog.Logger, state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
-		logger.WarnContext(ctx, "systemd was not told", "state", state, "error", err)
+		logger.WarnContext(ctx, "systemd was not notified", "state", state, "error", err)
 	}
 }

@@ -110,7 +110,7 @@ func (s *Server) lockRoutes() []route {
 		commandRoute("/v1/locks", accessStaff, http.StatusCreated, "Lock all of the keys or none, waiting in line if asked to", viewLock, mutation[lockRequest, lock.Request]{
 			op: plain((*lockRequest).op), wait: func(o lock.Request) time.Duration { return o.Wait },
 			execute: func(ctx context.Context, c command.Command[lock.Request]) (command.Answer, error) {
-				// A request that waits when the server shuts down is told so at once, and finds another server.
+				// When the server shuts down, a waiting request fails at once, and its client finds another server.
 				ctx, cancel := context.WithCancelCause(ctx)
 				defer cancel(nil)
 				defer context.AfterFunc(s.draining, func() { cancel(groupcommit.ErrClosed) })() //nolint:contextcheck // The server's own.
@@ -171,8 +171,8 @@ func (q *lockRequest) op() (lock.Request, error) {
 	return r, nil
 }
 
-// lockID reads a lock's id from the path. One that was never given out can't be told from one that ended, unless it
-// could not have been: then it names nothing.
+// lockID reads a lock's id from the path. An id that was never given out looks like that of a lock that
+// ended, unless the server could not have made it: then it is not found.
 func lockID(s string) (string, error) {
 	id, err := pathUUID(s, "lock")
 	if err == nil && id.Version() != 7 {

@@ -118,7 +118,7 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 			s.writeProblem(rec, r, err)
 			return
 		}
-		// The standard mux would redirect a path that is not clean; a program is better told that it is wrong.
+		// The standard mux would redirect a path that is not clean. A program needs an error.
 		if p := r.URL.Path; p != "/" && path.Clean(p) != strings.TrimSuffix(p, "/") || strings.HasSuffix(p, "//") {
 			s.notFoundPath(rec, r)
 			return

@@ -78,9 +78,9 @@ func mutate[Req, Op any](m mutation[Req, Op]) handler {
 	}
 }
 
-// run makes a command of a request whose key and body were read, and executes it. extend is told of a limit that is longer than
-// usual. The command is canonical as req is encoded again: white space, member order and a null for an absent member make no
-// other request.
+// run makes a command of a request whose key and body were read, and executes it. It calls extend when the command may take longer
+// than usual. The fingerprint is that of req encoded again, so that white space, the order of members, and a null for an absent
+// member make no other request.
 func (m *mutation[Req, Op]) run(ctx context.Context, from sender, req *Req, extend func(limit time.Duration)) (a command.Answer, err error) {
 	op, err := m.op(from, req)
 	if err != nil {

@@ -74,8 +74,8 @@ func newestIDs() order[uuid.UUID] {
 	}
 }
 
-// cursor names a place in the list at path: the place in base 36, and a check that binds it to that list, so that a cursor
-// which was made up, cut short, or belongs to another list is told from a good one.
+// cursor names a place in the list at path: the place in base 36, and a checksum that binds it to that list. A cursor
+// that was made up, cut short, or belongs to another list fails the check.
 func cursor(path string, place int64) string {
 	n := strconv.FormatInt(place, 36)
 	return n + "." + cursorCheck(path, n)
