@@ -114,7 +114,7 @@ func (s *Server) accept(base context.Context, l net.Listener) error {
 			_ = lean.Close()
 			continue
 		}
-		go lean.serve()
+		go lean.serve() //nolint:contextcheck // The connection has its own, in the requests that it makes.
 	}
 }
 
