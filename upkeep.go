@@ -62,7 +62,7 @@ func (s *Server) work() {
 	}
 }
 
-// sweep calls f now and then every period until ctx ends. A failure is logged; the next round tries again.
+// sweep calls f at once, and again every period until ctx ends. A failure is logged; the next round tries again.
 func (s *Server) sweep(ctx context.Context, name string, every time.Duration, f func(context.Context) (int, error)) {
 	t := time.NewTicker(every)
 	defer t.Stop()

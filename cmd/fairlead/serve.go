@@ -88,8 +88,8 @@ func newServeOptions(f *pflag.FlagSet) *serveOptions {
 	return o
 }
 
-// complete turns the flags to options: a flag of 0 is 0 and not the default, and what is wrong is found before anything is
-// started or written.
+// complete turns the flags into options, in which 0 would mean the default and a flag of 0 means 0. It finds wrong flags before
+// anything is started or written.
 func (o *serveOptions) complete() (err error) {
 	o.NoPublicPages = !o.publicPages
 	o.AdminKey = os.Getenv(adminKeyVariable)

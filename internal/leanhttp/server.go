@@ -118,7 +118,7 @@ func (s *Server) accept(base context.Context, l net.Listener) error {
 	}
 }
 
-// ErrFull is what [Server.Refused] gets when there are as many connections as there may be.
+// ErrFull is the reason that [Server.Refused] is given when MaxConns connections are open.
 var ErrFull = errors.New("leanhttp: as many connections are open as may be")
 
 // refused notes a connection that could not be taken.
