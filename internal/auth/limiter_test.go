@@ -8,14 +8,14 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func newTestLimiter(tb testing.TB, opts LimiterOptions) *Limiter {
 	tb.Helper()
 	l, err := NewLimiter(opts)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testwait.Must(tb, err)
 	return l
 }
 
