@@ -56,7 +56,7 @@ func readChain(name string) (fairdraw.Chain, error) {
 	return beacon.ParseChain(data)
 }
 
-// startBeacon makes the source of rounds, and says so where it is not a chain that everybody can know.
+// startBeacon makes the source of rounds, and warns if its chain is not one of drand's public ones.
 func (s *Server) startBeacon() (*lottery.BeaconOptions, error) {
 	options, client, err := s.o.beacon()
 	if err != nil || options == nil {

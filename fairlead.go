@@ -75,7 +75,7 @@ type Server struct {
 	listener    net.Listener
 
 	// working ends when the server begins to stop: sweepers, the leader and the worker end with it. telling ends after the
-	// last answer: until then other processes are told of what commands did, and what runs is looked after.
+	// last answer: until then other processes hear of what commands did, and running operations are looked after.
 	working, telling context.Context //nolint:containedctx // They are the server's lifetimes.
 	stop             context.CancelCauseFunc
 	silence          context.CancelFunc

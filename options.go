@@ -114,7 +114,7 @@ type Options struct {
 
 	// OTLPEndpoint is the URL of an OpenTelemetry collector that traces are sent to; empty: none.
 	OTLPEndpoint string
-	// Logger is told what happens; nil: nobody is.
+	// Logger logs what happens; nil: nothing is logged.
 	Logger *slog.Logger
 }
 

@@ -111,8 +111,8 @@ func (k *keyStore) KeyByHash(ctx context.Context, hash [32]byte) (auth.Key, erro
 	return k.KeyStore.KeyByHash(ctx, hash)
 }
 
-// scratch is the data directory where it can be written to, as it is on a disk and not in memory; else the system's directory
-// of temporary files.
+// scratch is the data directory if it can be written to, since that is on a disk and not in memory. Otherwise it is empty, for
+// the system's directory of temporary files.
 func (s *Server) scratch() string {
 	if os.MkdirAll(s.o.Data, 0o700) != nil {
 		return ""

@@ -46,8 +46,8 @@ func (s *Server) work() {
 	}
 	s.background.Go(func() { s.lead(s.working) })
 	s.background.Go(func() { s.publisher.Run(s.working) })
-	// What the last commands did is told to other processes too, so the hub runs until they are answered; operations that run
-	// are looked after until they are interrupted by the end.
+	// Other processes hear of the last commands too, so the hub runs until those are answered. Running operations are looked after
+	// until the end interrupts them.
 	s.background.Go(func() { s.hub.Run(s.telling) })
 	s.background.Go(func() { s.multidraw.Reconcile(s.telling) })
 	s.background.Go(func() { s.cross.Reconcile(s.telling) })
@@ -62,7 +62,7 @@ func (s *Server) work() {
 	}
 }
 
-// sweep calls f now and then every period until ctx ends. A failure is logged; the next round tries again.
+// sweep calls f at once, and again every period until ctx ends. A failure is logged; the next round tries again.
 func (s *Server) sweep(ctx context.Context, name string, every time.Duration, f func(context.Context) (int, error)) {
 	t := time.NewTicker(every)
 	defer t.Stop()

@@ -41,7 +41,7 @@ func (c *Client) Attempts(ctx context.Context, publication string, opts ...CallO
 	return pages[Attempt](ctx, c, opts, at("/v1/publications/%s/attempts", publication))
 }
 
-// Schedule gives a draft its time, or a scheduled publication another one. Code bad_transition: it is past that.
+// Schedule gives a draft its time, or a scheduled publication another one. Code bad_transition: it is neither.
 func (c *Client) Schedule(ctx context.Context, publication string, q ScheduleRequest, opts ...CallOption) (*Publication, error) {
 	return post[Publication](ctx, c, at("/v1/publications/%s/schedule", publication), q, opts)
 }

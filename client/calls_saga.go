@@ -34,8 +34,7 @@ func (c *Client) CompensateSaga(ctx context.Context, id string, opts ...CallOpti
 	return post[Saga](ctx, c, at("/v1/sagas/%s/compensate", id), nil, opts)
 }
 
-// InDoubt lists the prepared transactions of the server's own in every ledger's database, and the ledgers that could not be
-// asked.
+// InDoubt lists the server's own prepared transactions in all ledgers' databases, and the ledgers that could not be asked.
 func (c *Client) InDoubt(ctx context.Context, opts ...CallOption) (*Doubts, error) {
 	return get[Doubts](ctx, c, "/v1/in-doubt", opts)
 }
@@ -46,8 +45,8 @@ func (c *Client) Adopt(ctx context.Context, opts ...CallOption) (*Adoption, erro
 	return post[Adoption](ctx, c, "/v1/in-doubt/adopt", nil, opts)
 }
 
-// ExecuteCrossLeg executes the server's leg of another's transfer, once. Code bad_transition: a leg is to be undone that was
-// not done.
+// ExecuteCrossLeg executes this server's leg of another server's transfer, once. Code bad_transition: the leg is to be undone and
+// was not done.
 func (c *Client) ExecuteCrossLeg(ctx context.Context, q CrossLegRequest, opts ...CallOption) (*CrossLeg, error) {
 	return post[CrossLeg](ctx, c, "/v1/cross-legs", q, opts)
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 )
 
-// shared is the real server that tests and examples share. Examples have no test to ask for one, so it is started before
-// them all; names of accounts are each test's own.
+// shared is the real server that tests and examples share. An example has no [testing.T] to start one with, so
+// TestMain starts it. Each test names its accounts differently.
 var shared struct {
 	url, key string
 	handler  http.Handler

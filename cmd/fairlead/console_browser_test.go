@@ -152,7 +152,7 @@ func (b *browser) expect(parts ...string) {
 	b.expected = parts
 }
 
-// quiet fails the test with what went wrong since the last time.
+// quiet fails the test if the page has logged an error since the last call.
 func (b *browser) quiet(where string) {
 	b.t.Helper()
 	b.mu.Lock()

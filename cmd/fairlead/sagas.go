@@ -35,11 +35,7 @@ func newSagas() *cobra.Command {
 		cmd.AddCommand(&cobra.Command{
 			Use: use + " ID", Short: short, Args: cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				s, document, err := call[client.Saga](cmd.Context(), &t, method, "/v1/sagas/"+url.PathEscape(args[0])+path, nil)
-				if err != nil {
-					return err
-				}
-				return show(cmd, t.json, document, func(out io.Writer) { describeSaga(out, s) })
+				return ask(cmd, &t, method, "/v1/sagas/"+url.PathEscape(args[0])+path, describeSaga)
 			},
 		})
 	}
@@ -62,17 +58,12 @@ func newSagasList(t *target) *cobra.Command {
 			if stuck {
 				q.Set("stuck", "true")
 			}
-			if name != "" {
-				q.Set("name", name)
+			for filter, value := range map[string]string{"name": name, "status": status} {
+				if value != "" {
+					q.Set(filter, value)
+				}
 			}
-			if status != "" {
-				q.Set("status", status)
-			}
-			page, document, err := call[sagaPage](cmd.Context(), t, http.MethodGet, "/v1/sagas?"+q.Encode(), nil)
-			if err != nil {
-				return err
-			}
-			return show(cmd, t.json, document, func(out io.Writer) {
+			return ask(cmd, t, http.MethodGet, "/v1/sagas?"+q.Encode(), func(out io.Writer, page *sagaPage) {
 				for i := range page.Items {
 					describeSaga(out, &page.Items[i])
 				}
@@ -118,11 +109,7 @@ func newSagasInDoubt(t *target) *cobra.Command {
 	return &cobra.Command{
 		Use: "in-doubt", Short: "List the prepared transactions of the server's own in every ledger's database", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			found, document, err := call[client.Doubts](cmd.Context(), t, http.MethodGet, "/v1/in-doubt", nil)
-			if err != nil {
-				return err
-			}
-			return show(cmd, t.json, document, func(out io.Writer) {
+			return ask(cmd, t, http.MethodGet, "/v1/in-doubt", func(out io.Writer, found *client.Doubts) {
 				for _, d := range found.Items {
 					age := time.Duration(d.AgeMs) * time.Millisecond
 					_, _ = fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("%s  %s  %-8s  %-9s  %s", d.GID, d.Ledger, d.Verdict, age, d.Reason), " "))
@@ -142,11 +129,7 @@ func newSagasAdopt(t *target) *cobra.Command {
 			"transactions in all ledgers from now on. Stop the servers of the other log first, for good: it is refused while they are at\n" +
 			"work, and they are disowned after it. What this log doesn't know is ended when it is 10 min old, as the other ledgers say.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			done, document, err := call[client.Adoption](cmd.Context(), t, http.MethodPost, "/v1/in-doubt/adopt", nil)
-			if err != nil {
-				return err
-			}
-			return show(cmd, t.json, document, func(out io.Writer) {
+			return ask(cmd, t, http.MethodPost, "/v1/in-doubt/adopt", func(out io.Writer, done *client.Adoption) {
 				text := "nothing to adopt, no ledger has disowned this log"
 				if len(done.Ledgers) > 0 {
 					text = "adopted in " + strings.Join(done.Ledgers, ", ")

@@ -88,8 +88,8 @@ func newServeOptions(f *pflag.FlagSet) *serveOptions {
 	return o
 }
 
-// complete turns the flags to options: a flag of 0 is 0 and not the default, and what is wrong is found before anything is
-// started or written.
+// complete turns the flags into options, in which 0 would mean the default and a flag of 0 means 0. It finds wrong flags before
+// anything is started or written.
 func (o *serveOptions) complete() (err error) {
 	o.NoPublicPages = !o.publicPages
 	o.AdminKey = os.Getenv(adminKeyVariable)
@@ -269,6 +269,6 @@ const profileTimeout = 15 * time.Second
 // else it does nothing. A unit that depends on this one is then started once this one answers, and not before.
 func tellSupervisor(ctx context.Context, logger *slog.Logger, state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
-		logger.WarnContext(ctx, "systemd was not told", "state", state, "error", err)
+		logger.WarnContext(ctx, "systemd was not notified", "state", state, "error", err)
 	}
 }

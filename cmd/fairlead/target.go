@@ -94,6 +94,15 @@ func call[Out any](ctx context.Context, t *target, method, path string, in any) 
 	return out, answer.Body, nil
 }
 
+// ask sends a request to the server and prints the answer, which people see as text.
+func ask[Out any](cmd *cobra.Command, t *target, method, path string, people func(io.Writer, *Out)) error {
+	out, document, err := call[Out](cmd.Context(), t, method, path, nil)
+	if err != nil {
+		return err
+	}
+	return show(cmd, t.json, document, func(w io.Writer) { people(w, out) })
+}
+
 // show prints a result: as one document, or as people read it.
 func show(cmd *cobra.Command, asJSON bool, result any, people func(out io.Writer)) error {
 	if asJSON {

@@ -32,13 +32,13 @@ type topFrame struct {
 	At      time.Time `json:"at"`
 	Version string    `json:"version"`
 	top.View
-	Backlog topBacklog     `json:"backlog"`
-	Held    int            `json:"locks_held"`
-	Waiting int            `json:"locks_waiting"`
+	Backlog topBacklog `json:"backlog"`
+	Held    int        `json:"locks_held"`
+	Waiting int        `json:"locks_waiting"`
 	Locks   []lockView `json:"locks"`
 }
 
-// topBacklog is what waits in the whole house; the names are the server's.
+// topBacklog is what waits in the whole system; the names are the server's.
 type topBacklog struct {
 	CampaignsActive     int `json:"campaigns_active"`
 	CampaignsDrawing    int `json:"campaigns_drawing"`
@@ -64,7 +64,7 @@ func newTop() *cobra.Command {
 		Long: "Watch a running server: rates, latency, sizes of batches, queues, locks and the leader, drawn anew each second until\n" +
 			"Ctrl-C. Where standard output is no terminal, there is one line for each interval instead, for grep and awk.\n\n" +
 			"The figures are those of the interval that has just ended, and of the one server that --url names; what waits and who\n" +
-			"holds locks is of the whole house. Quantiles are read from histograms, and are as exact as their buckets are narrow. It\n" +
+			"holds locks is of the whole system. Quantiles are read from histograms, and are as exact as their buckets are narrow. It\n" +
 			"costs the server three requests an interval, which are among those that are shown.\n\n" +
 			"It needs an admin key in " + keyVariable + ". While the server is away, top says so and goes on trying.",
 		Example: "  " + keyVariable + "=$(cat fairlead-data/admin.key) fairlead top\n" +

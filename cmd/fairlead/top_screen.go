@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/screen"
 )
 
-// What a terminal is told: to show another page than the one with the user's history, without a cursor and without folding
+// The terminal's control sequences: to show another page than the one with the user's history, without a cursor and without folding
 // long lines, and to go back; to draw over what is there.
 const (
 	topEnter = "\x1b[?1049h\x1b[?25l\x1b[?7l"
@@ -157,7 +157,7 @@ func (f *topFrame) page(s *screen.Screen, url string, interval time.Duration) st
 	}
 
 	q := f.Backlog
-	fmt.Fprintf(&b, "\n%scampaigns %d on sale, %d drawing   auctions %d   transfers %d pending   sagas %d pending\n", label("in the house"),
+	fmt.Fprintf(&b, "\n%scampaigns %d on sale, %d drawing   auctions %d   transfers %d pending   sagas %d pending\n", label("waiting"),
 		q.CampaignsActive, q.CampaignsDrawing, q.AuctionsActive, q.TransfersPending, q.SagasPending)
 	fmt.Fprintf(&b, "%spublications %d due, %d under way, %s   multi-draws %d running, %d interrupted\n", label(""),
 		q.PublicationsDue, q.PublicationsRunning, alarm(q.PublicationsFailed > 0, strconv.Itoa(q.PublicationsFailed)+" failed"), q.MultidrawsRunning, q.MultidrawsStopped)

@@ -1,7 +1,9 @@
 package audit
 
+import "slices"
+
 func auctionChecks() []check {
-	return append(holdChecks(), append(bidChecks(), append(roundChecks(), winnerChecks()...)...)...)
+	return slices.Concat(holdChecks(), bidChecks(), roundChecks(), winnerChecks())
 }
 
 func holdChecks() []check {

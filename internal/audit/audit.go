@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -103,11 +104,7 @@ func Report(ctx context.Context, db Beginner) (results []Result, err error) {
 }
 
 func allChecks() []check {
-	checks := append(moneyChecks(), lotteryChecks()...)
-	checks = append(checks, auctionChecks()...)
-	checks = append(checks, multidrawChecks()...)
-	checks = append(checks, publicationChecks()...)
-	return append(checks, keyChecks()...)
+	return slices.Concat(moneyChecks(), lotteryChecks(), auctionChecks(), multidrawChecks(), publicationChecks(), keyChecks())
 }
 
 // ask reports each row of a question with one text column.

@@ -3,12 +3,13 @@ package audit
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 )
 
 func lotteryChecks() []check {
-	return append(append(saleChecks(), append(escrowChecks(), drawChecks()...)...), beaconChecks()...)
+	return slices.Concat(saleChecks(), escrowChecks(), drawChecks(), beaconChecks())
 }
 
 func saleChecks() []check {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestMayActFor(t *testing.T) {
@@ -57,9 +59,7 @@ func TestGenerateKey(t *testing.T) {
 	for _, role := range []Role{RoleAdmin, RoleService} {
 		for range 100 {
 			secret, hash, err := GenerateKey(role)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, err)
 			random, ok := strings.CutPrefix(secret, "fl_"+string(role)+"_")
 			raw, err := base64.RawURLEncoding.DecodeString(random)
 			if !ok || err != nil || len(raw) != 32 {
@@ -69,9 +69,7 @@ func TestGenerateKey(t *testing.T) {
 				t.Fatalf("%q: seen before, or not its hash", secret)
 			}
 			seen[secret] = true
-			if err := ValidAdminKey(secret); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, ValidAdminKey(secret))
 		}
 	}
 	for _, role := range []Role{RoleUser, "", "root"} {
@@ -133,9 +131,7 @@ func TestEnsureAdminKey(t *testing.T) {
 	if got, err := EnsureAdminKey(ctx, racing, secret, "id-3", at); err != nil || got.ID != "id-1" {
 		t.Fatalf("race: %+v, %v", got, err)
 	}
-	if err := store.RevokeKey(ctx, "id-1"); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, store.RevokeKey(ctx, "id-1"))
 	if _, err := EnsureAdminKey(ctx, store, secret, "id-4", at); !errors.Is(err, ErrKeyRevoked) {
 		t.Fatalf("revoked: %v", err)
 	}

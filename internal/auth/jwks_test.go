@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // issuer is a real HTTP server that publishes a key set.
@@ -67,9 +69,7 @@ func (i *issuer) publish(tb testing.TB, keys ...map[string]any) {
 		keys = []map[string]any{}
 	}
 	body, err := json.Marshal(map[string]any{"keys": keys})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testwait.Must(tb, err)
 	i.answer(http.StatusOK, string(body))
 }
 
@@ -92,9 +92,7 @@ func jwkOf(tb testing.TB, key crypto.Signer, kid string, more map[string]any) ma
 		m["kty"], m["n"], m["e"] = "RSA", enc(k.N.Bytes()), enc(big.NewInt(int64(k.E)).Bytes())
 	case *ecdsa.PublicKey:
 		point, err := k.Bytes()
-		if err != nil {
-			tb.Fatal(err)
-		}
+		testwait.Must(tb, err)
 		half := (len(point) - 1) / 2
 		m["kty"], m["crv"], m["x"], m["y"] = "EC", k.Curve.Params().Name, enc(point[1:1+half]), enc(point[1+half:])
 	case ed25519.PublicKey:
@@ -290,9 +288,7 @@ func TestIssuerOutage(t *testing.T) {
 		tooMany[n] = good
 	}
 	tooManyBody, err := json.Marshal(map[string]any{"keys": tooMany})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	for name, outage := range map[string]func(*issuer){
 		"500":       func(i *issuer) { i.answer(500, "oops") },
 		"redirect":  func(i *issuer) { i.answer(http.StatusFound, "") },
@@ -403,9 +399,7 @@ func TestJWK(t *testing.T) {
 		{"oct", map[string]any{"kty": "oct", "k": "AAAA"}, false},
 	} {
 		data, err := json.Marshal(map[string]any{"keys": []any{c.jwk}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		keys, err := parseKeySet(data)
 		if err != nil || (len(keys) == 1) != c.want {
 			t.Errorf("%s: %d keys, %v", c.name, len(keys), err)
@@ -416,9 +410,7 @@ func TestJWK(t *testing.T) {
 func FuzzKeySet(f *testing.F) {
 	for _, name := range []string{"rsa", "p256", "ed25519"} {
 		data, err := json.Marshal(map[string]any{"keys": []any{jwkOf(f, signers()[name], "k", nil)}})
-		if err != nil {
-			f.Fatal(err)
-		}
+		testwait.Must(f, err)
 		f.Add(data)
 	}
 	f.Add([]byte(`{"keys":null}`))

@@ -24,6 +24,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func testSecret() []byte { return []byte("0123456789abcdef0123456789abcdef") }
@@ -56,9 +58,7 @@ func signed(tb testing.TB, method jwt.SigningMethod, key any, header map[string]
 	token := jwt.NewWithClaims(method, jwt.MapClaims(claims))
 	maps.Copy(token.Header, header)
 	s, err := token.SignedString(key)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testwait.Must(tb, err)
 	return s
 }
 
@@ -80,9 +80,7 @@ func publicPEM(tb testing.TB, keys ...crypto.Signer) []byte {
 	var out []byte
 	for _, k := range keys {
 		der, err := x509.MarshalPKIXPublicKey(k.Public())
-		if err != nil {
-			tb.Fatal(err)
-		}
+		testwait.Must(tb, err)
 		out = append(out, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})...)
 	}
 	return out
@@ -146,9 +144,7 @@ func withHMAC(key []byte) func(string) []byte {
 func TestAlgorithmConfusion(t *testing.T) {
 	t.Parallel()
 	good, err := json.Marshal(claimsOf(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	claims := string(good)
 	keyPEM := publicPEM(t, signers()["rsa"])
 	der, _ := pem.Decode(keyPEM)
@@ -159,9 +155,7 @@ func TestAlgorithmConfusion(t *testing.T) {
 	crossed := func(text string) []byte {
 		digest := sha256.Sum256([]byte(text))
 		r, s, err := ecdsa.Sign(rand.Reader, signers()["p384"].(*ecdsa.PrivateKey), digest[:]) //nolint:errcheck // Another type would be a bug of this test, and panics.
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		sig := make([]byte, 64)
 		if r.BitLen() > 256 || s.BitLen() > 256 {
 			return sig // As it nearly always is; then the length refuses it.
@@ -385,9 +379,7 @@ func TestTokensWithoutStore(t *testing.T) {
 func TestSeveralPublicKeys(t *testing.T) {
 	t.Parallel()
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	a := newAuth(t, Options{JWT: JWTOptions{PublicKeysPEM: publicPEM(t, signers()["rsa"], other, signers()["p256"])}})
 	for _, key := range []crypto.Signer{other, signers()["p256"]} {
 		token := signed(t, jwt.SigningMethodES256, key, map[string]any{"kid": "whatever"}, claimsOf(nil))
@@ -400,13 +392,9 @@ func TestSeveralPublicKeys(t *testing.T) {
 func TestJWTOptions(t *testing.T) {
 	t.Parallel()
 	small, err := rsa.GenerateKey(rand.Reader, 1024) // It must be refused.
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	private, err := x509.MarshalPKCS8PrivateKey(signers()["p256"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	rsaPEM := publicPEM(t, signers()["rsa"])
 	var nine []crypto.Signer
 	for range 9 {
@@ -448,18 +436,6 @@ func TestJWTOptions(t *testing.T) {
 		}
 		if a != nil {
 			a.Close()
-		}
-	}
-}
-
-func BenchmarkAuthenticateToken(b *testing.B) {
-	a := newAuth(b, Options{JWT: JWTOptions{PublicKeysPEM: publicPEM(b, signers()["rsa"])}})
-	token := "Bearer " + signed(b, jwt.SigningMethodRS256, signers()["rsa"], nil, claimsOf(nil))
-	ctx := b.Context()
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := a.Authenticate(ctx, token); err != nil {
-			b.Fatal(err)
 		}
 	}
 }

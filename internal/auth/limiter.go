@@ -1,11 +1,11 @@
 package auth
 
 import (
+	"cmp"
 	"container/list"
 	"fmt"
 	"math"
 	"net/http"
-	"regexp"
 	"strconv"
 	"sync"
 	"time"
@@ -13,27 +13,22 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// The bounds of a [Limiter]'s options and its defaults.
+// The bounds of a [Limiter].
 const (
-	limiterPolicyDefault     = "user"
-	limiterQuotaMax          = 1_000_000
-	limiterWindowMax         = 24 * time.Hour
-	limiterPrincipalsDefault = 32_768 // about 10 MB when they are all there
+	limiterQuotaMax = 1_000_000
+	// limiterPrincipals is how many principals are remembered; about 10 MB when they are all there. The one that has been quiet
+	// for longest is forgotten first, which gives it its whole quota back.
+	limiterPrincipals = 32_768
 )
 
-// LimiterOptions say how many requests a principal may make.
+// LimiterOptions say how many requests a principal may make. API keys are not limited.
 type LimiterOptions struct {
-	// Policy names the limit in the RateLimit headers: 1 to 64 letters, digits and hyphens. Empty means "user".
+	// Policy names the limit in the RateLimit headers; "user" when empty.
 	Policy string
 	// Quota is how many requests a principal may make in Window: all at once, or evenly. 1 to 1,000,000.
 	Quota int
-	// Window is the time in which a spent quota has grown back: whole seconds, 1 s to 24 h.
+	// Window is the time in which a spent quota has grown back, in whole seconds.
 	Window time.Duration
-	// MaxPrincipals is how many principals are remembered, 0 for 32,768. The one that has been quiet for longest is
-	// forgotten first, which gives it its whole quota back.
-	MaxPrincipals int
-	// LimitKeys limits API keys too. Otherwise only users are limited.
-	LimitKeys bool
 	// Now is the clock; nil means [time.Now].
 	Now func() time.Time
 }
@@ -71,27 +66,15 @@ type Decision struct {
 	RetryAfter time.Duration
 }
 
-// NewLimiter returns a Limiter in which every principal has its whole quota. It returns [ErrInvalidOptions] when an option
+// NewLimiter returns a Limiter in which every principal has its whole quota. It returns [ErrInvalidOptions] when the quota
 // is out of its range.
 func NewLimiter(opts LimiterOptions) (*Limiter, error) {
-	if opts.Policy == "" {
-		opts.Policy = limiterPolicyDefault
-	}
-	if opts.MaxPrincipals == 0 {
-		opts.MaxPrincipals = limiterPrincipalsDefault
-	}
+	opts.Policy = cmp.Or(opts.Policy, "user")
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	switch {
-	case !policyForm.MatchString(opts.Policy):
-		return nil, fmt.Errorf("%w: policy %q isn't 1 to 64 letters, digits and hyphens", ErrInvalidOptions, opts.Policy)
-	case opts.Quota < 1 || opts.Quota > limiterQuotaMax:
+	if opts.Quota < 1 || opts.Quota > limiterQuotaMax {
 		return nil, fmt.Errorf("%w: quota %d isn't 1 to %d", ErrInvalidOptions, opts.Quota, limiterQuotaMax)
-	case opts.Window < time.Second || opts.Window > limiterWindowMax || opts.Window%time.Second != 0:
-		return nil, fmt.Errorf("%w: window %s isn't whole seconds, 1s to %s", ErrInvalidOptions, opts.Window, limiterWindowMax)
-	case opts.MaxPrincipals < 1:
-		return nil, fmt.Errorf("%w: %d principals", ErrInvalidOptions, opts.MaxPrincipals)
 	}
 	return &Limiter{
 		LimiterOptions: opts,
@@ -108,7 +91,7 @@ func (l *Limiter) Allow(p Principal) Decision { return l.AllowN(p, 1) }
 // AllowN counts a request of p that costs as much as n, or as the whole quota where that is less, unless p has not so many
 // left.
 func (l *Limiter) AllowN(p Principal, n int) Decision {
-	if p.Role.KeyRole() && !l.LimitKeys {
+	if p.Role.KeyRole() {
 		return Decision{Allowed: true}
 	}
 	l.mu.Lock()
@@ -138,7 +121,7 @@ func (l *Limiter) bucketOf(principal string) *rate.Limiter {
 		l.byUse.MoveToFront(e)
 		return e.Value.(*bucket).tokens //nolint:errcheck // The list holds nothing else.
 	}
-	if l.byUse.Len() >= l.MaxPrincipals {
+	if l.byUse.Len() >= limiterPrincipals {
 		oldest := l.byUse.Back()
 		delete(l.buckets, oldest.Value.(*bucket).principal) //nolint:errcheck // As above.
 		l.byUse.Remove(oldest)
@@ -170,6 +153,3 @@ func (l *Limiter) SetHeaders(h http.Header, d Decision) {
 
 // seconds rounds up to whole seconds.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
-
-// policyForm can be quoted in a header as it is.
-var policyForm = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -126,12 +128,8 @@ func (s *memStore) RevokeKey(_ context.Context, id string) error {
 func (s *memStore) addKey(tb testing.TB, role Role, id string) string {
 	tb.Helper()
 	secret, hash, err := GenerateKey(role)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if err := s.InsertKey(tb.Context(), Key{ID: id, Role: role, Name: "test " + id, Hash: hash}); err != nil {
-		tb.Fatal(err)
-	}
+	testwait.Must(tb, err)
+	testwait.Must(tb, s.InsertKey(tb.Context(), Key{ID: id, Role: role, Name: "test " + id, Hash: hash}))
 	return secret
 }
 
@@ -142,9 +140,7 @@ func newAuth(tb testing.TB, opts Options) *Authenticator {
 		opts.Store = newMemStore()
 	}
 	a, err := New(opts)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testwait.Must(tb, err)
 	tb.Cleanup(a.Close)
 	return a
 }

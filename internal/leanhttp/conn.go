@@ -115,7 +115,7 @@ func (c *conn) end() {
 // handOver brings the connection to net/http with what was read from it.
 func (c *conn) handOver(read []byte) {
 	_ = c.SetDeadline(time.Time{}) // net/http sets its own.
-	if c.server.rest.take(&begun{counted: c.counted, read: bytes.Clone(read)}) {
+	if c.server.rest.Pass(c.common.Context(), &begun{counted: c.counted, read: bytes.Clone(read)}) {
 		c.state.Store(ended)
 		return
 	}

@@ -1,35 +1,39 @@
 package leanhttp
 
 import (
+	"context"
 	"io"
 	"net"
 	"sync"
 )
 
-// handover is the listener at which net/http gets the connections that are not lean any more.
-type handover struct {
+// Handover is a listener whose connections come from elsewhere in the process: here those that are not lean any more, which
+// net/http gets from it. It is safe for concurrent use.
+type Handover struct {
 	addr   net.Addr
 	conns  chan net.Conn
 	closed chan struct{}
 	once   sync.Once
 }
 
-func newHandover(addr net.Addr) *handover {
-	return &handover{addr: addr, conns: make(chan net.Conn), closed: make(chan struct{})}
+// NewHandover returns a listener that says it is at addr.
+func NewHandover(addr net.Addr) *Handover {
+	return &Handover{addr: addr, conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// take brings c to the accepting side, and reports whether that is still there.
-func (h *handover) take(c net.Conn) bool {
+// Pass brings c to whoever accepts, and reports whether that took it before the listener was closed or ctx ended.
+func (h *Handover) Pass(ctx context.Context, c net.Conn) bool {
 	select {
 	case h.conns <- c:
 		return true
 	case <-h.closed:
-		return false
+	case <-ctx.Done():
 	}
+	return false
 }
 
 // Accept implements [net.Listener].
-func (h *handover) Accept() (net.Conn, error) {
+func (h *Handover) Accept() (net.Conn, error) {
 	select {
 	case c := <-h.conns:
 		return c, nil
@@ -39,13 +43,13 @@ func (h *handover) Accept() (net.Conn, error) {
 }
 
 // Close implements [net.Listener].
-func (h *handover) Close() error {
+func (h *Handover) Close() error {
 	h.once.Do(func() { close(h.closed) })
 	return nil
 }
 
 // Addr implements [net.Listener].
-func (h *handover) Addr() net.Addr { return h.addr }
+func (h *Handover) Addr() net.Addr { return h.addr }
 
 // begun is a connection from which some bytes were read already. It is read by one goroutine at a time.
 type begun struct {

@@ -44,7 +44,7 @@ type Server struct {
 	reported time.Time // last
 	closing  atomic.Bool
 	listener net.Listener
-	rest     *handover
+	rest     *Handover
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
@@ -58,7 +58,7 @@ func (s *Server) Serve(l net.Listener) error {
 		_ = l.Close()
 		return http.ErrServerClosed
 	}
-	s.listener, s.rest, s.conns = l, newHandover(l.Addr()), map[*conn]struct{}{}
+	s.listener, s.rest, s.conns = l, NewHandover(l.Addr()), map[*conn]struct{}{}
 	s.mu.Unlock()
 	served := make(chan error, 1)
 	watch(s.HTTP)
@@ -96,7 +96,7 @@ func (s *Server) accept(base context.Context, l net.Listener) error {
 		pause = firstPause
 		tcp, ok := c.(*net.TCPConn)
 		if !ok { // With TLS, say, or over a unix socket.
-			if !s.rest.take(c) {
+			if !s.rest.Pass(base, c) {
 				_ = c.Close()
 			}
 			continue
@@ -114,11 +114,11 @@ func (s *Server) accept(base context.Context, l net.Listener) error {
 			_ = lean.Close()
 			continue
 		}
-		go lean.serve()
+		go lean.serve() //nolint:contextcheck // The connection has its own, in the requests that it makes.
 	}
 }
 
-// ErrFull is what [Server.Refused] gets when there are as many connections as there may be.
+// ErrFull is the reason that [Server.Refused] is given when MaxConns connections are open.
 var ErrFull = errors.New("leanhttp: as many connections are open as may be")
 
 // refused notes a connection that could not be taken.

@@ -27,7 +27,7 @@
 //	    └── a burst, while waiting for news
 //
 // It starts behind the number that it names, or at the topic's last one, and replays until it has caught up. A live one
-// that falls behind by more than the buffer because its connection does not take more is dropped and told up to where it
+// that falls behind by more than the buffer because its connection does not take more is dropped and learns up to where it
 // was given events, so that it can come back from there. One that was only met by a burst replays it.
 //
 // # What is promised

@@ -39,7 +39,7 @@ type feed struct {
 	subscriptions map[*subscription]struct{}
 }
 
-// commit is what a service of this process has told.
+// commit is what a service of this process has reported.
 type commit struct {
 	last   int64
 	events func() []Event
@@ -187,7 +187,7 @@ func (f *feed) catchUp() {
 	}
 	events, err := f.hub.page(f.hub.ctx, f.hub.feedReads, f.topic, v.head())
 	if expired, ok := errors.AsType[*ExpiredError](err); ok && expired.First > v.head()+1 {
-		// Events were deleted before they were ever seen here. Go on where the log does; who needed them will be told.
+		// Events were deleted before they were ever seen here. Go on where the log does. Subscriptions that needed them end with an error.
 		f.view.Store(&view{first: expired.First})
 		return
 	}
@@ -221,8 +221,8 @@ func (f *feed) tell(messages []Message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for s := range f.subscriptions {
-		if len(messages) > 0 || s.told < head {
-			s.told = head
+		if len(messages) > 0 || s.woken < head {
+			s.woken = head
 			s.owner.enqueue(s, messages)
 		}
 	}

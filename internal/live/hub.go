@@ -42,7 +42,7 @@ type Options struct {
 	LogReads int
 	// MaxTopics is how many topics one subscriber may have at a time; 100 when 0.
 	MaxTopics int
-	// PollEvery is how often the log is asked for what no hint told of; 1 s when 0.
+	// PollEvery is how often the log is asked for events without a hint; 1 s when 0.
 	PollEvery time.Duration
 	// HintEvery is the least time between two rounds of hints to other processes; 20 ms when 0.
 	HintEvery time.Duration

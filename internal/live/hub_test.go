@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 const patience = 20 * time.Second
@@ -98,9 +100,7 @@ func (s *Subscriber) mustSubscribe(t *testing.T, topic string, since ...int64) i
 		from = &since[0]
 	}
 	head, err := s.Subscribe(t.Context(), topic, from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return head
 }
 
@@ -111,9 +111,7 @@ func (s *Subscriber) next(t *testing.T, buf []Message) []Message {
 	defer cancel()
 	for {
 		got, err := s.Pull(ctx, buf)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		if len(got) > 0 {
 			return got
 		}
@@ -156,11 +154,7 @@ func (s *Subscriber) expectNothing(t *testing.T) {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in time: %s", what)
-		}
-	}
+	testwait.Eventually(t, patience, what, ok)
 }
 
 func TestReplayThenLive(t *testing.T) {
@@ -357,9 +351,7 @@ func TestMessagesWithoutANumber(t *testing.T) {
 func lastData(t *testing.T, messages []Message) string {
 	t.Helper()
 	var doc struct{ Data json.RawMessage }
-	if err := json.Unmarshal(messages[len(messages)-1].JSON, &doc); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, json.Unmarshal(messages[len(messages)-1].JSON, &doc))
 	return string(doc.Data)
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
-// The limits of what waits to be told to other processes. What is beyond them is not told: those poll.
+// The limits of the hints that wait to be sent to other processes. Hints beyond them are dropped: those processes poll.
 const (
 	maxTopicsTold   = 10_000
 	maxMessagesTold = 4096

@@ -34,7 +34,7 @@ type subscription struct {
 	page     []Message // from the log, not yet given
 	live     bool      // was up to date once
 
-	told int64 // guarded by feed.mu: the head that it was last woken for
+	woken int64 // guarded by feed.mu: the head that it was last woken for
 
 	queued   bool      // guarded by Subscriber.mu, as are the rest
 	gone     bool      //
@@ -105,8 +105,8 @@ func (s *Subscriber) mayAdd(topic string) error {
 	return nil
 }
 
-// open finds where a subscription starts, and reads its first page where that is in the past, so that whoever asks for
-// too much is told at once.
+// open finds where a subscription starts, and reads its first page where that is in the past, so that asking for
+// too much fails at once.
 func (s *Subscriber) open(ctx context.Context, f *feed, since *int64) (*subscription, error) {
 	head, err := s.hub.head(ctx, f.topic)
 	if err != nil {

@@ -99,7 +99,7 @@ type RoundMark struct {
 	Data []byte // of the event, JSON
 }
 
-// Backlog counts what waits for somebody or something, in the whole house. Each count stops at [BacklogLimit].
+// Backlog counts what waits for somebody or something, in the whole system. Each count stops at [BacklogLimit].
 type Backlog struct {
 	CampaignsActive, CampaignsDrawing     int
 	AuctionsActive                        int
@@ -111,7 +111,7 @@ type Backlog struct {
 	OldestDrawing, OldestClaim, OldestDue *time.Time
 }
 
-// BacklogLimit is where counting stops: more is not told apart by an operator.
+// BacklogLimit is where counting stops. To an operator, more makes no difference.
 const BacklogLimit = 1000
 
 // DatabaseWait is a session of the database that waits for one of PostgreSQL's own locks, in PostgreSQL's words.

@@ -47,7 +47,7 @@ type Charts interface {
 func (s *Server) adminRoutes() []route {
 	status := func(known string) filter { return filter{"status", "only those of this status", known} }
 	return []route{
-		readRoute("/v1/admin/overview", accessAdmin, "Read what this process measured, and what waits in the whole house", s.overview, same[overviewView]),
+		readRoute("/v1/admin/overview", accessAdmin, "Read what this process measured, and what waits in the whole system", s.overview, same[overviewView]),
 		listRoute("/v1/admin/campaigns", accessAdmin, "List campaigns, newest first", newestFirst(), func(r *http.Request, before int64, limit int) ([]lottery.Campaign, error) {
 			return s.Operator.Campaigns(r.Context(), lottery.Status(r.URL.Query().Get("status")), before, limit)
 		}, as[campaignSummaryView], numberOfCampaign, status("pending active drawing completed cancelled")),

@@ -49,7 +49,7 @@ type backlogView struct {
 	MultidrawsStopped   int        `json:"multidraws_interrupted"`
 }
 
-// overviewView is the house at a glance: two of them, a while apart, give rates.
+// overviewView is the whole system at a glance: two of them, a while apart, give rates.
 type overviewView struct {
 	At       timestamp       `json:"at" doc:"when it was measured"`
 	Version  string          `json:"version"`
@@ -58,7 +58,7 @@ type overviewView struct {
 	Latency  histogramView   `json:"latency" doc:"seconds from a request's header to the end of its answer"`
 	Lanes    []laneStatsView `json:"lanes" doc:"of this process"`
 	Streams  float64         `json:"streams" doc:"live subscribers of this process"`
-	Backlog  backlogView     `json:"backlog" doc:"of the whole house; counts end at 1,000"`
+	Backlog  backlogView     `json:"backlog" doc:"of the whole system; counts end at 1,000"`
 }
 
 func (s *Server) overview(r *http.Request) (v overviewView, err error) {

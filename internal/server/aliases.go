@@ -30,7 +30,7 @@ type aliasView struct {
 }
 
 // aliasesIn returns what names the accounts of a topic where anybody may look: the same name within a campaign or auction,
-// another in the next. The salt follows from a secret of the house, so that a guessed account cannot be compared with what is
+// another in the next. The salt follows from a secret that all servers share, so that a guessed account cannot be compared with what is
 // shown. It is for the account's owner, and tells nothing about another account.
 func (s *Server) aliasesIn(ctx context.Context, topic string) (func(account string) aliasView, error) {
 	secret := s.aliasSecret.Load()

@@ -124,10 +124,10 @@ func (s *Server) auctionRoutes() []route {
 		readRoute("/v1/auctions/{id}", accessUser, "Read an auction", s.auctionOf, as[auctionView]),
 		act("start", "Open the first round", auction.Start{}),
 		act("cancel", "End an auction, with every hold released", auction.Cancel{}),
-		s.bidRoute(),
+		hot(commandRoute("/v1/auctions/{id}/bids", accessUser, http.StatusCreated, "Bid, or raise the account's bid", viewBid, s.bids())),
 		get("/v1/auctions/{id}/leaderboard", accessUser, leaderboardDoc(), s.getLeaderboard),
 		listRoute("/v1/auctions/{id}/winners", accessUser, "List winners by round and rank", oldestFirst(), rowsWith(s.auctionOf, s.winners), as[auctionWinnerView], placeOfWinner),
-		listRoute("/v1/auctions/{id}/bids", accessUser, "List accepted bids in order", oldestFirst(), rowsWith(s.auctionOf, s.bids), as[placedBidView], seqOfBid),
+		listRoute("/v1/auctions/{id}/bids", accessUser, "List accepted bids in order", oldestFirst(), rowsWith(s.auctionOf, s.placed), as[placedBidView], seqOfBid),
 		readRoute("/v1/auctions/{id}/min-winning-bid", accessUser, "Read the least new bid that would now win", s.minWinningBid, same[minWinningBidView]),
 	}
 }

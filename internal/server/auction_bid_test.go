@@ -3,164 +3,15 @@ package server
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 )
 
-// storm sends requests at once, each under a key of its own, and returns the answers in their order.
-func (e *env) storm(path string, bodies []string) []*reply {
-	e.t.Helper()
-	responses := make([]*http.Response, len(bodies))
-	errs := make([]error, len(bodies))
-	gate := make(chan struct{})
-	var wg sync.WaitGroup
-	for i, body := range bodies {
-		wg.Go(func() {
-			<-gate
-			responses[i], errs[i] = e.trySend(send{method: http.MethodPost, path: path, body: body, key: newUUID()})
-		})
-	}
-	close(gate)
-	wg.Wait()
-	replies := make([]*reply, len(bodies))
-	for i := range bodies {
-		must(e.t, errs[i])
-		replies[i] = e.received(http.MethodPost, path, bodies[i], responses[i])
-	}
-	return replies
-}
-
-// tally counts answers by status and code.
-func tally(replies []*reply) map[string]int {
-	counts := map[string]int{}
-	for _, r := range replies {
-		outcome := strconv.Itoa(r.status)
-		if r.status >= http.StatusBadRequest {
-			outcome += " " + r.str("code")
-		}
-		counts[outcome]++
-	}
-	return counts
-}
-
-func (e *env) wantTally(replies []*reply, want map[string]int) {
-	e.t.Helper()
-	if got := tally(replies); fmt.Sprint(got) != fmt.Sprint(want) {
-		e.t.Errorf("outcomes %v, want %v", got, want)
-	}
-}
-
 func bidBody(account string, amount int) string {
 	return fmt.Sprintf(`{"account":%q,"amount":%d}`, account, amount)
-}
-
-// TestStormOfAccounts has a hundred accounts bid at once.
-func TestStormOfAccounts(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t)
-	accounts := e.bidders(100, 1000)
-	id := e.started(`[{"winners":10,"duration":"1h"}]`, ``)
-	bodies := make([]string, len(accounts))
-	for i, account := range accounts {
-		bodies[i] = bidBody(account, 100+i)
-	}
-	replies := e.storm("/v1/auctions/"+id+"/bids", bodies)
-	e.wantTally(replies, map[string]int{"201": 100})
-	seqs := make([]int64, 0, len(replies))
-	for _, r := range replies {
-		seqs = append(seqs, r.num("seq"))
-	}
-	slices.Sort(seqs)
-	for i, seq := range seqs {
-		if seq != int64(i+3) { // After auction.started and round.started.
-			t.Fatalf("sequence numbers %v", seqs)
-		}
-	}
-	e.audited()
-	e.get("/v1/auctions/" + id).equal(`{"total_bids":100,"seq":102}`)
-	e.get("/v1/auctions/" + id + "/min-winning-bid").equal(`{"amount":191}`)
-	e.closeRound(id, 1)
-	want := 0
-	for i := range 10 {
-		want += 199 - i
-		r := e.get("/v1/auctions/" + id + "/winners")
-		if r.str(fmt.Sprintf("items.%d.account", i)) != accounts[99-i] || r.num(fmt.Sprintf("items.%d.rank", i)) != int64(i+1) {
-			t.Errorf("winner %d: %s", i, r.body)
-		}
-	}
-	e.balance("seller", int64(want), 0)
-	e.balance(accounts[0], 1000, 0)
-	e.audited()
-}
-
-// TestStormOfOneAccount has one account bid ten times at once: the cooldown lets one through.
-func TestStormOfOneAccount(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t)
-	e.bidders(1, 1000)
-	id := e.started(twoRounds, `"cooldown":"1h"`)
-	bodies := make([]string, 10)
-	for i := range bodies {
-		bodies[i] = bidBody("bidder-000", 100+i)
-	}
-	replies := e.storm("/v1/auctions/"+id+"/bids", bodies)
-	e.wantTally(replies, map[string]int{"201": 1, "429 cooldown": 9})
-	for _, r := range replies {
-		if r.status == http.StatusTooManyRequests && r.header.Get("Retry-After") != "3600" {
-			t.Errorf("Retry-After %q: %s", r.header.Get("Retry-After"), r.body)
-		}
-	}
-	e.audited()
-}
-
-// TestStormOnOneAmount has ten accounts bid the same at once: one wins.
-func TestStormOnOneAmount(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t)
-	accounts := e.bidders(10, 1000)
-	id := e.started(twoRounds, ``)
-	bodies := make([]string, len(accounts))
-	for i, account := range accounts {
-		bodies[i] = bidBody(account, 100)
-	}
-	e.wantTally(e.storm("/v1/auctions/"+id+"/bids", bodies), map[string]int{"201": 1, "409 amount_taken": 9})
-	e.audited()
-	if n := e.count(`holds`); n != 1 {
-		t.Errorf("%d holds for one bid", n)
-	}
-}
-
-// TestStormOfRaises has one account raise as fast as it can, without a cooldown: the highest stands, and all that was
-// accepted rose.
-func TestStormOfRaises(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t)
-	e.bidders(1, 60)
-	id := e.started(twoRounds, `"cooldown":"0s"`)
-	bodies := make([]string, 80)
-	for i := range bodies {
-		bodies[i] = bidBody("bidder-000", 1+i)
-	}
-	for _, r := range e.storm("/v1/auctions/"+id+"/bids", bodies) {
-		switch r.status {
-		case http.StatusCreated:
-		case http.StatusPaymentRequired:
-			r.problem(http.StatusPaymentRequired, "insufficient_funds")
-		default:
-			r.problem(http.StatusUnprocessableEntity, "bid_too_low")
-		}
-	}
-	e.balance("bidder-000", 0, 60)
-	e.bid(id, "bidder-000", 61).problem(http.StatusPaymentRequired, "insufficient_funds")
-	if n := e.count(`auction_bids b JOIN auction_bids l ON l.auction = b.auction AND l.seq < b.seq WHERE l.amount >= b.amount`); n != 0 {
-		t.Errorf("%d bids of one account fell", n)
-	}
-	e.audited()
 }
 
 func TestCooldown(t *testing.T) {
@@ -230,31 +81,7 @@ func TestBidReplays(t *testing.T) {
 		e.keyed(shared, "/v1/auctions/"+lot+"/bids", bidBody("bidder-001", 111)).want(http.StatusCreated).equal(fmt.Sprintf(`{"auction":%q}`, lot))
 	}
 	// One key, ten times at once.
-	key := newUUID()
-	var wg sync.WaitGroup
-	answers := make([]*http.Response, 10)
-	errs := make([]error, len(answers))
-	for i := range answers {
-		wg.Go(func() {
-			answers[i], errs[i] = e.trySend(send{method: http.MethodPost, path: path, body: bidBody("bidder-002", 300), key: key})
-		})
-	}
-	wg.Wait()
-	fresh, body := 0, ""
-	for i := range answers {
-		must(t, errs[i])
-		r := e.received(http.MethodPost, path, "", answers[i]).want(http.StatusCreated)
-		if r.header.Get("Idempotent-Replayed") == "" {
-			fresh++
-		}
-		if body != "" && body != string(r.body) {
-			t.Errorf("answers differ: %s and %s", body, r.body)
-		}
-		body = string(r.body)
-	}
-	if fresh != 1 {
-		t.Errorf("%d answers are the executing request's own", fresh)
-	}
+	e.once(10, path, bidBody("bidder-002", 300), http.StatusCreated)
 	e.balance("bidder-002", 700, 300)
 	e.audited()
 }
@@ -270,8 +97,7 @@ func TestBidByOtherMeans(t *testing.T) {
 	must(t, err)
 	user, err := e.server.Auth.Authenticate(t.Context(), "Bearer "+e.user("bidder-000"))
 	must(t, err)
-	auctionID := uuid.MustParse(id)
-	a, err := e.server.placeBid(t.Context(), admin, "r", auctionID, bidRequest{Account: "bidder-000", Amount: 10}, `"k1"`)
+	a, err := e.server.placeBid(t.Context(), admin, "r", id, bidRequest{Account: "bidder-000", Amount: 10}, `"k1"`)
 	must(t, err)
 	if a.Status != http.StatusCreated || a.Replayed {
 		t.Fatalf("%d %s", a.Status, a.Body)
@@ -282,17 +108,17 @@ func TestBidByOtherMeans(t *testing.T) {
 	}
 	e.keyed("k1", path, bidBody("bidder-000", 11)).problem(http.StatusUnprocessableEntity, "idempotency_key_reused")
 	first := e.keyed("k2", path, bidBody("bidder-001", 12)).want(http.StatusCreated)
-	a, err = e.server.placeBid(t.Context(), admin, "r", auctionID, bidRequest{Account: "bidder-001", Amount: 12}, "k2")
+	a, err = e.server.placeBid(t.Context(), admin, "r", id, bidRequest{Account: "bidder-001", Amount: 12}, "k2")
 	must(t, err)
 	if !a.Replayed || string(a.Body) != string(first.body) {
 		t.Errorf("replayed %v: %s", a.Replayed, a.Body)
 	}
-	a, err = e.server.placeBid(t.Context(), user, "r", auctionID, bidRequest{Account: "bidder-000", Amount: 30}, "k2")
+	a, err = e.server.placeBid(t.Context(), user, "r", id, bidRequest{Account: "bidder-000", Amount: 30}, "k2")
 	must(t, err)
 	if a.Status != http.StatusTooManyRequests || a.Replayed {
 		t.Errorf("another principal's key is not its own: %d %s", a.Status, a.Body)
 	}
-	a, err = e.server.placeBid(t.Context(), admin, "r", uuid.New(), bidRequest{Account: "bidder-000", Amount: 30}, "k3")
+	a, err = e.server.placeBid(t.Context(), admin, "r", uuid.NewString(), bidRequest{Account: "bidder-000", Amount: 30}, "k3")
 	must(t, err)
 	if a.Status != http.StatusNotFound {
 		t.Errorf("an absent auction: %d %s", a.Status, a.Body)
@@ -311,7 +137,7 @@ func TestBidByOtherMeans(t *testing.T) {
 		{"bidder-000", 30, "", "idempotency_key_required"},
 		{"bidder-000", 30, "a b", "idempotency_key_required"},
 	} {
-		_, err := e.server.placeBid(t.Context(), user, "r", auctionID, bidRequest{Account: c.account, Amount: c.amount}, c.key)
+		_, err := e.server.placeBid(t.Context(), user, "r", id, bidRequest{Account: c.account, Amount: c.amount}, c.key)
 		if p := problemOf(err, "r"); err == nil || p.Code != c.code {
 			t.Errorf("%+v: %v", c, err)
 		}

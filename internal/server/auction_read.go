@@ -91,7 +91,7 @@ func (s *Server) winners(ctx context.Context, a *auction.Auction, after int64, l
 	return s.Auction.Winners(ctx, a.ID, round, rank, limit)
 }
 
-func (s *Server) bids(ctx context.Context, a *auction.Auction, after int64, limit int) ([]auction.Placed, error) {
+func (s *Server) placed(ctx context.Context, a *auction.Auction, after int64, limit int) ([]auction.Placed, error) {
 	return s.Auction.Bids(ctx, a.ID, after, limit)
 }
 

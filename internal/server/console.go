@@ -42,10 +42,9 @@ const (
 )
 
 const (
-	consoleRoot  = "/console/"
-	assetRoot    = consoleRoot + "assets/"
-	sessionPath  = consoleRoot + "session"
-	publicPrefix = "/p/"
+	consoleRoot = "/console/"
+	assetRoot   = consoleRoot + "assets/"
+	sessionPath = consoleRoot + "session"
 )
 
 // consoleRoutes adds the console to the router. It is no part of the contract: its pages and its sign-in serve browsers.

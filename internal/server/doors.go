@@ -88,7 +88,7 @@ func connectionsFor(descriptors int) int {
 	return max(descriptors-max(reservedDescriptors, descriptors/8), descriptors/2)
 }
 
-// fullAnswer is what a connection is told for which there is no room.
+// fullAnswer answers a connection when there is no room for it.
 func fullAnswer() []byte {
 	body := mustMarshal(problemOf(&refusal{Kind: tooManyConns, Detail: "no more connections are taken for now"}, ""))
 	return fmt.Appendf(nil, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: %s\r\nContent-Length: %d\r\nRetry-After: %s\r\nConnection: close\r\n\r\n%s",

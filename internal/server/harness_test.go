@@ -28,6 +28,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
@@ -309,26 +310,8 @@ func (l *logBuffer) String() string {
 
 func newUUID() string { return uuid.Must(uuid.NewV7()).String() }
 
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
-
-// eventually polls until ok holds.
-func eventually(tb testing.TB, within time.Duration, what string, ok func() bool) {
-	tb.Helper()
-	deadline := time.Now().Add(within)
-	for !ok() {
-		if time.Now().After(deadline) {
-			tb.Fatalf("%s: not within %s", what, within)
-		}
-		timer := time.NewTimer(5 * time.Millisecond)
-		select {
-		case <-timer.C:
-		case <-tb.Context().Done():
-			tb.Fatal(tb.Context().Err())
-		}
-	}
-}
+// The short names of what every test here uses.
+var (
+	must       = testwait.Must
+	eventually = testwait.Eventually
+)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -249,38 +248,7 @@ func TestConcurrentDuplicates(t *testing.T) {
 		{"/v1/campaigns/" + id + "/purchases", `{"account":"alice"}`, http.StatusCreated},
 		{"/v1/keys", `{"role":"service","name":"n","hash":"` + strings.Repeat("cd", 32) + `"}`, http.StatusCreated},
 	} {
-		const copies = 50
-		key := newUUID()
-		responses := make([]*http.Response, copies)
-		errs := make([]error, copies)
-		start := make(chan struct{})
-		var group sync.WaitGroup
-		for i := range copies {
-			group.Go(func() {
-				<-start
-				responses[i], errs[i] = e.trySend(send{method: http.MethodPost, path: c.path, body: c.body, key: key})
-			})
-		}
-		close(start)
-		group.Wait()
-		own := 0
-		var bytes string
-		for i, response := range responses {
-			must(t, errs[i])
-			r := e.received(http.MethodPost, c.path, c.body, response).want(c.status)
-			if bytes == "" {
-				bytes = string(r.body)
-			}
-			if string(r.body) != bytes {
-				t.Errorf("%s: two answers: %s and %s", c.path, r.body, bytes)
-			}
-			if r.header.Get("Idempotent-Replayed") == "" {
-				own++
-			}
-		}
-		if own != 1 {
-			t.Errorf("%s: %d of %d answers claim to be the executed one", c.path, own, copies)
-		}
+		e.once(50, c.path, c.body, c.status)
 	}
 	e.balance("alice", 890, 0)
 	e.balance("bob", 10, 0)

@@ -54,8 +54,8 @@ func (s *Server) keyRoutes() []route {
 		deleted(commandRoute("/v1/keys/{id}", accessAdmin, http.StatusOK, "Revoke an API key; in force everywhere within 5 s", as[keyView, auth.Key],
 			mutation[noFields, auth.KeyOp]{
 				execute: s.Keys.Execute,
-				op: func(r *http.Request, _ *noFields) (auth.KeyOp, error) {
-					id, err := pathID(r, "key")
+				op: func(from sender, _ *noFields) (auth.KeyOp, error) {
+					id, err := pathUUID(from.id, "key")
 					return auth.KeyOp{Revoke: id.String()}, err
 				},
 			})),

@@ -130,13 +130,13 @@ func (s *Server) ledgerRoutes() []route {
 	execute := s.Ledger.Execute
 	move := func(path, summary string, op func(q *movementRequest) ledger.Op) route {
 		return hot(commandRoute(path, accessStaff, http.StatusCreated, summary, viewMovement, mutation[movementRequest, ledger.Op]{
-			execute: execute, op: func(_ *http.Request, q *movementRequest) (ledger.Op, error) { return op(q), q.check() },
+			execute: execute, op: func(_ sender, q *movementRequest) (ledger.Op, error) { return op(q), q.check() },
 		}))
 	}
 	return []route{
 		commandRoute("/v1/accounts", accessStaff, http.StatusCreated, "Open an account", as[accountView, ledger.Account], mutation[createAccountRequest, ledger.Op]{
 			execute: execute,
-			op: func(_ *http.Request, q *createAccountRequest) (ledger.Op, error) {
+			op: func(_ sender, q *createAccountRequest) (ledger.Op, error) {
 				var c checks
 				c.id("id", q.ID)
 				c.currency("currency", q.Currency)
@@ -153,7 +153,7 @@ func (s *Server) ledgerRoutes() []route {
 		}),
 		hot(commandRoute("/v1/transfers", accessUser, http.StatusCreated, "Move money between accounts", viewTransfer, mutation[transferRequest, ledger.Op]{
 			execute: execute, account: func(q *transferRequest) string { return q.From },
-			op: func(_ *http.Request, q *transferRequest) (ledger.Op, error) {
+			op: func(_ sender, q *transferRequest) (ledger.Op, error) {
 				var c checks
 				c.id("from", q.From)
 				c.id("to", q.To)
@@ -165,7 +165,7 @@ func (s *Server) ledgerRoutes() []route {
 		readRoute("/v1/transfers/{id}", accessStaff, "Read a transfer", with(pathIDOf("transfer"), s.Ledger.Transfer), viewTransfer),
 		commandRoute("/v1/holds", accessStaff, http.StatusCreated, "Set money aside", as[holdView, ledger.Hold], mutation[holdRequest, ledger.Op]{
 			execute: execute,
-			op: func(_ *http.Request, q *holdRequest) (ledger.Op, error) {
+			op: func(_ sender, q *holdRequest) (ledger.Op, error) {
 				var c checks
 				c.id("account", q.Account)
 				c.amount("amount", q.Amount)
@@ -177,7 +177,7 @@ func (s *Server) ledgerRoutes() []route {
 		commandRoute("/v1/holds/{id}/capture", accessStaff, http.StatusOK, "Pay from a hold; what is not captured is released", as[holdView, ledger.Hold],
 			mutation[captureRequest, ledger.Op]{
 				execute: execute,
-				op: func(r *http.Request, q *captureRequest) (ledger.Op, error) {
+				op: func(from sender, q *captureRequest) (ledger.Op, error) {
 					var c checks
 					c.id("to", q.To)
 					if q.Amount != nil {
@@ -186,7 +186,7 @@ func (s *Server) ledgerRoutes() []route {
 					if c.err != nil {
 						return nil, c.err
 					}
-					id, err := pathID(r, "hold")
+					id, err := pathUUID(from.id, "hold")
 					return ledger.CaptureHold{Hold: id, To: q.To, Amount: q.Amount}, err
 				},
 			}),
@@ -197,8 +197,8 @@ func (s *Server) ledgerRoutes() []route {
 				}
 				return execute(ctx, c)
 			},
-			op: func(r *http.Request, _ *noFields) (ledger.Op, error) {
-				id, err := pathID(r, "hold")
+			op: func(from sender, _ *noFields) (ledger.Op, error) {
+				id, err := pathUUID(from.id, "hold")
 				return ledger.ReleaseHold{Hold: id}, err
 			},
 		}),

@@ -75,11 +75,7 @@ func (s liveServer) MayFollow(ctx context.Context, p auth.Principal, topic strin
 
 // Bid implements [live.Server].
 func (s liveServer) Bid(ctx context.Context, p auth.Principal, auction, account string, amount int64, key string) (status int, body []byte, err error) {
-	id, err := pathUUID(auction, "auction")
-	if err != nil {
-		return 0, nil, err
-	}
-	a, err := s.placeBid(ctx, p, uuid.Must(uuid.NewV7()).String(), id, bidRequest{Account: account, Amount: amount}, key)
+	a, err := s.placeBid(ctx, p, uuid.Must(uuid.NewV7()).String(), auction, bidRequest{Account: account, Amount: amount}, key)
 	return a.Status, a.Body, err
 }
 

@@ -110,7 +110,7 @@ func (s *Server) lockRoutes() []route {
 		commandRoute("/v1/locks", accessStaff, http.StatusCreated, "Lock all of the keys or none, waiting in line if asked to", viewLock, mutation[lockRequest, lock.Request]{
 			op: plain((*lockRequest).op), wait: func(o lock.Request) time.Duration { return o.Wait },
 			execute: func(ctx context.Context, c command.Command[lock.Request]) (command.Answer, error) {
-				// A request that waits when the server shuts down is told so at once, and finds another server.
+				// When the server shuts down, a waiting request fails at once, and its client finds another server.
 				ctx, cancel := context.WithCancelCause(ctx)
 				defer cancel(nil)
 				defer context.AfterFunc(s.draining, func() { cancel(groupcommit.ErrClosed) })() //nolint:contextcheck // The server's own.
@@ -124,10 +124,8 @@ func (s *Server) lockRoutes() []route {
 				return bounded(r.Context(), s.scans, s.Locks.DatabaseWaits)
 			}, viewDatabaseWaits),
 		commandRoute("/v1/locks/{id}/renew", accessStaff, http.StatusOK, "Renew a lock that is still held", viewLock, mutation[renewLockRequest, lock.Renewal]{
-			execute: func(ctx context.Context, c command.Command[lock.Renewal]) (command.Answer, error) {
-				return s.Locks.Renew(ctx, c)
-			},
-			op: func(r *http.Request, q *renewLockRequest) (o lock.Renewal, err error) {
+			execute: s.Locks.Renew,
+			op: func(from sender, q *renewLockRequest) (o lock.Renewal, err error) {
 				var c checks
 				if q.TTL != nil {
 					o.TTL = c.span("ttl", *q.TTL, lockExample, lock.MinTTL, lock.MaxTTL, time.Microsecond)
@@ -135,17 +133,15 @@ func (s *Server) lockRoutes() []route {
 				if c.err != nil {
 					return o, c.err
 				}
-				o.ID, err = pathLock(r)
+				o.ID, err = lockID(from.id)
 				return o, err
 			},
 		}),
 		deleted(commandRoute("/v1/locks/{id}", accessStaff, http.StatusNoContent, "Release a lock that is still held", same[none], mutation[noFields, lock.Renewal]{
-			answer: func(any) (int, []byte) { return http.StatusNoContent, nil }, // Success has no body.
-			execute: func(ctx context.Context, c command.Command[lock.Renewal]) (command.Answer, error) {
-				return s.Locks.Release(ctx, c)
-			},
-			op: func(r *http.Request, _ *noFields) (lock.Renewal, error) {
-				id, err := pathLock(r)
+			answer:  func(any) (int, []byte) { return http.StatusNoContent, nil }, // Success has no body.
+			execute: s.Locks.Release,
+			op: func(from sender, _ *noFields) (lock.Renewal, error) {
+				id, err := lockID(from.id)
 				return lock.Renewal{ID: id}, err
 			},
 		})),
@@ -175,10 +171,10 @@ func (q *lockRequest) op() (lock.Request, error) {
 	return r, nil
 }
 
-// pathLock reads a lock's id from the path. One that was never given out can't be told from one that ended, unless it
-// could not have been: then it names nothing.
-func pathLock(r *http.Request) (string, error) {
-	id, err := pathID(r, "lock")
+// lockID reads a lock's id from the path. An id that was never given out looks like that of a lock that
+// ended, unless the server could not have made it: then it is not found.
+func lockID(s string) (string, error) {
+	id, err := pathUUID(s, "lock")
 	if err == nil && id.Version() != 7 {
 		err = &refusal{Kind: edge.NotFound, Detail: "there is no such lock"}
 	}

@@ -29,9 +29,7 @@ func TestLocksConformOverHTTP(t *testing.T) {
 			at := servers[opened%len(servers)]
 			opened++
 			c, err := client.New(at.url, at.admin, client.WithHTTPClient(h))
-			if err != nil {
-				tb.Fatal(err)
-			}
+			must(tb, err)
 			b := c.LockBackend()
 			tb.Cleanup(b.Close)
 			return b

@@ -154,10 +154,10 @@ func (s *Server) lotteryRoutes() []route {
 		hot(commandRoute("/v1/campaigns/{id}/purchases", accessUser, http.StatusCreated, "Buy a random free position", viewPurchase,
 			mutation[purchaseRequest, lottery.Op]{
 				what: "campaign", executeOn: s.Lottery.Execute, account: func(q *purchaseRequest) string { return q.Account },
-				op: func(r *http.Request, q *purchaseRequest) (lottery.Op, error) {
+				op: func(from sender, q *purchaseRequest) (lottery.Op, error) {
 					var c checks
 					c.id("account", q.Account)
-					op := lottery.Buy{Account: q.Account, User: !seesDrafts(infoOf(r).principal)}
+					op := lottery.Buy{Account: q.Account, User: !seesDrafts(from.principal)}
 					if q.Layer != nil {
 						c.upTo("layer", *q.Layer, math.MaxInt32)
 						op.Layer = *q.Layer

@@ -118,23 +118,19 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 			s.writeProblem(rec, r, err)
 			return
 		}
-		// The standard mux would redirect a path that is not clean; a program is better told that it is wrong.
+		// The standard mux would redirect a path that is not clean. A program needs an error.
 		if p := r.URL.Path; p != "/" && path.Clean(p) != strings.TrimSuffix(p, "/") || strings.HasSuffix(p, "//") {
 			s.notFoundPath(rec, r)
 			return
 		}
-		if s.tooLate(r) {
+		// A connection that has been idle is closed when the server drains, maybe at the moment at which its next request is read: nobody
+		// would hear what that has changed.
+		if s.draining.Err() != nil && r.Method != http.MethodGet && r.Method != http.MethodHead {
 			s.writeProblem(rec, r, &refusal{Kind: edge.ShuttingDown, Detail: "the server is shutting down"})
 			return
 		}
 		next.ServeHTTP(rec, r)
 	})
-}
-
-// tooLate reports whether a request may change something and comes when the server drains. A connection that has been idle
-// is closed then, maybe at the moment at which its next request is read, so that nobody would hear what that has done.
-func (s *Server) tooLate(r *http.Request) bool {
-	return r.Method != http.MethodGet && r.Method != http.MethodHead && s.draining.Err() != nil
 }
 
 func (s *Server) finish(r *http.Request, rec *recorder, i *info, took time.Duration) {

@@ -16,7 +16,7 @@ import (
 // mutation is a route that changes something: a typed body, a check, and a way to the service that decides it.
 type mutation[Req, Op any] struct {
 	// op checks the request and makes the operation of it. Its errors are refusals; it touches no state.
-	op func(r *http.Request, req *Req) (Op, error)
+	op func(from sender, req *Req) (Op, error)
 	// account names the account that a user must own, where the route is open to users.
 	account func(req *Req) string
 	// wait is how long the operation may wait in addition to what every command may take; nil: not at all.
@@ -38,6 +38,15 @@ func answered[R, V any](status int, view func(R) V) answer {
 	}
 }
 
+// sender is who sent a request that changes something, and what makes it that request and no other.
+type sender struct {
+	principal    auth.Principal
+	requestID    string
+	method, path string
+	id           string // that the path has
+	key          string
+}
+
 // mutate serves a mutation. The order of its checks is the contract's: key, body, whose account, then state.
 func mutate[Req, Op any](m mutation[Req, Op]) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
@@ -53,45 +62,70 @@ func mutate[Req, Op any](m mutation[Req, Op]) handler {
 		if err := edge.Decode(body, &req); err != nil {
 			return err
 		}
-		op, err := m.op(r, &req)
-		if err != nil {
-			return err
-		}
 		i := infoOf(r)
-		if i.principal.Role == auth.RoleUser {
-			if m.account == nil {
-				return &refusal{Kind: edge.Forbidden, Detail: "this route is not open to users"}
-			}
-			if err := actFor(i.principal, m.account(&req)); err != nil {
-				return err
-			}
-		}
-		limit := edge.CommandTimeout
-		if m.wait != nil && m.wait(op) > 0 {
-			limit += m.wait(op)
+		from := sender{principal: i.principal, requestID: i.requestID, method: r.Method, path: r.URL.Path, id: r.PathValue("id"), key: key}
+		a, err := m.run(r.Context(), from, &req, func(limit time.Duration) {
 			// The connection's own limits are for those who are slow, not for those who wait. Where they can't be moved they stay.
 			rc := http.NewResponseController(w)
 			_ = rc.SetReadDeadline(time.Now().Add(limit + readTimeout))
 			_ = rc.SetWriteDeadline(time.Now().Add(limit + writeTimeout))
-		}
-		ctx, cancel := context.WithTimeout(r.Context(), limit)
-		defer cancel()
-		c := newCommand(op, &req, i.principal, idempotency.NewID(i.principal.ID, r.Method, r.URL.Path, key), i.requestID, m.answer)
-		var a command.Answer
-		if m.executeOn == nil {
-			a, err = m.execute(ctx, c)
-		} else {
-			var id uuid.UUID
-			if id, err = pathID(r, m.what); err == nil {
-				a, err = m.executeOn(ctx, id, c)
-			}
-		}
+		})
 		if err != nil {
 			return err
 		}
 		writeAnswer(w, r, a)
 		return nil
 	}
+}
+
+// run makes a command of a request whose key and body were read, and executes it. It calls extend when the command may take longer
+// than usual. The fingerprint is that of req encoded again, so that white space, the order of members, and a null for an absent
+// member make no other request.
+func (m *mutation[Req, Op]) run(ctx context.Context, from sender, req *Req, extend func(limit time.Duration)) (a command.Answer, err error) {
+	op, err := m.op(from, req)
+	if err != nil {
+		return a, err
+	}
+	p := from.principal
+	if p.Role == auth.RoleUser {
+		if m.account == nil {
+			return a, &refusal{Kind: edge.Forbidden, Detail: "this route is not open to users"}
+		}
+		if err := actFor(p, m.account(req)); err != nil {
+			return a, err
+		}
+	}
+	limit := edge.CommandTimeout
+	if m.wait != nil && m.wait(op) > 0 {
+		limit += m.wait(op)
+		extend(limit)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	c := command.Command[Op]{
+		Op: op,
+		Key: &idempotency.Request{
+			ID: idempotency.NewID(p.ID, from.method, from.path, from.key), Fingerprint: idempotency.NewFingerprint(mustMarshal(req)), Execution: uuid.Must(uuid.NewV7()),
+		},
+		// It runs inside the transaction, more than once if that is run again.
+		Render: func(result any, err error) command.Rendered {
+			if err != nil {
+				p := problemOf(err, from.requestID)
+				return command.Rendered{Status: p.Status, Body: mustMarshal(p), Decided: decided(p)}
+			}
+			status, body := m.answer(result)
+			return command.Rendered{Status: status, Body: body, Decided: true}
+		},
+		Principal: p.ID, RequestID: from.requestID, Operator: p.Role == auth.RoleAdmin,
+	}
+	if m.executeOn == nil {
+		return m.execute(ctx, c)
+	}
+	id, err := pathUUID(from.id, m.what)
+	if err != nil {
+		return a, err
+	}
+	return m.executeOn(ctx, id, c)
 }
 
 // commandRoute is the POST route of a mutation, whose answer view shows unless the mutation has its own.
@@ -109,34 +143,13 @@ func deleted(r route) route {
 }
 
 // plain is the operation of a request that says everything in its body.
-func plain[Req, Op any](op func(*Req) (Op, error)) func(*http.Request, *Req) (Op, error) {
-	return func(_ *http.Request, req *Req) (Op, error) { return op(req) }
+func plain[Req, Op any](op func(*Req) (Op, error)) func(sender, *Req) (Op, error) {
+	return func(_ sender, req *Req) (Op, error) { return op(req) }
 }
 
 // fixed is the operation of a route without fields.
-func fixed[Op any](op Op) func(*http.Request, *noFields) (Op, error) {
-	return func(*http.Request, *noFields) (Op, error) { return op, nil }
-}
-
-// newCommand makes the command of a request, which is canonical as req is encoded again: white space, member order and a null
-// for an absent member make no other request.
-func newCommand[Op any](op Op, req any, p auth.Principal, key idempotency.ID, requestID string, answer answer) command.Command[Op] {
-	return command.Command[Op]{
-		Op:  op,
-		Key: &idempotency.Request{ID: key, Fingerprint: idempotency.NewFingerprint(mustMarshal(req)), Execution: uuid.Must(uuid.NewV7())},
-		// It runs inside the transaction, more than once if that is run again.
-		Render: func(result any, err error) command.Rendered {
-			if err != nil {
-				p := problemOf(err, requestID)
-				return command.Rendered{Status: p.Status, Body: mustMarshal(p), Decided: decided(p)}
-			}
-			status, body := answer(result)
-			return command.Rendered{Status: status, Body: body, Decided: true}
-		},
-		Principal: p.ID,
-		RequestID: requestID,
-		Operator:  p.Role == auth.RoleAdmin,
-	}
+func fixed[Op any](op Op) func(sender, *noFields) (Op, error) {
+	return func(sender, *noFields) (Op, error) { return op, nil }
 }
 
 // parseKey reads the one Idempotency-Key header.

@@ -28,7 +28,7 @@ type list[T any] struct {
 // order says where a list begins, and how the places of its rows are written in cursors.
 type order[P any] struct {
 	begin P
-	// write gives a place's cursor in the list at path.
+	// write makes the cursor of a place in the list at path.
 	write func(path string, place P) string
 	// read finds the place in a cursor's first part. What it accepts and write would spell otherwise is refused by the caller.
 	read func(digits string) (P, bool)
@@ -74,8 +74,8 @@ func newestIDs() order[uuid.UUID] {
 	}
 }
 
-// cursor names a place in the list at path: the place in base 36, and a check that binds it to that list, so that a cursor
-// which was made up, cut short, or belongs to another list is told from a good one.
+// cursor names a place in the list at path: the place in base 36, and a checksum that binds it to that list. A cursor
+// that was made up, cut short, or belongs to another list fails the check.
 func cursor(path string, place int64) string {
 	n := strconv.FormatInt(place, 36)
 	return n + "." + cursorCheck(path, n)
@@ -187,7 +187,7 @@ func listRoute[R, T, P any](
 	return list
 }
 
-// narrowed is a list's path with a filter: a cursor of one filter is none of another.
+// narrowed is a list's path with a filter, so that a cursor of one filter is refused with another.
 func narrowed(path, name, value string) string {
 	if value == "" {
 		return path

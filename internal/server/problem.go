@@ -68,7 +68,7 @@ func problemOf(err error, requestID string) Problem {
 		p.Cycle = dead.Cycle
 	}
 	if early, ok := errors.AsType[*auction.CooldownError](err); ok {
-		// Rounded up: who comes back then is not told to wait again.
+		// Rounded up, so that a client that comes back then need not wait again.
 		p.RetryAfter = max(1, int64((early.RetryAfter+time.Second-1)/time.Second))
 	}
 	return p

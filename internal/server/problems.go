@@ -29,7 +29,7 @@ type (
 
 func refuse(format string, args ...any) error { return edge.Refuse(format, args...) }
 
-// The problems that the edge itself raises, or that more than one row has.
+// Problems that the edge itself raises, and those that several rows of the table share.
 //
 //nolint:gochecknoglobals // A table: written here, read everywhere, changed nowhere.
 var (

@@ -126,7 +126,7 @@ func (s *Server) publicationRoutes() []route {
 	return slices.Concat(s.targetRoutes(), own, s.automationRoutes())
 }
 
-// publishingRoute is an operation on one thing of publishing's, which its path names.
+// publishingRoute is an operation on one publication, target or automation, whose id is in the path.
 func publishingRoute[Req, R, V any](s *Server, what, verb, summary string, view func(R) V, op func(*Req) (publish.Op, error)) route {
 	return commandRoute("/v1/"+what+"s/{id}/"+verb, accessStaff, http.StatusOK, summary, view,
 		mutation[Req, publish.Op]{what: what, executeOn: s.Publish.Execute, op: plain(op)})

@@ -37,13 +37,13 @@ func (e *env) blocked() int {
 	return e.count("pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
 }
 
-// crowd asks for a path n times at once; the returned function waits for the answers.
-func (e *env) crowd(n int, path string) (answers func() []*reply) {
+// crowd sends a request n times at once; the returned function waits for the answers.
+func (e *env) crowd(n int, s send) (answers func() []*reply) {
 	e.t.Helper()
 	responses, errs := make([]*http.Response, n), make([]error, n)
 	var asking sync.WaitGroup
 	for i := range n {
-		asking.Go(func() { responses[i], errs[i] = e.trySend(send{method: http.MethodGet, path: path}) })
+		asking.Go(func() { responses[i], errs[i] = e.trySend(s) })
 	}
 	return func() []*reply {
 		e.t.Helper()
@@ -51,9 +51,33 @@ func (e *env) crowd(n int, path string) (answers func() []*reply) {
 		replies := make([]*reply, n)
 		for i := range n {
 			must(e.t, errs[i])
-			replies[i] = e.received(http.MethodGet, path, "", responses[i])
+			replies[i] = e.received(s.method, s.path, s.body, responses[i])
 		}
 		return replies
+	}
+}
+
+// readers is a crowd that reads.
+func (e *env) readers(n int, path string) (answers func() []*reply) {
+	e.t.Helper()
+	return e.crowd(n, send{method: http.MethodGet, path: path})
+}
+
+// once sends a request n times at once under one key. All get the same bytes, and one answer is the executed request's own.
+func (e *env) once(n int, path, body string, status int) {
+	e.t.Helper()
+	own := 0
+	replies := e.crowd(n, send{method: http.MethodPost, path: path, body: body, key: newUUID()})()
+	for _, r := range replies {
+		if r.want(status); !bytes.Equal(r.body, replies[0].body) {
+			e.t.Errorf("%s: two answers: %s and %s", path, r.body, replies[0].body)
+		}
+		if r.header.Get("Idempotent-Replayed") == "" {
+			own++
+		}
+	}
+	if own != 1 {
+		e.t.Errorf("%s: %d of %d answers claim to be the executed one", path, own, n)
 	}
 }
 
@@ -133,9 +157,9 @@ func TestAProofIsBuiltOnce(t *testing.T) {
 	release := e.hang("purchases")
 	const proofs, inclusions = 48, 32
 	user := e.by(e.user("alice"))
-	whole, member, anybody := user.crowd(proofs/2, base+"/proof"), user.crowd(1, base+"/proof/positions/"+position),
-		e.by("").crowd(inclusions, "/p/campaigns/"+id+"/positions/"+position)
-	more := e.crowd(proofs/2, base+"/proof")
+	whole, member, anybody := user.readers(proofs/2, base+"/proof"), user.readers(1, base+"/proof/positions/"+position),
+		e.by("").readers(inclusions, "/p/campaigns/"+id+"/positions/"+position)
+	more := e.readers(proofs/2, base+"/proof")
 	eventually(t, hangTimeout, "the proof is being built", func() bool { return e.blocked() > 0 })
 	// A tree and a proof, each built once.
 	const most = 2
@@ -170,7 +194,7 @@ func TestHeavyReadsAreRefusedBeyondTheirQueue(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	release := e.hang("entries")
-	answers := e.crowd(checksAtOnce+checksQueued, "/v1/integrity")
+	answers := e.readers(checksAtOnce+checksQueued, "/v1/integrity")
 	waiting := `fairlead_heavy_reads_waiting{kind="check"}`
 	eventually(t, hangTimeout, "the queue is full", func() bool {
 		return strings.Contains(string(e.by("").get("/metrics").body), waiting) && e.metric(waiting) == checksQueued
@@ -219,7 +243,7 @@ func TestVisitorsLeaveEntrantsAlone(t *testing.T) {
 		defer occupy(e.server.archive.builds)()
 	}
 	leave := occupy(e.server.archive.public)
-	answers := visitor.crowd(proofsQueued, public)
+	answers := visitor.readers(proofsQueued, public)
 	const waiting = `fairlead_heavy_reads_waiting{kind="public"}`
 	eventually(t, hangTimeout, "the visitors wait", func() bool { return e.metric(waiting) == proofsQueued })
 	visitor.get(public).problem(http.StatusServiceUnavailable, "overloaded")

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/saga"
 )
 
@@ -90,10 +89,8 @@ func (s *Server) sagaRoutes() []route {
 				return adoptionView{Coordinator: a.Coordinator, Ledgers: append([]string{}, a.Participants...)}
 			},
 			mutation[noFields, struct{}]{
-				op: fixed(struct{}{}),
-				execute: func(ctx context.Context, c command.Command[struct{}]) (command.Answer, error) {
-					return s.Cross.Adopt(ctx, c)
-				},
+				op:      fixed(struct{}{}),
+				execute: s.Cross.Adopt,
 			}),
 	}
 }

@@ -75,7 +75,7 @@ type Options struct {
 	Registry *prometheus.Registry
 	Logger   *slog.Logger
 	Version  string
-	// Trace is told of each request; nil: nobody is.
+	// Trace is called for each request; it may be nil.
 	Trace Trace
 	// Scratch is the directory for files that keep large answers while the server runs; empty: the system's for temporary
 	// files. They take up to 512 MB, and have no names.
@@ -130,8 +130,8 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// dismiss answers the commands that are still waiting (they are told what is known of their outcome) and gives the
-// answers a moment to be written. cut ends the reads.
+// dismiss answers the commands that are still waiting with what is known of their outcome, and gives the answers a moment to be
+// written. cut ends the reads.
 func (s *Server) dismiss(ctx context.Context, cut func()) error {
 	ended, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	cancel()
@@ -159,7 +159,7 @@ func (s *Server) OpenAPI() []byte { return s.openAPI }
 // Serve answers requests on l until ctx ends; then it turns unready, takes no new connections, and waits up to grace
 // for the requests under way. It returns nil after a clean end.
 func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
-	// What is still being read when the grace is over is told so.
+	// After the grace period, reads that are still under way are cancelled.
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	if s.CheckHosts {

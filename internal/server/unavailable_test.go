@@ -11,8 +11,8 @@ import (
 )
 
 // TestEveryRouteSaysInTimeThatTheDatabaseIsAway sends one of each kind of request, several at once, to a server with the usual
-// patience whose database refuses, or is silent. A bound of 15 s finds what waits for longer than that patience; the strict
-// one is for machines that are at rest.
+// patience whose database refuses, or is silent. The bound of 15 s finds requests that wait for longer. The strict one needs a
+// machine without other load.
 func TestEveryRouteSaysInTimeThatTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()
 	bound := 15 * time.Second

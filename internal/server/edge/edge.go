@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// CommandTimeout is how long a caller waits for its command at most. It is longer than a transaction is tried again, so
-// that a caller who is told nothing definite is the exception.
+// CommandTimeout is how long a caller waits for its command at most. A transaction is retried for a shorter time, so callers
+// rarely end without a definite answer.
 const CommandTimeout = 30 * time.Second
 
 // Kind is a row of the table of problems.

@@ -2,7 +2,7 @@
 // events, which follow one topic. The events are those of a hub of internal/live; the rest of the server is known by [Server].
 //
 // One goroutine looks after all connections: it pings them, and ends those whose credential is no longer good. A client that
-// does not take what it is sent is told that it is too slow and dropped; nobody waits for it.
+// reads too slowly gets a notice and is dropped; nobody waits for it.
 package live
 
 import (

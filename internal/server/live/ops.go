@@ -38,7 +38,7 @@ type (
 	}
 )
 
-// answer is what a client is told beside events.
+// answer is a message to a client that is no event.
 type answer struct {
 	Op       string         `json:"op"`
 	ID       jsontext.Value `json:"id,omitempty"`
@@ -127,7 +127,7 @@ func (s *socket) subscribe(data []byte) {
 		s.refuse(a, edge.Refuse("since must be an integer from 0 to %d", int64(ledger.MaxAmount)))
 		return
 	}
-	// That it worked is told as the subscription's first message, by the writer.
+	// The writer confirms it with the subscription's first message.
 	if err := s.edge.subscribe(s.edge.ctx, s.principal, s.sub, q.Topic, q.Since); err != nil {
 		if expired, ok := errors.AsType[*hub.ExpiredError](err); ok {
 			a.FirstSeq = &expired.First

@@ -7,7 +7,7 @@ export default async function account(ctx) {
   const id = ctx.params.id;
   const path = encodeURIComponent(id);
   ctx.title(id);
-  // The house's own accounts, such as a campaign's escrow, have no route of their own: their entry in the list is the same.
+  // The system's own accounts, such as a campaign's escrow, have no route of their own: their entry in the list is the same.
   const found = (await get(`/v1/admin/accounts?limit=1&prefix=${path}`, ctx.signal)).items.find((a) => a.id === id);
   if (!found && !id.includes("/")) await get(`/v1/accounts/${path}`, ctx.signal); // It says what is wrong.
   const a = found;

@@ -1,4 +1,4 @@
-// The house at a glance: is the money right, is it fast, what waits.
+// The system at a glance: is the money right, is it fast, what waits.
 import { h, fill, text } from "../dom.js";
 import { get } from "../api.js";
 import { head, card, table, every } from "../ui.js";
@@ -60,7 +60,7 @@ export default async function overview({ root, signal }) {
     const before = Object.fromEntries((then?.lanes ?? []).map((l) => [l.service, l]));
     const lanes = now.lanes.map((l) => ({ service: l.service, queue: l.queue, refused: l.refused, batch: diff(l.batch, before[l.service]?.batch), commit: diff(l.commit, before[l.service]?.commit), all: l }));
     const all = { batch: merge(lanes.map((l) => l.batch)), commit: merge(lanes.map((l) => l.commit)) };
-    text(note, `This server (${now.version}), over the last ${Math.round(seconds || period / 1000)} s; what waits is the whole house’s.`);
+    text(note, `This server (${now.version}), over the last ${Math.round(seconds || period / 1000)} s; what waits is the whole system’s.`);
     if (then && seconds > 0) {
       const set = (t, value, unit, more, point) => {
         fill(t.value, value, unit && h("small", {}, unit));
