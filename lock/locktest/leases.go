@@ -104,7 +104,7 @@ func (s *suite) lostRenewals() {
 			failed := c.failed.Load()
 			s.eventually("two renewals fail", func() bool { return c.failed.Load() >= failed+2 || h.Context().Err() != nil })
 			c.cut.Store(false)
-			wait.For(h.Context(), 2*ttl)
+			wait.For(h.Context(), ttl)
 			_, err := other.Acquire(s.ctx(), []string{k}, lock.Options{})
 			switch cause := context.Cause(h.Context()); {
 			case cause == nil:
