@@ -125,7 +125,7 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 		}
 		// A connection that has been idle is closed when the server drains, maybe at the moment at which its next request is read: nobody
 		// would hear what that has changed.
-		if s.draining.Err() != nil && r.Method != http.MethodGet && r.Method != http.MethodHead {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead && s.draining.Err() != nil {
 			s.writeProblem(rec, r, &refusal{Kind: edge.ShuttingDown, Detail: "the server is shutting down"})
 			return
 		}
