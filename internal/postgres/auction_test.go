@@ -39,8 +39,8 @@ func newHouse(t *testing.T, url string) *house {
 // do executes an operation that must succeed.
 func (h *house) do(id uuid.UUID, op auction.Op) any {
 	h.t.Helper()
-	result, err := h.try(id, op)
-	if err != nil {
+	var result any
+	if err := untilFree(func() (err error) { result, err = h.try(id, op); return err }); err != nil {
 		h.t.Fatalf("%#v: %v", op, err)
 	}
 	return result

@@ -119,8 +119,7 @@ func (s *lateServer) round() error {
 			return err
 		}
 	}
-	_, err = s.try(id, auction.CloseRound{Round: 1, Term: 1})
-	return err
+	return untilFree(func() error { _, err := s.try(id, auction.CloseRound{Round: 1, Term: 1}); return err })
 }
 
 // beLate holds one answer back, a while before the round should end, so that it comes around the end.

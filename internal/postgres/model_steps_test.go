@@ -315,9 +315,8 @@ func (w *world) end(a *modelAuction) {
 
 func (w *world) mustExecute(id uuid.UUID, op auction.Op) {
 	w.Helper()
-	got, err := w.server().bidding.Execute(w.Context(), id, own(op))
-	if err != nil || got.Err != nil {
-		w.Errorf("%#v: %v, %v", op, err, got.Err)
+	if err := untilFree(func() error { return answerErr(w.server().bidding.Execute(w.Context(), id, own(op))) }); err != nil {
+		w.Errorf("%#v: %v", op, err)
 	}
 }
 
