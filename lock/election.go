@@ -43,7 +43,7 @@ type Finder interface {
 	Find(ctx context.Context, key string) (h Holder, ok bool, err error)
 }
 
-// TermObserver is told of terms, for metrics. Its method must not block.
+// TermObserver receives the beginnings and ends of terms, for metrics. Its method must not block.
 type TermObserver interface {
 	// Leading is called with true when a term begins, and with false when the work of it has returned.
 	Leading(name string, term int64, leading bool)

@@ -28,7 +28,7 @@ const (
 	// keyGraceWait is how long a request with a key that is past fresh waits for the store before it falls back on the
 	// grace.
 	keyGraceWait = 250 * time.Millisecond
-	// keyLookupTimeout ends a look-up of the store.
+	// keyLookupTimeout bounds the look-up of a key in the store.
 	keyLookupTimeout = 2 * time.Second
 	// refusalFresh is how long a bad credential is remembered as one.
 	refusalFresh = 1 * time.Second

@@ -37,7 +37,7 @@ type Asset struct {
 // IsPage reports whether the asset is an HTML page, which is served with a content policy and never as a mere file.
 func (a *Asset) IsPage() bool { return strings.HasSuffix(a.name, ".html") }
 
-// Size is how many bytes of body a browser that takes gzip is sent.
+// Size is the length of the body in bytes, as sent to a browser that accepts gzip.
 func (a *Asset) Size() int {
 	if a.packed != nil {
 		return len(a.packed)

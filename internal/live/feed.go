@@ -85,7 +85,7 @@ func (f *feed) committed(last int64, events func() []Event) {
 	f.wake()
 }
 
-// grown notes that the topic has come to at least this number.
+// grown notes that the topic's latest event has at least this number.
 func (f *feed) grown(head int64) {
 	f.in.Lock()
 	f.in.grown = max(f.in.grown, head)

@@ -83,7 +83,7 @@ func hostname(host string) string {
 // reservedDescriptors is how many descriptors are kept from connections, for the database, files and all else.
 const reservedDescriptors = 256
 
-// connectionsFor is how many connections may be open where a process may have so many descriptors.
+// connectionsFor is how many connections may be open in a process that may have this many file descriptors.
 func connectionsFor(descriptors int) int {
 	return max(descriptors-max(reservedDescriptors, descriptors/8), descriptors/2)
 }

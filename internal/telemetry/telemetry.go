@@ -157,7 +157,7 @@ func NewLottery(r prometheus.Registerer) *Lottery {
 // Attempted implements the observer of the lottery.
 func (l *Lottery) Attempted(n int) { l.attempts.Add(float64(n)) }
 
-// DrawTriggered implements the observer of the lottery.
+// DrawTriggered implements the lottery's Observer.
 func (l *Lottery) DrawTriggered(rerun bool) {
 	l.triggered.Inc()
 	if rerun {

@@ -31,7 +31,7 @@ const (
 	sessionInterval = 250 * time.Millisecond
 	// cleanupTimeout bounds what is done for callers who have gone.
 	cleanupTimeout = 5 * time.Second
-	// callTimeout bounds what the background asks.
+	// callTimeout bounds a request that the backend makes in the background.
 	callTimeout = 5 * time.Second
 	// retryPause is the time between tries of what failed for a passing reason.
 	retryPause = 50 * time.Millisecond

@@ -19,7 +19,7 @@ const (
 	tick = time.Second
 	// readEvery is how often the open rounds are looked up: within a second of its start a round is known.
 	readEvery = tick / 2
-	// readTimeout bounds one look, closeTimeout one attempt to close a round, which frees its place for another's.
+	// readTimeout bounds one look for rounds that are over, and closeTimeout one attempt to close a round.
 	readTimeout  = 2 * time.Second
 	closeTimeout = 10 * time.Second
 	// maxClosing is how many rounds are being closed at a time. Each takes a database connection.
