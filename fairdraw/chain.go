@@ -129,7 +129,7 @@ func (c Chain) NameRound(now time.Time, lead time.Duration) uint64 {
 	return c.FirstFrom(now.Add(max(lead, c.Period())))
 }
 
-// check holds what a document says of its beacon against the rules, and the hash against what it is the hash of.
+// check validates a document's beacon, and that the chain's hash is that of its parameters.
 func (s *BeaconSource) check() error {
 	if err := s.Chain.Validate(); err != nil {
 		if bad, ok := err.(*InputError); ok { //nolint:errorlint // Made by Validate, never wrapped.

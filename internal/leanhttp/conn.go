@@ -122,8 +122,8 @@ func (c *conn) handOver(read []byte) {
 	c.end()
 }
 
-// answer has a request served, and reports whether the connection may be used again. What the handler panics with ends the
-// connection, as it does in net/http.
+// answer calls the handler and writes its answer. It reports whether the connection may be used again. A panic of the handler
+// ends the connection, as it does in net/http.
 func (c *conn) answer(h *head, body []byte) (again bool) {
 	c.body.Reset(body)
 	r := new(http.Request)

@@ -79,9 +79,9 @@ func (t *tables) settle(ctx context.Context, tx pgx.Tx, keys []string) (settled,
 }
 
 // release ends a lock and passes its keys on. The transaction is to be committed whether the lock was still held or not. With
-// later, a hand-over keeps the keys' rows locked for no disk: what takes the lock commits after it and durably, and nobody is
-// told of the grant before. Should the database crash between the two, the lock is still that of its last holder, until its
-// lease ends.
+// later, it commits without waiting for the disk, so that the keys' rows are not locked for as long. The next holder learns of its
+// grant by a transaction that commits after this one, and durably. If the database crashes between the two, the lock is still that
+// of its last holder, until its lease ends.
 func (t *tables) release(ctx context.Context, tx pgx.Tx, id uuid.UUID, later bool) (out Released, err error) {
 	s := &scene{tokens: map[string]int64{}, holders: map[string]string{}, later: later}
 	var keys []string

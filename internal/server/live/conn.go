@@ -93,7 +93,7 @@ func (c *corkedConn) flush(timeout time.Duration) error {
 	return c.send(timeout)
 }
 
-// send needs the lock of that name.
+// send is flush for a caller that holds the mutex sending.
 func (c *corkedConn) send(timeout time.Duration) error {
 	c.mu.Lock()
 	out := c.unsent
