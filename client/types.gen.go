@@ -175,9 +175,19 @@ const (
 	FiringOutcomeScheduled    FiringOutcome = "scheduled"
 )
 
+// Defines values for HealthReason.
+const (
+	HealthReasonCommitTimeout       HealthReason = "commit_timeout"
+	HealthReasonDatabaseUnreachable HealthReason = "database_unreachable"
+	HealthReasonDiskFull            HealthReason = "disk_full"
+	HealthReasonDraining            HealthReason = "draining"
+	HealthReasonPoolExhausted       HealthReason = "pool_exhausted"
+	HealthReasonReadOnly            HealthReason = "read_only"
+	HealthReasonSchema              HealthReason = "schema"
+)
+
 // Defines values for HealthStatus.
 const (
-	HealthStatusDraining    HealthStatus = "draining"
 	HealthStatusOk          HealthStatus = "ok"
 	HealthStatusUnavailable HealthStatus = "unavailable"
 )
@@ -1156,9 +1166,13 @@ type FiringOutcome string
 
 // Health says whether the server is well.
 type Health struct {
+	Reason  HealthReason `json:"reason,omitempty,omitzero"`
 	Status  HealthStatus `json:"status"`
 	Version string       `json:"version"`
 }
+
+// HealthReason defines model for Health.Reason.
+type HealthReason string
 
 // HealthStatus defines model for Health.Status.
 type HealthStatus string

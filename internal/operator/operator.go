@@ -34,6 +34,29 @@ var (
 	ErrNoKeyRecord = errors.New("operator: nothing is kept under this key")
 )
 
+// Unreadiness is why commands are not served.
+type Unreadiness string
+
+// The reasons.
+const (
+	UnreadyDatabase Unreadiness = "database_unreachable"
+	UnreadyReadOnly Unreadiness = "read_only"
+	UnreadyCommit   Unreadiness = "commit_timeout" // such as that of a standby which does not confirm
+	UnreadyDisk     Unreadiness = "disk_full"
+	UnreadySchema   Unreadiness = "schema" // older than this version needs
+	UnreadyPool     Unreadiness = "pool_exhausted"
+	UnreadyDraining Unreadiness = "draining"
+)
+
+// UnreadyError is returned while commands are not committed.
+type UnreadyError struct {
+	Reason Unreadiness
+	Err    error // for the log
+}
+
+func (e *UnreadyError) Error() string { return string(e.Reason) + ": " + e.Err.Error() }
+func (e *UnreadyError) Unwrap() error { return e.Err }
+
 // LinkFragment goes between the console's address and a link's secret. Browsers don't send what is behind the #: the secret is in
 // no log of a server or proxy.
 const LinkFragment = "#link="

@@ -75,6 +75,7 @@ type DB struct {
 	spec     *speculation.Speculator
 	blocked  *blockedRows
 	keys     keySweep
+	ready    readiness
 }
 
 // planning are the planner's settings of all connections. What the planner believes of a table is wrong while the table is
@@ -140,6 +141,10 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	}
 	db.reads = reads{readPool, db.presence}
 	db.blocked = newBlockedRows(db)
+	db.ready.db, db.ready.config = db, cfg.ConnConfig
+	if db.ready.newest, err = newestVersion(); err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
 	config := cfg.ConnConfig.Copy()
 	config.RuntimeParams["lock_timeout"] = strconv.FormatInt(speculativeBlockedAfter.Milliseconds(), 10)
 	config.RuntimeParams["plan_cache_mode"] = "force_generic_plan" // A plan for each batch would be the same one.
@@ -207,6 +212,9 @@ func (db *DB) Pools() []Pool {
 // Close closes all connections, waiting for those in use.
 func (db *DB) Close() {
 	db.blocked.close()
+	db.ready.mu.Lock()
+	db.ready.close(context.Background())
+	db.ready.mu.Unlock()
 	db.reads.pool.Close()
 	db.pool.Close()
 	db.spec.Close()

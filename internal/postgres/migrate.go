@@ -31,6 +31,15 @@ type Migration struct {
 // firstVersion is the step that makes the whole schema. The twenty steps that led to it are those of no release.
 const firstVersion = 20
 
+// newestVersion is the step that this binary needs. The files are in order.
+func newestVersion() (version int64, err error) {
+	files, err := migrations.ReadDir("migrations")
+	if err == nil {
+		version, err = goose.NumericComponent(files[len(files)-1].Name())
+	}
+	return version, err
+}
+
 // ErrTooOld is returned for a database whose schema is older than the first step.
 var ErrTooOld = errors.New("the schema was made by a version before the first release, and has to be brought up to date with its last one")
 

@@ -30,7 +30,7 @@ func newConsoleEnv(t *testing.T) (*env, *postgres.Operator) {
 	sessions := postgres.NewOperator(db)
 	s, err := New(Options{
 		Ledger: e.ledger, Lottery: e.lottery, Auction: e.auction, Multidraw: e.multidraw, Publish: e.publish, Cross: e.cross, Locks: e.locks, Keys: e.keys,
-		Operator: sessions, Sessions: sessions, PublicPages: true, Auth: e.server.Auth, Ready: db.Ping, Version: "test",
+		Operator: sessions, Sessions: sessions, PublicPages: true, Auth: e.server.Auth, Ready: db.Ready, Version: "test",
 	})
 	must(t, err)
 	listener := httptest.NewServer(s.Handler())

@@ -26,7 +26,7 @@ func TestForeignHosts(t *testing.T) {
 	t.Cleanup(db.Close)
 	s, err := New(Options{
 		Ledger: e.ledger, Lottery: e.lottery, Auction: e.auction, Multidraw: e.multidraw, Publish: e.publish, Cross: e.cross, Locks: e.locks, Keys: e.keys,
-		Operator: postgres.NewOperator(db), Sessions: postgres.NewOperator(db), PublicPages: true, Auth: e.server.Auth, Ready: db.Ping, CheckHosts: true, AllowedHosts: []string{"Shop.example", "proxy.example:8443"},
+		Operator: postgres.NewOperator(db), Sessions: postgres.NewOperator(db), PublicPages: true, Auth: e.server.Auth, Ready: db.Ready, CheckHosts: true, AllowedHosts: []string{"Shop.example", "proxy.example:8443"},
 	})
 	must(t, err)
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -148,7 +148,7 @@ func TestDraining(t *testing.T) {
 		e.server.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", http.NoBody))
 		var v healthView
 		must(t, json.Unmarshal(w.Body.Bytes(), &v))
-		return w.Code, v.Status
+		return w.Code, string(v.Reason)
 	}
 	eventually(t, 5*time.Second, "the probe says that the server drains", func() bool {
 		status, text := probe()

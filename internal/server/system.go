@@ -1,19 +1,18 @@
 package server
 
 import (
-	"context"
+	"errors"
 	"net/http"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/fairlead-dev/fairlead/internal/operator"
 )
 
-// readyTimeout is how long the database may take to show that it is there.
-const readyTimeout = 2 * time.Second
-
 type healthView struct {
-	Status  string `json:"status" enum:"ok,draining,unavailable"`
-	Version string `json:"version"`
+	Status  string               `json:"status" enum:"ok,unavailable"`
+	Reason  operator.Unreadiness `json:"reason,omitzero" enum:"database_unreachable,read_only,commit_timeout,disk_full,schema,pool_exhausted,draining"`
+	Version string               `json:"version"`
 }
 
 func (s *Server) systemRoutes() []route {
@@ -39,12 +38,16 @@ func (s *Server) systemRoutes() []route {
 func (s *Server) getReady(w http.ResponseWriter, r *http.Request) error {
 	v := healthView{Status: "ok", Version: s.Version}
 	status := http.StatusOK
-	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
-	defer cancel()
 	if s.draining.Err() != nil {
-		v.Status, status = "draining", http.StatusServiceUnavailable
-	} else if err := s.Ready(ctx); err != nil {
-		s.Logger.WarnContext(ctx, "not ready", "error", err)
+		v.Reason = operator.UnreadyDraining
+	} else if err := s.Ready(r.Context()); err != nil {
+		s.Logger.WarnContext(r.Context(), "not ready", "error", err)
+		v.Reason = operator.UnreadyDatabase
+		if why, ok := errors.AsType[*operator.UnreadyError](err); ok {
+			v.Reason = why.Reason
+		}
+	}
+	if v.Reason != "" {
 		v.Status, status = "unavailable", http.StatusServiceUnavailable
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -34,6 +34,9 @@ func TestProbes(t *testing.T) {
 		if w.Code != status || strings.Contains(w.Body.String(), "secret-inside") {
 			t.Errorf("%s without a database: %d %s", path, w.Code, w.Body)
 		}
+		if path == "/readyz" && w.Body.String() != `{"status":"unavailable","reason":"database_unreachable","version":"v"}` {
+			t.Errorf("readiness without a database: %s", w.Body)
+		}
 	}
 }
 

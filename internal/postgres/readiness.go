@@ -1,0 +1,133 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/operator"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
+)
+
+const (
+	// readyFor is how long the outcome of a write is believed, and readyWithin how long the write and what follows it may take.
+	readyFor    = time.Second
+	readyWithin = 2 * time.Second
+)
+
+// The write of a look at readiness. A temporary table is empty after each commit, so that each insertion takes a new block from
+// the disk; and a message in the write-ahead log, which nobody reads, makes COMMIT wait for the disk and the standbys as that of a
+// command does. Neither locks or leaves a row.
+const (
+	makeScratch = `CREATE TEMPORARY TABLE IF NOT EXISTS fairlead_readiness (filling text) ON COMMIT DELETE ROWS`
+	fillScratch = `INSERT INTO fairlead_readiness SELECT repeat('x', 4000)`
+	markLog     = `SELECT pg_logical_emit_message(true, 'fairlead', 'readiness')`
+	// selectSchema is the schema's version; a database without a schema has no such table.
+	selectSchema = `SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`
+)
+
+// readiness finds out whether commands are committed, on a connection of its own. It is safe for concurrent use.
+type readiness struct {
+	db     *DB
+	config *pgx.ConnConfig
+	newest int64 // version of the schema that this binary needs
+
+	mu    sync.Mutex // held during a look, so that others wait for its outcome
+	conn  *pgx.Conn  // nil where there is none
+	asked time.Time  // when the last look ended
+	last  error
+	// noScratch says that the role must not make temporary tables. A full disk is then noticed by commands alone.
+	noScratch bool
+}
+
+// Ready reports whether commands are committed: by a small write, at most once a second, which takes 2 s at most. Its error is an
+// [operator.UnreadyError].
+func (db *DB) Ready(ctx context.Context) error {
+	r := &db.ready
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.asked) < readyFor {
+		return r.last
+	}
+	// The look is for all who ask, so it does not end with one of them.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyWithin)
+	defer cancel()
+	if r.last = r.look(ctx); r.last != nil {
+		r.close(ctx)
+	}
+	r.asked = time.Now()
+	return r.last
+}
+
+func (r *readiness) look(ctx context.Context) (err error) {
+	if r.conn == nil {
+		if r.conn, err = pgx.ConnectConfig(ctx, r.config.Copy()); err != nil {
+			return unready(operator.UnreadyDatabase, err)
+		}
+	}
+	var version int64
+	tx, err := r.conn.Begin(ctx)
+	if err == nil && !r.noScratch {
+		_, err = tx.Exec(ctx, makeScratch)
+		if pgkit.Code(err) == "42501" { // insufficient_privilege
+			r.noScratch = true
+			if err = tx.Rollback(ctx); err == nil {
+				tx, err = r.conn.Begin(ctx)
+			}
+		}
+	}
+	if err == nil {
+		var b pgx.Batch
+		if !r.noScratch {
+			b.Queue(fillScratch)
+		}
+		b.Queue(markLog)
+		b.Queue(selectSchema).QueryRow(func(row pgx.Row) error { return row.Scan(&version) })
+		err = pgkit.Send(ctx, tx, &b)
+	}
+	if err != nil {
+		return unready(operator.UnreadyDatabase, err)
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return unready(operator.UnreadyCommit, err)
+	}
+	if version < r.newest {
+		return unready(operator.UnreadySchema, fmt.Errorf("the schema is at step %d, and this version needs step %d", version, r.newest))
+	}
+	// A command needs a connection of the pool's as well.
+	conn, err := r.db.pool.Acquire(ctx)
+	if err != nil {
+		return unready(operator.UnreadyPool, err)
+	}
+	conn.Release()
+	return nil
+}
+
+// unready names why a look failed: by PostgreSQL's error, or else by where it failed.
+func unready(where operator.Unreadiness, err error) error {
+	switch code := pgkit.Code(err); {
+	case code == "25006": // read_only_sql_transaction: a standby, or a primary that was made read-only
+		where = operator.UnreadyReadOnly
+	case code == "53100": // disk_full
+		where = operator.UnreadyDisk
+	case code == "42P01": // undefined_table: the database has no schema
+		where = operator.UnreadySchema
+	case strings.HasPrefix(code, "53"): // too many connections, out of memory
+		where = operator.UnreadyPool
+	}
+	return &operator.UnreadyError{Reason: where, Err: err}
+}
+
+// close ends the connection. The caller holds the mutex.
+func (r *readiness) close(ctx context.Context) {
+	if r.conn != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = r.conn.Close(ctx) // Nothing hangs on a goodbye.
+		r.conn = nil
+	}
+}

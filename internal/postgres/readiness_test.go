@@ -1,0 +1,149 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/operator"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
+)
+
+// becomes waits until a look at readiness has the given outcome; "" is ready.
+func becomes(t *testing.T, db *DB, want operator.Unreadiness) {
+	t.Helper()
+	var last error
+	testwait.Eventually(t, patience, "readiness: "+string(want), func() bool {
+		db.ready.mu.Lock()
+		db.ready.asked = time.Time{} // A test does not wait until an outcome is no longer believed.
+		db.ready.mu.Unlock()
+		last = db.Ready(t.Context())
+		why, unready := errors.AsType[*operator.UnreadyError](last)
+		return want == "" && last == nil || unready && why.Reason == want
+	})
+	if t.Failed() {
+		t.Logf("the last look: %v", last)
+	}
+}
+
+// TestReadinessSaysWhy stages each state in which a server commits nothing.
+func TestReadinessSaysWhy(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Server(t)
+	if _, err := Migrate(t.Context(), server.URL()); err != nil {
+		t.Fatal(err)
+	}
+	db := open(t, Options{URL: server.URL(), MaxConns: 2})
+	becomes(t, db, "")
+
+	execAll(t, db, `ALTER SYSTEM SET synchronous_standby_names = 'missing'`, `SELECT pg_reload_conf()`)
+	becomes(t, db, operator.UnreadyCommit)
+	execAll(t, db, `ALTER SYSTEM RESET synchronous_standby_names`, `SELECT pg_reload_conf()`)
+	becomes(t, db, "")
+
+	execAll(t, db, `ALTER SYSTEM SET default_transaction_read_only = on`, `SELECT pg_reload_conf()`)
+	becomes(t, db, operator.UnreadyReadOnly)
+	execAll(t, db, `ALTER SYSTEM RESET default_transaction_read_only`, `SELECT pg_reload_conf()`)
+	becomes(t, db, "")
+
+	execAll(t, db, `UPDATE goose_db_version SET is_applied = false WHERE version_id = (SELECT max(version_id) FROM goose_db_version)`)
+	becomes(t, db, operator.UnreadySchema)
+	execAll(t, db, `UPDATE goose_db_version SET is_applied = true`)
+	becomes(t, db, "")
+
+	var held []func()
+	for range 2 {
+		conn, err := db.pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, conn.Release)
+	}
+	becomes(t, db, operator.UnreadyPool)
+	for _, release := range held {
+		release()
+	}
+	becomes(t, db, "")
+
+	execAll(t, db, `REVOKE TEMPORARY ON DATABASE `+ask[string](t, db, `SELECT quote_ident(current_database())`)+` FROM PUBLIC`,
+		`CREATE ROLE plain LOGIN`, `GRANT pg_read_all_data TO plain`)
+	config, err := pgx.ParseConfig(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.User = "plain"
+	plain := open(t, Options{URL: server.URL(), MaxConns: 2})
+	plain.ready.config = config
+	becomes(t, plain, "")
+	if !plain.ready.noScratch {
+		t.Error("it makes temporary tables without the right")
+	}
+
+	if err := server.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	becomes(t, db, operator.UnreadyDatabase)
+}
+
+// TestReadinessNoticesAFullDisk has temporary tables on a small disk, and fills that.
+func TestReadinessNoticesAFullDisk(t *testing.T) {
+	t.Parallel()
+	disk := t.TempDir()
+	if out, err := osexec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size=1m,mode=777", "tmpfs", disk).CombinedOutput(); err != nil {
+		t.Skipf("NOT TESTED: a small disk can't be mounted here: %v, %s", err, out)
+	}
+	t.Cleanup(func() { _ = osexec.CommandContext(context.Background(), "umount", "-l", disk).Run() })
+	server := pgtest.Server(t)
+	if _, err := Migrate(t.Context(), server.URL()); err != nil {
+		t.Fatal(err)
+	}
+	db := open(t, Options{URL: server.URL(), MaxConns: 2})
+	place := filepath.Join(disk, "tables")
+	if err := os.Mkdir(place, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if owner, ok := ownerOf(t, ask[string](t, db, `SELECT current_setting('data_directory')`)); ok {
+		if err := os.Chown(place, owner, owner); err != nil {
+			t.Fatal(err)
+		}
+	}
+	execAll(t, db, `CREATE TABLESPACE small LOCATION '`+place+`'`, `ALTER ROLE CURRENT_USER SET temp_tablespaces = 'small'`)
+	becomes(t, db, "")
+	if err := os.WriteFile(filepath.Join(disk, "filling"), make([]byte, 2<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("the disk takes 2 MiB: %v", err)
+	}
+	becomes(t, db, operator.UnreadyDisk)
+	if err := os.Remove(filepath.Join(disk, "filling")); err != nil {
+		t.Fatal(err)
+	}
+	becomes(t, db, "")
+}
+
+// ownerOf is the numeric owner of a directory.
+func ownerOf(t *testing.T, dir string) (uid int, ok bool) {
+	t.Helper()
+	info, err := os.Stat(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, false
+	}
+	return int(stat.Uid), true
+}
+
+func execAll(t *testing.T, db *DB, statements ...string) {
+	t.Helper()
+	for _, sql := range statements {
+		exec(t, db, sql)
+	}
+}
