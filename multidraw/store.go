@@ -33,7 +33,7 @@ type Unit struct {
 	Audit []command.Audit
 
 	// Blocked is why there is no operation: another session has locked it. Nothing is written then; Keys tells repeats.
-	Blocked *command.BlockedError
+	Blocked error
 }
 
 // Checkpoint is a chunk to be saved, and what the operation's row must say for it to be.

@@ -29,7 +29,7 @@ type Unit struct {
 	Audit []command.Audit
 
 	// Blocked is why there is no Saga: another session has locked it. Nothing is written then; Keys tells repeats.
-	Blocked *command.BlockedError
+	Blocked error
 }
 
 // Store is the durable log. Create and Update run one transaction, call decide with what it locked and loaded, write what

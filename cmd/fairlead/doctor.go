@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 // diagnosis is what the doctor finds.
 type diagnosis struct {
 	Healthy    bool                 `json:"healthy"`
+	Checked    []string             `json:"checked"` // in order
 	Settings   []postgres.Setting   `json:"settings,omitempty"`
 	Findings   []postgres.Finding   `json:"findings"`
 	Migrations []postgres.Migration `json:"migrations,omitempty"`
@@ -54,6 +56,7 @@ func (d *diagnosis) find(check string, fatal bool, format string, args ...any) {
 
 func (t *target) examineServer(cmd *cobra.Command, d *diagnosis) error {
 	_, ready, err := call[client.Health](cmd.Context(), t, http.MethodGet, "/readyz", nil)
+	d.Checked = append(d.Checked, "ready")
 	if err != nil {
 		d.find("ready", true, "%v", err)
 		return nil
@@ -77,6 +80,7 @@ func (t *target) examineDatabase(cmd *cobra.Command, d *diagnosis) error {
 	if err != nil {
 		return err
 	}
+	d.Checked = append(d.Checked, postgres.Checks...)
 	for _, f := range findings {
 		d.find(f.Check, f.Fatal, "%s", f.Message)
 	}
@@ -86,6 +90,7 @@ func (t *target) examineDatabase(cmd *cobra.Command, d *diagnosis) error {
 	if d.Migrations, err = postgres.MigrationStatus(ctx, url); err != nil {
 		return err
 	}
+	d.Checked = append(d.Checked, "schema")
 	for _, m := range d.Migrations {
 		if m.AppliedAt == nil {
 			d.find("schema", true, "migration %d is pending: run fairlead migrate up", m.Version)
@@ -101,6 +106,7 @@ func (t *target) examineBooks(cmd *cobra.Command, d *diagnosis) error {
 		return err
 	}
 	d.Integrity = document
+	d.Checked = append(d.Checked, "integrity")
 	if !r.Valid {
 		d.find("integrity", true, "the balances do not agree with the entries: run fairlead integrity")
 	}
@@ -118,6 +124,7 @@ func (d *diagnosis) print(out io.Writer) {
 		}
 		_, _ = fmt.Fprintf(out, "%s: %s: %s\n", word, f.Check, f.Message)
 	}
+	_, _ = fmt.Fprintf(out, "checked: %s\n", strings.Join(d.Checked, ", "))
 	verdict := "healthy: every promise holds here"
 	if !d.Healthy {
 		verdict = "NOT HEALTHY"

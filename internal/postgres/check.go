@@ -14,6 +14,11 @@ type Finding struct {
 	Message string `json:"message"`
 }
 
+// Checks are what [DB.Check] looks at.
+var Checks = []string{ //nolint:gochecknoglobals // A constant, but for the type.
+	"version", "fsync", "full_page_writes", "synchronous_commit", "replication", "standby", "pooler",
+}
+
 // Check looks at the settings that the guarantees rest on. An empty result is a clean bill.
 func (db *DB) Check(ctx context.Context) ([]Finding, error) {
 	var findings []Finding
@@ -26,13 +31,15 @@ func (db *DB) Check(ctx context.Context) ([]Finding, error) {
 	}
 	defer conn.Release()
 	var (
-		fsync, fullPages, synchronous string
-		standby                       bool
-		version, backend              int
+		fsync, fullPages, synchronous, named   string
+		standby, seesStandbys                  bool
+		version, backend, standbys, confirming int
 	)
 	err = conn.QueryRow(ctx, `SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
-		pg_is_in_recovery(), current_setting('server_version_num')::integer, pg_backend_pid()`).
-		Scan(&fsync, &fullPages, &synchronous, &standby, &version, &backend)
+		pg_is_in_recovery(), current_setting('server_version_num')::integer, pg_backend_pid(), current_setting('synchronous_standby_names'),
+		pg_has_role(current_user, 'pg_read_all_stats', 'USAGE'), count(*), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum'))
+		FROM pg_stat_replication`).
+		Scan(&fsync, &fullPages, &synchronous, &standby, &version, &backend, &named, &seesStandbys, &standbys, &confirming)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: check: %w", readError(err))
 	}
@@ -48,6 +55,17 @@ func (db *DB) Check(ctx context.Context) ([]Finding, error) {
 	}
 	if synchronous == "off" {
 		add("synchronous_commit", false, "synchronous_commit is off: a crash may lose acknowledged commands")
+	}
+	if synchronous == "local" && named != "" {
+		add("synchronous_commit", false, "synchronous_commit is local: a failover may lose acknowledged commands")
+	}
+	switch {
+	case named != "" && !seesStandbys:
+		add("replication", false, "this role can't see whether the standbys of synchronous_standby_names are connected: grant it pg_read_all_stats")
+	case named != "" && confirming == 0:
+		add("replication", true, "synchronous_standby_names is %q, and no such standby is connected: commits wait for it for ever", named)
+	case named == "" && standbys > 0:
+		add("replication", false, "replication is asynchronous: a failover may lose acknowledged commands")
 	}
 	if standby {
 		add("standby", false, "this is a standby: commands will fail until it is promoted")
