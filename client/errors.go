@@ -41,6 +41,9 @@ type Problem struct {
 	// Cycle names the owners that wait for each other, in waiting order, the asking one first, with deadlock.
 	Cycle []string `json:"cycle"`
 
+	// Reason is why the server is not ready, in answers of /readyz, which are no problem documents.
+	Reason string `json:"reason"`
+
 	// Key is the idempotency key of the call; empty where it had none.
 	Key string `json:"-"`
 	// RetryAfter is how long the server asked to wait; 0 when it did not.
@@ -49,7 +52,10 @@ type Problem struct {
 
 // Error names code and detail.
 func (p *Problem) Error() string {
-	if p.Code == "" {
+	switch {
+	case p.Reason != "":
+		return "client: the server is not ready: " + p.Reason
+	case p.Code == "":
 		return fmt.Sprintf("client: the answer was %d %s, and no problem document", p.Status, http.StatusText(p.Status))
 	}
 	return fmt.Sprintf("client: %s (%s)", p.Detail, p.Code)
@@ -90,7 +96,7 @@ func problemOf(a *Answer) *Problem {
 	p := &Problem{}
 	if json.Unmarshal(a.Body, p) != nil || p.Code == "" {
 		// A proxy that could not reach the server knows nothing of the effect.
-		*p = Problem{Outcome: Unknown, Retryable: isGatewayStatus(a.Status)}
+		*p = Problem{Outcome: Unknown, Retryable: isGatewayStatus(a.Status), Reason: p.Reason}
 	}
 	p.Status, p.Key, p.RetryAfter = a.Status, a.Key, retryAfter(a.Header)
 	return p
