@@ -40,7 +40,8 @@ func (b *LockBackend) Close() { b.close() }
 const longestWait = time.Minute
 
 // Acquire implements [lock.Backend]. A wait of more than a minute is made of several, each at the end of the line. The
-// maximum hold is unknown to the server: a [lock.Locker] watches it.
+// maximum hold is unknown to the server: a [lock.Locker] watches it. If ctx ends at the moment of the grant, nobody learns of
+// that, and the lock is held until its lease ends: choose a TTL that you can wait for.
 func (b *LockBackend) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	if !lock.ValidMaxHold(r.MaxHold) {
 		return lock.Grant{}, fmt.Errorf("%w: the maximum hold must be 0 or at least %s", lock.ErrInvalid, lock.MinTTL)

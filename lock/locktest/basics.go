@@ -202,7 +202,10 @@ func (s *suite) cancelled() {
 	shared, own := newKeys(4), newKeys(workers)
 	var granted, left atomic.Int64
 	var all sync.WaitGroup
-	end := time.Now().Add(time.Duration(testwait.Count(2, 60)) * time.Second)
+	end, ttl := time.Now().Add(time.Duration(testwait.Count(2, 60))*time.Second), time.Hour
+	if s.h.LeavesGrants {
+		ttl = 5 * time.Second
+	}
 	for i := range workers {
 		rng := newRand(s.rng.Uint64())
 		all.Go(func() {
@@ -211,8 +214,12 @@ func (s *suite) cancelled() {
 				if rng.IntN(2) == 0 {
 					k = shared[rng.IntN(len(shared))]
 				}
-				ctx, cancel := context.WithTimeout(s.Context(), time.Duration(rng.IntN(10_000))*time.Microsecond)
-				h, err := lockers[i%2].Acquire(ctx, []string{k}, lock.Options{Wait: lock.Forever, TTL: time.Hour})
+				limit := time.Duration(rng.IntN(10_000)) * time.Microsecond
+				if rng.IntN(8) == 0 { // Someone has the time that it takes.
+					limit = time.Minute
+				}
+				ctx, cancel := context.WithTimeout(s.Context(), limit)
+				h, err := lockers[i%2].Acquire(ctx, []string{k}, lock.Options{Wait: lock.Forever, TTL: ttl})
 				switch {
 				case err == nil:
 					granted.Add(1)

@@ -33,6 +33,9 @@ type Harness struct {
 	OpenDoomed func(t testing.TB) (b lock.Backend, stop func())
 	// Fence does a guarded write to a resource, in a transaction of its own. Nil: the backend has no fence.
 	Fence func(ctx context.Context, resource string, token int64) error
+	// LeavesGrants says that a request which is called off at the moment of its grant may leave the lock held until the lease
+	// ends, as where the caller is not told what the store has done.
+	LeavesGrants bool
 }
 
 // Run runs the suite, or only those of its tests that are named. Each test gets a harness of its own.
