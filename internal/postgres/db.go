@@ -213,7 +213,7 @@ func (db *DB) Pools() []Pool {
 func (db *DB) Close() {
 	db.blocked.close()
 	db.ready.mu.Lock()
-	db.ready.close(context.Background())
+	db.ready.close()
 	db.ready.mu.Unlock()
 	db.reads.pool.Close()
 	db.pool.Close()

@@ -57,7 +57,7 @@ func (db *DB) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyWithin)
 	defer cancel()
 	if r.last = r.look(ctx); r.last != nil {
-		r.close(ctx)
+		r.close()
 	}
 	r.asked = time.Now()
 	return r.last
@@ -122,12 +122,10 @@ func unready(where operator.Unreadiness, err error) error {
 	return &operator.UnreadyError{Reason: where, Err: err}
 }
 
-// close ends the connection. The caller holds the mutex.
-func (r *readiness) close(ctx context.Context) {
+// close ends the connection, without a goodbye that could take time. The caller holds the mutex.
+func (r *readiness) close() {
 	if r.conn != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = r.conn.Close(ctx) // Nothing hangs on a goodbye.
+		_ = r.conn.PgConn().Conn().Close()
 		r.conn = nil
 	}
 }
