@@ -45,14 +45,20 @@ func (r *Results) printMixes(out *printer) {
 	out.table(lines)
 }
 
+// judgeMixes compares within a turn, in which all mixes run one after the other: the speed of a machine changes from turn to turn.
 func (r *Results) judgeMixes() {
-	rate := func(name string) float64 {
-		return median(pick(r.Mixes, func(t MixTurn) bool { return t.Mix == name }, func(t MixTurn) float64 { return t.PerSecond }))
+	rates := func(name string) []float64 {
+		return pick(r.Mixes, func(t MixTurn) bool { return t.Mix == name }, func(t MixTurn) float64 { return t.PerSecond })
 	}
 	for _, m := range mixes() {
-		if m.against != "" {
-			r.verdict(m.name+", against "+m.against, rate(m.name), rate(m.against), m.required)
+		if m.against == "" {
+			continue
 		}
+		ratios := rates(m.name)
+		for turn, rate := range rates(m.against) {
+			ratios[turn] /= rate
+		}
+		r.verdict(m.name+", against "+m.against+", within a turn", median(ratios), 1, m.required)
 	}
 }
 
