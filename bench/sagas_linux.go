@@ -222,11 +222,11 @@ func (h *house) walSyncs(ctx context.Context) (n int64, err error) {
 	return n, err
 }
 
-// tended runs a service while use does.
-func tended(tend func(context.Context), stop func(context.Context) error, use func() (*SagaTurn, error)) (turn *SagaTurn, err error) {
+// whileReconciled runs a service beside use.
+func whileReconciled(reconcile func(context.Context), stop func(context.Context) error, use func() (*SagaTurn, error)) (turn *SagaTurn, err error) {
 	tending, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
-	group.Go(func() { tend(tending) })
+	group.Go(func() { reconcile(tending) })
 	defer func() {
 		cancel()
 		group.Wait()
@@ -251,7 +251,7 @@ func (h *house) stepsTurn(ctx context.Context, o *options, pool *pgxpool.Pool, c
 	service := saga.NewService(pgsaga.NewLog(pool, pgsaga.LogOptions{Schema: "bench"}), saga.Options{
 		Definitions: []saga.Definition{{Name: "bench", Plan: func(*saga.Saga) (saga.Plan, error) { return saga.Plan{Steps: steps}, nil }}},
 	})
-	return tended(service.Reconcile, service.Close, func() (*SagaTurn, error) {
+	return whileReconciled(service.Reconcile, service.Close, func() (*SagaTurn, error) {
 		return h.closedSagas(ctx, o, sagaTurn, callers, sagaSteps, func(ctx context.Context, _ *rand.Rand) error {
 			s, err := service.Run(ctx, saga.New{Name: "bench"})
 			if err == nil && s.Status != saga.Completed {
@@ -276,7 +276,7 @@ func (h *house) crossTurn(ctx context.Context, o *options, own, other *benchLedg
 	if mode == saga.TwoPhase {
 		what = crossTwoPC
 	}
-	return tended(service.Reconcile, service.Close, func() (*SagaTurn, error) {
+	return whileReconciled(service.Reconcile, service.Close, func() (*SagaTurn, error) {
 		return h.closedSagas(ctx, o, what, callers, 1, func(ctx context.Context, random *rand.Rand) error {
 			end := func(ledger string) cross.End {
 				return cross.End{Ledger: ledger, Account: fmt.Sprint("acc-", random.IntN(sagaAccounts))}

@@ -17,6 +17,8 @@ const (
 	// readyFor is how long the outcome of a write is believed, and readyWithin how long the write and what follows it may take.
 	readyFor    = time.Second
 	readyWithin = 2 * time.Second
+
+	insufficientPrivilege = "42501"
 )
 
 // The write of a look at readiness. A temporary table is empty after each commit, so that each insertion takes a new block from
@@ -69,11 +71,10 @@ func (r *readiness) look(ctx context.Context) (err error) {
 			return unready(operator.UnreadyDatabase, err)
 		}
 	}
-	var version int64
 	tx, err := r.conn.Begin(ctx)
 	if err == nil && !r.noScratch {
 		_, err = tx.Exec(ctx, makeScratch)
-		if pgkit.Code(err) == "42501" { // insufficient_privilege
+		if pgkit.Code(err) == insufficientPrivilege {
 			r.noScratch = true
 			if err = tx.Rollback(ctx); err == nil {
 				tx, err = r.conn.Begin(ctx)
@@ -86,7 +87,6 @@ func (r *readiness) look(ctx context.Context) (err error) {
 			b.Queue(fillScratch)
 		}
 		b.Queue(markLog)
-		b.Queue(selectSchema).QueryRow(func(row pgx.Row) error { return row.Scan(&version) })
 		err = pgkit.Send(ctx, tx, &b)
 	}
 	if err != nil {
@@ -95,7 +95,12 @@ func (r *readiness) look(ctx context.Context) (err error) {
 	if err := tx.Commit(ctx); err != nil {
 		return unready(operator.UnreadyCommit, err)
 	}
-	if version < r.newest {
+	var version int64
+	switch err := r.conn.QueryRow(ctx, selectSchema).Scan(&version); {
+	case pgkit.Code(err) == insufficientPrivilege: // Another role migrates, and has not granted this one the look.
+	case err != nil:
+		return unready(operator.UnreadyDatabase, err)
+	case version < r.newest:
 		return unready(operator.UnreadySchema, fmt.Errorf("the schema is at step %d, and this version needs step %d", version, r.newest))
 	}
 	// A command needs a connection of the pool's as well.

@@ -74,7 +74,7 @@ func TestReadinessSaysWhy(t *testing.T) {
 	becomes(t, db, "")
 
 	execAll(t, db, `REVOKE TEMPORARY ON DATABASE `+ask[string](t, db, `SELECT quote_ident(current_database())`)+` FROM PUBLIC`,
-		`CREATE ROLE plain LOGIN`, `GRANT pg_read_all_data TO plain`)
+		`CREATE ROLE plain LOGIN`)
 	config, err := pgx.ParseConfig(server.URL())
 	if err != nil {
 		t.Fatal(err)
