@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs what deploy/compose.yaml describes as processes of this machine: three
-# servers on one PostgreSQL behind HAProxy. It makes transfers through the proxy,
-# kills one server in the middle and stops another, and checks the books.
+# servers on one PostgreSQL behind HAProxy. It checks that the bids in an auction
+# all reach one server, makes transfers through the proxy, kills one server in the
+# middle and stops another, and checks the books.
 #
 #   scripts/topology.sh          the check, half a minute
 #   scripts/topology.sh --stay   the servers, until Ctrl-C
@@ -54,16 +55,22 @@ url="postgres://fairlead@/fairlead?host=$socket"
 server two --database-url "$url"
 server three --database-url "$url"
 
-# A free port: taken, given back, and used at once.
-port=$(awk 'BEGIN { srand(); print 20000 + int(rand() * 10000) }')
-front=http://127.0.0.1:$port
-FRONT=127.0.0.1:$port ONE=$(cat "$dir/one.addr") TWO=$(cat "$dir/two.addr") THREE=$(cat "$dir/three.addr") \
-	haproxy -f "$here/deploy/haproxy.cfg" >"$dir/haproxy.log" 2>&1 &
-pids+=($!)
-for ((i = 0; i < 100; i++)); do
-	curl -fs "$front/readyz" >/dev/null && break
-	kill -0 "${pids[-1]}" 2>/dev/null || fail "the proxy ended"
-	sleep 0.1
+# proxy PORT: starts it, unless the port is taken.
+proxy() {
+	front=http://127.0.0.1:$1
+	FRONT=127.0.0.1:$1 ONE=$(cat "$dir/one.addr") TWO=$(cat "$dir/two.addr") THREE=$(cat "$dir/three.addr") \
+		haproxy -f "$here/deploy/haproxy.cfg" >"$dir/haproxy.log" 2>&1 &
+	for ((i = 0; i < 300; i++)); do
+		curl -fs "$front/readyz" >/dev/null && pids+=($!) && return
+		kill -0 $! 2>/dev/null || return 1
+		sleep 0.1
+	done
+	kill $!
+	fail "the proxy does not answer"
+}
+for ((try = 0; ; try++)); do
+	proxy $((20000 + RANDOM % 10000)) && break
+	[ "$try" -lt 5 ] || fail "the proxy ends at once"
 done
 echo "topology: three servers behind $front"
 if [ "${1:-}" = --stay ]; then
@@ -87,6 +94,21 @@ post() {
 post /v1/accounts a1 '{"id":"ann","currency":"EUR"}'
 post /v1/accounts a2 '{"id":"ben","currency":"EUR"}'
 post /v1/deposits d1 '{"account":"ann","amount":1000}'
+
+post /v1/auctions s1 '{"title":"lamp","currency":"EUR","seller":"ben","cooldown":"0s","rounds":[{"winners":1,"duration":"1h"}]}'
+auction=$(grep -o '"id":"[^"]*"' "$dir/answer" | head -n 1 | cut -d '"' -f 4)
+post "/v1/auctions/$auction/start" s2 '{}'
+for ((n = 1; n <= 30; n++)); do
+	post "/v1/auctions/$auction/bids" "b$n" "{\"account\":\"ann\",\"amount\":$n}"
+done
+bidders=0
+for name in one two three; do
+	curl -fs "http://$(cat "$dir/$name.addr")/metrics" >"$dir/metrics"
+	! grep -q '^fairlead_auction_bids_total{outcome="accepted"} 30$' "$dir/metrics" || bidders=$((bidders + 1))
+done
+[ "$bidders" = 1 ] || fail "30 bids in one auction did not reach one server"
+post "/v1/auctions/$auction/cancel" s3 '{}'
+
 for ((n = 1; n <= 200; n++)); do
 	post /v1/transfers "t$n" '{"from":"ann","to":"ben","amount":1}'
 	case $n in
@@ -97,4 +119,4 @@ done
 available() { curl -fs "$front/v1/accounts/$1" -H "Authorization: Bearer $FAIRLEAD_ADMIN_KEY" | grep -o '"available":[0-9]*' | cut -d: -f2; }
 [ "$(available ann) $(available ben)" = "800 200" ] || fail "ann has $(available ann), ben $(available ben); want 800 and 200"
 "$here/bin/fairlead" integrity --database-url "$url" >"$dir/integrity.log" || fail "the books: $(cat "$dir/integrity.log")"
-echo "topology: 200 transfers through the proxy, one server killed, one stopped: each happened once, the books balance"
+echo "topology: 200 transfers through the proxy, one server killed, one stopped: each happened once, the books balance; 30 bids in one auction: all by one server"
