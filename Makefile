@@ -7,12 +7,13 @@ SHELL := /bin/sh
 export PATH := $(CURDIR)/.tools/go/bin:$(PATH)
 
 FUZZTIME ?= 10s
+FAILOVERS ?= 100
 TESTTIMEOUT ?= 30m
 # The package that takes longest begins first, lest it end alone.
 PACKAGES ?= ./internal/sim ./...
 ARGS ?=
 
-.PHONY: run test build bench lint linters fmt help torture faults fuzz generate topology cross clean
+.PHONY: run test build bench lint linters fmt help torture faults failover matrix fuzz generate topology cross clean
 
 run: ## set up, build, and show the whole story: a draw, an auction, and what is guaranteed
 	@scripts/setup.sh run
@@ -48,6 +49,14 @@ torture: ## the long fault-injection tests: kills at crash points and at random 
 faults: ## each alert in a real fault, seen by a Prometheus and ended by what the runbook says (about 3 minutes)
 	@scripts/setup.sh faults
 	FAIRLEAD_TORTURE=1 go test -count=1 -v -timeout 20m $(ARGS) ./internal/sim/faults
+
+failover: ## servers under load on PostgreSQL with Patroni, whose primary is taken away FAILOVERS=100 times (about half a minute each)
+	@scripts/setup.sh failover
+	FAIRLEAD_FAILOVERS=$(FAILOVERS) go test -count=1 -v -timeout 3h -run TestFailovers $(ARGS) ./internal/sim
+
+matrix: ## the whole suite on PostgreSQL 14, 16, 17 and 18 (VERSIONS=17: on that alone)
+	@scripts/setup.sh test
+	scripts/matrix.sh $(VERSIONS)
 
 fuzz: ## every fuzzer for FUZZTIME (10s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh

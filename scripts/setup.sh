@@ -8,6 +8,7 @@
 #   scripts/setup.sh lint    Go, and promtool for the alert rules
 #   scripts/setup.sh topology    what run needs, and HAProxy
 #   scripts/setup.sh faults  what run needs, Prometheus, psql and curl
+#   scripts/setup.sh failover    what run needs, Patroni, etcd, psql and a C compiler
 #
 # On Debian and Ubuntu it installs packages with apt-get, as root or by sudo. It
 # starts no services and leaves none enabled: Fairlead starts a PostgreSQL of
@@ -138,6 +139,7 @@ install_packages() {
 			pgbouncer) $sudo systemctl disable -q pgbouncer 2>/dev/null || : ;;
 			prometheus) $sudo systemctl disable -q prometheus 2>/dev/null || : ;;
 			haproxy) $sudo systemctl disable -q haproxy 2>/dev/null || : ;;
+			patroni) $sudo systemctl disable -q patroni 2>/dev/null || : ;;
 			esac
 		done
 	fi
@@ -163,8 +165,8 @@ need_curl() {
 }
 
 case $mode in
-run | test | lint | topology | faults) ;;
-*) die "usage: scripts/setup.sh run|test|lint|topology|faults" ;;
+run | test | lint | topology | faults | failover) ;;
+*) die "usage: scripts/setup.sh run|test|lint|topology|faults|failover" ;;
 esac
 
 if [ "$mode" != lint ]; then
@@ -186,6 +188,12 @@ if [ "$mode" = faults ]; then
 	have prometheus || need Prometheus prometheus prometheus
 	have psql || need psql postgresql-client libpq
 	need_curl
+fi
+if [ "$mode" = failover ]; then
+	have patroni || need "Patroni 3 or newer" "patroni python3-etcd" patroni
+	have etcd || need "etcd 3.4 or newer" etcd-server etcd
+	have psql || need psql postgresql-client libpq
+	have cc || have gcc || have clang || need "a C compiler" "gcc libc6-dev" gcc
 fi
 if [ "$mode" = topology ]; then
 	have haproxy || need HAProxy haproxy haproxy

