@@ -176,9 +176,9 @@ func waits() backoff.ExponentialBackOff {
 	return backoff.ExponentialBackOff{InitialInterval: firstBackoff, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: MaxBackoff}
 }
 
-// attempt runs fn once on a connection of the pool, and ends its transaction by a statement. The first result says whether the
-// error came from COMMIT, the second since when the database is missed if the error says that it is. Once COMMIT is sent only the
-// end of through counts.
+// attempt runs fn once on a connection of the pool, and ends its transaction by a statement. committing says that the error may
+// come from COMMIT, missed since when the database is missed if the error says that it is. Once COMMIT is sent only the end of
+// through counts.
 func (r *Runner) attempt(ctx, through context.Context, end string, fn func(context.Context, pgx.Tx) error) (committing bool, missed time.Time, err error) {
 	ctx, cancelCtx := context.WithCancel(ctx)
 	defer cancelCtx()
@@ -195,24 +195,17 @@ func (r *Runner) attempt(ctx, through context.Context, end string, fn func(conte
 	}
 	// The pool destroys a connection that comes back within a transaction, or broken.
 	defer conn.Release()
-	committing, err = r.onConn(ctx, through, conn, end, fn)
-	return committing, time.Now(), err
-}
-
-func (r *Runner) onConn(ctx, through context.Context, conn *pgxpool.Conn, end string, fn func(context.Context, pgx.Tx) error,
-) (committing bool, err error) {
 	tx := &Tx{conn: conn, through: through, opening: []string{cmp.Or(r.Begin, "begin")}, patience: cmp.Or(r.Commit, CommitTimeout)}
 	defer func() {
-		if tx.Ended != nil {
-			tx.Ended(err == nil)
-		}
-	}()
-	// Once COMMIT was sent this does nothing. It must not depend on ctx, or a cancelled caller would cost the pool a
-	// connection.
-	defer func() {
+		// Once COMMIT was sent the rollback does nothing. It must not depend on ctx, or a cancelled caller would cost the pool a
+		// connection.
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
 		tx.rollback(undo)
+		if tx.Ended != nil {
+			tx.Ended(err == nil)
+		}
+		missed = time.Now()
 	}()
 	custom := conn.Conn().PgConn().CustomData()
 	delete(custom, ReplicationWarning)
@@ -221,22 +214,22 @@ func (r *Runner) onConn(ctx, through context.Context, conn *pgxpool.Conn, end st
 	if r.Nested {
 		tx.begun = true
 		if tx.Tx, err = conn.BeginTx(working, pgx.TxOptions{BeginQuery: tx.opening[0]}); err != nil {
-			return false, err
+			return false, missed, err
 		}
 	}
 	if err := fn(working, tx); err != nil {
-		return tx.committing && !pgconn.SafeToRetry(err), err // Where nothing was sent, nothing is unknown.
+		return tx.committing && !pgconn.SafeToRetry(err), missed, err // Where nothing was sent, nothing is unknown.
 	}
 	// The caller's ctx no longer counts: giving up in the middle of COMMIT would only make its outcome unknown.
 	commit, cancel := context.WithTimeout(through, tx.patience)
 	defer cancel()
 	if err := tx.commit(commit, end); err != nil {
-		return true, err
+		return true, missed, err
 	}
 	if custom[ReplicationWarning] == true {
-		return true, ErrNotReplicated
+		return true, missed, ErrNotReplicated
 	}
-	return false, nil
+	return false, missed, nil
 }
 
 func (r *Runner) observe(name string, attempts int, start time.Time, outcome string) {

@@ -61,8 +61,11 @@ func (s *Auctions) Commit(ctx context.Context, id uuid.UUID, want auction.Want, 
 	want.Bidders = slices.Compact(want.Bidders)
 	t := s.memory.Enter(id)
 	defer s.memory.Leave(id, t)
+	refuse := func(reason *command.BlockedError) error {
+		return s.db.refuse(ctx, want.Keys, func(known *idempotency.Batch) { decide(&auction.Unit{Blocked: reason, Keys: known}) })
+	}
 	if reason := s.db.blocked.find(auctionRowKind, id.String()); reason != nil {
-		return s.refuseBlocked(ctx, reason, want.Keys, decide)
+		return refuse(reason)
 	}
 	aside := setAside{rows: s.db.blocked}
 	speculative, err := s.db.spec.Run(auctionTransaction, func() error {
@@ -71,7 +74,7 @@ func (s *Auctions) Commit(ctx context.Context, id uuid.UUID, want auction.Want, 
 		return s.runLocked(ctx, id, t, want, &aside, decide)
 	})
 	if reason, ok := errors.AsType[*command.BlockedError](err); ok {
-		return s.refuseBlocked(ctx, reason, want.Keys, decide)
+		return refuse(reason)
 	}
 	if err != nil {
 		return err
@@ -81,15 +84,6 @@ func (s *Auctions) Commit(ctx context.Context, id uuid.UUID, want auction.Want, 
 		s.db.spec.AskTime(ctx)
 	}
 	return nil
-}
-
-// refuseBlocked has commands on a locked auction decided by their keys alone.
-func (s *Auctions) refuseBlocked(ctx context.Context, reason *command.BlockedError, keys []idempotency.ID, decide func(*auction.Unit)) error {
-	known, err := s.db.readKeys(ctx, keys)
-	if err == nil {
-		decide(&auction.Unit{Blocked: reason, Keys: idempotency.NewBatch(known)})
-	}
-	return err
 }
 
 // auctionTransaction is the name of the transactions on an auction in logs and metrics.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,72 +34,57 @@ const (
 const waitBriefly = `SELECT set_config('lock_timeout', '100ms', true)`
 
 // rowKind says in which table a blocked row is.
-type rowKind int
+type rowKind string
 
 const (
-	accountRow rowKind = iota
-	auctionRowKind
-	campaignRow
-	targetNameRow // by its name, which publications of it need
-	newAccountRow // not there yet: another session has inserted it, and has not committed
-	holdRow
-	lockGrantRow
-	lockKeyRow
-	multidrawRowKind
-	publicationRow
-	targetRowKind
-	automationRow
-	sagaRow
+	accountRow       rowKind = "account"
+	auctionRowKind   rowKind = "auction"
+	campaignRow      rowKind = "campaign"
+	targetNameRow    rowKind = "target name" // which publications of the target need
+	newAccountRow    rowKind = "new account" // not there yet: another session has inserted it, and has not committed
+	holdRow          rowKind = "hold"
+	lockGrantRow     rowKind = "lock"
+	lockKeyRow       rowKind = "lock key"
+	multidrawRowKind rowKind = "multi-draw"
+	publicationRow   rowKind = "publication"
+	targetRowKind    rowKind = "target"
+	automationRow    rowKind = "automation"
+	sagaRow          rowKind = "saga"
 	// otherRow names what is no single row, or one that can't be looked at: it is tried again after each look.
-	otherRow
+	otherRow rowKind = "a row of"
 )
 
 // probes lock the rows that are free, for as long as the statement runs, and return them.
 var probes = map[rowKind]string{ //nolint:gochecknoglobals // A constant, but for the type.
-	accountRow: `WITH free AS (SELECT id FROM accounts WHERE id = ANY($1) FOR NO KEY UPDATE SKIP LOCKED)
-		SELECT id FROM free UNION ALL
-		SELECT gone FROM unnest($1::text[]) AS gone WHERE NOT EXISTS (SELECT FROM accounts WHERE id = gone)`,
-	auctionRowKind: `SELECT id::text FROM auctions WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED`,
-	campaignRow:    `SELECT id::text FROM campaigns WHERE id = ANY($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED`,
-	targetNameRow: `WITH free AS (SELECT name FROM targets WHERE name = ANY($1) FOR KEY SHARE SKIP LOCKED)
-		SELECT name FROM free UNION ALL
-		SELECT gone FROM unnest($1::text[]) AS gone WHERE NOT EXISTS (SELECT FROM targets WHERE name = gone)`,
-	newAccountRow: "", // see uncontested
-
-	holdRow: `WITH free AS (SELECT id FROM hold_rows WHERE` + named + freeOrGone + `hold_rows WHERE id = gone)`,
-	lockGrantRow: `WITH free AS (SELECT id FROM lock_grants WHERE id = ANY($1::uuid[]) FOR UPDATE` + // They are deleted.
-		freeOrGone + `lock_grants WHERE id = gone)`,
-	lockKeyRow: `WITH free AS (SELECT key FROM lock_keys WHERE key = ANY($1) FOR NO KEY UPDATE SKIP LOCKED)
-		SELECT key FROM free UNION ALL
-		SELECT gone FROM unnest($1::text[]) AS gone WHERE NOT EXISTS (SELECT FROM lock_keys WHERE key = gone)`,
-	multidrawRowKind: `WITH free AS (SELECT id FROM multidraws WHERE` + named + freeOrGone + `multidraws WHERE id = gone)`,
-	publicationRow:   `WITH free AS (SELECT id FROM publications WHERE` + named + freeOrGone + `publications WHERE id = gone)`,
-	targetRowKind:    `WITH free AS (SELECT id FROM targets WHERE` + named + freeOrGone + `targets WHERE id = gone)`,
-	automationRow:    `WITH free AS (SELECT id FROM automations WHERE` + named + freeOrGone + `automations WHERE id = gone)`,
-	sagaRow:          `WITH free AS (SELECT id FROM sagas WHERE` + named + freeOrGone + `sagas WHERE id = gone)`,
+	accountRow:       probeOf("accounts", "id", "text", "NO KEY UPDATE"),
+	auctionRowKind:   probeOf("auctions", "id", "uuid", "NO KEY UPDATE"),
+	campaignRow:      probeOf("campaigns", "id", "uuid", "NO KEY UPDATE"),
+	targetNameRow:    probeOf("targets", "name", "text", "KEY SHARE"),
+	newAccountRow:    "", // see uncontested
+	holdRow:          probeOf("hold_rows", "id", "uuid", "NO KEY UPDATE"),
+	lockGrantRow:     probeOf("lock_grants", "id", "uuid", "UPDATE"), // They are deleted.
+	lockKeyRow:       probeOf("lock_keys", "key", "text", "NO KEY UPDATE"),
+	multidrawRowKind: probeOf("multidraws", "id", "uuid", "NO KEY UPDATE"),
+	publicationRow:   probeOf("publications", "id", "uuid", "NO KEY UPDATE"),
+	targetRowKind:    probeOf("targets", "id", "uuid", "NO KEY UPDATE"),
+	automationRow:    probeOf("automations", "id", "uuid", "NO KEY UPDATE"),
+	sagaRow:          probeOf("sagas", "id", "uuid", "NO KEY UPDATE"),
 	otherRow:         `SELECT unnest($1::text[])`,
 }
 
-// Parts of probes of tables whose ids are UUIDs. A row that is gone is free.
-const (
-	named      = ` id = ANY($1::uuid[]) FOR NO KEY UPDATE`
-	freeOrGone = ` SKIP LOCKED) SELECT id::text FROM free
-		UNION ALL SELECT gone::text FROM unnest($1::uuid[]) AS gone WHERE NOT EXISTS (SELECT FROM `
-)
+// probeOf is the probe of a table. A row that is gone is free.
+func probeOf(table, column, kind, strength string) string {
+	return strings.NewReplacer("TABLE", table, "COLUMN", column, "KIND", kind, "STRENGTH", strength).Replace(
+		`WITH free AS (SELECT COLUMN FROM TABLE WHERE COLUMN = ANY($1::KIND[]) FOR STRENGTH SKIP LOCKED) SELECT COLUMN::text FROM free
+		UNION ALL SELECT gone::text FROM unnest($1::KIND[]) AS gone WHERE NOT EXISTS (SELECT FROM TABLE WHERE COLUMN = gone)`)
+}
 
 type blockedRow struct {
 	kind rowKind
 	id   string
 }
 
-func (r blockedRow) String() string {
-	return [...]string{
-		accountRow: "account", auctionRowKind: "auction", campaignRow: "campaign", holdRow: "hold", lockGrantRow: "lock",
-		lockKeyRow: "lock key", multidrawRowKind: "multi-draw", publicationRow: "publication", targetRowKind: "target",
-		automationRow: "automation", sagaRow: "saga", otherRow: "a row of",
-		targetNameRow: "target", newAccountRow: "new account",
-	}[r.kind] + " " + r.id
-}
+func (r blockedRow) String() string { return string(r.kind) + " " + r.id }
 
 // blockedRows are the rows that a batch found locked by somebody else. Commands that need one leave their batch and wait by
 // themselves, and later ones do not try. One goroutine looks, on one connection, which rows have become free; it runs while

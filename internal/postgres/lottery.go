@@ -82,11 +82,7 @@ func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.I
 		return err
 	}
 	refuse := func(reason *command.BlockedError) error {
-		known, err := l.db.readKeys(ctx, keys)
-		if err == nil {
-			decide(&lottery.Unit{Blocked: reason, Keys: idempotency.NewBatch(known)})
-		}
-		return err
+		return l.db.refuse(ctx, keys, func(known *idempotency.Batch) { decide(&lottery.Unit{Blocked: reason, Keys: known}) })
 	}
 	if reason := l.db.blocked.find(campaignRow, id.String()); reason != nil {
 		return refuse(reason)

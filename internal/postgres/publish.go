@@ -66,7 +66,7 @@ var commits = [...]struct { //nolint:gochecknoglobals // A constant, but for the
 // another session has locked the one thing, decide gets the records of the keys alone.
 func (s *Publications) Commit(ctx context.Context, want publish.Want, decide func(*publish.Unit) error) error {
 	kind := commits[want.Thing]
-	if kind.row == 0 {
+	if kind.row == "" {
 		return s.db.run(ctx, kind.name, s.commit(want, decide))
 	}
 	err := s.db.runOn(ctx, kind.name, []blockedRow{{kind.row, want.ID.String()}}, s.commit(want, decide))
