@@ -226,7 +226,9 @@ func compareAuction(ctx context.Context, c *sim.Client, id string, out *replay.O
 		if err != nil {
 			return err
 		}
-		differences = append(differences, out.CompareFloor(floor))
+		if floor != out.Floor() {
+			differences = append(differences, fmt.Errorf("the least winning bid is %d, not %d", floor, out.Floor()))
+		}
 	}
 	if err := errors.Join(differences...); err != nil {
 		return fmt.Errorf("auction %s: %w", id, err)
