@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"strconv"
 	"time"
 )
@@ -147,9 +146,4 @@ func (s *BeaconSource) check() error {
 		return badInput("beacon.previous_signature", "not up to %d bytes in lower-case hexadecimal", MaxBeaconBytes)
 	}
 	return nil
-}
-
-// String names the round for a person.
-func (s *BeaconSource) String() string {
-	return fmt.Sprintf("round %d of %s (%s)", s.Round, s.Chain.BeaconID, s.ChainHash)
 }

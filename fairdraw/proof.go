@@ -319,19 +319,10 @@ func (p *Proof) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-type inclusionJSON struct {
-	Versions Versions `json:"versions"`
-	Campaign string   `json:"campaign"`
-	Root     string   `json:"root"`
-	Position Position `json:"position"`
-	Index    int      `json:"index"`
-	Size     int      `json:"size"`
-	Siblings []string `json:"siblings"`
-}
-
 // MarshalJSON writes the document that ParseInclusionProof reads.
 func (ip *InclusionProof) MarshalJSON() ([]byte, error) {
-	doc := inclusionJSON(*ip)
+	type plain InclusionProof
+	doc := plain(*ip)
 	doc.Siblings = entries(doc.Siblings)
 	return json.Marshal(doc)
 }
