@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -220,6 +221,19 @@ func (i *Instance) Stop(ctx context.Context) error {
 	i.hardOnce.Do(func() { close(i.hard) })
 	<-i.done
 	return i.err
+}
+
+// Processes finds the processes of a directory's private PostgreSQL: its main one, 0 where that does not run, and, on Linux, all
+// that work on the cluster, that one first. It is for tests that kill or stop them.
+func Processes(dir string) (postmaster int, all []int) {
+	l := layout{dir: dir}
+	all = leftovers(l.data())
+	p, err := readPIDFile(l)
+	if err != nil || !isPostmaster(p.pid, l.data()) {
+		return 0, all
+	}
+	others := slices.DeleteFunc(all, func(pid int) bool { return pid == p.pid })
+	return p.pid, append([]int{p.pid}, others...)
 }
 
 // supervise owns the server process from start to end: it alone starts, ends and replaces it.
