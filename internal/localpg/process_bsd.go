@@ -4,9 +4,11 @@ package localpg
 
 import (
 	"context"
+	"errors"
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -43,3 +45,10 @@ func ps(pid int, column string) string {
 	}
 	return strings.TrimSpace(string(out))
 }
+
+// namespace fails, so that PostgreSQL runs as another user.
+func (identity) namespace(*syscall.SysProcAttr) error {
+	return errors.New("this system has no user namespaces")
+}
+
+func tie(*syscall.SysProcAttr) {}
