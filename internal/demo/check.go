@@ -229,12 +229,12 @@ func (d *Demo) compareReplay(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs)
 		}
 		args[name+"_hold"], args[name+"_finding"] = different == nil, finding
 	}
-	different := played.CompareWinners(winners)
+	different := replay.Compare("winners", winners, played.Wins())
 	if different == nil && (played.Status != "completed" || len(winners) == 0) {
 		different = errors.New("the auction is " + played.Status)
 	}
 	say("winners", different, fmt.Sprintf("%d rounds, %d winners, %d bids", len(played.Rounds), len(winners), len(played.Bids)))
-	say("balances", played.CompareAccounts(stored), fmt.Sprintf("%d accounts to the cent", len(stored)))
+	say("balances", replay.Compare("accounts", stored, played.Accounts), fmt.Sprintf("%d accounts to the cent", len(stored)))
 	return nil
 }
 

@@ -125,7 +125,7 @@ func (a *auditor) start(d *differ, e Event) {
 	}
 	a.out.Status = "active"
 	a.open(e.At)
-	deep(d, "rounds", e.Rounds, a.out.views())
+	deep(d, "rounds", e.Rounds, a.out.Views())
 }
 
 // open opens the next round, which the transaction must tell.
@@ -164,7 +164,7 @@ func (a *auditor) cancel(d *differ, e Event) {
 	}
 	a.out.Status = "cancelled"
 	a.releaseAll()
-	deep(d, "rounds", e.Rounds, a.out.views())
+	deep(d, "rounds", e.Rounds, a.out.Views())
 }
 
 func (a *auditor) bid(d *differ, e Event) {
@@ -258,7 +258,7 @@ func (a *auditor) close(d *differ, e Event) {
 	if r.Number == len(a.rules.Rounds) {
 		a.out.Status = "completed"
 		a.releaseAll()
-		a.rest = append(a.rest, Event{Type: AuctionCompleted, At: e.At, Rounds: a.out.views()})
+		a.rest = append(a.rest, Event{Type: AuctionCompleted, At: e.At, Rounds: a.out.Views()})
 		return
 	}
 	for _, place := range a.out.Board[len(r.Winners):] {

@@ -59,6 +59,14 @@ func wrongTime(d *differ, what string, said, bound time.Time) {
 	d.note(what, said.Format(time.RFC3339Nano), bound.Format(time.RFC3339Nano))
 }
 
+// Compare compares an answer of the server with what the events come to, part by part: values of one type. The answer must be of
+// the same moment as the last event. The error is a *[Difference], the first.
+func Compare(what string, said, recomputed any) error {
+	d := &differ{}
+	deep(d, what, said, recomputed)
+	return d.err()
+}
+
 // deep compares two values of one type part by part, times as moments. It names a part by its path, such as rounds[0].ends_at.
 func deep(d *differ, path string, said, recomputed any) {
 	deepValue(d, path, reflect.ValueOf(said), reflect.ValueOf(recomputed))
@@ -81,6 +89,15 @@ func deepValue(d *differ, path string, said, recomputed reflect.Value) {
 		same(d, "length of "+path, said.Len(), recomputed.Len())
 		for i := range min(said.Len(), recomputed.Len()) {
 			deepValue(d, fmt.Sprintf("%s[%d]", path, i), said.Index(i), recomputed.Index(i))
+		}
+	case reflect.Map:
+		same(d, "length of "+path, said.Len(), recomputed.Len())
+		for key, v := range recomputed.Seq2() {
+			if s := said.MapIndex(key); s.IsValid() {
+				deepValue(d, fmt.Sprintf("%s[%v]", path, key), s, v)
+			} else {
+				same(d, fmt.Sprintf("presence of %s[%v]", path, key), false, true)
+			}
 		}
 	case reflect.Struct:
 		for f, v := range said.Fields() {
