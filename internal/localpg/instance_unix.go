@@ -69,8 +69,7 @@ type Instance struct {
 // Start brings up the private PostgreSQL of a directory and returns once it
 // accepts connections. The context bounds the start alone.
 //
-// It returns [ErrNoBinaries], [ErrInUse], [ErrUnsupported], a [*VersionError],
-// or an error that carries the end of PostgreSQL's log.
+// It returns [ErrNoBinaries], [ErrInUse], [ErrUnsupported], or an error that carries the end of PostgreSQL's log.
 func Start(ctx context.Context, o Options) (*Instance, error) {
 	i, err := start(ctx, o)
 	if err != nil {
