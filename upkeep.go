@@ -50,9 +50,9 @@ func (s *Server) work() {
 	s.background.Go(func() { s.publisher.Run(s.working) })
 	// Other processes hear of the last commands too, so the hub runs until those are answered. Running operations are looked after
 	// until the end interrupts them.
-	s.background.Go(func() { s.hub.Run(s.telling) })
-	s.background.Go(func() { s.multidraw.Reconcile(s.telling) })
-	s.background.Go(func() { s.cross.Reconcile(s.telling) })
+	s.background.Go(func() { s.hub.Run(s.answering) })
+	s.background.Go(func() { s.multidraw.Reconcile(s.answering) })
+	s.background.Go(func() { s.cross.Reconcile(s.answering) })
 	if s.local != nil {
 		s.background.Go(func() {
 			select {

@@ -29,8 +29,8 @@ const (
 	readyPause = 200 * time.Millisecond
 	// settledAfter is how long PostgreSQL has to run before its next death counts as a first one again.
 	settledAfter = time.Second
-	// houseKeeping is how often the log's size is looked at.
-	houseKeeping = time.Minute
+	// logCheckEvery is how often the log's size is looked at.
+	logCheckEvery = time.Minute
 	// hardStopGrace is how long an immediate shutdown may take before SIGKILL.
 	hardStopGrace = 2 * time.Second
 )
@@ -240,7 +240,7 @@ func (i *Instance) supervise(s *server) {
 	defer close(i.done)
 	defer unlockDir(i.lock)
 	defer i.stop(errStopping)
-	tick := time.NewTicker(houseKeeping)
+	tick := time.NewTicker(logCheckEvery)
 	defer tick.Stop()
 	for {
 		select {

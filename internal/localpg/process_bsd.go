@@ -31,7 +31,7 @@ func isPostmaster(pid int, dataDir string) bool {
 	return strings.Contains(command, "postgres") && strings.Contains(command, "-D "+dataDir)
 }
 
-// leftovers would list the processes of a dead server that still work on the cluster. Without /proc they can't be told from
+// leftovers would list the processes of a dead server that still work on the cluster. Without /proc they can't be distinguished from
 // others': they end by themselves once idle, and the start is retried until they have.
 func leftovers(string) []int { return nil }
 
