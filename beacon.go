@@ -2,7 +2,6 @@ package fairlead
 
 import (
 	"context"
-	"io"
 	"os"
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
@@ -10,12 +9,8 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
 
-const (
-	// noBeacon is the value of Options.BeaconChain that turns the beacon off.
-	noBeacon = "none"
-	// maxChainFile is the longest description of a chain. A true one takes some 500 bytes.
-	maxChainFile = 64 << 10
-)
+// noBeacon is the value of Options.BeaconChain that turns the beacon off.
+const noBeacon = "none"
 
 // beacon makes what the lottery asks for rounds; nil when there is to be no beacon.
 func (o *Options) beacon() (*lottery.BeaconOptions, *beacon.Client, error) {
@@ -44,12 +39,7 @@ func (o *Options) beacon() (*lottery.BeaconOptions, *beacon.Client, error) {
 }
 
 func readChain(name string) (fairdraw.Chain, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return fairdraw.Chain{}, err
-	}
-	defer func() { _ = f.Close() }()
-	data, err := io.ReadAll(io.LimitReader(f, maxChainFile))
+	data, err := os.ReadFile(name)
 	if err != nil {
 		return fairdraw.Chain{}, err
 	}

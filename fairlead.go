@@ -74,16 +74,16 @@ type Server struct {
 	calls       *http.Client // of client
 	listener    net.Listener
 
-	// working ends when the server begins to stop: sweepers, the leader and the worker end with it. telling ends after the
+	// working ends when the server begins to stop: sweepers, the leader and the worker end with it. answering ends after the
 	// last answer: until then other processes hear of what commands did, and running operations are looked after.
-	working, telling context.Context //nolint:containedctx // They are the server's lifetimes.
-	stop             context.CancelCauseFunc
-	silence          context.CancelFunc
-	background       sync.WaitGroup
-	serving          sync.WaitGroup // Run, until it has drained
-	closers          []func(context.Context) error
-	closing          sync.Once
-	closed           error // what closing returned
+	working, answering context.Context //nolint:containedctx // They are the server's lifetimes.
+	stop               context.CancelCauseFunc
+	endAnswering       context.CancelFunc
+	background         sync.WaitGroup
+	serving            sync.WaitGroup // Run, until it has drained
+	closers            []func(context.Context) error
+	closing            sync.Once
+	closed             error // what closing returned
 }
 
 // Open starts a server: it opens the database, brings the schema up to date, and starts what runs in the background, such as
@@ -96,7 +96,7 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 	}
 	s := &Server{o: o, logger: o.Logger}
 	s.working, s.stop = context.WithCancelCause(context.WithoutCancel(ctx))
-	s.telling, s.silence = context.WithCancel(context.WithoutCancel(ctx))
+	s.answering, s.endAnswering = context.WithCancel(context.WithoutCancel(ctx))
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(err, s.Close(ctx))
 	}
@@ -232,7 +232,7 @@ func (s *Server) Close(ctx context.Context) error {
 	s.stop(nil)
 	s.serving.Wait()
 	s.closing.Do(func() {
-		s.silence()
+		s.endAnswering()
 		s.background.Wait()
 		var failures []error
 		for _, stop := range slices.Backward(s.closers) {

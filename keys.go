@@ -59,12 +59,25 @@ func (s *Server) ensureAdminKey(ctx context.Context, store auth.KeyStore) error 
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(s.o.Data, 0o700); err != nil {
-		return err
-	}
-	if err := os.WriteFile(file, []byte(secret), 0o600); err != nil {
+	if err := keepSecret(file, secret); err != nil {
 		return err
 	}
 	s.o.AdminKeyMade(secret)
 	return register(secret)
+}
+
+// keepSecret writes a secret to disk before it is used. The file appears whole or not at all.
+func keepSecret(path, text string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(path+".tmp", path)
 }

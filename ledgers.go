@@ -116,24 +116,21 @@ func (s *Server) openLedger(ctx context.Context, name, address string) (*postgre
 
 // hitCross is where a binary that is built to be killed may die.
 func hitCross(p saga.Place, i int) {
-	switch {
-	case p == saga.AfterIntent:
-		crashpoint.Hit(crashpoint.CrossIntent)
-	case p == saga.AfterStep && i == 0:
-		crashpoint.Hit(crashpoint.CrossDebited)
-	case p == saga.AfterStep:
-		crashpoint.Hit(crashpoint.CrossCredited)
-	case p == saga.AfterUndo:
-		crashpoint.Hit(crashpoint.CrossUndone)
-	case p == saga.AfterPrepare && i == 0:
-		crashpoint.Hit(crashpoint.CrossPrepared)
-	case p == saga.AfterPrepare:
-		crashpoint.Hit(crashpoint.CrossReady)
-	case p == saga.AfterDecision:
-		crashpoint.Hit(crashpoint.CrossDecided)
-	case p == saga.AfterCommit && i == 0:
-		crashpoint.Hit(crashpoint.CrossCommitted)
-	case p == saga.AfterCommit:
-		crashpoint.Hit(crashpoint.CrossUnlogged)
+	for _, at := range [...]struct {
+		place         saga.Place
+		first, second string
+	}{
+		{saga.AfterIntent, crashpoint.CrossIntent, crashpoint.CrossIntent},
+		{saga.AfterStep, crashpoint.CrossDebited, crashpoint.CrossCredited},
+		{saga.AfterUndo, crashpoint.CrossUndone, crashpoint.CrossUndone},
+		{saga.AfterPrepare, crashpoint.CrossPrepared, crashpoint.CrossReady},
+		{saga.AfterDecision, crashpoint.CrossDecided, crashpoint.CrossDecided},
+		{saga.AfterCommit, crashpoint.CrossCommitted, crashpoint.CrossUnlogged},
+	} {
+		if at.place == p && i == 0 {
+			crashpoint.Hit(at.first)
+		} else if at.place == p {
+			crashpoint.Hit(at.second)
+		}
 	}
 }

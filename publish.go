@@ -76,27 +76,10 @@ func openVault(given, admin, data string) (*publish.Vault, error) {
 		key = make([]byte, publish.VaultKeySize)
 		_, _ = rand.Read(key) // It never fails; it crashes the program instead.
 	}
-	if err := keepSecretsKey(path, key); err != nil {
+	if err := keepSecret(path, hex.EncodeToString(key)+"\n"); err != nil {
 		return nil, err
 	}
 	return publish.NewVault(key)
-}
-
-// keepSecretsKey writes the key before anything is sealed under it. The file appears whole or not at all.
-func keepSecretsKey(path string, key []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	tmp := path + ".tmp"
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(hex.EncodeToString(key) + "\n")
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp, path)
 }
 
 // startPublishing makes the service of publications and the worker that sends them.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // How often the sweepers look. Each looks once at the start, too. What is not due costs a look at an index.
@@ -48,9 +50,9 @@ func (s *Server) work() {
 	s.background.Go(func() { s.publisher.Run(s.working) })
 	// Other processes hear of the last commands too, so the hub runs until those are answered. Running operations are looked after
 	// until the end interrupts them.
-	s.background.Go(func() { s.hub.Run(s.telling) })
-	s.background.Go(func() { s.multidraw.Reconcile(s.telling) })
-	s.background.Go(func() { s.cross.Reconcile(s.telling) })
+	s.background.Go(func() { s.hub.Run(s.answering) })
+	s.background.Go(func() { s.multidraw.Reconcile(s.answering) })
+	s.background.Go(func() { s.cross.Reconcile(s.answering) })
 	if s.local != nil {
 		s.background.Go(func() {
 			select {
@@ -64,22 +66,14 @@ func (s *Server) work() {
 
 // sweep calls f at once, and again every period until ctx ends. A failure is logged; the next round tries again.
 func (s *Server) sweep(ctx context.Context, name string, every time.Duration, f func(context.Context) (int, error)) {
-	t := time.NewTicker(every)
-	defer t.Stop()
-	for {
-		done, err := f(ctx)
-		switch {
+	wait.Every(ctx, every, nil, func() {
+		switch done, err := f(ctx); {
 		case err != nil && ctx.Err() == nil:
 			s.logger.WarnContext(ctx, "sweep failed", "sweeper", name, "error", err)
 		case done > 0:
 			s.logger.InfoContext(ctx, "swept", "sweeper", name, "count", done)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
-	}
+	})
 }
 
 // sweepLocks looks after the lock service's tables.

@@ -3,7 +3,6 @@ package claim_test
 import (
 	"context"
 	"errors"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/claim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -162,23 +160,14 @@ func TestKeepTrustsNoOldClaim(t *testing.T) {
 	}
 }
 
-// stoppedURL tells the process that is stopped where its database is.
-const stoppedURL = "FAIRLEAD_TEST_STOPPED_URL"
-
 // TestStoppedWorkerIsTold: a worker that was stopped until its claim can be stale is never told that it has it.
 func TestStoppedWorkerIsTold(t *testing.T) {
-	if os.Getenv(stoppedURL) == "" {
-		e := newEnv(t)
-		e.add(100)
-		t.Setenv(stoppedURL, e.pool.Config().ConnString())
-	}
+	e := newEnv(t)
+	e.add(100)
 	const staleAfter = 300 * time.Millisecond
-	testwait.Stopped(t, staleAfter, func(t *testing.T) (context.Context, time.Time) {
-		t.Helper()
-		pool, err := pgxpool.New(t.Context(), os.Getenv(stoppedURL))
-		testwait.Must(t, err)
+	testwait.Stopped(t, staleAfter, func() (context.Context, time.Time) {
 		claims := claim.Must[int64](posts())
-		got, err := claims.ClaimDue(t.Context(), pool, 1)
+		got, err := claims.ClaimDue(t.Context(), e.pool, 1)
 		if err != nil || len(got) != 1 {
 			t.Fatalf("%v, %v", got, err)
 		}

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"strconv"
 	"time"
 )
@@ -101,11 +100,11 @@ func (c Chain) TimeOf(round uint64) time.Time {
 	}
 	// A product beyond an int64 would be a time after the sun's: it saturates.
 	const end = 1 << 62
-	ahead, period := int64(round-1), int64(c.PeriodSeconds)
-	if ahead > (end-c.GenesisTime)/period {
+	periods, period := int64(round-1), int64(c.PeriodSeconds)
+	if periods > (end-c.GenesisTime)/period {
 		return time.Unix(end, 0).UTC()
 	}
-	return time.Unix(c.GenesisTime+ahead*period, 0).UTC()
+	return time.Unix(c.GenesisTime+periods*period, 0).UTC()
 }
 
 // FirstFrom is the first round that is due at t or later.
@@ -147,9 +146,4 @@ func (s *BeaconSource) check() error {
 		return badInput("beacon.previous_signature", "not up to %d bytes in lower-case hexadecimal", MaxBeaconBytes)
 	}
 	return nil
-}
-
-// String names the round for a person.
-func (s *BeaconSource) String() string {
-	return fmt.Sprintf("round %d of %s (%s)", s.Round, s.Chain.BeaconID, s.ChainHash)
 }

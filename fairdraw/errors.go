@@ -59,6 +59,14 @@ type Difference struct {
 	Got   string // the value that the document claims
 }
 
+// differs returns a [*Difference] unless a field is what it must be.
+func differs(field, want, got string) error {
+	if want == got {
+		return nil
+	}
+	return &Difference{Field: field, Want: want, Got: got}
+}
+
 func (d *Difference) Error() string {
 	return fmt.Sprintf("%s differs: want %q, got %q", d.Field, d.Want, d.Got)
 }

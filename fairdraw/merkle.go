@@ -97,15 +97,15 @@ func sealTree(campaign string, size int, tree [32]byte) [32]byte {
 // InclusionProof shows one entrant that their position, with their account, was among those drawn from. It carries hashes
 // of other positions, not their contents.
 type InclusionProof struct {
-	Versions Versions
-	Campaign string
-	Root     string // the sealed root in lower-case hexadecimal
-	Position Position
-	Index    int // the place of the position in canonical order, from 0
-	Size     int // the number of positions
+	Versions Versions `json:"versions"`
+	Campaign string   `json:"campaign"`
+	Root     string   `json:"root"` // the sealed root in lower-case hexadecimal
+	Position Position `json:"position"`
+	Index    int      `json:"index"` // the place of the position in canonical order, from 0
+	Size     int      `json:"size"`  // the number of positions
 	// Siblings are the partner hashes from the leaf upward, in lower-case hexadecimal; a level on which the node has no
 	// partner has none.
-	Siblings []string
+	Siblings []string `json:"siblings"`
 }
 
 // Include makes the inclusion proof of positions[index]. It returns an [*InputError] when the positions break a rule or the

@@ -40,71 +40,17 @@ func parse[T any](data []byte, most int, spelt string, read func(*T) value) (*T,
 	return into, nil
 }
 
-// value reads one value of a document to where it belongs.
-type value func(*reader) error
-
-// field is a member of an object.
-type field struct {
-	name string
-	read value
-}
-
-func object(fields ...field) value {
-	return func(r *reader) error {
-		_, err := r.object(0, fields)
-		return err
-	}
-}
-
-// list reads an array of at most limit values.
-func list[T any](into *[]T, limit int, read func(*T) value) value {
-	var v, zero T
-	one := read(&v)
-	return func(r *reader) error {
-		return r.array(limit, func(int) error {
-			v = zero
-			err := one(r)
-			*into = append(*into, v)
-			return err
-		})
-	}
-}
-
-func text(into *string) value {
-	return func(r *reader) (err error) {
-		*into, err = r.text()
-		return err
-	}
-}
-
-// hexa reads low to high bytes.
-func hexa(into *string, low, high int) value {
-	return func(r *reader) (err error) {
-		*into, err = r.hex(low, high)
-		return err
-	}
-}
-
-func digest(into *string) value { return hexa(into, 32, 32) }
-
-func integer[T int | int64 | uint64](into *T, low, high int64) value {
-	return func(r *reader) error {
-		n, err := r.integer(low, high)
-		*into = T(n)
-		return err
-	}
-}
-
 // version refuses a version that this package does not know, before the rest of the document is given a meaning that it may
 // not have.
 func version(into *int, known ...int) value {
+	const most = 1_000_000
+	read := integer(into, 0, most)
 	return func(r *reader) error {
-		const most = 1_000_000
 		start := r.pos
-		n, err := r.integer(0, most)
-		if *into = int(n); err == nil && !slices.Contains(known, *into) {
+		err := read(r)
+		if err == nil && !slices.Contains(known, *into) {
 			r.pos = start
-			return r.fail("version %d is not known, only %s", n, strings.Trim(fmt.Sprint(known), "[]"))
+			return r.fail("version %d is not known, only %s", *into, strings.Trim(fmt.Sprint(known), "[]"))
 		}
 		return err
 	}

@@ -3,6 +3,7 @@ package fairdraw
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -32,13 +33,8 @@ func currentVersions() Versions {
 
 // check refuses every version but those given: of the document, and the one of the algorithm.
 func (v Versions) check(document int) error {
-	if v.Document != document {
-		return &Difference{Field: "versions.document", Want: strconv.Itoa(document), Got: strconv.Itoa(v.Document)}
-	}
-	if v.Algorithm != AlgorithmVersion {
-		return &Difference{Field: "versions.algorithm", Want: strconv.Itoa(AlgorithmVersion), Got: strconv.Itoa(v.Algorithm)}
-	}
-	return nil
+	return cmp.Or(differs("versions.document", strconv.Itoa(document), strconv.Itoa(v.Document)),
+		differs("versions.algorithm", strconv.Itoa(AlgorithmVersion), strconv.Itoa(v.Algorithm)))
 }
 
 // Proof is the document from which anyone recomputes a draw. It discloses the server seed: make one only when the draw is
@@ -135,19 +131,14 @@ func (p *Proof) verify(verify func(Chain, Round) error) error {
 	if err != nil {
 		return err
 	}
-	if want := in.Seed.Commitment(); p.Commitment != want {
-		return &Difference{Field: "commitment", Want: want, Got: p.Commitment}
-	}
-	if err := in.Validate(); err != nil {
+	if err := cmp.Or(differs("commitment", in.Seed.Commitment(), p.Commitment), in.Validate()); err != nil {
 		return err
 	}
 	root := rootOf(in.Campaign, in.Positions)
-	if want := hex.EncodeToString(root[:]); p.Root != want {
-		return &Difference{Field: "root", Want: want, Got: p.Root}
-	}
 	seed := drawSeed(in, root)
-	if want := hex.EncodeToString(seed[:]); p.DrawSeed != want {
-		return &Difference{Field: "draw_seed", Want: want, Got: p.DrawSeed}
+	err = cmp.Or(differs("root", hex.EncodeToString(root[:]), p.Root), differs("draw_seed", hex.EncodeToString(seed[:]), p.DrawSeed))
+	if err != nil {
+		return err
 	}
 	winners, err := selectWinners(seed, in.Positions, in.Prizes)
 	if err != nil {
@@ -171,8 +162,8 @@ func (p *Proof) VerifyCommitment(published string) error {
 	if !isHex(published, 32) {
 		return badInput("published commitment", "not 64 lower-case hexadecimal digits")
 	}
-	if p.Commitment != published {
-		return &Difference{Field: "commitment", Want: published, Got: p.Commitment}
+	if err := differs("commitment", published, p.Commitment); err != nil {
+		return err
 	}
 	seed, err := ParseSeed(p.ServerSeed)
 	if err != nil {
@@ -209,17 +200,12 @@ func compareWinners(want, got []Winner) error {
 		if *w == *g {
 			continue
 		}
-		for _, d := range []Difference{
-			{"prize", w.Prize, g.Prize},
-			{"layer", strconv.Itoa(w.Position.Layer), strconv.Itoa(g.Position.Layer)},
-			{"position.id", w.Position.ID, g.Position.ID},
-			{"position.number", strconv.Itoa(w.Position.Number), strconv.Itoa(g.Position.Number)},
-			{"account", w.Position.Account, g.Position.Account},
-		} {
-			if d.Want != d.Got {
-				return &Difference{Field: fmt.Sprintf("winners[%d].%s", i, d.Field), Want: d.Want, Got: d.Got}
-			}
-		}
+		at := fmt.Sprintf("winners[%d].", i)
+		return cmp.Or(differs(at+"prize", w.Prize, g.Prize),
+			differs(at+"layer", strconv.Itoa(w.Position.Layer), strconv.Itoa(g.Position.Layer)),
+			differs(at+"position.id", w.Position.ID, g.Position.ID),
+			differs(at+"position.number", strconv.Itoa(w.Position.Number), strconv.Itoa(g.Position.Number)),
+			differs(at+"account", w.Position.Account, g.Position.Account))
 	}
 	return nil
 }
@@ -319,19 +305,10 @@ func (p *Proof) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-type inclusionJSON struct {
-	Versions Versions `json:"versions"`
-	Campaign string   `json:"campaign"`
-	Root     string   `json:"root"`
-	Position Position `json:"position"`
-	Index    int      `json:"index"`
-	Size     int      `json:"size"`
-	Siblings []string `json:"siblings"`
-}
-
 // MarshalJSON writes the document that ParseInclusionProof reads.
 func (ip *InclusionProof) MarshalJSON() ([]byte, error) {
-	doc := inclusionJSON(*ip)
+	type plain InclusionProof
+	doc := plain(*ip)
 	doc.Siblings = entries(doc.Siblings)
 	return json.Marshal(doc)
 }

@@ -16,8 +16,17 @@ type reader struct {
 	pos  int
 }
 
+// value reads one value of a document to where it belongs.
+type value func(*reader) error
+
+// field is a member of an object.
+type field struct {
+	name string
+	read value
+}
+
 // readDocument reads one value with nothing after it.
-func readDocument(data []byte, read func(*reader) error) error {
+func readDocument(data []byte, read value) error {
 	r := &reader{data: data}
 	if !utf8.Valid(data) {
 		for r.pos < len(data) {
@@ -80,6 +89,14 @@ func (r *reader) expect(c byte, what string) error {
 	}
 	r.pos++
 	return nil
+}
+
+// object reads an object that has each of the fields once, in any order.
+func object(fields ...field) value {
+	return func(r *reader) error {
+		_, err := r.object(0, fields)
+		return err
+	}
 }
 
 // object reads an object that has each of the fields once, in any order; the last optional of them may be absent. It returns
@@ -153,105 +170,119 @@ func clip(b []byte) string {
 	return string(b)
 }
 
-// array reads a list of at most limit values.
-func (r *reader) array(limit int, read func(i int) error) error {
-	if err := r.expect('[', "a list"); err != nil {
-		return err
-	}
-	r.space()
-	for i := 0; r.peek() != ']'; i++ {
-		if i > 0 {
-			if err := r.expect(',', "',' or ']'"); err != nil {
-				return err
-			}
-			r.space()
-		}
-		if i == limit {
-			return r.fail("over %d entries", limit)
-		}
-		if err := read(i); err != nil {
-			return within(fmt.Sprintf("[%d]", i), err)
+// list reads an array of at most limit values.
+func list[T any](into *[]T, limit int, read func(*T) value) value {
+	var v, zero T
+	one := read(&v)
+	return func(r *reader) error {
+		if err := r.expect('[', "a list"); err != nil {
+			return err
 		}
 		r.space()
+		for i := 0; r.peek() != ']'; i++ {
+			if i > 0 {
+				if err := r.expect(',', "',' or ']'"); err != nil {
+					return err
+				}
+				r.space()
+			}
+			if i == limit {
+				return r.fail("over %d entries", limit)
+			}
+			v = zero
+			if err := one(r); err != nil {
+				return within(fmt.Sprintf("[%d]", i), err)
+			}
+			*into = append(*into, v)
+			r.space()
+		}
+		r.pos++
+		return nil
 	}
-	r.pos++
-	return nil
 }
 
 // integer reads a number in its one plain form: no sign, leading zero, fraction or exponent. high is at most 2^53.
-func (r *reader) integer(low, high int64) (int64, error) {
-	start, n := r.pos, int64(0)
-	for r.pos < len(r.data) && r.data[r.pos] >= '0' && r.data[r.pos] <= '9' {
-		n = n*10 + int64(r.data[r.pos]-'0')
+func integer[T int | int64 | uint64](into *T, low, high int64) value {
+	return func(r *reader) error {
+		start, n := r.pos, int64(0)
+		bad := func(format string, args ...any) error {
+			r.pos = start
+			return r.fail(format, args...)
+		}
+		for ; r.peek() >= '0' && r.peek() <= '9'; r.pos++ {
+			if n = n*10 + int64(r.peek()-'0'); n > high {
+				return bad("a number over %d", high)
+			}
+		}
+		plain := r.pos > start && (r.data[start] != '0' || r.pos == start+1)
+		if c := r.peek(); !plain || c == '.' || c == 'e' || c == 'E' {
+			return bad("a plain integer expected")
+		}
+		if n < low {
+			return bad("a number under %d", low)
+		}
+		*into = T(n)
+		return nil
+	}
+}
+
+// hexa reads low to high bytes in lower-case hexadecimal.
+func hexa(into *string, low, high int) value {
+	read := text(into)
+	return func(r *reader) error {
+		start := r.pos
+		if err := read(r); err != nil {
+			return err
+		}
+		if size := len(*into) / 2; size < low || size > high || !isHex(*into, size) {
+			r.pos = start
+			if low == high {
+				return r.fail("%d lower-case hexadecimal digits expected", 2*low)
+			}
+			return r.fail("%d to %d bytes in lower-case hexadecimal expected", low, high)
+		}
+		return nil
+	}
+}
+
+func digest(into *string) value { return hexa(into, 32, 32) }
+
+func text(into *string) value {
+	return func(r *reader) error {
+		start := r.pos
+		if err := r.expect('"', "a string"); err != nil {
+			return err
+		}
+		bad := func(reason string) error {
+			r.pos = start
+			return r.fail("%s", reason)
+		}
+		escaped := false
+		for ; r.peek() != '"'; r.pos++ {
+			switch c := r.peek(); {
+			case r.pos >= len(r.data):
+				return bad("a string that does not end")
+			case c < 0x20:
+				return r.fail("a control character in a string")
+			case c == '\\':
+				escaped = true
+				r.pos++ // What follows belongs to the escape.
+			}
+		}
 		r.pos++
-		if n > high {
-			r.pos = start
-			return 0, r.fail("a number over %d", high)
+		quoted := r.data[start:r.pos]
+		if !escaped {
+			*into = string(quoted[1 : len(quoted)-1])
+			return nil
 		}
-	}
-	plain := r.pos > start && (r.data[start] != '0' || r.pos == start+1)
-	if c := r.peek(); !plain || c == '.' || c == 'e' || c == 'E' {
-		r.pos = start
-		return 0, r.fail("a plain integer expected")
-	}
-	if n < low {
-		r.pos = start
-		return 0, r.fail("a number under %d", low)
-	}
-	return n, nil
-}
-
-// hex reads low to high bytes in lower-case hexadecimal.
-func (r *reader) hex(low, high int) (string, error) {
-	start := r.pos
-	s, err := r.text()
-	if err != nil {
-		return "", err
-	}
-	if size := len(s) / 2; size < low || size > high || !isHex(s, size) {
-		r.pos = start
-		if low == high {
-			return "", r.fail("%d lower-case hexadecimal digits expected", 2*low)
+		if json.Unmarshal(quoted, into) != nil {
+			return bad("not an escape of JSON")
 		}
-		return "", r.fail("%d to %d bytes in lower-case hexadecimal expected", low, high)
-	}
-	return s, nil
-}
-
-// text reads a string.
-func (r *reader) text() (string, error) {
-	start := r.pos
-	if err := r.expect('"', "a string"); err != nil {
-		return "", err
-	}
-	escaped := false
-	for ; r.peek() != '"'; r.pos++ {
-		switch c := r.peek(); {
-		case r.pos >= len(r.data):
-			r.pos = start
-			return "", r.fail("a string that does not end")
-		case c < 0x20:
-			return "", r.fail("a control character in a string")
-		case c == '\\':
-			escaped = true
-			r.pos++ // What follows belongs to the escape.
+		if hasLoneSurrogate(string(quoted), *into) {
+			return bad("a lone surrogate")
 		}
+		return nil
 	}
-	r.pos++
-	quoted := r.data[start:r.pos]
-	if !escaped {
-		return string(quoted[1 : len(quoted)-1]), nil
-	}
-	var s string
-	switch err := json.Unmarshal(quoted, &s); {
-	case err != nil:
-		r.pos = start
-		return "", r.fail("not an escape of JSON")
-	case hasLoneSurrogate(string(quoted), s):
-		r.pos = start
-		return "", r.fail("a lone surrogate")
-	}
-	return s, nil
 }
 
 // hasLoneSurrogate reports whether an escape of a string is half of a pair of surrogates. The standard decoder reads U+FFFD

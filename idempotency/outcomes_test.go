@@ -250,8 +250,7 @@ func TestStoreIsAway(t *testing.T) {
 // TestStoppedHandlerIsTold: a handler that was stopped past its lease is never told that it has its key.
 func TestStoppedHandlerIsTold(t *testing.T) {
 	const lease = 300 * time.Millisecond
-	testwait.Stopped(t, lease, func(t *testing.T) (context.Context, time.Time) {
-		t.Helper()
+	testwait.Stopped(t, lease, func() (context.Context, time.Time) {
 		begun, done := make(chan context.Context), make(chan struct{})
 		store := newFading()
 		h := guard(t, idempotency.Options{Store: store, Lease: lease}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -17,8 +17,7 @@ func TestStoppedHolderIsTold(t *testing.T) {
 		"maximum hold": {TTL: time.Hour, MaxHold: ttl},
 	} {
 		t.Run(name, func(t *testing.T) {
-			testwait.Stopped(t, ttl, func(t *testing.T) (context.Context, time.Time) {
-				t.Helper()
+			testwait.Stopped(t, ttl, func() (context.Context, time.Time) {
 				h, err := lock.New(newMemory(), lock.LockerOptions{}).Acquire(t.Context(), []string{"k"}, o)
 				testwait.Must(t, err)
 				return h.Context(), time.Now().Add(ttl)

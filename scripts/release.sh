@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds what a release consists of into dist/: static binaries for Linux and
 # macOS, an archive each with licence and README, a bill of materials each, and
-# the checksums of all that. The same commit and Go make the same bytes.
+# the checksums of all that. The same commit and Go make the same bytes. It needs jq.
 #
 #   scripts/release.sh v1.2.3
 set -euo pipefail
@@ -18,7 +18,7 @@ for target in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64; do
 	GOOS=${target%/*} GOARCH=${target#*/} go build -trimpath -ldflags='-s -w' -o "dist/$name/fairlead" ./cmd/fairlead
 	cp LICENSE README.md "dist/$name/"
 	[[ $target != linux/* ]] || cp deploy/fairlead.service deploy/fairlead.env.example "dist/$name/"
-	go run ./scripts/sbom "dist/$name/fairlead" >"dist/$name.cdx.json"
+	go version -m -json "dist/$name/fairlead" | jq -f scripts/sbom.jq >"dist/$name.cdx.json"
 	tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C dist -cf - "$name" | gzip -n9 >"dist/$name.tar.gz"
 	rm -r "dist/$name"
 	echo "release: $name"

@@ -36,59 +36,43 @@ func main() {
 	round := flag.Duration("round", time.Minute, "length of each of the two rounds")
 	bots := flag.Int("bots", 3, "bidders that are programs")
 	flag.Parse()
+	fairlead, key := cmp.Or(os.Getenv("FAIRLEAD_URL"), "http://127.0.0.1:8080"), os.Getenv("FAIRLEAD_KEY")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *listen, *round, *bots); err != nil {
-		fmt.Fprintln(os.Stderr, "auctionpage:", err)
-		os.Exit(1)
+	c, err := client.New(fairlead, key)
+	check(err)
+	auction := startAuction(ctx, c, *round)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", *listen)
+	check(err)
+	server := &http.Server{Handler: newSite(c, fairlead, key, auction), ReadHeaderTimeout: 5 * time.Second}
+	fmt.Printf("The auction is on at http://%s/ (Ctrl-C ends this program)\n", listener.Addr())
+	runBots(ctx, c, auction, *bots)
+	// Close and not Shutdown: event streams have no end of their own.
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		check(err)
 	}
 }
 
-func run(ctx context.Context, listen string, round time.Duration, bots int) error {
-	fairlead, key := cmp.Or(os.Getenv("FAIRLEAD_URL"), "http://127.0.0.1:8080"), os.Getenv("FAIRLEAD_KEY")
-	c, err := client.New(fairlead, key)
+func check(err error) {
 	if err != nil {
-		return err
+		panic(err)
 	}
-	auction, err := startAuction(ctx, c, round)
-	if err != nil {
-		return err
-	}
-	handler, err := newSite(c, fairlead, key, auction)
-	if err != nil {
-		return err
-	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen)
-	if err != nil {
-		return err
-	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
-	fmt.Printf("The auction is on at http://%s/ (Ctrl-C ends this program)\n", listener.Addr())
-	runBots(ctx, c, auction, bots)
-	// Close and not Shutdown: event streams have no end of their own.
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
 }
 
 // startAuction makes an auction of two rounds, two winners and then one, and starts it.
-func startAuction(ctx context.Context, c *client.Client, round time.Duration) (id string, err error) {
-	if err := openAccount(ctx, c, "gallery", 0); err != nil {
-		return "", err
-	}
+func startAuction(ctx context.Context, c *client.Client, round time.Duration) (id string) {
+	check(openAccount(ctx, c, "gallery", 0))
 	auction, err := c.CreateAuction(ctx, client.CreateAuctionRequest{
 		Title: "A lamp", Currency: "EUR", Seller: "gallery", MinBid: 1_000,
 		Rounds: []client.RoundRequest{{Winners: 2, Duration: round.String()}, {Winners: 1, Duration: round.String()}},
 		// A bid in the last five seconds adds ten, so that nobody wins by the quicker line.
 		AntiSnipe: client.AntiSnipeRequest{Window: "5s", Extension: "10s", MaxExtensions: 6},
 	})
-	if err != nil {
-		return "", err
-	}
+	check(err)
 	_, err = c.StartAuction(ctx, auction.ID)
-	return auction.ID, err
+	check(err)
+	return auction.ID
 }
 
 // openAccount opens an account and gives it money, once: the deposit's key is made of the account's name.

@@ -22,15 +22,11 @@ const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; 
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // newSite serves the page, the auction's events, and bids.
-func newSite(c *client.Client, fairlead, key, auction string) (http.Handler, error) {
+func newSite(c *client.Client, fairlead, key, auction string) http.Handler {
 	server, err := url.Parse(fairlead)
-	if err != nil {
-		return nil, err
-	}
+	check(err)
 	page, err := fs.Sub(files, "page")
-	if err != nil {
-		return nil, err
-	}
+	check(err)
 	mux := http.NewServeMux()
 	mux.Handle("GET /", http.FileServerFS(page))
 	mux.Handle("GET /events", events(server, key, auction))
@@ -41,11 +37,12 @@ func newSite(c *client.Client, fairlead, key, auction string) (http.Handler, err
 		w.Header().Set("Content-Security-Policy", contentPolicy)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		guarded.ServeHTTP(w, r)
-	}), nil
+	})
 }
 
 // events passes the auction's stream through, from its first event or from the one after the browser's last: a browser that
-// reconnects by itself says so in a header, the page's script in the query. Each browser costs a stream of the server's; a site with a crowd reads one and hands it on.
+// reconnects by itself says so in a header, the page's script in the query. Each browser costs
+// a stream of the server's; a site with a crowd reads one and hands it on.
 func events(server *url.URL, key, auction string) http.Handler {
 	return &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.Out.URL.Path, r.Out.URL.RawPath = "/v1/events", ""
@@ -87,15 +84,11 @@ func explain(w http.ResponseWriter, err error) {
 		http.Error(w, "The auction house does not answer.", http.StatusBadGateway)
 		return
 	}
-	text := map[string]string{
+	http.Error(w, cmp.Or(map[string]string{
 		"amount_taken":       "Somebody has bid exactly that.",
 		"bid_too_low":        "That is too little.",
 		"insufficient_funds": "That is more than you have.",
 		"not_active":         "No round is open.",
 		"cooldown":           "Not so fast.",
-	}[p.Code]
-	if text == "" {
-		text = p.Detail
-	}
-	http.Error(w, text, p.Status)
+	}[p.Code], p.Detail), p.Status)
 }

@@ -17,9 +17,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"os"
-	"os/signal"
 	"sync"
+	"sync/atomic"
 
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/fairdraw"
@@ -32,29 +33,14 @@ const (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "dropsale:", err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context) error {
+	ctx := context.Background()
 	c, err := client.New(cmp.Or(os.Getenv("FAIRLEAD_URL"), "http://127.0.0.1:8080"), os.Getenv("FAIRLEAD_KEY"))
-	if err != nil {
-		return err
-	}
-	if err := openAccount(ctx, c, "atelier"); err != nil {
-		return err
-	}
+	check(err)
+	openAccount(ctx, c, "atelier")
 	for i := range buyers {
-		if err := openAccount(ctx, c, buyer(i)); err != nil {
-			return err
-		}
-		if _, err := c.Deposit(ctx, client.MovementRequest{Account: buyer(i), Amount: price, Memo: "for the drop"}); err != nil {
-			return err
-		}
+		openAccount(ctx, c, buyer(i))
+		_, err := c.Deposit(ctx, client.MovementRequest{Account: buyer(i), Amount: price, Memo: "for the drop"})
+		check(err)
 	}
 
 	// A triangle of base length 4: 4 + 3 + 2 + 1 positions.
@@ -63,79 +49,60 @@ func run(ctx context.Context) error {
 		Prizes:        []client.PrizeRequest{{Name: "the original", Quantity: 1}},
 		PurchaseLimit: 1,
 	})
-	if err != nil {
-		return err
-	}
+	check(err)
 	// Whoever writes this down now needs to trust nobody later.
 	commitment := campaign.Commitment
-	if _, err := c.PublishCampaign(ctx, campaign.ID); err != nil {
-		return err
-	}
+	_, err = c.PublishCampaign(ctx, campaign.ID)
+	check(err)
+	race(ctx, c, campaign.ID)
 
-	sold, missed, err := race(ctx, c, campaign.ID)
-	if err != nil {
-		return err
+	// The draw is recomputed here, from the proof document alone: the winners follow from the seed and the sold positions,
+	// and the seed is the one of the commitment.
+	document, err := c.Proof(ctx, campaign.ID)
+	check(err)
+	proof, err := fairdraw.ParseProof(document)
+	check(err)
+	check(errors.Join(proof.Verify(), proof.VerifyCommitment(commitment)))
+	for _, w := range proof.Winners {
+		fmt.Printf("%s goes to %s, layer %d, number %d: verified\n", w.Prize, w.Position.Account, w.Position.Layer, w.Position.Number)
 	}
-	fmt.Printf("%d buyers: %d bought, %d came too late\n", buyers, sold, missed)
-	return verify(ctx, c, campaign.ID, commitment)
 }
 
 // race has all buyers buy at once, and counts who got a position and who found none left.
-func race(ctx context.Context, c *client.Client, campaign string) (sold, missed int, err error) {
-	var (
-		group sync.WaitGroup
-		mu    sync.Mutex
-		start = make(chan struct{})
-	)
+func race(ctx context.Context, c *client.Client, campaign string) {
+	var sold, missed atomic.Int64
+	var group sync.WaitGroup
+	start := make(chan struct{})
 	for i := range buyers {
 		group.Go(func() {
 			<-start
 			// The client brings an idempotency key and asks again when no answer comes: still one purchase.
-			_, failed := c.Buy(ctx, campaign, client.PurchaseRequest{Account: buyer(i)})
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case failed == nil:
-				sold++
-			case client.CodeOf(failed) == "sold_out":
-				missed++
-			default:
-				err = failed
+			_, err := c.Buy(ctx, campaign, client.PurchaseRequest{Account: buyer(i)})
+			if client.CodeOf(err) == "sold_out" {
+				missed.Add(1)
+				return
 			}
+			check(err)
+			sold.Add(1)
 		})
 	}
 	close(start)
 	group.Wait()
-	return sold, missed, err
-}
-
-// verify recomputes the draw here, from the proof document alone.
-func verify(ctx context.Context, c *client.Client, campaign, commitment string) error {
-	document, err := c.Proof(ctx, campaign)
-	if err != nil {
-		return err
-	}
-	proof, err := fairdraw.ParseProof(document)
-	if err != nil {
-		return err
-	}
-	// The winners follow from the seed and the sold positions, and the seed is the one of the commitment.
-	if err := errors.Join(proof.Verify(), proof.VerifyCommitment(commitment)); err != nil {
-		return err
-	}
-	for _, w := range proof.Winners {
-		fmt.Printf("%s goes to %s, layer %d, number %d: verified\n", w.Prize, w.Position.Account, w.Position.Layer, w.Position.Number)
-	}
-	return nil
+	fmt.Printf("%d buyers: %d bought, %d came too late\n", buyers, sold.Load(), missed.Load())
 }
 
 // openAccount is content with an account that is there already.
-func openAccount(ctx context.Context, c *client.Client, id string) error {
+func openAccount(ctx context.Context, c *client.Client, id string) {
 	_, err := c.CreateAccount(ctx, client.CreateAccountRequest{ID: id, Currency: currency})
-	if client.CodeOf(err) == "account_exists" {
-		return nil
+	if client.CodeOf(err) != "account_exists" {
+		check(err)
 	}
-	return err
 }
 
 func buyer(i int) string { return fmt.Sprintf("buyer-%02d", i+1) }
+
+func check(err error) {
+	if err != nil {
+		log.Fatal("dropsale: ", err)
+	}
+}

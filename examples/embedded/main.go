@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
@@ -59,9 +60,10 @@ func sell(ctx context.Context, c *client.Client) error {
 	if _, err := c.PublishCampaign(ctx, campaign.ID); err != nil {
 		return err
 	}
-	bought := make([]bool, 12)
+	const crowd = 12
+	var seats atomic.Int64
 	visitors, asking := errgroup.WithContext(ctx)
-	for i := range bought {
+	for i := range crowd {
 		visitors.Go(func() error {
 			visitor := fmt.Sprintf("visitor-%s-%d", night, i)
 			if _, err := c.CreateAccount(asking, client.CreateAccountRequest{ID: visitor, Currency: "EUR"}); err != nil {
@@ -71,21 +73,17 @@ func sell(ctx context.Context, c *client.Client) error {
 				return err
 			}
 			_, err := c.Buy(asking, campaign.ID, client.PurchaseRequest{Account: visitor})
-			bought[i] = err == nil
 			if client.CodeOf(err) == "sold_out" {
 				return nil
+			}
+			if err == nil {
+				seats.Add(1)
 			}
 			return err
 		})
 	}
 	if err := visitors.Wait(); err != nil {
 		return err
-	}
-	seats := 0
-	for _, b := range bought {
-		if b {
-			seats++
-		}
 	}
 	draw, err := c.GetDraw(ctx, campaign.ID)
 	if err != nil {
@@ -96,6 +94,6 @@ func sell(ctx context.Context, c *client.Client) error {
 		return err
 	}
 	fmt.Printf("%d visitors, %d seats sold, %d winner; the books balance: %t\n",
-		len(bought), seats, len(draw.Winners), books.Valid)
+		crowd, seats.Load(), len(draw.Winners), books.Valid)
 	return nil
 }

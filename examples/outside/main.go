@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -46,99 +45,78 @@ var (
 	_                   = func(c rueidis.Client) checkpoint.Store { return checkpointredis.New(c) }
 )
 
+const schema = "outside"
+
 func main() {
-	if err := run(context.Background(), os.Args[1]); err != nil {
-		fmt.Fprintln(os.Stderr, "outside:", err)
-		os.Exit(1)
-	}
+	ctx := context.Background()
+	server, err := fairlead.Open(ctx, fairlead.Options{Data: os.Args[1], BeaconChain: "none"})
+	check(err)
+	defer func() { check(server.Close(ctx)) }()
+	_, err = server.Client().CreateAccount(ctx, client.CreateAccountRequest{ID: "ann", Currency: "EUR"})
+	check(err)
+	pool, err := pgxpool.New(ctx, server.DatabaseURL())
+	check(err)
+	defer pool.Close()
+	_, err = pool.Exec(ctx, "CREATE SCHEMA outside; CREATE TABLE outside.jobs (id bigint PRIMARY KEY); INSERT INTO outside.jobs VALUES (7)")
+	check(err)
+	draws()
+	locks(ctx, pool)
+	claims(ctx, pool)
+	keys(ctx, pool)
+	steps(ctx, pool)
+	sagas(ctx, pool)
 	fmt.Println("all public packages work from another module")
 }
 
-func run(ctx context.Context, data string) (err error) {
-	server, err := fairlead.Open(ctx, fairlead.Options{Data: data, BeaconChain: "none"})
+func check(err error) {
 	if err != nil {
-		return err
+		panic(err)
 	}
-	defer func() { err = errors.Join(err, server.Close(ctx)) }()
-	if _, err := server.Client().CreateAccount(ctx, client.CreateAccountRequest{ID: "ann", Currency: "EUR"}); err != nil {
-		return err
-	}
-	pool, err := pgxpool.New(ctx, server.DatabaseURL())
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	const schema = "outside"
-	if _, err := pool.Exec(ctx, "CREATE SCHEMA outside; CREATE TABLE outside.jobs (id bigint PRIMARY KEY); INSERT INTO outside.jobs VALUES (7)"); err != nil {
-		return err
-	}
-	for name, part := range map[string]func(context.Context, *pgxpool.Pool, string) error{
-		"draws": draws, "locks": locks, "claims": claims, "keys": keys, "steps": steps, "sagas": sagas,
-	} {
-		if err := part(ctx, pool, schema); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return nil
 }
 
-func draws(context.Context, *pgxpool.Pool, string) error {
+func draws() {
 	in := fairdraw.Input{
 		Campaign: "c", Seed: fairdraw.Seed{1}, Prizes: []fairdraw.Prize{{Name: "p", Quantity: 1}},
 		Positions: []fairdraw.Position{{ID: "a", Layer: 1, Number: 1, Account: "ann"}},
 	}
 	drawn, err := fairdraw.Draw(in)
-	if err != nil {
-		return err
-	}
+	check(err)
+	check(fairdraw.NewProof(in, drawn).Verify())
+	check(fairdraw.NewProof(in, drawn).VerifyBeacon(beacon.Trust()))
 	dice, err := multidraw.New(in.Seed, "dice", multidraw.Spec{Range: &multidraw.Range{Min: 1, Max: 6}})
-	if err != nil {
-		return err
-	}
+	check(err)
 	if n := len(dice.Ints(0, 10)); n != 10 {
-		return fmt.Errorf("%d draws", n)
+		panic(fmt.Sprint(n, " draws"))
 	}
-	return errors.Join(fairdraw.NewProof(in, drawn).Verify(), fairdraw.NewProof(in, drawn).VerifyBeacon(beacon.Trust()))
 }
 
-func locks(ctx context.Context, pool *pgxpool.Pool, schema string) error {
-	if err := pglock.Schema(schema).Install(ctx, pool); err != nil {
-		return err
-	}
-	backend := pglock.New(pool, pglock.Options{Schema: pglock.Schema(schema)})
+func locks(ctx context.Context, pool *pgxpool.Pool) {
+	check(pglock.Schema(schema).Install(ctx, pool))
+	backend := pglock.New(pool, pglock.Options{Schema: schema})
 	defer backend.Close()
 	held, err := lock.New(backend, lock.LockerOptions{}).Acquire(ctx, []string{"job/7"}, lock.Options{TTL: 10 * time.Second})
-	if err != nil {
-		return err
-	}
-	err = pgx.BeginFunc(held.Context(), pool, func(tx pgx.Tx) error {
+	check(err)
+	check(pgx.BeginFunc(held.Context(), pool, func(tx pgx.Tx) error {
 		return pglock.Schema(schema).Fence(ctx, tx, "job/7", held.Token("job/7"))
-	})
-	return errors.Join(err, held.Release(ctx))
+	}))
+	check(held.Release(ctx))
 }
 
-func claims(ctx context.Context, pool *pgxpool.Pool, schema string) error {
+func claims(ctx context.Context, pool *pgxpool.Pool) {
 	table := claim.Table{Name: schema + ".jobs"}
-	if _, err := pool.Exec(ctx, table.DDL()); err != nil {
-		return err
-	}
+	_, err := pool.Exec(ctx, table.DDL())
+	check(err)
 	jobs := claim.Must[int64](table)
 	c, err := jobs.Claim(ctx, pool, 7)
-	if err != nil {
-		return err
-	}
-	return jobs.Finish(ctx, pool, c, nil)
+	check(err)
+	check(jobs.Finish(ctx, pool, c, nil))
 }
 
-func keys(ctx context.Context, pool *pgxpool.Pool, schema string) error {
-	if err := idempotencypg.Install(ctx, pool, schema); err != nil {
-		return err
-	}
+func keys(ctx context.Context, pool *pgxpool.Pool) {
+	check(idempotencypg.Install(ctx, pool, schema))
 	for _, store := range []idempotency.Store{memstore.New(), idempotencypg.New(pool, idempotencypg.Options{Schema: schema})} {
 		guard, err := idempotency.New(idempotency.Options{Store: store, Principal: idempotency.Everybody})
-		if err != nil {
-			return err
-		}
+		check(err)
 		calls := 0
 		h := guard.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls++ }))
 		for range 2 {
@@ -147,10 +125,9 @@ func keys(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 			h.ServeHTTP(httptest.NewRecorder(), r)
 		}
 		if calls != 1 {
-			return fmt.Errorf("%d calls", calls)
+			panic(fmt.Sprint(calls, " calls"))
 		}
 	}
-	return nil
 }
 
 // letters is an operation of two steps.
@@ -161,33 +138,27 @@ func (letters) Do(context.Context, int) (string, error)                { return 
 func (letters) Undo(context.Context, checkpoint.Done[string]) error    { return nil }
 func open([]string, checkpoint.Seed) (checkpoint.Steps[string], error) { return letters{}, nil }
 
-func steps(ctx context.Context, pool *pgxpool.Pool, schema string) error {
-	if err := checkpointpg.Install(ctx, pool, schema); err != nil {
-		return err
-	}
+func steps(ctx context.Context, pool *pgxpool.Pool) {
+	check(checkpointpg.Install(ctx, pool, schema))
 	runner, err := checkpoint.New(checkpoint.Definition[[]string, string]{Name: "letters", Open: open}, checkpointpg.New(pool, schema), nil, checkpoint.Options{})
-	if err != nil {
-		return err
-	}
+	check(err)
 	_, err = runner.Run(ctx, checkpoint.Key{LockKey: "post", ID: "1"}, []string{"ann", "ben"}, checkpoint.Call{})
-	return err
+	check(err)
 }
 
-func sagas(ctx context.Context, pool *pgxpool.Pool, schema string) error {
-	s := pgsaga.Schema(schema)
-	if err := s.Install(ctx, pool); err != nil {
-		return err
-	}
-	shop := pgsaga.NewDatabase(pool, pgsaga.Options{Schema: s})
+func sagas(ctx context.Context, pool *pgxpool.Pool) {
+	check(pgsaga.Schema(schema).Install(ctx, pool))
+	shop := pgsaga.NewDatabase(pool, pgsaga.Options{Schema: schema})
 	take := func(context.Context, pgx.Tx, saga.Call) (saga.Outcome, error) { return saga.Outcome{}, nil }
-	orders := saga.NewService(pgsaga.NewLog(pool, pgsaga.LogOptions{Schema: s}), saga.Options{
+	orders := saga.NewService(pgsaga.NewLog(pool, pgsaga.LogOptions{Schema: schema}), saga.Options{
 		Definitions: []saga.Definition{{Name: "order", Plan: func(*saga.Saga) (saga.Plan, error) {
 			return saga.Plan{Steps: []saga.Step{shop.Step("take", take, take)}}, nil
 		}}},
 	})
 	order, err := orders.Run(ctx, saga.New{Name: "order", ID: uuid.New()})
-	if err == nil && order.Status != saga.Completed {
-		err = fmt.Errorf("the order is %s", order.Status)
+	check(err)
+	if order.Status != saga.Completed {
+		panic(fmt.Sprint("the order is ", order.Status))
 	}
-	return errors.Join(err, orders.Close(ctx))
+	check(orders.Close(ctx))
 }

@@ -18,10 +18,7 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
-	"os/signal"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -33,42 +30,20 @@ import (
 const schema = "printshop"
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Getenv("DATABASE_URL")); err != nil {
-		fmt.Fprintln(os.Stderr, "printshop:", err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context, database string) error {
-	if database == "" {
-		return errors.New("DATABASE_URL must be set")
-	}
-	pool, err := pgxpool.New(ctx, database)
-	if err != nil {
-		return err
-	}
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	check(err)
 	defer pool.Close()
-	if err := migrate(ctx, pool); err != nil {
-		return fmt.Errorf("migrate: %w", err)
-	}
-	for _, part := range []func(context.Context, *pgxpool.Pool) error{takeOrders, printOrders, changePrices} {
-		if err := part(ctx, pool); err != nil {
-			return err
-		}
-	}
-	return nil
+	migrate(ctx, pool)
+	takeOrders(ctx, pool)
+	printOrders(ctx, pool)
+	changePrices(ctx, pool)
 }
 
 // migrate makes the tables unless they are there. A program with a migration tool gives it the same statements.
-func migrate(ctx context.Context, pool *pgxpool.Pool) error {
-	if err := pglock.Schema(schema).Install(ctx, pool); err != nil {
-		return err
-	}
-	if err := pgstore.Install(ctx, pool, schema); err != nil {
-		return err
-	}
+func migrate(ctx context.Context, pool *pgxpool.Pool) {
+	check(pglock.Schema(schema).Install(ctx, pool))
+	check(pgstore.Install(ctx, pool, schema))
 	statements := []string{
 		`CREATE TABLE IF NOT EXISTS printshop.orders (
 			id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -83,9 +58,13 @@ func migrate(ctx context.Context, pool *pgxpool.Pool) error {
 		orders.DDL(), // The claim's columns.
 	}
 	for _, statement := range append(statements, orders.Indexes()...) {
-		if _, err := pool.Exec(ctx, statement); err != nil {
-			return err
-		}
+		_, err := pool.Exec(ctx, statement)
+		check(err)
 	}
-	return nil
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
 }

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/url"
+	"net/http/httptest"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -19,19 +17,17 @@ import (
 	"github.com/fairlead-dev/fairlead/idempotency/pgstore"
 )
 
-// newShop is the shop's HTTP server: whatever of it changes something stands behind the middleware.
-func newShop(pool *pgxpool.Pool) (http.Handler, error) {
+// newShop is the shop's HTTP handler: whatever of it changes something stands behind the middleware.
+func newShop(pool *pgxpool.Pool) http.Handler {
 	keys := pgstore.New(pool, pgstore.Options{Schema: schema})
 	once, err := idempotency.New(idempotency.Options{
 		Store:     keys,
 		Principal: func(r *http.Request) string { return r.Header.Get("X-Customer") }, // Whom your authentication has found.
 	})
-	if err != nil {
-		return nil, err
-	}
+	check(err)
 	mux := http.NewServeMux()
 	mux.Handle("POST /orders", once.Wrap(placeOrder(pool, keys)))
-	return mux, nil
+	return mux
 }
 
 // placeOrder writes the order and the answer to its key in one transaction: there is both or neither, whatever dies.
@@ -60,51 +56,29 @@ func placeOrder(pool *pgxpool.Pool, keys *pgstore.Store) http.HandlerFunc {
 }
 
 // takeOrders is a customer with a bad connection: the same order is sent three times, another one once.
-func takeOrders(ctx context.Context, pool *pgxpool.Pool) error {
-	handler, err := newShop(pool)
-	if err != nil {
-		return err
-	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	shop := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = shop.Serve(listener) }() // It ends by Close.
-	defer func() { _ = shop.Close() }()
+func takeOrders(ctx context.Context, pool *pgxpool.Pool) {
+	shop := httptest.NewServer(newShop(pool))
+	defer shop.Close()
 	poster, flyer := uuid.NewString(), uuid.NewString() // Made when the button was pressed, not when the request is sent.
 	answers := make(map[string]int)
 	for _, o := range []struct{ key, item string }{{poster, "poster"}, {poster, "poster"}, {poster, "poster"}, {flyer, "flyer"}} {
-		answer, err := order(ctx, "http://"+listener.Addr().String(), o.key, o.item)
-		if err != nil {
-			return err
-		}
-		answers[answer]++
+		answers[order(ctx, shop.URL, o.key, o.item)]++
 	}
 	fmt.Printf("orders: sent 4 times, %d made\n", len(answers))
-	return nil
 }
 
 // order sends one order and returns the body of its answer.
-func order(ctx context.Context, shop, key, item string) (string, error) {
-	body := strings.NewReader(url.Values{"item": {item}}.Encode())
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, shop+"/orders", body)
-	if err != nil {
-		return "", err
-	}
+func order(ctx context.Context, shop, key, item string) string {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, shop+"/orders", strings.NewReader("item="+item))
+	check(err)
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	req.Header.Set("Idempotency-Key", key)
 	req.Header.Set("X-Customer", "ann")
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", err
-	}
+	check(err)
 	text, err := io.ReadAll(resp.Body)
-	if err = errors.Join(err, resp.Body.Close()); err != nil {
-		return "", err
+	if check(errors.Join(err, resp.Body.Close())); resp.StatusCode != http.StatusCreated {
+		panic(fmt.Sprintf("order %s: %s: %s", item, resp.Status, text))
 	}
-	if resp.StatusCode != http.StatusCreated {
-		return "", fmt.Errorf("order %s: %s: %s", item, resp.Status, text)
-	}
-	return string(text), nil
+	return string(text)
 }

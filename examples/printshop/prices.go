@@ -18,39 +18,29 @@ const priceList = "prices"
 
 // changePrices lets two clerks change the prices under a lock. The first one dozes off for longer than his lease, as a
 // process does that is suspended; the lock goes to the second; and the first, who believes that he holds it still, writes.
-func changePrices(ctx context.Context, pool *pgxpool.Pool) error {
+func changePrices(ctx context.Context, pool *pgxpool.Pool) {
 	backend := pglock.New(pool, pglock.Options{Schema: schema})
 	defer backend.Close()
 	locker := lock.New(backend, lock.LockerOptions{})
 
 	// Renewed by itself, a lock is held until it is released. This one is not, so that it is lost.
 	dozing, err := locker.Acquire(ctx, []string{priceList}, lock.Options{Owner: "first clerk", TTL: 300 * time.Millisecond, NoRenewal: true})
-	if err != nil {
-		return err
-	}
+	check(err)
 	awake, err := locker.Acquire(ctx, []string{priceList}, lock.Options{Owner: "second clerk", Wait: 30 * time.Second})
-	if err != nil {
-		return err
-	}
+	check(err)
 	// Work under a lock is done under its context, which ends before the lease can have expired.
 	err = setPrice(awake.Context(), pool, awake.Token(priceList), 1_900) //nolint:contextcheck // The context of the lock is made of ctx.
-	if err = errors.Join(err, awake.Release(ctx)); err != nil {
-		return err
-	}
+	check(errors.Join(err, awake.Release(ctx)))
 	// Who looks at no context is stopped by the fence.
-	err = setPrice(ctx, pool, dozing.Token(priceList), 900)
-	if !errors.Is(err, lock.ErrStaleToken) {
-		return fmt.Errorf("the late price was taken: %w", err)
+	if err := setPrice(ctx, pool, dozing.Token(priceList), 900); !errors.Is(err, lock.ErrStaleToken) {
+		panic(fmt.Sprintf("the late price was taken: %v", err))
 	}
 	if err := dozing.Release(ctx); !errors.Is(err, lock.ErrLost) {
-		return fmt.Errorf("the first clerk was not told of his loss: %w", err)
+		panic(fmt.Sprintf("the first clerk was not told of his loss: %v", err))
 	}
 	var cents int64
-	if err := pool.QueryRow(ctx, `SELECT cents FROM printshop.prices WHERE item = 'poster'`).Scan(&cents); err != nil {
-		return err
-	}
+	check(pool.QueryRow(ctx, `SELECT cents FROM printshop.prices WHERE item = 'poster'`).Scan(&cents))
 	fmt.Printf("prices: a poster costs %d.%02d, the late change was refused\n", cents/100, cents%100)
-	return nil
 }
 
 // setPrice writes a price unless somebody with a newer token has written before. Fence and write are one transaction.

@@ -31,17 +31,12 @@ const (
 )
 
 // printOrders has one printer jam with an order in its claws, and another one print everything.
-func printOrders(ctx context.Context, pool *pgxpool.Pool) error {
-	claims, err := claim.New[int64](orders)
-	if err != nil {
-		return err
-	}
+func printOrders(ctx context.Context, pool *pgxpool.Pool) {
+	claims := claim.Must[int64](orders)
 	jammed, err := claims.ClaimDue(ctx, pool, 1)
-	if err != nil {
-		return err
-	}
+	check(err)
 	if len(jammed) != 1 {
-		return errors.New("there is nothing to print")
+		panic("there is nothing to print")
 	}
 
 	// Any number of processes may sweep; here it is one.
@@ -50,46 +45,25 @@ func printOrders(ctx context.Context, pool *pgxpool.Pool) error {
 	sweeper.Go(func() {
 		claims.KeepReleasing(sweeping, pool, claim.Sweep{StaleAfter: staleAfter, Every: sweepEvery})
 	})
-	defer sweeper.Wait()
-	defer stop()
-	for {
-		left, err := unprinted(ctx, pool)
-		if err != nil {
-			return err
-		}
-		if left == 0 {
-			break
-		}
-		if err := printDue(ctx, pool, claims, "printer-2"); err != nil {
-			return err
-		}
-		select {
-		case <-time.After(sweepEvery):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	for count(ctx, pool, `SELECT count(*) FROM printshop.orders WHERE status <> 'printed'`) > 0 {
+		printDue(ctx, pool, claims, "printer-2")
+		time.Sleep(sweepEvery)
 	}
+	stop()
+	sweeper.Wait()
 
 	// The first printer wakes up and wants to report its order as printed.
-	err = report(ctx, pool, claims, jammed[0], "printer-1")
-	if !errors.Is(err, claim.ErrLost) {
-		return fmt.Errorf("the late report was taken: %w", err)
+	if err := report(ctx, pool, claims, jammed[0], "printer-1"); !errors.Is(err, claim.ErrLost) {
+		panic(fmt.Sprintf("the late report was taken: %v", err))
 	}
-	var twice int
-	err = pool.QueryRow(ctx, `SELECT count(*) FROM (SELECT order_id FROM printshop.prints GROUP BY order_id HAVING count(*) > 1) AS p`).Scan(&twice)
-	if err != nil {
-		return err
-	}
+	twice := count(ctx, pool, `SELECT count(*) FROM (SELECT order_id FROM printshop.prints GROUP BY order_id HAVING count(*) > 1) AS p`)
 	fmt.Printf("printing: all orders done, %d reported twice, one late report refused\n", twice)
-	return nil
 }
 
 // printDue prints what can be claimed now.
-func printDue(ctx context.Context, pool *pgxpool.Pool, claims *claim.Claims[int64], printer string) error {
+func printDue(ctx context.Context, pool *pgxpool.Pool, claims *claim.Claims[int64], printer string) {
 	claimed, err := claims.ClaimDue(ctx, pool, 10)
-	if err != nil {
-		return err
-	}
+	check(err)
 	for _, c := range claimed {
 		// Heartbeats keep the claim while the work lasts, and the context ends before the claim can have gone stale.
 		working, stop := claims.Keep(ctx, pool, staleAfter, c)
@@ -100,11 +74,10 @@ func printDue(ctx context.Context, pool *pgxpool.Pool, claims *claim.Claims[int6
 		} else {
 			err = claims.Fail(ctx, pool, c, nil)
 		}
-		if err != nil && !errors.Is(err, claim.ErrLost) { // Lost: somebody else has the order now.
-			return err
+		if !errors.Is(err, claim.ErrLost) { // Lost: somebody else has the order now.
+			check(err)
 		}
 	}
-	return nil
 }
 
 // printOut stands for work that takes a moment and stops when it is told to.
@@ -128,7 +101,7 @@ func report(ctx context.Context, pool *pgxpool.Pool, claims *claim.Claims[int64]
 	})
 }
 
-func unprinted(ctx context.Context, pool *pgxpool.Pool) (n int, err error) {
-	err = pool.QueryRow(ctx, `SELECT count(*) FROM printshop.orders WHERE status <> 'printed'`).Scan(&n)
-	return n, err
+func count(ctx context.Context, pool *pgxpool.Pool, question string) (n int) {
+	check(pool.QueryRow(ctx, question).Scan(&n))
+	return n
 }

@@ -31,12 +31,6 @@ type receiver struct {
 	forged    int
 }
 
-// newReceiver takes the secret that the server showed when the target was made.
-func newReceiver(secret string) (*receiver, error) {
-	w, err := standardwebhooks.NewWebhook(secret)
-	return &receiver{webhook: w, seen: make(map[string]bool), delivered: make(map[string]int)}, err
-}
-
 // ServeHTTP answers 2xx for what it has, now or before, 5xx for what is to be sent again, and 401 for forgeries.
 func (rc *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))

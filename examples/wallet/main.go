@@ -23,8 +23,8 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"log"
 	"os"
-	"os/signal"
 	"strings"
 
 	"github.com/google/uuid"
@@ -39,127 +39,87 @@ func main() {
 	file := flag.String("order", "wallet.order", "file that keeps the order's name")
 	crashAt := flag.Int("crash-at", 0, "die after this step was sent; 0: don't")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, *file, *crashAt); err != nil {
-		fmt.Fprintln(os.Stderr, "wallet:", err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context, file string, crashAt int) error {
 	c, err := client.New(cmp.Or(os.Getenv("FAIRLEAD_URL"), "http://127.0.0.1:8080"), os.Getenv("FAIRLEAD_KEY"))
-	if err != nil {
-		return err
-	}
-	name, err := orderName(file)
-	if err != nil {
-		return err
-	}
-	o := &order{client: c, name: name, crashAt: crashAt}
-	o.pay(ctx)
-	return o.err
+	check(err)
+	pay(context.Background(), c, &order{name: orderName(*file), crashAt: *crashAt})
 }
 
-// orderName reads the order's name, or makes one and keeps it. It must be on disk before the first request is sent.
-func orderName(file string) (string, error) {
+// orderName reads the order's name, or makes one and keeps it. It is on disk, whole, before the first request is sent.
+func orderName(file string) string {
 	name, err := os.ReadFile(file)
 	if err == nil {
-		return strings.TrimSpace(string(name)), nil
+		return strings.TrimSpace(string(name))
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		return "", err
+		check(err)
 	}
 	fresh := uuid.NewString()
-	return fresh, writeDurably(file, fresh+"\n")
-}
-
-// writeDurably writes a file whole or not at all.
-func writeDurably(file, text string) error {
 	f, err := os.Create(file + ".tmp")
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(file+".tmp", file)
+	check(err)
+	_, err = f.WriteString(fresh + "\n")
+	check(errors.Join(err, f.Sync(), f.Close()))
+	check(os.Rename(file+".tmp", file))
+	return fresh
 }
 
 // order is one order and how far this run has come with it.
 type order struct {
-	client  *client.Client
 	name    string
 	step    int
 	crashAt int
-	err     error // of the first step that failed: no further one is done
 }
 
-// pay does all steps, in order, as if for the first time.
-func (o *order) pay(ctx context.Context) {
-	c := o.client
+// pay does all steps, in order, as if for the first time, and prints where the money is then.
+func pay(ctx context.Context, c *client.Client, o *order) {
 	buyer, shop, carrier := "buyer-"+o.name, "shop-"+o.name, "carrier-"+o.name
 	for _, id := range []string{buyer, shop, carrier} {
-		o.do("open "+id[:strings.IndexByte(id, '-')], func(opts ...client.CallOption) error {
-			_, err := c.CreateAccount(ctx, client.CreateAccountRequest{ID: id, Currency: "EUR"}, opts...)
-			return err
+		do(o, "open "+kind(id), func(opts ...client.CallOption) (*client.Account, error) {
+			return c.CreateAccount(ctx, client.CreateAccountRequest{ID: id, Currency: "EUR"}, opts...)
 		})
 	}
-	o.do("deposit 50.00", func(opts ...client.CallOption) error {
-		_, err := c.Deposit(ctx, client.MovementRequest{Account: buyer, Amount: 5_000, Memo: "by card"}, opts...)
-		return err
+	do(o, "deposit 50.00", func(opts ...client.CallOption) (*client.Movement, error) {
+		return c.Deposit(ctx, client.MovementRequest{Account: buyer, Amount: 5_000, Memo: "by card"}, opts...)
 	})
 	// The price is set aside when the order comes in, and taken when the parcel leaves.
-	var hold *client.Hold
-	o.do("hold 30.00", func(opts ...client.CallOption) (err error) {
-		hold, err = c.Hold(ctx, client.HoldRequest{Account: buyer, Amount: 3_000}, opts...)
-		return err
+	hold := do(o, "hold 30.00", func(opts ...client.CallOption) (*client.Hold, error) {
+		return c.Hold(ctx, client.HoldRequest{Account: buyer, Amount: 3_000}, opts...)
 	})
 	// One of two pieces was in stock: 20.00 is captured, and the rest of the hold is free again.
-	o.do("capture 20.00", func(opts ...client.CallOption) error {
-		_, err := c.CaptureHold(ctx, hold.ID, client.CaptureRequest{To: shop, Amount: new(int64(2_000))}, opts...)
-		return err
+	do(o, "capture 20.00", func(opts ...client.CallOption) (*client.Hold, error) {
+		return c.CaptureHold(ctx, hold.ID, client.CaptureRequest{To: shop, Amount: new(int64(2_000))}, opts...)
 	})
-	o.do("postage 4.50", func(opts ...client.CallOption) error {
-		_, err := c.Transfer(ctx, client.TransferRequest{From: shop, To: carrier, Amount: 450, Memo: "parcel"}, opts...)
-		return err
+	do(o, "postage 4.50", func(opts ...client.CallOption) (*client.Transfer, error) {
+		return c.Transfer(ctx, client.TransferRequest{From: shop, To: carrier, Amount: 450, Memo: "parcel"}, opts...)
 	})
-	o.balances(ctx, buyer, shop, carrier)
+	for _, id := range []string{buyer, shop, carrier} {
+		a, err := c.GetAccount(ctx, id)
+		check(err)
+		fmt.Printf("%s: %d.%02d available, %d.%02d held\n", kind(id), a.Available/100, a.Available%100, a.Held/100, a.Held%100)
+	}
 }
 
 // do does one step under its own key, and says whether it was done before.
-func (o *order) do(what string, call func(...client.CallOption) error) {
-	if o.err != nil {
-		return
-	}
+func do[T any](o *order, what string, call func(...client.CallOption) (T, error)) T {
 	o.step++
 	var answer client.Answer
-	err := call(client.Key(fmt.Sprintf("%s.%d", o.name, o.step)), client.Into(&answer))
+	result, err := call(client.Key(fmt.Sprintf("%s.%d", o.name, o.step)), client.Into(&answer))
 	if o.step == o.crashAt {
 		os.Exit(crashed) // The step was sent and done; its answer is lost, as it would be in any crash.
 	}
-	if err != nil {
-		o.err = fmt.Errorf("step %d, %s: %w", o.step, what, err)
-		return
-	}
+	check(err)
 	note := ""
 	if answer.Replayed {
 		note = " (was done before)"
 	}
 	fmt.Printf("%d. %s%s\n", o.step, what, note)
+	return result
 }
 
-// balances prints where the money is.
-func (o *order) balances(ctx context.Context, accounts ...string) {
-	for _, id := range accounts {
-		if o.err != nil {
-			return
-		}
-		var a *client.Account
-		if a, o.err = o.client.GetAccount(ctx, id); o.err == nil {
-			who, _, _ := strings.Cut(id, "-")
-			fmt.Printf("%s: %d.%02d available, %d.%02d held\n", who, a.Available/100, a.Available%100, a.Held/100, a.Held%100)
-		}
+// kind is what an account's id begins with.
+func kind(id string) string { return id[:strings.IndexByte(id, '-')] }
+
+func check(err error) {
+	if err != nil {
+		log.Fatal("wallet: ", err)
 	}
 }

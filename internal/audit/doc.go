@@ -22,6 +22,7 @@
 // # What it does not check
 //
 // Whether the draw followed from the seed and the sold positions (that is `fairlead verify`, from published data
-// alone), the rank that each bid was told (that is package replay, from the events alone), and whether what clients were told is what is stored: that needs the clients' own histories, which package
-// sim records and compares.
+// alone), the rank in the answer to each bid (that is package replay, from the events
+// alone), and whether the answers that clients got are what is stored: that needs the clients' own histories, which package sim
+// records and compares.
 package audit

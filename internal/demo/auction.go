@@ -69,7 +69,7 @@ type Auction struct {
 	P99MS      float64        `json:"p99_ms"`
 }
 
-// Round is a round as the live stream told it.
+// Round is a round as the live stream showed it.
 type Round struct {
 	Places      int       `json:"places"`
 	Bids        int       `json:"bids"`
@@ -208,7 +208,7 @@ func (a *auctionAct) bid(ctx context.Context, i int, account string) error {
 		a.latencies = append(a.latencies, time.Since(began))
 		if err == nil {
 			own = amount
-			a.told = append(a.told, *b)
+			a.bidsPlaced = append(a.bidsPlaced, *b)
 		} else {
 			a.result.Auction.Refused[code]++
 		}
@@ -361,7 +361,7 @@ func plural(n int, what string) string {
 
 func (a *auctionAct) sumUp() {
 	r := &a.result.Auction
-	r.Bids, r.Events = len(a.told), len(a.events)
+	r.Bids, r.Events = len(a.bidsPlaced), len(a.events)
 	r.P50MS, r.P99MS, _ = quantiles(a.latencies)
 	var refused []string
 	for code, n := range r.Refused {

@@ -29,19 +29,19 @@ type Guarantee struct {
 }
 
 // question is a row of the table: a guarantee, and the question to the database whose answer is whether it held, and what was
-// found. Its arguments tell what clients were told.
+// found. Its arguments are the answers that clients got.
 type question struct{ id, promise, sql string }
 
-// kept are the requests, with what their senders were told and what is kept under their keys.
+// kept are the requests, with the answers that their senders got and what is kept under their keys.
 const kept = `WITH asked AS (
-	SELECT decode(key, 'hex') AS id, buyer, told.status, decode(told.body, 'base64') AS body
-	FROM json_to_recordset(@answers::text::json) AS told (key text, buyer text, status int, body text)
+	SELECT decode(key, 'hex') AS id, buyer, got.status, decode(got.body, 'base64') AS body
+	FROM json_to_recordset(@answers::text::json) AS got (key text, buyer text, status int, body text)
 ), kept AS (
 	SELECT k.status, convert_from(k.body, 'UTF8')::json AS body, asked.buyer, asked.status = k.status AND asked.body = k.body AS same
 	FROM asked JOIN idempotency_keys k USING (id)
 ) `
 
-// questions compare what clients were told with what is stored. That what is stored makes sense is the auditor's to say.
+// questions compare the answers that clients got with what is stored. That what is stored makes sense is the auditor's to say.
 func questions() []question {
 	return []question{
 		{"W1", "no position twice, none too many", `
@@ -59,24 +59,24 @@ func questions() []question {
 			       format('%s result, proof valid %s', count(*), @proof_holds::bool)
 			FROM draws WHERE campaign = @campaign`},
 		{"U1", "event numbers without a gap", `
-			SELECT a.seq > 0 AND a.seq = n.events AND n.told = n.events, format('%s events, %s as they were told', n.events, n.told)
+			SELECT a.seq > 0 AND a.seq = n.events AND n.seen = n.events, format('%s events, %s as they were told', n.events, n.seen)
 			FROM auctions a, (
-				SELECT count(*) AS events, count(*) FILTER (WHERE told.type = stored.type AND told.place = stored.seq) AS told FROM (
+				SELECT count(*) AS events, count(*) FILTER (WHERE sent.type = stored.type AND sent.place = stored.seq) AS seen FROM (
 					SELECT seq, type FROM auction_events WHERE auction = @auction
 					UNION ALL SELECT seq, 'bid.placed' FROM auction_bids WHERE auction = @auction) stored
-				FULL JOIN unnest(@seqs::bigint[], @types::text[]) WITH ORDINALITY AS told (seq, type, place) USING (seq)) n
+				FULL JOIN unnest(@seqs::bigint[], @types::text[]) WITH ORDINALITY AS sent (seq, type, place) USING (seq)) n
 			WHERE a.id = @auction`},
 		{"U1", "a replay gives the same winners", `SELECT @winners_hold::bool, @winners_finding::text`},
 		{"U1", "a replay gives the same balances", `SELECT @balances_hold::bool, @balances_finding::text`},
 		{"A1", "every acknowledged sale is there", `
 			SELECT count(*) = @positions AND count(p.id) = count(*), format('%s of %s', count(p.id), count(*))
-			FROM json_to_recordset(@sales::text::json) AS told (id uuid, account text, position json)
-			LEFT JOIN purchases p ON p.campaign = @campaign AND p.id = told.id AND p.account = told.account
+			FROM json_to_recordset(@sales::text::json) AS got (id uuid, account text, position json)
+			LEFT JOIN purchases p ON p.campaign = @campaign AND p.id = got.id AND p.account = got.account
 			     AND p.layer = (position ->> 'layer')::int AND p.number = (position ->> 'number')::int`},
 		{"A1", "every acknowledged bid is there", `
 			SELECT count(*) > 0 AND count(b.hold) = count(*) AND count(*) = (SELECT count(*) FROM auction_bids WHERE auction = @auction),
 			       format('%s of %s', count(b.hold), count(*))
-			FROM json_to_recordset(@bids::text::json) AS told (seq bigint, account text, amount bigint, previous_amount bigint, round int, rank int)
+			FROM json_to_recordset(@bids::text::json) AS got (seq bigint, account text, amount bigint, previous_amount bigint, round int, rank int)
 			LEFT JOIN (SELECT * FROM auction_bids WHERE auction = @auction) b USING (seq, account, amount, previous_amount, round, rank)`},
 		{"I1", "one key, at most one effect", kept + `
 			SELECT count(*) = @positions AND bool_and(k.times IS NOT DISTINCT FROM 1), format('%s requests, %s effects', @requests::int, count(*))
@@ -89,7 +89,7 @@ func questions() []question {
 }
 
 // check fills the table of guarantees and prints it. It asks the database, on a connection that has nothing to do with the
-// server's, what became of the story, and compares that with what the buyers were told; what the server says of itself is not
+// server's, what became of the story, and compares that with the answers that the buyers got; what the server says of itself is not
 // asked.
 func (d *Demo) check(ctx context.Context) error {
 	d.screen.Heading("The guarantees: what the database itself says")
@@ -130,7 +130,7 @@ func (d *Demo) checkStory(ctx context.Context, pool *pgxpool.Pool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, tx.Rollback(context.WithoutCancel(ctx))) }()
-	args, err := d.whatWasTold(ctx, tx)
+	args, err := d.answersGot(ctx, tx)
 	if err != nil {
 		return err
 	}
@@ -147,26 +147,19 @@ func (d *Demo) checkStory(ctx context.Context, pool *pgxpool.Pool) (err error) {
 	return nil
 }
 
-// whatWasTold are the arguments of the questions: what buyers, bidders and the watcher of the auction were told. What a buyer was
-// told comes with the id of its key in the database.
-func (d *Demo) whatWasTold(ctx context.Context, tx pgx.Tx) (pgx.NamedArgs, error) {
+// answersGot are the arguments of the questions: the answers that buyers and bidders got, and the events that the watcher of the
+// auction saw. It adds to each buyer's answer the id of its key in the database.
+func (d *Demo) answersGot(ctx context.Context, tx pgx.Tx) (pgx.NamedArgs, error) {
 	hash := auth.HashKey(d.key)
 	var principal string
 	if err := tx.QueryRow(ctx, `SELECT id FROM api_keys WHERE hash = $1`, hash[:]).Scan(&principal); err != nil {
 		return nil, fmt.Errorf("find the demo's own API key: %w", err)
 	}
-	type told struct {
-		Key    string `json:"key"`
-		Buyer  string `json:"buyer"`
-		Status int    `json:"status"`
-		Body   []byte `json:"body"`
-	}
-	var answers []told
 	var sales []any
-	for _, a := range d.answers {
+	for i := range d.answers {
+		a := &d.answers[i]
 		id := idempotency.NewID("key:"+principal, http.MethodPost, "/v1/campaigns/"+d.result.Campaign+"/purchases", a.key)
-		answers = append(answers, told{Key: fmt.Sprintf("%x", id[:]), Buyer: a.buyer, Status: a.status, Body: a.body})
-		if a.purchase != nil {
+		if a.ID = fmt.Sprintf("%x", id[:]); a.purchase != nil {
 			sales = append(sales, a.purchase)
 		}
 	}
@@ -185,7 +178,7 @@ func (d *Demo) whatWasTold(ctx context.Context, tx pgx.Tx) (pgx.NamedArgs, error
 	if err != nil {
 		return nil, err
 	}
-	for name, document := range map[string]any{"answers": answers, "sales": sales, "bids": d.told, "winners": proof.Winners} {
+	for name, document := range map[string]any{"answers": d.answers, "sales": sales, "bids": d.bidsPlaced, "winners": proof.Winners} {
 		b, err := json.Marshal(document)
 		if err != nil {
 			return nil, err
@@ -195,7 +188,7 @@ func (d *Demo) whatWasTold(ctx context.Context, tx pgx.Tx) (pgx.NamedArgs, error
 	return args, nil
 }
 
-// compareReplay plays the auction again from what the live stream told, with a model of its own, and compares the winners and
+// compareReplay plays the auction again from the events of the live stream, with a model of its own, and compares the winners and
 // the balances.
 func (d *Demo) compareReplay(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) error {
 	funds := map[string]int64{d.seller(): 0}
@@ -229,12 +222,12 @@ func (d *Demo) compareReplay(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs)
 		}
 		args[name+"_hold"], args[name+"_finding"] = different == nil, finding
 	}
-	different := played.CompareWinners(winners)
+	different := replay.Compare("winners", winners, played.Wins())
 	if different == nil && (played.Status != "completed" || len(winners) == 0) {
 		different = errors.New("the auction is " + played.Status)
 	}
 	say("winners", different, fmt.Sprintf("%d rounds, %d winners, %d bids", len(played.Rounds), len(winners), len(played.Bids)))
-	say("balances", played.CompareAccounts(stored), fmt.Sprintf("%d accounts to the cent", len(stored)))
+	say("balances", replay.Compare("accounts", stored, played.Accounts), fmt.Sprintf("%d accounts to the cent", len(stored)))
 	return nil
 }
 

@@ -52,11 +52,11 @@ type Demo struct {
 	pool   *http.Transport // of api
 	result Result
 
-	buyers  []string
-	answers []answer       // what the buyers were told
-	proof   []byte         // of the draw
-	told    []client.Bid   // every bid that was acknowledged
-	events  []replay.Event // of the auction, as they came over the live stream
+	buyers     []string
+	answers    []answer       // what the buyers got
+	proof      []byte         // of the draw
+	bidsPlaced []client.Bid   // every bid that was acknowledged
+	events     []replay.Event // of the auction, as they came over the live stream
 
 	// beforeCheck is called between the story and the table, so that a test can break a guarantee in the database.
 	beforeCheck func(ctx context.Context) error

@@ -50,12 +50,13 @@ type Race struct {
 	MaxMS       float64 `json:"max_ms"`
 }
 
-// answer is what one buyer was told, to be compared with the database.
+// answer is what one buyer got, to be compared with the database.
 type answer struct {
-	buyer    string
+	ID       string `json:"key"` // under which the database keeps the request, in hex
+	Buyer    string `json:"buyer"`
+	Status   int    `json:"status"`
+	Body     []byte `json:"body"`
 	key      string
-	status   int
-	body     []byte
 	purchase *client.Purchase // nil when refused
 	code     string           // of a refusal
 	latency  time.Duration
@@ -168,7 +169,7 @@ func (d *Demo) race(ctx context.Context) error {
 
 // buy is what one buyer does at the signal. Some of them send their request more than once.
 func (d *Demo) buy(ctx context.Context, c *client.Client, i int, buyer string) (answer, error) {
-	a := answer{buyer: buyer, key: "demo-" + uuid.NewString()}
+	a := answer{Buyer: buyer, key: "demo-" + uuid.NewString()}
 	send := func(into *client.Answer) (*client.Purchase, string, error) {
 		p, err := c.Buy(ctx, d.result.Campaign, client.PurchaseRequest{Account: buyer}, client.Key(a.key), client.Into(into))
 		code := client.CodeOf(err)
@@ -196,7 +197,7 @@ func (d *Demo) buy(ctx context.Context, c *client.Client, i int, buyer string) (
 	if err != nil {
 		return a, err
 	}
-	a.status, a.body = first.Status, first.Body
+	a.Status, a.Body = first.Status, first.Body
 	if twins || retries {
 		a.repeated = 1
 		if first.Replayed != second.Replayed {
@@ -239,7 +240,7 @@ func (d *Demo) sumUp(total time.Duration) {
 	d.screen.Fact("Each buyer waited", "p50 %s, p99 %s, max %s", screen.Milliseconds(r.P50MS), screen.Milliseconds(r.P99MS), screen.Milliseconds(r.MaxMS))
 }
 
-// quantiles are what is told of latencies.
+// quantiles are the latencies that are shown.
 func quantiles(latencies []time.Duration) (p50, p99, most float64) {
 	slices.Sort(latencies)
 	n := len(latencies)

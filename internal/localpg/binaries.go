@@ -143,7 +143,8 @@ func findBinaries(ctx context.Context, explicit, dataDir string, dataMajor int) 
 	case best.major == 0:
 		return binaries{}, fmt.Errorf("%w that run: %w", ErrNoBinaries, errors.Join(failures...))
 	case dataMajor != 0:
-		return binaries{}, &VersionError{Dir: dataDir, Data: dataMajor, Installed: best.major}
+		return binaries{}, fmt.Errorf("%s was made by PostgreSQL %d, but PostgreSQL %d is installed: "+
+			"install PostgreSQL %[2]d beside it, or move the data with pg_upgrade or pg_dump", dataDir, dataMajor, best.major)
 	case best.major < minMajor:
 		return binaries{}, fmt.Errorf("%w of version %d or newer: the newest installed is %d in %s",
 			ErrNoBinaries, minMajor, best.major, best.dir)

@@ -40,7 +40,7 @@
 //     configuration file can't turn them off ([Options.NonDurable] is for tests).
 //   - PostgreSQL listens only on a unix socket in a directory with mode 0700, never on a network address.
 //   - One server a directory: the second [Start] gets [ErrInUse].
-//   - A cluster is never deleted, and never touched by another major version: the error is a [VersionError].
+//   - A cluster is never deleted, and never touched by another major version: the error names both.
 //
 // It does not upgrade, replicate or back up clusters, and does not protect them from other processes of the same user. On
 // Windows, [Start] returns [ErrUnsupported].

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -28,8 +29,8 @@ const (
 	readyPause = 200 * time.Millisecond
 	// settledAfter is how long PostgreSQL has to run before its next death counts as a first one again.
 	settledAfter = time.Second
-	// houseKeeping is how often the log's size is looked at.
-	houseKeeping = time.Minute
+	// logCheckEvery is how often the log's size is looked at.
+	logCheckEvery = time.Minute
 	// hardStopGrace is how long an immediate shutdown may take before SIGKILL.
 	hardStopGrace = 2 * time.Second
 )
@@ -68,8 +69,7 @@ type Instance struct {
 // Start brings up the private PostgreSQL of a directory and returns once it
 // accepts connections. The context bounds the start alone.
 //
-// It returns [ErrNoBinaries], [ErrInUse], [ErrUnsupported], a [*VersionError],
-// or an error that carries the end of PostgreSQL's log.
+// It returns [ErrNoBinaries], [ErrInUse], [ErrUnsupported], or an error that carries the end of PostgreSQL's log.
 func Start(ctx context.Context, o Options) (*Instance, error) {
 	i, err := start(ctx, o)
 	if err != nil {
@@ -222,12 +222,25 @@ func (i *Instance) Stop(ctx context.Context) error {
 	return i.err
 }
 
+// Processes finds the processes of a directory's private PostgreSQL: its main one, 0 where that does not run, and, on Linux, all
+// that work on the cluster, that one first. It is for tests that kill or stop them.
+func Processes(dir string) (postmaster int, all []int) {
+	l := layout{dir: dir}
+	all = leftovers(l.data())
+	p, err := readPIDFile(l)
+	if err != nil || !isPostmaster(p.pid, l.data()) {
+		return 0, all
+	}
+	others := slices.DeleteFunc(all, func(pid int) bool { return pid == p.pid })
+	return p.pid, append([]int{p.pid}, others...)
+}
+
 // supervise owns the server process from start to end: it alone starts, ends and replaces it.
 func (i *Instance) supervise(s *server) {
 	defer close(i.done)
 	defer unlockDir(i.lock)
 	defer i.stop(errStopping)
-	tick := time.NewTicker(houseKeeping)
+	tick := time.NewTicker(logCheckEvery)
 	defer tick.Stop()
 	for {
 		select {

@@ -2,7 +2,6 @@ package localpg
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"path/filepath"
 	"runtime"
@@ -38,20 +37,6 @@ var (
 	// ErrGaveUp is what [Instance.Err] wraps when PostgreSQL died and couldn't be started again.
 	ErrGaveUp = errors.New("private PostgreSQL could not be kept running")
 )
-
-// VersionError is returned when the cluster was made by another major version of PostgreSQL than those installed.
-type VersionError struct {
-	Dir       string // the cluster's directory
-	Data      int    // major version that made the cluster
-	Installed int    // highest major version installed
-}
-
-// Error names both versions and what to do.
-func (e *VersionError) Error() string {
-	return fmt.Sprintf("%s was made by PostgreSQL %d, but PostgreSQL %d is installed: "+
-		"install PostgreSQL %d beside it, or move the data with pg_upgrade or pg_dump",
-		e.Dir, e.Data, e.Installed, e.Data)
-}
 
 // Options say where and how [Start] runs PostgreSQL.
 type Options struct {

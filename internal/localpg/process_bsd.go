@@ -4,9 +4,11 @@ package localpg
 
 import (
 	"context"
+	"errors"
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -29,7 +31,7 @@ func isPostmaster(pid int, dataDir string) bool {
 	return strings.Contains(command, "postgres") && strings.Contains(command, "-D "+dataDir)
 }
 
-// leftovers would list the processes of a dead server that still work on the cluster. Without /proc they can't be told from
+// leftovers would list the processes of a dead server that still work on the cluster. Without /proc they can't be distinguished from
 // others': they end by themselves once idle, and the start is retried until they have.
 func leftovers(string) []int { return nil }
 
@@ -43,3 +45,10 @@ func ps(pid int, column string) string {
 	}
 	return strings.TrimSpace(string(out))
 }
+
+// namespace fails, so that PostgreSQL runs as another user.
+func (identity) namespace(*syscall.SysProcAttr) error {
+	return errors.New("this system has no user namespaces")
+}
+
+func tie(*syscall.SysProcAttr) {}

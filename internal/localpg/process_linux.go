@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 )
 
 // alive says whether a process exists and hasn't exited. A zombie has exited, though signals still reach it: where process 1
@@ -88,3 +89,14 @@ func sameFile(a, b string) bool {
 func procPath(pid int, name string) string {
 	return filepath.Join("/proc", strconv.Itoa(pid), name)
 }
+
+// namespace makes a process begin in a user namespace that maps the identity onto our own.
+func (id identity) namespace(a *syscall.SysProcAttr) error {
+	a.Cloneflags = syscall.CLONE_NEWUSER
+	a.UidMappings = []syscall.SysProcIDMap{{ContainerID: id.uid, HostID: os.Geteuid(), Size: 1}}
+	a.GidMappings = []syscall.SysProcIDMap{{ContainerID: id.gid, HostID: os.Getegid(), Size: 1}}
+	return nil
+}
+
+// tie ends a process with the thread that starts it, by an immediate shutdown: recovery follows at the next start, if any.
+func tie(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGQUIT }

@@ -102,8 +102,8 @@ func (i *Instance) launch() (*server, error) {
 	s := &server{socketDir: i.socketDir, logStart: st.Size(), gone: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {
-		if i.opts.DieWithParent && parentTied {
-			// The thread must live as long as the child.
+		if i.opts.DieWithParent {
+			// The child is tied to the thread, which must live as long.
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 		}

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"os"
 	"reflect"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,9 +17,6 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 )
-
-// urlEnv names a server to use instead of a private one.
-const urlEnv = "FAIRLEAD_TEST_DATABASE_URL"
 
 const (
 	// startLimit bounds a start of PostgreSQL on a loaded machine.
@@ -40,8 +36,7 @@ type harness struct {
 	inMain    bool
 	durable   bool
 	startErr  error
-	adminURL  string            // a database of the server other than any test's
-	instance  *localpg.Instance // nil when the server isn't ours
+	instance  *localpg.Instance // nil until a test has asked for a database
 	dir       string
 	templates map[uintptr]*template
 	names     atomic.Int64
@@ -156,45 +151,22 @@ func (h *harness) need(tb testing.TB) {
 	if !h.inMain {
 		tb.Fatal("pgtest: the package's TestMain must call pgtest.Main")
 	}
-	if h.adminURL == "" && h.startErr == nil {
-		h.startErr = h.start()
+	if h.instance == nil && h.startErr == nil {
+		h.templates = make(map[uintptr]*template)
+		h.instance, h.dir, h.startErr = startNew(h.durable, nil)
 	}
 	if h.startErr != nil {
 		missing(tb, h.startErr)
 	}
 }
 
-// start needs the mutex.
-func (h *harness) start() error {
-	h.templates = make(map[uintptr]*template)
-	if given := os.Getenv(urlEnv); given != "" && !h.durable {
-		if _, err := url.Parse(given); err != nil || !strings.Contains(given, "://") {
-			return fmt.Errorf("%s must be a postgres:// URL", urlEnv)
-		}
-		h.adminURL = given
-		return nil
-	}
-	i, dir, err := startNew(h.durable, nil)
-	if err == nil {
-		h.instance, h.dir, h.adminURL = i, dir, i.URL()
-	}
-	return err
-}
-
 func (h *harness) stop() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.instance != nil {
-		return stopIn(h.instance, h.dir)
+	if h.instance == nil {
+		return nil
 	}
-	// The server stays: don't leave our templates on it.
-	var errs []error
-	for _, tmpl := range h.templates {
-		if tmpl.name != "" {
-			errs = append(errs, h.admin("DROP DATABASE IF EXISTS "+tmpl.name+" WITH (FORCE)"))
-		}
-	}
-	return errors.Join(errs...)
+	return stopIn(h.instance, h.dir)
 }
 
 // template returns the migrated template of a function, made by the first caller while the others wait.
@@ -208,25 +180,20 @@ func (h *harness) template(migrate Migrate) *template {
 	}
 	h.mu.Unlock()
 	tmpl.once.Do(func() {
-		name := h.name("template")
-		if tmpl.err = h.admin("CREATE DATABASE " + name + " TEMPLATE template0"); tmpl.err != nil {
+		tmpl.name = h.name("template")
+		if tmpl.err = h.admin("CREATE DATABASE " + tmpl.name + " TEMPLATE template0"); tmpl.err != nil {
 			return
 		}
-		tmpl.name = name
 		ctx, cancel := context.WithTimeout(context.Background(), adminLimit)
 		defer cancel()
-		if err := migrate(ctx, h.urlOf(name)); err != nil {
+		if err := migrate(ctx, h.urlOf(tmpl.name)); err != nil {
 			tmpl.err = fmt.Errorf("migrate the template database: %w", err)
 			return
 		}
 		// A copy is refused while anybody is connected: a migration's pool may take a moment to be gone.
-		tmpl.err = h.disconnect(name)
+		tmpl.err = h.admin("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '" + tmpl.name + "'")
 	})
 	return tmpl
-}
-
-func (h *harness) disconnect(name string) error {
-	return h.admin("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '" + name + "'")
 }
 
 // name makes a database name that no other test process on the server has.
@@ -234,11 +201,11 @@ func (h *harness) name(kind string) string {
 	return fmt.Sprintf("fairlead_%s_%d_%d_%d", kind, os.Getpid(), time.Now().UnixNano()%1e9, h.names.Add(1))
 }
 
-// urlOf is the admin URL with another database in it.
+// urlOf is the server's URL with another database in it.
 func (h *harness) urlOf(name string) string {
-	u, err := url.Parse(h.adminURL)
+	u, err := url.Parse(h.instance.URL())
 	if err != nil {
-		panic(err) // It was parsed when it was set.
+		panic(err) // It was made as one.
 	}
 	u.Path = "/" + name
 	return u.String()
@@ -247,7 +214,7 @@ func (h *harness) urlOf(name string) string {
 func (h *harness) admin(sql string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), adminLimit)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, h.adminURL)
+	conn, err := pgx.Connect(ctx, h.instance.URL())
 	if err != nil {
 		return err
 	}
@@ -265,8 +232,7 @@ func missing(tb testing.TB, err error) {
 	if !absent || os.Getenv("CI") == "true" {
 		tb.Fatalf("pgtest: %v", err)
 	}
-	fmt.Fprintf(os.Stderr, "\n*** NOT TESTED: %s needs PostgreSQL: %v\n*** (set %s to use a running server)\n\n",
-		tb.Name(), err, urlEnv)
+	fmt.Fprintf(os.Stderr, "\n*** NOT TESTED: %s needs PostgreSQL: %v\n\n", tb.Name(), err)
 	tb.Skipf("pgtest: %v", err)
 }
 

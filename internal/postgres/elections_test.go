@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -117,9 +116,6 @@ func TestALockedLeaseFailsInTime(t *testing.T) {
 // TestAFrozenServerCannotHangATerm stops the server's processes that serve the elections, and goes on by others.
 func TestAFrozenServerCannotHangATerm(t *testing.T) {
 	t.Parallel()
-	if os.Getenv("FAIRLEAD_TEST_DATABASE_URL") != "" {
-		t.Skip("the server's processes may be another machine's")
-	}
 	db := open(t, Options{URL: database(t)})
 	_, _, renewed := elect(t, db)
 	pid := ask[int](t, db, `SELECT pid FROM pg_stat_activity WHERE application_name = 'fairlead elections' AND datname = current_database()`)

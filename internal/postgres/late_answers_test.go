@@ -58,7 +58,7 @@ func TestLateAnswersLetNoBidIn(t *testing.T) {
 	left.Store(int64(torture(24, 1000)))
 	for n := range lateServers {
 		s := &lateServer{direct: at, rng: rand.New(rand.NewPCG(seed, uint64(n))), name: fmt.Sprintf("s%d", n), sent: &sent}
-		through, proxy := proxied(t, at, wire.Options{Seed: seed + uint64(n)})
+		proxy, through := wire.Through(t, at, wire.Options{Seed: seed + uint64(n)})
 		s.proxy, s.house = proxy, newHouse(t, through)
 		for i := range 2 * lateBidders {
 			fund(t, money, 1_000_000_000, fmt.Sprintf("%s-%d", s.name, i))

@@ -165,7 +165,7 @@ func (w *world) replay(a *modelAuction) {
 		for i, p := range winners {
 			wins[i] = replay.Win{Round: p.Round, Rank: p.Rank, Account: p.Account, Amount: p.Amount}
 		}
-		if err := out.CompareWinners(wins); err != nil {
+		if err := replay.Compare("winners", wins, out.Wins()); err != nil {
 			w.Errorf("auction %s: %v", a.id, err)
 		}
 	}

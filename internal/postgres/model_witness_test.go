@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -14,9 +13,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/fairlead-dev/fairlead/internal/sim/wire"
 )
 
 // witness has the database itself write down what no server says: for every accepted bid and every transfer, when its
@@ -72,29 +68,6 @@ func connect(t *testing.T, at string) *pgx.Conn {
 	}
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
-}
-
-// proxied puts a proxy before a database and returns the URL through it.
-func proxied(t *testing.T, at string, o wire.Options) (through string, proxy *wire.Proxy) {
-	t.Helper()
-	config, err := pgx.ParseConfig(at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.Network, o.Address = pgconn.NetworkAddress(config.Host, config.Port)
-	if proxy, err = wire.Listen(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := proxy.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	u := url.URL{
-		Scheme: "postgres", User: url.UserPassword(config.User, config.Password), Host: proxy.Addr(), Path: "/" + config.Database,
-		RawQuery: "sslmode=disable",
-	}
-	return u.String(), proxy
 }
 
 // seeded returns the seed of a test, which FAIRLEAD_SEED sets, and tells it when the test has failed.

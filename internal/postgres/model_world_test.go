@@ -177,7 +177,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		t.Fatal(err)
 	}
 	for n := range w.servers {
-		through, proxy := proxied(t, w.url, wire.Options{Seed: seed + uint64(n), LoseOneIn: 5, Blackout: 30 * time.Millisecond})
+		proxy, through := wire.Through(t, w.url, wire.Options{Seed: seed + uint64(n), LoseOneIn: 5, Blackout: 30 * time.Millisecond})
 		s := &modelServer{n: n, proxy: proxy, seen: &fallbacks{of: map[string]int{}}}
 		db := open(t, Options{URL: through, MaxConns: 6, Observer: s.seen})
 		s.money = ledger.NewService(NewLedger(db), groupcommit.Options{})

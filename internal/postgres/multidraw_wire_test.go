@@ -4,11 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
 	"github.com/fairlead-dev/fairlead/multidraw"
@@ -20,27 +16,10 @@ func TestMultidrawLosesCommits(t *testing.T) {
 	t.Parallel()
 	direct := database(t)
 	around := open(t, Options{URL: direct})
-	config, err := pgx.ParseConfig(direct)
-	if err != nil {
-		t.Fatal(err)
-	}
 	opts := wire.Options{Seed: rand.Uint64(), LoseOneIn: 3}
-	opts.Network, opts.Address = pgconn.NetworkAddress(config.Host, config.Port)
-	proxy, err := wire.Listen(t.Context(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := proxy.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	through := url.URL{
-		Scheme: "postgres", User: url.UserPassword(config.User, config.Password), Host: proxy.Addr(), Path: "/" + config.Database,
-		RawQuery: "sslmode=disable",
-	}
+	proxy, through := wire.Through(t, direct, opts)
 	seen := &recorder{}
-	store := NewMultidraws(open(t, Options{URL: through.String(), Observer: seen}))
+	store := NewMultidraws(open(t, Options{URL: through, Observer: seen}))
 	s := newMultidraws(t, store, multidraw.Options{})
 	proxy.Arm(true)
 	o := made(t, s, inRange("lossy", 40_500, true))

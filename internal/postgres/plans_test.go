@@ -3,7 +3,6 @@ package postgres
 import (
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
@@ -76,17 +74,7 @@ func watchPlans(t *testing.T, cacheMode string) (w *planWatch, direct string) {
 	}
 	unattended(t, conn)
 	w = &planWatch{seen: map[string]bool{}, problems: map[string]string{}}
-	opts := wire.Options{Notice: w.notice}
-	opts.Network, opts.Address = pgconn.NetworkAddress(config.Host, config.Port)
-	proxy, err := wire.Listen(t.Context(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = proxy.Close() })
-	w.url = (&url.URL{
-		Scheme: "postgres", User: url.UserPassword(config.User, config.Password), Host: proxy.Addr(), Path: "/" + config.Database,
-		RawQuery: "sslmode=disable",
-	}).String()
+	_, w.url = wire.Through(t, direct, wire.Options{Notice: w.notice})
 	return w, direct
 }
 

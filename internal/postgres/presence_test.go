@@ -31,11 +31,7 @@ func absent(t *testing.T, after time.Duration) (db *DB, proxy *wire.Proxy, seen 
 	t.Helper()
 	direct := database(t)
 	around = open(t, Options{URL: direct})
-	config, err := pgx.ParseConfig(direct)
-	if err != nil {
-		t.Fatal(err)
-	}
-	through, proxy := throughWire(t, config, wire.Options{})
+	proxy, through := wire.Through(t, direct, wire.Options{})
 	seen = &recorder{}
 	return open(t, Options{URL: through, Observer: seen, UnavailableAfter: after}), proxy, seen, around
 }

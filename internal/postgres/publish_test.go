@@ -468,7 +468,7 @@ func TestAClaimWhoseCommitIsLost(t *testing.T) {
 			p := newPress(t)
 			p.target("t")
 			id := p.add("t", 0)
-			db, proxy, seen := behindProxy(t, p.db.pool.Config().ConnConfig, fate)
+			db, proxy, seen := behindProxy(t, p.db.pool.Config().ConnString(), fate)
 			// The rerun passes over what is locked, so the cut connection's backend must have ended what it has begun.
 			pid := ask[int](t, db, `SELECT pg_backend_pid()`)
 			seen.onRetry = func(string) {

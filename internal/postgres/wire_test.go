@@ -4,12 +4,8 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"net/url"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
@@ -47,38 +43,17 @@ func throughProxy(t *testing.T, fate wire.Fate) (s *ledger.Service, proxy *wire.
 	direct := database(t)
 	around = open(t, Options{URL: direct})
 	fund(t, newLedgerService(t, around), 100, "ann", "ben")
-	config, err := pgx.ParseConfig(direct)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, proxy, seen := behindProxy(t, config, fate)
+	db, proxy, seen := behindProxy(t, direct, fate)
 	return newLedgerService(t, db), proxy, seen, around
 }
 
 // behindProxy opens a database through a proxy that loses the first commit once it is armed.
-func behindProxy(t *testing.T, config *pgx.ConnConfig, fate wire.Fate) (db *DB, proxy *wire.Proxy, seen *recorder) {
+func behindProxy(t *testing.T, direct string, fate wire.Fate) (db *DB, proxy *wire.Proxy, seen *recorder) {
 	t.Helper()
 	const oneIn = 2
-	opts := wire.Options{Seed: seedOf(t, fate, oneIn), LoseOneIn: oneIn}
-	through, proxy := throughWire(t, config, opts)
+	proxy, through := wire.Through(t, direct, wire.Options{Seed: seedOf(t, fate, oneIn), LoseOneIn: oneIn})
 	seen = &recorder{}
 	return open(t, Options{URL: through, Observer: seen}), proxy, seen
-}
-
-// throughWire starts a proxy to a database and returns a URL that leads through it.
-func throughWire(t *testing.T, config *pgx.ConnConfig, opts wire.Options) (string, *wire.Proxy) {
-	t.Helper()
-	opts.Network, opts.Address = pgconn.NetworkAddress(config.Host, config.Port)
-	proxy, err := wire.Listen(t.Context(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = proxy.Close() }) // A test may have closed it.
-	through := url.URL{
-		Scheme: "postgres", User: url.UserPassword(config.User, config.Password), Host: proxy.Addr(), Path: "/" + config.Database,
-		RawQuery: "sslmode=disable",
-	}
-	return through.String(), proxy
 }
 
 // checkOneTransfer makes sure that ann paid ben 30, once, and that it is recorded once.

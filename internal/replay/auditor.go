@@ -96,7 +96,9 @@ func (a *auditor) apply(d *differ, e Event) {
 	}
 	a.out.Seq, a.now = e.Seq, e.At
 	if len(a.rest) > 0 {
-		compareEvents(d, e, a.rest[0])
+		next := a.rest[0]
+		next.Topic, next.Seq = e.Topic, e.Seq
+		deep(d, "", e, next)
 		a.rest = a.rest[1:]
 		return
 	}
@@ -123,7 +125,7 @@ func (a *auditor) start(d *differ, e Event) {
 	}
 	a.out.Status = "active"
 	a.open(e.At)
-	sameRounds(d, e.Rounds, a.out.views())
+	deep(d, "rounds", e.Rounds, a.out.Views())
 }
 
 // open opens the next round, which the transaction must tell.
@@ -162,7 +164,7 @@ func (a *auditor) cancel(d *differ, e Event) {
 	}
 	a.out.Status = "cancelled"
 	a.releaseAll()
-	sameRounds(d, e.Rounds, a.out.views())
+	deep(d, "rounds", e.Rounds, a.out.Views())
 }
 
 func (a *auditor) bid(d *differ, e Event) {
@@ -244,7 +246,7 @@ func (a *auditor) close(d *differ, e Event) {
 		}
 		r.Winners = append(r.Winners, Payment{place.Account, place.Amount})
 	}
-	sameList(d, "winner", e.Close.Winners, r.Winners)
+	deep(d, "winners", e.Close.Winners, r.Winners)
 	for _, w := range r.Winners {
 		a.release(w.Account, 0)
 		seller := a.out.Accounts[a.rules.Seller]
@@ -256,7 +258,7 @@ func (a *auditor) close(d *differ, e Event) {
 	if r.Number == len(a.rules.Rounds) {
 		a.out.Status = "completed"
 		a.releaseAll()
-		a.rest = append(a.rest, Event{Type: AuctionCompleted, At: e.At, Rounds: a.out.views()})
+		a.rest = append(a.rest, Event{Type: AuctionCompleted, At: e.At, Rounds: a.out.Views()})
 		return
 	}
 	for _, place := range a.out.Board[len(r.Winners):] {

@@ -45,7 +45,7 @@ func TestAuditorAgreesWithTheCore(t *testing.T) {
 		for id, a := range r.accounts {
 			balances[id] = replay.Balance{Available: a.Available, Held: a.Held}
 		}
-		if err := out.CompareAccounts(balances); err != nil {
+		if err := replay.Compare("accounts", balances, out.Accounts); err != nil {
 			t.Fatalf("auction %d: %v", auctions, err)
 		}
 		for i, p := range r.placed {

@@ -1,7 +1,10 @@
 package replay
 
 import (
+	"cmp"
 	"fmt"
+	"reflect"
+	"strings"
 	"time"
 )
 
@@ -10,7 +13,7 @@ import (
 type Difference struct {
 	// Seq is the event's sequence number; 0 for an answer that is no event.
 	Seq int64
-	// What names the field or the rule.
+	// What names the field, by its path, or the rule.
 	What string
 	// Said is what the server says, Recomputed what it should be.
 	Said, Recomputed string
@@ -51,60 +54,57 @@ func same[T comparable](d *differ, what string, said, recomputed T) {
 	}
 }
 
-func sameTime(d *differ, what string, said, recomputed time.Time) {
-	if !said.Equal(recomputed) {
-		wrongTime(d, what, said, recomputed)
-	}
-}
-
 // wrongTime notes a time that is on the wrong side of a bound, which it may be equal to.
 func wrongTime(d *differ, what string, said, bound time.Time) {
 	d.note(what, said.Format(time.RFC3339Nano), bound.Format(time.RFC3339Nano))
 }
 
-// sameList compares two lists of what is called so.
-func sameList[T comparable](d *differ, what string, said, recomputed []T) {
-	same(d, "number of "+what+"s", len(said), len(recomputed))
-	for i := range min(len(said), len(recomputed)) {
-		same(d, fmt.Sprintf("%s %d", what, i+1), said[i], recomputed[i])
-	}
+// Compare compares an answer of the server with what the events come to, part by part: values of one type. The answer must be of
+// the same moment as the last event. The error is a *[Difference], the first.
+func Compare(what string, said, recomputed any) error {
+	d := &differ{}
+	deep(d, what, said, recomputed)
+	return d.err()
 }
 
-func sameRounds(d *differ, said, recomputed []RoundView) {
-	same(d, "number of rounds", len(said), len(recomputed))
-	for i := range min(len(said), len(recomputed)) {
-		s, r := said[i], recomputed[i]
-		where := fmt.Sprintf(" of round %d", i+1)
-		same(d, "number"+where, s.Round, r.Round)
-		same(d, "winners"+where, s.Winners, r.Winners)
-		same(d, "status"+where, s.Status, r.Status)
-		same(d, "extensions"+where, s.Extensions, r.Extensions)
-		same(d, "presence of the end"+where, s.EndsAt != nil, r.EndsAt != nil)
-		if s.EndsAt != nil && r.EndsAt != nil {
-			sameTime(d, "end"+where, *s.EndsAt, *r.EndsAt)
+// deep compares two values of one type part by part, times as moments. It names a part by its path, such as rounds[0].ends_at.
+func deep(d *differ, path string, said, recomputed any) {
+	deepValue(d, path, reflect.ValueOf(said), reflect.ValueOf(recomputed))
+}
+
+func deepValue(d *differ, path string, said, recomputed reflect.Value) {
+	if s, isTime := reflect.TypeAssert[time.Time](said); isTime {
+		if r, _ := reflect.TypeAssert[time.Time](recomputed); !s.Equal(r) {
+			wrongTime(d, path, s, r)
 		}
-	}
-}
-
-// compareEvents compares an event with the one that the transaction under way must tell next.
-func compareEvents(d *differ, said, recomputed Event) {
-	same(d, "type", said.Type, recomputed.Type)
-	sameTime(d, "time", said.At, recomputed.At)
-	if d.first != nil {
 		return
 	}
-	switch said.Type { //nolint:exhaustive // Only these follow from another event.
-	case RoundExtended:
-		same(d, "round", said.Extension.Round, recomputed.Extension.Round)
-		same(d, "extensions", said.Extension.Extensions, recomputed.Extension.Extensions)
-		sameTime(d, "end of the round", said.Extension.EndsAt, recomputed.Extension.EndsAt)
-	case RoundStarted:
-		same(d, "round", said.Opening.Round, recomputed.Opening.Round)
-		same(d, "winners", said.Opening.Winners, recomputed.Opening.Winners)
-		sameTime(d, "end of the round", said.Opening.EndsAt, recomputed.Opening.EndsAt)
-	case BidCarriedOver:
-		same(d, "bid carried over", *said.Carry, *recomputed.Carry)
-	case AuctionCompleted:
-		sameRounds(d, said.Rounds, recomputed.Rounds)
+	switch said.Kind() { //nolint:exhaustive // All others are compared as they are.
+	case reflect.Pointer:
+		same(d, "presence of "+path, !said.IsNil(), !recomputed.IsNil())
+		if !said.IsNil() && !recomputed.IsNil() {
+			deepValue(d, path, said.Elem(), recomputed.Elem())
+		}
+	case reflect.Slice:
+		same(d, "length of "+path, said.Len(), recomputed.Len())
+		for i := range min(said.Len(), recomputed.Len()) {
+			deepValue(d, fmt.Sprintf("%s[%d]", path, i), said.Index(i), recomputed.Index(i))
+		}
+	case reflect.Map:
+		same(d, "length of "+path, said.Len(), recomputed.Len())
+		for key, v := range recomputed.Seq2() {
+			if s := said.MapIndex(key); s.IsValid() {
+				deepValue(d, fmt.Sprintf("%s[%v]", path, key), s, v)
+			} else {
+				same(d, fmt.Sprintf("presence of %s[%v]", path, key), false, true)
+			}
+		}
+	case reflect.Struct:
+		for f, v := range said.Fields() {
+			name := cmp.Or(f.Tag.Get("json"), strings.ToLower(f.Name))
+			deepValue(d, strings.TrimPrefix(path+"."+name, "."), v, recomputed.FieldByIndex(f.Index))
+		}
+	default:
+		same(d, path, said.Interface(), recomputed.Interface())
 	}
 }

@@ -14,7 +14,7 @@
 //     in order of rank and the next round, or the end of the auction;
 //   - the money: what is available to each account and held for its bid, and what the seller earned.
 //
-// Each is compared with what the event itself says; [Outcome] compares the rest with the server's other answers:
+// Each is compared with what the event itself says; [Compare] compares the [Outcome] with the server's other answers:
 // the auction, its leaderboard, its winners, its history of bids, the accounts. The first thing that differs is
 // named in a [Difference].
 //

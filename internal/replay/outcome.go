@@ -1,11 +1,9 @@
 package replay
 
 import (
-	"maps"
+	"cmp"
 	"slices"
 	"time"
-
-	"github.com/fairlead-dev/fairlead/client"
 )
 
 // Place is a place on the leaderboard.
@@ -58,8 +56,8 @@ type PlacedBid struct {
 	At, RoundEndsAt time.Time
 }
 
-// views are the rounds as the server shows them.
-func (o *Outcome) views() []RoundView {
+// Views are the rounds as the server shows them.
+func (o *Outcome) Views() []RoundView {
 	views := make([]RoundView, len(o.Rounds))
 	for i, r := range o.Rounds {
 		views[i] = RoundView{Round: r.Number, Winners: r.Places, Status: r.Status, Extensions: r.Extensions}
@@ -99,78 +97,14 @@ func (o *Outcome) Floor() int64 {
 	return o.Board[places-1].Amount + 1
 }
 
-// CompareAuction compares the auction as the server shows it. It returns a *Difference, as do all comparisons here; the
-// server's answer must be of the same moment as the last event.
-func (o *Outcome) CompareAuction(said *client.Auction) error {
-	d := &differ{}
-	same(d, "seq of the auction", said.Seq, o.Seq)
-	same(d, "status of the auction", string(said.Status), o.Status)
-	same(d, "current round", said.CurrentRound, int64(o.CurrentRound))
-	same(d, "total bids", said.TotalBids, int64(len(o.Bids)))
-	rounds := make([]RoundView, len(said.Rounds))
-	for i, r := range said.Rounds {
-		rounds[i] = RoundView{Round: int(r.Round), Winners: int(r.Winners), Extensions: int(r.Extensions), Status: string(r.Status)}
-		if !r.EndsAt.IsZero() {
-			rounds[i].EndsAt = &r.EndsAt
-		}
-	}
-	sameRounds(d, rounds, o.views())
-	return d.err()
-}
-
-// CompareLeaderboard compares the whole leaderboard. Of a cancelled auction it does not look at who was winning.
+// CompareLeaderboard compares the whole leaderboard, as [Compare] does. Of a cancelled auction it does not look at who was
+// winning.
 func (o *Outcome) CompareLeaderboard(round int, said []Place) error {
-	d := &differ{}
-	same(d, "round of the leaderboard", round, o.CurrentRound)
 	board := slices.Clone(o.Board)
 	for i := range board[:min(len(said), len(board))] {
 		if o.Status == "cancelled" {
 			board[i].Winning = said[i].Winning
 		}
 	}
-	sameList(d, "place", said, board)
-	return d.err()
-}
-
-// CompareWinners compares the list of winners.
-func (o *Outcome) CompareWinners(said []Win) error {
-	d := &differ{}
-	sameList(d, "winner", said, o.Wins())
-	return d.err()
-}
-
-// CompareBids compares the history of bids.
-func (o *Outcome) CompareBids(said []client.PlacedBid) error {
-	d := &differ{}
-	same(d, "number of bids", len(said), len(o.Bids))
-	for i := range min(len(said), len(o.Bids)) {
-		s, r := said[i], o.Bids[i]
-		d.seq = s.Seq
-		sameTime(d, "time in the history", s.At, r.At)
-		s.At = time.Time{}
-		same(d, "bid in the history", s, client.PlacedBid{Account: r.Account, Amount: r.Amount, PreviousAmount: r.PreviousAmount, Round: int64(r.Round), Seq: r.Seq})
-	}
-	return d.err()
-}
-
-// CompareAccounts compares what the accounts have. Accounts that the auditor knows must all be there, and no others.
-func (o *Outcome) CompareAccounts(said map[string]Balance) error {
-	d := &differ{}
-	for _, account := range slices.Sorted(maps.Keys(o.Accounts)) {
-		found, ok := said[account]
-		same(d, "presence of account "+account, ok, true)
-		same(d, "balance of "+account, found, o.Accounts[account])
-	}
-	for _, account := range slices.Sorted(maps.Keys(said)) {
-		_, ok := o.Accounts[account]
-		same(d, "presence of account "+account, true, ok)
-	}
-	return d.err()
-}
-
-// CompareFloor compares the least winning bid of an active auction.
-func (o *Outcome) CompareFloor(said int64) error {
-	d := &differ{}
-	same(d, "least winning bid", said, o.Floor())
-	return d.err()
+	return cmp.Or(Compare("round of the leaderboard", round, o.CurrentRound), Compare("leaderboard", said, board))
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/replay"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
@@ -157,7 +156,7 @@ func TestEveryAlterationIsNoticed(t *testing.T) {
 	// What the auditor passes over: it is not in the contract, which says so of nothing else.
 	ignored := []string{"duration", "started_at"}
 	log, tried := goodLog(), 0
-	good := history(parse(t, log))
+	good := play(t, log).Bids
 	for i := range log {
 		var whole any
 		testwait.Must(t, json.Unmarshal([]byte(log[i]), &whole))
@@ -223,7 +222,7 @@ func alterations(value any) []any {
 
 // notice parses and replays, and also compares with what else the server says, as any use of the auditor does: a bid's
 // time a microsecond off changes nothing that the events alone could tell.
-func notice(good []client.PlacedBid, log []string) error {
+func notice(good []replay.PlacedBid, log []string) error {
 	var events []replay.Event
 	for _, m := range log {
 		e, err := replay.ParseEvent([]byte(m))
@@ -236,17 +235,7 @@ func notice(good []client.PlacedBid, log []string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(out.CompareBids(good), out.CompareAccounts(balances()))
-}
-
-// history is the list of bids that belongs to a log.
-func history(log []replay.Event) (bids []client.PlacedBid) {
-	for _, e := range log {
-		if b := e.Bid; b != nil {
-			bids = append(bids, client.PlacedBid{Account: b.Account, Amount: b.Amount, PreviousAmount: b.PreviousAmount, Round: int64(b.Round), Seq: e.Seq, At: e.At})
-		}
-	}
-	return bids
+	return errors.Join(replay.Compare("bids", out.Bids, good), replay.Compare("accounts", balances(), out.Accounts))
 }
 
 // TestBrokenLogs breaks the log as a whole: each is told by the event at which it is noticed, and by what.
@@ -263,7 +252,7 @@ func TestBrokenLogs(t *testing.T) {
 		"swapped":                   {append(append(slices.Clone(log[:4]), log[5], log[4]), log[6:]...), 6, "sequence number"},
 		"extension is missing":      {renumber(without(8)), 8, "type"},
 		"extension without cause":   {renumber(slices.Insert(slices.Clone(log), 3, log[7])), 4, "type"},
-		"carry-over is missing":     {renumber(without(14)), 14, "bid carried over"},
+		"carry-over is missing":     {renumber(without(14)), 14, "carry.account"},
 		"close is missing":          {renumber(without(12)), 12, "type"},
 		"round is not opened":       {renumber(without(16)), 16, "type"},
 		"end is not told":           {log[:19], 20, "type of the event after the last"},
@@ -309,69 +298,41 @@ func renumber(log []string) []string {
 // TestAlteredAnswers alters each field of each answer that is compared with the outcome.
 func TestAlteredAnswers(t *testing.T) {
 	done, half := play(t, goodLog()), play(t, goodLog()[:8])
-	auction := func() client.Auction {
-		return client.Auction{Status: "completed", CurrentRound: 2, TotalBids: 9, Seq: 20, Rounds: []client.Round{
-			{Round: 1, Winners: 1, Status: "completed", EndsAt: zero.Add(16 * time.Second), Extensions: 2},
-			{Round: 2, Winners: 2, Status: "completed", EndsAt: zero.Add(21200 * time.Millisecond)},
-		}}
-	}
-	altered(t, auction, func(a client.Auction) error { return done.CompareAuction(&a) },
-		func(a *client.Auction) { a.Status = "active" },
-		func(a *client.Auction) { a.CurrentRound-- },
-		func(a *client.Auction) { a.TotalBids++ },
-		func(a *client.Auction) { a.Seq++ },
-		func(a *client.Auction) { a.Rounds = a.Rounds[:1] },
-		func(a *client.Auction) { a.Rounds[0].Round++ },
-		func(a *client.Auction) { a.Rounds[0].Winners++ },
-		func(a *client.Auction) { a.Rounds[0].Status = "active" },
-		func(a *client.Auction) { a.Rounds[1].Extensions++ },
-		func(a *client.Auction) { a.Rounds[0].EndsAt = zero },
-		func(a *client.Auction) { a.Rounds[1].EndsAt = time.Time{} },
+	altered(t, done.Views,
+		func(r *[]replay.RoundView) { *r = (*r)[:1] },
+		func(r *[]replay.RoundView) { (*r)[0].Round++ },
+		func(r *[]replay.RoundView) { (*r)[0].Winners++ },
+		func(r *[]replay.RoundView) { (*r)[0].Status = "active" },
+		func(r *[]replay.RoundView) { (*r)[1].Extensions++ },
+		func(r *[]replay.RoundView) { (*r)[0].EndsAt = &zero },
+		func(r *[]replay.RoundView) { (*r)[1].EndsAt = nil },
 	)
-	board := func() []replay.Place {
-		return []replay.Place{{1, "ann", 100, true}, {2, "cyd", 50, false}, {3, "dan", 45, false}, {4, "bob", 40, false}}
-	}
-	altered(t, board, func(b []replay.Place) error { return half.CompareLeaderboard(1, b) },
-		func(b *[]replay.Place) { *b = (*b)[:3] },
-		func(b *[]replay.Place) { (*b)[1].Rank++ },
-		func(b *[]replay.Place) { (*b)[1].Account = "bob" },
-		func(b *[]replay.Place) { (*b)[1].Amount++ },
-		func(b *[]replay.Place) { (*b)[1].Winning = true },
+	altered(t, func() []replay.PlacedBid { return slices.Clone(half.Bids) },
+		func(b *[]replay.PlacedBid) { *b = (*b)[:3] },
+		func(b *[]replay.PlacedBid) { (*b)[3].Account = "bob" },
+		func(b *[]replay.PlacedBid) { (*b)[3].Seq++ },
+		func(b *[]replay.PlacedBid) { (*b)[3].At = zero },
 	)
-	altered(t, done.Wins, done.CompareWinners,
-		func(w *[]replay.Win) { *w = (*w)[:2] },
-		func(w *[]replay.Win) { (*w)[1].Round-- },
-		func(w *[]replay.Win) { (*w)[1].Rank++ },
-		func(w *[]replay.Win) { (*w)[1].Account = "ann" },
-		func(w *[]replay.Win) { (*w)[1].Amount++ },
-	)
-	altered(t, func() []client.PlacedBid { return history(parse(t, goodLog()[:8])) }, half.CompareBids,
-		func(b *[]client.PlacedBid) { *b = (*b)[:3] },
-		func(b *[]client.PlacedBid) { (*b)[3].Account = "bob" },
-		func(b *[]client.PlacedBid) { (*b)[3].Amount++ },
-		func(b *[]client.PlacedBid) { (*b)[3].PreviousAmount++ },
-		func(b *[]client.PlacedBid) { (*b)[3].Round++ },
-		func(b *[]client.PlacedBid) { (*b)[3].Seq++ },
-		func(b *[]client.PlacedBid) { (*b)[3].At = zero },
-	)
-	altered(t, func() map[string]replay.Balance { return maps.Clone(half.Accounts) }, half.CompareAccounts,
+	altered(t, func() map[string]replay.Balance { return maps.Clone(half.Accounts) },
 		func(b *map[string]replay.Balance) { delete(*b, "dan") },
 		func(b *map[string]replay.Balance) { (*b)["eve"] = replay.Balance{} },
+		func(b *map[string]replay.Balance) { delete(*b, "dan"); (*b)["eve"] = replay.Balance{} },
 		func(b *map[string]replay.Balance) { (*b)["dan"] = replay.Balance{Available: 456, Held: 45} },
 		func(b *map[string]replay.Balance) { (*b)["dan"] = replay.Balance{Available: 455, Held: 44} },
 	)
-	if half.CompareLeaderboard(2, board()) == nil || half.CompareFloor(101) != nil || half.CompareFloor(100) == nil {
+	board := []replay.Place{{1, "ann", 100, true}, {2, "cyd", 50, false}, {3, "dan", 45, false}, {4, "bob", 40, false}}
+	if half.CompareLeaderboard(1, board) != nil || half.CompareLeaderboard(2, board) == nil || half.CompareLeaderboard(1, board[:3]) == nil || half.Floor() != 101 {
 		t.Error("it is round 1, and the least winning bid is 101")
 	}
 }
 
 // altered makes sure that a good answer compares as equal, and with any one alteration does not.
-func altered[T any](t *testing.T, good func() T, compare func(T) error, alterations ...func(*T)) {
+func altered[T any](t *testing.T, good func() T, alterations ...func(*T)) {
 	t.Helper()
-	testwait.Must(t, compare(good()))
+	testwait.Must(t, replay.Compare("answer", good(), good()))
 	for i, alter := range alterations {
 		said := good()
-		if alter(&said); compare(said) == nil {
+		if alter(&said); replay.Compare("answer", said, good()) == nil {
 			t.Errorf("%T: alteration %d was not noticed", said, i)
 		}
 	}

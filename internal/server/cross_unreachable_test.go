@@ -19,7 +19,7 @@ func TestALedgerThatCannotBeReachedIsNamed(t *testing.T) {
 		"refusing": "http://" + refusing.Addr().String() + " key",
 		"silent":   "http://" + listen(t).Addr().String() + " key", // Connections are taken, and nobody reads from them.
 		"locked":   other.url + " no-key-of-it",
-		"database": other.throughProxy(),
+		"database": other.through,
 	}})
 	e.account("alice", "EUR", 1000)
 	other.account("bob", "EUR", 0)

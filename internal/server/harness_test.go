@@ -61,6 +61,7 @@ type env struct {
 	as         string                              // who sends: admin unless changed
 	observe    func(method, path string, r *reply) // sees every answer; nil: nobody does
 	proxy      *wire.Proxy                         // between the server and its database; nil unless asked for
+	through    string                              // the database's URL by way of it
 }
 
 // setup is what a test may want different.
@@ -88,7 +89,8 @@ func newEnvWith(tb testing.TB, o setup) *env {
 	registry := prometheus.NewRegistry()
 	url := e.dbURL
 	if o.proxied {
-		url = e.behindProxy()
+		e.proxy, e.through = wire.Through(tb, e.dbURL, wire.Options{})
+		url = e.through
 	}
 	db, err := postgres.Open(tb.Context(), postgres.Options{
 		URL: url, MaxConns: 8, Logger: logger, Observer: telemetry.NewTransactions(registry), UnavailableAfter: o.unavailableAfter,

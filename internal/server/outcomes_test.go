@@ -5,41 +5,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
 )
-
-// behindProxy starts a proxy to the test's database and returns a URL that leads through it.
-func (e *env) behindProxy() string {
-	e.t.Helper()
-	config, err := pgx.ParseConfig(e.dbURL)
-	must(e.t, err)
-	var o wire.Options
-	o.Network, o.Address = pgconn.NetworkAddress(config.Host, config.Port)
-	e.proxy, err = wire.Listen(e.t.Context(), o)
-	must(e.t, err)
-	e.t.Cleanup(func() { must(e.t, e.proxy.Close()) })
-	return e.throughProxy()
-}
-
-func (e *env) throughProxy() string {
-	e.t.Helper()
-	config, err := pgx.ParseConfig(e.dbURL)
-	must(e.t, err)
-	return (&url.URL{
-		Scheme: "postgres", User: url.UserPassword(config.User, config.Password), Host: e.proxy.Addr(), Path: "/" + config.Database,
-		RawQuery: "sslmode=disable",
-	}).String()
-}
 
 // kindOfRequest makes requests of one kind, each of which can be carried out once.
 type kindOfRequest struct {

@@ -218,15 +218,29 @@ func compareAuction(ctx context.Context, c *sim.Client, id string, out *replay.O
 		}
 		balances[a.ID] = replay.Balance{Available: a.Available, Held: a.Held}
 	}
+	rounds := make([]replay.RoundView, len(shown.Rounds))
+	for i, r := range shown.Rounds {
+		rounds[i] = replay.RoundView{Round: int(r.Round), Winners: int(r.Winners), Extensions: int(r.Extensions), Status: string(r.Status)}
+		if !r.EndsAt.IsZero() {
+			rounds[i].EndsAt = &r.EndsAt
+		}
+	}
+	placed := make([]client.PlacedBid, len(out.Bids))
+	for i, b := range out.Bids {
+		placed[i] = client.PlacedBid{Account: b.Account, Amount: b.Amount, PreviousAmount: b.PreviousAmount, Round: int64(b.Round), Seq: b.Seq, At: b.At}
+	}
 	differences := []error{
-		out.CompareAuction(shown), out.CompareLeaderboard(page.Round, places), out.CompareWinners(wins), out.CompareBids(bids), out.CompareAccounts(balances),
+		replay.Compare("seq of the auction", shown.Seq, out.Seq), replay.Compare("status", string(shown.Status), out.Status),
+		replay.Compare("current round", shown.CurrentRound, int64(out.CurrentRound)), replay.Compare("total bids", shown.TotalBids, int64(len(placed))),
+		replay.Compare("rounds", rounds, out.Views()), out.CompareLeaderboard(page.Round, places), replay.Compare("winners", wins, out.Wins()),
+		replay.Compare("bids", bids, placed), replay.Compare("accounts", balances, out.Accounts),
 	}
 	if out.Status == "active" {
 		floor, err := api.MinWinningBid(ctx, id)
 		if err != nil {
 			return err
 		}
-		differences = append(differences, out.CompareFloor(floor))
+		differences = append(differences, replay.Compare("least winning bid", floor, out.Floor()))
 	}
 	if err := errors.Join(differences...); err != nil {
 		return fmt.Errorf("auction %s: %w", id, err)

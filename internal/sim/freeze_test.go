@@ -6,10 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
@@ -27,16 +30,20 @@ type Frozen struct {
 // it started, and returns when every one of them has stopped. The caller thaws it, also after an error.
 func FreezePostgres(ctx context.Context, dataDir string) (*Frozen, error) {
 	f := &Frozen{dataDir: dataDir}
-	pid, err := postmasterOf(dataDir)
-	if err != nil {
-		return f, err
+	postmaster, _ := localpg.Processes(dataDir)
+	if postmaster == 0 {
+		return f, ErrNoPostgres
 	}
 	// The postmaster first: once it has stopped, there are no more children than can be listed.
-	if err := f.stop(ctx, pid); err != nil {
+	if err := f.stop(ctx, postmaster); err != nil {
 		return f, err
 	}
-	for _, child := range childrenOf(pid) {
-		if err := f.stop(ctx, child); err != nil {
+	_, all := localpg.Processes(dataDir)
+	for _, pid := range all {
+		if pid == postmaster {
+			continue
+		}
+		if err := f.stop(ctx, pid); err != nil {
 			return f, err
 		}
 	}
@@ -49,9 +56,10 @@ func (f *Frozen) Processes() int { return len(f.pids) }
 // Thaw wakes those processes that are still there, children first, and returns how many it woke. Calling it again is harmless.
 func (f *Frozen) Thaw() (woken int, err error) {
 	var failures []error
+	_, all := localpg.Processes(f.dataDir)
 	for _, pid := range slices.Backward(f.pids) {
 		// It may have been killed meanwhile, and its number may be another's.
-		if !isPostgresOf(pid, f.dataDir) {
+		if !slices.Contains(all, pid) {
 			continue
 		}
 		if err := syscall.Kill(pid, syscall.SIGCONT); err == nil {
@@ -72,9 +80,10 @@ func (f *Frozen) stop(ctx context.Context, pid int) error {
 	}
 	f.pids = append(f.pids, pid)
 	for {
-		switch state, _ := processState(pid); state {
-		case "T", "t", "Z", "X", "": // Stopped, or gone.
-			return nil
+		// "PID (command) state …"; the command is postgres.
+		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if fields := strings.Fields(string(raw)); err != nil || strings.Contains("TtZX", fields[2]) {
+			return nil // Stopped, or gone.
 		}
 		if !wait.For(ctx, freezePoll) {
 			return fmt.Errorf("process %d has not stopped: %w", pid, context.Cause(ctx))
