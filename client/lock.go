@@ -78,7 +78,7 @@ func (b *LockBackend) fresh(ctx context.Context, g lock.Grant) (lock.Grant, erro
 	if err != nil {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 		defer cancel()
-		_ = b.Release(undo, g.ID) // What can't be undone expires.
+		_ = b.Release(undo, g) // What can't be undone expires.
 		return lock.Grant{}, err
 	}
 	renewed.Waited = true
@@ -102,8 +102,8 @@ func (b *LockBackend) Renew(ctx context.Context, id string, ttl time.Duration) (
 }
 
 // Release implements [lock.Backend].
-func (b *LockBackend) Release(ctx context.Context, id string) error {
-	return lockError(b.client.ReleaseLock(ctx, id))
+func (b *LockBackend) Release(ctx context.Context, g lock.Grant) error {
+	return lockError(b.client.ReleaseLock(ctx, g.ID))
 }
 
 // Snapshot implements [lock.Inspector]. It takes an admin key.

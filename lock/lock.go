@@ -107,14 +107,9 @@ type Backend interface {
 	// Renew lets the lease run for ttl from now on, or as long as before when ttl is 0. It returns [ErrLost] when the
 	// lock is no longer held; it never revives one. The grant's Start is from before this renewal.
 	Renew(ctx context.Context, id string, ttl time.Duration) (Grant, error)
-	// Release ends a lock and hands its keys on. It returns [ErrLost] when the lock was no longer held.
-	Release(ctx context.Context, id string) error
-}
-
-// GrantReleaser is a [Backend] that ends a lock in less time when it is told what was granted, and not only its ID.
-type GrantReleaser interface {
-	// ReleaseGrant does what Release does.
-	ReleaseGrant(ctx context.Context, g Grant) error
+	// Release ends a lock and hands its keys on. It returns [ErrLost] when the lock was no longer held. Of the grant only
+	// the ID is needed; with the rest a release may take less time.
+	Release(ctx context.Context, g Grant) error
 }
 
 // Holder is a lock that is held.

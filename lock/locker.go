@@ -190,14 +190,6 @@ func (h *Held) lost(cause error) {
 	h.locker.logger.Warn("lock lost", "id", h.grant.ID, "owner", h.grant.Owner, "keys", keys, "cause", cause)
 }
 
-// release ends a lock in the way that the backend has for it.
-func (l *Locker) release(ctx context.Context, g Grant) error {
-	if r, ok := l.backend.(GrantReleaser); ok {
-		return r.ReleaseGrant(ctx, g)
-	}
-	return l.backend.Release(ctx, g.ID)
-}
-
 // ID names the lock.
 func (h *Held) ID() string { return h.grant.ID }
 
@@ -234,7 +226,7 @@ func (h *Held) Release(ctx context.Context) error {
 		h.end(ErrReleased)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
-		err := h.locker.release(ctx, h.grant)
+		err := h.locker.backend.Release(ctx, h.grant)
 		lost := context.Cause(h.ctx) //nolint:contextcheck // Why the lock ended, which bounds nothing here.
 
 		// The backend's own word, and not that of a clock, holds however the release went.

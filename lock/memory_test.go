@@ -110,10 +110,10 @@ func (m *memory) Renew(ctx context.Context, id string, ttl time.Duration) (lock.
 }
 
 // Release implements [lock.Backend].
-func (m *memory) Release(ctx context.Context, id string) error {
+func (m *memory) Release(ctx context.Context, g lock.Grant) error {
 	lost := false
-	err := m.call(ctx, m.ownerOf(id), func() {
-		if lost = !m.held(id); !lost {
+	err := m.call(ctx, m.ownerOf(g.ID), func() {
+		if lost = !m.held(g.ID); !lost {
 			m.expires = time.Time{}
 		}
 	})

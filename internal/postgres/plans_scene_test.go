@@ -328,7 +328,7 @@ func (s *scene) lock(a *actors) {
 			if _, err := backend.Renew(ctx, g.ID, time.Minute); err != nil {
 				s.t.Error(err)
 			}
-			if err := backend.Release(ctx, g.ID); err != nil {
+			if err := backend.Release(ctx, lock.Grant{ID: g.ID}); err != nil {
 				s.t.Error(err)
 			}
 		}

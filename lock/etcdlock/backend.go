@@ -344,8 +344,8 @@ func (b *Backend) replace(ctx context.Context, id string, t *tenure, ttl time.Du
 }
 
 // Release implements [lock.Backend].
-func (b *Backend) Release(ctx context.Context, id string) error {
-	now := time.Now()
+func (b *Backend) Release(ctx context.Context, g lock.Grant) error {
+	id, now := g.ID, time.Now()
 	t, err := b.revokeOf(ctx, id)
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		b.doubt(id) // The lock may be under another lease than was thought.

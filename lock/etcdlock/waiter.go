@@ -249,7 +249,7 @@ func (b *Backend) inLine(ctx context.Context, w *waiter) (*lock.Grant, error) {
 	case g != nil && !errors.Is(reason, lock.ErrHeld):
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
-		_ = b.Release(cleanup, g.ID) // What can't be undone expires.
+		_ = b.Release(cleanup, *g) // What can't be undone expires.
 		return nil, reason
 	case errors.Is(err, errAgain):
 		b.withdraw(ctx, w.request.ID)

@@ -131,8 +131,6 @@ var (
 	_ lock.Backend   = (*Backend)(nil)
 	_ lock.Inspector = (*Backend)(nil)
 	_ lock.Finder    = (*Backend)(nil)
-
-	_ lock.GrantReleaser = (*Backend)(nil)
 )
 
 // New returns a backend on the pool's database, which has the tables. It takes connections from the pool for short

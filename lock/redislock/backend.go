@@ -88,10 +88,9 @@ type Backend struct {
 }
 
 var (
-	_ lock.Backend       = (*Backend)(nil)
-	_ lock.Inspector     = (*Backend)(nil)
-	_ lock.Finder        = (*Backend)(nil)
-	_ lock.GrantReleaser = (*Backend)(nil)
+	_ lock.Backend   = (*Backend)(nil)
+	_ lock.Inspector = (*Backend)(nil)
+	_ lock.Finder    = (*Backend)(nil)
 )
 
 // New returns a backend on the client's server or cluster. It makes a connection of its own for notifications when

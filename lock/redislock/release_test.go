@@ -50,7 +50,7 @@ func TestReleasedGrantsAreHandedOn(t *testing.T) {
 		holder, other, seen, held, granted := contended(t, time.Minute)
 		hears(t, holder, other)
 		began := time.Now()
-		testwait.Must(t, holder.ReleaseGrant(t.Context(), held))
+		testwait.Must(t, holder.Release(t.Context(), held))
 		g := <-granted
 		if time.Since(began) > 50*time.Millisecond {
 			slow++
@@ -58,10 +58,10 @@ func TestReleasedGrantsAreHandedOn(t *testing.T) {
 		if !g.Waited || g.Tokens["k"] <= held.Tokens["k"] || seen.handedOver.Load() != 1 || seen.expired.Load() != 0 {
 			t.Errorf("granted %+v; %d handed over, %d expired", g, seen.handedOver.Load(), seen.expired.Load())
 		}
-		if err := holder.ReleaseGrant(t.Context(), held); !errors.Is(err, lock.ErrLost) {
+		if err := holder.Release(t.Context(), held); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("released again: %v", err)
 		}
-		testwait.Check(t, other.ReleaseGrant(t.Context(), g))
+		testwait.Check(t, other.Release(t.Context(), g))
 		nothing(t, holder)
 	}
 	if slow > n/4 {
@@ -86,7 +86,7 @@ func TestNothingIsLetGoOf(t *testing.T) {
 	if released, err := holder.drop(t.Context(), held.ID); released || err != nil {
 		t.Fatalf("let go after a renewal: %t, %v", released, err)
 	}
-	testwait.Must(t, holder.ReleaseGrant(t.Context(), held))
+	testwait.Must(t, holder.Release(t.Context(), held))
 	if g := <-granted; !g.Waited {
 		t.Errorf("granted %+v", g)
 	}
@@ -118,7 +118,7 @@ func TestReleasingAnExpiredGrant(t *testing.T) {
 		b := open(t, server.Addr(), Options{})
 		g := acquire(t, b, request(lock.MinTTL, 0, "k"))
 		pause(t, 2*lock.MinTTL)
-		if err := b.ReleaseGrant(t.Context(), g); !errors.Is(err, lock.ErrLost) {
+		if err := b.Release(t.Context(), g); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("released: %v, want ErrLost", err)
 		}
 		nothing(t, b)
@@ -127,7 +127,7 @@ func TestReleasingAnExpiredGrant(t *testing.T) {
 		t.Parallel()
 		holder, other, _, held, granted := contended(t, lock.MinTTL)
 		g := <-granted
-		if err := holder.ReleaseGrant(t.Context(), held); !errors.Is(err, lock.ErrLost) {
+		if err := holder.Release(t.Context(), held); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("released: %v, want ErrLost", err)
 		}
 		if h, ok, err := other.Find(t.Context(), "k"); err != nil || !ok || h.ID != g.ID {
@@ -154,7 +154,7 @@ func TestReleasingAnExpiredGrant(t *testing.T) {
 			t.Fatal("the doomed one was granted the lock")
 		}
 		pause(t, 500*time.Millisecond)
-		if err := holder.ReleaseGrant(t.Context(), held); !errors.Is(err, lock.ErrLost) {
+		if err := holder.Release(t.Context(), held); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("released: %v, want ErrLost", err)
 		}
 		if n := seen.expired.Load(); n != 1 {
@@ -162,7 +162,7 @@ func TestReleasingAnExpiredGrant(t *testing.T) {
 		}
 		// The dead are passed over as soon as they are not said to be alive.
 		g := acquire(t, holder, request(time.Second, 10*time.Second, "k"))
-		testwait.Check(t, holder.ReleaseGrant(t.Context(), g))
+		testwait.Check(t, holder.Release(t.Context(), g))
 		nothing(t, holder)
 	})
 }
@@ -173,7 +173,7 @@ func TestReleaseOfUnknownOutcome(t *testing.T) {
 	holder, other, _, held, granted := contended(t, time.Hour)
 	hears(t, holder, other)
 	lost := errors.New("the answer was lost")
-	testwait.Must(t, holder.Release(t.Context(), held.ID))
+	testwait.Must(t, holder.Release(t.Context(), lock.Grant{ID: held.ID}))
 	if err := holder.release(t.Context(), held.ID, lost); !errors.Is(err, lost) {
 		t.Errorf("released: %v, want %v", err, lost)
 	}
