@@ -116,7 +116,7 @@ func (b *LockBackend) Snapshot(ctx context.Context) (out lock.Snapshot, err erro
 		out.Holders = append(out.Holders, lock.Holder{ID: h.ID, Owner: h.Owner, Tokens: h.Tokens, GrantedAt: h.GrantedAt, ExpiresAt: h.ExpiresAt})
 	}
 	for i, w := range all.Waiters {
-		out.Waiters = append(out.Waiters, lock.Waiting{Waiter: lock.Waiter{Owner: w.Owner, Keys: w.Keys, Ticket: int64(i)}, Since: w.Since})
+		out.Waiters = append(out.Waiters, lock.Waiter{Owner: w.Owner, Keys: w.Keys, Ticket: int64(i), Since: w.Since})
 	}
 	for _, e := range all.Edges {
 		out.Edges = append(out.Edges, lock.Edge{From: e.From, To: e.To, Key: e.Key})

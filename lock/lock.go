@@ -121,19 +121,12 @@ type Holder struct {
 	ExpiresAt time.Time
 }
 
-// Waiting is a request that waits.
-type Waiting struct {
-	Waiter
-
-	Since time.Time
-}
-
 // Snapshot is who holds, who waits, and for whom, at one instant.
 type Snapshot struct {
 	// At is the instant by the backend's clock, as all times in it are; zero where the backend does not tell.
 	At      time.Time
-	Holders []Holder  // oldest first
-	Waiters []Waiting // oldest first
+	Holders []Holder // oldest first
+	Waiters []Waiter // oldest first
 	Edges   []Edge
 }
 

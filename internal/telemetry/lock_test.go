@@ -34,7 +34,7 @@ func TestLocks(t *testing.T) {
 	l.Sample(lock.Snapshot{
 		At:      at,
 		Holders: []lock.Holder{{GrantedAt: at.Add(-time.Minute)}, {GrantedAt: at}},
-		Waiters: []lock.Waiting{{Since: at.Add(-time.Second)}},
+		Waiters: []lock.Waiter{{Since: at.Add(-time.Second)}},
 	})
 	got := gather(t, r)
 	for name, want := range map[string]float64{

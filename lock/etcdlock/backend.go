@@ -377,13 +377,13 @@ type world struct {
 	holders  map[string]string
 	grants   []lock.Holder
 	leases   []clientv3.LeaseID // of the grants
-	waiters  []lock.Waiting
+	waiters  []lock.Waiter
 }
 
-func (w *world) build() *lock.Graph { return lock.GraphOf(w.holders, w.waiters) }
+func (w *world) build() *lock.Graph { return lock.NewGraph(w.holders, w.waiters) }
 
 func (w *world) waits(id string) bool {
-	return slices.ContainsFunc(w.waiters, func(x lock.Waiting) bool { return x.ID == id })
+	return slices.ContainsFunc(w.waiters, func(x lock.Waiter) bool { return x.ID == id })
 }
 
 // look reads everything.
@@ -406,9 +406,7 @@ func (b *Backend) look(ctx context.Context) (*world, error) {
 			return nil, fmt.Errorf("read %q: %w", kv.Key, err)
 		}
 		if kind == "wait" {
-			w.waiters = append(w.waiters, lock.Waiting{
-				Waiter: lock.Waiter{ID: name, Owner: r.Owner, Keys: r.Keys, Ticket: kv.CreateRevision}, Since: r.at(),
-			})
+			w.waiters = append(w.waiters, lock.Waiter{ID: name, Owner: r.Owner, Keys: r.Keys, Ticket: kv.CreateRevision, Since: r.at()})
 			continue
 		}
 		for _, k := range r.Keys {
@@ -417,7 +415,7 @@ func (b *Backend) look(ctx context.Context) (*world, error) {
 		w.grants = append(w.grants, r.holder(name, kv.CreateRevision))
 		w.leases = append(w.leases, clientv3.LeaseID(kv.Lease))
 	}
-	slices.SortFunc(w.waiters, func(x, y lock.Waiting) int { return cmp.Compare(x.Ticket, y.Ticket) })
+	slices.SortFunc(w.waiters, func(x, y lock.Waiter) int { return cmp.Compare(x.Ticket, y.Ticket) })
 	return w, nil
 }
 
@@ -479,8 +477,6 @@ func (b *Backend) Find(ctx context.Context, key string) (h lock.Holder, ok bool,
 
 // grantable tells whether a request that is not in line would be granted now.
 func (w *world) grantable(r lock.Request) bool {
-	with := world{holders: w.holders, waiters: append(slices.Clone(w.waiters), lock.Waiting{
-		Waiter: lock.Waiter{ID: r.ID, Owner: r.Owner, Keys: r.Keys, Ticket: math.MaxInt64},
-	})}
-	return slices.ContainsFunc(with.build().Grantable(), func(x lock.Waiter) bool { return x.ID == r.ID })
+	with := append(slices.Clone(w.waiters), lock.Waiter{ID: r.ID, Owner: r.Owner, Keys: r.Keys, Ticket: math.MaxInt64})
+	return slices.ContainsFunc(lock.NewGraph(w.holders, with).Grantable(), func(x lock.Waiter) bool { return x.ID == r.ID })
 }

@@ -325,8 +325,8 @@ func (b *Backend) follow(ctx context.Context, s settled) {
 
 // resolve breaks the deadlocks that there are.
 func (b *Backend) resolve(ctx context.Context) error {
-	w, err := b.graph(ctx, b.pool)
-	if err != nil || len(w.build().Deadlocks()) == 0 {
+	holders, waiters, err := b.graph(ctx, b.pool)
+	if err != nil || len(lock.NewGraph(holders, waiters).Deadlocks()) == 0 {
 		return err
 	}
 	var victims []uuid.UUID
@@ -368,11 +368,11 @@ func (b *Backend) Snapshot(ctx context.Context) (out lock.Snapshot, err error) {
 		if err != nil {
 			return err
 		}
-		w, err := b.graph(ctx, tx)
+		holders, waiters, err := b.graph(ctx, tx)
 		if err != nil {
 			return err
 		}
-		out.Waiters, out.Edges = w.waiters, w.build().Edges()
+		out.Waiters, out.Edges = waiters, lock.NewGraph(holders, waiters).Edges()
 		err = tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&out.At)
 		out.At = out.At.UTC()
 		return err

@@ -165,12 +165,12 @@ func (b *Backend) Snapshot(ctx context.Context) (lock.Snapshot, error) {
 	if err != nil {
 		return lock.Snapshot{}, fmt.Errorf("redislock: snapshot: %w", err)
 	}
-	w, err := b.look(ctx)
+	owners, waiters, err := b.look(ctx)
 	if err != nil {
 		return lock.Snapshot{}, fmt.Errorf("redislock: snapshot: %w", err)
 	}
 	slices.SortStableFunc(holders, func(x, y lock.Holder) int { return x.GrantedAt.Compare(y.GrantedAt) })
-	return lock.Snapshot{Holders: holders, Waiters: w.waiters, Edges: lock.GraphOf(w.owners, w.waiters).Edges()}, nil
+	return lock.Snapshot{Holders: holders, Waiters: waiters, Edges: lock.NewGraph(owners, waiters).Edges()}, nil
 }
 
 // Find implements [lock.Finder].
@@ -189,11 +189,11 @@ func (b *Backend) Find(ctx context.Context, key string) (lock.Holder, bool, erro
 // resolve breaks the deadlocks that there are. The script that marks a victim looks again whether it still waits for
 // itself, so that several processes which find one cycle make one victim.
 func (b *Backend) resolve(ctx context.Context) error {
-	w, err := b.look(ctx)
+	owners, waiters, err := b.look(ctx)
 	if err != nil {
 		return err
 	}
-	for _, d := range lock.GraphOf(w.owners, w.waiters).Deadlocks() {
+	for _, d := range lock.NewGraph(owners, waiters).Deadlocks() {
 		a, err := b.ask(ctx, b.scripts.mark, d.Victim, b.process, d.Victim, strings.Join(d.Cycle, "\n"))
 		if err != nil {
 			return err
@@ -207,20 +207,21 @@ func (b *Backend) resolve(ctx context.Context) error {
 
 // overtakes tells which requests a request may be granted before, if there are any: those that wait for its owner.
 func (b *Backend) overtakes(ctx context.Context, r lock.Request) ([]string, error) {
-	w, err := b.look(ctx)
+	owners, waiters, err := b.look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	me := slices.IndexFunc(w.waiters, func(x lock.Waiting) bool { return x.ID == r.ID })
+	mine := func(x lock.Waiter) bool { return x.ID == r.ID }
+	me := slices.IndexFunc(waiters, mine)
 	if me < 0 {
-		me = len(w.waiters)
-		w.waiters = append(w.waiters, lock.Waiting{Waiter: lock.Waiter{ID: r.ID, Owner: r.Owner, Keys: r.Keys, Ticket: math.MaxInt64}})
+		me = len(waiters)
+		waiters = append(waiters, lock.Waiter{ID: r.ID, Owner: r.Owner, Keys: r.Keys, Ticket: math.MaxInt64})
 	}
-	if !slices.ContainsFunc(lock.GraphOf(w.owners, w.waiters).Grantable(), func(x lock.Waiter) bool { return x.ID == r.ID }) {
+	if !slices.ContainsFunc(lock.NewGraph(owners, waiters).Grantable(), mine) {
 		return nil, nil
 	}
 	var before []string
-	for _, x := range w.waiters[:me] {
+	for _, x := range waiters[:me] {
 		if slices.ContainsFunc(x.Keys, func(k string) bool { return slices.Contains(r.Keys, k) }) {
 			before = append(before, x.ID)
 		}

@@ -260,22 +260,14 @@ func passing(err error) bool {
 	return !errors.Is(err, rueidis.ErrClosing) && !errors.Is(err, errAnswer) && !rueidis.IsParseErr(err)
 }
 
-// waits is the whole graph at one instant.
-type waits struct {
-	waiters []lock.Waiting
-	owners  map[string]string // of the keys that somebody waits for
-}
-
-// look reads the graph.
-func (b *Backend) look(ctx context.Context) (*waits, error) {
+// look reads who waits, oldest first, and the owners of the keys that somebody waits for, at one instant.
+func (b *Backend) look(ctx context.Context) (owners map[string]string, waiters []lock.Waiter, err error) {
 	p := read(b.scripts.graph.Exec(ctx, b.client, b.state, nil), 2)
-	w := &waits{owners: part(p, 1, (*rueidis.RedisMessage).AsStrMap)}
+	owners = part(p, 1, (*rueidis.RedisMessage).AsStrMap)
 	for _, row := range p.rows(0, 5) {
-		w.waiters = append(w.waiters, lock.Waiting{
-			Waiter: lock.Waiter{ID: row[0], Owner: row[1], Keys: lines(row[2]), Ticket: p.number(row[3])}, Since: p.instant(row[4]),
-		})
+		waiters = append(waiters, lock.Waiter{ID: row[0], Owner: row[1], Keys: lines(row[2]), Ticket: p.number(row[3]), Since: p.instant(row[4])})
 	}
-	return w, p.err
+	return owners, waiters, p.err
 }
 
 // holders lists who holds, maxHolders of them at most. As it looks for them among all names on the server, a part at a time,
