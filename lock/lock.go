@@ -112,6 +112,16 @@ type Backend interface {
 	Release(ctx context.Context, g Grant) error
 }
 
+// StoreObserver counts what happens in a backend's store. Its methods must not block and may be called concurrently.
+type StoreObserver interface {
+	// Expired is called when leases are found expired.
+	Expired(n int)
+	// Victim is called when a request is chosen to break a deadlock.
+	Victim()
+	// HandedOver is called when a lock passes from one owner to the next in line.
+	HandedOver()
+}
+
 // Holder is a lock that is held.
 type Holder struct {
 	ID        string

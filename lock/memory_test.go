@@ -170,19 +170,6 @@ func (r *record) lead(candidate string) func(context.Context, int64) {
 	}
 }
 
-type observer struct {
-	*record
-
-	candidate string
-}
-
-// Leading implements [lock.TermObserver].
-func (o observer) Leading(_ string, _ int64, leading bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.told[o.candidate] = leading
-}
-
 // at returns the i-th tenure.
 func (r *record) at(i int) tenure {
 	r.mu.Lock()
@@ -210,7 +197,11 @@ func (r *record) leads(candidate string) bool {
 func campaign(t *testing.T, b lock.Backend, r *record, candidate string, ttl time.Duration, lead func(context.Context, int64)) (stop func()) {
 	t.Helper()
 	e, err := lock.NewElection(lock.New(b, lock.LockerOptions{}), "auctions", lock.ElectionOptions{
-		Candidate: candidate, TTL: ttl, Observer: observer{record: r, candidate: candidate},
+		Candidate: candidate, TTL: ttl, Observe: func(_ string, _ int64, leading bool) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.told[candidate] = leading
+		},
 	})
 	testwait.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())

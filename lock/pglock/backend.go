@@ -49,17 +49,6 @@ var ErrAnswered = errors.New("the request was answered before")
 // ask ends with it; one that waits in line goes on waiting.
 var ErrLocked = errors.New("another session has locked a row")
 
-// Observer counts what happens in the tables. Its methods must not block and may be called concurrently. A transaction that
-// is run again calls them again.
-type Observer interface {
-	// Expired is called when leases are found expired.
-	Expired(n int)
-	// Victim is called when a request is chosen to break a deadlock.
-	Victim()
-	// HandedOver is called when a lock passes from one owner to the next in line.
-	HandedOver()
-}
-
 // Hooks let a caller commit something of its own together with a grant.
 type Hooks struct {
 	// Request names what is asked for to other processes that are asked the same; nil: nobody is.
@@ -92,8 +81,8 @@ type Options struct {
 	Run Run
 	// MaxWaiters bounds the waiting requests of this process; 0 means [DefaultMaxWaiters].
 	MaxWaiters int
-	Logger     *slog.Logger // may be nil
-	Observer   Observer     // may be nil
+	Logger     *slog.Logger       // may be nil
+	Observer   lock.StoreObserver // called again by a transaction that is run again; may be nil
 }
 
 // Backend keeps locks in PostgreSQL. It is safe for concurrent use.

@@ -20,7 +20,7 @@ type tag = pgconn.CommandTag
 // run again in another one.
 type tables struct {
 	st       *statements
-	observer Observer
+	observer lock.StoreObserver
 }
 
 // settled is the outcome of a transaction that made keys free.

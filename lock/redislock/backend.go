@@ -44,16 +44,6 @@ const DefaultNamespace = "fairlead:locks"
 // maxHolders bounds a snapshot.
 const maxHolders = 10_000
 
-// Observer is told what happens on the server. Its methods must not block and may be called concurrently.
-type Observer interface {
-	// Expired is called when leases are found expired that somebody was in line for.
-	Expired(n int)
-	// Victim is called when a request is chosen to break a deadlock.
-	Victim()
-	// HandedOver is called when this process hears that a lock passed to one of its waiting requests.
-	HandedOver()
-}
-
 // Options configure [New]. The zero value is fine.
 type Options struct {
 	// Namespace sets locks apart from others on the same server, and decides where in a cluster they are: all locks of
@@ -62,7 +52,9 @@ type Options struct {
 	// MaxWaiters bounds the waiting requests of this process; 0 means [DefaultMaxWaiters].
 	MaxWaiters int
 	Logger     *slog.Logger // may be nil
-	Observer   Observer     // may be nil
+	// Observer may be nil. It does not see leases expire that nobody was in line for, and sees the hand-overs to requests of this
+	// process.
+	Observer lock.StoreObserver
 }
 
 // Backend keeps locks in Redis. It is safe for concurrent use.
@@ -73,7 +65,7 @@ type Backend struct {
 	state      []string // the one key that the scripts are told: the stream of tokens
 	process    string   // names this backend to the others
 	logger     *slog.Logger
-	observer   Observer
+	observer   lock.StoreObserver
 	maxWaiters int
 
 	mu      sync.Mutex
