@@ -40,8 +40,8 @@ const (
 	sweepEvery  = 256
 )
 
-// DefaultMaxWaiters bounds the waiting requests of one process.
-const DefaultMaxWaiters = 1024
+// maxWaiters bounds the waiting requests of one process.
+const maxWaiters = 1024
 
 // DefaultPrefix is where locks are that have no reason for another place.
 const DefaultPrefix = "fairlead/locks/"
@@ -53,9 +53,7 @@ const maxHolders = 200
 type Options struct {
 	// Prefix sets locks apart from others, and from everything else in etcd; "" means [DefaultPrefix].
 	Prefix string
-	// MaxWaiters bounds the waiting requests of this process; 0 means [DefaultMaxWaiters].
-	MaxWaiters int
-	Logger     *slog.Logger // may be nil
+	Logger *slog.Logger // may be nil
 }
 
 // record is what is kept of a grant and of a request that waits.
@@ -135,7 +133,7 @@ func New(client *clientv3.Client, o Options) *Backend {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	b := &Backend{
-		client: client, prefix: cmp.Or(o.Prefix, DefaultPrefix), logger: o.Logger, maxWaiters: cmp.Or(o.MaxWaiters, DefaultMaxWaiters), wall: time.Now,
+		client: client, prefix: cmp.Or(o.Prefix, DefaultPrefix), logger: o.Logger, maxWaiters: maxWaiters, wall: time.Now,
 		waiters: map[string]*waiter{}, strays: map[string]time.Time{}, tenures: map[string]*tenure{}, inspect: make(chan struct{}, 1),
 	}
 	b.base, b.stop = context.WithCancel(context.Background())

@@ -36,8 +36,8 @@ const (
 	cleanupTimeout = 5 * time.Second
 )
 
-// DefaultMaxWaiters bounds the waiting requests of one process.
-const DefaultMaxWaiters = 8192
+// maxWaiters bounds the waiting requests of one process.
+const maxWaiters = 8192
 
 // maxMoves bounds how often a transaction is run again because a row moved. Each time another one made progress.
 const maxMoves = 50
@@ -78,11 +78,9 @@ type Options struct {
 	// Schema has the tables; see [Schema.Install].
 	Schema Schema
 	// Run runs transactions; nil means that the backend does, which retries what a retry may mend for 15 s.
-	Run Run
-	// MaxWaiters bounds the waiting requests of this process; 0 means [DefaultMaxWaiters].
-	MaxWaiters int
-	Logger     *slog.Logger       // may be nil
-	Observer   lock.StoreObserver // called again by a transaction that is run again; may be nil
+	Run      Run
+	Logger   *slog.Logger       // may be nil
+	Observer lock.StoreObserver // called again by a transaction that is run again; may be nil
 }
 
 // Backend keeps locks in PostgreSQL. It is safe for concurrent use.
@@ -132,11 +130,8 @@ func New(pool *pgxpool.Pool, o Options) *Backend {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.MaxWaiters == 0 {
-		o.MaxWaiters = DefaultMaxWaiters
-	}
 	b := &Backend{
-		tables: tables{st: newStatements(o.Schema), observer: o.Observer}, pool: pool, run: o.Run, logger: o.Logger, maxWaiters: o.MaxWaiters,
+		tables: tables{st: newStatements(o.Schema), observer: o.Observer}, pool: pool, run: o.Run, logger: o.Logger, maxWaiters: maxWaiters,
 		process: uuid.NewString(), asking: map[string][]*joining{}, cohorts: map[uuid.UUID]*cohort{}, runs: map[string]*cohort{}, waiters: map[uuid.UUID]*waiter{}, closing: make(chan struct{}), inspect: make(chan struct{}, 1),
 		joined: make(chan struct{}, 1), hints: make(chan uuid.UUID, maxHints),
 	}

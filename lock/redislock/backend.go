@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 
+	"github.com/fairlead-dev/fairlead/internal/wait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -35,8 +36,8 @@ const (
 	cleanupTimeout = 5 * time.Second
 )
 
-// DefaultMaxWaiters bounds the waiting requests of one process.
-const DefaultMaxWaiters = 8192
+// maxWaiters bounds the waiting requests of one process.
+const maxWaiters = 8192
 
 // DefaultNamespace is where locks are that have no reason for another place.
 const DefaultNamespace = "fairlead:locks"
@@ -49,9 +50,7 @@ type Options struct {
 	// Namespace sets locks apart from others on the same server, and decides where in a cluster they are: all locks of
 	// one namespace are in one slot. It must not have braces. "" means [DefaultNamespace].
 	Namespace string
-	// MaxWaiters bounds the waiting requests of this process; 0 means [DefaultMaxWaiters].
-	MaxWaiters int
-	Logger     *slog.Logger // may be nil
+	Logger    *slog.Logger // may be nil
 	// Observer may be nil. It does not see leases expire that nobody was in line for, and sees the hand-overs to requests of this
 	// process.
 	Observer lock.StoreObserver
@@ -98,7 +97,7 @@ func New(client rueidis.Client, o Options) (*Backend, error) {
 	}
 	b := &Backend{
 		client: client, scripts: newScripts(source), space: "{" + o.Namespace + "}", state: []string{"{" + o.Namespace + "}:tokens"}, process: uuid.NewString(), logger: o.Logger,
-		observer: o.Observer, maxWaiters: cmp.Or(o.MaxWaiters, DefaultMaxWaiters), waiters: map[string]*waiter{},
+		observer: o.Observer, maxWaiters: maxWaiters, waiters: map[string]*waiter{},
 		inspect: make(chan struct{}, 1),
 	}
 	b.base, b.stop = context.WithCancel(context.Background())
@@ -266,16 +265,8 @@ func (b *Backend) wake(ids []string) {
 	defer b.mu.Unlock()
 	for _, id := range ids {
 		if w, ok := b.waiters[id]; ok {
-			poke(w.signal)
+			wait.Signal(w.signal)
 		}
-	}
-}
-
-// poke puts a value into a channel of one unless it has one.
-func poke(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
 	}
 }
 

@@ -313,7 +313,8 @@ func TestInvalidRequests(t *testing.T) {
 	if _, err := New(c, Options{Namespace: "a{b}"}); !errors.Is(err, lock.ErrInvalid) {
 		t.Errorf("a namespace with braces: %v", err)
 	}
-	b := on(t, c, Options{MaxWaiters: 1})
+	b := on(t, c, Options{})
+	b.maxWaiters = 1
 	for _, r := range []lock.Request{
 		request(time.Second, 0), request(time.Second, 0, "a\nb"), request(0, 0, "a"),
 		{ID: "x", Keys: []string{"a"}, Owner: "a\nb", TTL: time.Second},

@@ -147,9 +147,7 @@ func (w *waiter) inLine(ctx context.Context) (lock.Grant, error) {
 	b := w.backend
 	var timeout <-chan time.Time
 	if w.request.Wait > 0 {
-		t := time.NewTimer(time.Until(w.deadline))
-		defer t.Stop()
-		timeout = t.C
+		timeout = time.After(time.Until(w.deadline))
 	}
 	for {
 		select {
