@@ -106,7 +106,7 @@ func (s *suite) observed() {
 func (s *suite) leading() {
 	const ttl = 700 * time.Millisecond
 	name := key("leader")
-	doomed, stop := s.doomed()
+	doomed, stop := s.h.OpenDoomed(s.T)
 	dead, err := s.candidate(doomed, name, "dead", ttl).Campaign(s.Context())
 	testwait.Must(s.T, err)
 	ctx, cancel := context.WithCancel(s.ctx())

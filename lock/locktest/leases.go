@@ -39,7 +39,7 @@ func (s *suite) deadHolder() {
 // deadWaiter: a request behind waiters whose process crashed is granted within 2 s of the release.
 func (s *suite) deadWaiter() {
 	b, l := s.process()
-	doomed, stop := s.doomed()
+	doomed, stop := s.h.OpenDoomed(s.T)
 	k := key("k")
 	h := s.acquire(l, lock.Options{}, k)
 	dead := s.async(s.ctx(), lock.New(doomed, lock.LockerOptions{}), lock.Options{Wait: lock.Forever}, k)
