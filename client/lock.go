@@ -113,7 +113,7 @@ func (b *LockBackend) Snapshot(ctx context.Context) (out lock.Snapshot, err erro
 		return out, err
 	}
 	for _, h := range all.Holders {
-		out.Holders = append(out.Holders, lock.Holder{ID: h.ID, Owner: h.Owner, Tokens: h.Tokens, GrantedAt: h.GrantedAt, ExpiresAt: h.ExpiresAt})
+		out.Holders = append(out.Holders, lock.Grant{ID: h.ID, Owner: h.Owner, Tokens: h.Tokens, GrantedAt: h.GrantedAt, ExpiresAt: h.ExpiresAt})
 	}
 	for i, w := range all.Waiters {
 		out.Waiters = append(out.Waiters, lock.Waiter{Owner: w.Owner, Keys: w.Keys, Ticket: int64(i), Since: w.Since})

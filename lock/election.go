@@ -40,7 +40,7 @@ type Leader struct {
 // Finder is a [Backend] that can look one key up. Without it, who leads is found in [Inspector]'s snapshot.
 type Finder interface {
 	// Find returns the lock that covers a key now; ok is false when none does.
-	Find(ctx context.Context, key string) (h Holder, ok bool, err error)
+	Find(ctx context.Context, key string) (g Grant, ok bool, err error)
 }
 
 // ElectionOptions configure an [Election]. The zero value is fine.
@@ -58,8 +58,8 @@ type ElectionOptions struct {
 // Election lets one of many candidates, in any number of processes, do what needs no more than one. It is a lock that is
 // renewed: candidates wait in line, and whoever resigns hands over to the next at once. It is safe for concurrent use.
 //
-// A term is a fencing token. That at most one leader acts at any instant is not promised, as it is not of locks: the work
-// must carry its term into what it writes, and refuse a term lower than one seen before in the transaction of the write.
+// A term is a fencing token. As with locks, nothing promises that at most one leader acts at any instant: the work must
+// carry its term into what it writes, and refuse a term lower than one seen before in the transaction of the write.
 type Election struct {
 	locker *Locker
 	name   string
@@ -131,7 +131,7 @@ func (e *Election) serve(ctx context.Context, h *Held, lead func(context.Context
 
 // Leader tells who leads now. It returns [errors.ErrUnsupported] where the backend is neither a [Finder] nor an [Inspector].
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
-	var h Holder
+	var h Grant
 	var ok bool
 	var err error
 	switch b := e.locker.backend.(type) {

@@ -81,20 +81,20 @@ type Request struct {
 	MaxHold time.Duration
 }
 
-// Grant is a lock that was granted.
+// Grant is a lock that was granted, as its holder knows it, or as [Inspector] and [Finder] show it to others.
 type Grant struct {
 	ID    string
 	Owner string
 	// Tokens has one token for each key.
 	Tokens map[string]int64
 	TTL    time.Duration
-	// ExpiresAt is when the lease ends unless it is renewed, by the backend's clock. It is for people: compare it with
-	// no other clock.
-	ExpiresAt time.Time
-	// Start is a reading of the local clock from before the lease began: it can't end before Start + TTL, or at the end of
-	// the maximum hold.
+	// ExpiresAt is when the lease ends unless it is renewed, and GrantedAt when it began, which a backend may leave out where it
+	// answers the holder. Both are by the backend's clock, and for people: compare them with no other clock.
+	GrantedAt, ExpiresAt time.Time
+	// Start, known to the holder alone, is a reading of the local clock from before the lease began: it can't end before
+	// Start + TTL, or at the end of the maximum hold.
 	Start time.Time
-	// Waited says that the request had to wait.
+	// Waited, known to the holder alone, says that the request had to wait.
 	Waited bool
 }
 
@@ -122,20 +122,11 @@ type StoreObserver interface {
 	HandedOver()
 }
 
-// Holder is a lock that is held.
-type Holder struct {
-	ID        string
-	Owner     string
-	Tokens    map[string]int64
-	GrantedAt time.Time
-	ExpiresAt time.Time
-}
-
 // Snapshot is who holds, who waits, and for whom, at one instant.
 type Snapshot struct {
 	// At is the instant by the backend's clock, as all times in it are; zero where the backend does not tell.
 	At      time.Time
-	Holders []Holder // oldest first
+	Holders []Grant  // oldest first
 	Waiters []Waiter // oldest first
 	Edges   []Edge
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // memory is a backend of one key in memory, by the local clock, whose calls take some time and can be made to fail or hang
-// for an owner. It is for tests on fake time: who waits looks twice a second.
+// for an owner. It is for tests on fake time: a waiting request looks twice a second.
 type memory struct {
 	latency time.Duration
 	answer  time.Duration // more latency, after the effect

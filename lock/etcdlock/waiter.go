@@ -237,7 +237,7 @@ func (b *Backend) inLine(ctx context.Context, w *waiter) (*lock.Grant, error) {
 		b.withdraw(ctx, w.request.ID)
 		return nil, reason
 	}
-	// The background is about to answer, or has. What it gives is taken where time is all that was short.
+	// The background is about to answer, or has. Its grant is taken if only the wait limit was over.
 	g, err := (<-w.outcome).result()
 	switch {
 	case g != nil && !errors.Is(reason, lock.ErrHeld):

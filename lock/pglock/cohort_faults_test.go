@@ -65,7 +65,7 @@ func TestOperatorEndsACohort(t *testing.T) {
 		held, _, err := b.Find(t.Context(), k)
 		testwait.Must(t, err)
 		var done Released
-		if err := b.Transact(t.Context(), "operator", func(ctx context.Context, tx pgx.Tx) (err error) {
+		if err := Transact(t.Context(), b.run, "operator", func(ctx context.Context, tx pgx.Tx) (err error) {
 			done, err = b.ReleaseIn(ctx, tx, uuid.MustParse(held.ID))
 			return err
 		}); err != nil {

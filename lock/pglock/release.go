@@ -84,7 +84,7 @@ func (b *Backend) end(ctx context.Context, t tenure) (err error) {
 }
 
 func (b *Backend) endByTransaction(ctx context.Context, t tenure) (done Released, err error) {
-	err = b.Transact(ctx, "lock release", func(ctx context.Context, tx pgx.Tx) (err error) {
+	err = Transact(ctx, b.run, "lock release", func(ctx context.Context, tx pgx.Tx) (err error) {
 		if len(t.served) > 0 {
 			var batch pgx.Batch
 			batch.Queue(b.st.DropServed, t.served)

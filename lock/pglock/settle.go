@@ -115,35 +115,24 @@ func (t *tables) taken(ctx context.Context, tx pgx.Tx, r request, h Hooks) (*loc
 	if err != nil {
 		return nil, err
 	}
-	return &g.Grant, h.granted(ctx, tx, g.Grant)
+	return &g, h.granted(ctx, tx, g)
 }
 
-// holder is a row of the grants.
-type holder struct {
-	lock.Grant
-
-	grantedAt time.Time
-}
-
-func (h *holder) holder() lock.Holder {
-	return lock.Holder{ID: h.ID, Owner: h.Owner, Tokens: h.Tokens, GrantedAt: h.grantedAt, ExpiresAt: h.ExpiresAt}
-}
-
-func scanGrant(row pgx.Row) (h holder, err error) {
+func scanGrant(row pgx.Row) (g lock.Grant, err error) {
 	var id uuid.UUID
 	var keys []string
 	var tokens []int64
 	var ttl int64
-	if err := row.Scan(&id, &h.Owner, &keys, &tokens, &ttl, &h.grantedAt, &h.ExpiresAt); err != nil {
-		return h, err
+	if err := row.Scan(&id, &g.Owner, &keys, &tokens, &ttl, &g.GrantedAt, &g.ExpiresAt); err != nil {
+		return g, err
 	}
-	h.ID, h.TTL = id.String(), time.Duration(ttl)*time.Microsecond
-	h.grantedAt, h.ExpiresAt = h.grantedAt.UTC(), h.ExpiresAt.UTC()
-	h.Tokens = make(map[string]int64, len(keys))
+	g.ID, g.TTL = id.String(), time.Duration(ttl)*time.Microsecond
+	g.GrantedAt, g.ExpiresAt = g.GrantedAt.UTC(), g.ExpiresAt.UTC()
+	g.Tokens = make(map[string]int64, len(keys))
 	for i, k := range keys {
-		h.Tokens[k] = tokens[i]
+		g.Tokens[k] = tokens[i]
 	}
-	return h, nil
+	return g, nil
 }
 
 // left is the outcome of leaving the line.

@@ -18,7 +18,7 @@ import (
 const (
 	// channel carries the ids of requests whose rows are worth a look. An id of another schema's is known to nobody.
 	channel = "fairlead_locks"
-	// maxHints is how many ids wait to be sent. What is more is found by polling.
+	// maxHints is how many ids wait to be sent. Polling finds those beyond it.
 	maxHints = 4096
 	// hintsAtOnce keeps a payload below PostgreSQL's limit of 8,000 bytes.
 	hintsAtOnce = 200

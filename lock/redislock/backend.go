@@ -104,9 +104,6 @@ func New(client rueidis.Client, o Options) (*Backend, error) {
 	return b, nil
 }
 
-// Hearing reports whether notifications arrive, as far as is known: they are listened for once somebody has waited.
-func (b *Backend) Hearing() bool { return b.hearing.Load() }
-
 // Close answers those that wait with [lock.ErrClosed] and ends what runs in the background. Locks stay as they are, and
 // can be renewed and released as long as the client is open.
 func (b *Backend) Close() {
@@ -160,19 +157,19 @@ func (b *Backend) Snapshot(ctx context.Context) (lock.Snapshot, error) {
 	if err != nil {
 		return lock.Snapshot{}, fmt.Errorf("redislock: snapshot: %w", err)
 	}
-	slices.SortStableFunc(holders, func(x, y lock.Holder) int { return x.GrantedAt.Compare(y.GrantedAt) })
+	slices.SortStableFunc(holders, func(x, y lock.Grant) int { return x.GrantedAt.Compare(y.GrantedAt) })
 	return lock.Snapshot{Holders: holders, Waiters: waiters, Edges: lock.NewGraph(owners, waiters).Edges()}, nil
 }
 
 // Find implements [lock.Finder].
-func (b *Backend) Find(ctx context.Context, key string) (lock.Holder, bool, error) {
+func (b *Backend) Find(ctx context.Context, key string) (lock.Grant, bool, error) {
 	p := read(b.scripts.find.Exec(ctx, b.client, b.state, []string{key}), 1)
 	holders := p.holders(0)
 	if p.err != nil {
-		return lock.Holder{}, false, fmt.Errorf("redislock: find: %w", p.err)
+		return lock.Grant{}, false, fmt.Errorf("redislock: find: %w", p.err)
 	}
 	if len(holders) == 0 {
-		return lock.Holder{}, false, nil
+		return lock.Grant{}, false, nil
 	}
 	return holders[0], true, nil
 }

@@ -256,7 +256,7 @@ func TestBrokenConnections(t *testing.T) {
 		}
 		granted <- err
 	}()
-	eventually(t, "the other hears", other.Hearing)
+	eventually(t, "the other hears", other.hearing.Load)
 	for range 20 {
 		for _, kind := range []string{"normal", "pubsub"} {
 			kill := killer.B().Arbitrary("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes").Build()
@@ -270,7 +270,7 @@ func TestBrokenConnections(t *testing.T) {
 	eventually(t, "it hears again", func() bool {
 		g := acquire(t, b, request(time.Second, 0, "k2"))
 		defer func() { _ = b.Release(t.Context(), lock.Grant{ID: g.ID}) }()
-		return other.Hearing()
+		return other.hearing.Load()
 	})
 }
 

@@ -27,7 +27,7 @@ func hears(t *testing.T, holder, other *Backend) {
 	t.Helper()
 	eventually(t, "the other waits and hears", func() bool {
 		s, err := holder.Snapshot(t.Context())
-		return err == nil && len(s.Waiters) == 1 && other.Hearing()
+		return err == nil && len(s.Waiters) == 1 && other.hearing.Load()
 	})
 }
 
@@ -41,7 +41,7 @@ func nothing(t *testing.T, b *Backend) {
 	}
 }
 
-// Who releases a grant that somebody came into line for hands it on.
+// Releasing a grant that somebody waits for hands it on.
 func TestReleasedGrantsAreHandedOn(t *testing.T) {
 	t.Parallel()
 	slow := 0
@@ -69,7 +69,7 @@ func TestReleasedGrantsAreHandedOn(t *testing.T) {
 	}
 }
 
-// What somebody is in line for is not let go of without being handed on.
+// A lock that somebody waits for is not dropped without being handed on.
 func TestNothingIsLetGoOf(t *testing.T) {
 	t.Parallel()
 	holder, other, _, held, granted := contended(t, time.Hour)
@@ -92,7 +92,7 @@ func TestNothingIsLetGoOf(t *testing.T) {
 	}
 }
 
-// Who came into line and left it again is in nobody's way.
+// A request that joined the line and left it again delays nobody.
 func TestReleasingWhatNobodyWaitsForAnyMore(t *testing.T) {
 	t.Parallel()
 	b := alone(t)
@@ -167,7 +167,7 @@ func TestReleasingAnExpiredGrant(t *testing.T) {
 	})
 }
 
-// A release whose answer is lost is told as such, and hands on all the same.
+// A release whose answer is lost reports that, and hands the lock on all the same.
 func TestReleaseOfUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	holder, other, _, held, granted := contended(t, time.Hour)

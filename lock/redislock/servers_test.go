@@ -184,7 +184,7 @@ func TestSubscriptionRefused(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if b.Hearing() || other.Hearing() {
+	if b.hearing.Load() || other.hearing.Load() {
 		t.Error("notifications arrived that the server refuses")
 	}
 }

@@ -168,7 +168,7 @@ func TestVictimsAreCounted(t *testing.T) {
 	eventually(t, "each victim is counted", func() bool { return seen.victims.Load() == rings })
 }
 
-// Where the answer to a request that leaves the line is lost, it is asked again: who is told that it has nothing has nothing.
+// When the answer to a request that leaves the line is lost, the backend asks again. A caller who is refused holds nothing.
 func TestLostAnswerOfLeaving(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
@@ -288,7 +288,7 @@ func TestDeadWaitersAreForgotten(t *testing.T) {
 	all.Wait()
 }
 
-// What is no grant's id is nothing's.
+// An id that was never a grant matches nothing.
 func TestStrangeIDs(t *testing.T) {
 	t.Parallel()
 	b, g, both := kept(t)
