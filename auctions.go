@@ -58,7 +58,7 @@ func (s *Server) startAuctions(registry *prometheus.Registry, lanes *telemetry.L
 	}
 	s.onClose(elections.Close)
 	s.election, err = lock.NewElection(lock.New(elections, lock.LockerOptions{Logger: s.logger}), auctionLease, lock.ElectionOptions{
-		TTL: s.o.LeaderTTL, Logger: s.logger, Observer: observer,
+		TTL: s.o.LeaderTTL, Logger: s.logger, Observe: observer.Leading,
 	})
 	return err
 }

@@ -163,16 +163,6 @@ func (c *Claims[ID]) FinishAll(ctx context.Context, db DB, claims ...Claim[ID]) 
 	if err == nil && !transaction(db) {
 		lost, err = c.all(ctx, db, c.sql.finished, lost)
 	}
-	return endedAll(lost, err)
-}
-
-// FailAll is [Claims.Fail] for many claims in one statement. It returns those that are lost, which it left alone.
-func (c *Claims[ID]) FailAll(ctx context.Context, db DB, claims ...Claim[ID]) (lost []Claim[ID], err error) {
-	lost, err = c.all(ctx, db, c.sql.failAll, claims)
-	return endedAll(lost, err)
-}
-
-func endedAll[ID comparable](lost []Claim[ID], err error) ([]Claim[ID], error) {
 	if err != nil {
 		return nil, fmt.Errorf("claim: end claims: %w", err)
 	}

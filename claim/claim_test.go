@@ -256,21 +256,6 @@ func TestBadTables(t *testing.T) {
 	testwait.Check(t, testwait.Err(claim.New[odd](claim.Table{Name: "t", IDType: "pair"})))
 }
 
-// TestFailAll fails many claims in one statement, but for those that are lost.
-func TestFailAll(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t)
-	e.add(3)
-	got, err := e.claims.ClaimDue(t.Context(), e.pool, 3)
-	testwait.Must(t, err)
-	e.exec(`UPDATE app."Posts" SET locked = locked - interval '1 day' WHERE post = $1`, got[0].ID)
-	_, err = e.claims.ReleaseStale(t.Context(), e.pool, time.Minute, 9)
-	lost, err2 := e.claims.FailAll(t.Context(), e.pool, got...)
-	if err := errors.Join(err, err2); err != nil || len(lost) != 1 || lost[0] != got[0] {
-		t.Errorf("%v, %v", lost, err)
-	}
-}
-
 // TestNoDeadlock lets a worker's heartbeats meet the ends of the same claims, in opposing orders.
 func TestNoDeadlock(t *testing.T) {
 	t.Parallel()
@@ -296,7 +281,7 @@ func TestNoDeadlock(t *testing.T) {
 		}
 		wg.Go(func() {
 			<-start
-			if lost, err := e.claims.FailAll(t.Context(), e.pool, backwards...); err != nil || len(lost) != 0 {
+			if lost, err := e.claims.FinishAll(t.Context(), e.pool, backwards...); err != nil || len(lost) != 0 {
 				t.Errorf("round %d: %d lost, %v", round, len(lost), err)
 			}
 		})

@@ -119,7 +119,6 @@ type statements struct {
 	finish, fail  open // one claim; further assignments
 	finishAll     string
 	finished      string // those of many claims that have finished their rows
-	failAll       string
 	release       string
 }
 
@@ -188,7 +187,6 @@ func build(t Table) statements {
 		finished: fmt.Sprintf("SELECT h.%[1]s, h.%[2]s FROM %[3]s AS h "+
 			"JOIN unnest($1::%[4]s[], $2::uuid[], $3::bigint[]) AS mine (claimed_id, claimed_by, claimed_version) "+
 			"ON h.%[1]s = mine.claimed_id AND h.%[5]s = mine.claimed_by AND h.%[2]s = mine.claimed_version", id, number, table, t.IDType, quote(t.FinishedBy)),
-		failAll: fmt.Sprintf("UPDATE %s AS t SET %s%s %s", table, unlocked, list(t.OnFail), mine),
 		release: fmt.Sprintf("WITH stale AS MATERIALIZED (SELECT %[2]s AS stale_id, %[3]s AS stale_lock, %[4]s AS stale_version, %[5]s AS stale_at FROM %[1]s "+
 			"WHERE %[3]s IS NOT NULL AND %[5]s < statement_timestamp() - $1::interval ORDER BY %[5]s LIMIT $2 FOR UPDATE SKIP LOCKED) "+
 			"UPDATE %[1]s AS t SET %[6]s%[7]s FROM stale WHERE t.%[2]s = ANY (ARRAY[stale_id]) AND t.%[3]s = stale_lock AND t.%[4]s = stale_version "+

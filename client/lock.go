@@ -78,7 +78,7 @@ func (b *LockBackend) fresh(ctx context.Context, g lock.Grant) (lock.Grant, erro
 	if err != nil {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 		defer cancel()
-		_ = b.Release(undo, g.ID) // What can't be undone expires.
+		_ = b.Release(undo, g) // What can't be undone expires.
 		return lock.Grant{}, err
 	}
 	renewed.Waited = true
@@ -102,8 +102,8 @@ func (b *LockBackend) Renew(ctx context.Context, id string, ttl time.Duration) (
 }
 
 // Release implements [lock.Backend].
-func (b *LockBackend) Release(ctx context.Context, id string) error {
-	return lockError(b.client.ReleaseLock(ctx, id))
+func (b *LockBackend) Release(ctx context.Context, g lock.Grant) error {
+	return lockError(b.client.ReleaseLock(ctx, g.ID))
 }
 
 // Snapshot implements [lock.Inspector]. It takes an admin key.
@@ -113,10 +113,10 @@ func (b *LockBackend) Snapshot(ctx context.Context) (out lock.Snapshot, err erro
 		return out, err
 	}
 	for _, h := range all.Holders {
-		out.Holders = append(out.Holders, lock.Holder{ID: h.ID, Owner: h.Owner, Tokens: h.Tokens, GrantedAt: h.GrantedAt, ExpiresAt: h.ExpiresAt})
+		out.Holders = append(out.Holders, lock.Grant{ID: h.ID, Owner: h.Owner, Tokens: h.Tokens, GrantedAt: h.GrantedAt, ExpiresAt: h.ExpiresAt})
 	}
 	for i, w := range all.Waiters {
-		out.Waiters = append(out.Waiters, lock.Waiting{Waiter: lock.Waiter{Owner: w.Owner, Keys: w.Keys, Ticket: int64(i)}, Since: w.Since})
+		out.Waiters = append(out.Waiters, lock.Waiter{Owner: w.Owner, Keys: w.Keys, Ticket: int64(i), Since: w.Since})
 	}
 	for _, e := range all.Edges {
 		out.Edges = append(out.Edges, lock.Edge{From: e.From, To: e.To, Key: e.Key})

@@ -3,6 +3,7 @@ package lock
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // Waiter is a request that waits, as the graph sees it.
@@ -12,6 +13,7 @@ type Waiter struct {
 	Keys  []string
 	// Ticket is the request's place in the order of asking: smaller is older. No two are equal.
 	Ticket int64
+	Since  time.Time // when it began to wait, for people: the graph does not look at it
 }
 
 // Edge says that owner From waits for owner To because of Key, which To holds, or which To asked for before.
@@ -71,15 +73,6 @@ func NewGraph(holders map[string]string, waiters []Waiter) *Graph {
 	}
 	g.enqueue()
 	return g
-}
-
-// GraphOf is NewGraph of requests as a backend lists them.
-func GraphOf(holders map[string]string, waiting []Waiting) *Graph {
-	waiters := make([]Waiter, len(waiting))
-	for i := range waiting {
-		waiters[i] = waiting[i].Waiter
-	}
-	return NewGraph(holders, waiters)
 }
 
 // enqueue adds the waiting for earlier requests, oldest request first.

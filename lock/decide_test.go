@@ -185,7 +185,7 @@ func TestDeadlocksAreRealAndAllFound(t *testing.T) {
 	})
 }
 
-// TestEverybodyIsServed plays on from a state: whoever is granted its keys lets go of all it has, once it waits for
+// TestEverybodyIsServed plays on from a state: an owner that is granted its keys lets go of all it has, once it waits for
 // nothing. As long as there is no deadlock, somebody can always go on, so that the order of asking makes none.
 func TestEverybodyIsServed(t *testing.T) {
 	t.Parallel()

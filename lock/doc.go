@@ -16,8 +16,8 @@
 // before it anyhow.
 //
 // Each grant of a key has a token, an integer that is greater than those of all earlier grants of that key. Tokens are
-// what makes a lock safe: whoever writes under a lock brings the token along, and the place that is written to refuses a
-// token that is older than one it has seen, in the transaction of the write. For PostgreSQL that is pglock's Fence.
+// what makes a lock safe: a writer under a lock brings the token along, and the store that it writes to refuses a token
+// that is older than one it has seen, in the transaction of the write. For PostgreSQL that is pglock's Fence.
 //
 // # Holding
 //
@@ -35,8 +35,8 @@
 //
 // # Election
 //
-// An [Election] is a lock that is renewed, whose token is the term. Candidates wait in line; whoever resigns hands over to
-// the next at once, whoever dies is replaced as any holder is.
+// An [Election] is a lock that is renewed, whose token is the term. Candidates wait in line. A leader that resigns hands over
+// to the next at once; a leader that dies is replaced as any holder is.
 //
 //	standing ──► leading ──► resigned | lost ──► standing …
 //

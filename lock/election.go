@@ -40,13 +40,7 @@ type Leader struct {
 // Finder is a [Backend] that can look one key up. Without it, who leads is found in [Inspector]'s snapshot.
 type Finder interface {
 	// Find returns the lock that covers a key now; ok is false when none does.
-	Find(ctx context.Context, key string) (h Holder, ok bool, err error)
-}
-
-// TermObserver receives the beginnings and ends of terms, for metrics. Its method must not block.
-type TermObserver interface {
-	// Leading is called with true when a term begins, and with false when the work of it has returned.
-	Leading(name string, term int64, leading bool)
+	Find(ctx context.Context, key string) (g Grant, ok bool, err error)
 }
 
 // ElectionOptions configure an [Election]. The zero value is fine.
@@ -55,17 +49,17 @@ type ElectionOptions struct {
 	TTL time.Duration
 	// Candidate names who stands, for people and for [Election.Observe]; "" is a random name.
 	Candidate string
-	// Class labels the lock's metrics; see [Options].
-	Class    string
-	Logger   *slog.Logger // may be nil
-	Observer TermObserver // may be nil
+	Logger    *slog.Logger // may be nil
+	// Observe is called with true when a term begins, and with false when the work of it has returned, for metrics. It must not
+	// block, and may be nil.
+	Observe func(name string, term int64, leading bool)
 }
 
 // Election lets one of many candidates, in any number of processes, do what needs no more than one. It is a lock that is
 // renewed: candidates wait in line, and whoever resigns hands over to the next at once. It is safe for concurrent use.
 //
-// A term is a fencing token. That at most one leader acts at any instant is not promised, as it is not of locks: the work
-// must carry its term into what it writes, and refuse a term lower than one seen before in the transaction of the write.
+// A term is a fencing token. As with locks, nothing promises that at most one leader acts at any instant: the work must
+// carry its term into what it writes, and refuse a term lower than one seen before in the transaction of the write.
 type Election struct {
 	locker *Locker
 	name   string
@@ -85,36 +79,20 @@ func NewElection(l *Locker, name string, o ElectionOptions) (*Election, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Observe == nil {
+		o.Observe = func(string, int64, bool) {}
+	}
 	if !ValidName(name) || !ValidName(o.Candidate) || !ValidTTL(o.TTL) {
 		return nil, fmt.Errorf("lock: election %q of %q for %s: %w", name, o.Candidate, o.TTL, ErrInvalid)
 	}
 	return &Election{locker: l, name: name, o: o, log: o.Logger.With("election", name, "candidate", o.Candidate)}, nil
 }
 
-// Term is a leadership that was won. It is safe for concurrent use.
-type Term struct {
-	held *Held
-	name string
-}
-
-// Number is the term's number, the token to fence writes with.
-func (t *Term) Number() int64 { return t.held.Token(t.name) }
-
-// Context ends before another one can have been elected, with an [ErrLost] as its cause if the term was lost.
-func (t *Term) Context() context.Context { return t.held.Context() }
-
-// Resign ends the term and hands over to the next in line, also under a context that has ended. It returns [ErrLost] when
-// the term was over already.
-func (t *Term) Resign(ctx context.Context) error { return t.held.Release(ctx) }
-
-// Campaign waits in line until elected, for as long as ctx lasts. The term's context is made from ctx. Errors are those of
-// [Locker.Acquire].
-func (e *Election) Campaign(ctx context.Context) (*Term, error) {
-	h, err := e.locker.Acquire(ctx, []string{e.name}, Options{TTL: e.o.TTL, Wait: Forever, Owner: e.o.Candidate, Class: e.o.Class})
-	if err != nil {
-		return nil, err
-	}
-	return &Term{held: h, name: e.name}, nil
+// Campaign waits in line until elected, for as long as ctx lasts. The lock that it returns is the term: its token for the
+// election's name is the term's number, its context ends before another one can have been elected, and its release resigns.
+// Errors are those of [Locker.Acquire].
+func (e *Election) Campaign(ctx context.Context) (*Held, error) {
+	return e.locker.Acquire(ctx, []string{e.name}, Options{TTL: e.o.TTL, Wait: Forever, Owner: e.o.Candidate})
 }
 
 // Run campaigns until ctx ends, and returns once the work has returned and the term is resigned. Whenever it is elected it
@@ -123,9 +101,9 @@ func (e *Election) Campaign(ctx context.Context) (*Term, error) {
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term int64)) {
 	failing := false
 	for ctx.Err() == nil {
-		t, err := e.Campaign(ctx)
+		h, err := e.Campaign(ctx)
 		if err == nil {
-			e.serve(ctx, t, lead)
+			e.serve(ctx, h, lead)
 		} else if ctx.Err() == nil && !failing {
 			e.log.WarnContext(ctx, "cannot stand for election, and try again", "error", err)
 		}
@@ -135,15 +113,15 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 }
 
 // serve is one term.
-func (e *Election) serve(ctx context.Context, t *Term, lead func(context.Context, int64)) {
-	term, number := t.Context(), t.Number()
+func (e *Election) serve(ctx context.Context, h *Held, lead func(context.Context, int64)) {
+	term, number := h.Context(), h.Token(e.name)
 	if term.Err() == nil { // Else this process was stopped, perhaps, before it could see that it was elected.
 		e.log.InfoContext(ctx, "elected", "term", number)
-		e.observe(number, true)
+		e.o.Observe(e.name, number, true)
 		lead(term, number) //nolint:contextcheck // The term's context was made from ctx.
-		defer e.observe(number, false)
+		defer e.o.Observe(e.name, number, false)
 	}
-	switch err := t.Resign(ctx); {
+	switch err := h.Release(ctx); {
 	case err == nil:
 		e.log.InfoContext(ctx, "resigned", "term", number)
 	case !errors.Is(err, ErrLost):
@@ -151,15 +129,9 @@ func (e *Election) serve(ctx context.Context, t *Term, lead func(context.Context
 	}
 }
 
-func (e *Election) observe(term int64, leading bool) {
-	if e.o.Observer != nil {
-		e.o.Observer.Leading(e.name, term, leading)
-	}
-}
-
 // Leader tells who leads now. It returns [errors.ErrUnsupported] where the backend is neither a [Finder] nor an [Inspector].
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
-	var h Holder
+	var h Grant
 	var ok bool
 	var err error
 	switch b := e.locker.backend.(type) {

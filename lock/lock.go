@@ -81,20 +81,20 @@ type Request struct {
 	MaxHold time.Duration
 }
 
-// Grant is a lock that was granted.
+// Grant is a lock that was granted, as its holder knows it, or as [Inspector] and [Finder] show it to others.
 type Grant struct {
 	ID    string
 	Owner string
 	// Tokens has one token for each key.
 	Tokens map[string]int64
 	TTL    time.Duration
-	// ExpiresAt is when the lease ends unless it is renewed, by the backend's clock. It is for people: compare it with
-	// no other clock.
-	ExpiresAt time.Time
-	// Start is a reading of the local clock from before the lease began: it can't end before Start + TTL, or at the end of
-	// the maximum hold.
+	// ExpiresAt is when the lease ends unless it is renewed, and GrantedAt when it began, which a backend may leave out where it
+	// answers the holder. Both are by the backend's clock, and for people: compare them with no other clock.
+	GrantedAt, ExpiresAt time.Time
+	// Start, known to the holder alone, is a reading of the local clock from before the lease began: it can't end before
+	// Start + TTL, or at the end of the maximum hold.
 	Start time.Time
-	// Waited says that the request had to wait.
+	// Waited, known to the holder alone, says that the request had to wait.
 	Waited bool
 }
 
@@ -107,38 +107,27 @@ type Backend interface {
 	// Renew lets the lease run for ttl from now on, or as long as before when ttl is 0. It returns [ErrLost] when the
 	// lock is no longer held; it never revives one. The grant's Start is from before this renewal.
 	Renew(ctx context.Context, id string, ttl time.Duration) (Grant, error)
-	// Release ends a lock and hands its keys on. It returns [ErrLost] when the lock was no longer held.
-	Release(ctx context.Context, id string) error
+	// Release ends a lock and hands its keys on. It returns [ErrLost] when the lock was no longer held. Of the grant only
+	// the ID is needed; with the rest a release may take less time.
+	Release(ctx context.Context, g Grant) error
 }
 
-// GrantReleaser is a [Backend] that ends a lock in less time when it is told what was granted, and not only its ID.
-type GrantReleaser interface {
-	// ReleaseGrant does what Release does.
-	ReleaseGrant(ctx context.Context, g Grant) error
-}
-
-// Holder is a lock that is held.
-type Holder struct {
-	ID        string
-	Owner     string
-	Tokens    map[string]int64
-	GrantedAt time.Time
-	ExpiresAt time.Time
-}
-
-// Waiting is a request that waits.
-type Waiting struct {
-	Waiter
-
-	Since time.Time
+// StoreObserver counts what happens in a backend's store. Its methods must not block and may be called concurrently.
+type StoreObserver interface {
+	// Expired is called when leases are found expired.
+	Expired(n int)
+	// Victim is called when a request is chosen to break a deadlock.
+	Victim()
+	// HandedOver is called when a lock passes from one owner to the next in line.
+	HandedOver()
 }
 
 // Snapshot is who holds, who waits, and for whom, at one instant.
 type Snapshot struct {
 	// At is the instant by the backend's clock, as all times in it are; zero where the backend does not tell.
 	At      time.Time
-	Holders []Holder  // oldest first
-	Waiters []Waiting // oldest first
+	Holders []Grant  // oldest first
+	Waiters []Waiter // oldest first
 	Edges   []Edge
 }
 

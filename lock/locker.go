@@ -94,21 +94,17 @@ func New(b Backend, o LockerOptions) *Locker {
 	return &Locker{backend: b, logger: o.Logger, observer: o.Observer}
 }
 
+// ownerKey is the key under which the context of a [Held] has its owner.
 type ownerKey struct{}
-
-// OwnerOf returns the owner of the lock under whose context ctx was made, and "" where there is none.
-func OwnerOf(ctx context.Context) string {
-	owner, _ := ctx.Value(ownerKey{}).(string)
-	return owner
-}
 
 // Acquire acquires all of the keys or none. The context that the lock is held under, [Held.Context], is made from ctx.
 // The caller releases the lock.
 //
 // Errors: [ErrHeld], a [DeadlockError], [ErrInvalid], the context's error, or what the backend said.
 func (l *Locker) Acquire(ctx context.Context, keys []string, o Options) (*Held, error) {
+	outer, _ := ctx.Value(ownerKey{}).(string)
 	r := Request{
-		ID: uuid.Must(uuid.NewV7()).String(), Keys: keys, Owner: cmp.Or(o.Owner, OwnerOf(ctx)), TTL: cmp.Or(o.TTL, DefaultTTL), Wait: o.Wait,
+		ID: uuid.Must(uuid.NewV7()).String(), Keys: keys, Owner: cmp.Or(o.Owner, outer), TTL: cmp.Or(o.TTL, DefaultTTL), Wait: o.Wait,
 		MaxHold: o.MaxHold,
 	}
 	if r.NewOwner = r.Owner == ""; r.NewOwner {
@@ -184,18 +180,10 @@ func (l *Locker) hold(ctx context.Context, g Grant, o Options) *Held {
 	return h
 }
 
-// lost logs that the lock is.
+// lost logs that the lock is lost.
 func (h *Held) lost(cause error) {
 	keys := slices.Sorted(maps.Keys(h.grant.Tokens))
 	h.locker.logger.Warn("lock lost", "id", h.grant.ID, "owner", h.grant.Owner, "keys", keys, "cause", cause)
-}
-
-// release ends a lock in the way that the backend has for it.
-func (l *Locker) release(ctx context.Context, g Grant) error {
-	if r, ok := l.backend.(GrantReleaser); ok {
-		return r.ReleaseGrant(ctx, g)
-	}
-	return l.backend.Release(ctx, g.ID)
 }
 
 // ID names the lock.
@@ -223,7 +211,7 @@ func (h *Held) Token(key string) int64 {
 // later: ask this one before a step that can't be undone.
 func (h *Held) Context() context.Context { return h.ctx }
 
-// releaseTimeout bounds a release. What is not released by then expires.
+// releaseTimeout bounds a release. A lock that is not released by then expires.
 const releaseTimeout = 5 * time.Second
 
 // Release ends the lock and hands its keys on, even when ctx has ended; it takes at most some seconds. Only the first
@@ -234,7 +222,7 @@ func (h *Held) Release(ctx context.Context) error {
 		h.end(ErrReleased)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
-		err := h.locker.release(ctx, h.grant)
+		err := h.locker.backend.Release(ctx, h.grant)
 		lost := context.Cause(h.ctx) //nolint:contextcheck // Why the lock ended, which bounds nothing here.
 
 		// The backend's own word, and not that of a clock, holds however the release went.

@@ -12,7 +12,7 @@ import (
 )
 
 // memory is a backend of one key in memory, by the local clock, whose calls take some time and can be made to fail or hang
-// for an owner. It is for tests on fake time: who waits looks twice a second.
+// for an owner. It is for tests on fake time: a waiting request looks twice a second.
 type memory struct {
 	latency time.Duration
 	answer  time.Duration // more latency, after the effect
@@ -110,10 +110,10 @@ func (m *memory) Renew(ctx context.Context, id string, ttl time.Duration) (lock.
 }
 
 // Release implements [lock.Backend].
-func (m *memory) Release(ctx context.Context, id string) error {
+func (m *memory) Release(ctx context.Context, g lock.Grant) error {
 	lost := false
-	err := m.call(ctx, m.ownerOf(id), func() {
-		if lost = !m.held(id); !lost {
+	err := m.call(ctx, m.ownerOf(g.ID), func() {
+		if lost = !m.held(g.ID); !lost {
 			m.expires = time.Time{}
 		}
 	})
@@ -170,19 +170,6 @@ func (r *record) lead(candidate string) func(context.Context, int64) {
 	}
 }
 
-type observer struct {
-	*record
-
-	candidate string
-}
-
-// Leading implements [lock.TermObserver].
-func (o observer) Leading(_ string, _ int64, leading bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.told[o.candidate] = leading
-}
-
 // at returns the i-th tenure.
 func (r *record) at(i int) tenure {
 	r.mu.Lock()
@@ -210,7 +197,11 @@ func (r *record) leads(candidate string) bool {
 func campaign(t *testing.T, b lock.Backend, r *record, candidate string, ttl time.Duration, lead func(context.Context, int64)) (stop func()) {
 	t.Helper()
 	e, err := lock.NewElection(lock.New(b, lock.LockerOptions{}), "auctions", lock.ElectionOptions{
-		Candidate: candidate, TTL: ttl, Observer: observer{record: r, candidate: candidate},
+		Candidate: candidate, TTL: ttl, Observe: func(_ string, _ int64, leading bool) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.told[candidate] = leading
+		},
 	})
 	testwait.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -15,7 +15,7 @@ type cutBackend struct{ *memory }
 
 var errCut = errors.New("the connection was cut")
 
-func (c cutBackend) Release(context.Context, string) error { return errCut }
+func (c cutBackend) Release(context.Context, lock.Grant) error { return errCut }
 
 // TestReleaseOfALossThatIsKnown: what a renewal has said is told, however the release went; what only a clock says is not.
 func TestReleaseOfALossThatIsKnown(t *testing.T) {
@@ -31,7 +31,7 @@ func TestReleaseOfALossThatIsKnown(t *testing.T) {
 				h, err := l.Acquire(t.Context(), []string{"k"}, lock.Options{NoRenewal: c.noRenewal})
 				testwait.Must(t, err)
 				if c.lost {
-					if err := m.Release(t.Context(), h.ID()); err != nil { // As somebody who ends the lock for it.
+					if err := m.Release(t.Context(), lock.Grant{ID: h.ID()}); err != nil { // As somebody who ends the lock for it.
 						t.Fatal(err)
 					}
 				}

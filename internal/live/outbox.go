@@ -33,7 +33,7 @@ func (b *outbox) grown(topic string, last int64) {
 		b.heads[topic] = max(known, last)
 	}
 	b.mu.Unlock()
-	signal(b.wake)
+	wait.Signal(b.wake)
 }
 
 func (b *outbox) message(topic string, e Event) {
@@ -42,7 +42,7 @@ func (b *outbox) message(topic string, e Event) {
 		b.messages = append(b.messages, Hint{Topic: topic, Event: &e})
 	}
 	b.mu.Unlock()
-	signal(b.wake)
+	wait.Signal(b.wake)
 }
 
 // take empties the box.
@@ -58,14 +58,6 @@ func (b *outbox) take(from string) []Hint {
 		hints[i].From = from
 	}
 	return hints
-}
-
-// signal leaves a mark that there is something, unless one is there.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // publish sends what has collected: at once, but not more often than HintEvery.
@@ -101,7 +93,7 @@ func (h *Hub) publish(ctx context.Context) {
 func (h *Hub) receive(ctx context.Context) {
 	wait.Reconnect(ctx, func() error { return h.o.Wire.Receive(ctx, h.hear) }, func(err error, in time.Duration) {
 		h.o.Logger.WarnContext(ctx, "live: the connection that hears other processes is lost; polling until it is back", "retry_in", in, "error", err)
-		signal(h.pollNow) // What was said meanwhile was not heard.
+		wait.Signal(h.pollNow) // What was said meanwhile was not heard.
 	})
 }
 

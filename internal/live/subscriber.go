@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // turn is how many messages one subscription gives before it is the next one's turn.
@@ -177,7 +179,7 @@ func (s *Subscriber) Close() {
 		s.drop(sub)
 	}
 	s.hub.subscribers.Add(-1)
-	signal(s.ready)
+	wait.Signal(s.ready)
 }
 
 // drop takes a subscription out of its feed.
@@ -205,7 +207,7 @@ func (s *Subscriber) enqueue(sub *subscription, messages []Message) {
 		s.queue = append(s.queue, sub)
 	}
 	s.mu.Unlock()
-	signal(s.ready)
+	wait.Signal(s.ready)
 }
 
 // dequeue returns the next subscription to look at, with its messages, or nil.

@@ -79,7 +79,7 @@ func TestADrainedPoolCostsNoTerm(t *testing.T) {
 	}
 	defer held.Release()
 	e, g, renewed := elect(t, db)
-	if err := errors.Join(renewed(t.Context()), e.Release(t.Context(), g.ID)); err != nil {
+	if err := errors.Join(renewed(t.Context()), e.Release(t.Context(), g)); err != nil {
 		t.Error(err)
 	}
 	if err := renewed(t.Context()); !errors.Is(err, lock.ErrLost) {

@@ -22,7 +22,7 @@ const LockClass = "api"
 // LockObserver receives what happens to locks, for metrics. It may be nil.
 type LockObserver interface {
 	lock.Observer
-	pglock.Observer
+	lock.StoreObserver
 }
 
 // Locks executes the commands of the lock service: each grant, renewal and release commits together with its answer.

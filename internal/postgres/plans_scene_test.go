@@ -252,7 +252,7 @@ func (s *scene) claims(a *actors) {
 	if err != nil {
 		s.t.Error(err)
 	}
-	for _, end := range []func(context.Context, claim.DB, ...claim.Claim[int64]) ([]claim.Claim[int64], error){claims.FinishAll, claims.FailAll} {
+	for range 2 {
 		got, err := claims.ClaimDue(ctx, pool, planBatch)
 		if err != nil || len(got) != planBatch {
 			s.t.Fatalf("claimed %d: %v", len(got), err)
@@ -260,7 +260,7 @@ func (s *scene) claims(a *actors) {
 		if lost, err := claims.Heartbeat(ctx, pool, got...); err != nil || len(lost) > 0 {
 			s.t.Errorf("lost %v: %v", lost, err)
 		}
-		if lost, err := end(ctx, pool, got[1:]...); err != nil || len(lost) > 0 {
+		if lost, err := claims.FinishAll(ctx, pool, got[1:]...); err != nil || len(lost) > 0 {
 			s.t.Errorf("lost %v: %v", lost, err)
 		}
 		s.run(`UPDATE items SET execution_locked_at = '2000-01-01' WHERE id = $1`, got[0].ID)
@@ -328,7 +328,7 @@ func (s *scene) lock(a *actors) {
 			if _, err := backend.Renew(ctx, g.ID, time.Minute); err != nil {
 				s.t.Error(err)
 			}
-			if err := backend.Release(ctx, g.ID); err != nil {
+			if err := backend.Release(ctx, lock.Grant{ID: g.ID}); err != nil {
 				s.t.Error(err)
 			}
 		}

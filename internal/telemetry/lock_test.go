@@ -33,8 +33,8 @@ func TestLocks(t *testing.T) {
 	at := time.Now().Add(-24 * time.Hour)
 	l.Sample(lock.Snapshot{
 		At:      at,
-		Holders: []lock.Holder{{GrantedAt: at.Add(-time.Minute)}, {GrantedAt: at}},
-		Waiters: []lock.Waiting{{Since: at.Add(-time.Second)}},
+		Holders: []lock.Grant{{GrantedAt: at.Add(-time.Minute)}, {GrantedAt: at}},
+		Waiters: []lock.Waiter{{Since: at.Add(-time.Second)}},
 	})
 	got := gather(t, r)
 	for name, want := range map[string]float64{

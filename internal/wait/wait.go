@@ -60,6 +60,14 @@ func Every(ctx context.Context, d time.Duration, wake <-chan struct{}, f func())
 	}
 }
 
+// Signal puts a value into a channel that has room for one, unless one is there.
+func Signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
 // lease calls look before each answer.
 type lease struct {
 	context.Context

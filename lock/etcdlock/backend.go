@@ -40,8 +40,8 @@ const (
 	sweepEvery  = 256
 )
 
-// DefaultMaxWaiters bounds the waiting requests of one process.
-const DefaultMaxWaiters = 1024
+// maxWaiters bounds the waiting requests of one process.
+const maxWaiters = 1024
 
 // DefaultPrefix is where locks are that have no reason for another place.
 const DefaultPrefix = "fairlead/locks/"
@@ -53,9 +53,7 @@ const maxHolders = 200
 type Options struct {
 	// Prefix sets locks apart from others, and from everything else in etcd; "" means [DefaultPrefix].
 	Prefix string
-	// MaxWaiters bounds the waiting requests of this process; 0 means [DefaultMaxWaiters].
-	MaxWaiters int
-	Logger     *slog.Logger // may be nil
+	Logger *slog.Logger // may be nil
 }
 
 // record is what is kept of a grant and of a request that waits.
@@ -74,18 +72,13 @@ func (b *Backend) newRecord(r lock.Request) record {
 
 func (r *record) at() time.Time { return time.UnixMicro(r.AtUnix).UTC() }
 
-// tokens has one token for all keys.
-func (r *record) tokens(token int64) map[string]int64 {
-	all := make(map[string]int64, len(r.Keys))
+// grant is the lock that was granted at a revision, which is the token of all keys.
+func (r *record) grant(id string, revision int64) lock.Grant {
+	g := lock.Grant{ID: id, Owner: r.Owner, Tokens: make(map[string]int64, len(r.Keys)), TTL: r.TTL, GrantedAt: r.at()}
 	for _, k := range r.Keys {
-		all[k] = token
+		g.Tokens[k] = revision
 	}
-	return all
-}
-
-// holder is the lock that was granted at a revision.
-func (r *record) holder(id string, revision int64) lock.Holder {
-	return lock.Holder{ID: id, Owner: r.Owner, Tokens: r.tokens(revision), GrantedAt: r.at()}
+	return g
 }
 
 // tenure is what this process knows of a lock that it was granted.
@@ -135,7 +128,7 @@ func New(client *clientv3.Client, o Options) *Backend {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	b := &Backend{
-		client: client, prefix: cmp.Or(o.Prefix, DefaultPrefix), logger: o.Logger, maxWaiters: cmp.Or(o.MaxWaiters, DefaultMaxWaiters), wall: time.Now,
+		client: client, prefix: cmp.Or(o.Prefix, DefaultPrefix), logger: o.Logger, maxWaiters: maxWaiters, wall: time.Now,
 		waiters: map[string]*waiter{}, strays: map[string]time.Time{}, tenures: map[string]*tenure{}, inspect: make(chan struct{}, 1),
 	}
 	b.base, b.stop = context.WithCancel(context.Background())
@@ -202,9 +195,9 @@ func (b *Backend) give(ctx context.Context, r lock.Request, also ...clientv3.Cmp
 func absent(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), "=", 0) }
 
 func (t *tenure) grant(id string) lock.Grant {
-	return lock.Grant{
-		ID: id, Owner: t.record.Owner, Tokens: t.record.tokens(t.revision), TTL: t.ttl, Start: t.start, ExpiresAt: t.start.Add(t.ttl).UTC(),
-	}
+	g := t.record.grant(id, t.revision)
+	g.TTL, g.Start, g.ExpiresAt = t.ttl, t.start, t.start.Add(t.ttl).UTC()
+	return g
 }
 
 // revoke ends a lease and what is written under it, as far as etcd can be reached; else it expires.
@@ -216,7 +209,7 @@ func (b *Backend) revoke(ctx context.Context, id clientv3.LeaseID) {
 	}
 }
 
-// tenureOf finds a lock. What was granted to another process, or may have changed behind this one's back, is read.
+// tenureOf finds a lock. It reads one that was granted to another process, or that another process may have changed.
 func (b *Backend) tenureOf(ctx context.Context, id string) (*tenure, error) {
 	b.mu.Lock()
 	known, ok := b.tenures[id]
@@ -285,7 +278,7 @@ func (b *Backend) renew(ctx context.Context, id string, ttl time.Duration) (lock
 		return lock.Grant{}, err
 	}
 	if t.over(start) {
-		// etcd counts in seconds. What is over by its TTL is not revived in the rest of the last one.
+		// etcd counts in seconds. A lock that is over by its TTL is not revived in the rest of the last second.
 		b.revoke(ctx, t.lease)
 		return lock.Grant{}, lock.ErrLost
 	}
@@ -344,8 +337,8 @@ func (b *Backend) replace(ctx context.Context, id string, t *tenure, ttl time.Du
 }
 
 // Release implements [lock.Backend].
-func (b *Backend) Release(ctx context.Context, id string) error {
-	now := time.Now()
+func (b *Backend) Release(ctx context.Context, g lock.Grant) error {
+	id, now := g.ID, time.Now()
 	t, err := b.revokeOf(ctx, id)
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		b.doubt(id) // The lock may be under another lease than was thought.
@@ -375,15 +368,15 @@ type world struct {
 	revision int64
 	arbiter  int64 // revision of the arbiter's key
 	holders  map[string]string
-	grants   []lock.Holder
+	grants   []lock.Grant
 	leases   []clientv3.LeaseID // of the grants
-	waiters  []lock.Waiting
+	waiters  []lock.Waiter
 }
 
-func (w *world) build() *lock.Graph { return lock.GraphOf(w.holders, w.waiters) }
+func (w *world) build() *lock.Graph { return lock.NewGraph(w.holders, w.waiters) }
 
 func (w *world) waits(id string) bool {
-	return slices.ContainsFunc(w.waiters, func(x lock.Waiting) bool { return x.ID == id })
+	return slices.ContainsFunc(w.waiters, func(x lock.Waiter) bool { return x.ID == id })
 }
 
 // look reads everything.
@@ -406,18 +399,16 @@ func (b *Backend) look(ctx context.Context) (*world, error) {
 			return nil, fmt.Errorf("read %q: %w", kv.Key, err)
 		}
 		if kind == "wait" {
-			w.waiters = append(w.waiters, lock.Waiting{
-				Waiter: lock.Waiter{ID: name, Owner: r.Owner, Keys: r.Keys, Ticket: kv.CreateRevision}, Since: r.at(),
-			})
+			w.waiters = append(w.waiters, lock.Waiter{ID: name, Owner: r.Owner, Keys: r.Keys, Ticket: kv.CreateRevision, Since: r.at()})
 			continue
 		}
 		for _, k := range r.Keys {
 			w.holders[k] = r.Owner
 		}
-		w.grants = append(w.grants, r.holder(name, kv.CreateRevision))
+		w.grants = append(w.grants, r.grant(name, kv.CreateRevision))
 		w.leases = append(w.leases, clientv3.LeaseID(kv.Lease))
 	}
-	slices.SortFunc(w.waiters, func(x, y lock.Waiting) int { return cmp.Compare(x.Ticket, y.Ticket) })
+	slices.SortFunc(w.waiters, func(x, y lock.Waiter) int { return cmp.Compare(x.Ticket, y.Ticket) })
 	return w, nil
 }
 
@@ -438,12 +429,12 @@ func (b *Backend) Snapshot(ctx context.Context) (lock.Snapshot, error) {
 			out.Holders = append(out.Holders, h)
 		}
 	}
-	slices.SortStableFunc(out.Holders, func(x, y lock.Holder) int { return x.GrantedAt.Compare(y.GrantedAt) })
+	slices.SortStableFunc(out.Holders, func(x, y lock.Grant) int { return x.GrantedAt.Compare(y.GrantedAt) })
 	return out, nil
 }
 
 // expiry asks when a lock's lease ends, and reports whether it has not ended.
-func (b *Backend) expiry(ctx context.Context, lease clientv3.LeaseID, h *lock.Holder) (bool, error) {
+func (b *Backend) expiry(ctx context.Context, lease clientv3.LeaseID, h *lock.Grant) (bool, error) {
 	left, err := b.client.TimeToLive(ctx, lease)
 	if err != nil || left.TTL <= 0 {
 		return false, err
@@ -453,7 +444,7 @@ func (b *Backend) expiry(ctx context.Context, lease clientv3.LeaseID, h *lock.Ho
 }
 
 // Find implements [lock.Finder]. Times are as in [Backend.Snapshot].
-func (b *Backend) Find(ctx context.Context, key string) (h lock.Holder, ok bool, err error) {
+func (b *Backend) Find(ctx context.Context, key string) (h lock.Grant, ok bool, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("etcdlock: find: %w", err)
@@ -472,15 +463,13 @@ func (b *Backend) Find(ctx context.Context, key string) (h lock.Holder, ok bool,
 	if err := json.Unmarshal(kv.Value, &r); err != nil {
 		return h, false, err
 	}
-	h = r.holder(id, kv.CreateRevision)
+	h = r.grant(id, kv.CreateRevision)
 	ok, err = b.expiry(ctx, clientv3.LeaseID(kv.Lease), &h)
 	return h, ok, err
 }
 
 // grantable tells whether a request that is not in line would be granted now.
 func (w *world) grantable(r lock.Request) bool {
-	with := world{holders: w.holders, waiters: append(slices.Clone(w.waiters), lock.Waiting{
-		Waiter: lock.Waiter{ID: r.ID, Owner: r.Owner, Keys: r.Keys, Ticket: math.MaxInt64},
-	})}
-	return slices.ContainsFunc(with.build().Grantable(), func(x lock.Waiter) bool { return x.ID == r.ID })
+	with := append(slices.Clone(w.waiters), lock.Waiter{ID: r.ID, Owner: r.Owner, Keys: r.Keys, Ticket: math.MaxInt64})
+	return slices.ContainsFunc(lock.NewGraph(w.holders, with).Grantable(), func(x lock.Waiter) bool { return x.ID == r.ID })
 }

@@ -131,11 +131,7 @@ func (b *Backend) join(ctx context.Context, w *waiter) error {
 	b.start()
 	if _, err = b.client.Put(ctx, b.waiterKey(r.ID), string(value), clientv3.WithLease(lease)); err != nil {
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			b.mu.Lock()
-			if b.session == lease {
-				b.session = 0
-			}
-			b.mu.Unlock()
+			b.endSession(lease)
 			return errAgain
 		}
 		b.stray(r.ID) // It may be written yet, after what withdraw deletes.
@@ -160,7 +156,7 @@ func (b *Backend) enter(w *waiter) error {
 		return lock.ErrTooManyWaiters
 	}
 	b.waiters[w.request.ID] = w
-	poke(b.inspect)
+	wait.Signal(b.inspect)
 	return nil
 }
 
@@ -172,9 +168,9 @@ func (b *Backend) start() {
 		return
 	}
 	b.watched = true
-	b.tasks.Go(b.watch)
+	b.tasks.Go(func() { wait.Every(b.base, PollInterval, b.inspect, b.watch) })
+	b.tasks.Go(func() { wait.Every(b.base, sessionInterval, nil, b.keepSession) })
 	b.tasks.Go(b.listen)
-	b.tasks.Go(b.keepSession)
 }
 
 // stray remembers a request that may be in line, or come to be, although nobody waits for it any more. Its process's lease
@@ -219,9 +215,7 @@ func (b *Backend) withdraw(ctx context.Context, id string) {
 func (b *Backend) inLine(ctx context.Context, w *waiter) (*lock.Grant, error) {
 	var timeout <-chan time.Time
 	if w.request.Wait > 0 {
-		t := time.NewTimer(time.Until(w.deadline))
-		defer t.Stop()
-		timeout = t.C
+		timeout = time.After(time.Until(w.deadline))
 	}
 	var reason error
 	select {
@@ -243,13 +237,13 @@ func (b *Backend) inLine(ctx context.Context, w *waiter) (*lock.Grant, error) {
 		b.withdraw(ctx, w.request.ID)
 		return nil, reason
 	}
-	// The background is about to answer, or has. What it gives is taken where time is all that was short.
+	// The background is about to answer, or has. Its grant is taken if only the wait limit was over.
 	g, err := (<-w.outcome).result()
 	switch {
 	case g != nil && !errors.Is(reason, lock.ErrHeld):
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
-		_ = b.Release(cleanup, g.ID) // What can't be undone expires.
+		_ = b.Release(cleanup, *g) // What can't be undone expires.
 		return nil, reason
 	case errors.Is(err, errAgain):
 		b.withdraw(ctx, w.request.ID)
@@ -288,33 +282,28 @@ func (b *Backend) lease(ctx context.Context) (clientv3.LeaseID, error) {
 	return b.session, nil
 }
 
-// keepSession renews that lease until the backend is closed, and then leaves what it has to expire.
+// keepSession renews that lease. It does so until the backend is closed, and then what has the lease is left to expire.
 func (b *Backend) keepSession() {
-	tick := time.NewTicker(sessionInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-b.base.Done():
-			return
-		case <-tick.C:
-		}
-		b.mu.Lock()
-		id := b.session
-		b.mu.Unlock()
-		if id == 0 {
-			continue
-		}
-		ctx, cancel := context.WithTimeout(b.base, sessionSeconds*time.Second)
-		_, err := b.client.KeepAliveOnce(ctx, id)
-		cancel()
-		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			b.mu.Lock()
-			if b.session == id {
-				b.session = 0
-			}
-			b.mu.Unlock()
-			poke(b.inspect)
-		}
+	b.mu.Lock()
+	id := b.session
+	b.mu.Unlock()
+	if id == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(b.base, sessionSeconds*time.Second)
+	defer cancel()
+	if _, err := b.client.KeepAliveOnce(ctx, id); errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		b.endSession(id)
+		wait.Signal(b.inspect)
+	}
+}
+
+// endSession makes the next request that joins a line ask for a new lease.
+func (b *Backend) endSession(id clientv3.LeaseID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.session == id {
+		b.session = 0
 	}
 }
 
@@ -326,32 +315,21 @@ func (b *Backend) listen() {
 			if answer.Err() != nil {
 				break
 			}
-			poke(b.inspect)
+			wait.Signal(b.inspect)
 		}
 		cancel()
 		wait.For(b.base, retryPause)
 	}
 }
 
-// watch looks after the waiting requests, until the backend is closed.
+// watch looks after the waiting requests.
 func (b *Backend) watch() {
-	timer := time.NewTimer(PollInterval)
-	defer timer.Stop()
-	for {
-		select {
-		case <-b.base.Done():
-			return
-		case <-b.inspect:
-		case <-timer.C:
-		}
-		timer.Reset(PollInterval)
-		ctx, cancel := context.WithTimeout(b.base, callTimeout)
-		if err := errors.Join(b.sweepStrays(ctx), b.lookAfter(ctx)); err != nil && b.base.Err() == nil {
-			b.logger.WarnContext(ctx, "looking after waiting lock requests failed, and is tried again", "error", err)
-			wait.For(b.base, retryPause)
-			poke(b.inspect)
-		}
-		cancel()
+	ctx, cancel := context.WithTimeout(b.base, callTimeout)
+	defer cancel()
+	if err := errors.Join(b.sweepStrays(ctx), b.lookAfter(ctx)); err != nil && b.base.Err() == nil {
+		b.logger.WarnContext(ctx, "looking after waiting lock requests failed, and is tried again", "error", err)
+		wait.For(b.base, retryPause)
+		wait.Signal(b.inspect)
 	}
 }
 
@@ -424,16 +402,8 @@ func (b *Backend) sacrifice(ctx context.Context, seen *world, d lock.Deadlock) (
 		return outcome{}, false, err
 	}
 	if !answer.Succeeded {
-		poke(b.inspect)
+		wait.Signal(b.inspect)
 		return outcome{}, false, nil
 	}
 	return outcome{cycle: slices.Clone(d.Cycle)}, true, nil
-}
-
-// poke puts a value into a channel of one unless it has one.
-func poke(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -41,7 +41,7 @@ func (s *suite) succession(a lock.Backend, backends []lock.Backend) (leaders []s
 	}
 	type won struct {
 		who  string
-		term *lock.Term
+		term *lock.Held
 		err  error
 	}
 	const n = 4
@@ -64,7 +64,7 @@ func (s *suite) succession(a lock.Backend, backends []lock.Backend) (leaders []s
 		if w.err != nil {
 			s.Fatalf("%s: %v, after %q", w.who, w.err, leaders)
 		}
-		number := w.term.Number()
+		number := w.term.Token(name)
 		if slices.Contains(leaders, w.who) || number <= last {
 			s.Fatalf("elected: %s in term %d, after %q and term %d", w.who, number, leaders, last)
 		}
@@ -73,7 +73,7 @@ func (s *suite) succession(a lock.Backend, backends []lock.Backend) (leaders []s
 			s.Errorf("seen: %+v, %v; want %s in term %d", l, err, w.who, number)
 		}
 		s.is("an elected leader's context", w.term.Context().Err(), nil)
-		s.is("resign", w.term.Resign(s.ctx()), nil)
+		s.is("resign", w.term.Release(s.ctx()), nil)
 		s.is("cause after resigning", context.Cause(w.term.Context()), lock.ErrReleased)
 	}
 	return leaders
@@ -82,7 +82,8 @@ func (s *suite) succession(a lock.Backend, backends []lock.Backend) (leaders []s
 // observed: Observe shows each leader, and nobody in between, and terms only grow.
 func (s *suite) observed() {
 	b, _ := s.process()
-	e := s.candidate(b, key("leader"), "me", long)
+	name := key("leader")
+	e := s.candidate(b, name, "me", long)
 	seen, stop := iter.Pull2(e.Observe(s.ctx()))
 	defer stop()
 	var last int64
@@ -92,11 +93,11 @@ func (s *suite) observed() {
 		}
 		t, err := e.Campaign(s.ctx())
 		testwait.Must(s.T, err)
-		if l, err, _ := seen(); err != nil || l.Term != t.Number() || l.Candidate != "me" || l.Term <= last {
-			s.Fatalf("seen %+v, %v after term %d, want term %d", l, err, last, t.Number())
+		if l, err, _ := seen(); err != nil || l.Term != t.Token(name) || l.Candidate != "me" || l.Term <= last {
+			s.Fatalf("seen %+v, %v after term %d, want term %d", l, err, last, t.Token(name))
 		}
-		last = t.Number()
-		testwait.Must(s.T, t.Resign(s.ctx()))
+		last = t.Token(name)
+		s.release(t)
 	}
 }
 
@@ -105,14 +106,14 @@ func (s *suite) observed() {
 func (s *suite) leading() {
 	const ttl = 700 * time.Millisecond
 	name := key("leader")
-	doomed, stop := s.doomed()
+	doomed, stop := s.h.OpenDoomed(s.T)
 	dead, err := s.candidate(doomed, name, "dead", ttl).Campaign(s.Context())
 	testwait.Must(s.T, err)
 	ctx, cancel := context.WithCancel(s.ctx())
 	defer cancel()
 	var inside atomic.Int32
 	var last atomic.Int64
-	last.Store(dead.Number())
+	last.Store(dead.Token(name))
 	terms := make(chan time.Time)
 	var all sync.WaitGroup
 	for i := range 3 {

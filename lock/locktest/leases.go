@@ -39,7 +39,7 @@ func (s *suite) deadHolder() {
 // deadWaiter: a request behind waiters whose process crashed is granted within 2 s of the release.
 func (s *suite) deadWaiter() {
 	b, l := s.process()
-	doomed, stop := s.doomed()
+	doomed, stop := s.h.OpenDoomed(s.T)
 	k := key("k")
 	h := s.acquire(l, lock.Options{}, k)
 	dead := s.async(s.ctx(), lock.New(doomed, lock.LockerOptions{}), lock.Options{Wait: lock.Forever}, k)
@@ -139,8 +139,8 @@ func (s *suite) noRevival() {
 	wait.For(s.Context(), 2*lock.MinTTL)
 	_, err := b.Renew(s.ctx(), g.ID, 0)
 	s.is("renewal of an expired lock", err, lock.ErrLost)
-	s.is("release of an expired lock", b.Release(s.ctx(), g.ID), lock.ErrLost)
-	s.is("release of what never was", b.Release(s.ctx(), uuid.NewString()), lock.ErrLost)
+	s.is("release of an expired lock", b.Release(s.ctx(), g), lock.ErrLost)
+	s.is("release of what never was", b.Release(s.ctx(), lock.Grant{ID: uuid.NewString()}), lock.ErrLost)
 	// In time it does, for as long as before, or as is said.
 	g = acquire(time.Minute)
 	again, err := b.Renew(s.ctx(), g.ID, 0)
@@ -151,7 +151,7 @@ func (s *suite) noRevival() {
 	if err != nil || longer.ExpiresAt.Sub(again.ExpiresAt) < 50*time.Minute {
 		s.Errorf("renewed %+v, %v", longer, err)
 	}
-	s.is("release", b.Release(s.ctx(), g.ID), nil)
+	s.is("release", b.Release(s.ctx(), lock.Grant{ID: g.ID}), nil)
 }
 
 // ownRelease: a release frees what its own acquisition holds and nothing else, also under a context that is cancelled.

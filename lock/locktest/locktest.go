@@ -28,8 +28,7 @@ type Harness struct {
 	// Open returns one more backend on the store, as another process would have it. It is closed by the returned function,
 	// or at the test's end.
 	Open func(t testing.TB) (b lock.Backend, stop func())
-	// OpenDoomed opens a backend whose stop function crashes it: nothing is said any more, and nothing is undone. Nil: the
-	// harness cannot do that.
+	// OpenDoomed opens a backend whose stop function crashes it: nothing is said any more, and nothing is undone.
 	OpenDoomed func(t testing.TB) (b lock.Backend, stop func())
 	// Fence does a guarded write to a resource, in a transaction of its own. Nil: the backend has no fence.
 	Fence func(ctx context.Context, resource string, token int64) error
@@ -109,15 +108,6 @@ func (s *suite) locker() *lock.Locker {
 	s.Helper()
 	_, l := s.process()
 	return l
-}
-
-// doomed opens a backend that stop crashes.
-func (s *suite) doomed() (lock.Backend, func()) {
-	s.Helper()
-	if s.h.OpenDoomed == nil {
-		s.Skip("the harness cannot crash a backend")
-	}
-	return s.h.OpenDoomed(s.T)
 }
 
 // key is a name that is new.

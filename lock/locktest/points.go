@@ -51,7 +51,7 @@ func (c *countdown) Err() error {
 const maxPoints = 400
 
 // cancelledEverywhere: the caller leaves at each point at which its request looks, with the key free, and with the key
-// held and handed over. What is granted in spite of that is held by nobody for longer than its TTL.
+// held and handed over. A lock that is granted in spite of that is held for no longer than its TTL.
 func (s *suite) cancelledEverywhere() {
 	b, l := s.process()
 	other := s.locker()

@@ -33,38 +33,18 @@ func AdvisoryKey(name string) int64 {
 // Errors: the context's, or PostgreSQL's, among them 55P03 when its lock_timeout is over; after either the transaction can
 // only be rolled back.
 func AdvisoryXactLock(ctx context.Context, tx pgx.Tx, names ...string) error {
+	keys := make([]int64, len(names))
+	for i, n := range names {
+		keys[i] = AdvisoryKey(n)
+	}
+	slices.Sort(keys)
 	// One statement each: the order in which one statement calls a function for several rows is not promised.
 	var b pgx.Batch
-	for _, k := range advisoryKeys(names) {
+	for _, k := range slices.Compact(keys) {
 		b.Queue(`SELECT pg_advisory_xact_lock($1)`, k)
 	}
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("pglock: advisory lock %q: %w", names, err)
 	}
 	return nil
-}
-
-// TryAdvisoryXactLock is [AdvisoryXactLock] that does not wait: it reports whether all of the locks were free. If not, the
-// transaction may have some of them, and keeps those until its end.
-func TryAdvisoryXactLock(ctx context.Context, tx pgx.Tx, names ...string) (bool, error) {
-	for _, k := range advisoryKeys(names) {
-		var free bool
-		if err := tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock($1)`, k).Scan(&free); err != nil {
-			return false, fmt.Errorf("pglock: advisory lock %q: %w", names, err)
-		}
-		if !free {
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
-// advisoryKeys are the names' numbers, each once, in the order in which everybody takes them.
-func advisoryKeys(names []string) []int64 {
-	keys := make([]int64, len(names))
-	for i, n := range names {
-		keys[i] = AdvisoryKey(n)
-	}
-	slices.Sort(keys)
-	return slices.Compact(keys)
 }

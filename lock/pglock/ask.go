@@ -100,7 +100,11 @@ const unknownOwner = ""
 
 // decide tells which of those in line, by the order of asking, are to be granted now.
 func (t *tables) decide(ctx context.Context, tx pgx.Tx, s *scene, line []request) ([]request, error) {
-	chosen := t.grantable(s, lock.NewGraph(s.holders, waitersOf(line)), line)
+	waiters := make([]lock.Waiter, len(line))
+	for i := range line {
+		waiters[i] = line[i].waiter()
+	}
+	chosen := s.grantable(lock.NewGraph(s.holders, waiters), line)
 	// A request whose keys are free, and which only waits behind others, may overtake those that wait for its own owner.
 	// Whether they do is not always to be seen from these keys alone.
 	var owners []string
@@ -122,21 +126,21 @@ func (t *tables) decide(ctx context.Context, tx pgx.Tx, s *scene, line []request
 	if err := tx.QueryRow(ctx, t.st.OwnersHold, owners).Scan(&hold); err != nil || !hold {
 		return chosen, err
 	}
-	all, err := t.graph(ctx, tx)
+	holders, waiters, err := t.graph(ctx, tx)
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range line {
 		if r.ticket == math.MaxInt64 {
-			all.waiters = append(all.waiters, lock.Waiting{Waiter: waiterOf(r)})
+			waiters = append(waiters, r.waiter())
 		}
 	}
 	for k, owner := range s.holders {
 		if owner != unknownOwner {
-			all.holders[k] = owner // What this transaction has just given is not in the database yet.
+			holders[k] = owner // What this transaction has just given is not in the database yet.
 		}
 	}
-	return t.grantable(s, all.build(), line), nil
+	return s.grantable(lock.NewGraph(holders, waiters), line), nil
 }
 
 // free reports whether the transaction has locked all of the keys and nobody holds any.
@@ -148,7 +152,7 @@ func (s *scene) free(keys []string) bool {
 	})
 }
 
-func (t *tables) grantable(s *scene, g *lock.Graph, line []request) []request {
+func (s *scene) grantable(g *lock.Graph, line []request) []request {
 	var out []request
 	for _, w := range g.Grantable() {
 		i := slices.IndexFunc(line, func(r request) bool { return r.id.String() == w.ID })
@@ -159,16 +163,8 @@ func (t *tables) grantable(s *scene, g *lock.Graph, line []request) []request {
 	return out
 }
 
-func waiterOf(r request) lock.Waiter {
+func (r *request) waiter() lock.Waiter {
 	return lock.Waiter{ID: r.id.String(), Owner: r.owner, Keys: r.keys, Ticket: r.ticket}
-}
-
-func waitersOf(line []request) []lock.Waiter {
-	out := make([]lock.Waiter, len(line))
-	for i, r := range line {
-		out[i] = waiterOf(r)
-	}
-	return out
 }
 
 // asked is the outcome of one transaction of a request.

@@ -28,7 +28,7 @@ const (
 	HandOver = time.Second
 	// aliveFor is how long a waiting request counts as alive after its process last said so.
 	aliveFor = 1200 * time.Millisecond
-	// forgetAfter is when the rows of those that said no more are deleted.
+	// forgetAfter is after how much silence of its process the row of a request is deleted.
 	forgetAfter = time.Minute
 	// followInterval is how often a request looks for the answer that another process is making for it.
 	followInterval = 25 * time.Millisecond
@@ -36,8 +36,8 @@ const (
 	cleanupTimeout = 5 * time.Second
 )
 
-// DefaultMaxWaiters bounds the waiting requests of one process.
-const DefaultMaxWaiters = 8192
+// maxWaiters bounds the waiting requests of one process.
+const maxWaiters = 8192
 
 // maxMoves bounds how often a transaction is run again because a row moved. Each time another one made progress.
 const maxMoves = 50
@@ -48,17 +48,6 @@ var ErrAnswered = errors.New("the request was answered before")
 // ErrLocked is for a [Run] to return where another session has locked a row, and nothing was applied. A request that is about to
 // ask ends with it; one that waits in line goes on waiting.
 var ErrLocked = errors.New("another session has locked a row")
-
-// Observer counts what happens in the tables. Its methods must not block and may be called concurrently. A transaction that
-// is run again calls them again.
-type Observer interface {
-	// Expired is called when leases are found expired.
-	Expired(n int)
-	// Victim is called when a request is chosen to break a deadlock.
-	Victim()
-	// HandedOver is called when a lock passes from one owner to the next in line.
-	HandedOver()
-}
 
 // Hooks let a caller commit something of its own together with a grant.
 type Hooks struct {
@@ -89,11 +78,9 @@ type Options struct {
 	// Schema has the tables; see [Schema.Install].
 	Schema Schema
 	// Run runs transactions; nil means that the backend does, which retries what a retry may mend for 15 s.
-	Run Run
-	// MaxWaiters bounds the waiting requests of this process; 0 means [DefaultMaxWaiters].
-	MaxWaiters int
-	Logger     *slog.Logger // may be nil
-	Observer   Observer     // may be nil
+	Run      Run
+	Logger   *slog.Logger       // may be nil
+	Observer lock.StoreObserver // called again by a transaction that is run again; may be nil
 }
 
 // Backend keeps locks in PostgreSQL. It is safe for concurrent use.
@@ -131,25 +118,20 @@ var (
 	_ lock.Backend   = (*Backend)(nil)
 	_ lock.Inspector = (*Backend)(nil)
 	_ lock.Finder    = (*Backend)(nil)
-
-	_ lock.GrantReleaser = (*Backend)(nil)
 )
 
 // New returns a backend on the pool's database, which has the tables. It takes connections from the pool for short
 // transactions, and makes up to two of its own: one for notifications when somebody waits, one for renewals, so that a
 // pool in which everything is taken loses no lock. The caller closes it, and then the pool.
 //
-// The pool's MinConns should be what is needed under load: who finds all connections taken in a pool that is not full waits
-// for a new one, though others are free again long before that, and a release that waits keeps everybody waiting.
+// The pool's MinConns should be what is needed under load. In a pool that is not full, a caller who finds all connections
+// taken waits for a new one, though others are free again long before that; and a release that waits keeps everybody waiting.
 func New(pool *pgxpool.Pool, o Options) *Backend {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.MaxWaiters == 0 {
-		o.MaxWaiters = DefaultMaxWaiters
-	}
 	b := &Backend{
-		tables: tables{st: newStatements(o.Schema), observer: o.Observer}, pool: pool, run: o.Run, logger: o.Logger, maxWaiters: o.MaxWaiters,
+		tables: tables{st: newStatements(o.Schema), observer: o.Observer}, pool: pool, run: o.Run, logger: o.Logger, maxWaiters: maxWaiters,
 		process: uuid.NewString(), asking: map[string][]*joining{}, cohorts: map[uuid.UUID]*cohort{}, runs: map[string]*cohort{}, waiters: map[uuid.UUID]*waiter{}, closing: make(chan struct{}), inspect: make(chan struct{}, 1),
 		joined: make(chan struct{}, 1), hints: make(chan uuid.UUID, maxHints),
 	}
@@ -159,9 +141,6 @@ func New(pool *pgxpool.Pool, o Options) *Backend {
 	b.base, b.stop = context.WithCancel(context.Background())
 	return b
 }
-
-// Hearing reports whether notifications arrive, as far as is known: they are listened for once somebody has waited.
-func (b *Backend) Hearing() bool { return b.hearing.Load() }
 
 // Close answers those that wait with [lock.ErrClosed] and ends what runs in the background. Locks stay as they are.
 func (b *Backend) Close() {
@@ -237,7 +216,7 @@ func (b *Backend) Renew(ctx context.Context, id string, ttl time.Duration) (lock
 		return lock.Grant{}, fmt.Errorf("pglock: renew: %w", err)
 	}
 	g.Start = start
-	return g.Grant, nil
+	return g, nil
 }
 
 // reserved is a pool of one connection that nothing but renewals uses.
@@ -265,7 +244,7 @@ func (b *Backend) RenewIn(ctx context.Context, tx pgx.Tx, id uuid.UUID, ttl time
 	if errors.Is(err, pgx.ErrNoRows) {
 		return lock.Grant{}, lock.ErrLost
 	}
-	return g.Grant, err
+	return g, err
 }
 
 // Released is what a release did.
@@ -285,12 +264,7 @@ func (b *Backend) ReleaseIn(ctx context.Context, tx pgx.Tx, id uuid.UUID) (Relea
 // Wake tells those that a release has granted the lock to.
 func (b *Backend) Wake(ctx context.Context, r Released) { b.follow(context.WithoutCancel(ctx), r.next) }
 
-// Transact runs fn by the backend's [Run], again when a row moved that fn has read.
-func (b *Backend) Transact(ctx context.Context, name string, fn func(ctx context.Context, tx pgx.Tx) error) error {
-	return Transact(ctx, b.run, name, fn)
-}
-
-// Transact is [Backend.Transact] by another [Run].
+// Transact runs fn, again when a row moved that fn has read.
 func Transact(ctx context.Context, run Run, name string, fn func(ctx context.Context, tx pgx.Tx) error) error {
 	for n := 1; ; n++ {
 		err := run(ctx, name, fn)
@@ -300,7 +274,7 @@ func Transact(ctx context.Context, run Run, name string, fn func(ctx context.Con
 	}
 }
 
-// maxRounds bounds how often more keys are taken into one settling. What is left then is found by the next look.
+// maxRounds bounds how often more keys are taken into one settling. The next look finds what is left then.
 const maxRounds = 4
 
 // follow wakes those that were granted, and settles what one transaction could not.
@@ -309,7 +283,7 @@ func (b *Backend) follow(ctx context.Context, s settled) {
 	for round := 0; len(s.more) > 0 && round < maxRounds; round++ {
 		before := s.more
 		ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
-		err := b.Transact(ctx, "lock settle", func(ctx context.Context, tx pgx.Tx) (err error) {
+		err := Transact(ctx, b.run, "lock settle", func(ctx context.Context, tx pgx.Tx) (err error) {
 			s, err = b.settle(ctx, tx, before)
 			return err
 		})
@@ -327,13 +301,13 @@ func (b *Backend) follow(ctx context.Context, s settled) {
 
 // resolve breaks the deadlocks that there are.
 func (b *Backend) resolve(ctx context.Context) error {
-	w, err := b.graph(ctx, b.pool)
-	if err != nil || len(w.build().Deadlocks()) == 0 {
+	holders, waiters, err := b.graph(ctx, b.pool)
+	if err != nil || len(lock.NewGraph(holders, waiters).Deadlocks()) == 0 {
 		return err
 	}
 	var victims []uuid.UUID
 	var keys []string
-	if err := b.Transact(ctx, "lock deadlock", func(ctx context.Context, tx pgx.Tx) (err error) {
+	if err := Transact(ctx, b.run, "lock deadlock", func(ctx context.Context, tx pgx.Tx) (err error) {
 		victims, keys, err = b.arbitrate(ctx, tx)
 		return err
 	}); err != nil {
@@ -363,18 +337,15 @@ func (b *Backend) Snapshot(ctx context.Context) (out lock.Snapshot, err error) {
 		if err != nil {
 			return err
 		}
-		out.Holders, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (lock.Holder, error) {
-			h, err := scanGrant(row)
-			return h.holder(), err
-		})
+		out.Holders, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (lock.Grant, error) { return scanGrant(row) })
 		if err != nil {
 			return err
 		}
-		w, err := b.graph(ctx, tx)
+		holders, waiters, err := b.graph(ctx, tx)
 		if err != nil {
 			return err
 		}
-		out.Waiters, out.Edges = w.waiters, w.build().Edges()
+		out.Waiters, out.Edges = waiters, lock.NewGraph(holders, waiters).Edges()
 		err = tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&out.At)
 		out.At = out.At.UTC()
 		return err
@@ -386,15 +357,15 @@ func (b *Backend) Snapshot(ctx context.Context) (out lock.Snapshot, err error) {
 }
 
 // Find implements [lock.Finder].
-func (b *Backend) Find(ctx context.Context, key string) (lock.Holder, bool, error) {
-	h, err := scanGrant(b.pool.QueryRow(ctx, b.st.FindGrant, key))
+func (b *Backend) Find(ctx context.Context, key string) (lock.Grant, bool, error) {
+	g, err := scanGrant(b.pool.QueryRow(ctx, b.st.FindGrant, key))
 	if errors.Is(err, pgx.ErrNoRows) {
-		return lock.Holder{}, false, nil
+		return g, false, nil
 	}
 	if err != nil {
-		return lock.Holder{}, false, fmt.Errorf("pglock: find: %w", err)
+		return g, false, fmt.Errorf("pglock: find: %w", err)
 	}
-	return h.holder(), true, nil
+	return g, true, nil
 }
 
 // Sweep deletes the rows of leases and waiting requests that ended long ago by themselves. Nothing depends on it but the

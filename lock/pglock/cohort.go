@@ -136,7 +136,7 @@ func (b *Backend) finish(c *cohort) {
 	close(c.over)
 }
 
-// handOn gives the first of the successors the lock. One that is no longer there has left, and its leaving ends the lock.
+// handOn gives the first of the successors the lock. If that one is no longer there it has left, and its leaving ends the lock.
 func (b *Backend) handOn(key string, successors []successor, expires, start time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -65,7 +65,7 @@ func TestOperatorEndsACohort(t *testing.T) {
 		held, _, err := b.Find(t.Context(), k)
 		testwait.Must(t, err)
 		var done Released
-		if err := b.Transact(t.Context(), "operator", func(ctx context.Context, tx pgx.Tx) (err error) {
+		if err := Transact(t.Context(), b.run, "operator", func(ctx context.Context, tx pgx.Tx) (err error) {
 			done, err = b.ReleaseIn(ctx, tx, uuid.MustParse(held.ID))
 			return err
 		}); err != nil {
@@ -86,10 +86,10 @@ func TestFailedReleaseOfACohortIsRepeated(t *testing.T) {
 	k, three, _ := running(t, b, 3, time.Minute)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := b.Release(ctx, three[2].ID()); err == nil {
+	if err := b.Release(ctx, lock.Grant{ID: three[2].ID()}); err == nil {
 		t.Error("released under a context that has ended")
 	}
-	testwait.Check(t, b.Release(t.Context(), three[2].ID()))
+	testwait.Check(t, b.Release(t.Context(), lock.Grant{ID: three[2].ID()}))
 	free(t, b, k)
 }
 

@@ -127,7 +127,7 @@ func TestCohort(t *testing.T) {
 	b := open(t, database(t), Options{Observer: &seen})
 	k, three, others := running(t, b, n, lock.DefaultTTL)
 	h, before := three[2], seen.n.Load()
-	if err := b.Release(t.Context(), three[1].ID()); !errors.Is(err, lock.ErrLost) {
+	if err := b.Release(t.Context(), lock.Grant{ID: three[1].ID()}); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("released again: %v", err)
 	}
 	if _, err := b.Renew(t.Context(), three[1].ID(), 0); !errors.Is(err, lock.ErrLost) {
@@ -141,7 +141,7 @@ func TestCohort(t *testing.T) {
 		t.Errorf("%v wait", ids)
 	}
 	for _, other := range three[:2] {
-		if err := b.Release(t.Context(), other.ID()); !errors.Is(err, lock.ErrLost) {
+		if err := b.Release(t.Context(), lock.Grant{ID: other.ID()}); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("released again: %v", err)
 		}
 	}
@@ -326,7 +326,7 @@ func TestAskedAgain(t *testing.T) {
 	if err != nil || second.Tokens["k"] != first.Tokens["k"] || len(waitersOn(t, b, "k")) > 0 {
 		t.Errorf("%+v, then %+v, %v; %v wait", first, second, err, waitersOn(t, b, "k"))
 	}
-	testwait.Check(t, b.ReleaseGrant(t.Context(), second))
+	testwait.Check(t, b.Release(t.Context(), second))
 }
 
 // TestDatabaseOfOtherHabits: a database whose transactions are of another isolation level by default has the same locks.

@@ -226,7 +226,7 @@ func TestBlindHandOver(t *testing.T) {
 		}
 		released.Wait()
 	}
-	if b.Hearing() {
+	if b.hearing.Load() {
 		t.Error("the deaf one hears")
 	}
 }

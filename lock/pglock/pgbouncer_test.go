@@ -140,7 +140,7 @@ func TestHandOverThroughPgBouncer(t *testing.T) {
 		}
 		testwait.Check(t, next.Release(t.Context()))
 	}
-	if b.Hearing() {
+	if b.hearing.Load() {
 		t.Error("notifications are said to arrive")
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
-// ReleaseGrant implements [lock.GrantReleaser]: knowing the key saves a look for it.
-func (b *Backend) ReleaseGrant(ctx context.Context, g lock.Grant) error {
+// Release implements [lock.Backend]. Knowing the key of a lock of one key saves a look for it.
+func (b *Backend) Release(ctx context.Context, g lock.Grant) error {
 	id, err := uuid.Parse(g.ID)
 	if err != nil {
 		return lock.ErrLost
@@ -25,15 +25,6 @@ func (b *Backend) ReleaseGrant(ctx context.Context, g lock.Grant) error {
 		}
 	}
 	return b.end(ctx, t)
-}
-
-// Release implements [lock.Backend].
-func (b *Backend) Release(ctx context.Context, id string) error {
-	u, err := uuid.Parse(id)
-	if err != nil {
-		return lock.ErrLost
-	}
-	return b.end(ctx, tenure{id: u})
 }
 
 // tenure is a lock that is to end.
@@ -93,7 +84,7 @@ func (b *Backend) end(ctx context.Context, t tenure) (err error) {
 }
 
 func (b *Backend) endByTransaction(ctx context.Context, t tenure) (done Released, err error) {
-	err = b.Transact(ctx, "lock release", func(ctx context.Context, tx pgx.Tx) (err error) {
+	err = Transact(ctx, b.run, "lock release", func(ctx context.Context, tx pgx.Tx) (err error) {
 		if len(t.served) > 0 {
 			var batch pgx.Batch
 			batch.Queue(b.st.DropServed, t.served)

@@ -20,7 +20,7 @@ type tag = pgconn.CommandTag
 // run again in another one.
 type tables struct {
 	st       *statements
-	observer Observer
+	observer lock.StoreObserver
 }
 
 // settled is the outcome of a transaction that made keys free.
@@ -115,35 +115,24 @@ func (t *tables) taken(ctx context.Context, tx pgx.Tx, r request, h Hooks) (*loc
 	if err != nil {
 		return nil, err
 	}
-	return &g.Grant, h.granted(ctx, tx, g.Grant)
+	return &g, h.granted(ctx, tx, g)
 }
 
-// holder is a row of the grants.
-type holder struct {
-	lock.Grant
-
-	grantedAt time.Time
-}
-
-func (h *holder) holder() lock.Holder {
-	return lock.Holder{ID: h.ID, Owner: h.Owner, Tokens: h.Tokens, GrantedAt: h.grantedAt, ExpiresAt: h.ExpiresAt}
-}
-
-func scanGrant(row pgx.Row) (h holder, err error) {
+func scanGrant(row pgx.Row) (g lock.Grant, err error) {
 	var id uuid.UUID
 	var keys []string
 	var tokens []int64
 	var ttl int64
-	if err := row.Scan(&id, &h.Owner, &keys, &tokens, &ttl, &h.grantedAt, &h.ExpiresAt); err != nil {
-		return h, err
+	if err := row.Scan(&id, &g.Owner, &keys, &tokens, &ttl, &g.GrantedAt, &g.ExpiresAt); err != nil {
+		return g, err
 	}
-	h.ID, h.TTL = id.String(), time.Duration(ttl)*time.Microsecond
-	h.grantedAt, h.ExpiresAt = h.grantedAt.UTC(), h.ExpiresAt.UTC()
-	h.Tokens = make(map[string]int64, len(keys))
+	g.ID, g.TTL = id.String(), time.Duration(ttl)*time.Microsecond
+	g.GrantedAt, g.ExpiresAt = g.GrantedAt.UTC(), g.ExpiresAt.UTC()
+	g.Tokens = make(map[string]int64, len(keys))
 	for i, k := range keys {
-		h.Tokens[k] = tokens[i]
+		g.Tokens[k] = tokens[i]
 	}
-	return h, nil
+	return g, nil
 }
 
 // left is the outcome of leaving the line.
@@ -186,26 +175,19 @@ func (t *tables) leave(ctx context.Context, tx pgx.Tx, r request, take bool, h H
 	return out, err
 }
 
-// waits is the whole graph, as it was read.
-type waits struct {
-	holders map[string]string
-	waiters []lock.Waiting
-}
-
-func (w *waits) build() *lock.Graph { return lock.GraphOf(w.holders, w.waiters) }
-
 // Querier is a connection, a pool, or a transaction.
 type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-func (t *tables) graph(ctx context.Context, q Querier) (*waits, error) {
-	w := &waits{holders: map[string]string{}}
+// graph reads who waits, oldest first, and the owners of the keys that somebody waits for.
+func (t *tables) graph(ctx context.Context, q Querier) (holders map[string]string, waiters []lock.Waiter, err error) {
 	rows, err := q.Query(ctx, t.st.ReadGraph)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	w.waiters, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (x lock.Waiting, err error) {
+	holders = map[string]string{}
+	waiters, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (x lock.Waiter, err error) {
 		var id uuid.UUID
 		var keys, owners []string
 		if err := row.Scan(&id, &x.Ticket, &x.Owner, &x.Keys, &x.Since, &keys, &owners); err != nil {
@@ -213,11 +195,11 @@ func (t *tables) graph(ctx context.Context, q Querier) (*waits, error) {
 		}
 		x.ID, x.Since = id.String(), x.Since.UTC()
 		for i, k := range keys {
-			w.holders[k] = owners[i]
+			holders[k] = owners[i]
 		}
 		return x, nil
 	})
-	return w, err
+	return holders, waiters, err
 }
 
 // arbitrate chooses the victims of all deadlocks that there are, under the arbiter's lock.
@@ -225,24 +207,24 @@ func (t *tables) arbitrate(ctx context.Context, tx pgx.Tx) (victims []uuid.UUID,
 	if _, err := tx.Exec(ctx, t.st.LockArbiter); err != nil {
 		return nil, nil, err
 	}
-	w, err := t.graph(ctx, tx)
+	holders, waiters, err := t.graph(ctx, tx)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, d := range w.build().Deadlocks() {
+	for _, d := range lock.NewGraph(holders, waiters).Deadlocks() {
 		id, err := uuid.Parse(d.Victim)
 		if err != nil {
 			return nil, nil, err
 		}
-		i := slices.IndexFunc(w.waiters, func(x lock.Waiting) bool { return x.ID == d.Victim })
+		w := waiters[slices.IndexFunc(waiters, func(x lock.Waiter) bool { return x.ID == d.Victim })]
 		var b pgx.Batch
 		mustAffect(b.Queue(t.st.MarkVictim, id, d.Cycle), 1) // It may just have been granted, or have left.
-		b.Queue(t.st.DropPlaces, w.waiters[i].Ticket, w.waiters[i].Keys)
+		b.Queue(t.st.DropPlaces, w.Ticket, w.Keys)
 		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 			return nil, nil, err
 		}
 		victims = append(victims, id)
-		keys = append(keys, w.waiters[i].Keys...)
+		keys = append(keys, w.Keys...)
 	}
 	return victims, keys, nil
 }

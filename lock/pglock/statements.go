@@ -24,7 +24,7 @@ const (
 	waiterCols = `w.id, w.ticket, w.owner, w.keys, w.ttl_us, w.hold_us, w.request`
 	inQueue    = ` FROM @lock_queue q JOIN @lock_waiters w ON w.id = ANY (ARRAY[q.waiter]) WHERE q.key = `
 	alive      = `w.cycle IS NULL AND w.alive_until > clock_timestamp()`
-	// commitLater makes the transaction's commit wait for no disk. What commits after it, and does wait, waits for both.
+	// commitLater makes the transaction's commit wait for no disk. A later commit that does wait for the disk waits for both.
 	commitLater = `set_config('synchronous_commit', 'off', true)`
 	grantCols   = `id, owner, keys, tokens, ttl_us, granted_at, expires_at`
 )

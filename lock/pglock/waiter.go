@@ -194,12 +194,12 @@ func (w *waiter) check(ctx context.Context) (lock.Grant, error) {
 	if w.hooks.Granted == nil {
 		start = time.Now()
 		// Nothing is to be committed along, so that one statement does; its failure is one of the transaction below.
-		if h, err := scanGrant(b.pool.QueryRow(ctx, b.st.Take, w.request.id, w.request.owner)); err == nil {
-			h.Start = start
-			return h.Grant, nil
+		if g, err := scanGrant(b.pool.QueryRow(ctx, b.st.Take, w.request.id, w.request.owner)); err == nil {
+			g.Start = start
+			return g, nil
 		}
 	}
-	err := b.Transact(ctx, "lock take", func(ctx context.Context, tx pgx.Tx) (err error) {
+	err := Transact(ctx, b.run, "lock take", func(ctx context.Context, tx pgx.Tx) (err error) {
 		cycle, gone = nil, false
 		start = time.Now()
 		if g, err = b.taken(ctx, tx, w.request, w.hooks); err != nil || g != nil {
@@ -231,7 +231,7 @@ func (w *waiter) check(ctx context.Context) (lock.Grant, error) {
 	return lock.Grant{}, errWaiting
 }
 
-// leave gives up waiting for a reason. Who is granted at this very moment is granted, if take says so.
+// leave gives up waiting for a reason. If the request was granted at this very moment, take says whether it keeps the lock.
 func (w *waiter) leave(ctx context.Context, take bool, reason error) (lock.Grant, error) {
 	b := w.backend
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)

@@ -16,7 +16,7 @@ func TestContender(t *testing.T) {
 	locktest.Contend(t, func(t *testing.T) lock.Backend {
 		t.Helper()
 		p := pool(t, os.Getenv(contendURL))
-		// All at once, so that none has to be made later: who asks for one then waits for it, though others are free again.
+		// All at once, so that none has to be made later: a caller waits for a new one, though others are free again.
 		for range p.Config().MaxConns {
 			c, err := p.Acquire(t.Context())
 			testwait.Must(t, err)

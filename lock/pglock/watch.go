@@ -18,7 +18,7 @@ import (
 const (
 	// channel carries the ids of requests whose rows are worth a look. An id of another schema's is known to nobody.
 	channel = "fairlead_locks"
-	// maxHints is how many ids wait to be sent. What is more is found by polling.
+	// maxHints is how many ids wait to be sent. Polling finds those beyond it.
 	maxHints = 4096
 	// hintsAtOnce keeps a payload below PostgreSQL's limit of 8,000 bytes.
 	hintsAtOnce = 200
@@ -86,17 +86,9 @@ func (b *Backend) attend(w *waiter) bool {
 	b.start()
 	if !w.request.newOwner { // It may have closed a cycle.
 		b.fresh = append(b.fresh, w.request.id)
-		poke(b.joined)
+		wait.Signal(b.joined)
 	}
 	return true
-}
-
-// poke puts a value into a channel of one unless it has one.
-func poke(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // wake tells requests that they were granted.
@@ -143,7 +135,7 @@ func (b *Backend) poke(id uuid.UUID) bool {
 	defer b.mu.Unlock()
 	w, ok := b.waiters[id]
 	if ok {
-		poke(w.signal)
+		wait.Signal(w.signal)
 	}
 	return ok
 }
@@ -310,12 +302,12 @@ func (b *Backend) listen() {
 		},
 		Hearing: func() {
 			b.hearing.Store(true)
-			poke(b.inspect) // What was notified of before is found by looking.
+			wait.Signal(b.inspect) // What was notified of before is found by looking.
 		},
 	}
 	wait.Reconnect(b.base, func() error { return l.Listen(b.base) }, func(err error, _ time.Duration) {
 		b.hearing.Store(false)
-		poke(b.inspect)
+		wait.Signal(b.inspect)
 		b.logger.DebugContext(b.base, "listening for locks ended, and is tried again", "error", err)
 	})
 }

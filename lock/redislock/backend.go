@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 
+	"github.com/fairlead-dev/fairlead/internal/wait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -35,8 +36,8 @@ const (
 	cleanupTimeout = 5 * time.Second
 )
 
-// DefaultMaxWaiters bounds the waiting requests of one process.
-const DefaultMaxWaiters = 8192
+// maxWaiters bounds the waiting requests of one process.
+const maxWaiters = 8192
 
 // DefaultNamespace is where locks are that have no reason for another place.
 const DefaultNamespace = "fairlead:locks"
@@ -44,25 +45,15 @@ const DefaultNamespace = "fairlead:locks"
 // maxHolders bounds a snapshot.
 const maxHolders = 10_000
 
-// Observer is told what happens on the server. Its methods must not block and may be called concurrently.
-type Observer interface {
-	// Expired is called when leases are found expired that somebody was in line for.
-	Expired(n int)
-	// Victim is called when a request is chosen to break a deadlock.
-	Victim()
-	// HandedOver is called when this process hears that a lock passed to one of its waiting requests.
-	HandedOver()
-}
-
 // Options configure [New]. The zero value is fine.
 type Options struct {
 	// Namespace sets locks apart from others on the same server, and decides where in a cluster they are: all locks of
 	// one namespace are in one slot. It must not have braces. "" means [DefaultNamespace].
 	Namespace string
-	// MaxWaiters bounds the waiting requests of this process; 0 means [DefaultMaxWaiters].
-	MaxWaiters int
-	Logger     *slog.Logger // may be nil
-	Observer   Observer     // may be nil
+	Logger    *slog.Logger // may be nil
+	// Observer may be nil. It does not see leases expire that nobody was in line for, and sees the hand-overs to requests of this
+	// process.
+	Observer lock.StoreObserver
 }
 
 // Backend keeps locks in Redis. It is safe for concurrent use.
@@ -73,7 +64,7 @@ type Backend struct {
 	state      []string // the one key that the scripts are told: the stream of tokens
 	process    string   // names this backend to the others
 	logger     *slog.Logger
-	observer   Observer
+	observer   lock.StoreObserver
 	maxWaiters int
 
 	mu      sync.Mutex
@@ -88,10 +79,9 @@ type Backend struct {
 }
 
 var (
-	_ lock.Backend       = (*Backend)(nil)
-	_ lock.Inspector     = (*Backend)(nil)
-	_ lock.Finder        = (*Backend)(nil)
-	_ lock.GrantReleaser = (*Backend)(nil)
+	_ lock.Backend   = (*Backend)(nil)
+	_ lock.Inspector = (*Backend)(nil)
+	_ lock.Finder    = (*Backend)(nil)
 )
 
 // New returns a backend on the client's server or cluster. It makes a connection of its own for notifications when
@@ -107,15 +97,12 @@ func New(client rueidis.Client, o Options) (*Backend, error) {
 	}
 	b := &Backend{
 		client: client, scripts: newScripts(source), space: "{" + o.Namespace + "}", state: []string{"{" + o.Namespace + "}:tokens"}, process: uuid.NewString(), logger: o.Logger,
-		observer: o.Observer, maxWaiters: cmp.Or(o.MaxWaiters, DefaultMaxWaiters), waiters: map[string]*waiter{},
+		observer: o.Observer, maxWaiters: maxWaiters, waiters: map[string]*waiter{},
 		inspect: make(chan struct{}, 1),
 	}
 	b.base, b.stop = context.WithCancel(context.Background())
 	return b, nil
 }
-
-// Hearing reports whether notifications arrive, as far as is known: they are listened for once somebody has waited.
-func (b *Backend) Hearing() bool { return b.hearing.Load() }
 
 // Close answers those that wait with [lock.ErrClosed] and ends what runs in the background. Locks stay as they are, and
 // can be renewed and released as long as the client is open.
@@ -166,23 +153,23 @@ func (b *Backend) Snapshot(ctx context.Context) (lock.Snapshot, error) {
 	if err != nil {
 		return lock.Snapshot{}, fmt.Errorf("redislock: snapshot: %w", err)
 	}
-	w, err := b.look(ctx)
+	owners, waiters, err := b.look(ctx)
 	if err != nil {
 		return lock.Snapshot{}, fmt.Errorf("redislock: snapshot: %w", err)
 	}
-	slices.SortStableFunc(holders, func(x, y lock.Holder) int { return x.GrantedAt.Compare(y.GrantedAt) })
-	return lock.Snapshot{Holders: holders, Waiters: w.waiters, Edges: lock.GraphOf(w.owners, w.waiters).Edges()}, nil
+	slices.SortStableFunc(holders, func(x, y lock.Grant) int { return x.GrantedAt.Compare(y.GrantedAt) })
+	return lock.Snapshot{Holders: holders, Waiters: waiters, Edges: lock.NewGraph(owners, waiters).Edges()}, nil
 }
 
 // Find implements [lock.Finder].
-func (b *Backend) Find(ctx context.Context, key string) (lock.Holder, bool, error) {
+func (b *Backend) Find(ctx context.Context, key string) (lock.Grant, bool, error) {
 	p := read(b.scripts.find.Exec(ctx, b.client, b.state, []string{key}), 1)
 	holders := p.holders(0)
 	if p.err != nil {
-		return lock.Holder{}, false, fmt.Errorf("redislock: find: %w", p.err)
+		return lock.Grant{}, false, fmt.Errorf("redislock: find: %w", p.err)
 	}
 	if len(holders) == 0 {
-		return lock.Holder{}, false, nil
+		return lock.Grant{}, false, nil
 	}
 	return holders[0], true, nil
 }
@@ -190,11 +177,11 @@ func (b *Backend) Find(ctx context.Context, key string) (lock.Holder, bool, erro
 // resolve breaks the deadlocks that there are. The script that marks a victim looks again whether it still waits for
 // itself, so that several processes which find one cycle make one victim.
 func (b *Backend) resolve(ctx context.Context) error {
-	w, err := b.look(ctx)
+	owners, waiters, err := b.look(ctx)
 	if err != nil {
 		return err
 	}
-	for _, d := range lock.GraphOf(w.owners, w.waiters).Deadlocks() {
+	for _, d := range lock.NewGraph(owners, waiters).Deadlocks() {
 		a, err := b.ask(ctx, b.scripts.mark, d.Victim, b.process, d.Victim, strings.Join(d.Cycle, "\n"))
 		if err != nil {
 			return err
@@ -208,20 +195,21 @@ func (b *Backend) resolve(ctx context.Context) error {
 
 // overtakes tells which requests a request may be granted before, if there are any: those that wait for its owner.
 func (b *Backend) overtakes(ctx context.Context, r lock.Request) ([]string, error) {
-	w, err := b.look(ctx)
+	owners, waiters, err := b.look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	me := slices.IndexFunc(w.waiters, func(x lock.Waiting) bool { return x.ID == r.ID })
+	mine := func(x lock.Waiter) bool { return x.ID == r.ID }
+	me := slices.IndexFunc(waiters, mine)
 	if me < 0 {
-		me = len(w.waiters)
-		w.waiters = append(w.waiters, lock.Waiting{Waiter: lock.Waiter{ID: r.ID, Owner: r.Owner, Keys: r.Keys, Ticket: math.MaxInt64}})
+		me = len(waiters)
+		waiters = append(waiters, lock.Waiter{ID: r.ID, Owner: r.Owner, Keys: r.Keys, Ticket: math.MaxInt64})
 	}
-	if !slices.ContainsFunc(lock.GraphOf(w.owners, w.waiters).Grantable(), func(x lock.Waiter) bool { return x.ID == r.ID }) {
+	if !slices.ContainsFunc(lock.NewGraph(owners, waiters).Grantable(), mine) {
 		return nil, nil
 	}
 	var before []string
-	for _, x := range w.waiters[:me] {
+	for _, x := range waiters[:me] {
 		if slices.ContainsFunc(x.Keys, func(k string) bool { return slices.Contains(r.Keys, k) }) {
 			before = append(before, x.ID)
 		}
@@ -274,16 +262,8 @@ func (b *Backend) wake(ids []string) {
 	defer b.mu.Unlock()
 	for _, id := range ids {
 		if w, ok := b.waiters[id]; ok {
-			poke(w.signal)
+			wait.Signal(w.signal)
 		}
-	}
-}
-
-// poke puts a value into a channel of one unless it has one.
-func poke(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
 	}
 }
 

@@ -80,7 +80,7 @@ func TestRestartWithoutPersistence(t *testing.T) {
 		if g.Tokens["k"] <= h.Token("k") {
 			t.Errorf("token %d after %d", g.Tokens["k"], h.Token("k"))
 		}
-		testwait.Check(t, other.Release(t.Context(), g.ID))
+		testwait.Check(t, other.Release(t.Context(), lock.Grant{ID: g.ID}))
 	case <-time.After(patience):
 		t.Fatal("the waiter was forgotten")
 	}
@@ -109,7 +109,7 @@ func TestTokensGrowWhenTheClockIsBehind(t *testing.T) {
 		if g.Tokens["other"] != future+1+i {
 			t.Errorf("token %d, want %d", g.Tokens["other"], future+1+i)
 		}
-		testwait.Must(t, b.Release(t.Context(), g.ID))
+		testwait.Must(t, b.Release(t.Context(), lock.Grant{ID: g.ID}))
 	}
 }
 
@@ -130,7 +130,7 @@ func TestTokensGrowWhenTheClockCatchesUp(t *testing.T) {
 		if last > time.Now().UnixMicro() {
 			ahead++
 		}
-		testwait.Must(t, b.ReleaseGrant(t.Context(), g))
+		testwait.Must(t, b.Release(t.Context(), g))
 	}
 	if ahead < 20 {
 		t.Errorf("%d tokens were ahead of the clock: too few to tell", ahead)
@@ -152,7 +152,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				testwait.Check(t, b.Release(t.Context(), g.ID))
+				testwait.Check(t, b.Release(t.Context(), lock.Grant{ID: g.ID}))
 			}
 		})
 	}
@@ -198,7 +198,7 @@ func TestTheExpiredIsForgotten(t *testing.T) {
 		if !alive[h.ID] {
 			t.Errorf("%+v is listed", h)
 		}
-		if err := b.Release(t.Context(), h.ID); err != nil {
+		if err := b.Release(t.Context(), lock.Grant{ID: h.ID}); err != nil {
 			t.Errorf("release what is listed as %+v: %v", h, err)
 		}
 	}
@@ -252,11 +252,11 @@ func TestBrokenConnections(t *testing.T) {
 	go func() {
 		g, err := other.Acquire(t.Context(), request(time.Minute, lock.Forever, "k"))
 		if err == nil {
-			err = other.Release(t.Context(), g.ID)
+			err = other.Release(t.Context(), lock.Grant{ID: g.ID})
 		}
 		granted <- err
 	}()
-	eventually(t, "the other hears", other.Hearing)
+	eventually(t, "the other hears", other.hearing.Load)
 	for range 20 {
 		for _, kind := range []string{"normal", "pubsub"} {
 			kill := killer.B().Arbitrary("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes").Build()
@@ -265,12 +265,12 @@ func TestBrokenConnections(t *testing.T) {
 		testwait.Must(t, testwait.Err(b.Renew(t.Context(), g.ID, 0)))
 		pause(t, 100*time.Millisecond)
 	}
-	testwait.Must(t, b.Release(t.Context(), g.ID))
+	testwait.Must(t, b.Release(t.Context(), lock.Grant{ID: g.ID}))
 	testwait.Check(t, <-granted)
 	eventually(t, "it hears again", func() bool {
 		g := acquire(t, b, request(time.Second, 0, "k2"))
-		defer func() { _ = b.Release(t.Context(), g.ID) }()
-		return other.Hearing()
+		defer func() { _ = b.Release(t.Context(), lock.Grant{ID: g.ID}) }()
+		return other.hearing.Load()
 	})
 }
 
@@ -289,13 +289,13 @@ func TestHandOverIsHeard(t *testing.T) {
 			g, err := other.Acquire(t.Context(), request(10*time.Second, lock.Forever, "k"))
 			at <- time.Now()
 			if err == nil {
-				err = other.Release(t.Context(), g.ID)
+				err = other.Release(t.Context(), lock.Grant{ID: g.ID})
 			}
 			testwait.Check(t, err)
 		})
 		hears(t, b, other)
 		released := time.Now()
-		testwait.Must(t, b.Release(t.Context(), g.ID))
+		testwait.Must(t, b.Release(t.Context(), lock.Grant{ID: g.ID}))
 		if took := (<-at).Sub(released); took > 50*time.Millisecond {
 			slow++
 		}
@@ -313,7 +313,8 @@ func TestInvalidRequests(t *testing.T) {
 	if _, err := New(c, Options{Namespace: "a{b}"}); !errors.Is(err, lock.ErrInvalid) {
 		t.Errorf("a namespace with braces: %v", err)
 	}
-	b := on(t, c, Options{MaxWaiters: 1})
+	b := on(t, c, Options{})
+	b.maxWaiters = 1
 	for _, r := range []lock.Request{
 		request(time.Second, 0), request(time.Second, 0, "a\nb"), request(0, 0, "a"),
 		{ID: "x", Keys: []string{"a"}, Owner: "a\nb", TTL: time.Second},
@@ -333,7 +334,7 @@ func TestInvalidRequests(t *testing.T) {
 	if _, err := b.Acquire(t.Context(), request(time.Minute, lock.Forever, "a")); !errors.Is(err, lock.ErrTooManyWaiters) {
 		t.Errorf("one too many: %v", err)
 	}
-	testwait.Check(t, b.Release(t.Context(), g.ID))
+	testwait.Check(t, b.Release(t.Context(), lock.Grant{ID: g.ID}))
 	testwait.Check(t, <-waits)
 }
 
@@ -354,7 +355,7 @@ func TestFreeKeysAreKeptForThoseInLine(t *testing.T) {
 	if _, err := b.Acquire(t.Context(), request(time.Minute, 0, "y")); !errors.Is(err, lock.ErrHeld) {
 		t.Errorf("who came later got %v, want ErrHeld", err)
 	}
-	testwait.Check(t, b.Release(t.Context(), g.ID))
+	testwait.Check(t, b.Release(t.Context(), lock.Grant{ID: g.ID}))
 	if g := <-both; len(g.Tokens) != 2 || !g.Waited {
 		t.Errorf("granted %+v", g)
 	}

@@ -68,7 +68,7 @@ func TestFullMemory(t *testing.T) {
 				_, err = other.Renew(ctx, g.ID, 0)
 			}
 			if err == nil {
-				err = other.Release(ctx, g.ID)
+				err = other.Release(ctx, lock.Grant{ID: g.ID})
 			}
 			c <- err
 		}()
@@ -94,7 +94,7 @@ func TestFullMemory(t *testing.T) {
 		fill(t, admin)
 		g, err := b.Acquire(ctx, request(lease, 0, "new"))
 		if err == nil {
-			err = b.Release(ctx, g.ID)
+			err = b.Release(ctx, lock.Grant{ID: g.ID})
 		}
 		return err != nil && strings.Contains(err.Error(), "OOM")
 	})
@@ -113,16 +113,16 @@ func TestFullMemory(t *testing.T) {
 		}
 	}
 	await("dead")
-	if err := b.Release(ctx, dead.ID); !errors.Is(err, lock.ErrLost) {
+	if err := b.Release(ctx, lock.Grant{ID: dead.ID}); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("release of a lease that is over: %v", err)
 	}
 	for what, g := range held {
-		if err := b.ReleaseGrant(ctx, g); err != nil {
+		if err := b.Release(ctx, g); err != nil {
 			t.Errorf("release, %s: %v", what, err)
 		}
 	}
 	await("wanted")
 	await("x")
 	testwait.Must(t, admin.Do(ctx, admin.B().Arbitrary("CONFIG", "SET", "maxmemory", "0").Build()).Error())
-	testwait.Check(t, b.Release(ctx, acquire(b, request(lease, 0, "new", "one", "x", "wanted", "dead")).ID))
+	testwait.Check(t, b.Release(ctx, acquire(b, request(lease, 0, "new", "one", "x", "wanted", "dead"))))
 }

@@ -7,22 +7,19 @@ import (
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
-// Release implements [lock.Backend]. Where an answer was lost, and the lock is gone when it is asked again, it returns
-// the error of the first try: nobody knows then whether it was this release that ended the lock.
-func (b *Backend) Release(ctx context.Context, id string) error { return b.release(ctx, id, nil) }
-
-// ReleaseGrant implements [lock.GrantReleaser]. A lock on one key that nobody is in line for is released without a
-// script: with its one field the key's hash is gone. Where somebody is in line that field has another name, and a script
-// releases the lock and hands it on.
-func (b *Backend) ReleaseGrant(ctx context.Context, g lock.Grant) error {
-	if len(g.Tokens) != 1 || g.Waited { // Where one had to wait, others mostly do.
-		return b.Release(ctx, g.ID)
+// Release implements [lock.Backend]. A lock on one key that nobody is in line for is released without a script: with its
+// one field the key's hash is gone. Where somebody is in line that field has another name, and a script releases the lock
+// and hands it on. Where an answer was lost, and the lock is gone at the next try, Release returns the error of the first:
+// nobody knows then whether it was this release that ended the lock.
+func (b *Backend) Release(ctx context.Context, g lock.Grant) error {
+	var unknown error
+	if len(g.Tokens) == 1 && !g.Waited { // Where one had to wait, others mostly do.
+		var released bool
+		if released, unknown = b.drop(ctx, g.ID); released {
+			return nil
+		}
 	}
-	released, err := b.drop(ctx, g.ID)
-	if released {
-		return nil
-	}
-	return b.release(ctx, g.ID, err)
+	return b.release(ctx, g.ID, unknown)
 }
 
 // drop ends a grant of one key, and reports whether it was there and nobody in line.

@@ -27,7 +27,7 @@ func hears(t *testing.T, holder, other *Backend) {
 	t.Helper()
 	eventually(t, "the other waits and hears", func() bool {
 		s, err := holder.Snapshot(t.Context())
-		return err == nil && len(s.Waiters) == 1 && other.Hearing()
+		return err == nil && len(s.Waiters) == 1 && other.hearing.Load()
 	})
 }
 
@@ -41,7 +41,7 @@ func nothing(t *testing.T, b *Backend) {
 	}
 }
 
-// Who releases a grant that somebody came into line for hands it on.
+// Releasing a grant that somebody waits for hands it on.
 func TestReleasedGrantsAreHandedOn(t *testing.T) {
 	t.Parallel()
 	slow := 0
@@ -50,7 +50,7 @@ func TestReleasedGrantsAreHandedOn(t *testing.T) {
 		holder, other, seen, held, granted := contended(t, time.Minute)
 		hears(t, holder, other)
 		began := time.Now()
-		testwait.Must(t, holder.ReleaseGrant(t.Context(), held))
+		testwait.Must(t, holder.Release(t.Context(), held))
 		g := <-granted
 		if time.Since(began) > 50*time.Millisecond {
 			slow++
@@ -58,10 +58,10 @@ func TestReleasedGrantsAreHandedOn(t *testing.T) {
 		if !g.Waited || g.Tokens["k"] <= held.Tokens["k"] || seen.handedOver.Load() != 1 || seen.expired.Load() != 0 {
 			t.Errorf("granted %+v; %d handed over, %d expired", g, seen.handedOver.Load(), seen.expired.Load())
 		}
-		if err := holder.ReleaseGrant(t.Context(), held); !errors.Is(err, lock.ErrLost) {
+		if err := holder.Release(t.Context(), held); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("released again: %v", err)
 		}
-		testwait.Check(t, other.ReleaseGrant(t.Context(), g))
+		testwait.Check(t, other.Release(t.Context(), g))
 		nothing(t, holder)
 	}
 	if slow > n/4 {
@@ -69,7 +69,7 @@ func TestReleasedGrantsAreHandedOn(t *testing.T) {
 	}
 }
 
-// What somebody is in line for is not let go of without being handed on.
+// A lock that somebody waits for is not dropped without being handed on.
 func TestNothingIsLetGoOf(t *testing.T) {
 	t.Parallel()
 	holder, other, _, held, granted := contended(t, time.Hour)
@@ -86,13 +86,13 @@ func TestNothingIsLetGoOf(t *testing.T) {
 	if released, err := holder.drop(t.Context(), held.ID); released || err != nil {
 		t.Fatalf("let go after a renewal: %t, %v", released, err)
 	}
-	testwait.Must(t, holder.ReleaseGrant(t.Context(), held))
+	testwait.Must(t, holder.Release(t.Context(), held))
 	if g := <-granted; !g.Waited {
 		t.Errorf("granted %+v", g)
 	}
 }
 
-// Who came into line and left it again is in nobody's way.
+// A request that joined the line and left it again delays nobody.
 func TestReleasingWhatNobodyWaitsForAnyMore(t *testing.T) {
 	t.Parallel()
 	b := alone(t)
@@ -118,7 +118,7 @@ func TestReleasingAnExpiredGrant(t *testing.T) {
 		b := open(t, server.Addr(), Options{})
 		g := acquire(t, b, request(lock.MinTTL, 0, "k"))
 		pause(t, 2*lock.MinTTL)
-		if err := b.ReleaseGrant(t.Context(), g); !errors.Is(err, lock.ErrLost) {
+		if err := b.Release(t.Context(), g); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("released: %v, want ErrLost", err)
 		}
 		nothing(t, b)
@@ -127,7 +127,7 @@ func TestReleasingAnExpiredGrant(t *testing.T) {
 		t.Parallel()
 		holder, other, _, held, granted := contended(t, lock.MinTTL)
 		g := <-granted
-		if err := holder.ReleaseGrant(t.Context(), held); !errors.Is(err, lock.ErrLost) {
+		if err := holder.Release(t.Context(), held); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("released: %v, want ErrLost", err)
 		}
 		if h, ok, err := other.Find(t.Context(), "k"); err != nil || !ok || h.ID != g.ID {
@@ -154,7 +154,7 @@ func TestReleasingAnExpiredGrant(t *testing.T) {
 			t.Fatal("the doomed one was granted the lock")
 		}
 		pause(t, 500*time.Millisecond)
-		if err := holder.ReleaseGrant(t.Context(), held); !errors.Is(err, lock.ErrLost) {
+		if err := holder.Release(t.Context(), held); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("released: %v, want ErrLost", err)
 		}
 		if n := seen.expired.Load(); n != 1 {
@@ -162,18 +162,18 @@ func TestReleasingAnExpiredGrant(t *testing.T) {
 		}
 		// The dead are passed over as soon as they are not said to be alive.
 		g := acquire(t, holder, request(time.Second, 10*time.Second, "k"))
-		testwait.Check(t, holder.ReleaseGrant(t.Context(), g))
+		testwait.Check(t, holder.Release(t.Context(), g))
 		nothing(t, holder)
 	})
 }
 
-// A release whose answer is lost is told as such, and hands on all the same.
+// A release whose answer is lost reports that, and hands the lock on all the same.
 func TestReleaseOfUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	holder, other, _, held, granted := contended(t, time.Hour)
 	hears(t, holder, other)
 	lost := errors.New("the answer was lost")
-	testwait.Must(t, holder.Release(t.Context(), held.ID))
+	testwait.Must(t, holder.Release(t.Context(), lock.Grant{ID: held.ID}))
 	if err := holder.release(t.Context(), held.ID, lost); !errors.Is(err, lost) {
 		t.Errorf("released: %v, want %v", err, lost)
 	}

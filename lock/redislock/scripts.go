@@ -32,8 +32,8 @@ func source(name string) string {
 	return string(text)
 }
 
-// newScripts puts the scripts together from their parts. What comes before the common part is done in the usual case, and
-// the rest is not run then.
+// newScripts puts the scripts together from their parts. In the usual case the part before the common one does everything,
+// and the rest is not run.
 func newScripts(read func(name string) string) *scripts {
 	script := func(names ...string) *rueidis.Lua {
 		var text strings.Builder
@@ -260,28 +260,20 @@ func passing(err error) bool {
 	return !errors.Is(err, rueidis.ErrClosing) && !errors.Is(err, errAnswer) && !rueidis.IsParseErr(err)
 }
 
-// waits is the whole graph at one instant.
-type waits struct {
-	waiters []lock.Waiting
-	owners  map[string]string // of the keys that somebody waits for
-}
-
-// look reads the graph.
-func (b *Backend) look(ctx context.Context) (*waits, error) {
+// look reads who waits, oldest first, and the owners of the keys that somebody waits for, at one instant.
+func (b *Backend) look(ctx context.Context) (owners map[string]string, waiters []lock.Waiter, err error) {
 	p := read(b.scripts.graph.Exec(ctx, b.client, b.state, nil), 2)
-	w := &waits{owners: part(p, 1, (*rueidis.RedisMessage).AsStrMap)}
+	owners = part(p, 1, (*rueidis.RedisMessage).AsStrMap)
 	for _, row := range p.rows(0, 5) {
-		w.waiters = append(w.waiters, lock.Waiting{
-			Waiter: lock.Waiter{ID: row[0], Owner: row[1], Keys: lines(row[2]), Ticket: p.number(row[3])}, Since: p.instant(row[4]),
-		})
+		waiters = append(waiters, lock.Waiter{ID: row[0], Owner: row[1], Keys: lines(row[2]), Ticket: p.number(row[3]), Since: p.instant(row[4])})
 	}
-	return w, p.err
+	return owners, waiters, p.err
 }
 
 // holders lists who holds, maxHolders of them at most. As it looks for them among all names on the server, a part at a time,
 // one who came or went meanwhile may be listed or not.
-func (b *Backend) holders(ctx context.Context) ([]lock.Holder, error) {
-	var all []lock.Holder
+func (b *Backend) holders(ctx context.Context) ([]lock.Grant, error) {
+	var all []lock.Grant
 	seen := map[string]bool{} // The server may list a name twice.
 	pattern := literally(b.hash("")) + "*"
 	for cursor := "0"; ; {
@@ -308,7 +300,7 @@ func literally(text string) string {
 }
 
 // holders reads a list of grants.
-func (p *parts) holders(i int) (holders []lock.Holder) {
+func (p *parts) holders(i int) (holders []lock.Grant) {
 	for _, row := range p.rows(i, 6) {
 		token, err := readToken(row[3])
 		if err != nil || row[2] == "" {
@@ -316,7 +308,7 @@ func (p *parts) holders(i int) (holders []lock.Holder) {
 			return nil
 		}
 		keys := lines(row[2])
-		holders = append(holders, lock.Holder{
+		holders = append(holders, lock.Grant{
 			ID: name(row[0], keys[0]), Owner: row[1], Tokens: tokens(keys, token), GrantedAt: p.instant(row[4]), ExpiresAt: p.instant(row[5]),
 		})
 	}

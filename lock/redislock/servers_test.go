@@ -102,7 +102,7 @@ func TestScriptFlush(t *testing.T) {
 					return
 				}
 				testwait.Check(t, testwait.Err(b.Renew(ctx, g.ID, 0)))
-				testwait.Check(t, b.Release(ctx, g.ID))
+				testwait.Check(t, b.Release(ctx, lock.Grant{ID: g.ID}))
 			}
 		})
 	}
@@ -139,7 +139,7 @@ func TestLostNotification(t *testing.T) {
 		go func() {
 			g, err := other.Acquire(t.Context(), r)
 			if err == nil {
-				err = other.Release(t.Context(), g.ID)
+				err = other.Release(t.Context(), lock.Grant{ID: g.ID})
 			}
 			granted <- err
 		}()
@@ -148,7 +148,7 @@ func TestLostNotification(t *testing.T) {
 		deaf := admin.B().Hset().Key(b.space+":w:"+r.ID).FieldValue().FieldValue("proc", "nobody").Build()
 		testwait.Must(t, admin.Do(t.Context(), deaf).Error())
 		released := time.Now()
-		testwait.Must(t, b.Release(t.Context(), g.ID))
+		testwait.Must(t, b.Release(t.Context(), lock.Grant{ID: g.ID}))
 		select {
 		case err := <-granted:
 			testwait.Must(t, err)
@@ -179,12 +179,12 @@ func TestSubscriptionRefused(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				testwait.Check(t, b.Release(ctx, g.ID))
+				testwait.Check(t, b.Release(ctx, lock.Grant{ID: g.ID}))
 			}
 		})
 	}
 	all.Wait()
-	if b.Hearing() || other.Hearing() {
+	if b.hearing.Load() || other.hearing.Load() {
 		t.Error("notifications arrived that the server refuses")
 	}
 }
@@ -231,7 +231,7 @@ func TestReplicaTakesOver(t *testing.T) {
 	if err := unknown.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("release of a lock that is another's: %v", err)
 	}
-	testwait.Check(t, other.Release(t.Context(), g.ID))
+	testwait.Check(t, other.Release(t.Context(), lock.Grant{ID: g.ID}))
 	if _, err := other.Acquire(t.Context(), request(time.Second, 0, "known")); !errors.Is(err, lock.ErrHeld) {
 		t.Errorf("what the replica knew of: %v, want ErrHeld", err)
 	}
@@ -253,5 +253,5 @@ func TestFind(t *testing.T) {
 	if err != nil || !ok || h.ID != g.ID || h.Owner != g.Owner || h.Tokens["k"] != g.Tokens["k"] || late < -time.Millisecond || late > 5*time.Millisecond {
 		t.Errorf("found %+v, %v, %v; want %+v", h, ok, err, g)
 	}
-	testwait.Check(t, b.Release(t.Context(), g.ID))
+	testwait.Check(t, b.Release(t.Context(), lock.Grant{ID: g.ID}))
 }

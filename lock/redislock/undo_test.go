@@ -154,10 +154,10 @@ func TestVictimsAreCounted(t *testing.T) {
 			second, err := b.Acquire(t.Context(), q)
 			if _, dead := errors.AsType[*lock.DeadlockError](err); dead {
 				victims.Add(1)
-			} else if err = errors.Join(err, b.Release(t.Context(), second.ID)); err != nil {
+			} else if err = errors.Join(err, b.Release(t.Context(), lock.Grant{ID: second.ID})); err != nil {
 				t.Error(err)
 			}
-			testwait.Check(t, b.Release(t.Context(), g.ID))
+			testwait.Check(t, b.Release(t.Context(), lock.Grant{ID: g.ID}))
 		})
 	}
 	all.Wait()
@@ -168,7 +168,7 @@ func TestVictimsAreCounted(t *testing.T) {
 	eventually(t, "each victim is counted", func() bool { return seen.victims.Load() == rings })
 }
 
-// Where the answer to a request that leaves the line is lost, it is asked again: who is told that it has nothing has nothing.
+// When the answer to a request that leaves the line is lost, the backend asks again. A caller who is refused holds nothing.
 func TestLostAnswerOfLeaving(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
@@ -186,7 +186,7 @@ func TestLostAnswerOfLeaving(t *testing.T) {
 		if !strings.Contains(request, leave) || lost.Add(1) > 1 {
 			return false
 		}
-		if err := holder.Release(t.Context(), g.ID); err != nil { // At the last moment the lock is handed over.
+		if err := holder.Release(t.Context(), lock.Grant{ID: g.ID}); err != nil { // At the last moment the lock is handed over.
 			t.Error(err)
 		}
 		return true
@@ -196,7 +196,7 @@ func TestLostAnswerOfLeaving(t *testing.T) {
 	if err != nil || lost.Load() < 2 {
 		t.Fatalf("the other got %v; it left %d times", err, lost.Load())
 	}
-	testwait.Check(t, other.Release(t.Context(), got.ID))
+	testwait.Check(t, other.Release(t.Context(), lock.Grant{ID: got.ID}))
 	nothing(t, holder)
 }
 
@@ -224,7 +224,7 @@ func TestRefusedWhileItLooks(t *testing.T) {
 			looked.Store(true)
 			pause(t, time.Until(late)) // The network is slow.
 		case strings.Contains(request, acquire) && looked.Load() && released.CompareAndSwap(false, true):
-			if err := other.Release(t.Context(), held.ID); err != nil { // by the same owner, elsewhere
+			if err := other.Release(t.Context(), lock.Grant{ID: held.ID}); err != nil { // by the same owner, elsewhere
 				t.Error(err)
 			}
 		}
@@ -239,7 +239,7 @@ func TestRefusedWhileItLooks(t *testing.T) {
 	if s, err := other.Snapshot(t.Context()); err != nil || len(s.Waiters) > 0 {
 		t.Errorf("who got ErrHeld waits: %+v, %v", s.Waiters, err)
 	}
-	testwait.Check(t, other.Release(t.Context(), g.ID))
+	testwait.Check(t, other.Release(t.Context(), lock.Grant{ID: g.ID}))
 	nothing(t, other)
 }
 
@@ -288,13 +288,13 @@ func TestDeadWaitersAreForgotten(t *testing.T) {
 	all.Wait()
 }
 
-// What is no grant's id is nothing's.
+// An id that was never a grant matches nothing.
 func TestStrangeIDs(t *testing.T) {
 	t.Parallel()
 	b, g, both := kept(t)
 	for _, id := range []string{"", "/", "//", "/x", "/y", "//y", "x", "y", g.ID + "/", "/" + g.ID, g.ID[:8]} {
 		_, renewed := b.Renew(t.Context(), id, 0)
-		for _, err := range []error{b.ReleaseGrant(t.Context(), lock.Grant{ID: id, Tokens: map[string]int64{"y": 1}}), b.Release(t.Context(), id), renewed} {
+		for _, err := range []error{b.Release(t.Context(), lock.Grant{ID: id, Tokens: map[string]int64{"y": 1}}), b.Release(t.Context(), lock.Grant{ID: id}), renewed} {
 			if !errors.Is(err, lock.ErrLost) {
 				t.Errorf("%q: %v", id, err)
 			}
@@ -303,7 +303,7 @@ func TestStrangeIDs(t *testing.T) {
 	if _, err := b.Acquire(t.Context(), request(time.Minute, 0, "y")); !errors.Is(err, lock.ErrHeld) {
 		t.Errorf("nobody is in line for y: %v", err)
 	}
-	testwait.Check(t, b.Release(t.Context(), g.ID))
+	testwait.Check(t, b.Release(t.Context(), lock.Grant{ID: g.ID}))
 	if g := <-both; !g.Waited {
 		t.Errorf("granted %+v", g)
 	}

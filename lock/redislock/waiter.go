@@ -147,9 +147,7 @@ func (w *waiter) inLine(ctx context.Context) (lock.Grant, error) {
 	b := w.backend
 	var timeout <-chan time.Time
 	if w.request.Wait > 0 {
-		t := time.NewTimer(time.Until(w.deadline))
-		defer t.Stop()
-		timeout = t.C
+		timeout = time.After(time.Until(w.deadline))
 	}
 	for {
 		select {
@@ -193,7 +191,7 @@ func (w *waiter) check(ctx context.Context) (a answer, err error) {
 	return a, err
 }
 
-// leave gives up waiting for a reason. Who is granted at this very moment is granted, if take says so.
+// leave gives up waiting for a reason. If the request was granted at this very moment, take says whether it keeps the lock.
 func (w *waiter) leave(ctx context.Context, take bool, reason error) (lock.Grant, error) {
 	b := w.backend
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)

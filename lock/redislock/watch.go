@@ -75,7 +75,7 @@ func (b *Backend) pollSome(ctx context.Context, ids []string) (expiry time.Durat
 func (b *Backend) listen() {
 	wait.Reconnect(b.base, b.hear, func(err error, _ time.Duration) {
 		b.hearing.Store(false)
-		poke(b.inspect)
+		wait.Signal(b.inspect)
 		b.logger.DebugContext(b.base, "listening for locks ended, and is tried again", "error", err)
 	})
 }
@@ -87,7 +87,7 @@ func (b *Backend) hear() error {
 	ctx := rueidis.WithOnSubscriptionHook(b.base, func(s rueidis.PubSubSubscription) {
 		if s.Kind == "subscribe" {
 			b.hearing.Store(true)
-			poke(b.inspect) // What was told before is found by looking.
+			wait.Signal(b.inspect) // What was told before is found by looking.
 		}
 	})
 	channel := b.space + ":wake:" + b.process

@@ -175,14 +175,7 @@ func (w *Worker) Scheduled(in time.Duration) {
 	early := time.Now().Add(in).Before(w.looksAt)
 	w.mu.Unlock()
 	if early {
-		signal(w.wake)
-	}
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // A signal is pending already.
+		wait.Signal(w.wake)
 	}
 }
 
@@ -361,7 +354,7 @@ func (w *Worker) end(work *Work, result Result, took time.Duration) {
 	}
 	t.ended = time.Now()
 	w.o.Observer.Running(len(w.running))
-	signal(w.freed)
+	wait.Signal(w.freed)
 }
 
 // traced makes the attempt, under a trace where somebody wants one.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // beat keeps the claims of the running attempts alive.
@@ -78,7 +79,7 @@ func (w *Worker) sweep(ctx context.Context) {
 	case n > 0:
 		w.o.Observer.Released(n)
 		w.o.Logger.InfoContext(ctx, "stale claims released", "count", n)
-		signal(w.wake)
+		wait.Signal(w.wake)
 	}
 }
 
