@@ -44,7 +44,7 @@ func New(db DB, o Options) *Store {
 
 // statements are the SQL, with the table's schema.
 type statements struct {
-	begin, look, extend, complete, answer, release, park, sweep string
+	begin, look, extend, complete, answer, release, sweep string
 }
 
 // micros is the fence of an execution that has no predecessor: by the clock, so that it grows even where an earlier
@@ -76,7 +76,6 @@ func newStatements(schema string) statements {
 		complete: pgkit.In(schema, `UPDATE @idempotent_requests SET status = $4, header = $5, body = $6, expires_at = clock_timestamp() + retention`+mine),
 		answer:   pgkit.In(schema, `SELECT status, header, body FROM @idempotent_requests WHERE id = $1 AND execution = $2 AND fence = $3 AND status IS NOT NULL`),
 		release:  pgkit.In(schema, `DELETE FROM @idempotent_requests`+mine),
-		park:     pgkit.In(schema, `UPDATE @idempotent_requests SET park = true, lease_until = clock_timestamp(), expires_at = NULL`+mine),
 		sweep: pgkit.In(schema, `DELETE FROM @idempotent_requests WHERE id IN (SELECT id FROM @idempotent_requests WHERE expires_at <= clock_timestamp()
 			ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)`),
 	}
@@ -174,11 +173,6 @@ func (s *Store) Extend(ctx context.Context, g idempotency.Grant, lease time.Dura
 // Release implements [idempotency.Store].
 func (s *Store) Release(ctx context.Context, g idempotency.Grant) error {
 	return s.change(ctx, "release", s.sql.release, g)
-}
-
-// Park implements [idempotency.Store].
-func (s *Store) Park(ctx context.Context, g idempotency.Grant) error {
-	return s.change(ctx, "park", s.sql.park, g)
 }
 
 func (s *Store) change(ctx context.Context, what, sql string, g idempotency.Grant, args ...any) error {

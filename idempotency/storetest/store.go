@@ -19,8 +19,6 @@ import (
 
 func isLost(err error) bool { return errors.Is(err, idempotency.ErrLost) }
 
-func isReused(err error) bool { return errors.Is(err, idempotency.ErrKeyReused) }
-
 func (s *suite) life() {
 	store, other := s.h.Open(), s.h.Open()
 	r := request()
@@ -184,11 +182,6 @@ func (s *suite) parked() {
 	testwait.Must(s, other.Release(s.ctx(), g))
 	s.start(other, again(r), terms(long))
 	s.lost(store, g, false)
-
-	// Giving up needs no lease to run out, and parks whatever the terms were.
-	r = request()
-	testwait.Must(s, store.Park(s.ctx(), s.start(store, r, terms(long))))
-	s.begin(other, again(r), terms(long), idempotency.Unknown)
 }
 
 func (s *suite) retention() {
