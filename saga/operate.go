@@ -18,9 +18,11 @@ import (
 // name, protocol or input. Other errors: [ErrUnknownDefinition], [ErrTooManyRuns], [ErrClosed], and those of [Store]; after
 // an unknown outcome the same id tells.
 func (s *Service) Start(ctx context.Context, n New) (*Saga, error) {
-	if err := s.admit(); err != nil {
+	free, err := s.runs.Reserve(true)
+	if err != nil {
 		return nil, err
 	}
+	defer free()
 	if n.ID == uuid.Nil {
 		n.ID = newID()
 	}
@@ -46,7 +48,7 @@ func (s *Service) Start(ctx context.Context, n New) (*Saga, error) {
 		refusal      error
 	)
 	g := s.asking(ctx)
-	err := s.store.Create(ctx, n.ID, nil, func(u *Unit) {
+	err = s.store.Create(ctx, n.ID, nil, func(u *Unit) {
 		result, made, refusal = u.Existing, nil, nil
 		switch {
 		case u.Existing == nil:
@@ -70,8 +72,12 @@ func (s *Service) Start(ctx context.Context, n New) (*Saga, error) {
 }
 
 // Wait waits until a saga has ended, in whatever process, and returns it. It returns [NotFoundError], or the context's error.
-func (s *Service) Wait(ctx context.Context, id uuid.UUID) (*Saga, error) {
-	return s.until(ctx, id, 0, func(found *Saga) bool { return found.Status != Pending })
+func (s *Service) Wait(ctx context.Context, id uuid.UUID) (found *Saga, err error) {
+	err = s.runs.Wait(ctx, id, 0, func(ctx context.Context) (bool, error) {
+		found, err = s.look(ctx, id)
+		return err == nil && found.Status != Pending, err
+	})
+	return found, err
 }
 
 // Run is Start, and then Wait.
@@ -122,27 +128,16 @@ func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[A
 }
 
 func (s *Service) act(ctx context.Context, id uuid.UUID, c command.Command[Act]) (answer command.Answer, err error) {
-	batch := []command.Command[Act]{c}
-	err = s.store.Update(ctx, id, command.Keys(batch), func(u *Unit) {
-		if u.Blocked != nil {
-			answer = blocked(batch, u)
-			return
-		}
-		answer = command.Decide(batch, u.Keys, func(c command.Command[Act]) (any, error) {
-			err, action := decideRetry(u.Saga, u.Now), "saga.retry"
+	err = s.store.Update(ctx, id, command.Keys([]command.Command[Act]{c}), func(u *Unit) {
+		answer = command.One(&u.Unit, c, id.String(), func() (any, string, error) {
 			if c.Op == Compensate {
-				err, action = decideCompensate(u.Saga, u.Now), "saga.compensate"
+				return u.Saga, "saga.compensate", decideCompensate(u.Saga, u.Now)
 			}
-			if err != nil {
-				return nil, err
-			}
-			u.Changed = true
-			u.Audit = append(u.Audit, command.Audited(c, action, id.String()))
-			return u.Saga, nil
-		})[0]
+			return u.Saga, "saga.retry", decideRetry(u.Saga, u.Now)
+		})
 	})
 	if absent, ok := errors.AsType[*NotFoundError](err); ok && c.Render != nil {
-		return batch[0].Refuse(absent), nil
+		return c.Refuse(absent), nil
 	}
 	s.nudge()
 	return answer, err

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -35,8 +34,6 @@ const (
 	MaxPause = 15 * time.Second
 	// DoubtAge is how old a prepared transaction must be of which the log knows nothing before it is ended.
 	DoubtAge = 10 * time.Minute
-	// pollEvery is how often a waiter looks for the answer to a request that another process executes.
-	pollEvery = 100 * time.Millisecond
 	// releaseTimeout bounds what is done for a run that is being stopped.
 	releaseTimeout = 3 * time.Second
 	// sweepTimeout bounds the look at the prepared transactions of all participants.
@@ -124,14 +121,12 @@ type Service struct {
 	definitions map[string]Definition
 	names       []string // of the definitions
 
-	slots  chan struct{}
-	wake   chan struct{} // has a value when a saga of this process is due
-	reads  *groupcommit.Group[struct{}, uuid.UUID, *Saga]
-	ctx    context.Context //nolint:containedctx // Ends the runs, whose requests are long over.
-	cancel context.CancelFunc
+	slots chan struct{}
+	wake  chan struct{} // has a value when a saga of this process is due
+	reads *groupcommit.Group[struct{}, uuid.UUID, *Saga]
 
 	// The mutex of runs guards what follows, too.
-	runs   runs.Set[*run]
+	runs   *runs.Set[*run]
 	life   uuid.UUID         // the log's incarnation, as this process knows it
 	fences map[string]*fence // by participant
 }
@@ -158,7 +153,9 @@ func NewService(store Store, o Options) *Service {
 		s.definitions[d.Name] = d
 		s.names = append(s.names, d.Name)
 	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.runs = runs.New[*run](runs.Options{
+		Most: MaxWaiting, Full: ErrTooManyRuns, Closed: ErrClosed, Running: func(n int) { s.observe(func(o Observer) { o.Running(n) }) },
+	})
 	return s
 }
 
@@ -169,9 +166,11 @@ func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 // command.ErrUnavailable, command.ErrUnknownOutcome, or the context's error. It is for this module's own services; programs
 // have [Service.Start] and [Service.Run].
 func (s *Service) Create(ctx context.Context, c command.Command[New]) (command.Answer, error) {
-	if err := s.admit(); err != nil {
+	free, err := s.runs.Reserve(true)
+	if err != nil {
 		return command.Answer{}, err
 	}
+	defer free()
 	cr := creation{s: s, c: c, id: newID()}
 	var key *idempotency.ID
 	if c.Key != nil {
@@ -185,22 +184,11 @@ func (s *Service) Create(ctx context.Context, c command.Command[New]) (command.A
 		s.hit(AfterIntent, 0)
 		s.start(cr.made, g) //nolint:contextcheck // A run outlives the request that made it.
 	}
+	free()
 	if cr.wait != nil {
 		return s.await(ctx, *cr.wait, c)
 	}
 	return cr.answer, nil
-}
-
-func (s *Service) admit() error {
-	s.runs.Lock()
-	defer s.runs.Unlock()
-	switch {
-	case s.runs.Closed:
-		return ErrClosed
-	case len(s.runs.Runs) >= MaxWaiting:
-		return ErrTooManyRuns
-	}
-	return nil
 }
 
 // creation decides on a request for a new saga.
@@ -215,39 +203,19 @@ type creation struct {
 }
 
 func (cr *creation) decide(u *Unit) {
-	cr.answer, cr.made, cr.wait = command.Answer{}, nil, nil
-	batch := []command.Command[New]{cr.c}
-	if u.Existing != nil {
-		// An earlier try was committed and its answer lost: the lease is ours.
-		cr.made, cr.wait = u.Existing, &u.Existing.ID
-		return
-	}
-	if cr.c.Key != nil && u.Asked != nil && !command.Known(u.Keys, cr.c.Key) {
-		if u.Asked.Pending.Fingerprint != cr.c.Key.Fingerprint {
-			cr.answer = batch[0].Refuse(idempotency.ErrKeyReused)
-			return
-		}
-		cr.wait = &u.Asked.ID
-		return
-	}
-	if render := cr.c.Render; render != nil {
-		// The answer is that of the saga's end; until then the saga itself has the key.
-		batch[0].Render = func(result any, err error) command.Rendered {
-			if err == nil {
-				return command.Rendered{}
+	cr.answer, cr.made, cr.wait = command.Answer{}, u.Existing, nil
+	if u.Existing == nil { // Else an earlier try was committed and its answer lost: the lease is ours.
+		cr.answer, cr.wait = command.Make(&u.Unit, cr.c, cr.id, true, func() (any, string, error) {
+			if n := &cr.c.Op; n.Refusal == nil {
+				cr.made = decideNew(n, cr.id, cr.s.owner, cr.s.o.LeaseTTL, cr.s.o.Coordinator, u.Now)
+				cr.made.Pending, u.Made = cr.c.Key, cr.made
 			}
-			return render(result, err)
-		}
+			return cr.made, "", cr.c.Op.Refusal
+		})
 	}
-	cr.answer = command.Decide(batch, u.Keys, func(c command.Command[New]) (any, error) {
-		if c.Op.Refusal != nil {
-			return nil, c.Op.Refusal
-		}
-		made := decideNew(&c.Op, cr.id, cr.s.owner, cr.s.o.LeaseTTL, cr.s.o.Coordinator, u.Now)
-		made.Pending = c.Key
-		cr.made, cr.wait, u.Made = made, &made.ID, made
-		return made, nil
-	})[0]
+	if cr.made != nil {
+		cr.wait = &cr.made.ID
+	}
 }
 
 // Replay answers a command whose key was decided before; ok is false where it was not.
@@ -266,40 +234,16 @@ func (s *Service) Replay(ctx context.Context, c command.Command[New]) (a command
 
 // await waits until a saga has ended, or SyncWait is over, and then decides the answer under the command's key.
 func (s *Service) await(ctx context.Context, id uuid.UUID, c command.Command[New]) (command.Answer, error) {
-	waiting, cancel := context.WithTimeout(ctx, s.o.SyncWait)
-	defer cancel()
-	answered := func(found *Saga) bool { return found.Status != Pending || found.Pending == nil }
-	_, err := s.until(waiting, id, s.o.LeaseTTL, answered)
-	if err != nil && ctx.Err() != nil {
-		return command.Answer{}, command.UnknownOutcome(ctx.Err())
+	answered := func(ctx context.Context) (bool, error) {
+		found, err := s.look(ctx, id)
+		return err == nil && (found.Status != Pending || found.Pending == nil), err
 	}
-	if errors.Is(err, command.ErrUnavailable) {
-		return command.Answer{}, command.UnknownOutcome(err) // Of a log that is silent for so long no more is to be had.
-	}
-	return s.settle(ctx, id, c)
-}
-
-// settle decides what the request that made a saga is answered, unless that is decided already.
-func (s *Service) settle(ctx context.Context, id uuid.UUID, c command.Command[New]) (command.Answer, error) {
-	batch := []command.Command[New]{c}
-	answer, err := command.Execute(ctx, func() (answer command.Answer, err error) {
-		err = s.store.Update(ctx, id, command.Keys(batch), func(u *Unit) {
-			if u.Blocked != nil {
-				answer = blocked(batch, u)
-				return
-			}
-			var changed bool
-			answer, changed = command.Settle(c, &u.Saga.Pending, u.Keys, u.Saga)
-			u.Changed = u.Changed || changed
+	pending := func(s *Saga) **idempotency.Request { return &s.Pending }
+	return s.runs.Answer(ctx, id, s.o.SyncWait, s.o.LeaseTTL, answered, func() (command.Answer, error) {
+		return command.Settle(ctx, c, pending, func(keys []idempotency.ID, settle func(*command.Unit, *Saga)) error {
+			return s.store.Update(ctx, id, keys, func(u *Unit) { settle(&u.Unit, u.Saga) })
 		})
-		return answer, err
 	})
-	return answer, command.Begun(err)
-}
-
-// blocked answers a command whose saga another session has locked: with the recorded answer, or none.
-func blocked[Op any](batch []command.Command[Op], u *Unit) command.Answer {
-	return command.Decide(batch, u.Keys, func(command.Command[Op]) (any, error) { return nil, u.Blocked })[0]
 }
 
 func (s *Service) nudge() {

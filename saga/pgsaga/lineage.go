@@ -148,7 +148,7 @@ func (l *Log) Adopt(ctx context.Context, seen map[string]uuid.UUID, keys []idemp
 		if err != nil {
 			return err
 		}
-		u := &saga.Unit{Now: now, Keys: idempotency.NewBatch(known)}
+		u := &saga.Unit{Unit: idempotency.Unit{Now: now, Keys: idempotency.NewBatch(known)}}
 		decide(u)
 		var b pgx.Batch
 		if u.Changed {

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/saga"
 )
@@ -162,12 +163,12 @@ func (l *Log) Create(ctx context.Context, id uuid.UUID, key *idempotency.ID, dec
 		if err != nil {
 			return err
 		}
-		u := &saga.Unit{Now: now, Keys: idempotency.NewBatch(known)}
+		u := &saga.Unit{Unit: idempotency.Unit{Now: now, Keys: idempotency.NewBatch(known)}}
 		for _, s := range there {
 			if s.ID == id {
 				u.Existing = s
 			} else {
-				u.Asked = s
+				u.Asked = &idempotency.Asked{Request: *s.Pending, Object: s.ID} // It was found by its key.
 			}
 		}
 		decide(u)
@@ -187,18 +188,11 @@ func (l *Log) queueInsert(b *pgx.Batch, s *saga.Saga) error {
 	if err != nil {
 		return err
 	}
-	key, fingerprint, execution := pending(s)
+	key, fingerprint, execution := command.Columns(s.Pending)
 	b.Queue(l.schema.in(insertSaga), s.ID, s.Name, string(s.Protocol), string(s.Input), string(s.Status), s.Reason, string(steps), s.Decided,
 		s.Coordinator, s.Cancelled, s.Owner, s.Term, s.LeaseExpiresAt, s.Version, s.NextAt, s.Attempts, s.LastError, s.CreatedAt,
 		s.UpdatedAt, key, fingerprint, execution, s.DeadlineAt)
 	return nil
-}
-
-func pending(s *saga.Saga) (key, fingerprint []byte, execution *uuid.UUID) {
-	if s.Pending == nil {
-		return nil, nil, nil
-	}
-	return s.Pending.ID[:], s.Pending.Fingerprint[:], &s.Pending.Execution
 }
 
 // Update implements [saga.Store].
@@ -224,12 +218,12 @@ func (l *Log) Update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, d
 		if err != nil {
 			return err
 		}
-		u := &saga.Unit{Now: now, Keys: idempotency.NewBatch(known), Saga: found}
+		u := &saga.Unit{Unit: idempotency.Unit{Now: now, Keys: idempotency.NewBatch(known)}, Saga: found}
 		decide(u)
 		var b pgx.Batch
 		if u.Changed {
 			// The row is locked: it is there.
-			key, fingerprint, execution := pending(u.Saga)
+			key, fingerprint, execution := command.Columns(u.Saga.Pending)
 			b.Queue(l.schema.in(updateSaga), id, u.Saga.Cancelled, u.Saga.NextAt, u.Saga.Attempts, key, fingerprint, execution)
 		}
 		l.answers.Queue(&b, u)
@@ -382,11 +376,7 @@ func scan(row pgx.CollectableRow) (*saga.Saga, error) {
 	s.Input = []byte(input)
 	s.LeaseExpiresAt, s.NextAt, s.CreatedAt, s.UpdatedAt = s.LeaseExpiresAt.UTC(), s.NextAt.UTC(), s.CreatedAt.UTC(), s.UpdatedAt.UTC()
 	s.EndedAt, s.DeadlineAt = utc(s.EndedAt), utc(s.DeadlineAt)
-	if key != nil && execution != nil {
-		s.Pending = &idempotency.Request{Execution: *execution}
-		copy(s.Pending.ID[:], key)
-		copy(s.Pending.Fingerprint[:], fingerprint)
-	}
+	s.Pending = command.Pending(key, fingerprint, execution)
 	return &s, json.Unmarshal([]byte(steps), &s.Steps)
 }
 
