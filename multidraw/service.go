@@ -102,73 +102,54 @@ func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.An
 	if err != nil {
 		return command.Answer{}, fmt.Errorf("multidraw: choose a seed: %w", err)
 	}
-	cr := creation{s: s, c: c, op: op, id: newID(), seed: seed}
-	if err := s.store.Create(ctx, cr.id, op.LockKey, keyOf(c), cr.decide); err != nil {
+	var (
+		id     = newID()
+		later  = !op.Async && op.Count > AtOnce // The answer is that of the completed operation, if it comes in time.
+		answer command.Answer
+		made   *Operation
+		draws  *Draws
+		wait   *uuid.UUID // for the operation, whose answer is not decided yet
+	)
+	err = s.store.Create(ctx, id, op.LockKey, command.KeysOf(c), func(u *Unit) {
+		made = u.Earlier
+		if made != nil { // The transaction was committed before: what is left is to run the operation, and to answer.
+			draws = drawsOf(made, seed)
+		}
+		answer, wait = command.Make(&u.Unit, c, id, later, func() (_ any, action string, err error) {
+			if made != nil {
+				return made, "", nil // Without a key there is no record of it.
+			}
+			made, draws, err = DecideCreate(&op, id, seed, u.Holder, s.grant, u.Now)
+			switch {
+			case err != nil:
+			case later:
+				made.Pending = c.Key
+			case !op.Async:
+				u.Chunks = DecideAtOnce(made, draws, u.Now)
+				made.Seed = &seed
+			}
+			u.Made, u.Seed = made, seed
+			return made, "multidraw.create", err
+		})
+		if later && made != nil {
+			wait = &made.ID
+		}
+	})
+	if err != nil {
 		return command.Answer{}, err
 	}
-	if cr.made != nil {
-		s.o.Logger.InfoContext(ctx, "multi-draw made", "id", cr.made.ID, "draws", cr.made.Total, "status", string(cr.made.Status), "request_id", c.RequestID)
-		s.saved(cr.made)
-		if cr.made.Status == StatusRunning && cr.made.Owner == s.grant.Owner && cr.made.Term == firstTerm {
-			s.start(cr.made, cr.draws) //nolint:contextcheck // The run outlives the request.
+	if made != nil {
+		s.o.Logger.InfoContext(ctx, "multi-draw made", "id", made.ID, "draws", made.Total, "status", string(made.Status), "request_id", c.RequestID)
+		s.saved(made)
+		if made.Status == StatusRunning && made.Owner == s.grant.Owner && made.Term == firstTerm {
+			s.start(made, draws) //nolint:contextcheck // The run outlives the request.
 		}
 	}
 	free()
-	if cr.wait != nil {
-		return s.await(ctx, *cr.wait, c)
+	if wait != nil {
+		return s.await(ctx, *wait, c)
 	}
-	return cr.answer, nil
-}
-
-func keyOf(c command.Command[Op]) *idempotency.ID {
-	if c.Key == nil {
-		return nil
-	}
-	return &c.Key.ID
-}
-
-// creation decides on a request for a new operation.
-type creation struct {
-	s    *Service
-	c    command.Command[Op]
-	op   Create
-	id   uuid.UUID
-	seed fairdraw.Seed
-
-	answer command.Answer
-	made   *Operation
-	draws  *Draws
-	wait   *uuid.UUID // for the operation, whose answer is not decided yet
-}
-
-func (cr *creation) decide(u *Unit) {
-	cr.made, cr.draws = nil, nil
-	if u.Earlier != nil {
-		// The transaction was committed before: what is left is to run the operation, and to answer.
-		cr.made, cr.draws = u.Earlier, drawsOf(u.Earlier, cr.seed)
-	}
-	// The answer is that of the completed operation, if it comes in time.
-	later := !cr.op.Async && cr.op.Count > AtOnce
-	cr.answer, cr.wait = command.Make(&u.Unit, cr.c, cr.id, later, func() (any, string, error) {
-		if u.Earlier != nil {
-			return u.Earlier, "", nil // Without a key there is no record of it.
-		}
-		made, draws, err := DecideCreate(&cr.op, cr.id, cr.seed, u.Holder, cr.s.grant, u.Now)
-		if err != nil {
-			return nil, "", err
-		}
-		if later {
-			made.Pending = cr.c.Key
-		} else if !cr.op.Async {
-			u.Chunks = DecideAtOnce(made, draws, u.Now)
-			made.Seed = &cr.seed
-		}
-		cr.made, cr.draws, u.Made, u.Seed = made, draws, made, cr.seed
-		return made, "multidraw.create", nil
-	})
-	if later && cr.made != nil {
-		cr.wait = &cr.made.ID
-	}
+	return answer, nil
 }
 
 // drawsOf makes ready the draws of an operation whose parameters were validated.
@@ -214,7 +195,7 @@ func (s *Service) execute(ctx context.Context, id uuid.UUID, c command.Command[O
 		seed   fairdraw.Seed
 		before *Operation // as an earlier run of the transaction left it, if that was committed after all
 	)
-	err = s.store.Update(ctx, id, command.Keys([]command.Command[Op]{c}), func(u *Unit) {
+	err = s.store.Update(ctx, id, command.KeysOf(c), func(u *Unit) {
 		to, seed = nil, u.Seed
 		if before != nil && u.Operation != nil && before.same(u.Operation) {
 			to = u.Operation

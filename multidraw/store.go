@@ -41,8 +41,8 @@ type Checkpoint struct {
 // run again. Errors: command.ErrUnavailable, command.ErrUnknownOutcome, or what the database refused.
 type Store interface {
 	Reader
-	// Create makes an operation of that id; key may be nil.
-	Create(ctx context.Context, id uuid.UUID, lockKey string, key *idempotency.ID, decide func(*Unit)) error
+	// Create makes an operation of that id. There is one key or none.
+	Create(ctx context.Context, id uuid.UUID, lockKey string, keys []idempotency.ID, decide func(*Unit)) error
 	// Update works on one operation, with its seed. It returns [NotFoundError] when there is no such operation. It does not
 	// wait for another session that has locked the operation; see [Unit.Blocked].
 	Update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*Unit)) error

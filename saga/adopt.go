@@ -36,7 +36,7 @@ func (s *Service) Adopt(ctx context.Context, c command.Command[struct{}]) (comma
 		action = "saga.adopt"
 	}
 	var answer command.Answer
-	err = s.store.Adopt(ctx, seen, command.Keys([]command.Command[struct{}]{c}), func(u *Unit) {
+	err = s.store.Adopt(ctx, seen, command.KeysOf(c), func(u *Unit) {
 		answer = command.One(&u.Unit, c, s.o.Coordinator, func() (any, string, error) {
 			return Adoption{Coordinator: s.o.Coordinator, Participants: slices.Sorted(maps.Keys(seen))}, action, refusal
 		})

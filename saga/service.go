@@ -165,57 +165,52 @@ func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 // over. A repeat of a request that is still waiting waits too. It returns [ErrTooManyRuns], [ErrClosed],
 // command.ErrUnavailable, command.ErrUnknownOutcome, or the context's error. It is for this module's own services; programs
 // have [Service.Start] and [Service.Run].
-func (s *Service) Create(ctx context.Context, c command.Command[New]) (command.Answer, error) {
+func (s *Service) Create(ctx context.Context, c command.Command[New]) (answer command.Answer, err error) {
+	var wait *uuid.UUID // for the saga, whose answer is not decided yet
+	id := newID()
+	err = s.create(ctx, id, command.KeysOf(c), func(u *Unit) (made *Saga) {
+		answer, wait = command.Answer{}, nil
+		if made = u.Existing; made == nil { // Else an earlier try was committed and its answer lost: the lease is ours.
+			answer, wait = command.Make(&u.Unit, c, id, true, func() (any, string, error) {
+				if c.Op.Refusal == nil {
+					made = s.decideNew(&c.Op, id, u)
+					made.Pending = c.Key
+				}
+				return made, "", c.Op.Refusal
+			})
+		}
+		if made != nil {
+			wait = &made.ID
+		}
+		return made
+	})
+	if err == nil && wait != nil {
+		return s.await(ctx, *wait, c)
+	}
+	return answer, err
+}
+
+// create runs the transaction that makes a saga, and then the saga that decide returns, whose lease is ours.
+func (s *Service) create(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*Unit) *Saga) error {
 	free, err := s.runs.Reserve(true)
 	if err != nil {
-		return command.Answer{}, err
+		return err
 	}
 	defer free()
-	cr := creation{s: s, c: c, id: newID()}
-	var key *idempotency.ID
-	if c.Key != nil {
-		key = &c.Key.ID
-	}
+	var made *Saga
 	g := s.asking(ctx)
-	if err := s.store.Create(ctx, cr.id, key, cr.decide); err != nil {
-		return command.Answer{}, err
-	}
-	if cr.made != nil {
+	err = s.store.Create(ctx, id, keys, func(u *Unit) { made = decide(u) })
+	if err == nil && made != nil {
 		s.hit(AfterIntent, 0)
-		s.start(cr.made, g) //nolint:contextcheck // A run outlives the request that made it.
+		s.start(made, g) //nolint:contextcheck // A run outlives the request that made it.
 	}
-	free()
-	if cr.wait != nil {
-		return s.await(ctx, *cr.wait, c)
-	}
-	return cr.answer, nil
+	return err
 }
 
-// creation decides on a request for a new saga.
-type creation struct {
-	s  *Service
-	c  command.Command[New]
-	id uuid.UUID
-
-	answer command.Answer
-	made   *Saga
-	wait   *uuid.UUID // for the saga, whose answer is not decided yet
-}
-
-func (cr *creation) decide(u *Unit) {
-	cr.answer, cr.made, cr.wait = command.Answer{}, u.Existing, nil
-	if u.Existing == nil { // Else an earlier try was committed and its answer lost: the lease is ours.
-		cr.answer, cr.wait = command.Make(&u.Unit, cr.c, cr.id, true, func() (any, string, error) {
-			if n := &cr.c.Op; n.Refusal == nil {
-				cr.made = decideNew(n, cr.id, cr.s.owner, cr.s.o.LeaseTTL, cr.s.o.Coordinator, u.Now)
-				cr.made.Pending, u.Made = cr.c.Key, cr.made
-			}
-			return cr.made, "", cr.c.Op.Refusal
-		})
-	}
-	if cr.made != nil {
-		cr.wait = &cr.made.ID
-	}
+// decideNew makes a saga of a request, with a lease for this process.
+func (s *Service) decideNew(n *New, id uuid.UUID, u *Unit) *Saga {
+	u.Made = decideNew(n, id, s.owner, s.o.LeaseTTL, s.o.Coordinator, u.Now)
+	return u.Made
 }
 
 // Replay answers a command whose key was decided before; ok is false where it was not.
@@ -223,13 +218,11 @@ func (s *Service) Replay(ctx context.Context, c command.Command[New]) (a command
 	if c.Key == nil {
 		return a, false, nil
 	}
-	keys, err := s.store.Known(ctx, []idempotency.ID{c.Key.ID})
+	keys, err := s.store.Known(ctx, command.KeysOf(c))
 	if err != nil || !command.Known(keys, c.Key) {
 		return a, false, err
 	}
-	return command.Decide([]command.Command[New]{c}, keys, func(command.Command[New]) (any, error) {
-		panic("saga: a known key was decided anew")
-	})[0], true, nil
+	return command.One(&command.Unit{Keys: keys}, c, "", nil), true, nil // The key is known: nothing is decided.
 }
 
 // await waits until a saga has ended, or SyncWait is over, and then decides the answer under the command's key.

@@ -26,8 +26,8 @@ type Unit struct {
 type Store interface {
 	Reader
 	Lineage
-	// Create makes a saga with an id; key may be nil.
-	Create(ctx context.Context, id uuid.UUID, key *idempotency.ID, decide func(*Unit)) error
+	// Create makes a saga with an id. There is one key or none.
+	Create(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*Unit)) error
 	// Update works on one saga. It returns [NotFoundError] when there is no such saga. It may wait for another session that has
 	// locked the saga, or set [Unit.Blocked] instead.
 	Update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*Unit)) error

@@ -99,6 +99,9 @@ func Keys[Op any](batch []Command[Op]) []idempotency.ID {
 	return ids
 }
 
+// KeysOf is [Keys] for one command.
+func KeysOf[Op any](c Command[Op]) []idempotency.ID { return Keys([]Command[Op]{c}) }
+
 // Decide answers every command of a batch in order: a repeated one with the recorded answer, all others by calling decide.
 // Nothing else looks keys up before a decision.
 func Decide[Op any](batch []Command[Op], keys *idempotency.Batch, decide func(Command[Op]) (any, error)) []Answer {

@@ -58,7 +58,7 @@ func Settle[Op, O any](ctx context.Context, c Command[Op], pending func(O) **ide
 	update func(keys []idempotency.ID, decide func(*Unit, O)) error,
 ) (Answer, error) {
 	answer, err := Execute(ctx, func() (answer Answer, err error) {
-		err = update(Keys([]Command[Op]{c}), func(u *Unit, object O) {
+		err = update(KeysOf(c), func(u *Unit, object O) {
 			c, replayed := c, false
 			if u.Blocked == nil {
 				if p := pending(object); *p != nil && c.Key != nil && (*p).ID == c.Key.ID {

@@ -118,7 +118,7 @@ func executeOn[Op any](ctx context.Context, db *DB, c command.Command[Op], do fu
 ) (command.Answer, error) {
 	return command.Execute(ctx, func() (answer command.Answer, err error) {
 		answer, err = do()
-		err = db.refuse(ctx, err, command.Keys([]command.Command[Op]{c}), func(u command.Unit) { answer = command.One(&u, c, "", nil) })
+		err = db.refuse(ctx, err, command.KeysOf(c), func(u command.Unit) { answer = command.One(&u, c, "", nil) })
 		return answer, err
 	})
 }

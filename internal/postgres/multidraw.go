@@ -48,23 +48,21 @@ const (
 var errNoTransition = errors.New("a row that was locked has changed")
 
 // Create implements [multidraw.Store].
-func (m *Multidraws) Create(ctx context.Context, id uuid.UUID, lockKey string, key *idempotency.ID, decide func(*multidraw.Unit)) error {
+func (m *Multidraws) Create(ctx context.Context, id uuid.UUID, lockKey string, keys []idempotency.ID, decide func(*multidraw.Unit)) error {
 	return m.db.run(ctx, "multidraw.create", func(ctx context.Context, tx pgx.Tx) error {
 		var (
 			b       pgx.Batch
 			holders []uuid.UUID
 			asked   []command.Asked
 			earlier []multidraw.Operation
-			keys    []idempotency.ID
 		)
 		// Who has the lock key is asked first and the keys last: a repeat of the request that took the lock key then sees that
 		// request, too, and does not get that the lock key is held. What is free here is taken by way of a unique index.
-		if key != nil {
+		for _, key := range keys {
 			b.Queue(claimKey, key[:])
 		}
 		b.Queue(selectHolder, lockKey).Query(collect(&holders, pgx.RowTo[uuid.UUID]))
-		if key != nil {
-			keys = append(keys, *key)
+		for _, key := range keys {
 			b.Queue(selectAsked, key[:]).Query(collect(&asked, scanAsked))
 		}
 		// A rerun finds its own, if its COMMIT was done and the answer lost.

@@ -136,21 +136,18 @@ const (
 // claimKey takes a lock of an idempotency key until the commit. The key belongs to its saga until the answer is decided, and
 // then to the record of the answer; whoever makes a saga under it, and whoever moves it from one to the other, has the lock.
 // Without it, a repeat that has found no record yet could meet no saga with the key any more.
-func claimKey(ctx context.Context, tx pgx.Tx, key *idempotency.ID) error {
-	_, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(('x' || encode(substr($1::bytea, 1, 8), 'hex'))::bit(64)::bigint)`, key[:])
+func claimKey(ctx context.Context, tx pgx.Tx, key []byte) error {
+	_, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(('x' || encode(substr($1::bytea, 1, 8), 'hex'))::bit(64)::bigint)`, key)
 	return err
 }
 
 // Create implements [saga.Store].
-func (l *Log) Create(ctx context.Context, id uuid.UUID, key *idempotency.ID, decide func(*saga.Unit)) error {
+func (l *Log) Create(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*saga.Unit)) error {
 	return l.run(ctx, "saga.create", func(ctx context.Context, tx pgx.Tx) error {
-		var (
-			raw  []byte
-			keys []idempotency.ID
-		)
-		if key != nil {
-			raw, keys = key[:], append(keys, *key)
-			if err := claimKey(ctx, tx, key); err != nil {
+		var raw []byte
+		for _, key := range keys {
+			raw = key[:]
+			if err := claimKey(ctx, tx, raw); err != nil {
 				return err
 			}
 		}
@@ -210,7 +207,7 @@ func (l *Log) Update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, d
 			return err
 		}
 		if found.Pending != nil {
-			if err := claimKey(ctx, tx, &found.Pending.ID); err != nil {
+			if err := claimKey(ctx, tx, found.Pending.ID[:]); err != nil {
 				return err
 			}
 		}
