@@ -26,7 +26,9 @@ func TestOneKeyAtATime(t *testing.T) {
 	}()
 	<-looked
 	again := make(chan struct{})
-	go func() { ended <- log.Create(t.Context(), uuid.New(), []idempotency.ID{key}, func(*saga.Unit) { close(again) }) }()
+	go func() {
+		ended <- log.Create(t.Context(), uuid.New(), []idempotency.ID{key}, func(*saga.Unit) { close(again) })
+	}()
 	// Another key is nobody's business.
 	if err := log.Create(t.Context(), uuid.New(), []idempotency.ID{other}, func(*saga.Unit) {}); err != nil {
 		t.Error(err)

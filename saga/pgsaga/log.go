@@ -300,7 +300,7 @@ func (l *Log) Renew(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, ttl t
 
 // Saga implements [saga.Reader].
 func (l *Log) Saga(ctx context.Context, id uuid.UUID) (*saga.Saga, error) {
-	found, err := list(ctx, l, scan, l.schema.in(oneSaga), id)
+	found, err := query(ctx, l.read, l.pool, scan, l.schema.in(oneSaga), id)
 	if err != nil {
 		return nil, err
 	}
@@ -313,7 +313,7 @@ func (l *Log) Saga(ctx context.Context, id uuid.UUID) (*saga.Saga, error) {
 // Sagas implements [saga.Reader].
 func (l *Log) Sagas(ctx context.Context, q saga.Query) ([]*saga.Saga, error) {
 	sql, args := l.schema.list(q)
-	return list(ctx, l, scan, sql, args...)
+	return query(ctx, l.read, l.pool, scan, sql, args...)
 }
 
 // list makes the statement of a list. Each combination of filters has a statement of its own, because PostgreSQL would plan one
@@ -343,18 +343,6 @@ func (s Schema) list(q saga.Query) (sql string, args []any) {
 // Known implements [saga.Reader].
 func (l *Log) Known(ctx context.Context, keys []idempotency.ID) (*idempotency.Batch, error) {
 	return l.answers.Known(ctx, keys)
-}
-
-// list reads rows outside of a transaction.
-func list[T any](ctx context.Context, l *Log, scan pgx.RowToFunc[T], sql string, args ...any) (out []T, err error) {
-	err = l.read(ctx, func(ctx context.Context) error {
-		rows, err := l.pool.Query(ctx, sql, args...)
-		if err == nil {
-			out, err = pgx.CollectRows(rows, scan)
-		}
-		return err
-	})
-	return out, err
 }
 
 func scan(row pgx.CollectableRow) (*saga.Saga, error) {
