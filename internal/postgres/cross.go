@@ -31,10 +31,7 @@ type CrossLedger struct {
 	slots *semaphore.Weighted
 }
 
-var (
-	_ cross.Preparer = (*CrossLedger)(nil)
-	_ cross.Executor = (*CrossLedger)(nil)
-)
+var _ cross.Preparer = (*CrossLedger)(nil)
 
 // NewCrossLedger returns the ledger of db as a party to transfers between ledgers. What a branch waits for an account that
 // another transaction has locked is bounded, see [pgsaga.DefaultLockTimeout]: the transaction is then rolled back in all
@@ -114,7 +111,7 @@ func decideLeg(ctx context.Context, tx pgx.Tx, leg *cross.Leg, book *ledger.Book
 	return out, nil
 }
 
-// Command implements [cross.Executor]. The mark settles what a repeat is answered; the key also distinguishes a repeat from another
+// Command implements [cross.Preparer]. The mark settles what a repeat is answered; the key also distinguishes a repeat from another
 // request.
 func (l *CrossLedger) Command(ctx context.Context, c command.Command[*cross.Leg]) (command.Answer, error) {
 	return executeOn(ctx, l.db, c, func() (command.Answer, error) { return l.command(ctx, "cross.command", c) })

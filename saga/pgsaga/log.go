@@ -155,12 +155,7 @@ func (l *Log) Create(ctx context.Context, id uuid.UUID, keys []idempotency.ID, d
 		if err != nil {
 			return err
 		}
-		// The key's record is asked for last: an answer that was decided in between is seen, and not a saga without one.
-		now, known, err := l.answers.Load(ctx, tx, keys)
-		if err != nil {
-			return err
-		}
-		u := &saga.Unit{Unit: idempotency.Unit{Now: now, Keys: idempotency.NewBatch(known)}}
+		var u saga.Unit
 		for _, s := range there {
 			if s.ID == id {
 				u.Existing = s
@@ -168,16 +163,32 @@ func (l *Log) Create(ctx context.Context, id uuid.UUID, keys []idempotency.ID, d
 				u.Asked = &idempotency.Asked{Request: *s.Pending, Object: s.ID} // It was found by its key.
 			}
 		}
-		decide(u)
-		var b pgx.Batch
-		if u.Made != nil {
-			if err := l.queueInsert(&b, u.Made); err != nil {
-				return err
+		// The key's record is asked for last: an answer that was decided in between is seen, and not a saga without one.
+		return l.decide(ctx, tx, keys, &u, decide, func(b *pgx.Batch) error {
+			if u.Made == nil {
+				return nil
 			}
-		}
-		l.answers.Queue(&b, u)
-		return pgkit.Send(ctx, tx, &b)
+			return l.queueInsert(b, u.Made)
+		})
 	})
+}
+
+// decide reads the keys' records, lets the unit be decided, and writes what write queues, and the answers.
+func (l *Log) decide(
+	ctx context.Context, tx pgx.Tx, keys []idempotency.ID, u *saga.Unit, decide func(*saga.Unit), write func(*pgx.Batch) error,
+) error {
+	now, known, err := l.answers.Load(ctx, tx, keys)
+	if err != nil {
+		return err
+	}
+	u.Now, u.Keys = now, idempotency.NewBatch(known)
+	decide(u)
+	var b pgx.Batch
+	if err := write(&b); err != nil {
+		return err
+	}
+	l.answers.Queue(&b, u)
+	return pgkit.Send(ctx, tx, &b)
 }
 
 func (l *Log) queueInsert(b *pgx.Batch, s *saga.Saga) error {
@@ -195,36 +206,26 @@ func (l *Log) queueInsert(b *pgx.Batch, s *saga.Saga) error {
 // Update implements [saga.Store].
 func (l *Log) Update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*saga.Unit)) error {
 	return l.locking(id)(ctx, "saga.update", func(ctx context.Context, tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, l.schema.in(lockSaga), id)
+		found, err := pgkit.Rows(ctx, tx, scan, l.schema.in(lockSaga), id)
 		if err != nil {
 			return err
 		}
-		found, err := pgx.CollectExactlyOneRow(rows, scan)
-		if errors.Is(err, pgx.ErrNoRows) {
+		if len(found) == 0 {
 			return &saga.NotFoundError{ID: id}
 		}
-		if err != nil {
-			return err
-		}
-		if found.Pending != nil {
-			if err := claimKey(ctx, tx, found.Pending.ID[:]); err != nil {
+		u := saga.Unit{Saga: found[0]}
+		if u.Saga.Pending != nil {
+			if err := claimKey(ctx, tx, u.Saga.Pending.ID[:]); err != nil {
 				return err
 			}
 		}
-		now, known, err := l.answers.Load(ctx, tx, keys)
-		if err != nil {
-			return err
-		}
-		u := &saga.Unit{Unit: idempotency.Unit{Now: now, Keys: idempotency.NewBatch(known)}, Saga: found}
-		decide(u)
-		var b pgx.Batch
-		if u.Changed {
-			// The row is locked: it is there.
-			key, fingerprint, execution := command.Columns(u.Saga.Pending)
-			b.Queue(l.schema.in(updateSaga), id, u.Saga.Cancelled, u.Saga.NextAt, u.Saga.Attempts, key, fingerprint, execution)
-		}
-		l.answers.Queue(&b, u)
-		return pgkit.Send(ctx, tx, &b)
+		return l.decide(ctx, tx, keys, &u, decide, func(b *pgx.Batch) error {
+			if u.Changed { // The row is locked: it is there.
+				key, fingerprint, execution := command.Columns(u.Saga.Pending)
+				b.Queue(l.schema.in(updateSaga), id, u.Saga.Cancelled, u.Saga.NextAt, u.Saga.Attempts, key, fingerprint, execution)
+			}
+			return nil
+		})
 	})
 }
 
