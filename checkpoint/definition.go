@@ -72,9 +72,7 @@ type Call struct {
 	Seed *Seed
 	// Progress is called after each save. It must return quickly.
 	Progress func(Progress)
-	// Held is the lock on the operation's lock key, where the caller has acquired it already. The call ends with its context.
-	Held *lock.Held
-	// Token guards the saves where the runner has no locks, and Held is nil.
+	// Token guards the saves where the runner has no locks.
 	Token int64
 }
 
@@ -89,12 +87,9 @@ type Progress struct {
 
 // Result is an operation as a call has left it. With an error it is what was saved before.
 type Result[R any] struct {
-	Key       Key
-	Status    Status
-	Completed int
-	Total     int
-	Undone    int
-	Results   []R // of the first Completed steps
+	Progress
+
+	Results []R // of the first Completed steps
 	// Parameters are those that the operation was made with, as JSON.
 	Parameters json.RawMessage
 	// Errors are those that the operation's steps returned, on all runs, the last of them last.

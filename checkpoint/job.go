@@ -129,9 +129,7 @@ func (j *job[P, R]) keep(s *State) {
 	j.saved = len(j.text)
 	j.state = *s
 	if j.call.Progress != nil {
-		j.call.Progress(Progress{
-			Key: s.Key(), Status: s.Status, Completed: s.CompletedCount, Total: s.TotalCount, Undone: s.UndoneCount,
-		})
+		j.call.Progress(s.progress())
 	}
 }
 
@@ -245,8 +243,8 @@ func (j *job[P, R]) outlive(ctx context.Context) (context.Context, context.Cance
 func (j *job[P, R]) result() *Result[R] {
 	s := &j.state
 	return &Result[R]{
-		Key: s.Key(), Status: s.Status, Completed: s.CompletedCount, Total: s.TotalCount, Undone: s.UndoneCount,
-		Results: j.results[:s.CompletedCount:s.CompletedCount], Errors: s.Errors, Seed: s.Seed, Parameters: s.Parameters,
+		Progress: s.progress(),
+		Results:  j.results[:s.CompletedCount:s.CompletedCount], Errors: s.Errors, Seed: s.Seed, Parameters: s.Parameters,
 		StartedAt: time.Unix(s.StartTime, 0).UTC(), UpdatedAt: time.Unix(s.LastUpdateTime, 0).UTC(),
 	}
 }

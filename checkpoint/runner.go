@@ -209,13 +209,6 @@ func (r *Runner[P, R]) under(ctx context.Context, verb string, key Key, c Call, 
 	if err := key.Validate(); err != nil {
 		return nil, err
 	}
-	if c.Held != nil {
-		// The caller's own cancellation counts as well as the end of the lock that he brought.
-		both, stop := context.WithCancelCause(ctx)
-		defer stop(nil)
-		defer context.AfterFunc(c.Held.Context(), func() { stop(context.Cause(c.Held.Context())) })() //nolint:contextcheck // It is another context on purpose.
-		return fn(both, c.Held.Token(key.LockKey))
-	}
 	if r.locks == nil {
 		if c.Token < 0 {
 			return nil, invalid("token", "must not be negative")

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -108,6 +107,10 @@ type State struct {
 // Key names the operation.
 func (s *State) Key() Key { return Key{LockKey: s.LockKey, ID: s.ID} }
 
+func (s *State) progress() Progress {
+	return Progress{Key: s.Key(), Status: s.Status, Completed: s.CompletedCount, Total: s.TotalCount, Undone: s.UndoneCount}
+}
+
 // Legacy reports that the state was written by a program that did not bind it to its parameters. Its counts, results and
 // times can be read; nothing goes on from it.
 func (s *State) Legacy() bool { return s.legacy }
@@ -145,26 +148,16 @@ func (s *State) encode(results []byte) ([]byte, error) {
 
 // ParseHead reads the head at the beginning of a state, in time that does not grow with it. It reports false where there is
 // none.
-func ParseHead(body []byte) (Head, bool) {
-	rest := string(body[:min(len(body), 512)])
-	take := func(before, until string) (string, bool) {
-		after, ok := strings.CutPrefix(rest, before)
-		value, tail, found := strings.Cut(after, until)
-		rest = until + tail
-		return value, ok && found
+func ParseHead(body []byte) (h Head, ok bool) {
+	const form = `{"version":%d,"revision":%d,"token":%d,"run":%q,`
+	text := string(body[:min(len(body), 512)])
+	var version int
+	if _, err := fmt.Sscanf(text, form, &version, &h.Revision, &h.Token, &h.Run); err != nil {
+		return Head{}, false
 	}
-	var h Head
-	revision, ok := take(`{"version":`+strconv.Itoa(stateVersion)+`,"revision":`, ",")
-	token, ok2 := take(`,"token":`, ",")
-	run, ok3 := take(`,"run":"`, `"`)
-	if !ok || !ok2 || !ok3 {
-		return h, false
-	}
-	var err, err2 error
-	h.Revision, err = strconv.ParseInt(revision, 10, 64)
-	h.Token, err2 = strconv.ParseInt(token, 10, 64)
-	h.Run = run
-	return h, err == nil && err2 == nil && h.Revision > 0 && h.Token >= 0
+	// Scanning is lenient; a store's script is not.
+	exact := strings.HasPrefix(text, fmt.Sprintf(form, stateVersion, h.Revision, h.Token, h.Run))
+	return h, exact && h.Revision > 0 && h.Token >= 0
 }
 
 // Decode reads a saved state. It returns a [*CorruptError] for whatever is not one, whatever it is. A state of the legacy form

@@ -1,5 +1,11 @@
 package idempotency
 
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
 // Rendered is an outcome as an edge speaks it.
 type Rendered struct {
 	Status int
@@ -42,6 +48,25 @@ type Audit struct {
 	RequestID string
 	Action    string // such as campaign.publish
 	Object    string // the id of what was changed
+}
+
+// Unit is what one transaction of a service works on, beside the object that it is about.
+type Unit struct {
+	Now  time.Time // the database's
+	Keys *Batch
+	// Asked is the request under the same key that has made an object and is not answered yet, or nil.
+	Asked   *Asked
+	Changed bool // The object is to be written.
+	Audit   []Audit
+	// Blocked is why there is no object: another session has locked it. Nothing is written then; Keys tells repeats.
+	Blocked error
+}
+
+// Asked is a request that has made an object whose work goes on after the request's transaction.
+type Asked struct {
+	Request
+
+	Object uuid.UUID
 }
 
 // Refuse answers a command without a decision: nothing is stored under its key.

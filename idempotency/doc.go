@@ -12,7 +12,7 @@
 //		   ▲                │    │ ▲                 ▲
 //		   ├────Release─────┤    │ └─ Extend         │
 //		   │                │    └─ lease over ──► taken over by the next request, under a greater fence   (FreeAfterLease)
-//		   │                └─ Park, lease over ──► unknown ──Complete──┘                                 (ParkAsUnknown)
+//		   │                └─── lease over ──────► unknown ──Complete──┘                                 (ParkAsUnknown)
 //		   └──────────────────────Release─────────────┘
 //
 //	  - A key is bound to principal, method, host and path ([Scope]). A [Fingerprint] of method, path, query and body tells a retry

@@ -178,7 +178,7 @@ func (m *Middleware) decide(w http.ResponseWriter, r *http.Request, next http.Ha
 				continue
 			}
 		}
-		m.answered() //nolint:contextcheck // It outlives the request.
+		m.startRecall() //nolint:contextcheck // It outlives the request.
 		switch entry.Phase {
 		case Started:
 			m.execute(w, r, next, execution{grant: entry.Grant, since: since, body: body})

@@ -93,8 +93,6 @@ type Store interface {
 	Complete(ctx context.Context, g Grant, answer Response) (Response, error)
 	// Release forgets an execution that has no answer: the next request with the key is the first. It resolves a parked key.
 	Release(ctx context.Context, g Grant) error
-	// Park gives an execution up as crashed, with [ParkAsUnknown], whatever its terms were.
-	Park(ctx context.Context, g Grant) error
 	// Sweep deletes up to limit entries whose retention is over, and returns how many. Stores that expire their entries
 	// themselves delete none. Parked keys stay.
 	Sweep(ctx context.Context, limit int) (int, error)

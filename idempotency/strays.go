@@ -3,6 +3,7 @@ package idempotency
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -42,24 +43,6 @@ func (s *strays) has(e Entry) bool {
 	return ok
 }
 
-// list returns those that there are, without those that are too old; none if the background is not to go on.
-func (s *strays) list(now time.Time, goOn bool) map[uuid.UUID]stray {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := make(map[uuid.UUID]stray, len(s.all))
-	for execution, one := range s.all {
-		if now.Sub(one.since) > strayLife {
-			delete(s.all, execution)
-			continue
-		}
-		out[execution] = one
-	}
-	if s.running = goOn && len(out) > 0; !s.running {
-		return nil
-	}
-	return out
-}
-
 func (s *strays) forget(execution uuid.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,28 +51,19 @@ func (s *strays) forget(execution uuid.UUID) {
 
 // abandon notes an execution that nobody executes, and sees to it that its key is released.
 func (m *Middleware) abandon(id ID, execution uuid.UUID) {
-	s := &m.strays
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.all) >= maxStrays {
-		return // Its key goes as after a crash.
+	m.strays.mu.Lock()
+	if len(m.strays.all) < maxStrays { // Else its key goes as after a crash.
+		m.strays.all[execution] = stray{id: id, since: time.Now()}
 	}
-	s.all[execution] = stray{id: id, since: time.Now()}
+	m.strays.mu.Unlock()
 	m.startRecall()
 }
 
-// answered notes that the store answers.
-func (m *Middleware) answered() {
+// startRecall sees to it that strays are recalled, if there are any. The store is believed to answer.
+func (m *Middleware) startRecall() {
 	m.strays.mu.Lock()
 	defer m.strays.mu.Unlock()
-	if len(m.strays.all) > 0 {
-		m.startRecall()
-	}
-}
-
-// startRecall is called under the strays' mutex.
-func (m *Middleware) startRecall() {
-	if !m.strays.running {
+	if len(m.strays.all) > 0 && !m.strays.running {
 		m.strays.running = true
 		go m.recall()
 	}
@@ -98,11 +72,16 @@ func (m *Middleware) startRecall() {
 // recall releases strays until there are none, or the store has been away for [Options.StoreTimeout]. When it answers a request,
 // the rest is recalled.
 func (m *Middleware) recall() {
-	ctx := context.Background()
+	ctx, s := context.Background(), &m.strays
 	answered := time.Now()
 	for pause := firstPause; ; pause = min(2*pause, lastPause, m.o.StoreTimeout) {
-		all := m.strays.list(time.Now(), time.Since(answered) <= m.o.StoreTimeout)
-		if len(all) == 0 {
+		s.mu.Lock()
+		maps.DeleteFunc(s.all, func(_ uuid.UUID, one stray) bool { return time.Since(one.since) > strayLife })
+		all := maps.Clone(s.all)
+		s.running = len(all) > 0 && time.Since(answered) <= m.o.StoreTimeout
+		goOn := s.running
+		s.mu.Unlock()
+		if !goOn {
 			return
 		}
 		for execution, one := range all {
@@ -113,7 +92,7 @@ func (m *Middleware) recall() {
 				break // The store is away for the others, too.
 			}
 			if late || released {
-				m.strays.forget(execution)
+				s.forget(execution)
 			}
 			answered, pause = time.Now(), firstPause
 		}

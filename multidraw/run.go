@@ -12,84 +12,44 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
-// place is the right to run one more operation. The zero value is none.
-type place struct{ places chan struct{} }
-
-// takePlace is asked before anything is decided, so that what is decided can be run. It gives none where there will be nothing
-// to run.
-func (s *Service) takePlace(toRun bool) (p place, err error) {
-	s.runs.Lock()
-	defer s.runs.Unlock()
-	switch {
-	case s.runs.Closed:
-		return p, ErrClosed
-	case !toRun:
-		return p, nil
-	}
-	select {
-	case s.places <- struct{}{}:
-		return place{s.places}, nil
-	default:
-		return p, ErrTooManyRuns
-	}
+// start runs an operation whose lease this process has been given by a committed transaction.
+func (s *Service) start(op *Operation, draws *Draws) {
+	s.runs.Start(op.ID, struct{}{}, func() { s.drive(op, draws) })
 }
-
-// giveBack does nothing when the place was none, was passed on to a run, or given back before.
-func (p *place) giveBack() {
-	if p.places != nil {
-		<-p.places
-		p.places = nil
-	}
-}
-
-// start runs an operation whose lease this process has been given by a committed transaction. It takes the place over.
-func (s *Service) start(p *place, op *Operation, draws *Draws) {
-	r := &run{op: op, draws: draws, done: make(chan struct{})}
-	kept := *p
-	p.places = nil
-	if !s.runs.Start(op.ID, r, r.done, s.running, func() {
-		defer kept.giveBack()
-		s.drive(r)
-	}) {
-		kept.giveBack()
-	}
-}
-
-func (s *Service) running(n int) { s.observe(func(o Observer) { o.Running(n) }) }
 
 // drive draws and saves until the operation is completed, or belongs to somebody else, or the service is closed.
-func (s *Service) drive(r *run) {
-	began := time.Now()
-	last, err := Run(s.ctx, r.draws, r.op.State(), func(ctx context.Context, c Chunk) error { return s.save(ctx, r, c) })
+func (s *Service) drive(op *Operation, draws *Draws) {
+	ctx, began := s.runs.Context, time.Now()
+	last, err := Run(ctx, draws, op.State(), func(ctx context.Context, c Chunk) error { return s.save(ctx, op, c) })
 	if err == nil {
 		s.observe(func(o Observer) { o.Ended(StatusCompleted) })
-		s.o.Logger.InfoContext(s.ctx, "multi-draw completed", "id", r.op.ID, "draws", last.Total-r.op.Completed, "took", time.Since(began))
+		s.o.Logger.InfoContext(ctx, "multi-draw completed", "id", op.ID, "draws", last.Total-op.Completed, "took", time.Since(began))
 		return
 	}
 	s.observe(func(o Observer) { o.Ended(StatusInterrupted) })
-	s.o.Logger.WarnContext(s.ctx, "multi-draw interrupted", "id", r.op.ID, "completed", last.Completed, "error", err)
+	s.o.Logger.WarnContext(ctx, "multi-draw interrupted", "id", op.ID, "completed", last.Completed, "error", err)
 	if errors.Is(err, ErrFenced) {
 		return
 	}
 	// Saying so at once spares the next run the wait for the lease.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), releaseTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
-	err = s.store.Update(ctx, r.op.ID, nil, func(u *Unit) {
+	err = s.store.Update(ctx, op.ID, nil, func(u *Unit) {
 		if u.Blocked == nil {
-			u.Changed = DecideInterrupt(u.Operation, r.op.Term, u.Now)
+			u.Changed = DecideInterrupt(u.Operation, op.Term, u.Now)
 		}
 	})
 	if err != nil {
-		s.o.Logger.WarnContext(ctx, "multi-draw: its lease was not given back, and will expire", "id", r.op.ID, "error", err)
+		s.o.Logger.WarnContext(ctx, "multi-draw: its lease was not given back, and will expire", "id", op.ID, "error", err)
 	}
 }
 
 // save saves a chunk. While another session has locked the operation, it waits outside of its turn, up to a time.
-func (s *Service) save(ctx context.Context, r *run, c Chunk) error {
+func (s *Service) save(ctx context.Context, op *Operation, c Chunk) error {
 	waiting, cancel := context.WithTimeout(ctx, lockedFor)
 	defer cancel()
 	for {
-		err := s.saveOnce(ctx, r, c)
+		err := s.saveOnce(ctx, op, c)
 		blocked, ok := errors.AsType[*command.BlockedError](err)
 		if !ok || blocked.Wait(waiting) != nil {
 			return err
@@ -98,7 +58,7 @@ func (s *Service) save(ctx context.Context, r *run, c Chunk) error {
 }
 
 // saveOnce takes its turn among the runs of this process.
-func (s *Service) saveOnce(ctx context.Context, r *run, c Chunk) error {
+func (s *Service) saveOnce(ctx context.Context, op *Operation, c Chunk) error {
 	select {
 	case s.saving <- struct{}{}:
 	case <-ctx.Done():
@@ -108,13 +68,13 @@ func (s *Service) saveOnce(ctx context.Context, r *run, c Chunk) error {
 	began := time.Now()
 	// What was sent is seen through: giving up in the middle would only make its outcome unknown.
 	err := s.store.Checkpoint(context.WithoutCancel(ctx), &Checkpoint{
-		ID: r.op.ID, Term: r.op.Term, From: c.First, Chunk: c, TTL: s.o.LeaseTTL,
+		ID: op.ID, Term: op.Term, From: c.First, Chunk: c, TTL: s.o.LeaseTTL,
 	})
 	if err != nil {
 		return err
 	}
 	s.observe(func(o Observer) { o.Saved(int(c.Next.Completed-c.First), time.Since(began)) })
-	s.committed(r.op.ID, c.Next.Checkpoints())
+	s.committed(op.ID, c.Next.Checkpoints())
 	return nil
 }
 
@@ -171,7 +131,7 @@ func (s *Service) Sweep(ctx context.Context) (int, error) {
 // Close takes no more operations and interrupts those that run here, each after the checkpoint that is under way; they can
 // be resumed elsewhere at once. It waits for that up to ctx.
 func (s *Service) Close(ctx context.Context) error {
-	if err := s.runs.Close(ctx, func() { s.cancel() }); err != nil {
+	if err := s.runs.Close(ctx, nil); err != nil {
 		return fmt.Errorf("multidraw: runs were still under way: %w", err)
 	}
 	return nil

@@ -30,8 +30,6 @@ const (
 	maxSaving = 4  // how many of them save at once, so that they leave connections to others
 	// lockedFor is how long a run waits for an operation that another session has locked, before it ends early.
 	lockedFor = 20 * time.Second
-	// pollEvery is how often a waiter looks for the answer to a request that another process executes.
-	pollEvery = 100 * time.Millisecond
 	// releaseTimeout bounds the note that a run has ended early; the lease's expiry says the same, later.
 	releaseTimeout = 3 * time.Second
 )
@@ -64,19 +62,8 @@ type Service struct {
 	o     Options
 	grant Grant
 
-	places chan struct{} // has a value for each run, and each request that may become one
 	saving chan struct{}
-	ctx    context.Context //nolint:containedctx // Ends the runs, whose requests are long over.
-	cancel context.CancelFunc
-
-	runs runs.Set[*run]
-}
-
-// run is an operation that this process draws.
-type run struct {
-	op    *Operation // as it was when the run began
-	draws *Draws
-	done  chan struct{} // closed when the run has ended, for whatever reason
+	runs   *runs.Set[struct{}]
 }
 
 // NewService returns a service that keeps operations in store.
@@ -88,9 +75,11 @@ func NewService(store Store, o Options) *Service {
 	o.LeaseTTL = cmp.Or(o.LeaseTTL, LeaseTTL)
 	s := &Service{
 		Reader: store, store: store, o: o, grant: Grant{Owner: newID(), TTL: o.LeaseTTL},
-		places: make(chan struct{}, MaxRuns), saving: make(chan struct{}, maxSaving),
+		saving: make(chan struct{}, maxSaving),
 	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.runs = runs.New[struct{}](runs.Options{
+		Most: MaxRuns, Full: ErrTooManyRuns, Closed: ErrClosed, Running: func(n int) { s.observe(func(o Observer) { o.Running(n) }) },
+	})
 	return s
 }
 
@@ -104,102 +93,63 @@ func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.An
 	if !ok {
 		return command.Answer{}, fmt.Errorf("multidraw: %T does not make an operation", c.Op)
 	}
-	place, err := s.takePlace(op.Async || op.Count > AtOnce)
+	free, err := s.runs.Reserve(op.Async || op.Count > AtOnce)
 	if err != nil {
 		return command.Answer{}, err
 	}
-	defer place.giveBack()
+	defer free()
 	seed, err := fairdraw.NewSeed(rand.Reader)
 	if err != nil {
 		return command.Answer{}, fmt.Errorf("multidraw: choose a seed: %w", err)
 	}
-	cr := creation{s: s, c: c, op: op, id: newID(), seed: seed}
-	if err := s.store.Create(ctx, cr.id, op.LockKey, keyOf(c), cr.decide); err != nil {
+	var (
+		id     = newID()
+		later  = !op.Async && op.Count > AtOnce // The answer is that of the completed operation, if it comes in time.
+		answer command.Answer
+		made   *Operation
+		draws  *Draws
+		wait   *uuid.UUID // for the operation, whose answer is not decided yet
+	)
+	err = s.store.Create(ctx, id, op.LockKey, command.KeysOf(c), func(u *Unit) {
+		made = u.Earlier
+		if made != nil { // The transaction was committed before: what is left is to run the operation, and to answer.
+			draws = drawsOf(made, seed)
+		}
+		answer, wait = command.Make(&u.Unit, c, id, later, func() (_ any, action string, err error) {
+			if made != nil {
+				return made, "", nil // Without a key there is no record of it.
+			}
+			made, draws, err = DecideCreate(&op, id, seed, u.Holder, s.grant, u.Now)
+			switch {
+			case err != nil:
+			case later:
+				made.Pending = c.Key
+			case !op.Async:
+				u.Chunks = DecideAtOnce(made, draws, u.Now)
+				made.Seed = &seed
+			}
+			u.Made, u.Seed = made, seed
+			return made, "multidraw.create", err
+		})
+		if later && made != nil {
+			wait = &made.ID
+		}
+	})
+	if err != nil {
 		return command.Answer{}, err
 	}
-	if cr.made != nil {
-		s.o.Logger.InfoContext(ctx, "multi-draw made", "id", cr.made.ID, "draws", cr.made.Total, "status", string(cr.made.Status), "request_id", c.RequestID)
-		s.saved(cr.made)
-		if cr.made.Status == StatusRunning && cr.made.Owner == s.grant.Owner && cr.made.Term == firstTerm {
-			s.start(&place, cr.made, cr.draws) //nolint:contextcheck // The run outlives the request.
+	if made != nil {
+		s.o.Logger.InfoContext(ctx, "multi-draw made", "id", made.ID, "draws", made.Total, "status", string(made.Status), "request_id", c.RequestID)
+		s.saved(made)
+		if made.Status == StatusRunning && made.Owner == s.grant.Owner && made.Term == firstTerm {
+			s.start(made, draws) //nolint:contextcheck // The run outlives the request.
 		}
 	}
-	if cr.wait != nil {
-		place.giveBack()
-		return s.await(ctx, *cr.wait, c)
+	free()
+	if wait != nil {
+		return s.await(ctx, *wait, c)
 	}
-	return cr.answer, nil
-}
-
-func keyOf(c command.Command[Op]) *idempotency.ID {
-	if c.Key == nil {
-		return nil
-	}
-	return &c.Key.ID
-}
-
-// creation decides on a request for a new operation.
-type creation struct {
-	s    *Service
-	c    command.Command[Op]
-	op   Create
-	id   uuid.UUID
-	seed fairdraw.Seed
-
-	answer command.Answer
-	made   *Operation
-	draws  *Draws
-	wait   *uuid.UUID // for the operation, whose answer is not decided yet
-}
-
-func (cr *creation) decide(u *Unit) {
-	cr.answer, cr.made, cr.draws, cr.wait = command.Answer{}, nil, nil, nil
-	var undecided *Operation
-	batch := []command.Command[Op]{cr.c}
-	if u.Earlier != nil {
-		// The transaction was committed before: what is left is to run the operation, and to answer.
-		cr.made, cr.draws = u.Earlier, drawsOf(u.Earlier, cr.seed)
-	}
-	if cr.c.Key != nil && u.Asked != nil && !command.Known(u.Keys, cr.c.Key) {
-		if u.Asked.Pending.Fingerprint != cr.c.Key.Fingerprint {
-			cr.answer = batch[0].Refuse(idempotency.ErrKeyReused)
-			return
-		}
-		cr.wait = &u.Asked.ID
-		return
-	}
-	if cr.waits() && cr.c.Render != nil {
-		// The answer is that of the completed operation, if it comes in time; until then the operation itself has the key.
-		batch[0].Render = func(result any, err error) command.Rendered {
-			if made, ok := result.(*Operation); ok && err == nil {
-				undecided = made
-				return command.Rendered{}
-			}
-			return cr.c.Render(result, err)
-		}
-	}
-	cr.answer = command.Decide(batch, u.Keys, func(command.Command[Op]) (any, error) {
-		if u.Earlier != nil {
-			return u.Earlier, nil // Without a key there is no record of it.
-		}
-		made, draws, err := DecideCreate(&cr.op, cr.id, cr.seed, u.Holder, cr.s.grant, u.Now)
-		if err != nil {
-			return nil, err
-		}
-		if !cr.op.Async && made.Total <= AtOnce {
-			u.Chunks = DecideAtOnce(made, draws, u.Now)
-			made.Seed = &cr.seed
-		}
-		cr.made, cr.draws, u.Made, u.Seed = made, draws, made, cr.seed
-		u.Audit = append(u.Audit, command.Audited(cr.c, "multidraw.create", made.ID.String()))
-		return made, nil
-	})[0]
-	if cr.waits() && cr.made != nil {
-		cr.wait = &cr.made.ID
-		if undecided != nil && u.Made != nil {
-			undecided.Pending = cr.c.Key
-		}
-	}
+	return answer, nil
 }
 
 // drawsOf makes ready the draws of an operation whose parameters were validated.
@@ -211,69 +161,19 @@ func drawsOf(o *Operation, seed fairdraw.Seed) *Draws {
 	return d
 }
 
-// waits reports whether the caller waits for draws that are made after the transaction.
-func (cr *creation) waits() bool { return !cr.op.Async && cr.op.Count > AtOnce }
-
-// await waits until an operation no longer runs, or SyncWait is over, and then decides the answer under the command's key.
+// await waits until an operation no longer runs, here or elsewhere, or SyncWait is over, and then decides the answer under the
+// command's key.
 func (s *Service) await(ctx context.Context, id uuid.UUID, c command.Command[Op]) (command.Answer, error) {
-	waiting, cancel := context.WithTimeout(ctx, s.o.SyncWait)
-	defer cancel()
-	if err := s.ended(waiting, id); err != nil && ctx.Err() != nil {
-		return command.Answer{}, command.UnknownOutcome(ctx.Err())
-	}
-	return s.settle(ctx, id, c)
-}
-
-// ended waits until an operation no longer runs, here or elsewhere, or its answer is decided.
-func (s *Service) ended(ctx context.Context, id uuid.UUID) error {
-	r := s.runs.Get(id)
-	if r != nil {
-		select {
-		case <-r.done:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for {
+	answered := func(ctx context.Context) (bool, error) {
 		o, err := s.store.Operation(ctx, id)
-		if err != nil {
-			return err
-		}
-		if o.Status != StatusRunning || o.Pending == nil {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		return err == nil && (o.Status != StatusRunning || o.Pending == nil), err
 	}
-}
-
-// settle decides what the request that made an operation is answered, unless that is decided already.
-func (s *Service) settle(ctx context.Context, id uuid.UUID, c command.Command[Op]) (command.Answer, error) {
-	batch := []command.Command[Op]{c}
-	answer, err := command.Execute(ctx, func() (answer command.Answer, err error) {
-		err = s.store.Update(ctx, id, command.Keys(batch), func(u *Unit) {
-			if u.Blocked != nil {
-				answer = blocked(batch, u)
-				return
-			}
-			var changed bool
-			answer, changed = command.Settle(c, &u.Operation.Pending, u.Keys, u.Operation)
-			u.Changed = u.Changed || changed
+	pending := func(o *Operation) **idempotency.Request { return &o.Pending }
+	return s.runs.Answer(ctx, id, s.o.SyncWait, s.o.LeaseTTL, answered, func() (command.Answer, error) {
+		return command.Settle(ctx, c, pending, func(keys []idempotency.ID, settle func(*command.Unit, *Operation)) error {
+			return s.store.Update(ctx, id, keys, func(u *Unit) { settle(&u.Unit, u.Operation) })
 		})
-		return answer, err
 	})
-	return answer, command.Begun(err)
-}
-
-// blocked answers a command whose operation another session has locked: with the recorded answer, or none.
-func blocked(batch []command.Command[Op], u *Unit) command.Answer {
-	return command.Decide(batch, u.Keys, func(command.Command[Op]) (any, error) { return nil, u.Blocked })[0]
 }
 
 // Execute decides a [Resume] or [Rollback] of an operation. It returns what [Service.Create] does. It waits for an operation that
@@ -284,40 +184,32 @@ func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[O
 
 func (s *Service) execute(ctx context.Context, id uuid.UUID, c command.Command[Op]) (command.Answer, error) {
 	_, resume := c.Op.(Resume)
-	place, err := s.takePlace(resume)
+	free, err := s.runs.Reserve(resume)
 	if err != nil {
 		return command.Answer{}, err
 	}
-	defer place.giveBack()
+	defer free()
 	var (
 		answer command.Answer
 		to     *Operation
 		seed   fairdraw.Seed
 		before *Operation // as an earlier run of the transaction left it, if that was committed after all
 	)
-	batch := []command.Command[Op]{c}
-	err = s.store.Update(ctx, id, command.Keys(batch), func(u *Unit) {
+	err = s.store.Update(ctx, id, command.KeysOf(c), func(u *Unit) {
 		to, seed = nil, u.Seed
-		if u.Blocked != nil {
-			answer = blocked(batch, u)
-			return
-		}
-		if before != nil && before.same(u.Operation) {
+		if before != nil && u.Operation != nil && before.same(u.Operation) {
 			to = u.Operation
 		}
-		answer = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
+		answer = command.One(&u.Unit, c, id.String(), func() (any, string, error) {
 			if to != nil {
-				return to, nil // Without a key there is no record of it.
+				return to, "", nil // Without a key there is no record of it.
 			}
 			action, err := s.decide(u, c.Op)
-			if err != nil {
-				return nil, err
+			if err == nil {
+				to, before = u.Operation, new(*u.Operation)
 			}
-			u.Changed, to = true, u.Operation
-			before = new(*to)
-			u.Audit = append(u.Audit, command.Audited(c, action, id.String()))
-			return u.Operation, nil
-		})[0]
+			return to, action, err
+		})
 	})
 	if absent, ok := errors.AsType[*NotFoundError](err); ok && c.Render != nil {
 		return c.Refuse(absent), nil
@@ -330,7 +222,7 @@ func (s *Service) execute(ctx context.Context, id uuid.UUID, c command.Command[O
 		s.observe(func(o Observer) { o.Ended(to.Status) })
 		return answer, nil
 	}
-	s.start(&place, to, drawsOf(to, seed)) //nolint:contextcheck // The run outlives the request.
+	s.start(to, drawsOf(to, seed)) //nolint:contextcheck // The run outlives the request.
 	return answer, nil
 }
 

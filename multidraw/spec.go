@@ -133,16 +133,11 @@ func (s *Spec) Slice(saved []byte, from, to int) []byte {
 	return saved[from*w : to*w]
 }
 
-func offset(b []byte, width int) uint64 {
-	switch width {
-	case 1:
-		return uint64(b[0])
-	case 2:
-		return uint64(binary.BigEndian.Uint16(b))
-	case 4:
-		return uint64(binary.BigEndian.Uint32(b))
+func offset(b []byte, width int) (n uint64) {
+	for _, c := range b[:width] {
+		n = n<<8 | uint64(c)
 	}
-	return binary.BigEndian.Uint64(b)
+	return n
 }
 
 // putOffsets writes what offset reads, one after the other.

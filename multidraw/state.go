@@ -149,62 +149,24 @@ type Chunk struct {
 }
 
 // Run walks over draws from a state and saves each chunk, until all are drawn, ctx ends, or save returns an error, which it
-// returns. While one chunk is being saved, the next is drawn. It returns the last state that was saved: a run that goes on
-// from it saves what this one would have. It returns the errors of [State.Check] before anything is drawn.
+// returns. It returns the last state that was saved: a run that goes on from it saves what this one would have. It returns the
+// errors of [State.Check] before anything is drawn.
 func Run(ctx context.Context, d *Draws, from State, save func(context.Context, Chunk) error) (State, error) {
 	if err := from.Check(d); err != nil {
 		return from, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	chunks, free := make(chan Chunk), make(chan []byte, chunksInMemory)
-	for range chunksInMemory {
-		free <- nil
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		defer close(chunks)
-		produce(ctx, d, from, free, chunks)
-	}()
-	defer func() {
-		cancel()
-		<-ended
-	}()
+	var buf []byte
 	at := from
-	for c := range chunks {
+	for !at.Done() {
 		if err := ctx.Err(); err != nil {
 			return at, err
 		}
-		if err := save(ctx, c); err != nil {
+		next := at
+		buf = next.draw(d, buf[:0])
+		if err := save(ctx, Chunk{First: at.Completed, Saved: buf, Next: next}); err != nil {
 			return at, err
 		}
-		at = c.Next
-		free <- c.Saved
+		at = next
 	}
-	if at.Done() {
-		return at, nil
-	}
-	return at, ctx.Err()
-}
-
-// chunksInMemory is how many chunks a run has in memory: the one that is being saved, and the one that is being drawn.
-const chunksInMemory = 2
-
-func produce(ctx context.Context, d *Draws, at State, free <-chan []byte, chunks chan<- Chunk) {
-	for !at.Done() {
-		var buf []byte
-		select {
-		case buf = <-free:
-		case <-ctx.Done():
-			return
-		}
-		c := Chunk{First: at.Completed}
-		c.Saved = at.draw(d, buf[:0])
-		c.Next = at
-		select {
-		case chunks <- c:
-		case <-ctx.Done():
-			return
-		}
-	}
+	return at, nil
 }

@@ -8,32 +8,23 @@ import (
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/idempotency"
-	"github.com/fairlead-dev/fairlead/internal/command"
 )
 
 // Unit is what one transaction works on.
 type Unit struct {
-	Now  time.Time // the database's
-	Keys *idempotency.Batch
+	idempotency.Unit
 
-	// Holder is the operation that has the lock key of one that is to be made, nil where it is free; Asked the one that was
-	// made under the same key and whose answer is not decided yet, or nil. Made, Seed and Chunks are written where Made is
-	// set.
+	// Holder is the operation that has the lock key of one that is to be made, nil where it is free. Made, Seed and Chunks are
+	// written where Made is set.
 	Holder *uuid.UUID
-	Asked  *Operation
 	// Earlier is the operation itself, where an earlier run of the transaction was committed, and the answer to COMMIT lost.
 	Earlier *Operation
 	Made    *Operation
 	Chunks  [][]byte
 
 	Operation *Operation // the one that is locked; it is written where Changed is set
-	Changed   bool
 
-	Seed  fairdraw.Seed // that of the operation
-	Audit []command.Audit
-
-	// Blocked is why there is no operation: another session has locked it. Nothing is written then; Keys tells repeats.
-	Blocked error
+	Seed fairdraw.Seed // that of the operation
 }
 
 // Checkpoint is a chunk to be saved, and what the operation's row must say for it to be.
@@ -50,8 +41,8 @@ type Checkpoint struct {
 // run again. Errors: command.ErrUnavailable, command.ErrUnknownOutcome, or what the database refused.
 type Store interface {
 	Reader
-	// Create makes an operation of that id; key may be nil.
-	Create(ctx context.Context, id uuid.UUID, lockKey string, key *idempotency.ID, decide func(*Unit)) error
+	// Create makes an operation of that id. There is one key or none.
+	Create(ctx context.Context, id uuid.UUID, lockKey string, keys []idempotency.ID, decide func(*Unit)) error
 	// Update works on one operation, with its seed. It returns [NotFoundError] when there is no such operation. It does not
 	// wait for another session that has locked the operation; see [Unit.Blocked].
 	Update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*Unit)) error

@@ -31,20 +31,15 @@ func (s *Service) Adopt(ctx context.Context, c command.Command[struct{}]) (comma
 	if err != nil {
 		return command.Answer{}, fmt.Errorf("saga: adopt: %w", err)
 	}
+	action := ""
+	if len(seen) > 0 {
+		action = "saga.adopt"
+	}
 	var answer command.Answer
-	batch := []command.Command[struct{}]{c}
-	err = s.store.Adopt(ctx, seen, command.Keys(batch), func(u *Unit) {
-		answer = command.Decide(batch, u.Keys, func(c command.Command[struct{}]) (any, error) {
-			if refusal != nil {
-				return nil, refusal
-			}
-			made := Adoption{Coordinator: s.o.Coordinator, Participants: slices.Sorted(maps.Keys(seen))}
-			if len(seen) > 0 {
-				u.Changed = true
-				u.Audit = append(u.Audit, command.Audited(c, "saga.adopt", s.o.Coordinator))
-			}
-			return made, nil
-		})[0]
+	err = s.store.Adopt(ctx, seen, command.KeysOf(c), func(u *Unit) {
+		answer = command.One(&u.Unit, c, s.o.Coordinator, func() (any, string, error) {
+			return Adoption{Coordinator: s.o.Coordinator, Participants: slices.Sorted(maps.Keys(seen))}, action, refusal
+		})
 	})
 	if err != nil {
 		return command.Answer{}, err

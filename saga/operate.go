@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -18,9 +19,6 @@ import (
 // name, protocol or input. Other errors: [ErrUnknownDefinition], [ErrTooManyRuns], [ErrClosed], and those of [Store]; after
 // an unknown outcome the same id tells.
 func (s *Service) Start(ctx context.Context, n New) (*Saga, error) {
-	if err := s.admit(); err != nil {
-		return nil, err
-	}
 	if n.ID == uuid.Nil {
 		n.ID = newID()
 	}
@@ -42,36 +40,37 @@ func (s *Service) Start(ctx context.Context, n New) (*Saga, error) {
 		return nil, fmt.Errorf("saga: start: %w", err)
 	}
 	var (
-		result, made *Saga
-		refusal      error
+		result  *Saga
+		refusal error
 	)
-	g := s.asking(ctx)
-	err := s.store.Create(ctx, n.ID, nil, func(u *Unit) {
-		result, made, refusal = u.Existing, nil, nil
+	err := s.create(ctx, n.ID, nil, func(u *Unit) (made *Saga) {
+		result, refusal = u.Existing, nil
 		switch {
-		case u.Existing == nil:
-			made = decideNew(&n, n.ID, s.owner, s.o.LeaseTTL, s.o.Coordinator, u.Now)
-			result, u.Made = made, made
-		case u.Existing.Name != n.Name || u.Existing.Protocol != n.Protocol || !bytes.Equal(u.Existing.Input, n.Input):
+		case result == nil:
+			made = s.decideNew(&n, n.ID, u)
+			result = new(*made) // The run goes on changing its own.
+			result.Steps = slices.Clone(made.Steps)
+		case result.Name != n.Name || result.Protocol != n.Protocol || !bytes.Equal(result.Input, n.Input):
 			refusal = ErrOtherSaga
 		}
+		return made
 	})
 	if err = errors.Join(err, refusal); err != nil {
 		return nil, fmt.Errorf("saga: start %s: %w", n.ID, err)
 	}
-	if made == nil {
-		return result, nil
-	}
-	s.hit(AfterIntent, 0)
-	answer := *made // The run goes on changing its own.
-	answer.Steps = append([]StepState(nil), made.Steps...)
-	s.start(made, g) //nolint:contextcheck // A run outlives the request that made it.
-	return &answer, nil
+	return result, nil
 }
 
 // Wait waits until a saga has ended, in whatever process, and returns it. It returns [NotFoundError], or the context's error.
-func (s *Service) Wait(ctx context.Context, id uuid.UUID) (*Saga, error) {
-	return s.until(ctx, id, 0, func(found *Saga) bool { return found.Status != Pending })
+func (s *Service) Wait(ctx context.Context, id uuid.UUID) (ended *Saga, err error) {
+	err = s.runs.Wait(ctx, id, 0, func(ctx context.Context) (bool, error) {
+		found, err := s.look(ctx, id)
+		if err == nil && found.Status != Pending {
+			ended = found
+		}
+		return ended != nil, err
+	})
+	return ended, err
 }
 
 // Run is Start, and then Wait.
@@ -118,32 +117,19 @@ const (
 // Execute decides an operator's act on a saga. Result: *[Saga]. Errors are those of [Service.Create]. It waits for a saga that
 // another session has locked, as command.Execute does.
 func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[Act]) (command.Answer, error) {
-	return command.Execute(ctx, func() (command.Answer, error) { return s.act(ctx, id, c) })
-}
-
-func (s *Service) act(ctx context.Context, id uuid.UUID, c command.Command[Act]) (answer command.Answer, err error) {
-	batch := []command.Command[Act]{c}
-	err = s.store.Update(ctx, id, command.Keys(batch), func(u *Unit) {
-		if u.Blocked != nil {
-			answer = blocked(batch, u)
-			return
+	defer s.nudge()
+	return command.Execute(ctx, func() (answer command.Answer, err error) {
+		err = s.store.Update(ctx, id, command.KeysOf(c), func(u *Unit) {
+			answer = command.One(&u.Unit, c, id.String(), func() (any, string, error) {
+				if c.Op == Compensate {
+					return u.Saga, "saga.compensate", decideCompensate(u.Saga, u.Now)
+				}
+				return u.Saga, "saga.retry", decideRetry(u.Saga, u.Now)
+			})
+		})
+		if absent, ok := errors.AsType[*NotFoundError](err); ok && c.Render != nil {
+			return c.Refuse(absent), nil
 		}
-		answer = command.Decide(batch, u.Keys, func(c command.Command[Act]) (any, error) {
-			err, action := decideRetry(u.Saga, u.Now), "saga.retry"
-			if c.Op == Compensate {
-				err, action = decideCompensate(u.Saga, u.Now), "saga.compensate"
-			}
-			if err != nil {
-				return nil, err
-			}
-			u.Changed = true
-			u.Audit = append(u.Audit, command.Audited(c, action, id.String()))
-			return u.Saga, nil
-		})[0]
+		return answer, err
 	})
-	if absent, ok := errors.AsType[*NotFoundError](err); ok && c.Render != nil {
-		return batch[0].Refuse(absent), nil
-	}
-	s.nudge()
-	return answer, err
 }

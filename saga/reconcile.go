@@ -30,14 +30,14 @@ func (s *Service) Reconcile(ctx context.Context) {
 		})
 	}
 	wait.Every(ctx, min(s.o.ReconcileEvery, s.o.LeaseTTL/2), s.wake, func() { // Half a lease, so that one look may fail.
-		if err := s.look(ctx); err != nil && ctx.Err() == nil {
+		if err := s.reconcile(ctx); err != nil && ctx.Err() == nil {
 			s.o.Logger.WarnContext(ctx, "sagas were not reconciled", "error", err)
 		}
 	})
 }
 
-// look renews and claims once.
-func (s *Service) look(ctx context.Context) error {
+// reconcile renews and claims once.
+func (s *Service) reconcile(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.o.LeaseTTL)
 	defer cancel()
 	// Its own first: a process that stood still for a while goes on where nobody else has.
@@ -45,10 +45,8 @@ func (s *Service) look(ctx context.Context) error {
 		return fmt.Errorf("saga: renew leases: %w", err)
 	}
 	for {
-		s.runs.Lock()
-		room, closed := MaxWaiting-len(s.runs.Runs), s.runs.Closed
-		s.runs.Unlock()
-		if closed || room <= 0 || len(s.names) == 0 {
+		room := s.runs.Room()
+		if room <= 0 || len(s.names) == 0 {
 			return nil
 		}
 		limit, g := min(room, claimBatch), s.asking(ctx)
@@ -81,12 +79,12 @@ func (s *Service) renew(ctx context.Context) error {
 	defer s.runs.Unlock()
 	for _, id := range renewed {
 		if r := s.runs.Runs[id]; r != nil {
-			r.until = asked.Add(s.o.LeaseTTL)
+			r.Of.until = asked.Add(s.o.LeaseTTL)
 		}
 	}
 	for _, r := range s.runs.Runs {
-		if time.Now().After(r.until) {
-			r.cancel(ErrLeaseLost)
+		if time.Now().After(r.Of.until) {
+			r.Of.cancel(ErrLeaseLost)
 		}
 	}
 	return err
@@ -241,7 +239,7 @@ func (s *Service) resolve(ctx context.Context, p Participant, d *Doubt) (err err
 	case CommitBranch:
 		s.runs.Lock()
 		r := s.runs.Runs[d.Saga]
-		here := r != nil && r.active
+		here := r != nil && r.Of.active
 		s.runs.Unlock()
 		if here {
 			return nil // Its run is about to do so.
@@ -259,11 +257,8 @@ func (s *Service) resolve(ctx context.Context, p Participant, d *Doubt) (err err
 // Close takes no more sagas and stops those that run here, each after the step that is under way; others go on with them at
 // once. It waits for that up to ctx.
 func (s *Service) Close(ctx context.Context) error {
-	stop := func() {
-		s.cancel()
-		_ = s.reads.Close(ctx) // It answers whoever still waits, at the latest when ctx ends.
-	}
-	if err := s.runs.Close(ctx, stop); err != nil {
+	// Closing the reads answers whoever still waits, at the latest when ctx ends.
+	if err := s.runs.Close(ctx, func() { _ = s.reads.Close(ctx) }); err != nil {
 		return fmt.Errorf("saga: runs were still under way: %w", err)
 	}
 	return nil

@@ -25,9 +25,7 @@ func pause(attempts int, most time.Duration) time.Duration {
 
 // run is one lease of a saga in this process.
 type run struct {
-	s    *Saga
-	done chan struct{} // closed when the run has ended, for whatever reason
-
+	s *Saga
 	// began is when the lease was taken, by this process's clock, and lease when it was by the log's: together they tell the
 	// log's time without asking.
 	began, lease time.Time
@@ -46,19 +44,17 @@ func (r *run) now() time.Time { return r.lease.Add(time.Since(r.began)) }
 // start runs a saga whose lease this process has been given by a committed transaction, which was begun after g.
 func (s *Service) start(saga *Saga, g grant) {
 	r := &run{
-		s: saga, done: make(chan struct{}), began: time.Now(), lease: saga.LeaseExpiresAt.Add(-s.o.LeaseTTL),
+		s: saga, began: time.Now(), lease: saga.LeaseExpiresAt.Add(-s.o.LeaseTTL),
 		life: g.life, until: g.asked.Add(s.o.LeaseTTL),
 	}
-	r.ctx, r.cancel = context.WithCancelCause(s.ctx)
-	if !s.runs.Start(saga.ID, r, r.done, s.running, func() {
+	r.ctx, r.cancel = context.WithCancelCause(s.runs.Context)
+	if !s.runs.Start(saga.ID, r, func() {
 		defer r.cancel(nil)
 		s.drive(r)
 	}) {
 		r.cancel(ErrClosed)
 	}
 }
-
-func (s *Service) running(n int) { s.observe(func(o Observer) { o.Running(n) }) }
 
 // drive runs a saga until it has ended, has to wait, or belongs to somebody else.
 func (s *Service) drive(r *run) {
@@ -83,7 +79,7 @@ func (s *Service) drive(r *run) {
 		return
 	}
 	free := awaitRow(r.ctx, err)
-	if s.ctx.Err() != nil {
+	if s.runs.Context.Err() != nil {
 		s.park(saga, 0)
 		return
 	}
@@ -119,7 +115,7 @@ func (s *Service) setActive(r *run, active bool) {
 
 // park gives the lease up, so that the first process to look after the wait goes on.
 func (s *Service) park(saga *Saga, wait time.Duration) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), releaseTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.runs.Context), releaseTimeout)
 	defer cancel()
 	if err := s.store.Save(ctx, saga, &wait); err != nil {
 		s.o.Logger.WarnContext(ctx, "saga: its lease was not given back, and will expire", "id", saga.ID, "error", err)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -35,8 +34,6 @@ const (
 	MaxPause = 15 * time.Second
 	// DoubtAge is how old a prepared transaction must be of which the log knows nothing before it is ended.
 	DoubtAge = 10 * time.Minute
-	// pollEvery is how often a waiter looks for the answer to a request that another process executes.
-	pollEvery = 100 * time.Millisecond
 	// releaseTimeout bounds what is done for a run that is being stopped.
 	releaseTimeout = 3 * time.Second
 	// sweepTimeout bounds the look at the prepared transactions of all participants.
@@ -124,14 +121,12 @@ type Service struct {
 	definitions map[string]Definition
 	names       []string // of the definitions
 
-	slots  chan struct{}
-	wake   chan struct{} // has a value when a saga of this process is due
-	reads  *groupcommit.Group[struct{}, uuid.UUID, *Saga]
-	ctx    context.Context //nolint:containedctx // Ends the runs, whose requests are long over.
-	cancel context.CancelFunc
+	slots chan struct{}
+	wake  chan struct{} // has a value when a saga of this process is due
+	reads *groupcommit.Group[struct{}, uuid.UUID, *Saga]
 
 	// The mutex of runs guards what follows, too.
-	runs   runs.Set[*run]
+	runs   *runs.Set[*run]
 	life   uuid.UUID         // the log's incarnation, as this process knows it
 	fences map[string]*fence // by participant
 }
@@ -158,7 +153,9 @@ func NewService(store Store, o Options) *Service {
 		s.definitions[d.Name] = d
 		s.names = append(s.names, d.Name)
 	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.runs = runs.New[*run](runs.Options{
+		Most: MaxWaiting, Full: ErrTooManyRuns, Closed: ErrClosed, Running: func(n int) { s.observe(func(o Observer) { o.Running(n) }) },
+	})
 	return s
 }
 
@@ -168,86 +165,52 @@ func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 // over. A repeat of a request that is still waiting waits too. It returns [ErrTooManyRuns], [ErrClosed],
 // command.ErrUnavailable, command.ErrUnknownOutcome, or the context's error. It is for this module's own services; programs
 // have [Service.Start] and [Service.Run].
-func (s *Service) Create(ctx context.Context, c command.Command[New]) (command.Answer, error) {
-	if err := s.admit(); err != nil {
-		return command.Answer{}, err
+func (s *Service) Create(ctx context.Context, c command.Command[New]) (answer command.Answer, err error) {
+	var wait *uuid.UUID // for the saga, whose answer is not decided yet
+	id := newID()
+	err = s.create(ctx, id, command.KeysOf(c), func(u *Unit) (made *Saga) {
+		answer, wait = command.Answer{}, nil
+		if made = u.Existing; made == nil { // Else an earlier try was committed and its answer lost: the lease is ours.
+			answer, wait = command.Make(&u.Unit, c, id, true, func() (any, string, error) {
+				if c.Op.Refusal == nil {
+					made = s.decideNew(&c.Op, id, u)
+					made.Pending = c.Key
+				}
+				return made, "", c.Op.Refusal
+			})
+		}
+		if made != nil {
+			wait = &made.ID
+		}
+		return made
+	})
+	if err == nil && wait != nil {
+		return s.await(ctx, *wait, c)
 	}
-	cr := creation{s: s, c: c, id: newID()}
-	var key *idempotency.ID
-	if c.Key != nil {
-		key = &c.Key.ID
+	return answer, err
+}
+
+// create runs the transaction that makes a saga, and then the saga that decide returns, whose lease is ours.
+func (s *Service) create(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*Unit) *Saga) error {
+	free, err := s.runs.Reserve(true)
+	if err != nil {
+		return err
 	}
+	defer free()
+	var made *Saga
 	g := s.asking(ctx)
-	if err := s.store.Create(ctx, cr.id, key, cr.decide); err != nil {
-		return command.Answer{}, err
-	}
-	if cr.made != nil {
+	err = s.store.Create(ctx, id, keys, func(u *Unit) { made = decide(u) })
+	if err == nil && made != nil {
 		s.hit(AfterIntent, 0)
-		s.start(cr.made, g) //nolint:contextcheck // A run outlives the request that made it.
+		s.start(made, g) //nolint:contextcheck // A run outlives the request that made it.
 	}
-	if cr.wait != nil {
-		return s.await(ctx, *cr.wait, c)
-	}
-	return cr.answer, nil
+	return err
 }
 
-func (s *Service) admit() error {
-	s.runs.Lock()
-	defer s.runs.Unlock()
-	switch {
-	case s.runs.Closed:
-		return ErrClosed
-	case len(s.runs.Runs) >= MaxWaiting:
-		return ErrTooManyRuns
-	}
-	return nil
-}
-
-// creation decides on a request for a new saga.
-type creation struct {
-	s  *Service
-	c  command.Command[New]
-	id uuid.UUID
-
-	answer command.Answer
-	made   *Saga
-	wait   *uuid.UUID // for the saga, whose answer is not decided yet
-}
-
-func (cr *creation) decide(u *Unit) {
-	cr.answer, cr.made, cr.wait = command.Answer{}, nil, nil
-	batch := []command.Command[New]{cr.c}
-	if u.Existing != nil {
-		// An earlier try was committed and its answer lost: the lease is ours.
-		cr.made, cr.wait = u.Existing, &u.Existing.ID
-		return
-	}
-	if cr.c.Key != nil && u.Asked != nil && !command.Known(u.Keys, cr.c.Key) {
-		if u.Asked.Pending.Fingerprint != cr.c.Key.Fingerprint {
-			cr.answer = batch[0].Refuse(idempotency.ErrKeyReused)
-			return
-		}
-		cr.wait = &u.Asked.ID
-		return
-	}
-	if render := cr.c.Render; render != nil {
-		// The answer is that of the saga's end; until then the saga itself has the key.
-		batch[0].Render = func(result any, err error) command.Rendered {
-			if err == nil {
-				return command.Rendered{}
-			}
-			return render(result, err)
-		}
-	}
-	cr.answer = command.Decide(batch, u.Keys, func(c command.Command[New]) (any, error) {
-		if c.Op.Refusal != nil {
-			return nil, c.Op.Refusal
-		}
-		made := decideNew(&c.Op, cr.id, cr.s.owner, cr.s.o.LeaseTTL, cr.s.o.Coordinator, u.Now)
-		made.Pending = c.Key
-		cr.made, cr.wait, u.Made = made, &made.ID, made
-		return made, nil
-	})[0]
+// decideNew makes a saga of a request, with a lease for this process.
+func (s *Service) decideNew(n *New, id uuid.UUID, u *Unit) *Saga {
+	u.Made = decideNew(n, id, s.owner, s.o.LeaseTTL, s.o.Coordinator, u.Now)
+	return u.Made
 }
 
 // Replay answers a command whose key was decided before; ok is false where it was not.
@@ -255,51 +218,25 @@ func (s *Service) Replay(ctx context.Context, c command.Command[New]) (a command
 	if c.Key == nil {
 		return a, false, nil
 	}
-	keys, err := s.store.Known(ctx, []idempotency.ID{c.Key.ID})
+	keys, err := s.store.Known(ctx, command.KeysOf(c))
 	if err != nil || !command.Known(keys, c.Key) {
 		return a, false, err
 	}
-	return command.Decide([]command.Command[New]{c}, keys, func(command.Command[New]) (any, error) {
-		panic("saga: a known key was decided anew")
-	})[0], true, nil
+	return command.One(&command.Unit{Keys: keys}, c, "", nil), true, nil // The key is known: nothing is decided.
 }
 
 // await waits until a saga has ended, or SyncWait is over, and then decides the answer under the command's key.
 func (s *Service) await(ctx context.Context, id uuid.UUID, c command.Command[New]) (command.Answer, error) {
-	waiting, cancel := context.WithTimeout(ctx, s.o.SyncWait)
-	defer cancel()
-	answered := func(found *Saga) bool { return found.Status != Pending || found.Pending == nil }
-	_, err := s.until(waiting, id, s.o.LeaseTTL, answered)
-	if err != nil && ctx.Err() != nil {
-		return command.Answer{}, command.UnknownOutcome(ctx.Err())
+	answered := func(ctx context.Context) (bool, error) {
+		found, err := s.look(ctx, id)
+		return err == nil && (found.Status != Pending || found.Pending == nil), err
 	}
-	if errors.Is(err, command.ErrUnavailable) {
-		return command.Answer{}, command.UnknownOutcome(err) // Of a log that is silent for so long no more is to be had.
-	}
-	return s.settle(ctx, id, c)
-}
-
-// settle decides what the request that made a saga is answered, unless that is decided already.
-func (s *Service) settle(ctx context.Context, id uuid.UUID, c command.Command[New]) (command.Answer, error) {
-	batch := []command.Command[New]{c}
-	answer, err := command.Execute(ctx, func() (answer command.Answer, err error) {
-		err = s.store.Update(ctx, id, command.Keys(batch), func(u *Unit) {
-			if u.Blocked != nil {
-				answer = blocked(batch, u)
-				return
-			}
-			var changed bool
-			answer, changed = command.Settle(c, &u.Saga.Pending, u.Keys, u.Saga)
-			u.Changed = u.Changed || changed
+	pending := func(s *Saga) **idempotency.Request { return &s.Pending }
+	return s.runs.Answer(ctx, id, s.o.SyncWait, s.o.LeaseTTL, answered, func() (command.Answer, error) {
+		return command.Settle(ctx, c, pending, func(keys []idempotency.ID, settle func(*command.Unit, *Saga)) error {
+			return s.store.Update(ctx, id, keys, func(u *Unit) { settle(&u.Unit, u.Saga) })
 		})
-		return answer, err
 	})
-	return answer, command.Begun(err)
-}
-
-// blocked answers a command whose saga another session has locked: with the recorded answer, or none.
-func blocked[Op any](batch []command.Command[Op], u *Unit) command.Answer {
-	return command.Decide(batch, u.Keys, func(command.Command[Op]) (any, error) { return nil, u.Blocked })[0]
 }
 
 func (s *Service) nudge() {

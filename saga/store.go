@@ -7,29 +7,17 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
-	"github.com/fairlead-dev/fairlead/internal/command"
 )
 
 // Unit is what one transaction on the log works on.
 type Unit struct {
-	Now  time.Time // the database's
-	Keys *idempotency.Batch
+	idempotency.Unit
 
-	// Existing is the saga that has the id already, or nil; Asked the one that was made under the same key and whose answer is
-	// not decided yet, or nil. Made is written where it is set.
-	Existing *Saga
-	Asked    *Saga
-	Made     *Saga
-
+	Existing *Saga // has the id already; may be nil
+	Made     *Saga // is written where it is set
 	// Saga is the one that is locked. Where Changed is set, what an operator and an answer change of it is written: Pending,
 	// Cancelled, NextAt, Attempts.
-	Saga    *Saga
-	Changed bool
-
-	Audit []command.Audit
-
-	// Blocked is why there is no Saga: another session has locked it. Nothing is written then; Keys tells repeats.
-	Blocked error
+	Saga *Saga
 }
 
 // Store is the durable log. Create and Update run one transaction, call decide with what it locked and loaded, write what
@@ -38,8 +26,8 @@ type Unit struct {
 type Store interface {
 	Reader
 	Lineage
-	// Create makes a saga with an id; key may be nil.
-	Create(ctx context.Context, id uuid.UUID, key *idempotency.ID, decide func(*Unit)) error
+	// Create makes a saga with an id. There is one key or none.
+	Create(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*Unit)) error
 	// Update works on one saga. It returns [NotFoundError] when there is no such saga. It may wait for another session that has
 	// locked the saga, or set [Unit.Blocked] instead.
 	Update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*Unit)) error

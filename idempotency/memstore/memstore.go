@@ -148,17 +148,6 @@ func (s *Store) Release(_ context.Context, g idempotency.Grant) error {
 	})
 }
 
-// Park implements [idempotency.Store].
-func (s *Store) Park(_ context.Context, g idempotency.Grant) error {
-	return s.change(g, func(e *entry, now time.Time) error {
-		if e.answer != nil {
-			return idempotency.ErrLost
-		}
-		e.park, e.leaseUntil, e.expiresAt = true, now, time.Time{}
-		return nil
-	})
-}
-
 // Sweep implements [idempotency.Store].
 func (s *Store) Sweep(_ context.Context, limit int) (int, error) {
 	s.mu.Lock()

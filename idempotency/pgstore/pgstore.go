@@ -44,7 +44,7 @@ func New(db DB, o Options) *Store {
 
 // statements are the SQL, with the table's schema.
 type statements struct {
-	begin, look, extend, complete, answer, release, park, sweep string
+	begin, look, extend, complete, answer, release, sweep string
 }
 
 // micros is the fence of an execution that has no predecessor: by the clock, so that it grows even where an earlier
@@ -76,7 +76,6 @@ func newStatements(schema string) statements {
 		complete: pgkit.In(schema, `UPDATE @idempotent_requests SET status = $4, header = $5, body = $6, expires_at = clock_timestamp() + retention`+mine),
 		answer:   pgkit.In(schema, `SELECT status, header, body FROM @idempotent_requests WHERE id = $1 AND execution = $2 AND fence = $3 AND status IS NOT NULL`),
 		release:  pgkit.In(schema, `DELETE FROM @idempotent_requests`+mine),
-		park:     pgkit.In(schema, `UPDATE @idempotent_requests SET park = true, lease_until = clock_timestamp(), expires_at = NULL`+mine),
 		sweep: pgkit.In(schema, `DELETE FROM @idempotent_requests WHERE id IN (SELECT id FROM @idempotent_requests WHERE expires_at <= clock_timestamp()
 			ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)`),
 	}
@@ -85,55 +84,40 @@ func newStatements(schema string) statements {
 // beginTries bounds how often a key is begun that is released whenever it is looked at.
 const beginTries = 5
 
+// in is the store within a transaction.
+func (s *Store) in(tx pgx.Tx) *Store { return &Store{db: tx, sql: s.sql, retention: s.retention} }
+
 // Begin implements [idempotency.Store].
 func (s *Store) Begin(ctx context.Context, r idempotency.Request, t idempotency.Terms) (idempotency.Entry, error) {
-	e, err := s.begin(ctx, s.db, r, t)
-	if err != nil {
-		return idempotency.Entry{}, fmt.Errorf("pgstore: begin: %w", err)
-	}
-	return e, nil
-}
-
-func (s *Store) begin(ctx context.Context, db DB, r idempotency.Request, t idempotency.Terms) (e idempotency.Entry, err error) {
 	for range beginTries {
 		var fence int64
-		err := db.QueryRow(ctx, s.sql.begin, r.ID[:], r.Fingerprint[:], r.Execution, t.OnCrash == idempotency.ParkAsUnknown, t.Lease, t.Retention).
+		err := s.db.QueryRow(ctx, s.sql.begin, r.ID[:], r.Fingerprint[:], r.Execution, t.OnCrash == idempotency.ParkAsUnknown, t.Lease, t.Retention).
 			Scan(&fence)
 		if err == nil {
 			g := idempotency.Grant{ID: r.ID, Execution: r.Execution, Fence: fence}
 			return idempotency.Entry{Phase: idempotency.Started, Grant: g, Fingerprint: r.Fingerprint}, nil
 		}
 		if !errors.Is(err, pgx.ErrNoRows) {
-			return e, err
+			return idempotency.Entry{}, fmt.Errorf("pgstore: begin: %w", err)
 		}
 		// A statement of its own sees what the one before has waited for.
-		if e, err = s.look(ctx, db, r.ID); err != nil {
-			return e, err
-		}
+		e, err := s.Look(ctx, r.ID)
 		switch {
-		case e.Phase == idempotency.Absent: // Released meanwhile.
-		case e.Fingerprint != r.Fingerprint:
+		case err == nil && e.Phase == idempotency.Absent: // Released meanwhile.
+		case err == nil && e.Fingerprint != r.Fingerprint:
 			return idempotency.Entry{}, idempotency.ErrKeyReused
 		default:
-			return e, nil
+			return e, err
 		}
 	}
 	return idempotency.Entry{}, errRestless
 }
 
 // errRestless is returned when others begin and release a key again and again.
-var errRestless = errors.New("the key is begun and released by others all the time")
+var errRestless = errors.New("pgstore: the key is begun and released by others all the time")
 
 // Look implements [idempotency.Store].
-func (s *Store) Look(ctx context.Context, id idempotency.ID) (idempotency.Entry, error) {
-	e, err := s.look(ctx, s.db, id)
-	if err != nil {
-		return idempotency.Entry{}, fmt.Errorf("pgstore: look: %w", err)
-	}
-	return e, nil
-}
-
-func (s *Store) look(ctx context.Context, db DB, id idempotency.ID) (e idempotency.Entry, err error) {
+func (s *Store) Look(ctx context.Context, id idempotency.ID) (e idempotency.Entry, err error) {
 	var (
 		fingerprint, body []byte
 		header            string
@@ -141,12 +125,12 @@ func (s *Store) look(ctx context.Context, db DB, id idempotency.ID) (e idempoten
 		leftMicros        int64
 		status            int
 	)
-	err = db.QueryRow(ctx, s.sql.look, id[:]).Scan(&fingerprint, &e.Grant.Execution, &e.Grant.Fence, &park, &leftMicros, &status, &answered, &header, &body)
+	err = s.db.QueryRow(ctx, s.sql.look, id[:]).Scan(&fingerprint, &e.Grant.Execution, &e.Grant.Fence, &park, &leftMicros, &status, &answered, &header, &body)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return idempotency.Entry{}, nil
 	}
 	if err != nil {
-		return idempotency.Entry{}, err
+		return idempotency.Entry{}, fmt.Errorf("pgstore: look: %w", err)
 	}
 	e.Grant.ID, e.Fingerprint = id, idempotency.Fingerprint(fingerprint)
 	switch {
@@ -176,11 +160,6 @@ func (s *Store) Release(ctx context.Context, g idempotency.Grant) error {
 	return s.change(ctx, "release", s.sql.release, g)
 }
 
-// Park implements [idempotency.Store].
-func (s *Store) Park(ctx context.Context, g idempotency.Grant) error {
-	return s.change(ctx, "park", s.sql.park, g)
-}
-
 func (s *Store) change(ctx context.Context, what, sql string, g idempotency.Grant, args ...any) error {
 	tag, err := s.db.Exec(ctx, sql, append([]any{g.ID[:], g.Execution, g.Fence}, args...)...)
 	if err == nil && tag.RowsAffected() == 0 {
@@ -193,25 +172,22 @@ func (s *Store) change(ctx context.Context, what, sql string, g idempotency.Gran
 }
 
 // Complete implements [idempotency.Store].
-func (s *Store) Complete(ctx context.Context, g idempotency.Grant, answer idempotency.Response) (idempotency.Response, error) {
-	kept, err := s.complete(ctx, s.db, g, answer)
-	if err != nil {
-		return idempotency.Response{}, fmt.Errorf("pgstore: complete: %w", err)
-	}
-	return kept, nil
-}
-
-func (s *Store) complete(ctx context.Context, db DB, g idempotency.Grant, answer idempotency.Response) (kept idempotency.Response, err error) {
+func (s *Store) Complete(ctx context.Context, g idempotency.Grant, answer idempotency.Response) (kept idempotency.Response, err error) {
+	defer func() {
+		if err != nil {
+			kept, err = idempotency.Response{}, fmt.Errorf("pgstore: complete: %w", err)
+		}
+	}()
 	header, body := idempotency.EncodeHeader(answer.Header), answer.Body
 	if body == nil {
 		body = []byte{}
 	}
-	tag, err := db.Exec(ctx, s.sql.complete, g.ID[:], g.Execution, g.Fence, answer.Status, header, body)
+	tag, err := s.db.Exec(ctx, s.sql.complete, g.ID[:], g.Execution, g.Fence, answer.Status, header, body)
 	if err != nil || tag.RowsAffected() == 1 {
 		return answer, err
 	}
 	var status int
-	err = db.QueryRow(ctx, s.sql.answer, g.ID[:], g.Execution, g.Fence).Scan(&status, &header, &body)
+	err = s.db.QueryRow(ctx, s.sql.answer, g.ID[:], g.Execution, g.Fence).Scan(&status, &header, &body)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return kept, idempotency.ErrLost
 	}

@@ -3,7 +3,6 @@ package pgstore
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -23,10 +22,8 @@ var ErrUnknown = errors.New("pgstore: the key's outcome is unknown")
 //
 // It returns [idempotency.ErrLost] when the execution isn't the one under its key any more; then roll back.
 func (s *Store) CompleteIn(ctx context.Context, tx pgx.Tx, g idempotency.Grant, answer idempotency.Response) error {
-	if _, err := s.complete(ctx, tx, g, answer); err != nil {
-		return fmt.Errorf("pgstore: complete: %w", err)
-	}
-	return nil
+	_, err := s.in(tx).Complete(ctx, g, answer)
+	return err
 }
 
 // Do executes fn in a transaction of yours unless its key is answered, and keeps its answer in the same transaction: both
@@ -43,9 +40,9 @@ func (s *Store) Do(ctx context.Context, tx pgx.Tx, r idempotency.Request, fn fun
 ) {
 	// The lease doesn't matter: nobody sees the row before it is answered.
 	terms := idempotency.Terms{Lease: idempotency.DefaultLease, Retention: s.retention}
-	e, err := s.begin(ctx, tx, r, terms)
+	e, err := s.in(tx).Begin(ctx, r, terms)
 	if err != nil {
-		return answer, false, fmt.Errorf("pgstore: do: %w", err)
+		return answer, false, err
 	}
 	switch e.Phase {
 	case idempotency.Answered:
@@ -61,9 +58,6 @@ func (s *Store) Do(ctx context.Context, tx pgx.Tx, r idempotency.Request, fn fun
 		_, _ = tx.Exec(ctx, s.sql.release, r.ID[:], r.Execution, e.Grant.Fence)
 		return idempotency.Response{}, false, err
 	}
-	answer, err = s.complete(ctx, tx, e.Grant, answer)
-	if err != nil {
-		return idempotency.Response{}, false, fmt.Errorf("pgstore: do: %w", err)
-	}
-	return answer, false, nil
+	answer, err = s.in(tx).Complete(ctx, e.Grant, answer)
+	return answer, false, err
 }

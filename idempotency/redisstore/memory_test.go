@@ -42,7 +42,6 @@ func TestFullMemory(t *testing.T) {
 			_, err := s.Complete(t.Context(), g, idempotency.Response{Status: 201, Body: []byte(strings.Repeat("b", 1000))})
 			return err
 		},
-		func(g idempotency.Grant) error { return s.Park(t.Context(), g) },
 		func(g idempotency.Grant) error { return s.Release(t.Context(), g) },
 	} {
 		g, err := begin(strconv.Itoa(n))

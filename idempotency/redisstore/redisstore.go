@@ -164,11 +164,5 @@ func (s *Store) Release(ctx context.Context, g idempotency.Grant) error {
 	return err
 }
 
-// Park implements [idempotency.Store].
-func (s *Store) Park(ctx context.Context, g idempotency.Grant) error {
-	_, _, err := s.change(ctx, "park", s.scripts.park, g)
-	return err
-}
-
 // Sweep implements [idempotency.Store]. Redis expires keys by itself.
 func (s *Store) Sweep(context.Context, int) (int, error) { return 0, nil }

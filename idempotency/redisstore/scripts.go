@@ -73,19 +73,13 @@ if k[3] then return {'lost'} end
 redis.call('DEL', KEYS[1])
 return {'ok'}`
 
-const park = guard + `
-if k[3] then return {'lost'} end
-redis.call('HSET', KEYS[1], 'p', '1', 'u', num(now))
-redis.call('PERSIST', KEYS[1])
-return {'ok'}`
-
 const look = clock + describe + `return describe()`
 
-type scripts struct{ begin, look, extend, complete, release, park *rueidis.Lua }
+type scripts struct{ begin, look, extend, complete, release *rueidis.Lua }
 
 func newScripts() scripts {
 	return scripts{
 		begin: rueidis.NewLuaScript(begin), look: rueidis.NewLuaScript(look), extend: rueidis.NewLuaScript(extend),
-		complete: rueidis.NewLuaScript(complete), release: rueidis.NewLuaScript(release), park: rueidis.NewLuaScript(park),
+		complete: rueidis.NewLuaScript(complete), release: rueidis.NewLuaScript(release),
 	}
 }

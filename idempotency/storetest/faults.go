@@ -3,6 +3,7 @@ package storetest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -95,72 +97,101 @@ func replayed(w *httptest.ResponseRecorder) bool {
 func (s *suite) duplicates() {
 	w := newWorld()
 	for name, wait := range map[string]time.Duration{"waiting": patience, "refused": 0} {
-		o := idempotency.Options{Wait: wait}
-		handlers := [2]http.Handler{s.guard(o, w), s.guard(o, w)}
+		handlers := s.twice(idempotency.Options{Wait: wait}, w)
 		slots := make(chan struct{}, 8) // keys at a time
 		var wg sync.WaitGroup
 		for range testwait.Count(10, 1000) {
 			slots <- struct{}{}
 			wg.Go(func() {
 				defer func() { <-slots }()
-				s.oneKey(w, handlers, uuid.NewString(), wait > 0)
+				effects, own := s.duplicated(handlers, w, uuid.NewString(), 50, wait > 0)
+				if len(effects) != 1 || own != 1 {
+					s.Errorf("%s: I1: %d effects, and %d answers are not marked as replayed", name, len(effects), own)
+				}
 			})
 		}
 		wg.Wait()
-		if s.Failed() {
-			s.Fatalf("the duplicates were %s", name)
-		}
 	}
 }
 
-// oneKey sends the copies of one request and compares their answers.
-func (s *suite) oneKey(w *world, handlers [2]http.Handler, key string, waiting bool) {
+// twice is the handler in two processes.
+func (s *suite) twice(o idempotency.Options, w *world) [2]http.Handler {
+	return [2]http.Handler{s.guard(o, w), s.guard(o, w)}
+}
+
+// duplicated sends copies of a request at once, each until it is decided, or where they wait for that, once. All must be answered
+// with the last of the effects, which it returns with the number of answers that are not marked as replayed.
+func (s *suite) duplicated(handlers [2]http.Handler, w *world, key string, copies int, wait bool) (effects []idempotency.Grant, own int) {
 	var (
-		answers [50]*httptest.ResponseRecorder
+		answers = make([]*httptest.ResponseRecorder, copies)
 		wg      sync.WaitGroup
 		start   = make(chan struct{})
 	)
 	for i := range answers {
 		wg.Go(func() {
 			<-start
-			if answers[i] = ask(handlers[i%2], key); !waiting && answers[i].Code == http.StatusConflict {
+			if answers[i] = ask(handlers[i%2], key); !wait && answers[i].Code != http.StatusCreated {
 				answers[i] = s.persist(handlers[i%2], key)
 			}
 		})
 	}
 	close(start)
 	wg.Wait()
-	effects := w.of(key)
-	if len(effects) != 1 {
-		s.Errorf("I1: %d effects", len(effects))
-		return
-	}
-	own := 0
+	effects = w.of(key)
 	for _, a := range answers {
-		if a.Code != http.StatusCreated || a.Body.String() != answerTo(effects[0]) {
-			s.Errorf("I2: %d %s", a.Code, a.Body)
+		if a.Code != http.StatusCreated || len(effects) == 0 || a.Body.String() != answerTo(effects[len(effects)-1]) {
+			s.Errorf("I2: %d %s, effects %+v", a.Code, a.Body, effects)
 		}
 		if !replayed(a) {
 			own++
 		}
 	}
-	if own != 1 {
-		s.Errorf("%d answers are not marked as replayed", own)
-	}
+	return effects, own
 }
 
-// crashes lets a process die at each point of a request, which panics out of it as a connection that breaks, and calls check with
-// the options of those that live.
-func (s *suite) crashes(o idempotency.Options, w *world, check func(at point, key string, live idempotency.Options)) {
-	for _, at := range points() {
+// point is where in an execution a process dies.
+type point string
+
+// The points, in order.
+const (
+	beforeBegin point = "before it begins"
+	begun       point = "begun, and not executed"
+	effect      point = "executed, and not answered"
+	kept        point = "answered, and not sent"
+)
+
+var errDead = errors.New("this process is dead")
+
+// crashes lets a process die at each point of a request, and calls check after that. To die is to panic out of the request; the
+// process's store answers nothing any more and does nothing.
+func (s *suite) crashes(o idempotency.Options, w *world, check func(at point, key string)) {
+	for _, at := range []point{beforeBegin, begun, effect, kept} {
 		for range testwait.Count(3, 100) {
-			key, dying, m := uuid.NewString(), o, newMortal(s.h.Open(), at)
-			dying.Store, dying.Lease = m, short
+			var dead atomic.Bool
+			reach := func(here point) {
+				if here == at {
+					dead.Store(true)
+					panic(errDead)
+				}
+			}
+			dying, key := o, uuid.NewString()
+			dying.Lease = short
+			dying.Store = &Faulty{Store: s.h.Open(), Around: func(method string, run func() error) error {
+				if dead.Load() {
+					return idempotency.ErrLost // So that the dead process doesn't try again.
+				}
+				if method == "Begin" {
+					reach(beforeBegin)
+				}
+				err := run()
+				if err == nil {
+					reach(map[string]point{"Begin": begun, "Complete": kept}[method])
+				}
+				return err
+			}}
 			h := s.guard(dying, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 				w.ServeHTTP(out, r)
-				if at == effect {
-					m.die()
-				}
+				reach(effect)
 			}))
 			func() {
 				defer func() {
@@ -170,94 +201,68 @@ func (s *suite) crashes(o idempotency.Options, w *world, check func(at point, ke
 				}()
 				_ = ask(h, key)
 			}()
-			check(at, key, o)
+			check(at, key)
 		}
 	}
 }
 
-// crashParked: I1 with handlers that nothing undoes. Where it is not known whether the effect was had, it is not repeated.
+// crashParked: I1 and I3 with handlers that nothing undoes. Where it is not known whether there was an effect, it is not repeated.
+// With a Resolve that can look for the effect, there is exactly one, whatever died.
 func (s *suite) crashParked() {
 	w := newWorld()
-	s.crashes(idempotency.Options{OnCrash: idempotency.ParkAsUnknown}, w, func(at point, key string, live idempotency.Options) {
-		h := s.guard(live, w)
-		known := at == beforeBegin || at == kept
-		var last *httptest.ResponseRecorder
-		testwait.Eventually(s, patience, string(at), func() bool {
-			last = ask(h, key)
-			return last.Code == http.StatusCreated || last.Code == http.StatusConflict && !strings.Contains(ask(h, key).Body.String(), idempotency.CodeInFlight)
-		})
-		if want := map[bool]int{true: 201, false: 409}[known]; last.Code != want {
-			s.Errorf("%s: %d %s", at, last.Code, last.Body)
+	o := idempotency.Options{OnCrash: idempotency.ParkAsUnknown, Wait: time.Second}
+	resolving := o
+	resolving.Resolve = func(_ context.Context, r *http.Request, g idempotency.Grant) (*idempotency.Response, error) {
+		if body, err := io.ReadAll(r.Body); err != nil || string(body) != "x" {
+			return nil, fmt.Errorf("asked with %q: %w", body, err)
 		}
-		if n := len(w.of(key)); n > 1 || known && n != 1 {
+		effects := w.under(g.ID)
+		if len(effects) == 0 {
+			return nil, nil //nolint:nilnil // No effect: that is what it says.
+		}
+		return new(text(http.StatusCreated, answerTo(effects[0]))), nil
+	}
+	s.crashes(o, w, func(at point, key string) {
+		parked := s.guard(o, w)
+		known := at == beforeBegin || at == kept
+		testwait.Eventually(s, patience, string(at), func() bool {
+			a := ask(parked, key)
+			return known && a.Code == http.StatusCreated ||
+				!known && a.Code == http.StatusConflict && strings.Contains(a.Body.String(), idempotency.CodeOutcomeUnknown)
+		})
+		if n := len(w.of(key)); n != map[point]int{beforeBegin: 1, begun: 0, effect: 1, kept: 1}[at] {
 			s.Errorf("%s: %d effects", at, n)
 		}
+		if effects, _ := s.duplicated(s.twice(resolving, w), w, key, 6, false); len(effects) != 1 {
+			s.Errorf("%s: effects %+v", at, effects)
+		}
 	})
-}
-
-// crashResolved: I3. With a Resolve that can look for the effect, there is exactly one, whatever died.
-func (s *suite) crashResolved() {
-	w := newWorld()
-	o := idempotency.Options{
-		OnCrash: idempotency.ParkAsUnknown, Wait: time.Second,
-		Resolve: func(_ context.Context, r *http.Request, g idempotency.Grant) (*idempotency.Response, error) {
-			if body, err := io.ReadAll(r.Body); err != nil || string(body) != "x" {
-				return nil, fmt.Errorf("asked with %q: %w", body, err)
-			}
-			effects := w.under(g.ID)
-			if len(effects) == 0 {
-				return nil, nil //nolint:nilnil // No effect: that is what it says.
-			}
-			return new(text(http.StatusCreated, answerTo(effects[0]))), nil
-		},
-	}
-	s.crashes(o, w, s.duplicated(w, func(_ point, effects []idempotency.Grant) bool { return len(effects) == 1 }))
 }
 
 // crashFreed: after the lease the next request executes, under a greater fence, which tells the earlier effect from its own.
 func (s *suite) crashFreed() {
 	w := newWorld()
-	s.crashes(idempotency.Options{Wait: time.Second}, w, s.duplicated(w, func(at point, effects []idempotency.Grant) bool {
-		if at == effect {
-			return len(effects) == 2 && effects[1].Fence > effects[0].Fence
-		}
-		return len(effects) == 1
-	}))
-}
-
-// duplicated lets duplicates of a request arrive at two processes after the death of another, and compares their answers.
-func (s *suite) duplicated(w *world, right func(point, []idempotency.Grant) bool) func(point, string, idempotency.Options) {
-	return func(at point, key string, live idempotency.Options) {
-		handlers := [2]http.Handler{s.guard(live, w), s.guard(live, w)}
-		var (
-			wg      sync.WaitGroup
-			answers [6]*httptest.ResponseRecorder
-		)
-		for i := range answers {
-			wg.Go(func() { answers[i] = s.persist(handlers[i%2], key) })
-		}
-		wg.Wait()
-		effects := w.of(key)
-		if !right(at, effects) {
+	o := idempotency.Options{Wait: time.Second}
+	s.crashes(o, w, func(at point, key string) {
+		effects, _ := s.duplicated(s.twice(o, w), w, key, 6, false)
+		if n := len(effects); n != map[point]int{beforeBegin: 1, begun: 1, effect: 2, kept: 1}[at] || n == 2 && effects[1].Fence <= effects[0].Fence {
 			s.Errorf("%s: effects %+v", at, effects)
 		}
-		for _, a := range answers {
-			if len(effects) == 0 || a.Body.String() != answerTo(effects[len(effects)-1]) {
-				s.Errorf("%s: I2: %s, effects %+v", at, a.Body, effects)
-			}
-		}
-	}
+	})
 }
 
 // stopped: a handler that is stopped for longer than its lease learns that, can't keep its answer, and gets the other's.
 func (s *suite) stopped() {
 	for range testwait.Count(3, 200) {
-		w := newWorld()
-		m := newMortal(s.h.Open(), "")
-		m.cut = true
-		key := uuid.NewString()
+		w, key := newWorld(), uuid.NewString()
 		begun, wake := make(chan struct{}), make(chan struct{})
-		stopped := s.guard(idempotency.Options{Store: m, Lease: short}, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		unextended := &Faulty{Store: s.h.Open(), Around: func(method string, run func() error) error {
+			if method == "Extend" {
+				return errDead
+			}
+			return run()
+		}}
+		stopped := s.guard(idempotency.Options{Store: unextended, Lease: short}, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 			close(begun)
 			<-wake
 			select {
@@ -295,27 +300,19 @@ func (s *suite) restarts() {
 	}
 	w := newWorld()
 	// A restart takes less than a lease here, so that nothing is taken over, and is waited for.
-	o := idempotency.Options{StoreTimeout: patience, Wait: patience}
-	handlers := [2]http.Handler{s.guard(o, w), s.guard(o, w)}
+	handlers := s.twice(idempotency.Options{StoreTimeout: patience, Wait: patience}, w)
 	for range testwait.Count(1, 10) {
 		var (
 			load sync.WaitGroup
-			keys []string
-			mu   sync.Mutex
+			keys sync.Map
 		)
 		under, stop := context.WithCancel(s.Context())
-		for i := range 8 {
+		for range 8 {
 			load.Go(func() {
 				for under.Err() == nil {
 					key := uuid.NewString()
-					mu.Lock()
-					keys = append(keys, key)
-					mu.Unlock()
-					var wg sync.WaitGroup
-					for range 3 {
-						wg.Go(func() { s.persist(handlers[i%2], key) }) //nolint:contextcheck // It ends when it is answered.
-					}
-					wg.Wait()
+					keys.Store(key, nil)
+					s.duplicated(handlers, w, key, 3, false) //nolint:contextcheck // It ends when it is answered.
 				}
 			})
 		}
@@ -324,16 +321,12 @@ func (s *suite) restarts() {
 		wait.For(s.Context(), 100*time.Millisecond)
 		stop()
 		load.Wait()
-		for _, key := range keys {
-			effects := w.of(key)
-			if len(effects) != 1 {
+		keys.Range(func(key, _ any) bool {
+			effects, own := s.duplicated(handlers, w, key.(string), 1, false) //nolint:errcheck,forcetypeassert // They are strings.
+			if len(effects) != 1 || own != 0 {
 				s.Errorf("I1, I3: %d effects", len(effects))
-				continue
 			}
-			if a := ask(handlers[0], key); a.Body.String() != answerTo(effects[0]) {
-				s.Errorf("I2: %d %s", a.Code, a.Body)
-			}
-		}
-		s.Logf("%d keys", len(keys))
+			return true
+		})
 	}
 }

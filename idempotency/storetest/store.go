@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,8 +17,6 @@ import (
 )
 
 func isLost(err error) bool { return errors.Is(err, idempotency.ErrLost) }
-
-func isReused(err error) bool { return errors.Is(err, idempotency.ErrKeyReused) }
 
 func (s *suite) life() {
 	store, other := s.h.Open(), s.h.Open()
@@ -184,11 +181,6 @@ func (s *suite) parked() {
 	testwait.Must(s, other.Release(s.ctx(), g))
 	s.start(other, again(r), terms(long))
 	s.lost(store, g, false)
-
-	// Giving up needs no lease to run out, and parks whatever the terms were.
-	r = request()
-	testwait.Must(s, store.Park(s.ctx(), s.start(store, r, terms(long))))
-	s.begin(other, again(r), terms(long), idempotency.Unknown)
 }
 
 func (s *suite) retention() {
@@ -232,42 +224,37 @@ func (s *suite) retention() {
 
 // races: of many that begin at once one is granted, with a new key and with one whose lease has run out.
 func (s *suite) races() {
-	const racers = 16
 	stores := [2]idempotency.Store{s.h.Open(), s.h.Open()}
 	for round := range testwait.Count(10, 300) {
-		r := request()
-		race := func() idempotency.Grant {
+		r, last := request(), idempotency.Grant{}
+		for range 2 {
 			var (
-				wg      sync.WaitGroup
-				started atomic.Int32
-				won     atomic.Pointer[idempotency.Grant]
-				start   = make(chan struct{})
+				wg    sync.WaitGroup
+				won   = make(chan idempotency.Grant, 16)
+				start = make(chan struct{})
 			)
-			for i := range racers {
+			for i := range cap(won) {
 				wg.Go(func() {
 					<-start
 					e, err := stores[i%2].Begin(s.Context(), again(r), terms(long))
-					switch {
-					case err != nil:
-						s.Error(err)
-					case e.Phase == idempotency.Started:
-						started.Add(1)
-						won.Store(&e.Grant)
+					testwait.Check(s, err)
+					if e.Phase == idempotency.Started {
+						won <- e.Grant
 					}
 				})
 			}
 			close(start)
 			wg.Wait()
-			if n := started.Load(); n != 1 {
-				s.Fatalf("round %d: %d of %d racers were granted", round, n, racers)
+			if n := len(won); n != 1 {
+				s.Fatalf("round %d: %d of %d racers were granted", round, n, cap(won))
 			}
-			return *won.Load()
-		}
-		g := race()
-		testwait.Must(s, stores[0].Extend(s.ctx(), g, time.Microsecond))
-		wait.For(s.ctx(), 2*time.Millisecond)
-		if later := race(); later.Fence <= g.Fence || later.Execution == uuid.Nil {
-			s.Fatalf("%+v after %+v", later, g)
+			g := <-won
+			if g.Fence <= last.Fence || g.Execution == uuid.Nil {
+				s.Fatalf("%+v after %+v", g, last)
+			}
+			last = g
+			testwait.Must(s, stores[0].Extend(s.ctx(), g, time.Microsecond))
+			wait.For(s.ctx(), 2*time.Millisecond)
 		}
 	}
 }

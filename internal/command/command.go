@@ -65,15 +65,6 @@ func Execute(ctx context.Context, do func() (Answer, error)) (Answer, error) {
 	}
 }
 
-// Begun makes an unknown outcome of the end of [Execute] by a blocked row, for what was begun before: a run that goes on, and
-// whose answer alone could not be written.
-func Begun(err error) error {
-	if blocked, ok := errors.AsType[*BlockedError](err); ok {
-		return fmt.Errorf("%w: %s", ErrUnknownOutcome, blocked.Error())
-	}
-	return err
-}
-
 // The types of a command are public, because packages saga and multidraw take commands too.
 type (
 	// Command is an operation with what is needed to execute it exactly once and to answer its caller.
@@ -86,6 +77,10 @@ type (
 	Answer = idempotency.Outcome
 	// Audit is an administrative change, written in its own transaction.
 	Audit = idempotency.Audit
+	// Unit is what one transaction works on, beside its object.
+	Unit = idempotency.Unit
+	// Asked is a request that has made an object and is not answered yet.
+	Asked = idempotency.Asked
 )
 
 // Audited notes that a command has changed an object.
@@ -103,6 +98,9 @@ func Keys[Op any](batch []Command[Op]) []idempotency.ID {
 	}
 	return ids
 }
+
+// KeysOf is [Keys] for one command.
+func KeysOf[Op any](c Command[Op]) []idempotency.ID { return Keys([]Command[Op]{c}) }
 
 // Decide answers every command of a batch in order: a repeated one with the recorded answer, all others by calling decide.
 // Nothing else looks keys up before a decision.
@@ -144,20 +142,6 @@ func RefuseAll[Op any](batch []Command[Op], reason error) []Answer {
 func Known(keys *idempotency.Batch, r *idempotency.Request) bool {
 	_, ok, err := keys.Lookup(*r)
 	return ok || err != nil
-}
-
-// Settle decides the answer to the request that made an object whose work goes on after that request's transaction. Until
-// then the object itself keeps the request's key, in pending. The answer is that of the first request, also when a repeated
-// one asks. changed reports that Settle has taken the key out of pending.
-func Settle[Op any](c Command[Op], pending **idempotency.Request, keys *idempotency.Batch, result any) (answer Answer, changed bool) {
-	replayed := false
-	if p := *pending; p != nil && c.Key != nil && p.ID == c.Key.ID {
-		replayed = p.Execution != c.Key.Execution
-		c.Key, *pending, changed = p, nil, true
-	}
-	answer = Decide([]Command[Op]{c}, keys, func(Command[Op]) (any, error) { return result, nil })[0]
-	answer.Replayed = answer.Replayed || replayed
-	return answer, changed
 }
 
 // Undividable reports that halving a batch would not help: the failure lies with the connection, not with a command.

@@ -98,11 +98,16 @@ func (b *blockedRows) turn(ctx context.Context, row blockedRow) (done func(), re
 	}
 }
 
-// refuse answers commands whose row is blocked: decide gets the records of their keys, so that repeats are answered.
-func (db *DB) refuse(ctx context.Context, keys []idempotency.ID, decide func(*idempotency.Batch)) error {
+// refuse answers commands whose transaction has failed by err, where that says that a row is blocked: decide gets the records of
+// their keys, so that repeats are answered. It returns all other errors.
+func (db *DB) refuse(ctx context.Context, err error, keys []idempotency.ID, decide func(command.Unit)) error {
+	reason, blocked := errors.AsType[*command.BlockedError](err)
+	if !blocked {
+		return err
+	}
 	known, err := db.readKeys(ctx, keys)
 	if err == nil {
-		decide(idempotency.NewBatch(known))
+		decide(command.Unit{Blocked: reason, Keys: idempotency.NewBatch(known)})
 	}
 	return err
 }
@@ -113,14 +118,7 @@ func executeOn[Op any](ctx context.Context, db *DB, c command.Command[Op], do fu
 ) (command.Answer, error) {
 	return command.Execute(ctx, func() (answer command.Answer, err error) {
 		answer, err = do()
-		reason, blocked := errors.AsType[*command.BlockedError](err)
-		if !blocked {
-			return answer, err
-		}
-		batch := []command.Command[Op]{c}
-		err = db.refuse(ctx, command.Keys(batch), func(keys *idempotency.Batch) {
-			answer = command.Decide(batch, keys, func(command.Command[Op]) (any, error) { return nil, reason })[0]
-		})
+		err = db.refuse(ctx, err, command.KeysOf(c), func(u command.Unit) { answer = command.One(&u, c, "", nil) })
 		return answer, err
 	})
 }

@@ -31,10 +31,7 @@ type CrossLedger struct {
 	slots *semaphore.Weighted
 }
 
-var (
-	_ cross.Preparer = (*CrossLedger)(nil)
-	_ cross.Executor = (*CrossLedger)(nil)
-)
+var _ cross.Preparer = (*CrossLedger)(nil)
 
 // NewCrossLedger returns the ledger of db as a party to transfers between ledgers. What a branch waits for an account that
 // another transaction has locked is bounded, see [pgsaga.DefaultLockTimeout]: the transaction is then rolled back in all
@@ -66,15 +63,9 @@ func (l *CrossLedger) CanPrepare(ctx context.Context) error {
 
 // Execute implements [cross.Ledger]. It recognises its own earlier effect by the leg's mark, whose primary key lets one of
 // several executions write it.
-func (l *CrossLedger) Execute(ctx context.Context, leg *cross.Leg) (out saga.Outcome, err error) {
-	if err := l.slots.Acquire(ctx, 1); err != nil {
-		return out, err
-	}
-	defer l.slots.Release(1)
-	err = l.db.runOn(ctx, "cross.leg", accountRows(leg), func(ctx context.Context, tx pgx.Tx) (err error) {
-		out, err = executeLeg(ctx, tx, leg)
-		return err
-	})
+func (l *CrossLedger) Execute(ctx context.Context, leg *cross.Leg) (saga.Outcome, error) {
+	a, err := l.command(ctx, "cross.leg", command.Command[*cross.Leg]{Op: leg})
+	out, _ := a.Result.(saga.Outcome)
 	return out, err
 }
 
@@ -86,20 +77,6 @@ const (
 	deleteLegs    = `DELETE FROM saga_legs WHERE saga = ANY ($1)`
 	committedLegs = `SELECT coalesce(gid, '') FROM saga_legs WHERE saga = $1 AND outcome = 'done'`
 )
-
-// executeLeg locks, looks for the mark, decides and writes. Where it is a command, its answer is part of that.
-func executeLeg(ctx context.Context, tx pgx.Tx, leg *cross.Leg) (saga.Outcome, error) {
-	book, _, err := lockBook(ctx, tx, leg.Accounts(), nil, nil)
-	if err != nil {
-		return saga.Outcome{}, err
-	}
-	var b pgx.Batch
-	out, err := decideLeg(ctx, tx, leg, book, &b)
-	if err != nil {
-		return out, err
-	}
-	return out, pgkit.Send(ctx, tx, &b)
-}
 
 // decideLeg looks for the mark under the accounts' locks, and else decides and queues what is to be written.
 func decideLeg(ctx context.Context, tx pgx.Tx, leg *cross.Leg, book *ledger.Book, b *pgx.Batch) (saga.Outcome, error) {
@@ -134,21 +111,21 @@ func decideLeg(ctx context.Context, tx pgx.Tx, leg *cross.Leg, book *ledger.Book
 	return out, nil
 }
 
-// Command implements [cross.Executor]. The mark settles what a repeat is answered; the key also distinguishes a repeat from another
+// Command implements [cross.Preparer]. The mark settles what a repeat is answered; the key also distinguishes a repeat from another
 // request.
 func (l *CrossLedger) Command(ctx context.Context, c command.Command[*cross.Leg]) (command.Answer, error) {
-	return executeOn(ctx, l.db, c, func() (command.Answer, error) { return l.command(ctx, c) })
+	return executeOn(ctx, l.db, c, func() (command.Answer, error) { return l.command(ctx, "cross.command", c) })
 }
 
-func (l *CrossLedger) command(ctx context.Context, c command.Command[*cross.Leg]) (answer command.Answer, err error) {
+// command locks, looks for the mark, decides and writes.
+func (l *CrossLedger) command(ctx context.Context, name string, c command.Command[*cross.Leg]) (answer command.Answer, err error) {
 	if err := l.slots.Acquire(ctx, 1); err != nil {
 		return answer, err
 	}
 	defer l.slots.Release(1)
 	leg := c.Op
-	batch := []command.Command[*cross.Leg]{c}
-	err = l.db.runOn(ctx, "cross.command", accountRows(leg), func(ctx context.Context, tx pgx.Tx) error {
-		book, known, err := lockBook(ctx, tx, leg.Accounts(), nil, command.Keys(batch))
+	err = l.db.runOn(ctx, name, accountRows(leg), func(ctx context.Context, tx pgx.Tx) error {
+		book, known, err := lockBook(ctx, tx, leg.Accounts(), nil, command.KeysOf(c))
 		if err != nil {
 			return err
 		}
@@ -156,16 +133,16 @@ func (l *CrossLedger) command(ctx context.Context, c command.Command[*cross.Leg]
 			b      pgx.Batch
 			failed error
 		)
-		keys := idempotency.NewBatch(known)
-		answer = command.Decide(batch, keys, func(command.Command[*cross.Leg]) (any, error) {
-			out, err := decideLeg(ctx, tx, leg, book, &b)
-			failed = err
-			return out, err
-		})[0]
+		u := command.Unit{Keys: idempotency.NewBatch(known)}
+		answer = command.One(&u, c, "", func() (any, string, error) {
+			var out saga.Outcome
+			out, failed = decideLeg(ctx, tx, leg, book, &b)
+			return out, "", failed
+		})
 		if failed != nil {
 			return failed
 		}
-		saveKeys(&b, keys.Fresh(), book.Now(), countedWrites)
+		saveKeys(&b, u.Keys.Fresh(), book.Now(), countedWrites)
 		return pgkit.Send(ctx, tx, &b)
 	})
 	return answer, err
@@ -186,10 +163,18 @@ func (l *CrossLedger) Prepare(ctx context.Context, leg *cross.Leg, gid string) (
 	defer l.slots.Release(1)
 	leg.GID = gid
 	err = l.Database.Prepare(ctx, gid, func(ctx context.Context, tx pgx.Tx) (err error) {
-		if out, err = executeLeg(ctx, tx, leg); err == nil && out.Refused {
+		book, _, err := lockBook(ctx, tx, leg.Accounts(), nil, nil)
+		if err != nil {
+			return err
+		}
+		var b pgx.Batch
+		if out, err = decideLeg(ctx, tx, leg, book, &b); err != nil {
+			return err
+		}
+		if out.Refused {
 			return errLegRefused
 		}
-		return err
+		return pgkit.Send(ctx, tx, &b)
 	})
 	l.db.spec.Accounts.Forget(leg.Accounts()) // The transaction is the participant's, and does not say what it locks.
 	if errors.Is(err, errLegRefused) {

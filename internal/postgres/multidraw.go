@@ -38,7 +38,7 @@ const (
 
 	selectMultidraw  = `SELECT ` + multidrawFields + ` FROM multidraws WHERE id = $1`
 	lockMultidraw    = `SELECT id FROM multidraws WHERE id = $1 FOR NO KEY UPDATE`
-	selectAsked      = `SELECT ` + multidrawFields + ` FROM multidraws WHERE key = $1`
+	selectAsked      = `SELECT key, fingerprint, execution, id FROM multidraws WHERE key = $1`
 	selectHolder     = `SELECT id FROM multidraws WHERE lock_key = $1 AND status IN ('running', 'interrupted')`
 	selectDrawSeed   = `SELECT seed FROM multidraw_seeds WHERE multidraw = $1`
 	selectMultidraws = `SELECT ` + multidrawRow + `, NULL, NULL, NULL FROM multidraws WHERE number > $1 ORDER BY number LIMIT $2`
@@ -48,24 +48,22 @@ const (
 var errNoTransition = errors.New("a row that was locked has changed")
 
 // Create implements [multidraw.Store].
-func (m *Multidraws) Create(ctx context.Context, id uuid.UUID, lockKey string, key *idempotency.ID, decide func(*multidraw.Unit)) error {
+func (m *Multidraws) Create(ctx context.Context, id uuid.UUID, lockKey string, keys []idempotency.ID, decide func(*multidraw.Unit)) error {
 	return m.db.run(ctx, "multidraw.create", func(ctx context.Context, tx pgx.Tx) error {
 		var (
 			b       pgx.Batch
 			holders []uuid.UUID
-			asked   []multidraw.Operation
+			asked   []command.Asked
 			earlier []multidraw.Operation
-			keys    []idempotency.ID
 		)
 		// Who has the lock key is asked first and the keys last: a repeat of the request that took the lock key then sees that
 		// request, too, and does not get that the lock key is held. What is free here is taken by way of a unique index.
-		if key != nil {
+		for _, key := range keys {
 			b.Queue(claimKey, key[:])
 		}
 		b.Queue(selectHolder, lockKey).Query(collect(&holders, pgx.RowTo[uuid.UUID]))
-		if key != nil {
-			keys = append(keys, *key)
-			b.Queue(selectAsked, key[:]).Query(collect(&asked, scanMultidraw))
+		for _, key := range keys {
+			b.Queue(selectAsked, key[:]).Query(collect(&asked, scanAsked))
 		}
 		// A rerun finds its own, if its COMMIT was done and the answer lost.
 		b.Queue(selectMultidraw, id).Query(collect(&earlier, scanMultidraw))
@@ -76,7 +74,10 @@ func (m *Multidraws) Create(ctx context.Context, id uuid.UUID, lockKey string, k
 		if err != nil {
 			return err
 		}
-		u := &multidraw.Unit{Now: book.Now(), Keys: idempotency.NewBatch(known), Earlier: firstOf(earlier), Holder: firstOf(holders), Asked: firstOf(asked)}
+		u := &multidraw.Unit{
+			Unit:    command.Unit{Now: book.Now(), Keys: idempotency.NewBatch(known), Asked: firstOf(asked)},
+			Earlier: firstOf(earlier), Holder: firstOf(holders),
+		}
 		decide(u)
 		var save pgx.Batch
 		if u.Made != nil {
@@ -121,7 +122,7 @@ func insertMultidraw(b *pgx.Batch, u *multidraw.Unit) error {
 		}
 		prizes = new(string(text))
 	}
-	key, fingerprint, execution := pendingOf(o)
+	key, fingerprint, execution := command.Columns(o.Pending)
 	expectRows(b.Queue(insertOperation, o.ID, o.LockKey, string(o.Status), o.Total, o.Completed, o.Every, o.Checkpoints, low, high, prizes,
 		o.Parameters[:], o.Commitment[:], o.Digest[:], o.Owner, o.Term, o.LeaseExpiresAt, o.StartedAt, o.UpdatedAt, o.CompletedAt,
 		key, fingerprint, execution), 1, errStale)
@@ -132,11 +133,16 @@ func insertMultidraw(b *pgx.Batch, u *multidraw.Unit) error {
 	return nil
 }
 
-func pendingOf(o *multidraw.Operation) (key, fingerprint []byte, execution *uuid.UUID) {
-	if o.Pending == nil {
-		return nil, nil, nil
+func scanAsked(row pgx.CollectableRow) (a command.Asked, err error) {
+	var (
+		key, fingerprint []byte
+		execution        uuid.UUID
+	)
+	err = row.Scan(&key, &fingerprint, &execution, &a.Object)
+	if err == nil {
+		a.Request = *command.Pending(key, fingerprint, &execution)
 	}
-	return o.Pending.ID[:], o.Pending.Fingerprint[:], &o.Pending.Execution
+	return a, err
 }
 
 const updateOperation = `UPDATE multidraws SET status = $2, owner = $3, term = $4, lease_expires_at = $5, updated_at = $6,
@@ -146,10 +152,7 @@ const updateOperation = `UPDATE multidraws SET status = $2, owner = $3, term = $
 // Update implements [multidraw.Store]. What a checkpoint writes is not written here.
 func (m *Multidraws) Update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*multidraw.Unit)) error {
 	err := m.update(ctx, id, keys, decide)
-	if reason, blocked := errors.AsType[*command.BlockedError](err); blocked {
-		return m.db.refuse(ctx, keys, func(known *idempotency.Batch) { decide(&multidraw.Unit{Blocked: reason, Keys: known}) })
-	}
-	return err
+	return m.db.refuse(ctx, err, keys, func(u command.Unit) { decide(&multidraw.Unit{Unit: u}) })
 }
 
 func (m *Multidraws) update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*multidraw.Unit)) error {
@@ -177,12 +180,15 @@ func (m *Multidraws) update(ctx context.Context, id uuid.UUID, keys []idempotenc
 		if err != nil {
 			return err
 		}
-		u := &multidraw.Unit{Now: book.Now(), Keys: idempotency.NewBatch(known), Operation: &found[0], Seed: fairdraw.Seed(seeds[0])}
+		u := &multidraw.Unit{
+			Unit:      command.Unit{Now: book.Now(), Keys: idempotency.NewBatch(known)},
+			Operation: &found[0], Seed: fairdraw.Seed(seeds[0]),
+		}
 		decide(u)
 		var save pgx.Batch
 		if u.Changed {
 			o := u.Operation
-			key, fingerprint, execution := pendingOf(o)
+			key, fingerprint, execution := command.Columns(o.Pending)
 			expectRows(save.Queue(updateOperation, id, string(o.Status), o.Owner, o.Term, o.LeaseExpiresAt, o.UpdatedAt, o.RolledBackAt,
 				key, fingerprint, execution), 1, errNoTransition)
 		}
@@ -342,11 +348,7 @@ func scanMultidraw(row pgx.CollectableRow) (o multidraw.Operation, err error) {
 	copy(o.Parameters[:], parameters)
 	copy(o.Commitment[:], commitment)
 	copy(o.Digest[:], digest)
-	if key != nil && execution != nil {
-		o.Pending = &idempotency.Request{Execution: *execution}
-		copy(o.Pending.ID[:], key)
-		copy(o.Pending.Fingerprint[:], fpr)
-	}
+	o.Pending = command.Pending(key, fpr, execution)
 	if seed != nil {
 		o.Seed = new(fairdraw.Seed)
 		copy(o.Seed[:], seed)

@@ -169,8 +169,8 @@ type hesitant struct {
 	reached, open chan struct{}
 }
 
-func (h *hesitant) Create(ctx context.Context, id uuid.UUID, lockKey string, key *idempotency.ID, decide func(*multidraw.Unit)) error {
-	return h.Multidraws.Create(ctx, id, lockKey, key, func(u *multidraw.Unit) {
+func (h *hesitant) Create(ctx context.Context, id uuid.UUID, lockKey string, keys []idempotency.ID, decide func(*multidraw.Unit)) error {
+	return h.Multidraws.Create(ctx, id, lockKey, keys, func(u *multidraw.Unit) {
 		decide(u)
 		h.once.Do(func() {
 			close(h.reached)

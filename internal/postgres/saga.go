@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -44,10 +43,7 @@ func NewSagasWithUpkeep(db, upkeep *DB) *Sagas {
 // Update implements [saga.Store]. It does not wait for a saga that another session has locked.
 func (g *Sagas) Update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*saga.Unit)) error {
 	err := g.Log.Update(ctx, id, keys, decide)
-	if reason, blocked := errors.AsType[*command.BlockedError](err); blocked {
-		return g.db.refuse(ctx, keys, func(known *idempotency.Batch) { decide(&saga.Unit{Blocked: reason, Keys: known}) })
-	}
-	return err
+	return g.db.refuse(ctx, err, keys, func(u command.Unit) { decide(&saga.Unit{Unit: u}) })
 }
 
 // sagaAnswers keeps the answers to requests for sagas as all others are kept.

@@ -72,14 +72,11 @@ func NewDatabase(pool *pgxpool.Pool, o Options) *Database {
 
 // CanPrepare returns [saga.ErrTwoPhaseUnavailable] where the database takes no prepared transactions.
 func (d *Database) CanPrepare(ctx context.Context) error {
-	var most int
-	err := read(ctx, func(ctx context.Context) error {
-		return d.pool.QueryRow(ctx, `SELECT current_setting('max_prepared_transactions')::integer`).Scan(&most)
-	})
+	most, err := query(ctx, read, d.pool, pgx.RowTo[int], `SELECT current_setting('max_prepared_transactions')::integer`)
 	switch {
 	case err != nil:
 		return fmt.Errorf("pgsaga: can it prepare: %w", err)
-	case most == 0:
+	case most[0] == 0:
 		return saga.ErrTwoPhaseUnavailable
 	}
 	return nil
@@ -204,21 +201,13 @@ func (d *Database) endOn(ctx context.Context, conn *pgxpool.Conn, gid string, co
 }
 
 // InDoubt implements [saga.Participant].
-func (d *Database) InDoubt(ctx context.Context, prefix string) (found []saga.Prepared, err error) {
+func (d *Database) InDoubt(ctx context.Context, prefix string) ([]saga.Prepared, error) {
 	const inDoubt = `SELECT gid, prepared, (extract(epoch FROM clock_timestamp() - prepared) * 1000000)::bigint FROM pg_prepared_xacts
 		WHERE database = current_database() AND starts_with(gid, $1) ORDER BY prepared`
-	err = read(ctx, func(ctx context.Context) error {
-		rows, err := d.upkeep.Query(ctx, inDoubt, prefix)
-		if err != nil {
-			return err
-		}
-		found, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (p saga.Prepared, err error) {
-			var us int64
-			err = row.Scan(&p.GID, &p.At, &us)
-			p.At, p.Age = p.At.UTC(), time.Duration(us)*time.Microsecond
-			return p, err
-		})
-		return err
-	})
-	return found, err
+	return query(ctx, read, d.upkeep, func(row pgx.CollectableRow) (p saga.Prepared, err error) {
+		var us int64
+		err = row.Scan(&p.GID, &p.At, &us)
+		p.At, p.Age = p.At.UTC(), time.Duration(us)*time.Microsecond
+		return p, err
+	}, inDoubt, prefix)
 }

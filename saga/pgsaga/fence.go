@@ -30,21 +30,19 @@ const (
 
 // Fence implements [saga.Participant].
 func (d *Database) Fence(ctx context.Context, coordinator string) (*saga.Fence, error) {
-	var (
-		f  saga.Fence
-		us int64
-	)
-	err := read(ctx, func(ctx context.Context) error {
-		return d.upkeep.QueryRow(ctx, d.schema.in(selectFence), coordinator).Scan(&f.Token, &f.Incarnation, &f.Since, &us)
-	})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
-	}
+	found, err := query(ctx, read, d.upkeep, func(row pgx.CollectableRow) (f saga.Fence, err error) {
+		var us int64
+		err = row.Scan(&f.Token, &f.Incarnation, &f.Since, &us)
+		f.Age = time.Duration(us) * time.Microsecond
+		return f, err
+	}, d.schema.in(selectFence), coordinator)
 	if err != nil {
 		return nil, fmt.Errorf("pgsaga: read the fence of %s: %w", coordinator, err)
 	}
-	f.Age = time.Duration(us) * time.Microsecond
-	return &f, nil
+	if len(found) == 0 {
+		return nil, nil
+	}
+	return &found[0], nil
 }
 
 // MoveFence implements [saga.Participant].
@@ -118,13 +116,6 @@ func (d *Database) Committed(ctx context.Context, id uuid.UUID) ([]string, error
 }
 
 // marked reads the marks that were committed with branches of a saga.
-func (d *Database) marked(ctx context.Context, id uuid.UUID) (gids []string, err error) {
-	err = read(ctx, func(ctx context.Context) error {
-		rows, err := d.upkeep.Query(ctx, d.schema.in(`SELECT gid FROM @saga_marks WHERE saga = $1 AND gid IS NOT NULL`), id)
-		if err == nil {
-			gids, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		}
-		return err
-	})
-	return gids, err
+func (d *Database) marked(ctx context.Context, id uuid.UUID) ([]string, error) {
+	return query(ctx, read, d.upkeep, pgx.RowTo[string], d.schema.in(`SELECT gid FROM @saga_marks WHERE saga = $1 AND gid IS NOT NULL`), id)
 }

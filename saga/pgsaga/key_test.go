@@ -19,16 +19,18 @@ func TestOneKeyAtATime(t *testing.T) {
 	key, other := idempotency.NewID("me", "POST", "/", "key"), idempotency.NewID("me", "POST", "/", "other")
 	looked, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 2)
 	go func() {
-		ended <- log.Create(t.Context(), uuid.New(), &key, func(*saga.Unit) {
+		ended <- log.Create(t.Context(), uuid.New(), []idempotency.ID{key}, func(*saga.Unit) {
 			close(looked)
 			<-goOn
 		})
 	}()
 	<-looked
 	again := make(chan struct{})
-	go func() { ended <- log.Create(t.Context(), uuid.New(), &key, func(*saga.Unit) { close(again) }) }()
+	go func() {
+		ended <- log.Create(t.Context(), uuid.New(), []idempotency.ID{key}, func(*saga.Unit) { close(again) })
+	}()
 	// Another key is nobody's business.
-	if err := log.Create(t.Context(), uuid.New(), &other, func(*saga.Unit) {}); err != nil {
+	if err := log.Create(t.Context(), uuid.New(), []idempotency.ID{other}, func(*saga.Unit) {}); err != nil {
 		t.Error(err)
 	}
 	select {

@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
-	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/saga"
 )
 
@@ -144,24 +143,17 @@ func (l *Log) NextToken(ctx context.Context, participant string, seen uuid.UUID)
 // Adopt implements [saga.Lineage].
 func (l *Log) Adopt(ctx context.Context, seen map[string]uuid.UUID, keys []idempotency.ID, decide func(*saga.Unit)) error {
 	return l.run(ctx, "saga.adopt", func(ctx context.Context, tx pgx.Tx) error {
-		now, known, err := l.answers.Load(ctx, tx, keys)
-		if err != nil {
-			return err
-		}
-		u := &saga.Unit{Now: now, Keys: idempotency.NewBatch(known)}
-		decide(u)
-		var b pgx.Batch
-		if u.Changed {
-			here, err := l.instance(ctx, tx)
-			if err != nil {
-				return err
+		var u saga.Unit
+		return l.decide(ctx, tx, keys, &u, decide, func(b *pgx.Batch) error {
+			if !u.Changed {
+				return nil
 			}
+			here, err := l.instance(ctx, tx)
 			b.Queue(l.schema.in(adoptLog), uuid.New(), here)
 			for participant, token := range seen {
 				b.Queue(l.schema.in(adoptToken), participant, token, keptTokens)
 			}
-		}
-		l.answers.Queue(&b, u)
-		return pgkit.Send(ctx, tx, &b)
+			return err
+		})
 	})
 }

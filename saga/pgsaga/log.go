@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/saga"
 )
@@ -135,21 +136,18 @@ const (
 // claimKey takes a lock of an idempotency key until the commit. The key belongs to its saga until the answer is decided, and
 // then to the record of the answer; whoever makes a saga under it, and whoever moves it from one to the other, has the lock.
 // Without it, a repeat that has found no record yet could meet no saga with the key any more.
-func claimKey(ctx context.Context, tx pgx.Tx, key *idempotency.ID) error {
-	_, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(('x' || encode(substr($1::bytea, 1, 8), 'hex'))::bit(64)::bigint)`, key[:])
+func claimKey(ctx context.Context, tx pgx.Tx, key []byte) error {
+	_, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(('x' || encode(substr($1::bytea, 1, 8), 'hex'))::bit(64)::bigint)`, key)
 	return err
 }
 
 // Create implements [saga.Store].
-func (l *Log) Create(ctx context.Context, id uuid.UUID, key *idempotency.ID, decide func(*saga.Unit)) error {
+func (l *Log) Create(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*saga.Unit)) error {
 	return l.run(ctx, "saga.create", func(ctx context.Context, tx pgx.Tx) error {
-		var (
-			raw  []byte
-			keys []idempotency.ID
-		)
-		if key != nil {
-			raw, keys = key[:], append(keys, *key)
-			if err := claimKey(ctx, tx, key); err != nil {
+		var raw []byte
+		for _, key := range keys {
+			raw = key[:]
+			if err := claimKey(ctx, tx, raw); err != nil {
 				return err
 			}
 		}
@@ -157,29 +155,40 @@ func (l *Log) Create(ctx context.Context, id uuid.UUID, key *idempotency.ID, dec
 		if err != nil {
 			return err
 		}
-		// The key's record is asked for last: an answer that was decided in between is seen, and not a saga without one.
-		now, known, err := l.answers.Load(ctx, tx, keys)
-		if err != nil {
-			return err
-		}
-		u := &saga.Unit{Now: now, Keys: idempotency.NewBatch(known)}
+		var u saga.Unit
 		for _, s := range there {
 			if s.ID == id {
 				u.Existing = s
 			} else {
-				u.Asked = s
+				u.Asked = &idempotency.Asked{Request: *s.Pending, Object: s.ID} // It was found by its key.
 			}
 		}
-		decide(u)
-		var b pgx.Batch
-		if u.Made != nil {
-			if err := l.queueInsert(&b, u.Made); err != nil {
-				return err
+		// The key's record is asked for last: an answer that was decided in between is seen, and not a saga without one.
+		return l.decide(ctx, tx, keys, &u, decide, func(b *pgx.Batch) error {
+			if u.Made == nil {
+				return nil
 			}
-		}
-		l.answers.Queue(&b, u)
-		return pgkit.Send(ctx, tx, &b)
+			return l.queueInsert(b, u.Made)
+		})
 	})
+}
+
+// decide reads the keys' records, lets the unit be decided, and writes what write queues, and the answers.
+func (l *Log) decide(
+	ctx context.Context, tx pgx.Tx, keys []idempotency.ID, u *saga.Unit, decide func(*saga.Unit), write func(*pgx.Batch) error,
+) error {
+	now, known, err := l.answers.Load(ctx, tx, keys)
+	if err != nil {
+		return err
+	}
+	u.Now, u.Keys = now, idempotency.NewBatch(known)
+	decide(u)
+	var b pgx.Batch
+	if err := write(&b); err != nil {
+		return err
+	}
+	l.answers.Queue(&b, u)
+	return pgkit.Send(ctx, tx, &b)
 }
 
 func (l *Log) queueInsert(b *pgx.Batch, s *saga.Saga) error {
@@ -187,53 +196,36 @@ func (l *Log) queueInsert(b *pgx.Batch, s *saga.Saga) error {
 	if err != nil {
 		return err
 	}
-	key, fingerprint, execution := pending(s)
+	key, fingerprint, execution := command.Columns(s.Pending)
 	b.Queue(l.schema.in(insertSaga), s.ID, s.Name, string(s.Protocol), string(s.Input), string(s.Status), s.Reason, string(steps), s.Decided,
 		s.Coordinator, s.Cancelled, s.Owner, s.Term, s.LeaseExpiresAt, s.Version, s.NextAt, s.Attempts, s.LastError, s.CreatedAt,
 		s.UpdatedAt, key, fingerprint, execution, s.DeadlineAt)
 	return nil
 }
 
-func pending(s *saga.Saga) (key, fingerprint []byte, execution *uuid.UUID) {
-	if s.Pending == nil {
-		return nil, nil, nil
-	}
-	return s.Pending.ID[:], s.Pending.Fingerprint[:], &s.Pending.Execution
-}
-
 // Update implements [saga.Store].
 func (l *Log) Update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*saga.Unit)) error {
 	return l.locking(id)(ctx, "saga.update", func(ctx context.Context, tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, l.schema.in(lockSaga), id)
+		found, err := pgkit.Rows(ctx, tx, scan, l.schema.in(lockSaga), id)
 		if err != nil {
 			return err
 		}
-		found, err := pgx.CollectExactlyOneRow(rows, scan)
-		if errors.Is(err, pgx.ErrNoRows) {
+		if len(found) == 0 {
 			return &saga.NotFoundError{ID: id}
 		}
-		if err != nil {
-			return err
-		}
-		if found.Pending != nil {
-			if err := claimKey(ctx, tx, &found.Pending.ID); err != nil {
+		u := saga.Unit{Saga: found[0]}
+		if u.Saga.Pending != nil {
+			if err := claimKey(ctx, tx, u.Saga.Pending.ID[:]); err != nil {
 				return err
 			}
 		}
-		now, known, err := l.answers.Load(ctx, tx, keys)
-		if err != nil {
-			return err
-		}
-		u := &saga.Unit{Now: now, Keys: idempotency.NewBatch(known), Saga: found}
-		decide(u)
-		var b pgx.Batch
-		if u.Changed {
-			// The row is locked: it is there.
-			key, fingerprint, execution := pending(u.Saga)
-			b.Queue(l.schema.in(updateSaga), id, u.Saga.Cancelled, u.Saga.NextAt, u.Saga.Attempts, key, fingerprint, execution)
-		}
-		l.answers.Queue(&b, u)
-		return pgkit.Send(ctx, tx, &b)
+		return l.decide(ctx, tx, keys, &u, decide, func(b *pgx.Batch) error {
+			if u.Changed { // The row is locked: it is there.
+				key, fingerprint, execution := command.Columns(u.Saga.Pending)
+				b.Queue(l.schema.in(updateSaga), id, u.Saga.Cancelled, u.Saga.NextAt, u.Saga.Attempts, key, fingerprint, execution)
+			}
+			return nil
+		})
 	})
 }
 
@@ -309,7 +301,7 @@ func (l *Log) Renew(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, ttl t
 
 // Saga implements [saga.Reader].
 func (l *Log) Saga(ctx context.Context, id uuid.UUID) (*saga.Saga, error) {
-	found, err := list(ctx, l, scan, l.schema.in(oneSaga), id)
+	found, err := query(ctx, l.read, l.pool, scan, l.schema.in(oneSaga), id)
 	if err != nil {
 		return nil, err
 	}
@@ -322,7 +314,7 @@ func (l *Log) Saga(ctx context.Context, id uuid.UUID) (*saga.Saga, error) {
 // Sagas implements [saga.Reader].
 func (l *Log) Sagas(ctx context.Context, q saga.Query) ([]*saga.Saga, error) {
 	sql, args := l.schema.list(q)
-	return list(ctx, l, scan, sql, args...)
+	return query(ctx, l.read, l.pool, scan, sql, args...)
 }
 
 // list makes the statement of a list. Each combination of filters has a statement of its own, because PostgreSQL would plan one
@@ -354,18 +346,6 @@ func (l *Log) Known(ctx context.Context, keys []idempotency.ID) (*idempotency.Ba
 	return l.answers.Known(ctx, keys)
 }
 
-// list reads rows outside of a transaction.
-func list[T any](ctx context.Context, l *Log, scan pgx.RowToFunc[T], sql string, args ...any) (out []T, err error) {
-	err = l.read(ctx, func(ctx context.Context) error {
-		rows, err := l.pool.Query(ctx, sql, args...)
-		if err == nil {
-			out, err = pgx.CollectRows(rows, scan)
-		}
-		return err
-	})
-	return out, err
-}
-
 func scan(row pgx.CollectableRow) (*saga.Saga, error) {
 	var (
 		s                saga.Saga
@@ -382,11 +362,7 @@ func scan(row pgx.CollectableRow) (*saga.Saga, error) {
 	s.Input = []byte(input)
 	s.LeaseExpiresAt, s.NextAt, s.CreatedAt, s.UpdatedAt = s.LeaseExpiresAt.UTC(), s.NextAt.UTC(), s.CreatedAt.UTC(), s.UpdatedAt.UTC()
 	s.EndedAt, s.DeadlineAt = utc(s.EndedAt), utc(s.DeadlineAt)
-	if key != nil && execution != nil {
-		s.Pending = &idempotency.Request{Execution: *execution}
-		copy(s.Pending.ID[:], key)
-		copy(s.Pending.Fingerprint[:], fingerprint)
-	}
+	s.Pending = command.Pending(key, fingerprint, execution)
 	return &s, json.Unmarshal([]byte(steps), &s.Steps)
 }
 

@@ -45,6 +45,18 @@ func (r *runner) run(ctx context.Context, name string, fn func(context.Context, 
 	return err
 }
 
+// query reads rows outside of a transaction.
+func query[T any](ctx context.Context, read Read, pool *pgxpool.Pool, scan pgx.RowToFunc[T], sql string, args ...any) (out []T, err error) {
+	err = read(ctx, func(ctx context.Context) error {
+		rows, err := pool.Query(ctx, sql, args...)
+		if err == nil {
+			out, err = pgx.CollectRows(rows, scan)
+		}
+		return err
+	})
+	return out, err
+}
+
 func read(ctx context.Context, fn func(context.Context) error) error {
 	_, err := pgkit.Read(ctx, nil, runTimeout, fn)
 	return err

@@ -67,17 +67,12 @@ type Ledger interface {
 type Preparer interface {
 	Ledger
 	saga.Participant
+	// Command executes a leg of another server's transfer, once per idempotency key too. Result: a [saga.Outcome].
+	Command(ctx context.Context, c command.Command[*Leg]) (command.Answer, error)
 	// CanPrepare returns [ErrTwoPhaseUnavailable] where the database takes no prepared transactions.
 	CanPrepare(ctx context.Context) error
 	// Prepare executes a leg in a transaction that it leaves prepared under gid. A refusal leaves nothing.
 	Prepare(ctx context.Context, l *Leg, gid string) (saga.Outcome, error)
-}
-
-// Executor is a ledger that executes the legs of other servers' transfers, each once per idempotency key too. Result: a
-// [saga.Outcome].
-type Executor interface {
-	Ledger
-	Command(ctx context.Context, c command.Command[*Leg]) (command.Answer, error)
 }
 
 // ErrNotDone is returned when a leg is to be undone that was not done, or was of another amount or currency.

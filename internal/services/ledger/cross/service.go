@@ -39,7 +39,7 @@ func NewService(store saga.Store, ledgers map[string]Ledger, o saga.Options) *Se
 // Leg executes a leg of another server's transfer in the server's own ledger. Result: a [saga.Outcome]. It returns
 // [ErrNoExecutor] where that ledger can't.
 func (s *Service) Leg(ctx context.Context, c command.Command[*Leg]) (command.Answer, error) {
-	e, ok := s.ledgers[Local].(Executor)
+	e, ok := s.ledgers[Local].(Preparer)
 	if !ok {
 		return command.Answer{}, ErrNoExecutor
 	}
