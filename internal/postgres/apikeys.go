@@ -161,10 +161,6 @@ func auditOf(c command.Command[auth.KeyOp]) command.Audit {
 }
 
 func scanKey(row pgx.CollectableRow) (k auth.Key, err error) {
-	var hash []byte
-	if err := row.Scan(&k.ID, &k.Role, &k.Name, &hash, &k.CreatedAt, &k.RevokedAt); err != nil {
-		return k, err
-	}
-	k.Hash = [sha256.Size]byte(hash)
-	return k, nil
+	err = row.Scan(&k.ID, &k.Role, &k.Name, (*digest)(&k.Hash), &k.CreatedAt, &k.RevokedAt)
+	return k, err
 }

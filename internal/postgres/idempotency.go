@@ -40,12 +40,7 @@ func rawKeys(ids []idempotency.ID) [][]byte {
 }
 
 func scanRecord(row pgx.CollectableRow) (r idempotency.Record, err error) {
-	var id, fingerprint []byte
-	var status int16
-	err = row.Scan(&id, &fingerprint, &r.Execution, &status, &r.Body)
-	if err == nil {
-		r.ID, r.Fingerprint, r.Status = idempotency.ID(id), idempotency.Fingerprint(fingerprint), int(status)
-	}
+	err = row.Scan((*digest)(&r.ID), (*digest)(&r.Fingerprint), &r.Execution, &r.Status, &r.Body)
 	return r, err
 }
 

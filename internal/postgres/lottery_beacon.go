@@ -65,7 +65,7 @@ func loadBeacon(ctx context.Context, tx pgx.Tx, c *lottery.Campaign) error {
 	}
 	b, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (b lottery.Beacon, err error) {
 		var s sealRow
-		err = row.Scan(&s.chain, &s.root, &s.round, &s.sealedAt, &s.dueAt, &b.Attempts, &b.Failure, &b.Early, &b.Due, &b.Delayed)
+		err = row.Scan(fromJSON{&b.Chain}, &s.root, &s.round, &s.sealedAt, &s.dueAt, &b.Attempts, &b.Failure, &b.Early, &b.Due, &b.Delayed)
 		if err == nil {
 			err = s.read(&b)
 		}
@@ -78,25 +78,19 @@ func loadBeacon(ctx context.Context, tx pgx.Tx, c *lottery.Campaign) error {
 	return err
 }
 
-// sealRow is the chain and the seal as the database keeps them.
+// sealRow is the seal as the database keeps it.
 type sealRow struct {
-	chain           string
-	root            []byte
-	round           *int64
+	root            digest
+	round           *uint64
 	sealedAt, dueAt *time.Time
 }
 
 func (s *sealRow) read(b *lottery.Beacon) error {
-	if err := json.Unmarshal([]byte(s.chain), &b.Chain); err != nil {
-		return fmt.Errorf("a campaign's chain: %w", err)
-	}
 	if err := b.Chain.Validate(); err != nil {
 		return fmt.Errorf("a campaign's chain: %w", err)
 	}
 	if s.round != nil {
-		b.Seal = &lottery.Seal{
-			Root: [32]byte(s.root), Round: uint64(*s.round), SealedAt: *s.sealedAt, DueAt: *s.dueAt, //nolint:gosec // CHECK (round > 0).
-		}
+		b.Seal = &lottery.Seal{Root: s.root, Round: *s.round, SealedAt: *s.sealedAt, DueAt: *s.dueAt}
 	}
 	return nil
 }
@@ -130,18 +124,14 @@ func saveBeaconDraw(b *pgx.Batch, d *lottery.Draw, winners string) {
 // scanResult reads a draw with its round.
 func scanResult(row pgx.CollectableRow) (d lottery.Draw, err error) {
 	var (
-		root, signature, previous []byte
-		winners                   string
-		round                     *int64
+		signature, previous []byte
+		round               *uint64
 	)
-	if err := row.Scan(&d.Campaign, &root, &winners, &d.CompletedAt, &signature, &previous, &round); err != nil {
-		return d, err
-	}
-	d.Root = [32]byte(root)
+	err = row.Scan(&d.Campaign, (*digest)(&d.Root), fromJSON{&d.Winners}, &d.CompletedAt, &signature, &previous, &round)
 	if round != nil {
-		d.Round = &fairdraw.Round{Number: uint64(*round), Signature: signature, Previous: previous} //nolint:gosec // From a positive one.
+		d.Round = &fairdraw.Round{Number: *round, Signature: signature, Previous: previous}
 	}
-	return d, json.Unmarshal([]byte(winners), &d.Winners)
+	return d, err
 }
 
 // ClaimRounds implements [lottery.Rounds].
@@ -150,7 +140,7 @@ func (l *Lottery) ClaimRounds(ctx context.Context, limit int) ([]lottery.Wait, e
 		var s sealRow
 		b := new(lottery.Beacon)
 		w.Campaign = lottery.Campaign{DrawMode: lottery.DrawBeacon, Beacon: b}
-		if err = row.Scan(&w.Campaign.ID, &s.chain, &s.root, &s.round, &s.sealedAt, &s.dueAt, &b.Attempts, &w.Early); err == nil {
+		if err = row.Scan(&w.Campaign.ID, fromJSON{&b.Chain}, &s.root, &s.round, &s.sealedAt, &s.dueAt, &b.Attempts, &w.Early); err == nil {
 			err = s.read(b)
 		}
 		return w, err

@@ -106,11 +106,7 @@ func (d *Operator) UseLink(ctx context.Context, link, hash operator.Hash, life t
 // Session finds the session of a secret's hash, or [operator.ErrNoSession].
 func (d *Operator) Session(ctx context.Context, hash operator.Hash) (operator.Session, error) {
 	return queryOne(ctx, d.db, operator.ErrNoSession, func(row pgx.CollectableRow) (s operator.Session, err error) {
-		var keyHash []byte
-		err = row.Scan(&s.Key.ID, &s.Key.Role, &s.Key.Name, &keyHash, &s.Key.CreatedAt, &s.Key.RevokedAt, &s.CreatedAt, &s.ExpiresAt)
-		if err == nil {
-			s.Key.Hash = operator.Hash(keyHash)
-		}
+		err = row.Scan(&s.Key.ID, &s.Key.Role, &s.Key.Name, (*digest)(&s.Key.Hash), &s.Key.CreatedAt, &s.Key.RevokedAt, &s.CreatedAt, &s.ExpiresAt)
 		return s, err
 	}, selectSession, hash[:])
 }

@@ -212,32 +212,29 @@ func savePublications(b *pgx.Batch, made []*publish.Publication, now time.Time) 
 	expectRows(b.Queue(insertPublications, ids, targets, statuses, payloads, jitters, at, actual, due, now), n, errLostRow)
 }
 
-// targetRow reads a target's columns, which are not all as Go has them.
+// targetRow reads a target's columns.
 type targetRow struct {
-	t                 publish.Target
-	timeout, interval int64
-	previous          []byte
-	previousKey       *string
+	t           publish.Target
+	previous    []byte
+	previousKey *string
 }
 
 // fields are where targetFields go.
 func (r *targetRow) fields() []any {
 	t := &r.t
 	return []any{
-		&t.ID, &t.Number, &t.Name, &t.Kind, &t.URL, &r.timeout, &t.Secret.Bytes, &t.Secret.KeyID, &r.interval, &t.Pace.Refusals,
-		&t.Pace.Last, &t.Pace.NextAt, &t.Pace.OpenUntil, &r.previous, &r.previousKey, &t.PreviousUntil, &t.PausedAt, &t.PausedReason, &t.ResumedAt,
+		&t.ID, &t.Number, &t.Name, &t.Kind, &t.URL, (*micros)(&t.Timeout), &t.Secret.Bytes, &t.Secret.KeyID,
+		(*micros)(&t.Pace.Interval), &t.Pace.Refusals, &t.Pace.Last, &t.Pace.NextAt, &t.Pace.OpenUntil, &r.previous, &r.previousKey, &t.PreviousUntil, &t.PausedAt, &t.PausedReason, &t.ResumedAt,
 		&t.CreatedAt,
 	}
 }
 
 // target is what was read.
 func (r *targetRow) target() publish.Target {
-	t := r.t
-	t.Timeout, t.Pace.Interval = micros(r.timeout), micros(r.interval)
 	if r.previousKey != nil {
-		t.Previous = &publish.Sealed{KeyID: *r.previousKey, Bytes: r.previous}
+		r.t.Previous = &publish.Sealed{KeyID: *r.previousKey, Bytes: r.previous}
 	}
-	return t
+	return r.t
 }
 
 func scanTarget(row pgx.CollectableRow) (publish.Target, error) {
@@ -247,11 +244,9 @@ func scanTarget(row pgx.CollectableRow) (publish.Target, error) {
 }
 
 func scanPublication(row pgx.CollectableRow) (p publish.Publication, err error) {
-	var jitter int64
 	var payload string
-	err = row.Scan(&p.ID, &p.Number, &p.Target, &p.TargetName, &p.Status, &jitter, &p.PublishAt, &p.ActualPublishAt, &p.DueAt, &p.LockID,
+	err = row.Scan(&p.ID, &p.Number, &p.Target, &p.TargetName, &p.Status, (*micros)(&p.Jitter), &p.PublishAt, &p.ActualPublishAt, &p.DueAt, &p.LockID,
 		&p.LockedAt, &p.Version, &p.Attempts, &p.Spent, &p.LastError, &p.ExternalID, &p.PublishedAt, &p.CreatedAt, &payload)
-	p.Jitter = micros(jitter)
 	if payload != "" {
 		p.Payload = []byte(payload)
 	}

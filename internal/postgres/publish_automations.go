@@ -133,13 +133,12 @@ func pickDraft(ctx context.Context, tx pgx.Tx, a *publish.Automation, draw publi
 
 func scanAutomation(row pgx.CollectableRow) (a publish.Automation, err error) {
 	var (
-		weekdays      []int16
-		times         []int32
-		zone          string
-		every, jitter int64
+		weekdays []int16
+		times    []int32
+		zone     string
 	)
-	if err := row.Scan(&a.ID, &a.Number, &a.Name, &a.Target, &a.TargetName, &a.Status, &weekdays, &times, &zone, &every, &a.Rule.From, &a.Pick,
-		&a.DailyQuota, &jitter, &a.NextAt, &a.CreatedAt); err != nil {
+	if err := row.Scan(&a.ID, &a.Number, &a.Name, &a.Target, &a.TargetName, &a.Status, &weekdays, &times, &zone, (*micros)(&a.Rule.Every),
+		&a.Rule.From, &a.Pick, &a.DailyQuota, (*micros)(&a.Jitter), &a.NextAt, &a.CreatedAt); err != nil {
 		return a, err
 	}
 	for _, day := range weekdays {
@@ -151,7 +150,6 @@ func scanAutomation(row pgx.CollectableRow) (a publish.Automation, err error) {
 	if a.Rule.Zone, err = time.LoadLocation(zone); err != nil {
 		return a, fmt.Errorf("postgres: the time zone of automation %s: %w", a.ID, err)
 	}
-	a.Rule.Every, a.Jitter = micros(every), micros(jitter)
 	return a, nil
 }
 

@@ -122,12 +122,11 @@ func scanWork(row pgx.CollectableRow) (*publish.Work, error) {
 	var (
 		w                 = &publish.Work{}
 		payload, progress string
-		late              int64
 		t                 targetRow
 	)
-	err := row.Scan(append([]any{&w.ID, &w.LockID, &w.Version, &payload, &progress, &w.Try, &late, &w.ClaimedAt}, t.fields()...)...)
+	err := row.Scan(append([]any{&w.ID, &w.LockID, &w.Version, &payload, &progress, &w.Try, (*micros)(&w.Late), &w.ClaimedAt}, t.fields()...)...)
 	target := t.target()
-	w.Target, w.Payload, w.Late = &target, []byte(payload), micros(late)
+	w.Target, w.Payload = &target, []byte(payload)
 	if progress != "" {
 		w.Progress = []byte(progress)
 	}
@@ -136,11 +135,11 @@ func scanWork(row pgx.CollectableRow) (*publish.Work, error) {
 
 // NextDue implements [publish.Queue].
 func (s *Publications) NextDue(ctx context.Context, slots publish.Slots) (time.Duration, bool, error) {
-	in, err := queryOne(ctx, s.db, errEmpty, pgx.RowTo[*int64], selectNextDue, append([]any{nil}, slotArgs(slots)...)...)
+	in, err := queryOne(ctx, s.db, errEmpty, pgx.RowTo[*micros], selectNextDue, append([]any{nil}, slotArgs(slots)...)...)
 	if err != nil || in == nil {
 		return 0, false, err
 	}
-	return micros(*in), true, nil
+	return time.Duration(*in), true, nil
 }
 
 // Heartbeat implements [publish.Queue]. It returns a [command.BlockedError] where another session has locked one of them.
