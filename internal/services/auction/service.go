@@ -114,8 +114,8 @@ func (s *Service) flush(ctx context.Context, auction uuid.UUID, batch []command.
 			}
 			result, err := Decide(u.State, c.Op)
 			done.count(c.Op, err)
-			if err == nil {
-				note(u, c)
+			if action := c.Op.action(); err == nil && action != "" {
+				u.Audit = append(u.Audit, command.Audited(c, action, auction.String()))
 			}
 			return result, err
 		})
@@ -148,16 +148,6 @@ func wanted(batch []command.Command[Op]) Want {
 		want.Settling = func(s *State) []string { return Settling(s, others) }
 	}
 	return want
-}
-
-// note adds an administrative change to the audit log.
-func note(u *Unit, c command.Command[Op]) {
-	switch c.Op.(type) {
-	case Start:
-		u.Audit = append(u.Audit, command.Audited(c, "auction.start", u.State.Auction.ID.String()))
-	case Cancel:
-		u.Audit = append(u.Audit, command.Audited(c, "auction.cancel", u.State.Auction.ID.String()))
-	}
 }
 
 // report passes on what was committed: to the log, the observer and [Options].Committed.
@@ -206,7 +196,7 @@ func (s *Service) flushCreations(ctx context.Context, batch []command.Command[Op
 			if err != nil {
 				return nil, err
 			}
-			u.Audit = append(u.Audit, command.Audited(c, "auction.create", made.ID.String()))
+			u.Audit = append(u.Audit, command.Audited(c, op.action(), made.ID.String()))
 			return made, nil
 		})
 	})

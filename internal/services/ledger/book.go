@@ -59,10 +59,11 @@ type AccountChange struct {
 	Before Account // as it was loaded; its version is smaller
 }
 
-// NewBook returns an empty book. All of a transaction's rows bear the one time now; newID gives unique identifiers.
+// NewBook returns an empty book. All of a transaction's rows bear the one time now, to the microsecond, as the database keeps it:
+// an answer made now equals one read later. newID gives unique identifiers.
 func NewBook(now time.Time, newID func() uuid.UUID) *Book {
 	return &Book{
-		now: now, newID: newID,
+		now: now.UTC().Truncate(time.Microsecond), newID: newID,
 		accounts: map[string]*bookAccount{}, holds: map[uuid.UUID]*bookHold{},
 	}
 }
