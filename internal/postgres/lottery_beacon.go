@@ -52,8 +52,6 @@ const (
 // errNoBeacon is what a campaign in beacon mode without its beacon is: a contradiction.
 var errNoBeacon = errors.New("a campaign in beacon mode has no beacon")
 
-var _ lottery.Rounds = (*Lottery)(nil)
-
 // loadBeacon reads what a campaign in beacon mode knows of its round, and nothing for others, which it costs nothing.
 func loadBeacon(ctx context.Context, tx pgx.Tx, c *lottery.Campaign) error {
 	if c.DrawMode != lottery.DrawBeacon {
@@ -134,7 +132,7 @@ func scanResult(row pgx.CollectableRow) (d lottery.Draw, err error) {
 	return d, err
 }
 
-// ClaimRounds implements [lottery.Rounds].
+// ClaimRounds implements [lottery.Store].
 func (l *Lottery) ClaimRounds(ctx context.Context, limit int) ([]lottery.Wait, error) {
 	return query(ctx, l.db, func(row pgx.CollectableRow) (w lottery.Wait, err error) {
 		var s sealRow
@@ -147,7 +145,7 @@ func (l *Lottery) ClaimRounds(ctx context.Context, limit int) ([]lottery.Wait, e
 	}, claimRounds, limit)
 }
 
-// RoundMissed implements [lottery.Rounds].
+// RoundMissed implements [lottery.Store].
 func (l *Lottery) RoundMissed(ctx context.Context, campaign uuid.UUID, failure string) error {
 	return l.db.run(ctx, "lottery.round", func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, noteMissed, campaign, failure) // None where another process has drawn in the meantime.
@@ -155,7 +153,7 @@ func (l *Lottery) RoundMissed(ctx context.Context, campaign uuid.UUID, failure s
 	})
 }
 
-// RoundEarly implements [lottery.Rounds].
+// RoundEarly implements [lottery.Store].
 func (l *Lottery) RoundEarly(ctx context.Context, campaign uuid.UUID) (early bool, err error) {
 	err = l.db.run(ctx, "lottery.round", func(ctx context.Context, tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, noteEarly, campaign)

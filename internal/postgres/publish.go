@@ -40,7 +40,7 @@ const (
 	// Members of the same name as a column of targets are the publication's.
 	publicationFields = `p.id, p.number, p.target, t.name, p.status, p.jitter, p.publish_at, p.actual_publish_at, p.due_at, p.execution_lock_id,
 		p.execution_locked_at, p.execution_version, p.attempts, p.spent, p.last_error, p.external_id, p.published_at, p.created_at`
-	lockPublication = `SELECT ` + publicationFields + `, '' FROM publications AS p JOIN targets AS t ON t.id = p.target
+	lockPublication = `SELECT ` + publicationFields + `, NULL::text FROM publications AS p JOIN targets AS t ON t.id = p.target
 		WHERE p.id = $1 FOR NO KEY UPDATE OF p`
 	insertPublications = `INSERT INTO publications (id, target, status, payload, jitter, publish_at, actual_publish_at, due_at,
 			execution_version, attempts, spent, last_error, external_id, created_at)
@@ -133,6 +133,7 @@ func lockUnit(ctx context.Context, tx pgx.Tx, want *publish.Want, aside *setAsid
 		present []string
 		u       = &publish.Unit{
 			NewID: newID, Targets: map[string]*publish.Target{}, BlockedTargets: map[string]error{}, AutomationNames: map[string]bool{},
+			Tokens: map[uuid.UUID]publish.Sealed{},
 		}
 	)
 	switch want.Thing {
@@ -244,12 +245,8 @@ func scanTarget(row pgx.CollectableRow) (publish.Target, error) {
 }
 
 func scanPublication(row pgx.CollectableRow) (p publish.Publication, err error) {
-	var payload string
 	err = row.Scan(&p.ID, &p.Number, &p.Target, &p.TargetName, &p.Status, (*micros)(&p.Jitter), &p.PublishAt, &p.ActualPublishAt, &p.DueAt, &p.LockID,
-		&p.LockedAt, &p.Version, &p.Attempts, &p.Spent, &p.LastError, &p.ExternalID, &p.PublishedAt, &p.CreatedAt, &payload)
-	if payload != "" {
-		p.Payload = []byte(payload)
-	}
+		&p.LockedAt, &p.Version, &p.Attempts, &p.Spent, &p.LastError, &p.ExternalID, &p.PublishedAt, &p.CreatedAt, &p.Payload)
 	return p, err
 }
 
@@ -263,8 +260,8 @@ func (s *Publications) Publication(ctx context.Context, id uuid.UUID) (*publish.
 // Publications implements [publish.Reader].
 func (s *Publications) Publications(ctx context.Context, status publish.Status, after int64, limit int) ([]publish.Publication, error) {
 	const (
-		ofAll    = `SELECT ` + publicationFields + `, '' FROM publications AS p JOIN targets AS t ON t.id = p.target WHERE p.number > $1 ORDER BY p.number LIMIT $2`
-		ofStatus = `SELECT ` + publicationFields + `, '' FROM publications AS p JOIN targets AS t ON t.id = p.target
+		ofAll    = `SELECT ` + publicationFields + `, NULL::text FROM publications AS p JOIN targets AS t ON t.id = p.target WHERE p.number > $1 ORDER BY p.number LIMIT $2`
+		ofStatus = `SELECT ` + publicationFields + `, NULL::text FROM publications AS p JOIN targets AS t ON t.id = p.target
 			WHERE p.number > $1 AND p.status = $3 ORDER BY p.number LIMIT $2`
 	)
 	if status == "" {

@@ -30,7 +30,7 @@ const (
 	countScheduled = `SELECT count(*) FROM automation_firings WHERE automation = $1 AND outcome = 'scheduled' AND fired_at >= $2 AND fired_at < $3`
 	insertFiring   = `INSERT INTO automation_firings (automation, scheduled_for, fired_at, outcome, publication, skipped) VALUES ($1, $2, $3, $4, $5, $6)`
 
-	drafts         = `SELECT ` + publicationFields + `, '' FROM publications AS p JOIN targets AS t ON t.id = p.target WHERE p.target = $1 AND p.status = 'draft'`
+	drafts         = `SELECT ` + publicationFields + `, NULL::text FROM publications AS p JOIN targets AS t ON t.id = p.target WHERE p.target = $1 AND p.status = 'draft'`
 	lockFirstDraft = drafts + ` ORDER BY p.number LIMIT 1 FOR NO KEY UPDATE OF p SKIP LOCKED`
 	lockLastDraft  = drafts + ` ORDER BY p.number DESC LIMIT 1 FOR NO KEY UPDATE OF p SKIP LOCKED`
 	// The place of a random draft is drawn first, so that one row is locked and not all of them.
