@@ -3,11 +3,10 @@ package postgres
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/auth"
@@ -24,12 +23,11 @@ var _ auth.KeyStore = (*APIKeys)(nil)
 func NewAPIKeys(db *DB) *APIKeys { return &APIKeys{db: db} }
 
 const (
-	keyFields  = `id, role, name, hash, created_at, revoked_at`
-	insertKey  = `INSERT INTO api_keys (` + keyFields + `) VALUES ($1, $2, $3, $4, $5, NULL) ON CONFLICT DO NOTHING`
-	selectKey  = `SELECT ` + keyFields + ` FROM api_keys WHERE id = $1 FOR NO KEY UPDATE`
-	revokeKey  = `UPDATE api_keys SET revoked_at = clock_timestamp() WHERE id = $1 AND revoked_at IS NULL`
-	listKeys   = `SELECT ` + keyFields + ` FROM api_keys ORDER BY created_at, id`
-	otherAdmin = `SELECT count(*) FROM api_keys WHERE role = 'admin' AND revoked_at IS NULL AND id <> $1`
+	keyFields = `id, role, name, hash, created_at, revoked_at`
+	keyValues = `(` + keyFields + `) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT`
+	insertKey = `INSERT INTO api_keys ` + keyValues + ` DO NOTHING`
+	upsertKey = `INSERT INTO api_keys ` + keyValues + ` (id) DO UPDATE SET revoked_at = excluded.revoked_at`
+	listKeys  = `SELECT ` + keyFields + ` FROM api_keys ORDER BY created_at, id`
 )
 
 // KeyByHash implements [auth.KeyStore].
@@ -39,18 +37,11 @@ func (k *APIKeys) KeyByHash(ctx context.Context, hash [sha256.Size]byte) (auth.K
 
 // InsertKey implements [auth.KeyStore].
 func (k *APIKeys) InsertKey(ctx context.Context, key auth.Key) error {
-	tag, err := k.db.pool.Exec(ctx, insertKey, key.ID, key.Role, key.Name, key.Hash[:], key.CreatedAt)
-	return inserted(tag, err)
-}
-
-func inserted(tag pgconn.CommandTag, err error) error {
-	switch {
-	case err != nil:
-		return readError(err)
-	case tag.RowsAffected() == 0:
+	tag, err := k.db.pool.Exec(ctx, insertKey, key.ID, key.Role, key.Name, key.Hash[:], key.CreatedAt, nil)
+	if err == nil && tag.RowsAffected() == 0 {
 		return auth.ErrKeyExists
 	}
-	return nil
+	return readError(err)
 }
 
 // Keys implements [auth.KeyStore].
@@ -74,7 +65,7 @@ func (k *APIKeys) Execute(ctx context.Context, c command.Command[auth.KeyOp]) (c
 
 func (k *APIKeys) execute(ctx context.Context, c command.Command[auth.KeyOp]) (answer command.Answer, err error) {
 	err = k.db.runOn(ctx, "keys", []blockedRow{{otherRow, "the keys"}}, func(ctx context.Context, tx pgx.Tx) error {
-		// Keys are few and change seldom: one lock for all of them keeps the count of admins true.
+		// Keys are few and change seldom: they are locked, and read, all together.
 		if _, err := tx.Exec(ctx, `LOCK TABLE api_keys IN SHARE ROW EXCLUSIVE MODE`); err != nil {
 			return err
 		}
@@ -83,73 +74,53 @@ func (k *APIKeys) execute(ctx context.Context, c command.Command[auth.KeyOp]) (a
 		if err != nil {
 			return err
 		}
+		all, err := pgkit.Rows(ctx, tx, scanKey, listKeys)
+		if err != nil {
+			return err
+		}
+		var (
+			b     pgx.Batch
+			audit []command.Audit
+		)
 		keys := idempotency.NewBatch(known)
-		var failed error
-		changed := false
 		answer = command.Decide(batch, keys, func(c command.Command[auth.KeyOp]) (any, error) {
-			key, err := decideKey(ctx, tx, c.Op)
-			if isDatabase(err) {
-				failed = err
+			key, err := decideKey(all, c.Op, book.Now())
+			if err == nil {
+				expectRows(b.Queue(upsertKey, key.ID, key.Role, key.Name, key.Hash[:], key.CreatedAt, key.RevokedAt), 1, errLostRow)
+				audit = append(audit, auditOf(c))
 			}
-			changed = err == nil
 			return key, err
 		})[0]
-		if failed != nil {
-			return failed
-		}
-		var b pgx.Batch
-		if changed {
-			saveAudit(&b, []command.Audit{auditOf(c)}, book.Now())
-		}
-		saveKeys(&b, keys.Fresh(), book.Now(), countedWrites)
-		return pgkit.Send(ctx, tx, &b)
+		return sendDecided(ctx, tx, &b, audit, keys.Fresh(), book.Now())
 	})
 	return answer, err
 }
 
-// isDatabase reports whether an error is a failure of the database, and not a refusal.
-func isDatabase(err error) bool {
-	return err != nil && !errors.Is(err, auth.ErrUnknownKey) && !errors.Is(err, auth.ErrKeyExists) && !errors.Is(err, auth.ErrLastAdmin)
-}
-
-func decideKey(ctx context.Context, tx pgx.Tx, op auth.KeyOp) (auth.Key, error) {
+// decideKey makes a key, or revokes one of all the keys.
+func decideKey(all []auth.Key, op auth.KeyOp, now time.Time) (auth.Key, error) {
 	if op.Create != nil {
-		key := *op.Create
-		key.CreatedAt = key.CreatedAt.UTC().Truncate(time.Microsecond)
-		tag, err := tx.Exec(ctx, insertKey, key.ID, key.Role, key.Name, key.Hash[:], key.CreatedAt)
-		if err != nil {
-			return key, err
+		made := *op.Create
+		if slices.ContainsFunc(all, func(k auth.Key) bool { return k.ID == made.ID || k.Hash == made.Hash }) {
+			return made, auth.ErrKeyExists
 		}
-		return key, inserted(tag, nil)
+		made.CreatedAt = made.CreatedAt.UTC().Truncate(time.Microsecond)
+		return made, nil
 	}
-	key, err := oneKey(ctx, tx, op.Revoke)
-	if err != nil || key.RevokedAt != nil {
-		return key, err // Revoking twice keeps the first time.
-	}
-	if key.Role == auth.RoleAdmin {
-		var others int
-		if err := tx.QueryRow(ctx, otherAdmin, key.ID).Scan(&others); err != nil {
-			return key, err
-		}
-		if others == 0 {
-			return key, auth.ErrLastAdmin
-		}
-	}
-	if _, err := tx.Exec(ctx, revokeKey, key.ID); err != nil {
-		return key, err
-	}
-	return oneKey(ctx, tx, key.ID)
-}
-
-func oneKey(ctx context.Context, tx pgx.Tx, id string) (auth.Key, error) {
-	keys, err := pgkit.Rows(ctx, tx, scanKey, selectKey, id)
-	if err != nil {
-		return auth.Key{}, err
-	}
-	if len(keys) == 0 {
+	at := slices.IndexFunc(all, func(k auth.Key) bool { return k.ID == op.Revoke })
+	if at < 0 {
 		return auth.Key{}, auth.ErrUnknownKey
 	}
-	return keys[0], nil
+	key := all[at]
+	if key.RevokedAt != nil {
+		return key, nil // Revoking twice keeps the first time.
+	}
+	if key.Role == auth.RoleAdmin && !slices.ContainsFunc(all, func(k auth.Key) bool {
+		return k.Role == auth.RoleAdmin && k.RevokedAt == nil && k.ID != key.ID
+	}) {
+		return key, auth.ErrLastAdmin
+	}
+	key.RevokedAt = &now
+	return key, nil
 }
 
 func auditOf(c command.Command[auth.KeyOp]) command.Audit {
@@ -161,10 +132,6 @@ func auditOf(c command.Command[auth.KeyOp]) command.Audit {
 }
 
 func scanKey(row pgx.CollectableRow) (k auth.Key, err error) {
-	var hash []byte
-	if err := row.Scan(&k.ID, &k.Role, &k.Name, &hash, &k.CreatedAt, &k.RevokedAt); err != nil {
-		return k, err
-	}
-	k.Hash = [sha256.Size]byte(hash)
-	return k, nil
+	err = row.Scan(&k.ID, &k.Role, &k.Name, (*digest)(&k.Hash), &k.CreatedAt, &k.RevokedAt)
+	return k, err
 }

@@ -268,19 +268,13 @@ type auctionRow struct {
 }
 
 func scanAuction(row pgx.CollectableRow) (a auctionRow, err error) {
-	var window, extension, cooldown int64
 	err = row.Scan(&a.ID, &a.Number, &a.Title, &a.Status, &a.Currency, &a.Seller, &a.CurrentRound, &a.MinBid, &a.MinIncrement,
-		&window, &extension, &a.AntiSnipe.MaxExtensions, &cooldown, &a.UniqueAmounts, &a.TotalBids, &a.Seq, &a.LeaderTerm,
-		&a.Version, &a.CreatedAt, &a.StartedAt, &a.EndedAt, &a.revision)
-	a.AntiSnipe.Window, a.AntiSnipe.Extension, a.Cooldown = micros(window), micros(extension), micros(cooldown)
+		(*micros)(&a.AntiSnipe.Window), (*micros)(&a.AntiSnipe.Extension), &a.AntiSnipe.MaxExtensions, (*micros)(&a.Cooldown), &a.UniqueAmounts,
+		&a.TotalBids, &a.Seq, &a.LeaderTerm, &a.Version, &a.CreatedAt, &a.StartedAt, &a.EndedAt, &a.revision)
 	return a, err
 }
 
 func scanRound(row pgx.CollectableRow) (r auction.Round, err error) {
-	var duration int64
-	err = row.Scan(&r.Number, &r.Winners, &duration, &r.Status, &r.Extensions, &r.StartedAt, &r.EndsAt, &r.EndedAt)
-	r.Duration = micros(duration)
+	err = row.Scan(&r.Number, &r.Winners, (*micros)(&r.Duration), &r.Status, &r.Extensions, &r.StartedAt, &r.EndsAt, &r.EndedAt)
 	return r, err
 }
-
-func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -36,7 +36,7 @@ func standing(s *auction.State) string {
 }
 
 // TestBidsSentAhead has many bids at once, whose connection is cut now and then, with another process bidding in between.
-// What the process then remembers is what the database has, and its events were told in order.
+// What the process then remembers is what the database has, and each of its events was told once.
 func TestBidsSentAhead(t *testing.T) {
 	t.Parallel()
 	url := database(t)
@@ -143,7 +143,8 @@ func TestBidsSentAhead(t *testing.T) {
 
 	mu.Lock()
 	defer mu.Unlock()
-	if !slices.IsSorted(told) || len(told) < 200 {
+	slices.Sort(told)
+	if n := len(told); len(slices.Compact(told)) < n || len(told) < 200 {
 		t.Errorf("%d events were told: %v", len(told), told)
 	}
 	a, err := there.store.Auction(t.Context(), id)

@@ -36,7 +36,7 @@ func TestOneTransactionTriesForALockedRow(t *testing.T) {
 		waiting = append(waiting, later(lockAnn))
 	}
 	isWaiting(t, db, "a transaction", waiting[0])
-	neighbour(t, "a read on the same connections", func() error { return db.Ping(t.Context()) })
+	neighbour(t, "a read on the same connections", func() error { return db.pool.Ping(t.Context()) })
 	goAway()
 	for _, done := range waiting {
 		if err := <-done; err != nil {

@@ -79,11 +79,6 @@ func (db *DB) Check(ctx context.Context) ([]Finding, error) {
 	return findings, nil
 }
 
-// Version returns the server's version as it spells it.
-func (db *DB) Version(ctx context.Context) (string, error) {
-	return queryOne(ctx, db, errEmpty, pgx.RowTo[string], `SELECT current_setting('server_version')`)
-}
-
 // Setting is a server setting that the doctor shows.
 type Setting struct {
 	Name  string `json:"name"`

@@ -304,7 +304,7 @@ func TestTwoPhaseRefused(t *testing.T) {
 	if err := syscall.Kill(pg.PID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	testwait.Eventually(t, patience, "the restart", func() bool { return pg.Restarts() > restarts && db.Ping(t.Context()) == nil })
+	testwait.Eventually(t, patience, "the restart", func() bool { return pg.Restarts() > restarts && db.pool.Ping(t.Context()) == nil })
 	if err := NewCrossLedger(db).CanPrepare(t.Context()); !errors.Is(err, cross.ErrTwoPhaseUnavailable) {
 		t.Errorf("CanPrepare: %v", err)
 	}

@@ -239,14 +239,6 @@ func closeWithin(ctx context.Context, closeAll func()) error {
 	}
 }
 
-// Ping reports whether the database answers.
-func (db *DB) Ping(ctx context.Context) error {
-	if err := db.pool.Ping(ctx); err != nil {
-		return fmt.Errorf("postgres: ping: %w", err)
-	}
-	return nil
-}
-
 const (
 	// readTimeout bounds a read by keys, scanTimeout one that goes over whole tables. Callers in a hurry bring a deadline.
 	readTimeout = 10 * time.Second

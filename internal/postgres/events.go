@@ -205,7 +205,6 @@ func (e *Events) campaignEvents(ctx context.Context, id uuid.UUID, after int64, 
 		campaignTotal = `SELECT total_positions FROM campaigns WHERE id = $1`
 		selectSales   = `SELECT seq, account, layer, number, ordinal, at FROM purchases
 			WHERE campaign = $1 AND seq > $2 ORDER BY seq LIMIT $3`
-		selectDraw = `SELECT campaign, root, winners, completed_at FROM draws WHERE campaign = $1`
 	)
 	var (
 		totals []int64
@@ -222,7 +221,7 @@ func (e *Events) campaignEvents(ctx context.Context, id uuid.UUID, after int64, 
 			p.Position.ID = lottery.PositionID(id, p.Position.Ordinal)
 			return p, err
 		}))
-		b.Queue(selectDraw, id).Query(collect(&draws, scanDraw))
+		b.Queue(selectResult, id).Query(collect(&draws, scanResult))
 		return pgkit.Send(ctx, tx, &b)
 	})
 	if err != nil {

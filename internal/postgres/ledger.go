@@ -78,6 +78,7 @@ func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, 
 
 	var b pgx.Batch
 	saveBook(&b, book.Changes(), countedWrites)
+	saveAudit(&b, unit.Audit, book.Now())
 	saveKeys(&b, unit.Keys.Fresh(), book.Now(), countedWrites)
 	l.db.spec.Keys.Note(unit.Keys.Fresh())
 	if err := pgkit.Send(ctx, tx, &b); err != nil {

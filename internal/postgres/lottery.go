@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	cryptorand "crypto/rand"
-	"encoding/json"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -274,11 +273,9 @@ func bringUpToDate(ctx context.Context, tx pgx.Tx, c *lottery.Campaign, known *k
 
 // loadResult reads the seed, and the draw where there is one.
 func loadResult(ctx context.Context, tx pgx.Tx, id uuid.UUID) (seed fairdraw.Seed, draw *lottery.Draw, err error) {
-	var raw []byte
-	if err := tx.QueryRow(ctx, `SELECT seed FROM campaign_seeds WHERE campaign = $1`, id).Scan(&raw); err != nil {
+	if err := tx.QueryRow(ctx, `SELECT seed FROM campaign_seeds WHERE campaign = $1`, id).Scan((*digest)(&seed)); err != nil {
 		return seed, nil, err
 	}
-	seed = fairdraw.Seed(raw)
 	draws, err := pgkit.Rows(ctx, tx, scanResult, selectResult, id)
 	return seed, firstOf(draws), err
 }
@@ -316,23 +313,8 @@ func newRandom() (func(n int) int, error) {
 }
 
 func scanCampaign(row pgx.CollectableRow) (c lottery.Campaign, err error) {
-	var commitment []byte
 	err = row.Scan(&c.ID, &c.Number, &c.Name, &c.Status, &c.DrawMode, &c.BaseLength, &c.Currency, &c.Price, &c.Beneficiary,
-		&c.Escrow, &c.PurchaseLimit, &c.TotalPositions, &c.SoldPositions, &commitment, &c.Version,
+		&c.Escrow, &c.PurchaseLimit, &c.TotalPositions, &c.SoldPositions, (*digest)(&c.Commitment), &c.Version,
 		&c.CreatedAt, &c.PublishedAt, &c.DrawStartedAt, &c.CompletedAt, &c.CancelledAt)
-	if err != nil {
-		return c, err
-	}
-	c.Commitment = [32]byte(commitment)
-	return c, nil
-}
-
-func scanDraw(row pgx.CollectableRow) (d lottery.Draw, err error) {
-	var root []byte
-	var winners string
-	if err := row.Scan(&d.Campaign, &root, &winners, &d.CompletedAt); err != nil {
-		return d, err
-	}
-	d.Root = [32]byte(root)
-	return d, json.Unmarshal([]byte(winners), &d.Winners)
+	return c, err
 }

@@ -52,8 +52,6 @@ const (
 // errNoBeacon is what a campaign in beacon mode without its beacon is: a contradiction.
 var errNoBeacon = errors.New("a campaign in beacon mode has no beacon")
 
-var _ lottery.Rounds = (*Lottery)(nil)
-
 // loadBeacon reads what a campaign in beacon mode knows of its round, and nothing for others, which it costs nothing.
 func loadBeacon(ctx context.Context, tx pgx.Tx, c *lottery.Campaign) error {
 	if c.DrawMode != lottery.DrawBeacon {
@@ -65,7 +63,7 @@ func loadBeacon(ctx context.Context, tx pgx.Tx, c *lottery.Campaign) error {
 	}
 	b, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (b lottery.Beacon, err error) {
 		var s sealRow
-		err = row.Scan(&s.chain, &s.root, &s.round, &s.sealedAt, &s.dueAt, &b.Attempts, &b.Failure, &b.Early, &b.Due, &b.Delayed)
+		err = row.Scan(fromJSON{&b.Chain}, &s.root, &s.round, &s.sealedAt, &s.dueAt, &b.Attempts, &b.Failure, &b.Early, &b.Due, &b.Delayed)
 		if err == nil {
 			err = s.read(&b)
 		}
@@ -78,25 +76,19 @@ func loadBeacon(ctx context.Context, tx pgx.Tx, c *lottery.Campaign) error {
 	return err
 }
 
-// sealRow is the chain and the seal as the database keeps them.
+// sealRow is the seal as the database keeps it.
 type sealRow struct {
-	chain           string
-	root            []byte
-	round           *int64
+	root            digest
+	round           *uint64
 	sealedAt, dueAt *time.Time
 }
 
 func (s *sealRow) read(b *lottery.Beacon) error {
-	if err := json.Unmarshal([]byte(s.chain), &b.Chain); err != nil {
-		return fmt.Errorf("a campaign's chain: %w", err)
-	}
 	if err := b.Chain.Validate(); err != nil {
 		return fmt.Errorf("a campaign's chain: %w", err)
 	}
 	if s.round != nil {
-		b.Seal = &lottery.Seal{
-			Root: [32]byte(s.root), Round: uint64(*s.round), SealedAt: *s.sealedAt, DueAt: *s.dueAt, //nolint:gosec // CHECK (round > 0).
-		}
+		b.Seal = &lottery.Seal{Root: s.root, Round: *s.round, SealedAt: *s.sealedAt, DueAt: *s.dueAt}
 	}
 	return nil
 }
@@ -130,34 +122,30 @@ func saveBeaconDraw(b *pgx.Batch, d *lottery.Draw, winners string) {
 // scanResult reads a draw with its round.
 func scanResult(row pgx.CollectableRow) (d lottery.Draw, err error) {
 	var (
-		root, signature, previous []byte
-		winners                   string
-		round                     *int64
+		signature, previous []byte
+		round               *uint64
 	)
-	if err := row.Scan(&d.Campaign, &root, &winners, &d.CompletedAt, &signature, &previous, &round); err != nil {
-		return d, err
-	}
-	d.Root = [32]byte(root)
+	err = row.Scan(&d.Campaign, (*digest)(&d.Root), fromJSON{&d.Winners}, &d.CompletedAt, &signature, &previous, &round)
 	if round != nil {
-		d.Round = &fairdraw.Round{Number: uint64(*round), Signature: signature, Previous: previous} //nolint:gosec // From a positive one.
+		d.Round = &fairdraw.Round{Number: *round, Signature: signature, Previous: previous}
 	}
-	return d, json.Unmarshal([]byte(winners), &d.Winners)
+	return d, err
 }
 
-// ClaimRounds implements [lottery.Rounds].
+// ClaimRounds implements [lottery.Store].
 func (l *Lottery) ClaimRounds(ctx context.Context, limit int) ([]lottery.Wait, error) {
 	return query(ctx, l.db, func(row pgx.CollectableRow) (w lottery.Wait, err error) {
 		var s sealRow
 		b := new(lottery.Beacon)
 		w.Campaign = lottery.Campaign{DrawMode: lottery.DrawBeacon, Beacon: b}
-		if err = row.Scan(&w.Campaign.ID, &s.chain, &s.root, &s.round, &s.sealedAt, &s.dueAt, &b.Attempts, &w.Early); err == nil {
+		if err = row.Scan(&w.Campaign.ID, fromJSON{&b.Chain}, &s.root, &s.round, &s.sealedAt, &s.dueAt, &b.Attempts, &w.Early); err == nil {
 			err = s.read(b)
 		}
 		return w, err
 	}, claimRounds, limit)
 }
 
-// RoundMissed implements [lottery.Rounds].
+// RoundMissed implements [lottery.Store].
 func (l *Lottery) RoundMissed(ctx context.Context, campaign uuid.UUID, failure string) error {
 	return l.db.run(ctx, "lottery.round", func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, noteMissed, campaign, failure) // None where another process has drawn in the meantime.
@@ -165,7 +153,7 @@ func (l *Lottery) RoundMissed(ctx context.Context, campaign uuid.UUID, failure s
 	})
 }
 
-// RoundEarly implements [lottery.Rounds].
+// RoundEarly implements [lottery.Store].
 func (l *Lottery) RoundEarly(ctx context.Context, campaign uuid.UUID) (early bool, err error) {
 	err = l.db.run(ctx, "lottery.round", func(ctx context.Context, tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, noteEarly, campaign)

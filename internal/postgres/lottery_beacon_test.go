@@ -238,7 +238,7 @@ func TestTwoProcessesRaceToDraw(t *testing.T) {
 				v.must(t, id, lottery.AskDraw{})
 				return
 			}
-			a, err := v.Execute(t.Context(), id, own[lottery.Op](lottery.CompleteDraw{Round: random.Sign(seal.Round)}))
+			a, err := v.Execute(t.Context(), id, own[lottery.Op](lottery.FinishDraw{Round: new(random.Sign(seal.Round))}))
 			if err = errors.Join(err, a.Err); err != nil {
 				t.Error(err)
 			}

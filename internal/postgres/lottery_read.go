@@ -68,17 +68,13 @@ func (l *Lottery) Purchases(ctx context.Context, campaign uuid.UUID, after, limi
 
 // Result implements [lottery.Reader]. The join gives the seed away only together with the result.
 func (l *Lottery) Result(ctx context.Context, campaign uuid.UUID) (*lottery.Draw, fairdraw.Seed, error) {
-	var seed fairdraw.Seed
 	draw, err := queryOne(ctx, l.db.reads, lottery.ErrNotDrawn, scanResult, selectResult, campaign)
 	if err != nil {
-		return nil, seed, err
+		return nil, fairdraw.Seed{}, err
 	}
-	raw, err := queryOne(ctx, l.db.reads, errEmpty, pgx.RowTo[[]byte],
+	seed, err := queryOne(ctx, l.db.reads, errEmpty, pgx.RowTo[digest],
 		`SELECT seed FROM campaign_seeds JOIN draws USING (campaign) WHERE campaign = $1`, campaign)
-	if err != nil {
-		return nil, seed, err
-	}
-	return &draw, fairdraw.Seed(raw), nil
+	return &draw, fairdraw.Seed(seed), err
 }
 
 // Statistics implements [lottery.Reader].

@@ -177,7 +177,7 @@ func decidedLate(t *testing.T, conn *pgx.Conn, sent *spans) (late []clockedBid, 
 	}
 	for _, b := range bids {
 		of, known := sent.of[bidID{b.ID, b.Seq}]
-		window := b.EndsAt.Add(-micros(b.Window))
+		window := b.EndsAt.Add(-time.Duration(b.Window) * time.Microsecond)
 		switch {
 		case !b.Began.Before(b.EndsAt):
 			b.DecidedLate = fmt.Sprintf("its transaction began %v after the round's end", b.Began.Sub(b.EndsAt))
@@ -186,9 +186,9 @@ func decidedLate(t *testing.T, conn *pgx.Conn, sent *spans) (late []clockedBid, 
 		case known && b.Window > 0 && b.Extensions < b.Most && !b.Extended && !of.before.Before(window):
 			b.DecidedLate = fmt.Sprintf("it was sent %v within the window and has not extended the round", of.before.Sub(window))
 		case known && b.LastSeq != nil && !b.WonSince:
-			if last, ok := sent.of[bidID{b.ID, *b.LastSeq}]; ok && of.after.Sub(last.before) < micros(b.Cooldown) {
+			if last, ok := sent.of[bidID{b.ID, *b.LastSeq}]; ok && of.after.Sub(last.before) < time.Duration(b.Cooldown)*time.Microsecond {
 				b.DecidedLate = fmt.Sprintf("it was answered %v after the account's last bid was sent, within the cooldown of %v",
-					of.after.Sub(last.before), micros(b.Cooldown))
+					of.after.Sub(last.before), time.Duration(b.Cooldown)*time.Microsecond)
 			}
 		}
 		if b.DecidedLate != "" {

@@ -24,7 +24,7 @@ func TestMultidrawOutlivesItsDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	testwait.Eventually(t, patience, "a restart", func() bool { return server.Restarts() > 0 })
-	testwait.Eventually(t, patience, "an answer", func() bool { return db.Ping(t.Context()) == nil })
+	testwait.Eventually(t, patience, "an answer", func() bool { return db.pool.Ping(t.Context()) == nil })
 	if now := operation(t, s, o.ID); now.Completed == now.Total {
 		t.Fatal("it was killed too late")
 	}

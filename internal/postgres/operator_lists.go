@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -176,6 +175,3 @@ func (d *Operator) Backlog(ctx context.Context) (out operator.Backlog, err error
 	})
 	return out, err
 }
-
-// Newest is where a list that shows the newest first begins: everything comes before it.
-const Newest = math.MaxInt64

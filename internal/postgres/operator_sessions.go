@@ -32,11 +32,8 @@ const (
 
 	insertLink = `INSERT INTO console_links (hash, key, created_at, expires_at)
 		SELECT $1, id, clock_timestamp(), clock_timestamp() + $2 * interval '1 microsecond' FROM api_keys
-		WHERE role = 'admin' AND revoked_at IS NULL ORDER BY created_at, id LIMIT 1`
-	insertFirstLink = `INSERT INTO console_links (hash, key, created_at, expires_at)
-		SELECT $1, id, clock_timestamp(), clock_timestamp() + $2 * interval '1 microsecond' FROM api_keys
 		WHERE role = 'admin' AND revoked_at IS NULL
-			AND NOT EXISTS (SELECT FROM console_links) AND NOT EXISTS (SELECT FROM console_sessions)
+			AND NOT ($3::boolean AND (EXISTS (SELECT FROM console_links) OR EXISTS (SELECT FROM console_sessions)))
 		ORDER BY created_at, id LIMIT 1`
 	useLink = `UPDATE console_links SET used_at = clock_timestamp()
 		WHERE hash = $1 AND used_at IS NULL AND expires_at > clock_timestamp() RETURNING key`
@@ -106,11 +103,7 @@ func (d *Operator) UseLink(ctx context.Context, link, hash operator.Hash, life t
 // Session finds the session of a secret's hash, or [operator.ErrNoSession].
 func (d *Operator) Session(ctx context.Context, hash operator.Hash) (operator.Session, error) {
 	return queryOne(ctx, d.db, operator.ErrNoSession, func(row pgx.CollectableRow) (s operator.Session, err error) {
-		var keyHash []byte
-		err = row.Scan(&s.Key.ID, &s.Key.Role, &s.Key.Name, &keyHash, &s.Key.CreatedAt, &s.Key.RevokedAt, &s.CreatedAt, &s.ExpiresAt)
-		if err == nil {
-			s.Key.Hash = operator.Hash(keyHash)
-		}
+		err = row.Scan(&s.Key.ID, &s.Key.Role, &s.Key.Name, (*digest)(&s.Key.Hash), &s.Key.CreatedAt, &s.Key.RevokedAt, &s.CreatedAt, &s.ExpiresAt)
 		return s, err
 	}, selectSession, hash[:])
 }
@@ -131,10 +124,6 @@ func (d *Operator) Secret(ctx context.Context, name string) ([]byte, error) {
 // MakeLink makes a link that signs in with the rights of the oldest admin key in force. With first it does so only where
 // nobody has ever signed in and no link was made; made reports whether it did.
 func (d *Operator) MakeLink(ctx context.Context, hash operator.Hash, life time.Duration, first bool) (made bool, err error) {
-	statement := insertLink
-	if first {
-		statement = insertFirstLink
-	}
-	tag, err := d.db.pool.Exec(ctx, statement, hash[:], life.Microseconds())
+	tag, err := d.db.pool.Exec(ctx, insertLink, hash[:], life.Microseconds(), first)
 	return tag.RowsAffected() == 1, readError(err)
 }

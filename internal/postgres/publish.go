@@ -40,7 +40,7 @@ const (
 	// Members of the same name as a column of targets are the publication's.
 	publicationFields = `p.id, p.number, p.target, t.name, p.status, p.jitter, p.publish_at, p.actual_publish_at, p.due_at, p.execution_lock_id,
 		p.execution_locked_at, p.execution_version, p.attempts, p.spent, p.last_error, p.external_id, p.published_at, p.created_at`
-	lockPublication = `SELECT ` + publicationFields + `, '' FROM publications AS p JOIN targets AS t ON t.id = p.target
+	lockPublication = `SELECT ` + publicationFields + `, NULL::text FROM publications AS p JOIN targets AS t ON t.id = p.target
 		WHERE p.id = $1 FOR NO KEY UPDATE OF p`
 	insertPublications = `INSERT INTO publications (id, target, status, payload, jitter, publish_at, actual_publish_at, due_at,
 			execution_version, attempts, spent, last_error, external_id, created_at)
@@ -133,6 +133,7 @@ func lockUnit(ctx context.Context, tx pgx.Tx, want *publish.Want, aside *setAsid
 		present []string
 		u       = &publish.Unit{
 			NewID: newID, Targets: map[string]*publish.Target{}, BlockedTargets: map[string]error{}, AutomationNames: map[string]bool{},
+			Tokens: map[uuid.UUID]publish.Sealed{},
 		}
 	)
 	switch want.Thing {
@@ -212,32 +213,29 @@ func savePublications(b *pgx.Batch, made []*publish.Publication, now time.Time) 
 	expectRows(b.Queue(insertPublications, ids, targets, statuses, payloads, jitters, at, actual, due, now), n, errLostRow)
 }
 
-// targetRow reads a target's columns, which are not all as Go has them.
+// targetRow reads a target's columns.
 type targetRow struct {
-	t                 publish.Target
-	timeout, interval int64
-	previous          []byte
-	previousKey       *string
+	t           publish.Target
+	previous    []byte
+	previousKey *string
 }
 
 // fields are where targetFields go.
 func (r *targetRow) fields() []any {
 	t := &r.t
 	return []any{
-		&t.ID, &t.Number, &t.Name, &t.Kind, &t.URL, &r.timeout, &t.Secret.Bytes, &t.Secret.KeyID, &r.interval, &t.Pace.Refusals,
-		&t.Pace.Last, &t.Pace.NextAt, &t.Pace.OpenUntil, &r.previous, &r.previousKey, &t.PreviousUntil, &t.PausedAt, &t.PausedReason, &t.ResumedAt,
+		&t.ID, &t.Number, &t.Name, &t.Kind, &t.URL, (*micros)(&t.Timeout), &t.Secret.Bytes, &t.Secret.KeyID,
+		(*micros)(&t.Pace.Interval), &t.Pace.Refusals, &t.Pace.Last, &t.Pace.NextAt, &t.Pace.OpenUntil, &r.previous, &r.previousKey, &t.PreviousUntil, &t.PausedAt, &t.PausedReason, &t.ResumedAt,
 		&t.CreatedAt,
 	}
 }
 
 // target is what was read.
 func (r *targetRow) target() publish.Target {
-	t := r.t
-	t.Timeout, t.Pace.Interval = micros(r.timeout), micros(r.interval)
 	if r.previousKey != nil {
-		t.Previous = &publish.Sealed{KeyID: *r.previousKey, Bytes: r.previous}
+		r.t.Previous = &publish.Sealed{KeyID: *r.previousKey, Bytes: r.previous}
 	}
-	return t
+	return r.t
 }
 
 func scanTarget(row pgx.CollectableRow) (publish.Target, error) {
@@ -247,14 +245,8 @@ func scanTarget(row pgx.CollectableRow) (publish.Target, error) {
 }
 
 func scanPublication(row pgx.CollectableRow) (p publish.Publication, err error) {
-	var jitter int64
-	var payload string
-	err = row.Scan(&p.ID, &p.Number, &p.Target, &p.TargetName, &p.Status, &jitter, &p.PublishAt, &p.ActualPublishAt, &p.DueAt, &p.LockID,
-		&p.LockedAt, &p.Version, &p.Attempts, &p.Spent, &p.LastError, &p.ExternalID, &p.PublishedAt, &p.CreatedAt, &payload)
-	p.Jitter = micros(jitter)
-	if payload != "" {
-		p.Payload = []byte(payload)
-	}
+	err = row.Scan(&p.ID, &p.Number, &p.Target, &p.TargetName, &p.Status, (*micros)(&p.Jitter), &p.PublishAt, &p.ActualPublishAt, &p.DueAt, &p.LockID,
+		&p.LockedAt, &p.Version, &p.Attempts, &p.Spent, &p.LastError, &p.ExternalID, &p.PublishedAt, &p.CreatedAt, &p.Payload)
 	return p, err
 }
 
@@ -268,8 +260,8 @@ func (s *Publications) Publication(ctx context.Context, id uuid.UUID) (*publish.
 // Publications implements [publish.Reader].
 func (s *Publications) Publications(ctx context.Context, status publish.Status, after int64, limit int) ([]publish.Publication, error) {
 	const (
-		ofAll    = `SELECT ` + publicationFields + `, '' FROM publications AS p JOIN targets AS t ON t.id = p.target WHERE p.number > $1 ORDER BY p.number LIMIT $2`
-		ofStatus = `SELECT ` + publicationFields + `, '' FROM publications AS p JOIN targets AS t ON t.id = p.target
+		ofAll    = `SELECT ` + publicationFields + `, NULL::text FROM publications AS p JOIN targets AS t ON t.id = p.target WHERE p.number > $1 ORDER BY p.number LIMIT $2`
+		ofStatus = `SELECT ` + publicationFields + `, NULL::text FROM publications AS p JOIN targets AS t ON t.id = p.target
 			WHERE p.number > $1 AND p.status = $3 ORDER BY p.number LIMIT $2`
 	)
 	if status == "" {

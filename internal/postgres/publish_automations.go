@@ -30,7 +30,7 @@ const (
 	countScheduled = `SELECT count(*) FROM automation_firings WHERE automation = $1 AND outcome = 'scheduled' AND fired_at >= $2 AND fired_at < $3`
 	insertFiring   = `INSERT INTO automation_firings (automation, scheduled_for, fired_at, outcome, publication, skipped) VALUES ($1, $2, $3, $4, $5, $6)`
 
-	drafts         = `SELECT ` + publicationFields + `, '' FROM publications AS p JOIN targets AS t ON t.id = p.target WHERE p.target = $1 AND p.status = 'draft'`
+	drafts         = `SELECT ` + publicationFields + `, NULL::text FROM publications AS p JOIN targets AS t ON t.id = p.target WHERE p.target = $1 AND p.status = 'draft'`
 	lockFirstDraft = drafts + ` ORDER BY p.number LIMIT 1 FOR NO KEY UPDATE OF p SKIP LOCKED`
 	lockLastDraft  = drafts + ` ORDER BY p.number DESC LIMIT 1 FOR NO KEY UPDATE OF p SKIP LOCKED`
 	// The place of a random draft is drawn first, so that one row is locked and not all of them.
@@ -133,13 +133,12 @@ func pickDraft(ctx context.Context, tx pgx.Tx, a *publish.Automation, draw publi
 
 func scanAutomation(row pgx.CollectableRow) (a publish.Automation, err error) {
 	var (
-		weekdays      []int16
-		times         []int32
-		zone          string
-		every, jitter int64
+		weekdays []int16
+		times    []int32
+		zone     string
 	)
-	if err := row.Scan(&a.ID, &a.Number, &a.Name, &a.Target, &a.TargetName, &a.Status, &weekdays, &times, &zone, &every, &a.Rule.From, &a.Pick,
-		&a.DailyQuota, &jitter, &a.NextAt, &a.CreatedAt); err != nil {
+	if err := row.Scan(&a.ID, &a.Number, &a.Name, &a.Target, &a.TargetName, &a.Status, &weekdays, &times, &zone, (*micros)(&a.Rule.Every),
+		&a.Rule.From, &a.Pick, &a.DailyQuota, (*micros)(&a.Jitter), &a.NextAt, &a.CreatedAt); err != nil {
 		return a, err
 	}
 	for _, day := range weekdays {
@@ -151,7 +150,6 @@ func scanAutomation(row pgx.CollectableRow) (a publish.Automation, err error) {
 	if a.Rule.Zone, err = time.LoadLocation(zone); err != nil {
 		return a, fmt.Errorf("postgres: the time zone of automation %s: %w", a.ID, err)
 	}
-	a.Rule.Every, a.Jitter = micros(every), micros(jitter)
 	return a, nil
 }
 

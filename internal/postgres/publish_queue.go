@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -43,7 +44,7 @@ const (
 			ORDER BY d.due_at LIMIT open.slots FOR UPDATE SKIP LOCKED
 		) AS p WHERE $1::uuid IS NOT NULL LIMIT $6`
 	// workFields are all columns of a claim: w is the claims, with the number of their try.
-	workFields = `w.id, w.execution_lock_id, w.execution_version, p.payload, p.progress, w.try - p.spent,
+	workFields = `w.id, w.execution_lock_id, w.execution_version, p.payload, nullif(p.progress, ''), w.try - p.spent,
 			(extract(epoch FROM w.execution_locked_at - p.due_at) * 1000000)::bigint, w.execution_locked_at, ` + targetFields + `
 		FROM work AS w JOIN publications AS p ON p.id = ANY (ARRAY[w.id]) JOIN targets AS t ON t.id = p.target`
 	selectClaimed = `WITH work AS (
@@ -120,27 +121,22 @@ func workBatch(into *[]*publish.Work, sql string, args ...any) *pgx.Batch {
 
 func scanWork(row pgx.CollectableRow) (*publish.Work, error) {
 	var (
-		w                 = &publish.Work{}
-		payload, progress string
-		late              int64
-		t                 targetRow
+		w = &publish.Work{}
+		t targetRow
 	)
-	err := row.Scan(append([]any{&w.ID, &w.LockID, &w.Version, &payload, &progress, &w.Try, &late, &w.ClaimedAt}, t.fields()...)...)
+	err := row.Scan(append([]any{&w.ID, &w.LockID, &w.Version, &w.Payload, &w.Progress, &w.Try, (*micros)(&w.Late), &w.ClaimedAt}, t.fields()...)...)
 	target := t.target()
-	w.Target, w.Payload, w.Late = &target, []byte(payload), micros(late)
-	if progress != "" {
-		w.Progress = []byte(progress)
-	}
+	w.Target = &target
 	return w, err
 }
 
 // NextDue implements [publish.Queue].
 func (s *Publications) NextDue(ctx context.Context, slots publish.Slots) (time.Duration, bool, error) {
-	in, err := queryOne(ctx, s.db, errEmpty, pgx.RowTo[*int64], selectNextDue, append([]any{nil}, slotArgs(slots)...)...)
+	in, err := queryOne(ctx, s.db, errEmpty, pgx.RowTo[*micros], selectNextDue, append([]any{nil}, slotArgs(slots)...)...)
 	if err != nil || in == nil {
 		return 0, false, err
 	}
-	return micros(*in), true, nil
+	return time.Duration(*in), true, nil
 }
 
 // Heartbeat implements [publish.Queue]. It returns a [command.BlockedError] where another session has locked one of them.
@@ -290,4 +286,69 @@ func (s *Publications) ReleaseStale(ctx context.Context, age time.Duration) (tot
 			return total, err
 		}
 	}
+}
+
+// pauseExpired pauses the targets of attempts that were refused for their authorization.
+func pauseExpired(ctx context.Context, tx pgx.Tx, batch []publish.Conclusion, results []publish.AttemptResult) error {
+	var (
+		ids      [][16]byte
+		versions []int64
+	)
+	for i := range batch {
+		if batch[i].Pause && results[i] == publish.ResultFailed {
+			ids, versions = append(ids, batch[i].ID), append(versions, batch[i].Version)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	_, err := tx.Exec(ctx, pauseTargets, ids, versions)
+	return err
+}
+
+// repaceTargets writes the new pace of the targets that have said something about it.
+func repaceTargets(ctx context.Context, tx pgx.Tx, batch []publish.Conclusion, results []publish.AttemptResult,
+	repace func(*publish.Conclusion, publish.Pace, time.Time) publish.Pace,
+) error {
+	telling := func(i int) bool {
+		c := &batch[i]
+		return results[i] != "" && (c.Throttled || c.Slowed && c.Class == publish.Delivered)
+	}
+	var ids [][16]byte
+	for i := range batch {
+		if telling(i) && !slices.Contains(ids, [16]byte(batch[i].Target)) {
+			ids = append(ids, batch[i].Target)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	var (
+		b     pgx.Batch
+		found []publish.Target
+		now   time.Time
+	)
+	b.Queue(lockTargets, ids).Query(collect(&found, scanTarget))
+	b.Queue(selectNow).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
+	if err := pgkit.Send(ctx, tx, &b); err != nil {
+		return err
+	}
+	n := len(found)
+	intervals, refusals, last := make([]int64, n), make([]int, n), make([]*uuid.UUID, n)
+	next, open := make([]*time.Time, n), make([]*time.Time, n)
+	ids = ids[:0]
+	for k := range found {
+		t := &found[k]
+		for i := range batch {
+			if batch[i].Target == t.ID && telling(i) {
+				t.Pace = repace(&batch[i], t.Pace, now)
+			}
+		}
+		ids = append(ids, t.ID)
+		intervals[k], refusals[k], last[k] = t.Pace.Interval.Microseconds(), t.Pace.Refusals, t.Pace.Last
+		next[k], open[k] = t.Pace.NextAt, t.Pace.OpenUntil
+	}
+	b = pgx.Batch{}
+	expectRows(b.Queue(updateTargets, ids, intervals, refusals, last, next, open), n, errLostRow)
+	return pgkit.Send(ctx, tx, &b)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/claim"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
 
@@ -21,7 +22,7 @@ const (
 	upsertToken = `INSERT INTO target_tokens (target, sealed, sealed_key) VALUES ($1, $2, $3)
 		ON CONFLICT (target) DO UPDATE SET sealed = excluded.sealed, sealed_key = excluded.sealed_key,
 			generation = target_tokens.generation + 1, execution_lock_id = NULL, execution_locked_at = NULL`
-	selectToken = `SELECT k.sealed, k.sealed_key, k.generation FROM target_tokens AS k WHERE k.target = $1` //nolint:gosec // As above.
+	selectToken = `SELECT k.sealed_key, k.sealed, k.generation FROM target_tokens AS k WHERE k.target = $1` //nolint:gosec // As above.
 	saveToken   = `UPDATE target_tokens SET sealed = $4, sealed_key = $5, generation = generation + 1,
 		execution_lock_id = NULL, execution_locked_at = NULL
 		WHERE target = $1 AND execution_lock_id = $2 AND execution_version = $3`
@@ -55,14 +56,9 @@ func saveTokens(b *pgx.Batch, tokens map[uuid.UUID]publish.Sealed) {
 	}
 }
 
-func scanToken(row pgx.CollectableRow) (k publish.SealedToken, err error) {
-	err = row.Scan(&k.Bytes, &k.KeyID, &k.Generation)
-	return k, err
-}
-
 // Token implements [publish.TokenStore].
 func (s *Publications) Token(ctx context.Context, target uuid.UUID) (publish.SealedToken, error) {
-	return queryOne(ctx, s.db, &publish.NotFoundError{What: "target", ID: target}, scanToken, selectToken, target)
+	return queryOne(ctx, s.db, &publish.NotFoundError{What: "target", ID: target}, pgx.RowToStructByPos[publish.SealedToken], selectToken, target)
 }
 
 // ClaimToken implements [publish.TokenStore]. A claim whose holder died is released by whoever comes next.
@@ -81,19 +77,16 @@ func (s *Publications) ClaimToken(ctx context.Context, target uuid.UUID) (c publ
 		if err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, selectToken, target)
-		if err != nil {
+		found, err := pgkit.Rows(ctx, tx, pgx.RowToStructByPos[publish.SealedToken], selectToken, target)
+		switch {
+		case err != nil:
 			return err
-		}
-		if k, err = pgx.CollectExactlyOneRow(rows, scanToken); errors.Is(err, pgx.ErrNoRows) {
+		case len(found) == 0:
 			return &publish.NotFoundError{What: "target", ID: target}
-		} else if err != nil {
-			return err
-		}
-		if len(got) == 0 {
+		case len(got) == 0:
 			return publish.ErrTokenBusy
 		}
-		c = got[0]
+		c, k = got[0], found[0]
 		return nil
 	})
 	return c, k, err
@@ -125,4 +118,71 @@ func (s *Publications) ReleaseToken(ctx context.Context, c publish.Claim) error 
 		return nil
 	}
 	return readError(err)
+}
+
+// resealBatch is how many secrets one transaction seals anew.
+const resealBatch = 100
+
+// What another session has locked is left to a later sweep.
+const (
+	lockOldSecrets  = `SELECT secret_key, secret, id FROM targets WHERE secret_key = ANY($1) ORDER BY id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED` //nolint:gosec // It holds no credentials, only the words.
+	lockOldPrevious = `SELECT previous_secret_key, previous_secret, id FROM targets WHERE previous_secret_key = ANY($1) ORDER BY id LIMIT $2
+		FOR NO KEY UPDATE SKIP LOCKED`
+	lockOldTokens = `SELECT sealed_key, sealed, target FROM target_tokens WHERE sealed_key = ANY($1) ORDER BY target LIMIT $2
+		FOR NO KEY UPDATE SKIP LOCKED`
+	resealSecret   = `UPDATE targets SET secret = $2, secret_key = $3 WHERE id = $1`
+	resealPrevious = `UPDATE targets SET previous_secret = $2, previous_secret_key = $3 WHERE id = $1`
+	// The generation stays: it is the same token.
+	resealToken = `UPDATE target_tokens SET sealed = $2, sealed_key = $3 WHERE target = $1`
+)
+
+// Reseal implements [publish.Queue].
+func (s *Publications) Reseal(ctx context.Context, v *publish.Vault) (total int, err error) {
+	keys := v.KeyIDs()
+	if len(keys) < 2 {
+		return 0, nil
+	}
+	for _, what := range []struct {
+		lock, update string
+		purpose      func(uuid.UUID) []byte
+	}{
+		{lockOldSecrets, resealSecret, ofTarget},
+		{lockOldPrevious, resealPrevious, ofTarget},
+		{lockOldTokens, resealToken, publish.TokenPurpose},
+	} {
+		for n := resealBatch; n == resealBatch; total += n {
+			if n, err = s.resealSome(ctx, v, what.lock, what.update, what.purpose, keys[1:]); err != nil {
+				return total, err
+			}
+		}
+	}
+	return total, nil
+}
+
+// ofTarget is what a target's secrets are sealed for.
+func ofTarget(id uuid.UUID) []byte { return id[:] }
+
+func (s *Publications) resealSome(ctx context.Context, v *publish.Vault, lock, update string, purpose func(uuid.UUID) []byte, old []string) (n int, err error) {
+	type row struct {
+		publish.Sealed
+
+		ID uuid.UUID
+	}
+	err = s.db.run(ctx, "publish.reseal", func(ctx context.Context, tx pgx.Tx) error {
+		found, err := pgkit.Rows(ctx, tx, pgx.RowToStructByPos[row], lock, old, resealBatch)
+		if err != nil {
+			return err
+		}
+		var b pgx.Batch
+		for _, r := range found {
+			fresh, err := v.Reseal(r.Sealed, purpose(r.ID))
+			if err != nil {
+				return err
+			}
+			expectRows(b.Queue(update, r.ID, fresh.Bytes, fresh.KeyID), 1, errLostRow)
+		}
+		n = len(found)
+		return pgkit.Send(ctx, tx, &b)
+	})
+	return n, err
 }

@@ -76,7 +76,7 @@ func TestPostgresDies(t *testing.T) {
 	if _, err := db.Check(t.Context()); !errors.Is(err, command.ErrUnavailable) {
 		t.Errorf("check: %v", err)
 	}
-	if err := db.Ping(t.Context()); err == nil {
+	if err := db.pool.Ping(t.Context()); err == nil {
 		t.Error("it answers")
 	}
 }
@@ -260,11 +260,7 @@ func checkSettings(t *testing.T, db *DB) {
 	for _, s := range settings {
 		got[s.Name] = s.Value
 	}
-	version, err := db.Version(t.Context())
-	if err != nil || version == "" || got["server_version"] != version {
-		t.Errorf("version %q, %v, of settings %v", version, err, got)
-	}
-	if got["fsync"] != "on" || got["full_page_writes"] != "on" || got["default_transaction_isolation"] != "read committed" {
+	if got["server_version"] == "" || got["fsync"] != "on" || got["full_page_writes"] != "on" || got["default_transaction_isolation"] != "read committed" {
 		t.Errorf("settings %v", got)
 	}
 }

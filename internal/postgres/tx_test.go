@@ -359,7 +359,7 @@ func TestOpen(t *testing.T) {
 		}
 	}
 	db := open(t, Options{URL: pgtest.NewDatabase(t, nil)})
-	if err := db.Ping(t.Context()); err != nil {
+	if err := db.pool.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
 	for name, want := range map[string]string{

@@ -8,7 +8,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
-	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/internal/server/edge"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
@@ -16,11 +15,8 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
 
-// Operator is what the server reads for operators, and what they do otherwise than services. Places before which lists begin
-// are exclusive.
+// Operator is what the server reads for operators. Places before which lists begin are exclusive.
 type Operator interface {
-	// ReleaseHold releases a hold with a row in the audit log; its operation is a [ledger.ReleaseHold].
-	ReleaseHold(ctx context.Context, c command.Command[ledger.Op]) (command.Answer, error)
 	Campaigns(ctx context.Context, status lottery.Status, before int64, limit int) ([]lottery.Campaign, error)
 	Auctions(ctx context.Context, status auction.Status, before int64, limit int) ([]auction.Auction, error)
 	Accounts(ctx context.Context, prefix, after string, limit int) ([]ledger.Account, error)

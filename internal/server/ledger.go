@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
@@ -191,12 +190,7 @@ func (s *Server) ledgerRoutes() []route {
 				},
 			}),
 		commandRoute("/v1/holds/{id}/release", accessStaff, http.StatusOK, "Give a hold's money back", as[holdView, ledger.Hold], mutation[noFields, ledger.Op]{
-			execute: func(ctx context.Context, c command.Command[ledger.Op]) (command.Answer, error) {
-				if c.Operator && s.Operator != nil {
-					return s.Operator.ReleaseHold(ctx, c)
-				}
-				return execute(ctx, c)
-			},
+			execute: execute,
 			op: func(from sender, _ *noFields) (ledger.Op, error) {
 				id, err := pathUUID(from.id, "hold")
 				return ledger.ReleaseHold{Hold: id}, err

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 const (
@@ -22,6 +24,8 @@ const (
 	// readTimeout bounds one look for rounds that are over, and closeTimeout one attempt to close a round.
 	readTimeout  = 2 * time.Second
 	closeTimeout = 10 * time.Second
+	// soon is how long before its end a round is waited for. It is longer than it takes to look the open rounds up again.
+	soon = readEvery + readTimeout
 	// maxClosing is how many rounds are being closed at a time. Each takes a database connection.
 	maxClosing = 8
 	// closePause is the wait before a round is tried again that could not be closed, or was found not to be over.
@@ -51,217 +55,191 @@ type Closer struct {
 func (c *Closer) Lead(ctx context.Context, term int64) {
 	ctx, cancel := context.WithCancel(ctx)
 	log := cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	t := &closing{
-		Closer: c, term: term, log: log.With("term", term),
-		origin: time.Now(), open: map[uuid.UUID]round{}, busy: map[uuid.UUID]bool{},
-		slots: make(chan struct{}, maxClosing), reads: make(chan reading, 1), closes: make(chan closed),
+	t := &tenure{
+		Closer: c, term: term, log: log.With("term", term), end: cancel, slots: make(chan struct{}, maxClosing),
+		wake: make(chan struct{}, 1), origin: time.Now(), open: map[uuid.UUID]*round{},
 	}
 	// Nothing that was started outlives the tenure.
 	defer t.background.Wait()
 	defer cancel()
-	t.run(ctx)
+	wait.Every(ctx, readEvery, t.wake, func() { t.read(ctx) })
 }
 
-// closing is the state of one tenure. One goroutine owns it; others bring it what they learnt.
-type closing struct {
+// tenure is what a leader knows. One goroutine looks the open rounds up, one counts them down, and each round that ends soon
+// has one that waits for its end.
+type tenure struct {
 	*Closer
 
-	term int64
-	log  *slog.Logger
-
-	origin time.Time // of local time; monotonic
-	zero   time.Time // the database's time at the origin, as far as is known; zero before the first reading
-
-	open     map[uuid.UUID]round
-	busy     map[uuid.UUID]bool // auctions of which a round is being closed
-	settled  map[uuid.UUID]bool // auctions of which a close ended since the reading under way began
-	reading  bool
-	readNext time.Duration // local
-	tickNext time.Time     // the database's
-
+	term       int64
+	log        *slog.Logger
+	end        context.CancelFunc
+	slots      chan struct{} // has a value for each attempt to close a round
+	wake       chan struct{} // asks for a look at the open rounds
 	background sync.WaitGroup
-	slots      chan struct{}
-	reads      chan reading // has room for the one that may be under way
-	closes     chan closed
+	origin     time.Time // of local time; monotonic
+
+	mu   sync.Mutex
+	zero time.Time // the database's time at the origin, as far as is known; zero before the first reading
+	open map[uuid.UUID]*round
 }
 
-// round is an open round as far as this process knows. It may have been extended since.
+// round is the open round of an auction as far as this process knows, with the number 0 where there is none. It may have been
+// extended since.
 type round struct {
 	Running
 
+	awaited   bool          // a goroutine waits for its end, or closes it
+	since     time.Duration // local time of the close that opened it
 	notBefore time.Duration // local time of the next attempt to close it
 }
 
 // same reports whether nothing has changed: a round that was extended, or the next one, is another matter.
-func (r round) same(o Running) bool { return r.Round == o.Round && r.EndsAt.Equal(o.EndsAt) }
+func (r *round) same(o Running) bool { return r.Round == o.Round && r.EndsAt.Equal(o.EndsAt) }
 
-type reading struct {
-	rounds         []Running
-	now            time.Time
-	sent, received time.Duration // local
-	err            error
-}
+func (t *tenure) local() time.Duration { return time.Since(t.origin) }
 
-type closed struct {
-	Running
+// now is the estimate of the database's clock. The caller holds the mutex.
+func (t *tenure) now() time.Time { return t.zero.Add(t.local()) }
 
-	auction *Auction // nil when there was nothing to close
-	err     error
-}
-
-func (t *closing) local() time.Duration { return time.Since(t.origin) }
-
-func (t *closing) now() time.Time { return t.zero.Add(t.local()) }
-
-func (t *closing) run(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		if !t.reading && t.local() >= t.readNext {
-			t.read(ctx)
-		}
-		if !t.zero.IsZero() {
-			t.countDown()
-			t.closeDue(ctx)
-		}
-		timer.Reset(t.untilNext())
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		case r := <-t.reads:
-			t.learn(ctx, r)
-		case r := <-t.closes:
-			if errors.Is(r.err, ErrSuperseded) {
-				t.log.WarnContext(ctx, "a newer leader closes rounds", "auction", r.Auction, "round", r.Round)
-				return
-			}
-			t.note(ctx, r)
-		}
-	}
-}
-
-// untilNext is how long there is nothing to do.
-func (t *closing) untilNext() time.Duration {
-	local := t.local()
-	wait := readEvery
-	if !t.reading {
-		wait = t.readNext - local
-	}
-	if t.zero.IsZero() {
-		return wait
-	}
-	now := t.zero.Add(local)
-	wait = min(wait, t.tickNext.Sub(now))
-	for id, r := range t.open {
-		if !t.busy[id] {
-			wait = min(wait, max(r.EndsAt.Sub(now), r.notBefore-local))
-		}
-	}
-	return max(wait, 0)
-}
-
-// read looks the open rounds up, in the background: a slow database must not delay the countdown.
-func (t *closing) read(ctx context.Context) {
-	t.reading, t.settled = true, map[uuid.UUID]bool{}
+// read looks the open rounds up, and begins to wait for the ends that are near.
+func (t *tenure) read(ctx context.Context) {
 	sent := t.local()
-	t.readNext = sent + readEvery
-	t.background.Go(func() {
-		ctx, cancel := context.WithTimeout(ctx, readTimeout)
-		defer cancel()
-		rounds, now, err := t.Reader.Running(ctx)
-		t.reads <- reading{rounds: rounds, now: now, sent: sent, received: t.local(), err: err}
-	})
-}
-
-func (t *closing) learn(ctx context.Context, r reading) {
-	t.reading = false
-	if r.err != nil {
+	reading, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	found, now, err := t.Reader.Running(reading)
+	if err != nil {
 		if ctx.Err() == nil {
-			t.log.WarnContext(ctx, "open rounds not read", "error", r.err)
+			t.log.WarnContext(ctx, "open rounds not read", "error", err)
 		}
 		return
 	}
-	t.setClock(r)
-	open := make(map[uuid.UUID]round, len(r.rounds))
-	for _, found := range r.rounds {
-		next := round{Running: found}
-		if known := t.open[found.Auction]; known.same(found) {
-			next = known
-		}
-		open[found.Auction] = next
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !now.IsZero() { // There was a row to read it with.
+		t.setClock(ctx, now.Add(-t.local()), now.Add(-sent))
 	}
-	// What a close has returned meanwhile is newer than the reading.
-	for id := range t.settled {
-		delete(open, id)
-		if known, ok := t.open[id]; ok {
-			open[id] = known
+	gone := maps.Clone(t.open)
+	for _, one := range found {
+		r := t.open[one.Auction]
+		delete(gone, one.Auction)
+		if r == nil {
+			r = &round{}
+			t.open[one.Auction] = r
+		}
+		// What a close has returned since the question is newer than the answer.
+		if r.since <= sent && !r.same(one) {
+			r.Running, r.notBefore = one, 0
+		}
+		if !r.awaited && r.Round > 0 && r.EndsAt.Sub(t.now()) < soon {
+			r.awaited = true
+			t.background.Go(func() { t.await(ctx, r) })
 		}
 	}
-	t.open = open
+	for id, r := range gone {
+		if r.since <= sent {
+			r.Round = 0 // It is still awaited, perhaps.
+			delete(t.open, id)
+		}
+	}
 }
 
 // setClock corrects the estimate of the database's clock. The database read its clock between the question and the answer,
-// so its clock lies in an interval, and the estimate moves only as far as to be within it. The first estimate is the
-// interval's early end: rather behind the database's clock than ahead of it. A slow answer therefore does not set it back.
-func (t *closing) setClock(r reading) {
-	if r.now.IsZero() {
-		return // There was no row to read it with.
-	}
-	low, high := r.now.Add(-r.received), r.now.Add(-r.sent)
-	first := t.zero.IsZero()
-	if first || t.zero.Before(low) {
+// so its time at the origin lies between low and high, and the estimate moves only as far as to be there too. The first estimate
+// is low: rather behind the database's clock than ahead of it. A slow answer therefore does not set it back.
+func (t *tenure) setClock(ctx context.Context, low, high time.Time) {
+	switch {
+	case t.zero.IsZero():
+		t.background.Go(func() { t.countDown(ctx) })
 		t.zero = low
-	} else if t.zero.After(high) {
+	case t.zero.Before(low):
+		t.zero = low
+	case t.zero.After(high):
 		t.zero = high
 	}
-	if now := t.now(); first || t.tickNext.Sub(now) > 2*tick { // The database's clock was set back.
-		t.tickNext = now.Truncate(tick).Add(tick)
+}
+
+// countDown broadcasts at each whole second of the database's clock. Seconds that were missed are not made up for.
+func (t *tenure) countDown(ctx context.Context) {
+	var next time.Time
+	for pause := time.Duration(0); wait.For(ctx, pause); {
+		t.mu.Lock()
+		now := t.now()
+		due := !next.IsZero() && !now.Before(next)
+		if due {
+			for id, r := range t.open {
+				remaining := r.EndsAt.Sub(now)
+				if r.Round == 0 || remaining <= 0 {
+					continue // It takes no bids any more; other events report its end.
+				}
+				t.Broadcast(id, Event{Type: EventCountdown, At: now.UTC(), Data: CountdownData{
+					Round: r.Round, RemainingMS: remaining.Milliseconds(), EndsAt: Instant(r.EndsAt),
+				}})
+			}
+		}
+		if due || next.IsZero() || next.Sub(now) > 2*tick { // The first time, or the database's clock was set back.
+			next = now.Truncate(tick).Add(tick)
+		}
+		pause = next.Sub(now)
+		t.mu.Unlock()
 	}
 }
 
-// countDown broadcasts once when a whole second of the database's clock is reached. Seconds that were missed are not made
-// up for.
-func (t *closing) countDown() {
-	now := t.now()
-	if now.Before(t.tickNext) {
-		return
-	}
-	t.tickNext = now.Truncate(tick).Add(tick)
-	for id, r := range t.open {
-		remaining := r.EndsAt.Sub(now)
-		if remaining <= 0 {
-			continue // It takes no bids any more; other events report its end.
+// await waits for the end of a round and closes it, and then for that of the next one, if it is near. After an attempt in vain
+// the next look at the open rounds begins another.
+func (t *tenure) await(ctx context.Context, r *round) {
+	for {
+		t.mu.Lock()
+		left := max(r.EndsAt.Sub(t.now()), r.notBefore-t.local())
+		if r.Round == 0 || left >= soon {
+			r.awaited = false
+			t.mu.Unlock()
+			return
 		}
-		t.Broadcast(id, Event{Type: EventCountdown, At: now.UTC(), Data: CountdownData{
-			Round: r.Round, RemainingMS: remaining.Milliseconds(), EndsAt: Instant(r.EndsAt),
-		}})
-	}
-}
-
-// closeDue starts to close every round whose time is over, each by itself: one that is stuck keeps none of the others.
-func (t *closing) closeDue(ctx context.Context) {
-	local := t.local()
-	now := t.zero.Add(local)
-	for id, r := range t.open {
-		if t.busy[id] || now.Before(r.EndsAt) || local < r.notBefore {
-			continue
-		}
-		t.busy[id] = true
-		t.background.Go(func() {
-			result := closed{Running: r.Running}
-			if result.auction, result.err = t.close(ctx, r.Running); ctx.Err() != nil {
+		one := r.Running
+		t.mu.Unlock()
+		if left > 0 {
+			// The estimate of the clock, or the end, may change meanwhile.
+			if !wait.For(ctx, min(left, readEvery)) {
 				return
 			}
+			continue
+		}
+		closed, err := t.close(ctx, one)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, ErrSuperseded):
+			t.log.WarnContext(ctx, "a newer leader closes rounds", "auction", one.Auction, "round", one.Round)
+			t.end()
+			return
+		case err != nil:
+			t.log.WarnContext(ctx, "round not closed", "auction", one.Auction, "round", one.Round, "error", err)
+		case closed == nil: // Another process closed it, or it was extended.
 			select {
-			case t.closes <- result:
-			case <-ctx.Done():
+			case t.wake <- struct{}{}:
+			default:
 			}
-		})
+		}
+		t.mu.Lock()
+		if closed == nil {
+			r.awaited = false
+			if r.same(one) {
+				r.notBefore = t.local() + closePause
+			}
+			t.mu.Unlock()
+			return
+		}
+		t.log.DebugContext(ctx, "round closed", "auction", one.Auction, "round", one.Round, "late", t.now().Sub(one.EndsAt))
+		*r = round{Running: Running{Auction: one.Auction}, awaited: true, since: t.local()}
+		if open := closed.Open(); open != nil && open.EndsAt != nil {
+			r.Round, r.EndsAt = open.Number, *open.EndsAt
+		}
+		t.mu.Unlock()
 	}
 }
 
-func (t *closing) close(ctx context.Context, r Running) (*Auction, error) {
+// close attempts to close a round. It returns nil where there was nothing to close.
+func (t *tenure) close(ctx context.Context, r Running) (*Auction, error) {
 	select {
 	case t.slots <- struct{}{}:
 		defer func() { <-t.slots }()
@@ -271,49 +249,12 @@ func (t *closing) close(ctx context.Context, r Running) (*Auction, error) {
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
 	answer, err := t.Execute(ctx, r.Auction, command.Command[Op]{Op: CloseRound{Round: r.Round, Term: t.term}})
-	if err == nil {
-		err = answer.Err
-	}
-	if err != nil {
+	if err = cmp.Or(err, answer.Err); err != nil {
 		return nil, err
-	}
-	if answer.Result == nil {
-		return nil, nil
 	}
 	a, ok := answer.Result.(*Auction)
 	if !ok {
 		return nil, fmt.Errorf("auction: closing a round was answered with %T", answer.Result)
 	}
 	return a, nil
-}
-
-// note takes over what an attempt to close a round has shown.
-func (t *closing) note(ctx context.Context, r closed) {
-	delete(t.busy, r.Auction)
-	known, ok := t.open[r.Auction]
-	if r.err == nil && r.auction != nil {
-		t.log.DebugContext(ctx, "round closed", "auction", r.Auction, "round", r.Round, "late", t.now().Sub(r.EndsAt))
-		t.settle(r.Auction, r.auction.Open())
-		return
-	}
-	if r.err != nil {
-		t.log.WarnContext(ctx, "round not closed", "auction", r.Auction, "round", r.Round, "error", r.err)
-	}
-	// It failed, or another process closed it, or it was extended: look again before the next attempt.
-	if ok && known.same(r.Running) {
-		known.notBefore = t.local() + closePause
-		t.open[r.Auction] = known
-	}
-	if r.err == nil {
-		t.readNext = t.local()
-	}
-}
-
-// settle takes over which round of an auction is open now.
-func (t *closing) settle(id uuid.UUID, open *Round) {
-	t.settled[id] = true
-	delete(t.open, id)
-	if open != nil && open.EndsAt != nil {
-		t.open[id] = round{Running: Running{Auction: id, Round: open.Number, EndsAt: *open.EndsAt}}
-	}
 }

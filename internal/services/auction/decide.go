@@ -11,7 +11,10 @@ import (
 )
 
 // Op is an operation on auctions: one of the types below.
-type Op interface{ auctionOp() }
+type Op interface {
+	// action names the operation in the audit log; it is empty for one that is no administrative change.
+	action() string
+}
 
 // Start opens the first round. Result: *[Auction].
 type Start struct{}
@@ -35,11 +38,11 @@ type CloseRound struct {
 	Term  int64
 }
 
-func (Create) auctionOp()     {}
-func (Start) auctionOp()      {}
-func (Cancel) auctionOp()     {}
-func (PlaceBid) auctionOp()   {}
-func (CloseRound) auctionOp() {}
+func (Create) action() string     { return "auction.create" }
+func (Start) action() string      { return "auction.start" }
+func (Cancel) action() string     { return "auction.cancel" }
+func (PlaceBid) action() string   { return "" }
+func (CloseRound) action() string { return "" }
 
 // Decide applies one operation to an auction. An error is a refusal and has changed nothing. Results are the caller's to
 // keep.
@@ -216,23 +219,10 @@ func (a *Auction) Views() []RoundView {
 	return views
 }
 
-// clone returns a copy that shares nothing with the auction.
+// clone returns a copy that stays as it is. Times are replaced, never written to, so it may share them with the auction.
 func (a *Auction) clone() *Auction {
 	c := *a
-	c.StartedAt, c.EndedAt = copied(a.StartedAt), copied(a.EndedAt)
 	c.Rounds = slices.Clone(a.Rounds)
-	for i := range c.Rounds {
-		r := &c.Rounds[i]
-		r.StartedAt, r.EndsAt, r.EndedAt = copied(r.StartedAt), copied(r.EndsAt), copied(r.EndedAt)
-	}
-	return &c
-}
-
-func copied(t *time.Time) *time.Time {
-	if t == nil {
-		return nil
-	}
-	c := *t
 	return &c
 }
 
@@ -278,7 +268,7 @@ func DecideCreate(c *Creation, op Create) (*Auction, error) {
 	a := Auction{
 		ID: c.Book.NewID(), Title: op.Title, Status: StatusPending, Currency: op.Currency, Seller: op.Seller,
 		Rounds: make([]Round, len(op.Rounds)), MinBid: op.MinBid, MinIncrement: op.MinIncrement, AntiSnipe: op.AntiSnipe,
-		Cooldown: op.Cooldown, UniqueAmounts: op.UniqueAmounts, Version: 1, CreatedAt: storable(c.Book.Now()),
+		Cooldown: op.Cooldown, UniqueAmounts: op.UniqueAmounts, Version: 1, CreatedAt: c.Book.Now(),
 	}
 	for i, r := range op.Rounds {
 		a.Rounds[i] = Round{Number: i + 1, Winners: r.Winners, Duration: r.Duration, Status: RoundPending}

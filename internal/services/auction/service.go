@@ -31,10 +31,10 @@ type Options struct {
 	Lanes    groupcommit.Options
 	Observer Observer
 	Logger   *slog.Logger
-	// Committed receives the events of each transaction on an auction after its commit, in the order of the commits that
-	// this process made; transactions without events are left out, and so are those whose outcome stayed unknown. It delays
-	// the auction's next transactions, so it must not block. Calls for one auction never overlap, those for different ones
-	// may. The events may be kept, but not changed.
+	// Committed receives the events of each transaction on an auction after its commit; transactions without events are left
+	// out, and so are those whose outcome stayed unknown. It delays the auction's next transactions, so it must not block. It is
+	// called concurrently: of two transactions that end together, the later one may be reported first. The events may be kept, but
+	// not changed.
 	Committed func(auction uuid.UUID, events []Event)
 }
 
@@ -44,7 +44,6 @@ type Service struct {
 
 	store Store
 	group *groupcommit.Group[uuid.UUID, command.Command[Op], command.Answer]
-	order order
 	o     Options
 }
 
@@ -101,12 +100,8 @@ func (s *Service) flush(ctx context.Context, auction uuid.UUID, batch []command.
 		answers []command.Answer
 		done    tally
 		events  []Event
-		place   entry
-		report  func() // nil until the transaction is committed
 	)
-	defer func() { s.order.ended(auction, &place, report) }()
 	err := s.store.Commit(ctx, auction, wanted(batch), func(u *Unit) {
-		s.order.decided(auction, &place)
 		done = tally{} // This may be another run of the same batch.
 		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
 			if u.Blocked != nil {
@@ -114,8 +109,8 @@ func (s *Service) flush(ctx context.Context, auction uuid.UUID, batch []command.
 			}
 			result, err := Decide(u.State, c.Op)
 			done.count(c.Op, err)
-			if err == nil {
-				note(u, c)
+			if action := c.Op.action(); err == nil && action != "" {
+				u.Audit = append(u.Audit, command.Audited(c, action, auction.String()))
 			}
 			return result, err
 		})
@@ -129,7 +124,7 @@ func (s *Service) flush(ctx context.Context, auction uuid.UUID, batch []command.
 	if err != nil {
 		return nil, err
 	}
-	report = func() { s.report(ctx, auction, done, events) }
+	s.report(ctx, auction, done, events)
 	return answers, nil
 }
 
@@ -148,16 +143,6 @@ func wanted(batch []command.Command[Op]) Want {
 		want.Settling = func(s *State) []string { return Settling(s, others) }
 	}
 	return want
-}
-
-// note adds an administrative change to the audit log.
-func note(u *Unit, c command.Command[Op]) {
-	switch c.Op.(type) {
-	case Start:
-		u.Audit = append(u.Audit, command.Audited(c, "auction.start", u.State.Auction.ID.String()))
-	case Cancel:
-		u.Audit = append(u.Audit, command.Audited(c, "auction.cancel", u.State.Auction.ID.String()))
-	}
 }
 
 // report passes on what was committed: to the log, the observer and [Options].Committed.
@@ -206,7 +191,7 @@ func (s *Service) flushCreations(ctx context.Context, batch []command.Command[Op
 			if err != nil {
 				return nil, err
 			}
-			u.Audit = append(u.Audit, command.Audited(c, "auction.create", made.ID.String()))
+			u.Audit = append(u.Audit, command.Audited(c, op.action(), made.ID.String()))
 			return made, nil
 		})
 	})

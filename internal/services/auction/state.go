@@ -165,7 +165,7 @@ func (s *State) ended() bool {
 // now is the time of the transaction. Clocks of several machines take part in it, and one may be behind: within an
 // auction, time does not run backwards.
 func (s *State) now() time.Time {
-	now := storable(s.Book.Now())
+	now := s.Book.Now()
 	if now.Before(s.latest) {
 		return s.latest
 	}
@@ -226,6 +226,3 @@ func timeOf(t *time.Time) time.Time {
 	}
 	return *t
 }
-
-// storable rounds a time to microseconds, as the database keeps it, so that an answer made now equals one read later.
-func storable(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }

@@ -59,10 +59,11 @@ type AccountChange struct {
 	Before Account // as it was loaded; its version is smaller
 }
 
-// NewBook returns an empty book. All of a transaction's rows bear the one time now; newID gives unique identifiers.
+// NewBook returns an empty book. All of a transaction's rows bear the one time now, to the microsecond, as the database keeps it:
+// an answer made now equals one read later. newID gives unique identifiers.
 func NewBook(now time.Time, newID func() uuid.UUID) *Book {
 	return &Book{
-		now: now, newID: newID,
+		now: now.UTC().Truncate(time.Microsecond), newID: newID,
 		accounts: map[string]*bookAccount{}, holds: map[uuid.UUID]*bookHold{},
 	}
 }
@@ -197,12 +198,12 @@ func (b *Book) Move(kind Kind, from, to string, amount int64, memo string) (Tran
 
 // Deposit brings amount in from the outside. It returns [AccountNotFoundError] or [ErrBalanceOverflow].
 func (b *Book) Deposit(account string, amount int64, memo string) (Transfer, error) {
-	return b.bringIn(KindDeposit, account, "", amount, "", memo)
+	return b.elsewhere(KindDeposit, account, "", mustBePositive(amount), "", memo)
 }
 
 // Withdraw takes amount to the outside. It returns [AccountNotFoundError] or [InsufficientFundsError].
 func (b *Book) Withdraw(account string, amount int64, memo string) (Transfer, error) {
-	return b.takeOut(KindWithdrawal, account, "", amount, "", memo)
+	return b.elsewhere(KindWithdrawal, account, "", -mustBePositive(amount), "", memo)
 }
 
 // Transit names the account through which money goes to another ledger and comes from it. Like the outside it has entries but
@@ -212,55 +213,38 @@ func Transit(ledger string) string { return "transit/" + ledger }
 // SendAway moves amount from an account towards another ledger. It returns [AccountNotFoundError], [ErrCurrencyMismatch] or
 // [InsufficientFundsError], and then has changed nothing.
 func (b *Book) SendAway(account, ledger string, amount int64, currency, memo string) (Transfer, error) {
-	return b.takeOut(KindCross, account, Transit(ledger), amount, currency, memo)
+	return b.elsewhere(KindCross, account, Transit(ledger), -mustBePositive(amount), currency, memo)
 }
 
 // TakeIn moves amount from another ledger to an account. It returns [AccountNotFoundError], [ErrCurrencyMismatch] or
 // [ErrBalanceOverflow], and then has changed nothing.
 func (b *Book) TakeIn(account, ledger string, amount int64, currency, memo string) (Transfer, error) {
-	return b.bringIn(KindCross, account, Transit(ledger), amount, currency, memo)
+	return b.elsewhere(KindCross, account, Transit(ledger), mustBePositive(amount), currency, memo)
 }
 
-// inCurrency finds an account, whose currency must be that of a transfer between ledgers.
-func (b *Book) inCurrency(kind Kind, account, currency string) (*bookAccount, error) {
+// elsewhere moves amount between an account and one without a balance, which is not in the book: the outside if other is empty. A
+// positive amount comes in, a negative one goes out. The currency of a transfer between ledgers must be the account's.
+func (b *Book) elsewhere(kind Kind, account, other string, amount int64, currency, memo string) (Transfer, error) {
 	a, err := b.account(account)
-	if err == nil && kind == KindCross && a.Currency != currency {
-		err = ErrCurrencyMismatch
-	}
-	return a, err
-}
-
-// bringIn moves amount to an account from one without a balance, which is not in the book: the outside if from is empty.
-func (b *Book) bringIn(kind Kind, to, from string, amount int64, currency, memo string) (Transfer, error) {
-	mustBePositive(amount)
-	a, err := b.inCurrency(kind, to, currency)
-	if err != nil {
+	switch {
+	case err != nil:
 		return Transfer{}, err
-	}
-	if overflows(a.Account, amount) {
+	case kind == KindCross && a.Currency != currency:
+		return Transfer{}, ErrCurrencyMismatch
+	case amount > 0 && overflows(a.Account, amount):
 		return Transfer{}, ErrBalanceOverflow
+	case amount < 0 && a.Available < -amount:
+		return Transfer{}, &InsufficientFundsError{Account: account}
 	}
-	t := b.record(kind, cmp.Or(from, Outside(a.Currency)), to, amount, a.Currency, memo)
+	other = cmp.Or(other, Outside(a.Currency))
+	from, to := other, account
+	if amount < 0 {
+		from, to = account, other
+	}
+	t := b.record(kind, from, to, max(amount, -amount), a.Currency, memo)
 	a.Available += amount
 	b.enter(a, t, amount)
-	b.enterElsewhere(t.From, t, -amount)
-	return t, nil
-}
-
-// takeOut moves amount from an account to one without a balance, as bringIn does.
-func (b *Book) takeOut(kind Kind, from, to string, amount int64, currency, memo string) (Transfer, error) {
-	mustBePositive(amount)
-	a, err := b.inCurrency(kind, from, currency)
-	if err != nil {
-		return Transfer{}, err
-	}
-	if a.Available < amount {
-		return Transfer{}, &InsufficientFundsError{Account: from}
-	}
-	t := b.record(kind, from, cmp.Or(to, Outside(a.Currency)), amount, a.Currency, memo)
-	a.Available -= amount
-	b.enter(a, t, -amount)
-	b.enterElsewhere(t.To, t, amount)
+	b.enterElsewhere(other, t, -amount)
 	return t, nil
 }
 
@@ -348,9 +332,10 @@ func isAbsent(err error) bool {
 	return absent
 }
 
-func mustBePositive(amount int64) {
+func mustBePositive(amount int64) int64 {
 	// MaxAmount is a limit of the contract. Our own movements, such as a campaign's payout, may be larger.
 	if amount <= 0 {
 		panic("ledger: amount out of range")
 	}
+	return amount
 }

@@ -9,7 +9,10 @@ import (
 
 // Op is an operation on the ledger: one of the types below. Their fields are validated at the edge: ids and
 // currencies are well-formed, amounts are from 1 to [MaxAmount].
-type Op interface{ ledgerOp() }
+type Op interface {
+	// Accounts are those that the operation names. A hold's own account is not among them: it is found by the hold.
+	Accounts() []string
+}
 
 // CreateAccount opens an account. Result: [Account].
 type CreateAccount struct{ ID, Currency string }
@@ -52,17 +55,13 @@ type CaptureHold struct {
 // ReleaseHold gives a hold's money back. Result: [Hold].
 type ReleaseHold struct{ Hold uuid.UUID }
 
-// ExpireHold closes a hold whose time is over. Result: bool, whether it was closed.
-type ExpireHold struct{ Hold uuid.UUID }
-
-func (CreateAccount) ledgerOp() {}
-func (Deposit) ledgerOp()       {}
-func (Withdraw) ledgerOp()      {}
-func (MakeTransfer) ledgerOp()  {}
-func (PlaceHold) ledgerOp()     {}
-func (CaptureHold) ledgerOp()   {}
-func (ReleaseHold) ledgerOp()   {}
-func (ExpireHold) ledgerOp()    {}
+func (op CreateAccount) Accounts() []string { return []string{op.ID} }
+func (op Deposit) Accounts() []string       { return []string{op.Account} }
+func (op Withdraw) Accounts() []string      { return []string{op.Account} }
+func (op MakeTransfer) Accounts() []string  { return []string{op.From, op.To} }
+func (op PlaceHold) Accounts() []string     { return []string{op.Account} }
+func (op CaptureHold) Accounts() []string   { return []string{op.To} }
+func (ReleaseHold) Accounts() []string      { return nil }
 
 // Movement is a deposit or a withdrawal as it left its account.
 type Movement struct {
@@ -91,8 +90,6 @@ func Decide(b *Book, op Op) (any, error) {
 		return decideCapture(b, op)
 	case ReleaseHold:
 		return decideRelease(b, op)
-	case ExpireHold:
-		return b.Expire(op.Hold), nil
 	}
 	panic("ledger: unknown operation")
 }
@@ -144,33 +141,12 @@ func decideRelease(b *Book, op ReleaseHold) (any, error) {
 	return b.Release(op.Hold)
 }
 
-// Accounts returns the accounts that op names. A hold's own account is not among them: it is found by the hold.
-func Accounts(op Op) []string {
-	switch op := op.(type) {
-	case CreateAccount:
-		return []string{op.ID}
-	case Deposit:
-		return []string{op.Account}
-	case Withdraw:
-		return []string{op.Account}
-	case MakeTransfer:
-		return []string{op.From, op.To}
-	case PlaceHold:
-		return []string{op.Account}
-	case CaptureHold:
-		return []string{op.To}
-	}
-	return nil
-}
-
 // HoldOf returns the existing hold that op works on, if any.
 func HoldOf(op Op) (uuid.UUID, bool) {
 	switch op := op.(type) {
 	case CaptureHold:
 		return op.Hold, true
 	case ReleaseHold:
-		return op.Hold, true
-	case ExpireHold:
 		return op.Hold, true
 	}
 	return uuid.UUID{}, false

@@ -125,8 +125,6 @@ func (m *model) apply(op ledger.Op, now time.Time, newHold uuid.UUID) string {
 			m.add(fact{what: "released", hold: op.Hold})
 		}
 		return why
-	case ledger.ExpireHold:
-		m.expire(op.Hold, now)
 	}
 	return ""
 }

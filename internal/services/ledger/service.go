@@ -79,7 +79,7 @@ func (s *Service) Sweep(ctx context.Context) (int, error) {
 func (s *Service) flush(ctx context.Context, _ lane, batch []command.Command[Op]) ([]command.Answer, error) {
 	want := Want{Keys: command.Keys(batch)}
 	for i := range batch {
-		want.Accounts = append(want.Accounts, Accounts(batch[i].Op)...)
+		want.Accounts = append(want.Accounts, batch[i].Op.Accounts()...)
 		if id, ok := HoldOf(batch[i].Op); ok {
 			want.Holds = append(want.Holds, id)
 		}
@@ -89,6 +89,9 @@ func (s *Service) flush(ctx context.Context, _ lane, batch []command.Command[Op]
 		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
 			result, err := Decide(u.Book, c.Op)
 			u.Refused = u.Refused || err != nil
+			if release, ok := c.Op.(ReleaseHold); ok && c.Operator && err == nil {
+				u.Audit = append(u.Audit, command.Audited(c, "hold.release", release.Hold.String()))
+			}
 			return result, err
 		})
 	})

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/command"
 )
 
 // Want names what a transaction has to lock and load.
@@ -24,6 +25,8 @@ type Unit struct {
 	// Refused is set by decide when it refused a command: its reasons were then read from accounts that it may have left
 	// unchanged.
 	Refused bool
+	// Audit is for holds that an operator releases. What clients release leaves no such row.
+	Audit []command.Audit
 }
 
 // Store is what the service needs of a database.

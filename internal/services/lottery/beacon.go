@@ -79,7 +79,7 @@ func (e *BeaconPendingError) Error() string {
 
 // seal fixes what was sold and names the round that decides. It happens once: a second round would be a second draw.
 func (s *State) seal() error {
-	c, now := s.Campaign, storable(s.Book.Now())
+	c, now := s.Campaign, s.Book.Now()
 	if c.Beacon == nil || c.Beacon.Seal != nil || c.SoldPositions != c.TotalPositions {
 		panic("lottery: a seal where there can be none")
 	}
@@ -112,15 +112,4 @@ func (s *State) beaconInput(in *fairdraw.Input, round *fairdraw.Round) error {
 	}
 	in.Beacon = round.Signature
 	return nil
-}
-
-// decideCompleteDraw makes the draw of a sealed campaign, unless another process was first.
-func decideCompleteDraw(s *State, op CompleteDraw) (any, error) {
-	if s.Campaign.Status != StatusDrawing {
-		return false, nil
-	}
-	if s.Campaign.DrawMode != DrawBeacon {
-		return nil, ErrBadTransition
-	}
-	return true, s.complete(&op.Round)
 }

@@ -89,7 +89,7 @@ func TestOnlyTheNamedRoundDraws(t *testing.T) {
 	for _, other := range []fairdraw.Round{
 		{Number: seal.Round + 1, Signature: named.Signature}, {Number: seal.Round - 1, Signature: named.Signature}, {Number: seal.Round},
 	} {
-		for _, op := range []lottery.Op{lottery.CompleteDraw{Round: other}, lottery.AskDraw{Round: &other}} {
+		for _, op := range []lottery.Op{lottery.FinishDraw{Round: &other}, lottery.AskDraw{Round: &other}} {
 			if o := w.transact(op)[0]; !errors.Is(o.err, lottery.ErrWrongRound) {
 				t.Errorf("%+v: %v", op, o.err)
 			}
@@ -98,7 +98,7 @@ func TestOnlyTheNamedRoundDraws(t *testing.T) {
 	if w.draw != nil || !reflect.DeepEqual(*w.campaign.Beacon.Seal, seal) {
 		t.Fatal("drawn, or sealed anew")
 	}
-	if done := w.do(t, lottery.CompleteDraw{Round: named}); done != true {
+	if done := w.do(t, lottery.FinishDraw{Round: &named}); done != true {
 		t.Error("nothing was completed")
 	}
 	in := lottery.NewDrawInput(&w.campaign, testSeed(), w.inventory().Owners())
@@ -112,7 +112,7 @@ func TestOnlyTheNamedRoundDraws(t *testing.T) {
 	first := w.draw
 	// A late process, with the same round or with another one, changes nothing.
 	for _, late := range []lottery.Op{
-		lottery.CompleteDraw{Round: named}, lottery.CompleteDraw{Round: fairdraw.Round{Number: 1, Signature: []byte("x")}}, lottery.FinishDraw{},
+		lottery.FinishDraw{Round: &named}, lottery.FinishDraw{Round: &fairdraw.Round{Number: 1, Signature: []byte("x")}}, lottery.FinishDraw{},
 	} {
 		if done := w.do(t, late); done != false {
 			t.Errorf("%+v: something was completed", late)
@@ -129,7 +129,7 @@ func TestABrokenSealDrawsNothing(t *testing.T) {
 	w := sealed(t)
 	w.sales[1].Account = "ben"
 	round := fairdraw.Round{Number: w.campaign.Beacon.Seal.Round, Signature: []byte("s")}
-	if o := w.transact(lottery.CompleteDraw{Round: round})[0]; !errors.Is(o.err, lottery.ErrSealBroken) || w.draw != nil {
+	if o := w.transact(lottery.FinishDraw{Round: &round})[0]; !errors.Is(o.err, lottery.ErrSealBroken) || w.draw != nil {
 		t.Errorf("%v, draw %v", o.err, w.draw)
 	}
 }
@@ -156,7 +156,7 @@ func TestInstantCampaignsTakeNoRound(t *testing.T) {
 	if w.draw == nil || w.draw.Round != nil {
 		t.Fatalf("draw %+v", w.draw)
 	}
-	if done := w.do(t, lottery.CompleteDraw{Round: fairdraw.Round{Number: 1, Signature: []byte("x")}}); done != false {
+	if done := w.do(t, lottery.FinishDraw{Round: &fairdraw.Round{Number: 1, Signature: []byte("x")}}); done != false {
 		t.Error("a second draw")
 	}
 }

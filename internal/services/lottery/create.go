@@ -1,8 +1,6 @@
 package lottery
 
 import (
-	"time"
-
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
@@ -58,7 +56,7 @@ func DecideCreate(cr *Creation, op Create) (*Campaign, error) {
 	c := &Campaign{
 		ID: id, Name: op.Name, Status: StatusPending, DrawMode: DrawInstant, BaseLength: op.BaseLength,
 		Currency: op.Currency, Price: op.Price, Beneficiary: op.Beneficiary, Escrow: escrowOf(id),
-		PurchaseLimit: op.PurchaseLimit, Version: 1, CreatedAt: storable(cr.Book.Now()), Prizes: op.Prizes,
+		PurchaseLimit: op.PurchaseLimit, Version: 1, CreatedAt: cr.Book.Now(), Prizes: op.Prizes,
 	}
 	c.Commitment = commitmentOf(op.Seed)
 	if op.DrawMode == DrawBeacon {
@@ -117,6 +115,3 @@ func (c *Campaign) checkPrizes() error {
 
 // escrowOf names a campaign's escrow account. The slash keeps it apart from every name that a client may choose.
 func escrowOf(campaign uuid.UUID) string { return "escrow/" + campaign.String() }
-
-// storable rounds a time to microseconds, as the database keeps it, so that an answer made now equals one read later.
-func storable(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }

@@ -10,7 +10,10 @@ import (
 )
 
 // Op is an operation on one campaign: one of the types below.
-type Op interface{ lotteryOp() }
+type Op interface {
+	// action names the operation in the audit log; it is empty for one that is no administrative change.
+	action() string
+}
 
 // Buy buys a random free position, of one layer or, with Layer 0, of any. Result: [Purchase].
 type Buy struct {
@@ -30,22 +33,21 @@ type Cancel struct{}
 // mode it needs the named round, which the service gets; without it, it is refused with [BeaconPendingError].
 type AskDraw struct{ Round *fairdraw.Round }
 
-// FinishDraw makes the draw of a campaign that has been drawing for longer than StuckAfter; the sweeper sends it. In beacon
-// mode, where only the round can make a draw, it does no more than seal what is not sealed yet. Result: bool, whether there
-// was something to finish.
-type FinishDraw struct{ StuckAfter time.Duration }
+// FinishDraw makes the draw of a campaign that is drawing; the sweepers send it. With a round it draws a sealed campaign in
+// beacon mode, unless another process was first. The round's signature must have been verified: a core does not do that. Without
+// one it is for a campaign that has been drawing for longer than StuckAfter, and in beacon mode, where only the round can make a
+// draw, it does no more than seal what is not sealed yet. Result: bool, whether there was something to finish.
+type FinishDraw struct {
+	StuckAfter time.Duration
+	Round      *fairdraw.Round
+}
 
-// CompleteDraw makes the draw of a sealed campaign from the round that was named. Its signature must have been verified: a
-// core does not do that. Result: bool, whether there was something to complete.
-type CompleteDraw struct{ Round fairdraw.Round }
-
-func (Create) lotteryOp()       {}
-func (Buy) lotteryOp()          {}
-func (Publish) lotteryOp()      {}
-func (Cancel) lotteryOp()       {}
-func (AskDraw) lotteryOp()      {}
-func (FinishDraw) lotteryOp()   {}
-func (CompleteDraw) lotteryOp() {}
+func (Create) action() string     { return "campaign.create" }
+func (Buy) action() string        { return "" }
+func (Publish) action() string    { return "campaign.publish" }
+func (Cancel) action() string     { return "campaign.cancel" }
+func (AskDraw) action() string    { return "campaign.draw" }
+func (FinishDraw) action() string { return "" }
 
 // State is what the transaction on one campaign works on, all of it read under the campaign's lock.
 type State struct {
@@ -95,7 +97,7 @@ func Plan(c *Campaign, inv *Inventory, ops []Op) Need {
 					need.Accounts = append(need.Accounts, owner)
 				}
 			}
-		case AskDraw, FinishDraw, CompleteDraw:
+		case AskDraw, FinishDraw:
 			finish()
 		}
 	}
@@ -118,14 +120,12 @@ func Decide(s *State, op Op) (any, error) {
 		return decideAskDraw(s, op)
 	case FinishDraw:
 		return decideFinishDraw(s, op)
-	case CompleteDraw:
-		return decideCompleteDraw(s, op)
 	}
 	panic("lottery: unknown operation")
 }
 
 func decideBuy(s *State, op Buy) (any, error) {
-	c, now := s.Campaign, storable(s.Book.Now())
+	c, now := s.Campaign, s.Book.Now()
 	if op.User && c.Draft() {
 		return nil, &CampaignNotFoundError{ID: c.ID}
 	}
@@ -186,7 +186,7 @@ func decidePublish(s *State) (any, error) {
 	if s.Campaign.Status != StatusPending {
 		return nil, ErrBadTransition
 	}
-	now := storable(s.Book.Now())
+	now := s.Book.Now()
 	s.Campaign.Status, s.Campaign.PublishedAt = StatusActive, &now
 	s.change()
 	return s.Campaign, nil
@@ -221,7 +221,7 @@ func decideCancel(s *State) (any, error) {
 			panic(fmt.Sprintf("lottery: a refund failed: %v", err))
 		}
 	}
-	now := storable(s.Book.Now())
+	now := s.Book.Now()
 	c.Status, c.CancelledAt, s.Refunded = StatusCancelled, &now, true
 	s.change()
 	return c, nil
@@ -246,13 +246,15 @@ func decideAskDraw(s *State, op AskDraw) (any, error) {
 
 func decideFinishDraw(s *State, op FinishDraw) (any, error) {
 	c := s.Campaign
-	if c.Status != StatusDrawing || (c.DrawStartedAt != nil && s.Book.Now().Sub(*c.DrawStartedAt) < op.StuckAfter) {
+	inBeaconMode := c.DrawMode == DrawBeacon
+	switch {
+	case c.Status != StatusDrawing:
 		return false, nil
-	}
-	if c.DrawMode == DrawBeacon {
-		if c.Beacon.Seal != nil {
-			return false, nil
-		}
+	case inBeaconMode && op.Round != nil:
+		return true, s.complete(op.Round)
+	case c.DrawStartedAt != nil && s.Book.Now().Sub(*c.DrawStartedAt) < op.StuckAfter, inBeaconMode && c.Beacon.Seal != nil:
+		return false, nil
+	case inBeaconMode:
 		return true, s.seal()
 	}
 	return true, s.complete(nil)
@@ -271,7 +273,7 @@ func (s *State) result() *Draw {
 // complete draws, unless the result is there already, pays the beneficiary and ends the campaign. In beacon mode it needs
 // the round.
 func (s *State) complete(round *fairdraw.Round) error {
-	c, now := s.Campaign, storable(s.Book.Now())
+	c, now := s.Campaign, s.Book.Now()
 	if c.Status != StatusDrawing || c.SoldPositions != c.TotalPositions {
 		panic("lottery: a draw before everything is sold")
 	}

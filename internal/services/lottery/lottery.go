@@ -115,7 +115,7 @@ type Draw struct {
 	Root        [32]byte // of the sealed positions
 	Winners     []fairdraw.Winner
 	CompletedAt time.Time
-	Round       *fairdraw.Round // of the beacon, in beacon mode; nil otherwise, and in events
+	Round       *fairdraw.Round // of the beacon, in beacon mode; nil otherwise
 }
 
 // Statistics are what a campaign's sales add up to. Amounts are minor units.

@@ -111,7 +111,7 @@ func (s *Service) settle(ctx context.Context, w Wait, round fairdraw.Round, miss
 		}
 	}
 	crashpoint.Hit(crashpoint.LotteryRound)
-	a, err := s.Execute(ctx, id, command.Command[Op]{Op: CompleteDraw{Round: round}})
+	a, err := s.Execute(ctx, id, command.Command[Op]{Op: FinishDraw{Round: &round}})
 	if err = errors.Join(err, a.Err); err != nil {
 		return 0, fmt.Errorf("lottery: complete the draw of %s: %w", id, err)
 	}

@@ -160,7 +160,13 @@ func (s *Service) flush(ctx context.Context, campaign uuid.UUID, batch []command
 		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
 			before := after.Drawn
 			result, err := Decide(after, c.Op)
-			s.note(u, c, before == nil && after.Drawn != nil, err)
+			if errors.Is(err, ErrBadTransition) && s.o.Observer != nil {
+				s.o.Observer.Conflict()
+			}
+			_, asks := c.Op.(AskDraw) // Often it only asks for what is there.
+			if action := c.Op.action(); err == nil && action != "" && (!asks || before != after.Drawn) {
+				u.Audit = append(u.Audit, command.Audited(c, action, campaign.String()))
+			}
 			return result, err
 		})
 		if after.Drawn != nil && s.o.Observer != nil {
@@ -201,31 +207,6 @@ func lastEvent(st *State) int64 {
 	return 0
 }
 
-// note writes an administrative change down, and counts a refused transition. drew says that the command has drawn.
-func (s *Service) note(u *Unit, c command.Command[Op], drew bool, err error) {
-	if errors.Is(err, ErrBadTransition) && s.o.Observer != nil {
-		s.o.Observer.Conflict()
-	}
-	if err != nil {
-		return
-	}
-	var action string
-	switch c.Op.(type) {
-	case Publish:
-		action = "campaign.publish"
-	case Cancel:
-		action = "campaign.cancel"
-	case AskDraw:
-		if !drew {
-			return // It only asked for what was there.
-		}
-		action = "campaign.draw"
-	default:
-		return
-	}
-	u.Audit = append(u.Audit, command.Audited(c, action, u.State.Campaign.ID.String()))
-}
-
 func (s *Service) observe(ctx context.Context, batch []command.Command[Op], drawn *Draw, took time.Duration, err error) {
 	if s.o.Observer != nil {
 		s.o.Observer.Attempted(len(batch))
@@ -258,7 +239,7 @@ func (s *Service) flushCreations(ctx context.Context, batch []command.Command[Op
 			if err != nil {
 				return nil, err
 			}
-			u.Audit = append(u.Audit, command.Audited(c, "campaign.create", made.ID.String()))
+			u.Audit = append(u.Audit, command.Audited(c, op.action(), made.ID.String()))
 			return made, nil
 		})
 	})

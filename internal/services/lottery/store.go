@@ -21,17 +21,25 @@ type Unit struct {
 	Audit   []command.Audit
 }
 
-// Store is what the service needs of a database. Both methods run one transaction, call decide with what it locked and
+// Store is what the service needs of a database. Create and Commit run one transaction, call decide with what it locked and
 // loaded, write what decide changed, and commit; decide is called again with a new unit whenever the transaction has to be
 // run again. Errors: command.ErrUnavailable, command.ErrUnknownOutcome, or what the database refused.
 type Store interface {
 	Reader
-	Rounds
 	// Create makes campaigns; the accounts are the beneficiaries'.
 	Create(ctx context.Context, accounts []string, keys []idempotency.ID, decide func(*Unit)) error
 	// Commit works on one campaign. It asks plan what else is needed once the campaign is locked and its inventory is up to
 	// date. It returns [CampaignNotFoundError] when there is no such campaign.
 	Commit(ctx context.Context, campaign uuid.UUID, keys []idempotency.ID, plan func(*Campaign, *Inventory) Need, decide func(*Unit)) error
+	// ClaimRounds returns up to limit campaigns whose round is to be asked for now, the longest waiting first, and
+	// schedules another attempt for each of them: at once when its round falls due, and afterwards with a growing delay.
+	// One process at a time therefore asks for a campaign's round; correctness does not depend on that.
+	ClaimRounds(ctx context.Context, limit int) ([]Wait, error)
+	// RoundMissed notes that the round could not be had, and why, in one word.
+	RoundMissed(ctx context.Context, campaign uuid.UUID, failure string) error
+	// RoundEarly records that the round was published more than a second before it was due, if that is so by the database's
+	// clock now, and reports whether it is.
+	RoundEarly(ctx context.Context, campaign uuid.UUID) (early bool, err error)
 }
 
 // Reader answers questions about campaigns.
@@ -51,19 +59,6 @@ type Reader interface {
 	Statistics(ctx context.Context, campaign uuid.UUID) (Statistics, error)
 	// Watch looks for what should not be: campaigns that are drawing for longer than stuckAfter, and broken invariants.
 	Watch(ctx context.Context, stuckAfter time.Duration) (Watch, error)
-}
-
-// Rounds keeps what was tried to get the rounds that sealed campaigns wait for.
-type Rounds interface {
-	// ClaimRounds returns up to limit campaigns whose round is to be asked for now, the longest waiting first, and
-	// schedules another attempt for each of them: at once when its round falls due, and afterwards with a growing delay.
-	// One process at a time therefore asks for a campaign's round; correctness does not depend on that.
-	ClaimRounds(ctx context.Context, limit int) ([]Wait, error)
-	// RoundMissed notes that the round could not be had, and why, in one word.
-	RoundMissed(ctx context.Context, campaign uuid.UUID, failure string) error
-	// RoundEarly records that the round was published more than a second before it was due, if that is so by the database's
-	// clock now, and reports whether it is.
-	RoundEarly(ctx context.Context, campaign uuid.UUID) (early bool, err error)
 }
 
 // Watch is what the sweeper looks at.

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -86,22 +86,19 @@ func NewService(store Store, o Options) *Service {
 // Create makes a publication, with a [Create], a target, with a [CreateTarget], or an automation, with a
 // [CreateAutomation]. Errors are those of [Service.Execute].
 func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.Answer, error) {
-	thing := thingOf(c.Op)
-	if !thing.isNew() {
-		return command.Answer{}, fmt.Errorf("publish: %T creates nothing", c.Op)
-	}
-	return command.Execute(ctx, func() (command.Answer, error) { return s.group.Do(ctx, Subject{Thing: thing}, c) })
+	return s.Execute(ctx, uuid.Nil, c)
 }
 
-// Execute decides one command on a publication, a target or an automation, commits it, and returns its answer. It returns groupcommit.ErrFull, groupcommit.ErrClosed, command.ErrUnavailable,
-// command.ErrUnknownOutcome, or the context's error. A command without a Render gets the refusal as the answer's Err,
-// [NotFoundError] among them. It waits for what another session has locked, as command.Execute does.
+// Execute decides one command on a publication, a target or an automation, commits it, and returns its answer. It returns
+// groupcommit.ErrFull, groupcommit.ErrClosed, command.ErrUnavailable, command.ErrUnknownOutcome, or the context's error. A command
+// without a Render gets the refusal as the answer's Err, [NotFoundError] among them. It waits for what another session has locked, as
+// command.Execute does. A creation needs no id.
 func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[Op]) (command.Answer, error) {
-	thing := thingOf(c.Op)
-	if thing.isNew() {
-		return command.Answer{}, fmt.Errorf("publish: %T is an operation on nothing that exists", c.Op)
+	on := Subject{thingOf(c.Op), id}
+	if on.isNew() {
+		on.ID = uuid.Nil
 	}
-	return command.Execute(ctx, func() (command.Answer, error) { return s.group.Do(ctx, Subject{thing, id}, c) })
+	return command.Execute(ctx, func() (command.Answer, error) { return s.group.Do(ctx, on, c) })
 }
 
 // Close stops taking commands and waits until those already taken are answered.
@@ -122,9 +119,8 @@ func (s *Service) flush(ctx context.Context, on Subject, batch []command.Command
 			want.Targets, want.Automations = append(want.Targets, op.Target), append(want.Automations, op.Name)
 		}
 	}
-	var soon sooner
+	var soon []time.Duration
 	err = s.store.Commit(ctx, want, func(u *Unit) error {
-		soon = sooner{} // This may be another run of the same batch.
 		known, err := u.Known, error(nil)
 		if on.holdsSecrets() {
 			known, err = eachAnswer(known, s.openAnswer)
@@ -137,14 +133,14 @@ func (s *Service) flush(ctx context.Context, on Subject, batch []command.Command
 			if u.Blocked != nil {
 				return nil, u.Blocked
 			}
-			made, id, err := s.decide(u, c.Op, &soon)
+			made, id, err := s.decide(u, c.Op)
 			if _, unaudited := c.Op.(Create); err != nil || unaudited {
 				return made, err
 			}
 			u.Audit = append(u.Audit, command.Audited(c, c.Op.action(), id.String()))
 			return made, nil
 		})
-		u.Fresh = keys.Fresh()
+		u.Fresh, soon = keys.Fresh(), u.soon
 		if on.holdsSecrets() {
 			u.Fresh, err = eachAnswer(u.Fresh, s.sealAnswer)
 		}
@@ -153,15 +149,15 @@ func (s *Service) flush(ctx context.Context, on Subject, batch []command.Command
 	if absent, ok := errors.AsType[*NotFoundError](err); ok {
 		return command.RefuseAll(batch, absent), nil
 	}
-	if err == nil && soon.any {
-		s.o.Scheduled(soon.in)
+	if err == nil && len(soon) > 0 {
+		s.o.Scheduled(slices.Min(soon))
 	}
 	return answers, err
 }
 
 // decide carries one operation out, and returns its result and the id of what it made or changed. A result is a copy where a
 // later command of the batch may change the original.
-func (s *Service) decide(u *Unit, op Op, soon *sooner) (result any, id uuid.UUID, err error) {
+func (s *Service) decide(u *Unit, op Op) (result any, id uuid.UUID, err error) {
 	switch op := op.(type) {
 	case Create:
 		target, err := u.target(op.Target)
@@ -170,7 +166,7 @@ func (s *Service) decide(u *Unit, op Op, soon *sooner) (result any, id uuid.UUID
 		}
 		made := DecideCreate(op, target, u.NewID(), u.Now, draw)
 		u.Made = append(u.Made, made)
-		soon.note(made, u.Now)
+		u.note(made)
 		return made, made.ID, nil
 	case CreateTarget:
 		return s.makeTarget(u, op)
@@ -183,13 +179,13 @@ func (s *Service) decide(u *Unit, op Op, soon *sooner) (result any, id uuid.UUID
 			return nil, id, ErrAutomationExists
 		}
 		made := DecideCreateAutomation(op, target, u.NewID(), u.Now)
-		u.AutomationNames = with(u.AutomationNames, op.Name, true)
+		u.AutomationNames[op.Name] = true
 		u.MadeAutomations = append(u.MadeAutomations, made)
 		return made, made.ID, nil
 	}
 	switch {
 	case u.Target != nil:
-		return s.changeTarget(u, op, soon)
+		return s.changeTarget(u, op)
 	case u.Automation != nil:
 		if err := DecideAutomation(u.Automation, op, u.Now); err != nil {
 			return nil, id, err
@@ -199,24 +195,6 @@ func (s *Service) decide(u *Unit, op Op, soon *sooner) (result any, id uuid.UUID
 	if err := Decide(u.Publication, op, u.Now, draw); err != nil {
 		return nil, id, err
 	}
-	soon.note(u.Publication, u.Now)
+	u.note(u.Publication)
 	return new(*u.Publication), u.Publication.ID, nil
-}
-
-// sooner remembers what of a transaction is due first.
-type sooner struct {
-	any bool
-	in  time.Duration
-}
-
-func (s *sooner) note(p *Publication, now time.Time) {
-	if p.Status == StatusScheduled {
-		s.due(p.DueAt.Sub(now))
-	}
-}
-
-func (s *sooner) due(in time.Duration) {
-	if !s.any || in < s.in {
-		s.any, s.in = true, in
-	}
 }

@@ -37,19 +37,11 @@ func (s *Service) makeTarget(u *Unit, op CreateTarget) (made any, id uuid.UUID, 
 	}
 	t.Secret = s.o.Vault.Seal(secret, t.ID[:])
 	if op.Token != nil {
-		u.Tokens = with(u.Tokens, t.ID, s.o.Vault.Seal(op.Token, TokenPurpose(t.ID)))
+		u.Tokens[t.ID] = s.o.Vault.Seal(op.Token, TokenPurpose(t.ID))
 	}
-	u.Targets = with(u.Targets, op.Name, t)
+	u.Targets[op.Name] = t
 	u.MadeTargets = append(u.MadeTargets, t)
 	return &MadeTarget{Target: *t, SigningSecret: shown}, t.ID, nil
-}
-
-func with[K comparable, V any](m map[K]V, key K, value V) map[K]V {
-	if m == nil {
-		m = map[K]V{}
-	}
-	m[key] = value
-	return m
 }
 
 // makeSecret makes a signing secret, raw and as it is shown. It is as long as the hash it is used with.
@@ -59,7 +51,7 @@ func makeSecret() (raw []byte, shown string) {
 	return raw, "whsec_" + base64.StdEncoding.EncodeToString(raw)
 }
 
-func (s *Service) changeTarget(u *Unit, op Op, soon *sooner) (changed any, id uuid.UUID, err error) {
+func (s *Service) changeTarget(u *Unit, op Op) (changed any, id uuid.UUID, err error) {
 	var (
 		t          = *u.Target
 		raw, token []byte
@@ -79,11 +71,11 @@ func (s *Service) changeTarget(u *Unit, op Op, soon *sooner) (changed any, id uu
 		return nil, id, err
 	}
 	if token != nil {
-		u.Tokens = with(u.Tokens, t.ID, s.o.Vault.Seal(token, TokenPurpose(t.ID)))
+		u.Tokens[t.ID] = s.o.Vault.Seal(token, TokenPurpose(t.ID))
 	}
 	*u.Target = t
 	if t.PausedAt == nil {
-		soon.due(0) // What was kept back may be due.
+		u.soon = append(u.soon, 0) // What was kept back may be due.
 	}
 	return &MadeTarget{Target: t, SigningSecret: shown}, t.ID, nil
 }

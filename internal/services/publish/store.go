@@ -45,7 +45,7 @@ type Want struct {
 	Keys        []idempotency.ID
 }
 
-// Unit is what one transaction works on.
+// Unit is what one transaction works on. Its maps are there.
 type Unit struct {
 	Now     time.Time // the database's clock, after the locks
 	NewID   func() uuid.UUID
@@ -67,6 +67,15 @@ type Unit struct {
 	Known, Fresh []idempotency.Record
 	// Blocked is why nothing is locked: another session has locked it. Nothing is written then; the keys tell repeats.
 	Blocked *command.BlockedError
+
+	soon []time.Duration // until what was changed is due
+}
+
+// note notes when a publication is due.
+func (u *Unit) note(p *Publication) {
+	if p.Status == StatusScheduled {
+		u.soon = append(u.soon, p.DueAt.Sub(u.Now))
+	}
 }
 
 // target returns the target that a creation refers to.

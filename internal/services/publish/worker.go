@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -121,22 +122,15 @@ type WorkerOptions struct {
 type Worker struct {
 	o      WorkerOptions
 	ends   *groupcommit.Group[struct{}, Conclusion, AttemptResult]
+	beats  *groupcommit.Group[struct{}, Claim, bool] // whether the claim is lost
 	wake   chan struct{}
 	freed  chan struct{} // an attempt has ended
 	ending atomic.Bool   // set when an unreachable database is no longer waited for
 
 	mu      sync.Mutex
 	looksAt time.Time // when it will look for due publications by itself
-	running map[Claim]*attempt
+	running int       // attempts under way
 	targets map[uuid.UUID]*slots
-}
-
-// attempt is a claim at work.
-type attempt struct {
-	work   *Work
-	since  time.Time // when its claim was asked for
-	cancel context.CancelCauseFunc
-	until  time.Time // when the claim may have gone stale
 }
 
 // slots are how many attempts a target has, and may have.
@@ -157,15 +151,14 @@ func NewWorker(o WorkerOptions) *Worker {
 	if o.PerTarget <= 0 {
 		o.PerTarget = DefaultPerTarget
 	}
-	w := &Worker{
-		o: o, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1),
-		running: map[Claim]*attempt{}, targets: map[uuid.UUID]*slots{},
-	}
-	// One that needs a row which another session has locked must not keep the others from being recorded.
-	w.ends = groupcommit.New(w.record, groupcommit.Options{Divisible: func(err error) bool {
+	w := &Worker{o: o, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1), targets: map[uuid.UUID]*slots{}}
+	// An attempt whose row another session has locked must not keep the others from being recorded, nor their claims from being
+	// renewed.
+	lanes := groupcommit.Options{Divisible: func(err error) bool {
 		_, blocked := errors.AsType[*command.BlockedError](err)
 		return blocked
-	}})
+	}}
+	w.ends, w.beats = groupcommit.New(w.record, lanes), groupcommit.New(w.beat, lanes)
 	return w
 }
 
@@ -186,10 +179,6 @@ func (w *Worker) Run(ctx context.Context) {
 	sending, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)
 	var attempts, helpers sync.WaitGroup
-	beating, still := context.WithCancel(context.WithoutCancel(ctx))
-	helpers.Go(func() {
-		wait.Every(beating, min(w.o.StaleAfter/beatsPerLife, longestBeat), nil, func() { w.beat(beating) })
-	})
 	helpers.Go(func() { wait.Every(ctx, w.o.SweepEvery, nil, func() { w.sweep(ctx) }) })
 	helpers.Go(func() { wait.Every(ctx, automatorPoll, nil, func() { w.fireAll(ctx) }) })
 
@@ -210,11 +199,10 @@ func (w *Worker) Run(ctx context.Context) {
 		cut(errShutdown)
 		<-done
 	}
-	still()
 	helpers.Wait()
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.o.Drain+time.Second)
 	defer cancel()
-	if err := w.ends.Close(closing); err != nil {
+	if err := errors.Join(w.ends.Close(closing), w.beats.Close(closing)); err != nil {
 		w.o.Logger.WarnContext(ctx, "ends of attempts were not recorded", "error", err)
 	}
 }
@@ -294,7 +282,7 @@ func (w *Worker) pause(ctx context.Context, rest, claim time.Duration) {
 func (w *Worker) free() Slots {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := Slots{Total: w.o.Concurrency - len(w.running), Each: w.firstSlots(), Targets: make(map[uuid.UUID]int, len(w.targets)), Keys: w.o.Vault.KeyIDs()}
+	s := Slots{Total: w.o.Concurrency - w.running, Each: w.firstSlots(), Targets: make(map[uuid.UUID]int, len(w.targets)), Keys: w.o.Vault.KeyIDs()}
 	for id, t := range w.targets {
 		// What a target has earned outlasts the moments in which nothing is under way, between one claim and the next.
 		if t.used == 0 && t.limit >= s.Each && time.Since(t.ended) > forgetAfter {
@@ -310,38 +298,60 @@ func (w *Worker) firstSlots() int { return min(firstSlots, w.o.PerTarget) }
 
 // begin notes an attempt as running, and returns the function that makes the attempt.
 func (w *Worker) begin(ctx context.Context, work *Work, since time.Time) func() {
-	ctx, cancel := context.WithCancelCause(ctx)
-	a := &attempt{work: work, since: since, cancel: cancel, until: since.Add(w.life())}
 	w.mu.Lock()
-	w.running[work.Claim] = a
+	w.running++
 	t := w.targets[work.Target.ID]
 	if t == nil {
 		t = &slots{limit: w.firstSlots()}
 		w.targets[work.Target.ID] = t
 	}
 	t.used++
-	w.o.Observer.Running(len(w.running))
+	w.o.Observer.Running(w.running)
 	w.mu.Unlock()
 	return func() {
+		// What was sent is sent; an attempt whose claim may be another's by now must not go on.
+		every := min(w.o.StaleAfter/beatsPerLife, longestBeat)
+		ctx, stop := wait.Keep(ctx, wait.Keeping{
+			Since: since, Life: w.o.StaleAfter - w.o.StaleAfter*leaseMargin/100, First: every, Every: every, Retry: min(every, errorPause),
+			Renew: func(ctx context.Context) error { return w.renew(ctx, work.Claim) }, Lost: errClaimLost, TooLate: errClaimLost,
+		})
 		began := time.Now()
-		result := w.traced(ctx, a)
-		cancel(nil)
+		result := w.traced(ctx, work, since)
 		took := time.Since(began)
 		w.o.Observer.Attempted(work.Late, took, result.StatusCode)
 		crashpoint.Hit(crashpoint.PublishSent)
-		w.conclude(context.WithoutCancel(ctx), work, result)
+		w.conclude(ctx, work, result)
+		stop(nil)
 		w.end(work, result, took)
 	}
 }
 
-// life is for how long a claim is trusted without a heartbeat.
-func (w *Worker) life() time.Duration { return w.o.StaleAfter - w.o.StaleAfter*leaseMargin/100 }
+// renew keeps a claim alive, in one transaction with those whose time has come too.
+func (w *Worker) renew(ctx context.Context, c Claim) error {
+	lost, err := w.beats.Do(ctx, struct{}{}, c)
+	switch {
+	case lost:
+		return errClaimLost
+	case err != nil && ctx.Err() == nil:
+		w.o.Logger.WarnContext(ctx, "heartbeat of a claim", "publication", c.ID, "error", err)
+	}
+	return err
+}
+
+func (w *Worker) beat(ctx context.Context, _ struct{}, batch []Claim) ([]bool, error) {
+	lost, err := w.o.Queue.Heartbeat(ctx, batch)
+	out := make([]bool, len(batch))
+	for i, c := range batch {
+		out[i] = slices.Contains(lost, c)
+	}
+	return out, err
+}
 
 // end gives an attempt's slot back.
 func (w *Worker) end(work *Work, result Result, took time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.running, work.Claim)
+	w.running--
 	t := w.targets[work.Target.ID]
 	t.used--
 	switch first := w.firstSlots(); {
@@ -353,17 +363,17 @@ func (w *Worker) end(work *Work, result Result, took time.Duration) {
 		t.limit = max(first, t.limit-1)
 	}
 	t.ended = time.Now()
-	w.o.Observer.Running(len(w.running))
+	w.o.Observer.Running(w.running)
 	wait.Signal(w.freed)
 }
 
 // traced makes the attempt, under a trace where somebody wants one.
-func (w *Worker) traced(ctx context.Context, a *attempt) Result {
+func (w *Worker) traced(ctx context.Context, work *Work, since time.Time) Result {
 	if w.o.Trace == nil {
-		return w.send(ctx, a)
+		return w.send(ctx, work, since)
 	}
-	ctx, end := w.o.Trace(ctx, string(a.work.Target.Kind), a.work.Target.ID, a.work.ID, a.work.Version, a.work.Late)
-	result := w.send(ctx, a)
+	ctx, end := w.o.Trace(ctx, string(work.Target.Kind), work.Target.ID, work.ID, work.Version, work.Late)
+	result := w.send(ctx, work, since)
 	var err error
 	if result.Class != Delivered {
 		err = errors.New(result.Error)
@@ -372,9 +382,8 @@ func (w *Worker) traced(ctx context.Context, a *attempt) Result {
 	return result
 }
 
-// send makes the attempt.
-func (w *Worker) send(ctx context.Context, a *attempt) Result {
-	work := a.work
+// send makes the attempt, whose claim was asked for at since.
+func (w *Worker) send(ctx context.Context, work *Work, since time.Time) Result {
 	sender := w.o.Senders[work.Target.Kind]
 	if sender == nil {
 		return Result{Class: Permanent, Error: ErrUnsupportedKind.Error()}
@@ -385,7 +394,7 @@ func (w *Worker) send(ctx context.Context, a *attempt) Result {
 		return Result{Class: Transient, Error: "the target's secret cannot be read"}
 	}
 	d := &Delivery{
-		Publication: work.ID, Version: work.Version, At: work.ClaimedAt.Add(time.Since(a.since)),
+		Publication: work.ID, Version: work.Version, At: work.ClaimedAt.Add(time.Since(since)),
 		Target: work.Target, Secret: secret, Payload: work.Payload, Progress: work.Progress,
 		Save: func(ctx context.Context, progress []byte) error {
 			return w.o.Queue.SaveProgress(ctx, work.Claim, progress)
@@ -396,11 +405,8 @@ func (w *Worker) send(ctx context.Context, a *attempt) Result {
 			w.o.Logger.WarnContext(ctx, "a target's previous secret cannot be read", "target", work.Target.ID, "error", err)
 		}
 	}
-	w.mu.Lock()
-	stale := time.Now().After(a.until)
-	w.mu.Unlock()
-	if stale { // This process was stopped for longer than the claim lives. Another one may be at it.
-		return Result{Class: Transient, Error: errClaimLost.Error()}
+	if ctx.Err() != nil { // This process was stopped for longer than the claim lives, perhaps. Another one may be at it.
+		return cutShort(ctx, Result{Class: Transient})
 	}
 	if finder, ok := sender.(Finder); ok && work.Version > 1 {
 		if result, settled := finder.Find(ctx, d); settled {
@@ -418,8 +424,10 @@ func cutShort(ctx context.Context, result Result) Result {
 	return result
 }
 
-// conclude records what came of an attempt. It goes on trying: what is not recorded is sent again.
-func (w *Worker) conclude(ctx context.Context, work *Work, result Result) {
+// conclude records what came of an attempt. It goes on trying while the claim under lease may be in force: what is not recorded is
+// sent again.
+func (w *Worker) conclude(lease context.Context, work *Work, result Result) {
+	ctx := context.WithoutCancel(lease)
 	c := Conclusion{
 		Claim: work.Claim, Verdict: Conclude(result, work.Try, w.o.Policy, draw), Result: result,
 		Target: work.Target.ID, Slowed: work.Target.Pace.Slowed(),
@@ -434,19 +442,11 @@ func (w *Worker) conclude(ctx context.Context, work *Work, result Result) {
 			return
 		}
 		w.o.Logger.WarnContext(ctx, "record an attempt", "publication", work.ID, "version", work.Version, "error", err)
-		if errors.Is(err, groupcommit.ErrClosed) || w.ending.Load() || !w.stillMatters(work.Claim) {
+		if errors.Is(err, groupcommit.ErrClosed) || w.ending.Load() || lease.Err() != nil {
 			return // Its claim goes stale, and is attempted again.
 		}
 		time.Sleep(errorPause)
 	}
-}
-
-// stillMatters reports whether a claim may still be in force after the database could not be reached.
-func (w *Worker) stillMatters(c Claim) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	a := w.running[c]
-	return a != nil && time.Now().Before(a.until)
 }
 
 func (w *Worker) report(ctx context.Context, work *Work, result Result, v Verdict, recorded AttemptResult) {
@@ -461,6 +461,24 @@ func (w *Worker) report(ctx context.Context, work *Work, result Result, v Verdic
 		"result", string(recorded), "status", string(v.Status), "status_code", result.StatusCode, "error", result.Error)
 }
 
+// sweep releases stale claims, and seals what is under an old key under the new one, so that the old one can go.
+func (w *Worker) sweep(ctx context.Context) {
+	switch n, err := w.o.Queue.Reseal(ctx, w.o.Vault); {
+	case err != nil && ctx.Err() == nil:
+		w.o.Logger.WarnContext(ctx, "seal secrets under the new key", "error", err)
+	case n > 0:
+		w.o.Logger.InfoContext(ctx, "secrets sealed under the new key", "count", n)
+	}
+	switch n, err := w.o.Queue.ReleaseStale(ctx, w.o.StaleAfter); {
+	case err != nil && ctx.Err() == nil:
+		w.o.Logger.WarnContext(ctx, "release stale claims", "error", err)
+	case n > 0:
+		w.o.Observer.Released(n)
+		w.o.Logger.InfoContext(ctx, "stale claims released", "count", n)
+		wait.Signal(w.wake)
+	}
+}
+
 // record commits the ends of attempts that have gathered.
 func (w *Worker) record(ctx context.Context, _ struct{}, batch []Conclusion) ([]AttemptResult, error) {
 	return w.o.Queue.Conclude(ctx, batch, func(c *Conclusion, p Pace, now time.Time) Pace {
@@ -470,3 +488,13 @@ func (w *Worker) record(ctx context.Context, _ struct{}, batch []Conclusion) ([]
 		return p.Eased(w.o.Policy)
 	})
 }
+
+// nobody is the observer that does nothing.
+type nobody struct{}
+
+func (nobody) Claimed(int, time.Duration)                  {}
+func (nobody) Attempted(time.Duration, time.Duration, int) {}
+func (nobody) Recorded(AttemptResult)                      {}
+func (nobody) Running(int)                                 {}
+func (nobody) Released(int)                                {}
+func (nobody) Fired(Outcome, time.Duration)                {}

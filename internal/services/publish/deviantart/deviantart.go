@@ -199,14 +199,7 @@ func (x *session) upload(ctx context.Context, post *Post) (item int64, made bool
 	var got struct {
 		Item number `json:"itemid"`
 	}
-	err = x.call(ctx, func(ctx context.Context) (*http.Request, error) {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, x.base+api+"stash/submit", bytes.NewReader(body.Bytes()))
-		if err != nil {
-			return nil, fail(publish.Permanent, "the target's URL is malformed")
-		}
-		r.Header.Set("Content-Type", form.FormDataContentType())
-		return r, nil
-	}, &got)
+	err = x.call(ctx, http.MethodPost, api+"stash/submit", form.FormDataContentType(), body.Bytes(), &got)
 	if err == nil && got.Item == 0 {
 		err = fail(publish.Transient, "the target's answer to the upload was not understood")
 	}
@@ -227,12 +220,8 @@ func (x *session) fetch(ctx context.Context, from string) ([]byte, error) {
 		return nil, fail(result.Class, "the file could not be fetched: %s", result.Error)
 	}
 	defer outbound.Drain(response.Body, cancel)
-	switch code := response.StatusCode; {
-	case code == http.StatusOK:
-	case code == http.StatusTooManyRequests || code >= http.StatusInternalServerError:
-		return nil, fail(publish.Transient, "the file could not be fetched: its server answered %d", code)
-	default:
-		return nil, fail(publish.Permanent, "the file could not be fetched: its server answered %d", code)
+	if class := outbound.Judge(response).Class; class != publish.Delivered {
+		return nil, fail(class, "the file could not be fetched: its server answered %d", response.StatusCode)
 	}
 	file, err := io.ReadAll(io.LimitReader(response.Body, MaxFile+1))
 	switch {

@@ -1,6 +1,7 @@
 package deviantart
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,8 +26,35 @@ func (x *session) inStash(ctx context.Context, item int64) (bool, error) {
 	return err == nil, err
 }
 
+// list goes through a list of the API, page by page, until see has seen enough. tooLong says that there are more pages than are
+// looked at.
+func list[T any](ctx context.Context, x *session, path string, page int, see func(T) (enough bool, err error)) (tooLong bool, err error) {
+	offset := 0
+	for range maxPages {
+		var got struct {
+			Entries []T  `json:"entries"` // of one list
+			Results []T  `json:"results"` // of all others
+			More    bool `json:"has_more"`
+			Next    int  `json:"next_offset"`
+		}
+		if err := x.get(ctx, fmt.Sprintf("%s%slimit=%d&offset=%d", api, path, page, offset), &got); err != nil {
+			return false, err
+		}
+		for _, one := range append(got.Entries, got.Results...) {
+			if enough, err := see(one); enough || err != nil {
+				return false, err
+			}
+		}
+		if !got.More {
+			return false, nil
+		}
+		offset = got.Next
+	}
+	return true, nil
+}
+
 // findUpload looks for the item that an earlier attempt has uploaded and not lived to note; 0 when there is none.
-func (x *session) findUpload(ctx context.Context) (int64, error) {
+func (x *session) findUpload(ctx context.Context) (item int64, err error) {
 	type entry struct {
 		Item     number `json:"itemid"`
 		Stack    number `json:"stackid"`
@@ -34,71 +62,45 @@ func (x *session) findUpload(ctx context.Context) (int64, error) {
 			Title string `json:"title"`
 		} `json:"metadata"`
 	}
-	for offset, page := 0, 0; page < maxPages; page++ {
-		var got struct {
-			Entries []entry `json:"entries"`
-			More    bool    `json:"has_more"`
-			Next    int     `json:"next_offset"`
+	tooLong, err := list(ctx, x, "stash/delta?", deltaPage, func(e entry) (bool, error) {
+		if e.Item != 0 || e.Stack == 0 || e.Metadata.Title != stack(x.d) {
+			return false, nil
 		}
-		if err := x.get(ctx, fmt.Sprintf("%sstash/delta?limit=%d&offset=%d", api, deltaPage, offset), &got); err != nil {
-			return 0, err
+		var contents struct {
+			Results []entry `json:"results"`
 		}
-		for _, e := range got.Entries {
-			if e.Item != 0 || e.Stack == 0 || e.Metadata.Title != stack(x.d) {
-				continue
-			}
-			var contents struct {
-				Results []struct {
-					Item number `json:"itemid"`
-				} `json:"results"`
-			}
-			if err := x.get(ctx, fmt.Sprintf("%sstash/%d/contents", api, e.Stack), &contents); err != nil {
-				return 0, err
-			}
-			for _, r := range contents.Results {
-				if r.Item != 0 {
-					return int64(r.Item), nil
-				}
-			}
+		err := x.get(ctx, fmt.Sprintf("%sstash/%d/contents", api, e.Stack), &contents)
+		for _, r := range contents.Results {
+			item = cmp.Or(item, int64(r.Item))
 		}
-		if !got.More {
-			return 0, nil
-		}
-		offset = got.Next
+		return item != 0, err
+	})
+	if tooLong {
+		err = fail(publish.Permanent, "there is too much in Sta.sh to look for an earlier upload")
 	}
-	return 0, fail(publish.Permanent, "there is too much in Sta.sh to look for an earlier upload")
+	return item, err
 }
 
 // fromGallery is the result for an item that is not in Sta.sh any more: it was published, and the gallery says as what. One that
 // is in neither place is not made again.
 func (x *session) fromGallery(ctx context.Context, post *Post, p progress) publish.Result {
-	for offset, page := 0, 0; page < maxPages; page++ {
-		var got struct {
-			Results []struct {
-				Deviation string `json:"deviationid"`
-				Title     string `json:"title"`
-				Published number `json:"published_time"` // seconds since 1970
-			} `json:"results"`
-			More bool `json:"has_more"`
-			Next int  `json:"next_offset"`
-		}
-		if err := x.get(ctx, fmt.Sprintf("%sgallery/all?mature_content=true&limit=%d&offset=%d", api, galleryPage, offset), &got); err != nil {
-			return resultOf(err)
-		}
-		for _, r := range got.Results { // The newest first.
-			if time.Unix(int64(r.Published), 0).Before(p.Uploaded.Add(-clockMargin)) {
-				got.More = false
-				break
-			}
-			if r.Title == post.Title {
-				return publish.Result{Class: publish.Delivered, StatusCode: http.StatusOK, ExternalID: r.Deviation}
-			}
-		}
-		if !got.More {
-			break
-		}
-		offset = got.Next
+	type deviation struct {
+		ID        string `json:"deviationid"`
+		Title     string `json:"title"`
+		Published number `json:"published_time"` // seconds since 1970
 	}
 	// A gallery may show it a little later.
-	return publish.Result{Class: publish.Transient, Error: "the upload is neither in Sta.sh nor in the gallery; it is not made again"}
+	result := publish.Result{Class: publish.Transient, Error: "the upload is neither in Sta.sh nor in the gallery; it is not made again"}
+	_, err := list(ctx, x, "gallery/all?mature_content=true&", galleryPage, func(d deviation) (bool, error) { // The newest first.
+		old := time.Unix(int64(d.Published), 0).Before(p.Uploaded.Add(-clockMargin))
+		if !old && d.Title == post.Title {
+			result = publish.Result{Class: publish.Delivered, StatusCode: http.StatusOK, ExternalID: d.ID}
+			return true, nil
+		}
+		return old, nil
+	})
+	if err != nil {
+		return resultOf(err)
+	}
+	return result
 }

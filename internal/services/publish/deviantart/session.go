@@ -1,6 +1,7 @@
 package deviantart
 
 import (
+	"bytes"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -35,9 +36,6 @@ type Token struct {
 	Expires time.Time `json:"expires_at"` // of Access, by the database's clock
 }
 
-// errExpired says that the authorization is over.
-var errExpired = errors.New("the account's authorization has expired: give the target new credentials")
-
 // problem is an error that is the attempt's result.
 type problem struct{ result publish.Result }
 
@@ -47,13 +45,15 @@ func fail(class publish.Class, format string, args ...any) error {
 
 func (p *problem) Error() string { return p.result.Error }
 
+// expired says that the authorization is over.
+func expired() error {
+	return fail(publish.AuthExpired, "the account's authorization has expired: give the target new credentials")
+}
+
 // resultOf is the attempt's result for an error of a session's.
 func resultOf(err error) publish.Result {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p.result
-	}
-	if errors.Is(err, errExpired) {
-		return publish.Result{Class: publish.AuthExpired, Error: errExpired.Error()}
 	}
 	// The words of our own errors are not for publications.
 	return publish.Result{Class: publish.Transient, Error: "the target's token could not be had"}
@@ -124,13 +124,13 @@ func (x *session) exchange(ctx context.Context, old publish.Token) ([]byte, erro
 		Refresh string `json:"refresh_token"`
 		Expires int64  `json:"expires_in"` // seconds
 	}
-	r, err := x.form(ctx, "/oauth2/token", form)
+	r, err := x.request(ctx, http.MethodPost, "/oauth2/token", formType, []byte(form.Encode()))
 	if err != nil {
 		return nil, err
 	}
 	err = x.answer(ctx, r, &got)
 	if p, ok := errors.AsType[*problem](err); ok && p.result.Class != publish.Transient {
-		return nil, errExpired // It refuses the refresh token, or the client.
+		return nil, expired() // It refuses the refresh token, or the client.
 	}
 	if err != nil {
 		return nil, err
@@ -145,19 +145,23 @@ func (x *session) exchange(ctx context.Context, old publish.Token) ([]byte, erro
 	return json.Marshal(Token{Access: got.Access, Refresh: got.Refresh, Expires: x.now().Add(time.Duration(got.Expires) * time.Second).UTC()})
 }
 
-func (x *session) form(ctx context.Context, path string, form url.Values) (*http.Request, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, x.base+path, strings.NewReader(form.Encode()))
+const formType = "application/x-www-form-urlencoded"
+
+func (x *session) request(ctx context.Context, method, path, contentType string, body []byte) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, method, x.base+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, fail(publish.Permanent, "the target's URL is malformed")
 	}
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	if contentType != "" {
+		r.Header.Set("Content-Type", contentType)
+	}
 	return r, nil
 }
 
-// call makes a request that make builds, under the token, and again with a new one when the token is refused.
-func (x *session) call(ctx context.Context, build func(context.Context) (*http.Request, error), into any) error {
+// call makes a request under the token, and again with a new one when the token is refused.
+func (x *session) call(ctx context.Context, method, path, contentType string, body []byte, into any) error {
 	for again := false; ; again = true {
-		r, err := build(ctx)
+		r, err := x.request(ctx, method, path, contentType, body)
 		if err != nil {
 			return err
 		}
@@ -168,7 +172,7 @@ func (x *session) call(ctx context.Context, build func(context.Context) (*http.R
 			return err
 		}
 		if again {
-			return errExpired
+			return expired()
 		}
 		if err := x.renew(ctx); err != nil {
 			return err
@@ -177,17 +181,11 @@ func (x *session) call(ctx context.Context, build func(context.Context) (*http.R
 }
 
 func (x *session) get(ctx context.Context, path string, into any) error {
-	return x.call(ctx, func(ctx context.Context) (*http.Request, error) {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, x.base+path, nil)
-		if err != nil {
-			return nil, fail(publish.Permanent, "the target's URL is malformed")
-		}
-		return r, nil
-	}, into)
+	return x.call(ctx, http.MethodGet, path, "", nil, into)
 }
 
 func (x *session) post(ctx context.Context, path string, form url.Values, into any) error {
-	return x.call(ctx, func(ctx context.Context) (*http.Request, error) { return x.form(ctx, path, form) }, into)
+	return x.call(ctx, http.MethodPost, path, formType, []byte(form.Encode()), into)
 }
 
 // answer sends a request and reads its answer. Its errors are a [problem].
@@ -203,8 +201,8 @@ func (x *session) answer(ctx context.Context, r *http.Request, into any) error {
 	}
 	defer outbound.Drain(response.Body, cancel)
 	body, err := unpacked(response)
-	if response.StatusCode != http.StatusOK {
-		return &problem{judge(response, body)}
+	if result := judge(response, body); result.Class != publish.Delivered {
+		return &problem{result}
 	}
 	if err == nil {
 		err = json.Unmarshal(body, into)
@@ -231,7 +229,7 @@ func unpacked(response *http.Response) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(body, maxAnswer))
 }
 
-// judge says what an answer means that is no success.
+// judge says what an answer means, in the API's own words where there are some.
 func judge(response *http.Response, body []byte) publish.Result {
 	const maxWords = 200
 	var said struct {
@@ -239,17 +237,12 @@ func judge(response *http.Response, body []byte) publish.Result {
 		Description string `json:"error_description"`
 	}
 	_ = json.Unmarshal(body, &said) // Without its words, the status decides.
-	code := response.StatusCode
-	result := publish.Result{Class: publish.Permanent, StatusCode: code, Error: fmt.Sprintf("the target answered %d", code)}
-	if words := strings.TrimSpace(said.Error + " " + said.Description); words != "" {
+	result := outbound.Judge(response)
+	if words := strings.TrimSpace(said.Error + " " + said.Description); words != "" && result.Class != publish.Delivered {
 		result.Error += ": " + strings.ToValidUTF8(words[:min(len(words), maxWords)], "")
 	}
-	switch {
-	case code == http.StatusForbidden && said.Error == "insufficient_scope":
+	if response.StatusCode == http.StatusForbidden && said.Error == "insufficient_scope" {
 		result.Class = publish.AuthExpired
-	case code == http.StatusTooManyRequests || code >= http.StatusInternalServerError:
-		result.Class, result.RetryAfter = publish.Transient, outbound.RetryAfter(response)
-		result.Throttled = code == http.StatusTooManyRequests
 	}
 	return result
 }

@@ -86,9 +86,9 @@ func (c *Client) Do(r *http.Request) (*http.Response, error) {
 	return c.client.Do(r) //nolint:gosec // The dialer checks the address.
 }
 
-// RetryAfter reads the header of that name: seconds, or a date, which is taken against the answer's own where it has one, so
+// retryAfter reads the header of that name: seconds, or a date, which is taken against the answer's own where it has one, so
 // that the two clocks need not agree. What is malformed or past is 0.
-func RetryAfter(r *http.Response) time.Duration {
+func retryAfter(r *http.Response) time.Duration {
 	const most = 365 * 24 * 3600
 	text := strings.TrimSpace(r.Header.Get("Retry-After"))
 	if n, err := strconv.ParseUint(text, 10, 64); err == nil {
@@ -103,6 +103,22 @@ func RetryAfter(r *http.Response) time.Duration {
 		now = time.Now()
 	}
 	return min(max(0, at.Sub(now)), most*time.Second)
+}
+
+// Judge says what an answer means by its status: 2xx is delivered; 429 and 5xx are transient, and Retry-After is honoured; all
+// others are permanent.
+func Judge(r *http.Response) publish.Result {
+	result := publish.Result{Class: publish.Permanent, StatusCode: r.StatusCode, Error: fmt.Sprintf("the target answered %d", r.StatusCode)}
+	switch {
+	case r.StatusCode >= 200 && r.StatusCode < 300:
+		result.Class, result.Error = publish.Delivered, ""
+	case r.StatusCode == http.StatusTooManyRequests || r.StatusCode >= 500:
+		result.Class, result.RetryAfter = publish.Transient, retryAfter(r)
+		result.Throttled = r.StatusCode == http.StatusTooManyRequests
+	case r.StatusCode >= 300 && r.StatusCode < 400:
+		result.Error += ", and redirects are not followed"
+	}
+	return result
 }
 
 // Failure says what it means that there was no answer. The words of the network's errors are not for publications: they name

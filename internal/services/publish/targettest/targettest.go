@@ -42,9 +42,6 @@ type Target interface {
 // MaxTimeout is what a target of the suite may take to answer: one test waits until it is over.
 const MaxTimeout = 5 * time.Second
 
-// patience bounds every wait for a sender that should return.
-const patience = 30 * time.Second
-
 // Run tries a sender. fresh makes a target for each test.
 func Run(t *testing.T, fresh func(t *testing.T) Target) {
 	t.Helper()
@@ -171,31 +168,17 @@ func tellsWhatWillNotWork(x *trial) {
 	x.refused(Answer{Status: http.StatusBadRequest}, publish.Permanent)
 }
 
-// returns waits for an attempt that should end.
-func (x *trial) returns(ctx context.Context, d *publish.Delivery) publish.Result {
-	x.Helper()
-	got := make(chan publish.Result, 1)
-	go func() { got <- x.attempt(ctx, d) }()
-	select {
-	case r := <-got:
-		return r
-	case <-time.After(patience):
-		x.Fatal("the sender does not return")
-		return publish.Result{}
-	}
-}
-
 func endsWithItsContext(x *trial) {
 	x.Answers(Answer{Stall: true})
 	ctx, cancel := context.WithCancel(x.Context())
 	cancel()
-	x.want(x.returns(ctx, x.next()), publish.Transient)
+	x.want(x.attempt(ctx, x.next()), publish.Transient)
 }
 
 func endsWithItsTimeout(x *trial) {
 	x.Answers(Answer{Stall: true})
 	d := x.next()
-	x.want(x.returns(x.Context(), d), publish.Transient)
+	x.want(x.attempt(x.Context(), d), publish.Transient)
 	x.times(d, 0)
 }
 

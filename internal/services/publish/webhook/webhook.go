@@ -66,18 +66,14 @@ func (s *Sender) Send(ctx context.Context, d *publish.Delivery) publish.Result {
 	defer cancel()
 	request, err := s.request(ctx, d)
 	if err != nil {
-		return permanent(err.Error())
+		return publish.Result{Class: publish.Permanent, Error: err.Error()}
 	}
 	response, err := s.client.Do(request) //nolint:bodyclose // Drain closes it.
 	if err != nil {
 		return outbound.Failure(ctx, err, d.Target.Timeout)
 	}
 	defer outbound.Drain(response.Body, cancel)
-	return judge(response)
-}
-
-func permanent(why string) publish.Result {
-	return publish.Result{Class: publish.Permanent, Error: why}
+	return outbound.Judge(response)
 }
 
 func (*Sender) request(ctx context.Context, d *publish.Delivery) (*http.Request, error) {
@@ -85,14 +81,14 @@ func (*Sender) request(ctx context.Context, d *publish.Delivery) (*http.Request,
 	if err != nil {
 		return nil, errors.New("the target's URL is malformed")
 	}
-	id, at := d.Publication.String(), d.At
+	id := d.Publication.String()
 	signature, err := sign(d, id)
 	if err != nil {
 		return nil, err
 	}
 	for name, value := range map[string]string{
 		standardwebhooks.HeaderWebhookID:        id,
-		standardwebhooks.HeaderWebhookTimestamp: strconv.FormatInt(at.Unix(), 10),
+		standardwebhooks.HeaderWebhookTimestamp: strconv.FormatInt(d.At.Unix(), 10),
 		standardwebhooks.HeaderWebhookSignature: signature,
 		VersionHeader:                           strconv.FormatInt(d.Version, 10),
 		"Content-Type":                          "application/json",
@@ -121,21 +117,4 @@ func sign(d *publish.Delivery, id string) (string, error) {
 		signatures = append(signatures, signature)
 	}
 	return strings.Join(signatures, " "), nil
-}
-
-// judge says what an answer means.
-func judge(r *http.Response) publish.Result {
-	result := publish.Result{StatusCode: r.StatusCode, Error: fmt.Sprintf("the target answered %d", r.StatusCode)}
-	switch {
-	case r.StatusCode >= 200 && r.StatusCode < 300:
-		result.Class, result.Error = publish.Delivered, ""
-	case r.StatusCode == http.StatusTooManyRequests || r.StatusCode >= 500:
-		result.Class, result.RetryAfter = publish.Transient, outbound.RetryAfter(r)
-		result.Throttled = r.StatusCode == http.StatusTooManyRequests
-	case r.StatusCode >= 300 && r.StatusCode < 400:
-		result.Class, result.Error = publish.Permanent, result.Error+", and redirects are not followed"
-	default:
-		result.Class = publish.Permanent
-	}
-	return result
 }
