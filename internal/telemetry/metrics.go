@@ -31,6 +31,15 @@ func (m metrics) gauges(name, help string, labels ...string) *prometheus.GaugeVe
 	return m.make.NewGaugeVec(prometheus.GaugeOpts{Name: m.prefix + name, Help: help}, labels)
 }
 
+// gaugeFunc and counterFunc make metrics whose values are read on each scrape.
+func (m metrics) gaugeFunc(name, help string, value func() float64) {
+	m.make.NewGaugeFunc(prometheus.GaugeOpts{Name: m.prefix + name, Help: help}, value)
+}
+
+func (m metrics) counterFunc(name, help string, value func() float64) {
+	m.make.NewCounterFunc(prometheus.CounterOpts{Name: m.prefix + name, Help: help}, value)
+}
+
 func (m metrics) histogram(name, help string, buckets []float64) prometheus.Histogram {
 	return m.make.NewHistogram(prometheus.HistogramOpts{Name: m.prefix + name, Help: help, Buckets: buckets})
 }

@@ -13,43 +13,26 @@ import (
 
 // Lanes observes the group commit of one service.
 type Lanes struct {
-	batch, flush, wait                             prometheus.Observer
+	batch, flush, wait                             prometheus.Histogram
 	depth                                          prometheus.Gauge
 	bisected, refused, panicked, failed, commanded prometheus.Counter
 }
 
 var _ groupcommit.Observer = (*Lanes)(nil)
 
-// LaneMetrics are the group commit's metrics, labelled by service.
-type LaneMetrics struct {
-	batch, flush, wait                             *prometheus.HistogramVec
-	depth                                          *prometheus.GaugeVec
-	bisected, refused, panicked, failed, commanded *prometheus.CounterVec
-}
-
-// NewLaneMetrics registers the group commit's metrics.
-func NewLaneMetrics(r prometheus.Registerer) *LaneMetrics {
-	metrics := metricsOf(r, "fairlead_lane_")
-	counters := func(name, help string) *prometheus.CounterVec { return metrics.counters(name, help, "service") }
-	return &LaneMetrics{
-		batch:     metrics.histograms("batch_size", "Commands a commit.", []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512}, "service"),
-		flush:     metrics.histograms("flush_duration_seconds", "Time from a batch's start to its commit.", seconds(), "service"),
-		wait:      metrics.histograms("wait_duration_seconds", "How long the oldest command of a batch had waited.", seconds(), "service"),
-		depth:     metrics.gauges("queue_depth", "Commands that waited on the lane that last took a batch.", "service"),
-		bisected:  counters("bisections_total", "Batches that failed and were halved."),
-		refused:   counters("refused_total", "Commands refused because their lane was full."),
-		panicked:  counters("panics_total", "Batches that panicked."),
-		failed:    counters("failures_total", "Batches, or parts of one, that failed."),
-		commanded: counters("commands_total", "Commands taken into batches."),
-	}
-}
-
-// For returns the observer of one service's lanes.
-func (m *LaneMetrics) For(service string) *Lanes {
+// NewLanes registers the metrics of a service's group commit, labelled by the service.
+func NewLanes(r prometheus.Registerer, service string) *Lanes {
+	m := metricsOf(prometheus.WrapRegistererWith(prometheus.Labels{"service": service}, r), "fairlead_lane_")
 	return &Lanes{
-		batch: m.batch.WithLabelValues(service), flush: m.flush.WithLabelValues(service), wait: m.wait.WithLabelValues(service),
-		depth: m.depth.WithLabelValues(service), bisected: m.bisected.WithLabelValues(service), refused: m.refused.WithLabelValues(service),
-		panicked: m.panicked.WithLabelValues(service), failed: m.failed.WithLabelValues(service), commanded: m.commanded.WithLabelValues(service),
+		batch:     m.histogram("batch_size", "Commands a commit.", []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512}),
+		flush:     m.histogram("flush_duration_seconds", "Time from a batch's start to its commit.", seconds()),
+		wait:      m.histogram("wait_duration_seconds", "How long the oldest command of a batch had waited.", seconds()),
+		depth:     m.gauge("queue_depth", "Commands that waited on the lane that last took a batch."),
+		bisected:  m.counter("bisections_total", "Batches that failed and were halved."),
+		refused:   m.counter("refused_total", "Commands refused because their lane was full."),
+		panicked:  m.counter("panics_total", "Batches that panicked."),
+		failed:    m.counter("failures_total", "Batches, or parts of one, that failed."),
+		commanded: m.counter("commands_total", "Commands taken into batches."),
 	}
 }
 
