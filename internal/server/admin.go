@@ -45,16 +45,15 @@ type Charts interface {
 
 // adminRoutes are those that the console reads beside the contract's own: the same things, newest first and narrowed.
 func (s *Server) adminRoutes() []route {
-	status := func(known string) filter { return filter{"status", "only those of this status", known} }
 	return []route{
 		readRoute("/v1/admin/overview", accessAdmin, "Read what this process measured, and what waits in the whole system", s.overview, same[overviewView]),
 		listRoute("/v1/admin/campaigns", accessAdmin, "List campaigns, newest first", newestFirst(), func(r *http.Request, before int64, limit int) ([]lottery.Campaign, error) {
 			return s.Operator.Campaigns(r.Context(), lottery.Status(r.URL.Query().Get("status")), before, limit)
-		}, as[campaignSummaryView], numberOfCampaign, status("pending active drawing completed cancelled")),
+		}, as[campaignSummaryView], numberOfCampaign, withStatus("pending", "active", "drawing", "completed", "cancelled")),
 		readRoute("/v1/admin/campaigns/{id}/map", accessAdmin, "Read which positions are sold", with(s.campaignOf, s.saleMap), same[saleMapView]),
 		listRoute("/v1/admin/auctions", accessAdmin, "List auctions, newest first", newestFirst(), func(r *http.Request, before int64, limit int) ([]auction.Auction, error) {
 			return s.Operator.Auctions(r.Context(), auction.Status(r.URL.Query().Get("status")), before, limit)
-		}, as[auctionSummaryView], numberOfAuction, status("pending active completed cancelled")),
+		}, as[auctionSummaryView], numberOfAuction, withStatus("pending", "active", "completed", "cancelled")),
 		listRoute("/v1/admin/auctions/{id}/bids", accessAdmin, "List bids, newest first", newestFirst(),
 			rowsWith(s.auctionOf, func(ctx context.Context, a *auction.Auction, before int64, limit int) ([]auction.Placed, error) {
 				return s.Operator.LatestBids(ctx, a.ID, before, limit)
@@ -62,7 +61,7 @@ func (s *Server) adminRoutes() []route {
 		readRoute("/v1/admin/auctions/{id}/chart", accessAdmin, "Read bids and rounds for a chart: every bid, or an even sample of many", with(s.auctionOf, s.bidChart), same[bidChartView]),
 		listRoute("/v1/admin/accounts", accessAdmin, "List accounts by id", byName(), func(r *http.Request, after string, limit int) ([]ledger.Account, error) {
 			return s.Operator.Accounts(r.Context(), r.URL.Query().Get("prefix"), after, limit)
-		}, as[accountView], func(a ledger.Account) string { return a.ID }, filter{"prefix", "only those whose id begins so", ""}),
+		}, as[accountView], func(a ledger.Account) string { return a.ID }, filter{"prefix", "only those whose id begins so", nil}),
 		listRoute("/v1/admin/accounts/{id}/entries", accessAdmin, "List an account's entries, newest first", newestFirst(),
 			rowsWith(systemAccount, func(ctx context.Context, account string, before int64, limit int) ([]ledger.Entry, error) {
 				return s.Operator.Entries(ctx, account, before, limit)
@@ -73,13 +72,13 @@ func (s *Server) adminRoutes() []route {
 			}), as[openHoldView], func(h ledger.Hold) uuid.UUID { return h.ID }),
 		listRoute("/v1/admin/transfers", accessAdmin, "List transfers, newest first", newestIDs(), func(r *http.Request, before uuid.UUID, limit int) ([]ledger.Transfer, error) {
 			return s.Operator.Transfers(r.Context(), ledger.TransferStatus(r.URL.Query().Get("status")), before, limit)
-		}, viewTransfer, func(t ledger.Transfer) uuid.UUID { return t.ID }, status("pending completed failed")),
+		}, viewTransfer, func(t ledger.Transfer) uuid.UUID { return t.ID }, withStatus("pending", "completed", "failed")),
 		listRoute("/v1/admin/audit", accessAdmin, "List administrative actions, newest first", newestIDs(), func(r *http.Request, before uuid.UUID, limit int) ([]operator.AuditRow, error) {
 			q := r.URL.Query()
 			return s.Operator.Audit(r.Context(), operator.AuditFilter{Action: q.Get("action"), Object: q.Get("object"), Principal: q.Get("principal")}, before, limit)
 		}, as[auditView], func(a operator.AuditRow) uuid.UUID { return a.ID },
-			filter{"action", "only this action, such as campaign.publish", ""}, filter{"object", "only those on the object with this id", ""},
-			filter{"principal", "only those of this principal, such as key:ID", ""}),
+			filter{"action", "only this action, such as campaign.publish", nil}, filter{"object", "only those on the object with this id", nil},
+			filter{"principal", "only those of this principal, such as key:ID", nil}),
 		filtered(readRoute("/v1/admin/idempotency", accessAdmin, "Read what is kept under an idempotency key", s.keyRecord, as[keyRecordView]),
 			"key", "the key", "method", "of the request, such as POST", "path", "of the request, such as /v1/transfers", "principal", "who sent it, such as key:ID or user:SUB"),
 	}

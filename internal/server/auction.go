@@ -112,8 +112,7 @@ func (c *checks) from0(field string, value *int, high int) int {
 
 func (s *Server) auctionRoutes() []route {
 	act := func(verb, summary string, op auction.Op) route {
-		return commandRoute("/v1/auctions/{id}/"+verb, accessStaff, http.StatusOK, summary, as[auctionView, *auction.Auction],
-			mutation[noFields, auction.Op]{what: "auction", executeOn: s.Auction.Execute, op: fixed(op)})
+		return actRoute("auctions", verb, "auction", summary, as[auctionView, *auction.Auction], s.Auction.Execute, fixed(op))
 	}
 	return []route{
 		commandRoute("/v1/auctions", accessStaff, http.StatusCreated, "Make an auction, pending", as[auctionView, *auction.Auction],

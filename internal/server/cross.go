@@ -103,8 +103,7 @@ func viewCross(s *saga.Saga) crossTransferView {
 
 func (s *Server) crossRoutes() []route {
 	act := func(verb, summary string, act saga.Act) route {
-		return commandRoute("/v1/cross-transfers/{id}/"+verb, accessStaff, http.StatusOK, summary, viewCross,
-			mutation[noFields, saga.Act]{what: "transfer between ledgers", executeOn: s.Cross.Execute, op: fixed(act)})
+		return actRoute("cross-transfers", verb, "transfer between ledgers", summary, viewCross, s.Cross.Execute, fixed(act))
 	}
 	return []route{
 		commandRoute("/v1/cross-transfers", accessUser, http.StatusCreated, "Move money between accounts of different ledgers", viewCross,

@@ -138,8 +138,8 @@ func (q *createCampaignRequest) checkPrizes(c *checks) []lottery.Prize {
 }
 
 func (s *Server) lotteryRoutes() []route {
-	on := func(op lottery.Op) mutation[noFields, lottery.Op] {
-		return mutation[noFields, lottery.Op]{what: "campaign", executeOn: s.Lottery.Execute, op: fixed(op)}
+	act := func(verb, summary string, op lottery.Op) route {
+		return actRoute("campaigns", verb, "campaign", summary, viewCampaign, s.Lottery.Execute, fixed(op))
 	}
 	return []route{
 		commandRoute("/v1/campaigns", accessStaff, http.StatusCreated, "Make a campaign, pending", viewCampaign,
@@ -148,9 +148,9 @@ func (s *Server) lotteryRoutes() []route {
 			return s.Lottery.Campaigns(r.Context(), after, limit, seesDrafts(infoOf(r).principal))
 		}, as[campaignSummaryView], numberOfCampaign),
 		readRoute("/v1/campaigns/{id}", accessUser, "Read a campaign", s.campaignOf, viewCampaign),
-		commandRoute("/v1/campaigns/{id}/publish", accessStaff, http.StatusOK, "Open the sale", viewCampaign, on(lottery.Publish{})),
-		commandRoute("/v1/campaigns/{id}/cancel", accessStaff, http.StatusOK, "End a campaign that was not drawn, with refunds", viewCampaign, on(lottery.Cancel{})),
-		commandRoute("/v1/campaigns/{id}/draw", accessStaff, http.StatusOK, "Ask for the draw: the same one for ever", viewDraw, on(lottery.AskDraw{})),
+		act("publish", "Open the sale", lottery.Publish{}),
+		act("cancel", "End a campaign that was not drawn, with refunds", lottery.Cancel{}),
+		actRoute("campaigns", "draw", "campaign", "Ask for the draw: the same one for ever", viewDraw, s.Lottery.Execute, fixed[lottery.Op](lottery.AskDraw{})),
 		hot(commandRoute("/v1/campaigns/{id}/purchases", accessUser, http.StatusCreated, "Buy a random free position", viewPurchase,
 			mutation[purchaseRequest, lottery.Op]{
 				what: "campaign", executeOn: s.Lottery.Execute, account: func(q *purchaseRequest) string { return q.Account },

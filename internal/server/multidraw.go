@@ -152,8 +152,7 @@ func (s *Server) multidrawRoutes() []route {
 	results := paged[drawnResult]("List the draws so far, in order: integers, or ids of prizes")
 	results.query[0] = parameter{name: "limit", doc: "most draws to return, 1 to 10,000, 50 when absent", schema: reflect.TypeFor[int]()}
 	act := func(verb, summary string, op multidraw.Op) route {
-		return commandRoute("/v1/multidraws/{id}/"+verb, accessStaff, http.StatusOK, summary, viewMultidraw,
-			mutation[noFields, multidraw.Op]{what: "multi-draw", executeOn: s.Multidraw.Execute, op: fixed(op)})
+		return actRoute("multidraws", verb, "multi-draw", summary, viewMultidraw, s.Multidraw.Execute, fixed(op))
 	}
 	return []route{
 		create,

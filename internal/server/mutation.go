@@ -136,6 +136,14 @@ func commandRoute[Req, Op, R, V any](path string, a access, status int, summary 
 	return route{method: http.MethodPost, path: path, access: a, status: status, doc: doc[Req, V](summary), handler: mutate(m)}
 }
 
+// actRoute is the POST route of an operation on one thing, whose id is in the path: collection/{id}/verb. what names the thing.
+func actRoute[Req, Op, R, V any](
+	collection, verb, what, summary string, view func(R) V,
+	execute func(context.Context, uuid.UUID, command.Command[Op]) (command.Answer, error), op func(sender, *Req) (Op, error),
+) route {
+	return commandRoute("/v1/"+collection+"/{id}/"+verb, accessStaff, http.StatusOK, summary, view, mutation[Req, Op]{what: what, executeOn: execute, op: op})
+}
+
 // deleted makes a route one of the method DELETE, which has no body.
 func deleted(r route) route {
 	r.method, r.doc.request = http.MethodDelete, nil
@@ -147,7 +155,7 @@ func plain[Req, Op any](op func(*Req) (Op, error)) func(sender, *Req) (Op, error
 	return func(_ sender, req *Req) (Op, error) { return op(req) }
 }
 
-// fixed is the operation of a route without fields.
+// fixed is the operation of a request without fields.
 func fixed[Op any](op Op) func(sender, *noFields) (Op, error) {
 	return func(sender, *noFields) (Op, error) { return op, nil }
 }

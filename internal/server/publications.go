@@ -114,7 +114,9 @@ func (s *Server) publicationRoutes() []route {
 	own := []route{
 		commandRoute("/v1/publications", accessStaff, http.StatusCreated, "Make a publication: scheduled, or a draft without a time", viewPublication,
 			mutation[publicationRequest, publish.Op]{execute: s.Publish.Create, op: plain((*publicationRequest).op)}),
-		filtered(get("/v1/publications", accessStaff, paged[publicationView]("List publications, oldest first"), s.getPublications), "status", "only those of this status"),
+		listRoute("/v1/publications", accessStaff, "List publications, oldest first", oldestFirst(), func(r *http.Request, after int64, limit int) ([]publish.Publication, error) {
+			return s.Publish.Publications(r.Context(), publish.Status(r.URL.Query().Get("status")), after, limit)
+		}, viewed(viewPublication), func(p publish.Publication) int64 { return p.Number }, withStatus(publish.Statuses()...)),
 		readRoute("/v1/publications/{id}", accessStaff, "Read a publication with its payload", find, viewPublicationDetail),
 		listRoute("/v1/publications/{id}/attempts", accessStaff, "List a publication's attempts in order", oldestFirst(),
 			rowsWith(pathIDOf("publication"), s.Publish.Attempts), as[attemptView], func(a publish.Attempt) int64 { return a.Version }),
@@ -128,22 +130,10 @@ func (s *Server) publicationRoutes() []route {
 
 // publishingRoute is an operation on one publication, target or automation, whose id is in the path.
 func publishingRoute[Req, R, V any](s *Server, what, verb, summary string, view func(R) V, op func(*Req) (publish.Op, error)) route {
-	return commandRoute("/v1/"+what+"s/{id}/"+verb, accessStaff, http.StatusOK, summary, view,
-		mutation[Req, publish.Op]{what: what, executeOn: s.Publish.Execute, op: plain(op)})
+	return actRoute(what+"s", verb, what, summary, view, s.Publish.Execute, plain(op))
 }
 
 // always is the operation of a request without fields.
 func always(op publish.Op) func(*noFields) (publish.Op, error) {
 	return func(*noFields) (publish.Op, error) { return op, nil }
-}
-
-func (s *Server) getPublications(w http.ResponseWriter, r *http.Request) error {
-	query := r.URL.Query()
-	status := publish.Status(query.Get("status"))
-	if query.Has("status") && !slices.Contains(publish.Statuses(), status) {
-		return refuse("status must be one of %v", publish.Statuses())
-	}
-	return writePage(w, r, narrowed(r.URL.Path, "status", string(status)), oldestFirst(), func(after int64, limit int) ([]publish.Publication, error) {
-		return s.Publish.Publications(r.Context(), status, after, limit)
-	}, viewed(viewPublication), func(p publish.Publication) int64 { return p.Number })
 }

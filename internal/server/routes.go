@@ -3,6 +3,7 @@ package server
 import (
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/fairlead-dev/fairlead/internal/server/edge"
@@ -86,24 +87,17 @@ func heavy(weight int, r route) route {
 
 // hotPaths reports the paths of hot routes, whatever they have for an id.
 func hotPaths(routes []route) func(path string) bool {
-	whole, around := map[string]bool{}, [][2]string{}
+	var hot [][2]string // what is before the id, and behind it
 	for _, r := range routes {
-		if !r.hot {
-			continue
-		}
-		if before, after, ok := strings.Cut(r.path, "{id}"); ok {
-			around = append(around, [2]string{before, after})
-		} else {
-			whole[r.path] = true
+		if before, after, _ := strings.Cut(r.path, "{id}"); r.hot {
+			hot = append(hot, [2]string{before, after})
 		}
 	}
 	return func(path string) bool {
-		for _, a := range around {
-			if strings.HasPrefix(path, a[0]) && strings.HasSuffix(path, a[1]) {
-				return true
-			}
-		}
-		return whole[path]
+		return slices.ContainsFunc(hot, func(h [2]string) bool {
+			rest, ok := strings.CutPrefix(path, h[0])
+			return ok && strings.HasSuffix(rest, h[1]) && (rest == "") == (h[1] == "")
+		})
 	}
 }
 

@@ -73,8 +73,7 @@ type doubtsView struct {
 // sagaRoutes are an operator's view of operations of several steps, and what may safely be done to them.
 func (s *Server) sagaRoutes() []route {
 	act := func(verb, summary string, act saga.Act) route {
-		return commandRoute("/v1/sagas/{id}/"+verb, accessStaff, http.StatusOK, summary, viewSaga,
-			mutation[noFields, saga.Act]{what: "saga", executeOn: s.Cross.Execute, op: fixed(act)})
+		return actRoute("sagas", verb, "saga", summary, viewSaga, s.Cross.Execute, fixed(act))
 	}
 	return []route{
 		stuckToo(filtered(listRoute("/v1/sagas", accessStaff, "List operations of several steps, oldest first", oldestFirst(), s.sagas, viewSaga, numberOfSaga),
@@ -88,10 +87,7 @@ func (s *Server) sagaRoutes() []route {
 			func(a saga.Adoption) adoptionView {
 				return adoptionView{Coordinator: a.Coordinator, Ledgers: append([]string{}, a.Participants...)}
 			},
-			mutation[noFields, struct{}]{
-				op:      fixed(struct{}{}),
-				execute: s.Cross.Adopt,
-			}),
+			mutation[noFields, struct{}]{op: fixed(struct{}{}), execute: s.Cross.Adopt}),
 	}
 }
 
