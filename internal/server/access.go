@@ -31,12 +31,30 @@ func (a access) permits(role auth.Role) bool {
 	return false
 }
 
+// serve adapts a handler: it notes the pattern, so that metrics have one label value a route and not one an id, lets those
+// pass who may use the route, and answers with the problem that an error is. weight is how many requests one counts as.
+func (s *Server) serve(pattern string, weight int, a access, next handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		infoOf(r).route = pattern
+		var err error
+		if a != accessPublic {
+			err = s.admit(w, r, max(weight, 1), a)
+		}
+		if err == nil {
+			err = checkURL(r.URL)
+		}
+		if err == nil {
+			err = next(w, r)
+		}
+		if err != nil {
+			s.writeProblem(w, r, err)
+		}
+	}
+}
+
 // admit finds out who asks, counts the request against their rate, and refuses those who may not use the route. It comes before
 // everything that depends on state or on the request's content, so that its refusals tell nothing about either.
-func (s *Server) admit(w http.ResponseWriter, r *http.Request, a access) error {
-	if a == accessPublic {
-		return checkURL(r.URL)
-	}
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, weight int, a access) error {
 	credential, err := credentialOf(r)
 	if err == nil && strings.HasPrefix(credential, sessionScheme) {
 		err = s.checkSameOrigin(r)
@@ -49,7 +67,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, a access) error {
 		return err
 	}
 	if s.Limiter != nil {
-		d := s.Limiter.AllowN(i.principal, max(i.weight, 1))
+		d := s.Limiter.AllowN(i.principal, weight)
 		if s.Limiter.SetHeaders(w.Header(), d); !d.Allowed {
 			return errRate()
 		}
@@ -57,7 +75,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, a access) error {
 	if !a.permits(i.principal.Role) {
 		return &refusal{Kind: edge.Forbidden, Detail: "this route is not open to this credential"}
 	}
-	return checkURL(r.URL)
+	return nil
 }
 
 func errRate() error {

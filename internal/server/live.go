@@ -81,14 +81,7 @@ func (s liveServer) Bid(ctx context.Context, p auth.Principal, auction, account 
 
 // Problem implements [live.Server].
 func (s liveServer) Problem(by auth.Principal, err error, keyed bool) (status int, body []byte) {
-	requestID := uuid.Must(uuid.NewV7()).String()
-	if _, _, known := classify(err); !known {
-		s.Logger.Error("live request failed", "request_id", requestID, "principal", by.ID, "error", err)
-	}
-	p := problemOf(err, requestID)
-	if keyed {
-		p.beforeKey(err)
-	}
+	p := s.problem(context.Background(), err, uuid.Must(uuid.NewV7()).String(), keyed, "principal", by.ID)
 	return p.Status, mustMarshal(p)
 }
 

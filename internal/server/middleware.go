@@ -20,7 +20,6 @@ type info struct {
 	requestID string
 	principal auth.Principal
 	route     string // the pattern that matched, for metrics
-	weight    int    // of the route, in the rate limit
 	code      string // of the problem that was answered
 	replayed  bool
 }

@@ -3,8 +3,10 @@ package server
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
@@ -73,7 +75,17 @@ func mutate[Req, Op any](m mutation[Req, Op]) handler {
 		if err != nil {
 			return err
 		}
-		writeAnswer(w, r, a)
+		if i.replayed = a.Replayed; a.Replayed {
+			w.Header().Set("Idempotent-Replayed", "true")
+		}
+		if a.Status == http.StatusTooManyRequests {
+			// The body is all that came through the transaction, so the header is taken from it.
+			var p Problem
+			if err := json.Unmarshal(a.Body, &p); err == nil && p.RetryAfter > 0 {
+				w.Header().Set("Retry-After", strconv.FormatInt(p.RetryAfter, 10))
+			}
+		}
+		writeBody(w, a.Status, a.Body)
 		return nil
 	}
 }

@@ -1,11 +1,13 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/lock"
@@ -34,26 +36,22 @@ const (
 	outcomeUnknown = "unknown"
 )
 
-// classify finds an error's row in the table. ok is false for errors that no row knows: their text stays inside.
-func classify(err error) (k kind, detail string, ok bool) {
+// problemOf makes the document of an error by its row in the table; the text of an error that no row knows stays inside. It is for
+// an error of a service, which has read the key by then, or of a request without a key. See beforeKey for all others.
+func problemOf(err error, requestID string) Problem {
+	k, detail := internalError, "The error was logged under the request id."
 	if r, ok := errors.AsType[*refusal](err); ok {
-		return r.Kind, r.Detail, true
-	}
-	for _, row := range problems {
-		if found := row.find(err); found != nil {
-			if row.terse {
-				return row.kind, row.kind.Title + ".", true
+		k, detail = r.Kind, r.Detail
+	} else {
+		for _, row := range problems {
+			if found := row.find(err); found != nil {
+				if k, detail = row.kind, found.Error(); row.terse {
+					detail = k.Title + "."
+				}
+				break
 			}
-			return row.kind, found.Error(), true
 		}
 	}
-	return internalError, "The error was logged under the request id.", false
-}
-
-// problemOf makes the document for an error that a service refused with, which it does only after it has read the key, or for
-// one of a request without a key. See beforeKey for all others.
-func problemOf(err error, requestID string) Problem {
-	k, detail, _ := classify(err)
 	p := Problem{
 		Type: "/docs#" + k.Code, Title: k.Title, Status: k.Status, Detail: detail, Code: k.Code,
 		Retryable: k.Retryable, Outcome: k.Outcome, RequestID: requestID,
@@ -70,6 +68,22 @@ func problemOf(err error, requestID string) Problem {
 	if early, ok := errors.AsType[*auction.CooldownError](err); ok {
 		// Rounded up, so that a client that comes back then need not wait again.
 		p.RetryAfter = max(1, int64((early.RetryAfter+time.Second-1)/time.Second))
+	}
+	return p
+}
+
+// problem makes the problem that an error is, of a request with a key or without, and logs one that is unforeseen.
+func (s *Server) problem(ctx context.Context, err error, requestID string, keyed bool, attrs ...any) Problem {
+	p := problemOf(err, requestID)
+	if _, raised := errors.AsType[*refusal](err); p.Code == internalError.Code && !raised {
+		attrs = append(attrs, "request_id", requestID, "error", err)
+		if panicked, ok := errors.AsType[*groupcommit.PanicError](err); ok {
+			attrs = append(attrs, "stack", string(panicked.Stack))
+		}
+		s.Logger.ErrorContext(ctx, "request failed", attrs...)
+	}
+	if keyed {
+		p.beforeKey(err)
 	}
 	return p
 }

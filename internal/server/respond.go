@@ -2,37 +2,17 @@ package server
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strconv"
 
-	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/internal/auth"
-	"github.com/fairlead-dev/fairlead/internal/command"
-	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/internal/server/edge"
 )
 
 // handler serves a request. An error that it returns becomes the answer, a problem; the handler has written nothing then.
 type handler func(w http.ResponseWriter, r *http.Request) error
-
-// serve adapts a handler: it notes the pattern, so that metrics have one label value a route and not one an id, lets those
-// pass who may use the route, and answers with the problem that an error is.
-func (s *Server) serve(pattern string, weight int, a access, next handler) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		i := infoOf(r)
-		i.route, i.weight = pattern, weight
-		err := s.admit(w, r, a)
-		if err == nil {
-			err = next(w, r)
-		}
-		if err != nil {
-			s.writeProblem(w, r, err)
-		}
-	}
-}
 
 // shown is a handler that answers with what find finds, as view shows it.
 func shown[R, V any](find func(r *http.Request) (R, error), view func(R) V) handler {
@@ -80,45 +60,17 @@ const retryAfterSeconds = 1
 // writeProblem answers with the problem that err is.
 func (s *Server) writeProblem(w http.ResponseWriter, r *http.Request, err error) {
 	info := infoOf(r)
-	if _, _, known := classify(err); !known {
-		attrs := []any{"request_id", info.requestID, "path", r.URL.Path, "error", err}
-		if p, ok := errors.AsType[*groupcommit.PanicError](err); ok {
-			attrs = append(attrs, "stack", string(p.Stack))
-		}
-		s.Logger.ErrorContext(r.Context(), "request failed", attrs...)
-	}
-	p := problemOf(err, info.requestID)
-	if hasKey(r) {
-		p.beforeKey(err)
-	}
+	p := s.problem(r.Context(), err, info.requestID, hasKey(r), "path", r.URL.Path)
 	switch p.Status {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", auth.Challenge(err))
-	case http.StatusServiceUnavailable:
-		w.Header().Set("Retry-After", strconv.Itoa(retryAfterSeconds))
-	case http.StatusTooManyRequests:
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		if w.Header().Get("Retry-After") == "" { // The limiter says when.
 			w.Header().Set("Retry-After", strconv.Itoa(retryAfterSeconds))
 		}
 	}
 	info.code = p.Code
 	writeBody(w, p.Status, mustMarshal(p))
-}
-
-// writeAnswer answers with what a service rendered.
-func writeAnswer(w http.ResponseWriter, r *http.Request, a command.Answer) {
-	infoOf(r).replayed = a.Replayed
-	if a.Replayed {
-		w.Header().Set("Idempotent-Replayed", "true")
-	}
-	if a.Status == http.StatusTooManyRequests {
-		// The body is all that came through the transaction, so the header is taken from it.
-		var p Problem
-		if err := json.Unmarshal(a.Body, &p); err == nil && p.RetryAfter > 0 {
-			w.Header().Set("Retry-After", strconv.FormatInt(p.RetryAfter, 10))
-		}
-	}
-	writeBody(w, a.Status, a.Body)
 }
 
 // writeView answers with one of our own documents. It returns nil, for handlers that end with it.
