@@ -6,10 +6,13 @@ import (
 	"net/http"
 	"path"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/server/edge"
@@ -143,4 +146,130 @@ func (s *Server) finish(r *http.Request, rec *recorder, i *info, took time.Durat
 	}
 	s.Logger.Log(r.Context(), level, "request", "request_id", i.requestID, "method", r.Method, "path", r.URL.Path,
 		"status", rec.status, "code", i.code, "bytes", rec.bytes, "took", took, "principal", i.principal.ID, "replayed", i.replayed)
+}
+
+// access says who may use a route.
+type access int
+
+const (
+	accessPublic access = iota // anybody, without a credential
+	accessUser                 // users too; the handler narrows them to their own account where one is named
+	accessStaff                // admin and service keys
+	accessAdmin                // admin keys
+)
+
+// permits reports whether a role may use a route at all.
+func (a access) permits(role auth.Role) bool {
+	switch a {
+	case accessPublic, accessUser:
+		return true
+	case accessStaff:
+		return role == auth.RoleAdmin || role == auth.RoleService
+	case accessAdmin:
+		return role == auth.RoleAdmin
+	}
+	return false
+}
+
+// serve adapts a handler: it notes the pattern, so that metrics have one label value a route and not one an id, lets those
+// pass who may use the route, and answers with the problem that an error is. weight is how many requests one counts as.
+func (s *Server) serve(pattern string, weight int, a access, next handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		infoOf(r).route = pattern
+		var err error
+		if a != accessPublic {
+			err = s.admit(w, r, max(weight, 1), a)
+		}
+		if err == nil {
+			err = checkURL(r.URL)
+		}
+		if err == nil {
+			err = next(w, r)
+		}
+		if err != nil {
+			s.writeProblem(w, r, err)
+		}
+	}
+}
+
+// admit finds out who asks, counts the request against their rate, and refuses those who may not use the route. It comes before
+// everything that depends on state or on the request's content, so that its refusals tell nothing about either.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, weight int, a access) error {
+	credential, err := credentialOf(r)
+	if err == nil && strings.HasPrefix(credential, sessionScheme) {
+		err = s.checkSameOrigin(r)
+	}
+	if err != nil {
+		return err
+	}
+	i := infoOf(r)
+	if i.principal, err = s.identify(r.Context(), credential); err != nil {
+		return err
+	}
+	if s.Limiter != nil {
+		d := s.Limiter.AllowN(i.principal, weight)
+		if s.Limiter.SetHeaders(w.Header(), d); !d.Allowed {
+			return errRate()
+		}
+	}
+	if !a.permits(i.principal.Role) {
+		return &refusal{Kind: edge.Forbidden, Detail: "this route is not open to this credential"}
+	}
+	return nil
+}
+
+func errRate() error {
+	return &refusal{Kind: edge.RateLimited, Detail: "the rate limit of this credential is used up"}
+}
+
+// seesDrafts reports whether campaigns and auctions that were never opened exist for somebody: for staff alone.
+func seesDrafts(p auth.Principal) bool { return p.Role.KeyRole() }
+
+// actFor refuses a user who names another's account.
+func actFor(p auth.Principal, account string) error {
+	if !p.MayActFor(account) {
+		return &refusal{Kind: edge.Forbidden, Detail: "this credential may act for its own account only"}
+	}
+	return nil
+}
+
+// httpMetrics are the edge's own; each service brings its own too.
+type httpMetrics struct {
+	requests, documents, heavyRefused *prometheus.CounterVec
+	duration                          *prometheus.HistogramVec
+	heavyRunning, heavyWaiting        *prometheus.GaugeVec
+	refusedConnections                prometheus.Counter
+}
+
+func newHTTPMetrics(r prometheus.Registerer) *httpMetrics {
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return promauto.With(r).NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	gauges := func(name, help string) *prometheus.GaugeVec {
+		return promauto.With(r).NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"kind"})
+	}
+	return &httpMetrics{
+		requests: counters("fairlead_http_requests_total", "Answered requests by method, route and status.", "method", "route", "status"),
+		duration: promauto.With(r).NewHistogramVec(prometheus.HistogramOpts{
+			Name: "fairlead_http_request_duration_seconds", Help: "Time from the request's header to the end of its answer.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+		}, []string{"route"}),
+		documents:    counters("fairlead_documents_built_total", "Documents of drawn campaigns, and trees for inclusion proofs, that were made.", "document"),
+		heavyRunning: gauges("fairlead_heavy_reads_running", "Heavy reads under way: build, proof, public, scan, or check."),
+		heavyWaiting: gauges("fairlead_heavy_reads_waiting", "Heavy reads that wait for their turn."),
+		heavyRefused: counters("fairlead_heavy_reads_refused_total", "Heavy reads refused because too many waited, or for too long.", "kind"),
+		refusedConnections: promauto.With(r).NewCounter(prometheus.CounterOpts{
+			Name: "fairlead_http_refused_connections_total", Help: "Connections that were not taken: too many were open, or no descriptor was left.",
+		}),
+	}
+}
+
+func (m *httpMetrics) request(method, route string, status int, took time.Duration) {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+	default:
+		method = "other" // A client may not invent label values.
+	}
+	m.requests.WithLabelValues(method, route, strconv.Itoa(status)).Inc()
+	m.duration.WithLabelValues(route).Observe(took.Seconds())
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
@@ -136,4 +138,208 @@ func publishingRoute[Req, R, V any](s *Server, what, verb, summary string, view 
 // always is the operation of a request without fields.
 func always(op publish.Op) func(*noFields) (publish.Op, error) {
 	return func(*noFields) (publish.Op, error) { return op, nil }
+}
+
+type publicationView struct {
+	ID                uuid.UUID      `json:"id" doc:"also the webhook-id of its deliveries"`
+	Target            string         `json:"target" from:"TargetName" doc:"the target's name"`
+	Status            publish.Status `json:"status" enum:"draft,scheduled,publishing,published,failed,cancelled"`
+	PublishAt         *timestamp     `json:"publish_at" doc:"the time that was asked for; null in a draft"`
+	Jitter            duration       `json:"jitter"`
+	ActualPublishAt   *timestamp     `json:"actual_publish_at" doc:"with the jitter"`
+	NextAttemptAt     *timestamp     `json:"next_attempt_at" from:"-" doc:"while scheduled"`
+	ExecutionLockID   *uuid.UUID     `json:"execution_lock_id" from:"LockID" doc:"of the claim in force"`
+	ExecutionLockedAt *timestamp     `json:"execution_locked_at" from:"LockedAt" doc:"of the claim in force: its last sign of life"`
+	ExecutionVersion  int64          `json:"execution_version" from:"Version" doc:"grows with each claim"`
+	Attempts          int            `json:"attempts"`
+	LastError         *string        `json:"last_error"`
+	ExternalID        *string        `json:"external_id" doc:"what the target calls it"`
+	PublishedAt       *timestamp     `json:"published_at"`
+	CreatedAt         timestamp      `json:"created_at"`
+	// A payload may be large; lists and answers to commands are without.
+	Payload storedJSON `json:"payload,omitzero" from:"-"`
+}
+
+func viewPublication(p *publish.Publication) publicationView {
+	v := as[publicationView](p)
+	if p.Status == publish.StatusScheduled {
+		v.NextAttemptAt = (*timestamp)(p.DueAt)
+	}
+	return v
+}
+
+// viewPublicationDetail shows the payload too.
+func viewPublicationDetail(p *publish.Publication) publicationView {
+	v := viewPublication(p)
+	v.Payload = storedJSON(p.Payload)
+	return v
+}
+
+type attemptView struct {
+	Version    int64                  `json:"version" doc:"the execution version of its claim"`
+	LockID     uuid.UUID              `json:"lock_id"`
+	StartedAt  timestamp              `json:"started_at"`
+	EndedAt    *timestamp             `json:"ended_at"`
+	Result     *publish.AttemptResult `json:"result" enum:"published,failed,refused,lost" doc:"null while it runs; lost: its claim went stale; refused: its result came after that"`
+	StatusCode *int                   `json:"status_code" doc:"of the target's answer"`
+	Error      *string                `json:"error"`
+}
+
+type automationRequest struct {
+	Name   string `json:"name" minLength:"1" maxLength:"200"`
+	Target string `json:"target" minLength:"1" maxLength:"200" doc:"the name of the target whose drafts are taken"`
+	// Either weekdays and times, or every.
+	Weekdays   []string `json:"weekdays,omitempty" doc:"mon to sun; every day when absent, of a rule with times"`
+	Times      []string `json:"times,omitempty" doc:"times of the day, HH:MM or HH:MM:SS, up to 48" example:"[\"09:00\",\"18:30\"]"`
+	TimeZone   *string  `json:"time_zone,omitempty" doc:"IANA name, by whose clocks the times and the quota's days are; UTC when absent" example:"Europe/Berlin"`
+	Every      *string  `json:"every,omitempty" doc:"Go duration from 1m to 8784h, in place of times" example:"6h"`
+	StartsAt   *string  `json:"starts_at,omitempty" format:"date-time" doc:"of a rule with every: when it first fires, and what the interval is counted from; now when absent, and then it first fires an interval later"`
+	Pick       *string  `json:"pick,omitempty" enum:"random,first,last" doc:"which draft: a random one, the oldest, the newest; first when absent"`
+	DailyQuota *int     `json:"daily_quota,omitempty" doc:"most drafts that it schedules in a day, 1 to 1000; no limit when absent"`
+	Jitter     *string  `json:"jitter,omitempty" doc:"Go duration up to 5m: a random part of it is added to the time" example:"30s"`
+}
+
+func (q *automationRequest) op() (publish.Op, error) {
+	var c checks
+	c.name("name", q.Name)
+	c.name("target", q.Target)
+	op := publish.CreateAutomation{Name: q.Name, Target: q.Target, Pick: publish.PickFirst, Rule: publish.Rule{Zone: time.UTC}}
+	if q.TimeZone != nil {
+		zone, err := time.LoadLocation(*q.TimeZone)
+		if err != nil || *q.TimeZone == "" || *q.TimeZone == "Local" {
+			c.fail("time_zone must be the name of a time zone such as \"Europe/Berlin\"")
+		} else {
+			op.Rule.Zone = zone
+		}
+	}
+	switch {
+	case (len(q.Times) > 0) == (q.Every != nil):
+		c.fail("either times or every must be given")
+	case q.Every != nil:
+		q.interval(&c, &op.Rule)
+	default:
+		q.weekly(&c, &op.Rule)
+	}
+	if q.Pick != nil {
+		if op.Pick = publish.Pick(*q.Pick); !slices.Contains(publish.Picks(), op.Pick) {
+			c.fail("pick must be one of %v", publish.Picks())
+		}
+	}
+	if q.DailyQuota != nil {
+		c.upTo("daily_quota", *q.DailyQuota, publish.MaxDailyQuota)
+		op.DailyQuota = *q.DailyQuota
+	}
+	if q.Jitter != nil {
+		op.Jitter = c.jitter(*q.Jitter)
+	}
+	return op, c.err
+}
+
+func (q *automationRequest) interval(c *checks, r *publish.Rule) {
+	r.Every = c.span("every", *q.Every, `"6h"`, publish.MinEvery, publish.MaxEvery, time.Second)
+	if q.Weekdays != nil {
+		c.fail("weekdays are of a rule with times")
+	}
+	if q.StartsAt != nil {
+		r.From = c.moment("starts_at", *q.StartsAt)
+	}
+}
+
+// weekdays are the days' names, from Sunday on.
+func weekdays() []string { return []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"} }
+
+func (q *automationRequest) weekly(c *checks, r *publish.Rule) {
+	if q.StartsAt != nil {
+		c.fail("starts_at is of a rule with every")
+	}
+	names := q.Weekdays
+	if names == nil {
+		names = weekdays()
+	}
+	for _, name := range names {
+		day := time.Weekday(slices.Index(weekdays(), name))
+		if day < 0 || slices.Contains(r.Weekdays, day) {
+			c.fail("weekdays must be of mon, tue, wed, thu, fri, sat and sun, each once")
+			return
+		}
+		r.Weekdays = append(r.Weekdays, day)
+	}
+	if len(names) == 0 {
+		c.fail("weekdays must not be empty")
+	}
+	for _, text := range q.Times {
+		at, ok := timeOfDay(text)
+		if !ok || len(q.Times) > publish.MaxTimes || slices.Contains(r.Times, at) {
+			c.fail("times must be up to %d times of the day such as \"09:00\" or \"18:30:15\", each once", publish.MaxTimes)
+			return
+		}
+		r.Times = append(r.Times, at)
+	}
+	slices.Sort(r.Weekdays)
+	slices.Sort(r.Times)
+}
+
+// timeOfDay reads HH:MM or HH:MM:SS.
+func timeOfDay(text string) (time.Duration, bool) {
+	layout := "15:04"
+	if strings.Count(text, ":") > 1 {
+		layout = "15:04:05"
+	}
+	t, err := time.Parse(layout, text)
+	if err != nil || len(text) != len(layout) { // The parser takes an hour of one digit, and a fraction.
+		return 0, false
+	}
+	return t.Sub(t.Truncate(24 * time.Hour)), true
+}
+
+func (s *Server) automationRoutes() []route {
+	return []route{
+		commandRoute("/v1/automations", accessStaff, http.StatusCreated, "Make an automation: a rule that schedules drafts of a target", viewAutomation,
+			mutation[automationRequest, publish.Op]{execute: s.Publish.Create, op: plain((*automationRequest).op)}),
+		listRoute("/v1/automations", accessStaff, "List automations, oldest first", oldestFirst(), rowsOf(s.Publish.Automations),
+			viewed(viewAutomation), func(a publish.Automation) int64 { return a.Number }),
+		readRoute("/v1/automations/{id}", accessStaff, "Read an automation, and when it fires next", with(pathIDOf("automation"), s.Publish.Automation), viewAutomation),
+		listRoute("/v1/automations/{id}/firings", accessStaff, "List what an automation has fired, in order", oldestFirst(),
+			rowsWith(pathIDOf("automation"), s.Publish.Firings), as[firingView], func(f publish.Firing) int64 { return f.Number }),
+		publishingRoute(s, "automation", "pause", "Keep an automation from firing", viewAutomation, always(publish.PauseAutomation{})),
+		publishingRoute(s, "automation", "resume", "Let a paused automation fire again, from its next time on", viewAutomation, always(publish.ResumeAutomation{})),
+		publishingRoute(s, "automation", "cancel", "End an automation for good", viewAutomation, always(publish.CancelAutomation{})),
+	}
+}
+
+type automationView struct {
+	ID         uuid.UUID                `json:"id"`
+	Name       string                   `json:"name"`
+	Target     string                   `json:"target" from:"TargetName" doc:"the target's name"`
+	Status     publish.AutomationStatus `json:"status" enum:"active,paused,cancelled"`
+	Weekdays   []string                 `json:"weekdays" from:"-" doc:"empty for a rule with every"`
+	Times      []string                 `json:"times" from:"-" doc:"HH:MM:SS; empty for a rule with every"`
+	TimeZone   string                   `json:"time_zone" from:"-"`
+	Every      *duration                `json:"every" from:"Rule.Every" doc:"null for a rule with times"`
+	StartsAt   timestamp                `json:"starts_at" from:"Rule.From"`
+	Pick       publish.Pick             `json:"pick" enum:"random,first,last"`
+	DailyQuota *int                     `json:"daily_quota"`
+	Jitter     duration                 `json:"jitter"`
+	NextAt     *timestamp               `json:"next_at" doc:"when it fires next; null while it is not active"`
+	CreatedAt  timestamp                `json:"created_at"`
+}
+
+func viewAutomation(a *publish.Automation) automationView {
+	v := as[automationView](a)
+	v.TimeZone = a.Rule.Zone.String()
+	for _, day := range a.Rule.Weekdays {
+		v.Weekdays = append(v.Weekdays, weekdays()[day])
+	}
+	for _, at := range a.Rule.Times {
+		v.Times = append(v.Times, fmt.Sprintf("%02d:%02d:%02d", int(at.Hours()), int(at.Minutes())%60, int(at.Seconds())%60))
+	}
+	return v
+}
+
+type firingView struct {
+	ScheduledFor timestamp       `json:"scheduled_for" doc:"the time of the rule; an automation fires once for each"`
+	FiredAt      timestamp       `json:"fired_at"`
+	Outcome      publish.Outcome `json:"outcome" enum:"scheduled,no_draft,quota_reached"`
+	Publication  *uuid.UUID      `json:"publication" doc:"the draft that was scheduled"`
+	Skipped      int             `json:"skipped" doc:"times of the rule before this one at which no server ran"`
 }
