@@ -292,7 +292,11 @@ func (c *Client) do(ctx context.Context, method, path string, in any, opts []Cal
 	pauses.InitialInterval, pauses.MaxInterval = firstPause, maxPause
 	began := time.Now()
 	for attempt := 1; ; attempt++ {
-		answer, err := r.attempt(ctx, c.http)
+		var answer *Answer
+		resp, err := r.send(ctx, c.http)
+		if err == nil {
+			answer, err = read(resp)
+		}
 		pause := pauses.NextBackOff()
 		if err != nil {
 			err = &UnansweredError{Key: key, Attempts: attempt, Err: err}
@@ -317,15 +321,6 @@ func (c *Client) do(ctx context.Context, method, path string, in any, opts []Cal
 	}
 }
 
-// attempt sends the request once and reads the answer to its end.
-func (r *request) attempt(ctx context.Context, c *http.Client) (*Answer, error) {
-	resp, err := r.send(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	return read(resp)
-}
-
 func (r *request) send(ctx context.Context, c *http.Client) (*http.Response, error) {
 	var body io.Reader
 	if r.body != nil {
@@ -339,6 +334,7 @@ func (r *request) send(ctx context.Context, c *http.Client) (*http.Response, err
 	return c.Do(req)
 }
 
+// read reads an answer to its end.
 func read(resp *http.Response) (*Answer, error) {
 	body, err := io.ReadAll(resp.Body)
 	if err = errors.Join(err, resp.Body.Close()); err != nil {

@@ -190,31 +190,33 @@ func (a *Authenticator) key(ctx context.Context, hash *[sha256.Size]byte, entry 
 	if inGrace {
 		wait = keyGraceWait
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-
-	var err error
-	select {
-	case result := <-a.startLookup(hash, entry != nil): //nolint:contextcheck // As above.
-		if err = result.Err; err != nil {
-			break
+	fresh, err := await[*keyEntry](ctx, wait, a.startLookup(hash, entry != nil), "the key store") //nolint:contextcheck // As above.
+	if err == nil {
+		if a.now().Sub(fresh.askedAt) < keyGrace {
+			return fresh.principal, nil
 		}
-		fresh, ok := result.Val.(*keyEntry)
-		if !ok || a.now().Sub(fresh.askedAt) >= keyGrace {
-			// A store that doesn't honour its deadline answers for a past in which the key may not have been revoked yet.
-			err = fmt.Errorf("%w: the key store answered too late", ErrUnavailable)
-			break
-		}
-		return fresh.principal, nil
-	case <-timer.C:
-		err = fmt.Errorf("%w: the key store doesn't answer", ErrUnavailable)
-	case <-ctx.Done():
-		err = fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+		// A store that doesn't honour its deadline answers for a past in which the key may not have been revoked yet.
+		err = fmt.Errorf("%w: the key store answered too late", ErrUnavailable)
 	}
 	if errors.Is(err, ErrUnavailable) && entry != nil && ctx.Err() == nil && a.now().Sub(entry.askedAt) < keyGrace {
 		return entry.principal, nil
 	}
 	return Principal{}, err
+}
+
+// await waits for what somebody was asked, up to a time. It returns [ErrUnavailable] when no answer comes.
+func await[V any](ctx context.Context, wait time.Duration, asked <-chan singleflight.Result, whom string) (v V, err error) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case result := <-asked:
+		v, _ = result.Val.(V)
+		return v, result.Err
+	case <-timer.C:
+		return v, fmt.Errorf("%w: %s doesn't answer", ErrUnavailable, whom)
+	case <-ctx.Done():
+		return v, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+	}
 }
 
 // startLookup looks a key up in the store, together with whoever else is doing so, and independently of the request that
@@ -304,10 +306,4 @@ func (c *cache[V]) remove(hash *[sha256.Size]byte) {
 	c.mu.Lock()
 	delete(c.entries, *hash)
 	c.mu.Unlock()
-}
-
-func (c *cache[V]) len() int {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return len(c.entries)
 }

@@ -138,7 +138,7 @@ func (c *conn) answer(h *head, body []byte) (again bool) {
 	}()
 	c.server.HTTP.Handler.ServeHTTP(&c.out, r)
 	last := c.out.wantsClose() || c.server.closing.Load()
-	c.wire = c.out.appendTo(c.wire[:0], c.server.clock.date(time.Now()), last)
+	c.wire = c.out.appendTo(c.wire[:0], time.Now(), last)
 	c.out.reset()
 	_, err := c.Write(c.wire)
 	if cap(c.wire) > keptBuffer {

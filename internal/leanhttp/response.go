@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
@@ -48,8 +47,8 @@ func (w *response) wantsClose() bool {
 	return false
 }
 
-// appendTo appends the whole answer to b. date is for an answer that has no Date of its own.
-func (w *response) appendTo(b []byte, date string, last bool) []byte {
+// appendTo appends the whole answer to b. now is the Date of an answer that has none of its own.
+func (w *response) appendTo(b []byte, now time.Time, last bool) []byte {
 	w.WriteHeader(http.StatusOK)
 	b = append(b, "HTTP/1.1 "...)
 	b = strconv.AppendInt(b, int64(w.status), 10)
@@ -71,7 +70,7 @@ func (w *response) appendTo(b []byte, date string, last bool) []byte {
 		b = append(b, "Connection: close\r\n"...)
 	}
 	if w.header["Date"] == nil {
-		b = append(append(append(b, "Date: "...), date...), "\r\n"...)
+		b = append(now.UTC().AppendFormat(append(b, "Date: "...), http.TimeFormat), "\r\n"...)
 	}
 	return append(append(b, "\r\n"...), w.body...)
 }
@@ -90,21 +89,4 @@ func appendValue(b []byte, value string) []byte {
 
 func bodyAllowed(status int) bool {
 	return status >= http.StatusOK && status != http.StatusNoContent && status != http.StatusNotModified
-}
-
-// clock spells the Date header, once a second.
-type clock struct{ last atomic.Pointer[stamp] }
-
-type stamp struct {
-	second int64
-	text   string
-}
-
-func (c *clock) date(now time.Time) string {
-	s := c.last.Load()
-	if s == nil || s.second != now.Unix() {
-		s = &stamp{second: now.Unix(), text: now.UTC().Format(http.TimeFormat)}
-		c.last.Store(s)
-	}
-	return s.text
 }

@@ -38,7 +38,6 @@ type Server struct {
 	// last refusal. Nil: the log gets it.
 	Refused func(connections int, why error)
 
-	clock    clock
 	open     atomic.Int64
 	refusals int       // not reported yet; only the accepting goroutine uses it and the next field
 	reported time.Time // last

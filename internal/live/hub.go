@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -16,15 +17,8 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
-// What an [Options] field that is zero becomes, and the limits that have no field.
+// The limits that have no field in [Options].
 const (
-	defaultBuffer    = 1024
-	defaultPage      = 256
-	defaultLogReads  = 4
-	defaultMaxTopics = 100
-	defaultPollEvery = time.Second
-	defaultHintEvery = 20 * time.Millisecond
-	defaultGrace     = 30 * time.Second
 	// headsPerQuery bounds one question to the log, and maxHeadQuestions those that wait.
 	headsPerQuery    = 500
 	maxHeadQuestions = 100_000
@@ -93,16 +87,9 @@ type Stats struct {
 
 // New makes a hub. It serves subscribers at once, and follows other processes while [Hub.Run] runs. The caller closes it.
 func New(o Options) *Hub {
-	setDefault(&o.Buffer, defaultBuffer)
-	setDefault(&o.Page, defaultPage)
-	setDefault(&o.LogReads, defaultLogReads)
-	setDefault(&o.MaxTopics, defaultMaxTopics)
-	setDefault(&o.PollEvery, defaultPollEvery)
-	setDefault(&o.HintEvery, defaultHintEvery)
-	setDefault(&o.Grace, defaultGrace)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Buffer, o.Page, o.LogReads, o.MaxTopics = cmp.Or(o.Buffer, 1024), cmp.Or(o.Page, 256), cmp.Or(o.LogReads, 4), cmp.Or(o.MaxTopics, 100)
+	o.PollEvery, o.HintEvery = cmp.Or(o.PollEvery, time.Second), cmp.Or(o.HintEvery, 20*time.Millisecond)
+	o.Grace, o.Logger = cmp.Or(o.Grace, 30*time.Second), cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	h := &Hub{
 		o: o, id: uuid.NewString(), feeds: map[string]*feed{}, pollNow: make(chan struct{}, 1),
 		pageReads: make(chan struct{}, o.LogReads), feedReads: make(chan struct{}, o.LogReads),
@@ -111,12 +98,6 @@ func New(o Options) *Hub {
 	h.out.wake = make(chan struct{}, 1)
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	return h
-}
-
-func setDefault[T int | time.Duration](field *T, value T) {
-	if *field <= 0 {
-		*field = value
-	}
 }
 
 // Run polls the log, and exchanges hints with other processes, until ctx ends or the hub is closed. It returns when all
@@ -153,9 +134,6 @@ func (h *Hub) Close() {
 	_ = h.heads.Close(h.ctx) // That has ended: nobody waits for an answer any more.
 	h.work.Wait()
 }
-
-// Done is closed when the hub is.
-func (h *Hub) Done() <-chan struct{} { return h.ctx.Done() }
 
 // Stats tells what the hub is doing.
 func (h *Hub) Stats() Stats {

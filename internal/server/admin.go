@@ -38,11 +38,7 @@ type Operator interface {
 	Backlog(ctx context.Context) (operator.Backlog, error)
 	// Secret reads a secret that all servers share.
 	Secret(ctx context.Context, name string) ([]byte, error)
-	Charts
-}
-
-// Charts are what campaigns and auctions are drawn from.
-type Charts interface {
+	// What campaigns and auctions are drawn from.
 	SoldOrdinals(ctx context.Context, campaign uuid.UUID) ([]int, error)
 	Bids(ctx context.Context, auction uuid.UUID, limit int) ([]operator.BidMark, error)
 	LatestBids(ctx context.Context, auction uuid.UUID, before int64, limit int) ([]auction.Placed, error)

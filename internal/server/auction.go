@@ -17,13 +17,6 @@ import (
 // maxTitle bounds an auction's title, in characters.
 const maxTitle = 500
 
-// What an auction has where its request says nothing.
-const (
-	defaultMinBid       = 1
-	defaultMinIncrement = 1
-	defaultCooldown     = time.Second
-)
-
 type createAuctionRequest struct {
 	Title         string            `json:"title" minLength:"1" maxLength:"500"`
 	Currency      string            `json:"currency" pattern:"^[A-Z][A-Z0-9]{2,11}$"`
@@ -55,27 +48,16 @@ func (q *createAuctionRequest) op() (auction.Op, error) {
 	c.id("seller", q.Seller)
 	op := auction.Create{
 		Title: q.Title, Currency: q.Currency, Seller: q.Seller, Rounds: q.checkRounds(&c),
-		MinBid: defaultMinBid, MinIncrement: defaultMinIncrement, Cooldown: defaultCooldown, UniqueAmounts: true,
+		MinBid: or(q.MinBid, 1), MinIncrement: or(q.MinIncrement, 1), UniqueAmounts: or(q.UniqueAmounts, true),
 	}
-	if q.MinBid != nil {
-		c.amount("min_bid", *q.MinBid)
-		op.MinBid = *q.MinBid
-	}
-	if q.MinIncrement != nil {
-		c.amount("min_increment", *q.MinIncrement)
-		op.MinIncrement = *q.MinIncrement
-	}
+	c.amount("min_bid", op.MinBid)
+	c.amount("min_increment", op.MinIncrement)
 	if a := q.AntiSnipe; a != nil {
 		op.AntiSnipe.Window = c.auctionSpan("anti_snipe's window", a.Window, 0)
 		op.AntiSnipe.Extension = c.auctionSpan("anti_snipe's extension", a.Extension, 0)
 		op.AntiSnipe.MaxExtensions = c.from0("anti_snipe's max_extensions", a.MaxExtensions, auction.MaxExtensions)
 	}
-	if q.Cooldown != nil {
-		op.Cooldown = c.auctionSpan("cooldown", *q.Cooldown, 0)
-	}
-	if q.UniqueAmounts != nil {
-		op.UniqueAmounts = *q.UniqueAmounts
-	}
+	op.Cooldown = c.auctionSpan("cooldown", or(q.Cooldown, "1s"), 0)
 	return op, c.err
 }
 

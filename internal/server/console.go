@@ -73,7 +73,7 @@ func (s *Server) consoleRoutes(mux *http.ServeMux) {
 }
 
 func writeConsolePage(w http.ResponseWriter, r *http.Request, name, policy string, status int) error {
-	asset, ok := console.Find(name)
+	asset, ok := console.Assets()[name]
 	if !ok {
 		return errors.New("the page is not in the binary")
 	}
@@ -87,7 +87,7 @@ func writeConsolePage(w http.ResponseWriter, r *http.Request, name, policy strin
 }
 
 func getConsoleAsset(w http.ResponseWriter, r *http.Request) error {
-	asset, ok := console.Find(r.PathValue("asset"))
+	asset, ok := console.Assets()[r.PathValue("asset")]
 	if !ok || asset.IsPage() {
 		return noSuchPath(w, r)
 	}

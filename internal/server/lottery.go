@@ -49,10 +49,7 @@ func (q *createCampaignRequest) op() (lottery.Op, error) {
 	c.name("name", q.Name)
 	c.currency("currency", q.Currency)
 	c.id("beneficiary", q.Beneficiary)
-	mode := lottery.DrawInstant
-	if q.Draw != nil {
-		mode = *q.Draw
-	}
+	mode := or(q.Draw, lottery.DrawInstant)
 	if mode != lottery.DrawInstant && mode != lottery.DrawBeacon {
 		c.fail("draw must be \"instant\" or \"beacon\"")
 	}

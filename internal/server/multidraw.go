@@ -64,7 +64,7 @@ func (q *createMultidrawRequest) op() (multidraw.Op, error) {
 	if q.Count < 1 || q.Count > multidraw.MaxCount {
 		c.fail("count must be an integer from 1 to %d", multidraw.MaxCount)
 	}
-	op := multidraw.Create{LockKey: q.LockKey, Count: q.Count, Async: q.Async != nil && *q.Async}
+	op := multidraw.Create{LockKey: q.LockKey, Count: q.Count, Async: or(q.Async, false)}
 	if r := q.Range; r != nil {
 		if r.Min == nil || r.Max == nil {
 			c.fail("range needs min and max")
@@ -96,11 +96,7 @@ func (q *createMultidrawRequest) prizes(c *checks) []multidraw.Prize {
 		if c.err != nil {
 			break
 		}
-		prize := multidraw.Prize{ID: p.ID, Name: p.Name, Weight: *p.Weight}
-		if p.Value != nil {
-			prize.Value = *p.Value
-		}
-		prizes = append(prizes, prize)
+		prizes = append(prizes, multidraw.Prize{ID: p.ID, Name: p.Name, Weight: *p.Weight, Value: or(p.Value, 0)})
 	}
 	return prizes
 }

@@ -64,13 +64,10 @@ type publicationRequest struct {
 func (q *publicationRequest) op() (publish.Op, error) {
 	var c checks
 	c.name("target", q.Target)
-	op := publish.Create{Target: q.Target, Payload: q.Payload}
+	op := publish.Create{Target: q.Target, Payload: q.Payload, Jitter: c.jitter(or(q.Jitter, "0s"))}
 	if q.PublishAt != nil {
 		at := c.moment("publish_at", *q.PublishAt)
 		op.PublishAt = &at
-	}
-	if q.Jitter != nil {
-		op.Jitter = c.jitter(*q.Jitter)
 	}
 	if len(q.Payload) == 0 {
 		c.fail("payload must be given")
@@ -203,14 +200,11 @@ func (q *automationRequest) op() (publish.Op, error) {
 	var c checks
 	c.name("name", q.Name)
 	c.name("target", q.Target)
-	op := publish.CreateAutomation{Name: q.Name, Target: q.Target, Pick: publish.PickFirst, Rule: publish.Rule{Zone: time.UTC}}
-	if q.TimeZone != nil {
-		zone, err := time.LoadLocation(*q.TimeZone)
-		if err != nil || *q.TimeZone == "" || *q.TimeZone == "Local" {
-			c.fail("time_zone must be the name of a time zone such as \"Europe/Berlin\"")
-		} else {
-			op.Rule.Zone = zone
-		}
+	op := publish.CreateAutomation{Name: q.Name, Target: q.Target, Pick: publish.Pick(or(q.Pick, string(publish.PickFirst)))}
+	var err error
+	name := or(q.TimeZone, "UTC")
+	if op.Rule.Zone, err = time.LoadLocation(name); err != nil || name == "" || name == "Local" {
+		c.fail("time_zone must be the name of a time zone such as \"Europe/Berlin\"")
 	}
 	switch {
 	case (len(q.Times) > 0) == (q.Every != nil):
@@ -220,18 +214,14 @@ func (q *automationRequest) op() (publish.Op, error) {
 	default:
 		q.weekly(&c, &op.Rule)
 	}
-	if q.Pick != nil {
-		if op.Pick = publish.Pick(*q.Pick); !slices.Contains(publish.Picks(), op.Pick) {
-			c.fail("pick must be one of %v", publish.Picks())
-		}
+	if !slices.Contains(publish.Picks(), op.Pick) {
+		c.fail("pick must be one of %v", publish.Picks())
 	}
 	if q.DailyQuota != nil {
 		c.upTo("daily_quota", *q.DailyQuota, publish.MaxDailyQuota)
 		op.DailyQuota = *q.DailyQuota
 	}
-	if q.Jitter != nil {
-		op.Jitter = c.jitter(*q.Jitter)
-	}
+	op.Jitter = c.jitter(or(q.Jitter, "0s"))
 	return op, c.err
 }
 

@@ -33,10 +33,7 @@ type targetConfig struct {
 func (q *createTargetRequest) op() (publish.Op, error) {
 	var c checks
 	c.name("name", q.Name)
-	config := q.Config
-	if config == nil {
-		config = &targetConfig{}
-	}
+	config := or(q.Config, targetConfig{})
 	op := publish.CreateTarget{Name: q.Name, Kind: publish.Kind(q.Kind), Timeout: publish.DefaultTimeout}
 	switch op.Kind {
 	case publish.KindWebhook:
@@ -119,13 +116,9 @@ type rotateRequest struct {
 }
 
 func (q *rotateRequest) op() (publish.Op, error) {
-	const usual = 24 * time.Hour
 	var c checks
-	op := publish.RotateSecret{Overlap: usual}
-	if q.Overlap != nil {
-		op.Overlap = c.span("overlap", *q.Overlap, `"24h"`, 0, publish.MaxOverlap, time.Microsecond)
-	}
-	return op, c.err
+	overlap := c.span("overlap", or(q.Overlap, "24h"), `"24h"`, 0, publish.MaxOverlap, time.Microsecond)
+	return publish.RotateSecret{Overlap: overlap}, c.err
 }
 
 func (s *Server) targetRoutes() []route {

@@ -59,6 +59,14 @@ func (c *checks) fail(format string, args ...any) {
 	}
 }
 
+// or is an optional member of a request, or what it is when absent.
+func or[T any](member *T, absent T) T {
+	if member == nil {
+		return absent
+	}
+	return *member
+}
+
 func (c *checks) id(field, value string) {
 	if !auth.ValidAccount(value) {
 		c.fail("%s must be 1 to 64 characters of A-Z a-z 0-9 . _ : @ - (and not . or ..)", field)

@@ -154,15 +154,7 @@ func appendString(b []byte, s string) []byte {
 }
 
 func appendUUID(b []byte, id uuid.UUID) []byte {
-	const digits = "0123456789abcdef"
-	b = append(b, '"')
-	for i, x := range id {
-		if i == 4 || i == 6 || i == 8 || i == 10 {
-			b = append(b, '-')
-		}
-		b = append(b, digits[x>>4], digits[x&15])
-	}
-	return append(b, '"')
+	return append(append(append(b, '"'), id.String()...), '"')
 }
 
 func appendTime(b []byte, t timestamp) []byte {
