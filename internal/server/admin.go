@@ -49,36 +49,26 @@ type Operator interface {
 func (s *Server) adminRoutes() []route {
 	return []route{
 		readRoute("/v1/admin/overview", accessAdmin, "Read what this process measured, and what waits in the whole system", s.overview, same[overviewView]),
-		listRoute("/v1/admin/campaigns", accessAdmin, "List campaigns, newest first", newestFirst(), func(r *http.Request, before int64, limit int) ([]lottery.Campaign, error) {
-			return s.Operator.Campaigns(r.Context(), lottery.Status(r.URL.Query().Get("status")), before, limit)
-		}, as[campaignSummaryView], numberOfCampaign, withStatus("pending", "active", "drawing", "completed", "cancelled")),
+		listRoute("/v1/admin/campaigns", accessAdmin, "List campaigns, newest first", newestFirst(), rowsWith(asked[lottery.Status]("status"), s.Operator.Campaigns),
+			as[campaignSummaryView], numberOfCampaign, withStatus("pending", "active", "drawing", "completed", "cancelled")),
 		readRoute("/v1/admin/campaigns/{id}/map", accessAdmin, "Read which positions are sold", with(s.campaignOf, s.saleMap), same[saleMapView]),
-		listRoute("/v1/admin/auctions", accessAdmin, "List auctions, newest first", newestFirst(), func(r *http.Request, before int64, limit int) ([]auction.Auction, error) {
-			return s.Operator.Auctions(r.Context(), auction.Status(r.URL.Query().Get("status")), before, limit)
-		}, as[auctionSummaryView], numberOfAuction, withStatus("pending", "active", "completed", "cancelled")),
+		listRoute("/v1/admin/auctions", accessAdmin, "List auctions, newest first", newestFirst(), rowsWith(asked[auction.Status]("status"), s.Operator.Auctions),
+			as[auctionSummaryView], numberOfAuction, withStatus("pending", "active", "completed", "cancelled")),
 		listRoute("/v1/admin/auctions/{id}/bids", accessAdmin, "List bids, newest first", newestFirst(),
-			rowsWith(s.auctionOf, func(ctx context.Context, a *auction.Auction, before int64, limit int) ([]auction.Placed, error) {
-				return s.Operator.LatestBids(ctx, a.ID, before, limit)
-			}), as[placedBidView], seqOfBid),
+			rowsWith(s.existingAuction, s.Operator.LatestBids), as[placedBidView], seqOfBid),
 		readRoute("/v1/admin/auctions/{id}/chart", accessAdmin, "Read bids and rounds for a chart: every bid, or an even sample of many", with(s.auctionOf, s.bidChart), same[bidChartView]),
-		listRoute("/v1/admin/accounts", accessAdmin, "List accounts by id", byName(), func(r *http.Request, after string, limit int) ([]ledger.Account, error) {
-			return s.Operator.Accounts(r.Context(), r.URL.Query().Get("prefix"), after, limit)
-		}, as[accountView], func(a ledger.Account) string { return a.ID }, filter{"prefix", "only those whose id begins so", nil}),
+		listRoute("/v1/admin/accounts", accessAdmin, "List accounts by id", byName(), rowsWith(asked[string]("prefix"), s.Operator.Accounts),
+			as[accountView], func(a ledger.Account) string { return a.ID }, filter{"prefix", "only those whose id begins so", nil}),
 		listRoute("/v1/admin/accounts/{id}/entries", accessAdmin, "List an account's entries, newest first", newestFirst(),
-			rowsWith(systemAccount, func(ctx context.Context, account string, before int64, limit int) ([]ledger.Entry, error) {
-				return s.Operator.Entries(ctx, account, before, limit)
-			}), as[entryView], versionOfEntry),
+			rowsWith(systemAccount, s.Operator.Entries), as[entryView], versionOfEntry),
 		listRoute("/v1/admin/accounts/{id}/holds", accessAdmin, "List an account's open holds, newest first", newestIDs(),
-			rowsWith(systemAccount, func(ctx context.Context, account string, before uuid.UUID, limit int) ([]ledger.Hold, error) {
-				return s.Operator.OpenHolds(ctx, account, before, limit)
-			}), as[openHoldView], func(h ledger.Hold) uuid.UUID { return h.ID }),
-		listRoute("/v1/admin/transfers", accessAdmin, "List transfers, newest first", newestIDs(), func(r *http.Request, before uuid.UUID, limit int) ([]ledger.Transfer, error) {
-			return s.Operator.Transfers(r.Context(), ledger.TransferStatus(r.URL.Query().Get("status")), before, limit)
-		}, viewTransfer, func(t ledger.Transfer) uuid.UUID { return t.ID }, withStatus("pending", "completed", "failed")),
-		listRoute("/v1/admin/audit", accessAdmin, "List administrative actions, newest first", newestIDs(), func(r *http.Request, before uuid.UUID, limit int) ([]operator.AuditRow, error) {
+			rowsWith(systemAccount, s.Operator.OpenHolds), as[openHoldView], func(h ledger.Hold) uuid.UUID { return h.ID }),
+		listRoute("/v1/admin/transfers", accessAdmin, "List transfers, newest first", newestIDs(), rowsWith(asked[ledger.TransferStatus]("status"), s.Operator.Transfers),
+			viewTransfer, func(t ledger.Transfer) uuid.UUID { return t.ID }, withStatus("pending", "completed", "failed")),
+		listRoute("/v1/admin/audit", accessAdmin, "List administrative actions, newest first", newestIDs(), rowsWith(func(r *http.Request) (operator.AuditFilter, error) {
 			q := r.URL.Query()
-			return s.Operator.Audit(r.Context(), operator.AuditFilter{Action: q.Get("action"), Object: q.Get("object"), Principal: q.Get("principal")}, before, limit)
-		}, as[auditView], func(a operator.AuditRow) uuid.UUID { return a.ID },
+			return operator.AuditFilter{Action: q.Get("action"), Object: q.Get("object"), Principal: q.Get("principal")}, nil
+		}, s.Operator.Audit), as[auditView], func(a operator.AuditRow) uuid.UUID { return a.ID },
 			filter{"action", "only this action, such as campaign.publish", nil}, filter{"object", "only those on the object with this id", nil},
 			filter{"principal", "only those of this principal, such as key:ID", nil}),
 		filtered(readRoute("/v1/admin/idempotency", accessAdmin, "Read what is kept under an idempotency key", s.keyRecord, as[keyRecordView]),
@@ -108,7 +98,7 @@ func one(r *http.Request, name string) (string, error) {
 	return values[0], c.err
 }
 
-// systemAccount reads an account's id from the path. Operators look at the house's own accounts too, whose ids have a slash.
+// systemAccount reads an account's id from the path. Operators look at the system's own accounts too, whose ids have a slash.
 func systemAccount(r *http.Request) (string, error) {
 	id := r.PathValue("id")
 	var c checks

@@ -114,8 +114,8 @@ func (s *Server) auctionRoutes() []route {
 		act("cancel", "End an auction, with every hold released", auction.Cancel{}),
 		hot(commandRoute("/v1/auctions/{id}/bids", accessUser, http.StatusCreated, "Bid, or raise the account's bid", viewBid, s.bids())),
 		get("/v1/auctions/{id}/leaderboard", accessUser, leaderboardDoc(), s.getLeaderboard),
-		listRoute("/v1/auctions/{id}/winners", accessUser, "List winners by round and rank", oldestFirst(), rowsWith(s.auctionOf, s.winners), as[auctionWinnerView], placeOfWinner),
-		listRoute("/v1/auctions/{id}/bids", accessUser, "List accepted bids in order", oldestFirst(), rowsWith(s.auctionOf, s.placed), as[placedBidView], seqOfBid),
+		listRoute("/v1/auctions/{id}/winners", accessUser, "List winners by round and rank", oldestFirst(), rowsWith(s.existingAuction, s.winners), as[auctionWinnerView], placeOfWinner),
+		listRoute("/v1/auctions/{id}/bids", accessUser, "List accepted bids in order", oldestFirst(), rowsWith(s.existingAuction, s.Auction.Bids), as[placedBidView], seqOfBid),
 		readRoute("/v1/auctions/{id}/min-winning-bid", accessUser, "Read the least new bid that would now win", s.minWinningBid, same[minWinningBidView]),
 	}
 }
@@ -172,15 +172,19 @@ func (s *Server) auctionFor(ctx context.Context, p auth.Principal, id uuid.UUID)
 	return a, err
 }
 
-// auctionID reads the id of an auction that whoever asks may see. Staff may see all: what is asked of it next tells whether
-// there is one.
+// existingAuction reads the id of an auction that there is, for somebody who may see it.
+func (s *Server) existingAuction(r *http.Request) (id uuid.UUID, err error) {
+	a, err := s.auctionOf(r)
+	if err == nil {
+		id = a.ID
+	}
+	return id, err
+}
+
+// auctionID is existingAuction for reads that find out themselves whether there is such an auction: staff may see all.
 func (s *Server) auctionID(r *http.Request) (uuid.UUID, error) {
 	if !seesDrafts(infoOf(r).principal) {
-		a, err := s.auctionOf(r)
-		if err != nil {
-			return uuid.UUID{}, err
-		}
-		return a.ID, nil
+		return s.existingAuction(r)
 	}
 	return pathID(r, "auction")
 }
@@ -229,13 +233,9 @@ const rankBits = 16
 
 func placeOfWinner(w auction.Winner) int64 { return int64(w.Round)<<rankBits | int64(w.Rank) }
 
-func (s *Server) winners(ctx context.Context, a *auction.Auction, after int64, limit int) ([]auction.Winner, error) {
+func (s *Server) winners(ctx context.Context, id uuid.UUID, after int64, limit int) ([]auction.Winner, error) {
 	round, rank := int(min(after>>rankBits, auction.MaxRounds+1)), int(after&(1<<rankBits-1))
-	return s.Auction.Winners(ctx, a.ID, round, rank, limit)
-}
-
-func (s *Server) placed(ctx context.Context, a *auction.Auction, after int64, limit int) ([]auction.Placed, error) {
-	return s.Auction.Bids(ctx, a.ID, after, limit)
+	return s.Auction.Winners(ctx, id, round, rank, limit)
 }
 
 func (s *Server) minWinningBid(r *http.Request) (v minWinningBidView, err error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead-dev/fairlead/internal/server/live"
+	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
@@ -155,10 +156,11 @@ type administration = Keys
 func Document(version string) ([]byte, error) {
 	// The routes come with their handlers, which are made here and never called: what they read from is absent.
 	s := &Server{Options: Options{
-		Keys: struct{ administration }{}, Locks: struct{ Locks }{}, Registry: prometheus.NewRegistry(),
+		Keys: struct{ administration }{}, Locks: struct{ Locks }{}, Operator: struct{ Operator }{}, Registry: prometheus.NewRegistry(),
 		Cross:   &cross.Service{},
 		Ledger:  &ledger.Service{Reader: struct{ ledger.Reader }{}},
 		Publish: &publish.Service{Reader: struct{ publish.Reader }{}},
+		Auction: &auction.Service{Reader: struct{ auction.Reader }{}},
 	}}
 	s.live = live.New(nil, live.Options{})
 	b, err := openAPI(s.routes(), version)

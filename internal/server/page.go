@@ -214,6 +214,11 @@ func rowsWith[A, R, P any](first func(*http.Request) (A, error), rows func(ctx c
 	}
 }
 
+// asked finds the value of a filter.
+func asked[S ~string](name string) func(*http.Request) (S, error) {
+	return func(r *http.Request) (S, error) { return S(r.URL.Query().Get(name)), nil }
+}
+
 // rowsOf reads the rows of a list that is the same for all.
 func rowsOf[R any](rows func(ctx context.Context, after int64, limit int) ([]R, error)) func(*http.Request, int64, int) ([]R, error) {
 	return func(r *http.Request, after int64, limit int) ([]R, error) { return rows(r.Context(), after, limit) }

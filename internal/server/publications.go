@@ -113,9 +113,8 @@ func (s *Server) publicationRoutes() []route {
 	own := []route{
 		commandRoute("/v1/publications", accessStaff, http.StatusCreated, "Make a publication: scheduled, or a draft without a time", viewPublication,
 			mutation[publicationRequest, publish.Op]{execute: s.Publish.Create, op: plain((*publicationRequest).op)}),
-		listRoute("/v1/publications", accessStaff, "List publications, oldest first", oldestFirst(), func(r *http.Request, after int64, limit int) ([]publish.Publication, error) {
-			return s.Publish.Publications(r.Context(), publish.Status(r.URL.Query().Get("status")), after, limit)
-		}, viewed(viewPublication), func(p publish.Publication) int64 { return p.Number }, withStatus(publish.Statuses()...)),
+		listRoute("/v1/publications", accessStaff, "List publications, oldest first", oldestFirst(), rowsWith(asked[publish.Status]("status"), s.Publish.Publications),
+			viewed(viewPublication), func(p publish.Publication) int64 { return p.Number }, withStatus(publish.Statuses()...)),
 		readRoute("/v1/publications/{id}", accessStaff, "Read a publication with its payload", find, viewPublicationDetail),
 		listRoute("/v1/publications/{id}/attempts", accessStaff, "List a publication's attempts in order", oldestFirst(),
 			rowsWith(pathIDOf("publication"), s.Publish.Attempts), as[attemptView], func(a publish.Attempt) int64 { return a.Version }),
