@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -105,13 +106,7 @@ type Retry struct {
 }
 
 func (r Retry) withDefaults() Retry {
-	if r.Attempts <= 0 {
-		r.Attempts = 6
-	}
-	if r.Limit <= 0 {
-		r.Limit = 30 * time.Second
-	}
-	return r
+	return Retry{Attempts: cmp.Or(r.Attempts, 6), Limit: cmp.Or(r.Limit, 30*time.Second)}
 }
 
 // CallOption changes one call.

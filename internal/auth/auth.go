@@ -91,18 +91,8 @@ const accountMaxBytes = 64
 // ValidAccount reports whether s can name an account: 1 to 64 of the characters A-Z a-z 0-9 . _ : @ - and neither "." nor
 // "..", which paths would swallow.
 func ValidAccount(s string) bool {
-	if s == "" || len(s) > accountMaxBytes || s == "." || s == ".." {
-		return false
-	}
-	for i := range len(s) {
-		switch c := s[i]; {
-		case 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z', '0' <= c && c <= '9':
-		case c == '.', c == '_', c == ':', c == '@', c == '-':
-		default:
-			return false
-		}
-	}
-	return true
+	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:@-"
+	return s != "" && len(s) <= accountMaxBytes && s != "." && s != ".." && strings.Trim(s, allowed) == ""
 }
 
 // credentialMaxBytes bounds what is presented as a credential, before anything is computed from it. Tokens of real issuers

@@ -65,28 +65,22 @@ type begun struct {
 
 // Read implements [net.Conn]: first come the bytes that were read already.
 func (c *begun) Read(b []byte) (int, error) {
+	var n int
+	var err error
 	if len(c.read) == 0 {
-		n, err := c.TCPConn.Read(b)
-		c.framing.see(b[:n])
-		return n, err //nolint:wrapcheck // The connection's own error is the contract of net.Conn.
-	}
-	n := copy(b, c.read)
-	c.framing.see(b[:n])
-	if c.read = c.read[n:]; len(c.read) == 0 {
 		c.read = nil
+		n, err = c.TCPConn.Read(b)
+	} else {
+		n = copy(b, c.read)
+		c.read = c.read[n:]
 	}
-	return n, nil
+	c.framing.see(b[:n])
+	return n, err //nolint:wrapcheck // The connection's own error is the contract of net.Conn.
 }
 
 // WriteTo implements [io.WriterTo], which [net.TCPConn] has and which would pass by what was read already.
 func (c *begun) WriteTo(w io.Writer) (int64, error) {
-	n, err := w.Write(c.read)
-	c.read = c.read[n:]
-	if err != nil {
-		return int64(n), err //nolint:wrapcheck // As for Read.
-	}
-	more, err := c.TCPConn.WriteTo(w)
-	return int64(n) + more, err //nolint:wrapcheck // As for Read.
+	return io.Copy(w, struct{ io.Reader }{c}) //nolint:wrapcheck // As for Read.
 }
 
 // framing watches what net/http reads of a connection for a request that says the length of its body twice, by Content-Length

@@ -167,7 +167,7 @@ func (a *archive) send(ctx context.Context, w http.ResponseWriter, d *answerFile
 // sealedCampaign reads the campaign of the path. One that is sealed is read once a second, so that those who ask for one inclusion
 // proof after another cost the database little. It must not be changed.
 func (s *Server) sealedCampaign(r *http.Request) (*lottery.Campaign, error) {
-	id, err := pathID(r, "campaign")
+	id, err := pathID("campaign")(r)
 	if err != nil {
 		return nil, err
 	}

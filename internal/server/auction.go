@@ -55,7 +55,10 @@ func (q *createAuctionRequest) op() (auction.Op, error) {
 	if a := q.AntiSnipe; a != nil {
 		op.AntiSnipe.Window = c.auctionSpan("anti_snipe's window", a.Window, 0)
 		op.AntiSnipe.Extension = c.auctionSpan("anti_snipe's extension", a.Extension, 0)
-		op.AntiSnipe.MaxExtensions = c.from0("anti_snipe's max_extensions", a.MaxExtensions, auction.MaxExtensions)
+		op.AntiSnipe.MaxExtensions = or(a.MaxExtensions, -1)
+		if n := op.AntiSnipe.MaxExtensions; n < 0 || n > auction.MaxExtensions {
+			c.fail("anti_snipe's max_extensions must be an integer from 0 to %d", auction.MaxExtensions)
+		}
 	}
 	op.Cooldown = c.auctionSpan("cooldown", or(q.Cooldown, "1s"), 0)
 	return op, c.err
@@ -76,27 +79,9 @@ func (q *createAuctionRequest) checkRounds(c *checks) []auction.NewRound {
 	return rounds
 }
 
-// auctionSpan reads a Go duration string from low to [auction.MaxDuration]. Times are kept to the microsecond, so a finer duration would not be
-// the one that was asked for.
+// auctionSpan reads a Go duration string from low to [auction.MaxDuration].
 func (c *checks) auctionSpan(field, value string, low time.Duration) time.Duration {
-	const high = auction.MaxDuration
-	d, err := time.ParseDuration(value)
-	switch {
-	case err != nil || d < low || d > high:
-		c.fail("%s must be a duration such as \"30m\" or \"1.5s\", from %s to %s", field, low, high)
-	case d%time.Microsecond != 0:
-		c.fail("%s must be a whole number of microseconds", field)
-	}
-	return d
-}
-
-// from0 reads a number from 0 to high that must be there.
-func (c *checks) from0(field string, value *int, high int) int {
-	if value == nil || *value < 0 || *value > high {
-		c.fail("%s must be an integer from 0 to %d", field, high)
-		return 0
-	}
-	return *value
+	return c.span(field, value, `"30m" or "1.5s"`, low, auction.MaxDuration, time.Microsecond)
 }
 
 func (s *Server) auctionRoutes() []route {
@@ -156,7 +141,7 @@ func (s *Server) placeBid(ctx context.Context, p auth.Principal, requestID, id s
 
 // auctionOf reads the auction of the path.
 func (s *Server) auctionOf(r *http.Request) (*auction.Auction, error) {
-	id, err := pathID(r, "auction")
+	id, err := pathID("auction")(r)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +171,7 @@ func (s *Server) auctionID(r *http.Request) (uuid.UUID, error) {
 	if !seesDrafts(infoOf(r).principal) {
 		return s.existingAuction(r)
 	}
-	return pathID(r, "auction")
+	return pathID("auction")(r)
 }
 
 func numberOfAuction(a auction.Auction) int64 { return a.Number }

@@ -183,7 +183,7 @@ func (s *Server) lotteryRoutes() []route {
 
 // campaignOf reads the campaign of the path.
 func (s *Server) campaignOf(r *http.Request) (*lottery.Campaign, error) {
-	id, err := pathID(r, "campaign")
+	id, err := pathID("campaign")(r)
 	if err != nil {
 		return nil, err
 	}

@@ -170,7 +170,7 @@ func (s *Server) multidrawRoutes() []route {
 const maxResultsLimit = 10_000
 
 func (s *Server) multidrawOf(r *http.Request) (*multidraw.Operation, error) {
-	id, err := pathID(r, "multi-draw")
+	id, err := pathID("multi-draw")(r)
 	if err != nil {
 		return nil, err
 	}

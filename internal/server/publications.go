@@ -109,15 +109,21 @@ func (c *checks) jitter(value string) time.Duration {
 }
 
 func (s *Server) publicationRoutes() []route {
-	find := with(pathIDOf("publication"), s.Publish.Publication)
+	find := with(pathID("publication"), s.Publish.Publication)
 	own := []route{
 		commandRoute("/v1/publications", accessStaff, http.StatusCreated, "Make a publication: scheduled, or a draft without a time", viewPublication,
 			mutation[publicationRequest, publish.Op]{execute: s.Publish.Create, op: plain((*publicationRequest).op)}),
-		listRoute("/v1/publications", accessStaff, "List publications, oldest first", oldestFirst(), rowsWith(asked[publish.Status]("status"), s.Publish.Publications),
+		listRoute("/v1/publications", accessStaff, "List publications, oldest first", oldestFirst(), rowsWith(func(r *http.Request) (publish.Status, error) {
+			q := r.URL.Query()
+			if q.Has("status") && q.Get("status") == "" {
+				return "", refuse("status must be one of %v", publish.Statuses())
+			}
+			return publish.Status(q.Get("status")), nil
+		}, s.Publish.Publications),
 			viewed(viewPublication), func(p publish.Publication) int64 { return p.Number }, withStatus(publish.Statuses()...)),
 		readRoute("/v1/publications/{id}", accessStaff, "Read a publication with its payload", find, viewPublicationDetail),
 		listRoute("/v1/publications/{id}/attempts", accessStaff, "List a publication's attempts in order", oldestFirst(),
-			rowsWith(pathIDOf("publication"), s.Publish.Attempts), as[attemptView], func(a publish.Attempt) int64 { return a.Version }),
+			rowsWith(pathID("publication"), s.Publish.Attempts), as[attemptView], func(a publish.Attempt) int64 { return a.Version }),
 		publishingRoute(s, "publication", "schedule", "Give a draft its time, or a scheduled publication another one", viewPublication, (*scheduleRequest).op),
 		publishingRoute(s, "publication", "publish", "Publish a draft or a scheduled publication now", viewPublication, always(publish.MakeDue{})),
 		publishingRoute(s, "publication", "cancel", "Cancel a draft or a scheduled publication", viewPublication, always(publish.Cancel{})),
@@ -287,9 +293,9 @@ func (s *Server) automationRoutes() []route {
 			mutation[automationRequest, publish.Op]{execute: s.Publish.Create, op: plain((*automationRequest).op)}),
 		listRoute("/v1/automations", accessStaff, "List automations, oldest first", oldestFirst(), rowsOf(s.Publish.Automations),
 			viewed(viewAutomation), func(a publish.Automation) int64 { return a.Number }),
-		readRoute("/v1/automations/{id}", accessStaff, "Read an automation, and when it fires next", with(pathIDOf("automation"), s.Publish.Automation), viewAutomation),
+		readRoute("/v1/automations/{id}", accessStaff, "Read an automation, and when it fires next", with(pathID("automation"), s.Publish.Automation), viewAutomation),
 		listRoute("/v1/automations/{id}/firings", accessStaff, "List what an automation has fired, in order", oldestFirst(),
-			rowsWith(pathIDOf("automation"), s.Publish.Firings), as[firingView], func(f publish.Firing) int64 { return f.Number }),
+			rowsWith(pathID("automation"), s.Publish.Firings), as[firingView], func(f publish.Firing) int64 { return f.Number }),
 		publishingRoute(s, "automation", "pause", "Keep an automation from firing", viewAutomation, always(publish.PauseAutomation{})),
 		publishingRoute(s, "automation", "resume", "Let a paused automation fire again, from its next time on", viewAutomation, always(publish.ResumeAutomation{})),
 		publishingRoute(s, "automation", "cancel", "End an automation for good", viewAutomation, always(publish.CancelAutomation{})),

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"encoding/json"
 	"net/http"
 	"time"
 
@@ -85,21 +84,12 @@ func (q *credentialsRequest) sealed(c *checks) (secret, token []byte) {
 		return nil, nil
 	}
 	if q.ClientID != nil {
-		secret = mustMarshalPlain(deviantart.Credentials{ClientID: *q.ClientID, ClientSecret: *q.ClientSecret})
+		secret = mustMarshal(deviantart.Credentials{ClientID: *q.ClientID, ClientSecret: *q.ClientSecret})
 	}
 	if q.RefreshToken != nil {
-		token = mustMarshalPlain(deviantart.Token{Refresh: *q.RefreshToken})
+		token = mustMarshal(deviantart.Token{Refresh: *q.RefreshToken})
 	}
 	return secret, token
-}
-
-// mustMarshalPlain encodes what always can be.
-func mustMarshalPlain(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
-	return b
 }
 
 func (q *credentialsRequest) op() (publish.Op, error) {
@@ -127,7 +117,7 @@ func (s *Server) targetRoutes() []route {
 			mutation[createTargetRequest, publish.Op]{execute: s.Publish.Create, op: plain((*createTargetRequest).op)}),
 		listRoute("/v1/targets", accessStaff, "List targets, oldest first", oldestFirst(), rowsOf(s.Publish.Targets),
 			viewed(viewTarget), func(t publish.Target) int64 { return t.Number }),
-		readRoute("/v1/targets/{id}", accessStaff, "Read a target, and how it is slowed down", with(pathIDOf("target"), s.Publish.Target), viewTarget),
+		readRoute("/v1/targets/{id}", accessStaff, "Read a target, and how it is slowed down", with(pathID("target"), s.Publish.Target), viewTarget),
 		publishingRoute(s, "target", "secret", "Replace a webhook's signing secret; the old one signs too for a while", as[madeTargetView, *publish.MadeTarget], (*rotateRequest).op),
 		publishingRoute(s, "target", "credentials", "Give a target new credentials, and resume it", viewChangedTarget, (*credentialsRequest).op),
 		publishingRoute(s, "target", "pause", "Keep a target's publications back", viewChangedTarget, always(publish.PauseTarget{})),

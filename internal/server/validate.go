@@ -141,9 +141,9 @@ func pathUUID(s, what string) (uuid.UUID, error) {
 	return id, nil
 }
 
-// pathID reads the id of the thing in the path.
-func pathID(r *http.Request, what string) (uuid.UUID, error) {
-	return pathUUID(r.PathValue("id"), what)
+// pathID finds the id in the path. what names the kind of thing that it is of.
+func pathID(what string) func(*http.Request) (uuid.UUID, error) {
+	return func(r *http.Request) (uuid.UUID, error) { return pathUUID(r.PathValue("id"), what) }
 }
 
 // pathAccount reads an account's id from the path.
