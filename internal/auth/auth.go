@@ -10,31 +10,22 @@ import (
 // The errors of this package. Callers test for them with [errors.Is]; what wraps them is for the server's log and never for
 // the client, because it tells a guesser how close the guess was.
 var (
-	// ErrNoCredential is returned when the request presents no credential at all. HTTP servers answer it with 401.
+	// ErrNoCredential is returned when the request presents no credential at all: 401.
 	ErrNoCredential = errors.New("auth: no credential")
-
-	// ErrBadCredential is returned when a credential is malformed, unknown, revoked, expired or wrongly signed. HTTP servers
-	// answer it with 401.
+	// ErrBadCredential is returned when a credential is malformed, unknown, revoked, expired or wrongly signed: 401.
 	ErrBadCredential = errors.New("auth: bad credential")
-
-	// ErrUnavailable is returned when the credential could be neither accepted nor refused, because the key store or the key
-	// set of the token issuer can't be reached and nothing usable is cached. HTTP servers answer it with 503.
+	// ErrUnavailable is returned when the key store or the token issuer can't be reached and nothing usable is cached: 503.
 	ErrUnavailable = errors.New("auth: credentials can't be checked now")
-
 	// ErrUnknownKey is returned by a [KeyStore] when no key has the given hash or id.
 	ErrUnknownKey = errors.New("auth: unknown key")
-
-	// ErrKeyExists is returned by [KeyStore].InsertKey when a key with the same id or the same hash is already there,
-	// revoked or not.
+	// ErrKeyExists is returned when a key with the same id or the same hash is already there, revoked or not.
 	ErrKeyExists = errors.New("auth: key exists already")
-
-	// ErrKeyRevoked is returned by [EnsureAdminKey] when the given secret belongs to a key that has been revoked, and by it
-	// alone: to a client, a revoked key is a bad credential like any other.
+	// ErrKeyRevoked is returned by [EnsureAdminKey] alone: to a client, a revoked key is a bad credential like any other.
 	ErrKeyRevoked = errors.New("auth: key is revoked")
-
 	// ErrInvalidAdminKey is returned by [ValidAdminKey] and [EnsureAdminKey] when a string can't serve as an admin key.
 	ErrInvalidAdminKey = errors.New("auth: an admin key must be 32 to 512 visible ASCII characters")
-
+	// ErrLastAdmin is returned when the only admin key left would be revoked, since nobody could then make another.
+	ErrLastAdmin = errors.New("the last admin key cannot be revoked")
 	// ErrInvalidOptions is returned by [New] and [NewLimiter] when an option is missing, contradictory or out of its range.
 	ErrInvalidOptions = errors.New("auth: invalid options")
 )

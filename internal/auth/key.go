@@ -126,6 +126,3 @@ type KeyOp struct {
 	Create *Key
 	Revoke string // the id of the key to revoke
 }
-
-// ErrLastAdmin is returned when the only admin key left would be revoked, since nobody could then make another.
-var ErrLastAdmin = errors.New("the last admin key cannot be revoked")

@@ -59,7 +59,7 @@ func TestPagesAreThere(t *testing.T) {
 		t.Fatalf("only %d pages", len(modules))
 	}
 	for _, m := range modules {
-		if _, ok := Assets()["js/pages/" + m[1] + ".js"]; !ok {
+		if _, ok := Assets()["js/pages/"+m[1]+".js"]; !ok {
 			t.Errorf("no page %s", m[1])
 		}
 	}

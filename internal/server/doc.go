@@ -7,7 +7,7 @@
 //	  └ authenticate, rate-limit           middleware.go  401, 429, 503
 //	     └ may this role use this route    middleware.go  403
 //	        └ Idempotency-Key              mutation.go    400
-//	           └ strict JSON, validation   mutation.go, edge, validate.go  400, 413
+//	           └ strict JSON, validation   mutation.go, edge  400, 413
 //	              └ whose account          mutation.go    403
 //	                 └ service             the answer, or a refusal through the one table in problem.go
 //

@@ -40,11 +40,11 @@ type liveServer struct{ *Server }
 
 var _ live.Server = liveServer{}
 
-// Credential implements [live.Server].
-func (liveServer) Credential(r *http.Request) (string, error) { return credentialOf(r) }
-
-// Principal implements [live.Server].
-func (liveServer) Principal(r *http.Request) auth.Principal { return infoOf(r).principal }
+// Caller implements [live.Server].
+func (liveServer) Caller(r *http.Request) (string, auth.Principal, error) {
+	credential, err := credentialOf(r)
+	return credential, infoOf(r).principal, err
+}
 
 // Identify implements [live.Server].
 func (s liveServer) Identify(ctx context.Context, credential string) (auth.Principal, error) {

@@ -29,7 +29,7 @@ import (
 const (
 	readHeaderTimeout = 10 * time.Second
 	readTimeout       = 30 * time.Second
-	writeTimeout      = 120 * time.Second // archive.go gives large documents more
+	writeTimeout      = 120 * time.Second // heavy.go gives large documents more
 	idleTimeout       = 120 * time.Second
 	maxHeaderBytes    = 64 << 10
 	dismissPause      = 250 * time.Millisecond // nothing tells when the last answer was written to its socket

@@ -280,14 +280,7 @@ type Locks struct {
 	victims, expired, handedOver   prometheus.Counter
 	held, waiting, oldest, longest prometheus.Gauge
 
-	classes sync.Map // what is counted of each, as finding it by its labels takes longer than counting
-}
-
-// lockClass is what is counted of the locks of one class.
-type lockClass struct {
-	requests        map[lock.Outcome]prometheus.Counter
-	wait, hold      prometheus.Observer
-	contended, lost prometheus.Counter
+	classes sync.Map // those whose metrics are all there
 }
 
 var _ lock.Observer = (*Locks)(nil)
@@ -315,44 +308,41 @@ func NewLocks(r prometheus.Registerer, classes ...string) *Locks {
 		longest:    m.gauge("_longest_wait_seconds", "How long the first in line had waited at the last sample."),
 	}
 	for _, class := range classes {
-		l.class(class)
+		l.begin(class)
 	}
 	return l
 }
 
-// class returns the metrics of a class. It makes all of them when one is needed first.
-func (l *Locks) class(name string) *lockClass {
-	known, _ := l.classes.Load(name)
-	if c, ok := known.(*lockClass); ok {
-		return c
-	}
-	c := &lockClass{
-		requests: map[lock.Outcome]prometheus.Counter{}, wait: l.wait.WithLabelValues(name), hold: l.hold.WithLabelValues(name),
-		contended: l.contended.WithLabelValues(name), lost: l.lost.WithLabelValues(name),
+// begin makes all metrics of a class when one is needed first.
+func (l *Locks) begin(class string) {
+	if _, known := l.classes.LoadOrStore(class, true); known {
+		return
 	}
 	for _, o := range lock.Outcomes() {
-		c.requests[o] = l.requests.WithLabelValues(name, string(o))
+		l.requests.WithLabelValues(class, string(o))
 	}
-	l.classes.Store(name, c)
-	return c
+	l.wait.WithLabelValues(class)
+	l.hold.WithLabelValues(class)
+	l.contended.WithLabelValues(class)
+	l.lost.WithLabelValues(class)
 }
 
 // Asked implements [lock.Observer].
 func (l *Locks) Asked(class string, outcome lock.Outcome, waited time.Duration, contended bool) {
-	c := l.class(class)
-	c.requests[outcome].Inc()
-	c.wait.Observe(waited.Seconds())
+	l.begin(class)
+	l.requests.WithLabelValues(class, string(outcome)).Inc()
+	l.wait.WithLabelValues(class).Observe(waited.Seconds())
 	if contended {
-		c.contended.Inc()
+		l.contended.WithLabelValues(class).Inc()
 	}
 }
 
 // Ended implements [lock.Observer].
 func (l *Locks) Ended(class string, held time.Duration, lost error) {
-	c := l.class(class)
-	c.hold.Observe(held.Seconds())
+	l.begin(class)
+	l.hold.WithLabelValues(class).Observe(held.Seconds())
 	if lost != nil {
-		c.lost.Inc()
+		l.lost.WithLabelValues(class).Inc()
 	}
 }
 
