@@ -43,10 +43,10 @@ func (s *Server) startLive(ctx context.Context, registry *prometheus.Registry) e
 }
 
 // startAuctions makes the service of auctions and the election of the leader that closes their rounds.
-func (s *Server) startAuctions(registry *prometheus.Registry, lanes *telemetry.LaneMetrics) (err error) {
+func (s *Server) startAuctions(registry *prometheus.Registry) (err error) {
 	observer := telemetry.NewAuctions(registry, auction.Outcomes())
 	s.auction = auction.NewService(postgres.NewAuctions(s.db), auction.Options{
-		Lanes: groupcommit.Options{Observer: s.traces.Lanes("auction", lanes.For("auction"))}, Observer: observer, Logger: s.logger,
+		Lanes: groupcommit.Options{Observer: s.traces.Lanes("auction", telemetry.NewLanes(registry, "auction"))}, Observer: observer, Logger: s.logger,
 		Committed: func(id uuid.UUID, events []auction.Event) {
 			s.hub.Committed(auction.Topic(id), events[len(events)-1].Seq, func() []live.Event { return postgres.LiveEvents(events) })
 		},

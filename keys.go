@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/internal/auth"
+	"github.com/fairlead-dev/fairlead/internal/postgres"
 )
 
 // AdminKeyFile names the file in a data directory that keeps an admin key which was made.
@@ -19,7 +20,7 @@ func AdminKeyFile(data string) string { return filepath.Join(data, "admin.key") 
 // ensureAdminKey makes sure that there is an admin key: the one that was given, the one kept in the data
 // directory, any that the database knows, or a new one. A new one is kept before it is registered, so that a crash in
 // between leaves a file that the next start registers, and never a key that nobody knows.
-func (s *Server) ensureAdminKey(ctx context.Context, store auth.KeyStore) error {
+func (s *Server) ensureAdminKey(ctx context.Context, store *postgres.APIKeys) error {
 	now := time.Now().UTC()
 	register := func(secret string) error {
 		_, err := auth.EnsureAdminKey(ctx, store, secret, uuid.Must(uuid.NewV7()).String(), now)

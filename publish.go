@@ -83,7 +83,7 @@ func openVault(given, admin, data string) (*publish.Vault, error) {
 }
 
 // startPublishing makes the service of publications and the worker that sends them.
-func (s *Server) startPublishing(registry *prometheus.Registry, lanes *telemetry.LaneMetrics) error {
+func (s *Server) startPublishing(registry *prometheus.Registry) error {
 	vault, err := openVault(s.o.SecretsKey, s.o.AdminKey, s.o.Data)
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (s *Server) startPublishing(registry *prometheus.Registry, lanes *telemetry
 		checkURL = nil
 	}
 	s.publish = publish.NewService(store, publish.Options{
-		Lanes: groupcommit.Options{Observer: s.traces.Lanes("publish", lanes.For("publish"))}, Vault: vault, CheckURL: checkURL,
+		Lanes: groupcommit.Options{Observer: s.traces.Lanes("publish", telemetry.NewLanes(registry, "publish"))}, Vault: vault, CheckURL: checkURL,
 		Scheduled: s.publisher.Scheduled, Logger: s.logger,
 	})
 	s.onClose(s.publish.Close)

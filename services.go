@@ -24,23 +24,22 @@ const userRateWindow = 10 * time.Second
 
 // startServices makes the services and the HTTP edge above them.
 func (s *Server) startServices(registry *prometheus.Registry) (err error) {
-	lanes := telemetry.NewLaneMetrics(registry)
 	draws := telemetry.NewLottery(registry)
-	s.ledger = ledger.NewService(postgres.NewLedger(s.db), groupcommit.Options{Observer: s.traces.Lanes("ledger", lanes.For("ledger"))})
+	s.ledger = ledger.NewService(postgres.NewLedger(s.db), groupcommit.Options{Observer: s.traces.Lanes("ledger", telemetry.NewLanes(registry, "ledger"))})
 	s.onClose(s.ledger.Close)
 	randomness, err := s.startBeacon()
 	if err != nil {
 		return err
 	}
 	s.lottery = lottery.NewService(postgres.NewLottery(s.db, draws), lottery.Options{
-		Lanes: groupcommit.Options{Observer: s.traces.Lanes("lottery", lanes.For("lottery"))}, StuckAfter: s.o.DrawStuckAfter, Observer: draws, Logger: s.logger,
+		Lanes: groupcommit.Options{Observer: s.traces.Lanes("lottery", telemetry.NewLanes(registry, "lottery"))}, StuckAfter: s.o.DrawStuckAfter, Observer: draws, Logger: s.logger,
 		Committed: func(campaign uuid.UUID, last int64) { s.hub.Committed(lottery.Topic(campaign), last, nil) }, Beacon: randomness,
 	})
 	s.onClose(s.lottery.Close)
 	s.lockMetrics = telemetry.NewLocks(registry, postgres.LockClass)
 	s.locks = postgres.NewLocks(s.db, s.lockMetrics)
 	s.onClose(s.locks.Close)
-	if err := s.startAuctions(registry, lanes); err != nil {
+	if err := s.startAuctions(registry); err != nil {
 		return err
 	}
 	s.multidraw = multidraw.NewService(postgres.NewMultidraws(s.db), multidraw.Options{
@@ -49,7 +48,7 @@ func (s *Server) startServices(registry *prometheus.Registry) (err error) {
 		Committed: func(id uuid.UUID, checkpoint int64) { s.hub.Committed(multidraw.Topic(id), checkpoint, nil) },
 	})
 	s.onClose(s.multidraw.Close)
-	if err := s.startPublishing(registry, lanes); err != nil {
+	if err := s.startPublishing(registry); err != nil {
 		return err
 	}
 	keys := postgres.NewAPIKeys(s.db)

@@ -1,12 +1,25 @@
 package client
 
 import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"iter"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // requestTimeout bounds one attempt. The server answers commands in milliseconds; the proof of the largest campaign
@@ -67,4 +80,370 @@ func newHTTPClient() (*http.Client, error) {
 	pool := standard.Clone()
 	pool.MaxIdleConns, pool.MaxIdleConnsPerHost = 0, idleConnections
 	return &http.Client{Transport: pool, Timeout: requestTimeout}, nil
+}
+
+// The pauses between attempts where the server asks for none: long enough for a lane to drain or a process to start.
+const (
+	firstPause = 50 * time.Millisecond
+	maxPause   = 5 * time.Second
+)
+
+const (
+	keyHeader      = "Idempotency-Key"
+	replayedHeader = "Idempotent-Replayed"
+)
+
+// errNotJSON is returned when a success carries no document: what answered was no Fairlead server.
+var errNotJSON = errors.New("client: the answer is not the JSON document that was expected")
+
+// Retry bounds how long a call is tried. The zero value means the defaults.
+type Retry struct {
+	// Attempts is how often a request is sent at most; 0 means 6, 1 means that nothing is sent again.
+	Attempts int
+	// Limit is how long after its first attempt a call may begin its last one; 0 means 30 s. A longer Retry-After ends
+	// the call at once, with the answer that asked for it.
+	Limit time.Duration
+}
+
+func (r Retry) withDefaults() Retry {
+	return Retry{Attempts: cmp.Or(r.Attempts, 6), Limit: cmp.Or(r.Limit, 30*time.Second)}
+}
+
+// CallOption changes one call.
+type CallOption func(*request)
+
+// request is what a call sends, at every attempt.
+type request struct {
+	method, url string
+	header      http.Header
+	body        []byte
+	answer      *Answer  // where to store the answer, or nil
+	final       []string // codes that end the call although they are retryable
+}
+
+// Key gives a call the caller's own idempotency key, 1 to 255 visible ASCII characters, in place of a random one.
+func Key(key string) CallOption { return Header(keyHeader, key) }
+
+// Header gives a call's request a header, such as traceparent.
+func Header(name, value string) CallOption {
+	return func(r *request) { r.header.Set(name, value) }
+}
+
+// Answer is what really came, for callers who look closer: see [Into].
+type Answer struct {
+	Status int
+	Header http.Header
+	// Body is the answer as it came, byte for byte.
+	Body []byte
+	// Replayed tells that the server repeated the answer to an earlier request with the same key.
+	Replayed bool
+	// Key is the idempotency key that was sent; empty where none was.
+	Key string
+	// Attempts is how often the request was sent, but for what net/http repeats by itself when a connection that it kept
+	// turns out to be dead.
+	Attempts int
+}
+
+// Into stores the call's answer in a, whether it succeeds or ends in a [Problem]. The Answer belongs to that call until
+// it returns.
+func Into(a *Answer) CallOption {
+	return func(r *request) { r.answer = a }
+}
+
+// Call sends a request and decodes the answer into an Out. The methods use it; a program needs it for operations that a
+// newer server has and this package does not. The path begins with a slash, and its ids are escaped. in is the request's
+// document, or nil; a POST without one sends an empty object.
+func Call[Out any](ctx context.Context, c *Client, method, path string, in any, opts ...CallOption) (*Out, error) {
+	answer, err := c.do(ctx, method, path, in, opts)
+	if err != nil {
+		return nil, err
+	}
+	out := new(Out)
+	if err := json.Unmarshal(answer, out); err != nil {
+		return nil, fmt.Errorf("%w: %w", errNotJSON, err)
+	}
+	return out, nil
+}
+
+func get[Out any](ctx context.Context, c *Client, path string, opts []CallOption) (*Out, error) {
+	return Call[Out](ctx, c, http.MethodGet, path, nil, opts...)
+}
+
+func post[Out any](ctx context.Context, c *Client, path string, in any, opts []CallOption) (*Out, error) {
+	return Call[Out](ctx, c, http.MethodPost, path, in, opts...)
+}
+
+// Open sends a GET and returns the answer unread. It is for what is not a JSON document: server-sent events (/v1/events),
+// metrics, pages. With the headers of an upgrade it also opens the WebSocket (/v1/live), and the body is then the connection.
+// The request is sent once. The context ends it; the HTTP client's Timeout does not apply. The caller closes the body. Open
+// returns an answer of 400 or above as a *[Problem].
+func (c *Client) Open(ctx context.Context, path string, opts ...CallOption) (*http.Response, error) {
+	r, err := c.request(http.MethodGet, path, nil, opts)
+	if err != nil {
+		return nil, err
+	}
+	untimed := *c.http
+	untimed.Timeout = 0
+	resp, err := r.send(ctx, &untimed)
+	if err != nil {
+		return nil, &UnansweredError{Attempts: 1, Err: err}
+	}
+	if resp.StatusCode < http.StatusBadRequest {
+		return resp, nil
+	}
+	answer, err := read(resp)
+	if err != nil {
+		return nil, &UnansweredError{Attempts: 1, Err: err}
+	}
+	return nil, problemOf(answer)
+}
+
+// at fills a path's gaps with ids.
+func at(format string, ids ...string) string {
+	escaped := make([]any, len(ids))
+	for i, id := range ids {
+		escaped[i] = url.PathEscape(id)
+	}
+	return fmt.Sprintf(format, escaped...)
+}
+
+// with appends a query to a path: pairs of a name and its value, without those whose value is empty.
+func with(path string, pairs ...string) string {
+	query := url.Values{}
+	for pair := range slices.Chunk(pairs, 2) {
+		if pair[1] != "" {
+			query.Set(pair[0], pair[1])
+		}
+	}
+	return path + "?" + query.Encode()
+}
+
+// largestPage is the most items that a page can have, but for draws.
+const largestPage = 200
+
+// pages reads a list page by page. The filters are pairs, as for [with]. The sequence ends with the first error.
+func pages[T any](ctx context.Context, c *Client, opts []CallOption, path string, filters ...string) iter.Seq2[T, error] {
+	return pagesOf[T](ctx, c, opts, largestPage, path, filters...)
+}
+
+func pagesOf[T any](ctx context.Context, c *Client, opts []CallOption, limit int, path string, filters ...string) iter.Seq2[T, error] {
+	type page struct {
+		Items []T    `json:"items"`
+		Next  string `json:"next"`
+	}
+	return func(yield func(T, error) bool) {
+		for after := ""; ; {
+			p, err := get[page](ctx, c, with(path, append([]string{"limit", strconv.Itoa(limit), "after", after}, filters...)...), opts)
+			if err != nil {
+				yield(*new(T), err)
+				return
+			}
+			for _, item := range p.Items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if after = p.Next; after == "" {
+				return
+			}
+		}
+	}
+}
+
+// request makes a call's request, with the credential, and with a key if it changes something.
+func (c *Client) request(method, path string, in any, opts []CallOption) (*request, error) {
+	r := &request{method: method, url: c.base + path, header: http.Header{}}
+	if c.key != "" {
+		r.header.Set("Authorization", "Bearer "+c.key)
+	}
+	if in == nil && method == http.MethodPost {
+		in = struct{}{}
+	}
+	if in != nil {
+		var err error
+		if r.body, err = json.Marshal(in); err != nil {
+			return nil, fmt.Errorf("client: encode the request: %w", err)
+		}
+		r.header.Set("Content-Type", "application/json")
+	}
+	for _, o := range opts {
+		o(r)
+	}
+	if method != http.MethodGet && r.header.Get(keyHeader) == "" {
+		r.header.Set(keyHeader, uuid.NewString())
+	}
+	return r, nil
+}
+
+// do sends a request until it is settled. An answer of 400 or above is returned as an error, a *Problem; the body of
+// the others has been read, so that a connection that fails halfway counts as no answer.
+func (c *Client) do(ctx context.Context, method, path string, in any, opts []CallOption) ([]byte, error) {
+	r, err := c.request(method, path, in, opts)
+	if err != nil {
+		return nil, err
+	}
+	key := r.header.Get(keyHeader)
+	pauses := backoff.NewExponentialBackOff()
+	pauses.InitialInterval, pauses.MaxInterval = firstPause, maxPause
+	began := time.Now()
+	for attempt := 1; ; attempt++ {
+		var answer *Answer
+		resp, err := r.send(ctx, c.http)
+		if err == nil {
+			answer, err = read(resp)
+		}
+		pause := pauses.NextBackOff()
+		if err != nil {
+			err = &UnansweredError{Key: key, Attempts: attempt, Err: err}
+		} else {
+			answer.Key, answer.Attempts = key, attempt
+			if r.answer != nil {
+				*r.answer = *answer
+			}
+			if answer.Status < http.StatusBadRequest {
+				return answer.Body, nil
+			}
+			p := problemOf(answer)
+			if !p.Retryable || slices.Contains(r.final, p.Code) {
+				return nil, p
+			}
+			// The pause is added so that callers refused together do not come back together.
+			pause, err = p.RetryAfter+pause, p
+		}
+		if attempt >= c.retry.Attempts || time.Since(began)+pause > c.retry.Limit || !wait.For(ctx, pause) {
+			return nil, err
+		}
+	}
+}
+
+func (r *request) send(ctx context.Context, c *http.Client) (*http.Response, error) {
+	var body io.Reader
+	if r.body != nil {
+		body = bytes.NewReader(r.body)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, r.url, body)
+	if err != nil {
+		return nil, err
+	}
+	req.Header = r.header.Clone()
+	return c.Do(req)
+}
+
+// read reads an answer to its end.
+func read(resp *http.Response) (*Answer, error) {
+	body, err := io.ReadAll(resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return nil, err
+	}
+	return &Answer{Status: resp.StatusCode, Header: resp.Header, Body: body, Replayed: resp.Header.Get(replayedHeader) == "true"}, nil
+}
+
+// retryAfter reads Retry-After in either of its forms; 0 means that there is none.
+func retryAfter(h http.Header) time.Duration {
+	value := h.Get("Retry-After")
+	if seconds, err := strconv.Atoi(value); err == nil {
+		return max(0, time.Duration(seconds)*time.Second)
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		return max(0, time.Until(at))
+	}
+	return 0
+}
+
+// Outcomes of a call that ended in a [Problem].
+const (
+	// NotApplied means that the server has seen that nothing was done under the call's key, and did nothing now.
+	NotApplied = "not_applied"
+	// Applied means that the effect is there although the answer is a problem.
+	Applied = "applied"
+	// Unknown means that the server can't tell yet: it may have done it, now or for an earlier attempt with the same key. With
+	// a code other than outcome_unknown and internal_error the last attempt did nothing, but that says nothing of those before.
+	// A call with the [Problem]'s Key gets the true answer later.
+	Unknown = "unknown"
+)
+
+// Problem is returned when the server answered that it did not do what was asked.
+type Problem struct {
+	// Status is the HTTP status, 400 or above.
+	Status int `json:"status"`
+	// Code is the stable name of what happened, such as sold_out. It is empty when what answered was no Fairlead
+	// server, but a proxy before it, say.
+	Code string `json:"code"`
+	// Title and Detail say it to a person: in general, and this once.
+	Title  string `json:"title"`
+	Detail string `json:"detail"`
+	// Retryable tells whether the same request may succeed later; the client has tried already.
+	Retryable bool `json:"retryable"`
+	// Outcome is NotApplied, Applied or Unknown.
+	Outcome string `json:"outcome"`
+	// RequestID finds the request in the server's log.
+	RequestID string `json:"request_id"`
+	// Transfer is the id of the failed transfer, with insufficient_funds.
+	Transfer string `json:"transfer"`
+	// Cycle names the owners that wait for each other, in waiting order, the asking one first, with deadlock.
+	Cycle []string `json:"cycle"`
+
+	// Reason is why the server is not ready, in answers of /readyz, which are no problem documents.
+	Reason string `json:"reason"`
+
+	// Key is the idempotency key of the call; empty where it had none.
+	Key string `json:"-"`
+	// RetryAfter is how long the server asked to wait; 0 when it did not.
+	RetryAfter time.Duration `json:"-"`
+}
+
+// Error names code and detail.
+func (p *Problem) Error() string {
+	switch {
+	case p.Reason != "":
+		return "client: the server is not ready: " + p.Reason
+	case p.Code == "":
+		return fmt.Sprintf("client: the answer was %d %s, and no problem document", p.Status, http.StatusText(p.Status))
+	}
+	return fmt.Sprintf("client: %s (%s)", p.Detail, p.Code)
+}
+
+// CodeOf returns the code of the [Problem] in err, and "" where there is none.
+func CodeOf(err error) string {
+	if p, ok := errors.AsType[*Problem](err); ok {
+		return p.Code
+	}
+	return ""
+}
+
+// UnansweredError is returned when no answer came: the connection failed at every attempt, or the context ended. What
+// was asked was done once or not at all.
+type UnansweredError struct {
+	// Key is the idempotency key of the call; empty where it had none. The same call with this key settles it.
+	Key string
+	// Attempts is how often the request was sent.
+	Attempts int
+	// Err is what went wrong the last time.
+	Err error
+}
+
+// Error says how often it was tried, and under which key.
+func (e *UnansweredError) Error() string {
+	if e.Key == "" {
+		return fmt.Sprintf("client: no answer after %d attempts: %v", e.Attempts, e.Err)
+	}
+	return fmt.Sprintf("client: no answer after %d attempts with Idempotency-Key %s: %v", e.Attempts, e.Key, e.Err)
+}
+
+// Unwrap gives the last failure, in which context.Canceled and context.DeadlineExceeded can be found.
+func (e *UnansweredError) Unwrap() error { return e.Err }
+
+// problemOf reads an answer of 400 or above.
+func problemOf(a *Answer) *Problem {
+	p := &Problem{}
+	if json.Unmarshal(a.Body, p) != nil || p.Code == "" {
+		// A proxy that could not reach the server knows nothing of the effect.
+		*p = Problem{Outcome: Unknown, Retryable: isGatewayStatus(a.Status), Reason: p.Reason}
+	}
+	p.Status, p.Key, p.RetryAfter = a.Status, a.Key, retryAfter(a.Header)
+	return p
+}
+
+func isGatewayStatus(status int) bool {
+	return status == http.StatusBadGateway || status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout
 }

@@ -4,11 +4,45 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/lock"
 )
+
+// once makes lock_held and deadlock final: the request itself says how long to wait for a lock, and the victim of a deadlock
+// has to release something before it asks again.
+func once(r *request) { r.final = []string{codeLockHeld, codeDeadlock} }
+
+const (
+	codeLockHeld = "lock_held"
+	codeLockLost = "lock_lost"
+	codeDeadlock = "deadlock"
+)
+
+// AcquireLock locks all of the keys or none, waiting in line for as long as the request says; an HTTP client's Timeout,
+// two minutes by default, has to be longer. Codes lock_held, and deadlock with the [Problem]'s Cycle; neither is tried
+// again. For a lock that is renewed by itself see [Client.LockBackend].
+func (c *Client) AcquireLock(ctx context.Context, q LockRequest, opts ...CallOption) (*Lock, error) {
+	return post[Lock](ctx, c, "/v1/locks", q, append([]CallOption{once}, opts...))
+}
+
+// RenewLock lets a lock live for the request's TTL from now on, or as long as before. Code lock_lost: it is no longer held.
+func (c *Client) RenewLock(ctx context.Context, id string, q RenewLockRequest, opts ...CallOption) (*Lock, error) {
+	return post[Lock](ctx, c, at("/v1/locks/%s/renew", id), q, opts)
+}
+
+// ReleaseLock ends a lock and gives its keys to the next in line. Code lock_lost: it was no longer held.
+func (c *Client) ReleaseLock(ctx context.Context, id string, opts ...CallOption) error {
+	_, err := c.do(ctx, http.MethodDelete, at("/v1/locks/%s", id), nil, opts)
+	return err
+}
+
+// Locks tells who holds, who waits, and for whom. It takes an admin key.
+func (c *Client) Locks(ctx context.Context, opts ...CallOption) (*Locks, error) {
+	return get[Locks](ctx, c, "/v1/locks", opts)
+}
 
 // LockBackend is the server's lock service as a [lock.Backend], so that a program has over HTTP what package lock gives
 // on a database: locks that are renewed by themselves, and a context that ends when one may be lost. It is safe for

@@ -1,35 +1,31 @@
 package auth
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+)
 
 // The errors of this package. Callers test for them with [errors.Is]; what wraps them is for the server's log and never for
 // the client, because it tells a guesser how close the guess was.
 var (
-	// ErrNoCredential is returned when the request presents no credential at all. HTTP servers answer it with 401.
+	// ErrNoCredential is returned when the request presents no credential at all: 401.
 	ErrNoCredential = errors.New("auth: no credential")
-
-	// ErrBadCredential is returned when a credential is malformed, unknown, revoked, expired or wrongly signed. HTTP servers
-	// answer it with 401.
+	// ErrBadCredential is returned when a credential is malformed, unknown, revoked, expired or wrongly signed: 401.
 	ErrBadCredential = errors.New("auth: bad credential")
-
-	// ErrUnavailable is returned when the credential could be neither accepted nor refused, because the key store or the key
-	// set of the token issuer can't be reached and nothing usable is cached. HTTP servers answer it with 503.
+	// ErrUnavailable is returned when the key store or the token issuer can't be reached and nothing usable is cached: 503.
 	ErrUnavailable = errors.New("auth: credentials can't be checked now")
-
 	// ErrUnknownKey is returned by a [KeyStore] when no key has the given hash or id.
 	ErrUnknownKey = errors.New("auth: unknown key")
-
-	// ErrKeyExists is returned by [KeyStore].InsertKey when a key with the same id or the same hash is already there,
-	// revoked or not.
+	// ErrKeyExists is returned when a key with the same id or the same hash is already there, revoked or not.
 	ErrKeyExists = errors.New("auth: key exists already")
-
-	// ErrKeyRevoked is returned by [EnsureAdminKey] when the given secret belongs to a key that has been revoked, and by it
-	// alone: to a client, a revoked key is a bad credential like any other.
+	// ErrKeyRevoked is returned by [EnsureAdminKey] alone: to a client, a revoked key is a bad credential like any other.
 	ErrKeyRevoked = errors.New("auth: key is revoked")
-
 	// ErrInvalidAdminKey is returned by [ValidAdminKey] and [EnsureAdminKey] when a string can't serve as an admin key.
 	ErrInvalidAdminKey = errors.New("auth: an admin key must be 32 to 512 visible ASCII characters")
-
+	// ErrLastAdmin is returned when the only admin key left would be revoked, since nobody could then make another.
+	ErrLastAdmin = errors.New("the last admin key cannot be revoked")
 	// ErrInvalidOptions is returned by [New] and [NewLimiter] when an option is missing, contradictory or out of its range.
 	ErrInvalidOptions = errors.New("auth: invalid options")
 )
@@ -86,16 +82,100 @@ const accountMaxBytes = 64
 // ValidAccount reports whether s can name an account: 1 to 64 of the characters A-Z a-z 0-9 . _ : @ - and neither "." nor
 // "..", which paths would swallow.
 func ValidAccount(s string) bool {
-	if s == "" || len(s) > accountMaxBytes || s == "." || s == ".." {
-		return false
+	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:@-"
+	return s != "" && len(s) <= accountMaxBytes && s != "." && s != ".." && strings.Trim(s, allowed) == ""
+}
+
+// credentialMaxBytes bounds what is presented as a credential, before anything is computed from it. Tokens of real issuers
+// stay under 4 KiB.
+const credentialMaxBytes = 8 << 10
+
+// The parts of the WebSocket subprotocol header that carry a credential, because browsers can't set Authorization on a
+// WebSocket.
+const (
+	// Subprotocol is the application protocol that a WebSocket client offers beside its credential, and that the server
+	// accepts.
+	Subprotocol             = "fairlead"
+	subprotocolBearerPrefix = "bearer."
+)
+
+// Authorization returns the one Authorization value of h, to be given to [Authenticator.Authenticate]. It returns
+// [ErrNoCredential] when there is none, and [ErrBadCredential] when there is more than one: two proxies may each believe
+// another of them.
+func Authorization(h http.Header) (string, error) {
+	switch values := h["Authorization"]; len(values) {
+	case 0:
+		return "", ErrNoCredential
+	case 1:
+		return values[0], nil
+	default:
+		return "", fmt.Errorf("%w: %d authorization headers", ErrBadCredential, len(values))
 	}
-	for i := range len(s) {
-		switch c := s[i]; {
-		case 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z', '0' <= c && c <= '9':
-		case c == '.', c == '_', c == ':', c == '@', c == '-':
-		default:
-			return false
+}
+
+// SubprotocolAuthorization returns the credential that a WebSocket handshake carries in Sec-WebSocket-Protocol as "fairlead,
+// bearer.KEY", in the form that [Authenticator.Authenticate] takes. It returns [ErrNoCredential] when there is none, and
+// [ErrBadCredential] when there is more than one or when [Subprotocol] is not offered with it. The server must answer with
+// [Subprotocol], never with the bearer entry.
+func SubprotocolAuthorization(h http.Header) (string, error) {
+	var credential string
+	var found, offered bool
+	for _, value := range h["Sec-Websocket-Protocol"] {
+		for entry := range strings.SplitSeq(value, ",") {
+			entry = strings.Trim(entry, " \t")
+			if entry == Subprotocol {
+				offered = true
+			}
+			rest, ok := strings.CutPrefix(entry, subprotocolBearerPrefix)
+			if !ok {
+				continue
+			}
+			if found {
+				return "", fmt.Errorf("%w: more than one bearer subprotocol", ErrBadCredential)
+			}
+			credential, found = rest, true
 		}
 	}
-	return true
+	switch {
+	case !found:
+		return "", ErrNoCredential
+	case !offered:
+		return "", fmt.Errorf("%w: subprotocol %q isn't offered beside it", ErrBadCredential, Subprotocol)
+	}
+	return "Bearer " + credential, nil
+}
+
+// Challenge returns the WWW-Authenticate value for a 401 that answers err, as RFC 6750 section 3 asks: with an error code
+// only when a credential was presented.
+func Challenge(err error) string {
+	if errors.Is(err, ErrNoCredential) {
+		return `Bearer realm="fairlead"`
+	}
+	return `Bearer realm="fairlead", error="invalid_token"`
+}
+
+// bearer returns the credential of an Authorization value: the scheme Bearer in any case, one or more spaces, and 1 to 8192
+// visible ASCII characters, for which RFC 6750 would allow fewer than an operator's own admin key may use. The result is
+// part of authorization, not a copy.
+func bearer(authorization string) (string, error) {
+	const scheme = "bearer"
+	if authorization == "" {
+		return "", ErrNoCredential
+	}
+	if len(authorization) < len(scheme) || !strings.EqualFold(authorization[:len(scheme)], scheme) {
+		return "", fmt.Errorf("%w: the scheme isn't bearer", ErrBadCredential)
+	}
+	rest := authorization[len(scheme):]
+	credential := strings.TrimLeft(rest, " ")
+	switch {
+	case credential == "":
+		return "", fmt.Errorf("%w: it is empty", ErrBadCredential)
+	case len(credential) == len(rest):
+		return "", fmt.Errorf("%w: the scheme isn't bearer", ErrBadCredential)
+	case len(credential) > credentialMaxBytes:
+		return "", fmt.Errorf("%w: over %d bytes", ErrBadCredential, credentialMaxBytes)
+	case firstInvisible(credential) >= 0:
+		return "", fmt.Errorf("%w: it isn't visible ASCII", ErrBadCredential)
+	}
+	return credential, nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -189,31 +190,33 @@ func (a *Authenticator) key(ctx context.Context, hash *[sha256.Size]byte, entry 
 	if inGrace {
 		wait = keyGraceWait
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-
-	var err error
-	select {
-	case result := <-a.startLookup(hash, entry != nil): //nolint:contextcheck // As above.
-		if err = result.Err; err != nil {
-			break
+	fresh, err := await[*keyEntry](ctx, wait, a.startLookup(hash, entry != nil), "the key store") //nolint:contextcheck // As above.
+	if err == nil {
+		if a.now().Sub(fresh.askedAt) < keyGrace {
+			return fresh.principal, nil
 		}
-		fresh, ok := result.Val.(*keyEntry)
-		if !ok || a.now().Sub(fresh.askedAt) >= keyGrace {
-			// A store that doesn't honour its deadline answers for a past in which the key may not have been revoked yet.
-			err = fmt.Errorf("%w: the key store answered too late", ErrUnavailable)
-			break
-		}
-		return fresh.principal, nil
-	case <-timer.C:
-		err = fmt.Errorf("%w: the key store doesn't answer", ErrUnavailable)
-	case <-ctx.Done():
-		err = fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+		// A store that doesn't honour its deadline answers for a past in which the key may not have been revoked yet.
+		err = fmt.Errorf("%w: the key store answered too late", ErrUnavailable)
 	}
 	if errors.Is(err, ErrUnavailable) && entry != nil && ctx.Err() == nil && a.now().Sub(entry.askedAt) < keyGrace {
 		return entry.principal, nil
 	}
 	return Principal{}, err
+}
+
+// await waits for what somebody was asked, up to a time. It returns [ErrUnavailable] when no answer comes.
+func await[V any](ctx context.Context, wait time.Duration, asked <-chan singleflight.Result, whom string) (v V, err error) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case result := <-asked:
+		v, _ = result.Val.(V)
+		return v, result.Err
+	case <-timer.C:
+		return v, fmt.Errorf("%w: %s doesn't answer", ErrUnavailable, whom)
+	case <-ctx.Done():
+		return v, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+	}
 }
 
 // startLookup looks a key up in the store, together with whoever else is doing so, and independently of the request that
@@ -266,3 +269,41 @@ func (a *Authenticator) lookup(ctx context.Context, hash *[sha256.Size]byte) (*k
 
 // tokenShaped reports whether a credential has the three parts of a JWT.
 func tokenShaped(credential string) bool { return strings.Count(credential, ".") == 2 }
+
+// cache is a bounded map from the hash of a credential to what is known of it. When it is full, any one entry makes room:
+// every entry can be learned anew, and no order of eviction would be harder for a flood to exploit than a random one. Expiry
+// is in the values and their users' business.
+type cache[V any] struct {
+	mu         sync.RWMutex
+	maxEntries int
+	entries    map[[sha256.Size]byte]V
+}
+
+func newCache[V any](maxEntries int) *cache[V] {
+	return &cache[V]{maxEntries: maxEntries, entries: make(map[[sha256.Size]byte]V)}
+}
+
+func (c *cache[V]) get(hash *[sha256.Size]byte) (V, bool) {
+	c.mu.RLock()
+	v, ok := c.entries[*hash]
+	c.mu.RUnlock()
+	return v, ok
+}
+
+func (c *cache[V]) put(hash *[sha256.Size]byte, v V) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, known := c.entries[*hash]; !known && len(c.entries) >= c.maxEntries {
+		for victim := range c.entries {
+			delete(c.entries, victim)
+			break
+		}
+	}
+	c.entries[*hash] = v
+}
+
+func (c *cache[V]) remove(hash *[sha256.Size]byte) {
+	c.mu.Lock()
+	delete(c.entries, *hash)
+	c.mu.Unlock()
+}

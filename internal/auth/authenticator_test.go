@@ -324,7 +324,7 @@ func TestCacheIsBounded(t *testing.T) {
 			t.Fatalf("%d is not what was put", v)
 		}
 		c.put(&hash, -i)
-		if n := c.len(); n > 10 {
+		if n := len(c.entries); n > 10 {
 			t.Fatalf("%d entries", n)
 		}
 	}

@@ -112,7 +112,7 @@ func (s *keySet) find(ctx context.Context, kid, alg string) ([]publicKey, error)
 		}
 	}
 	// The set is old, or the issuer has a key that we don't know yet.
-	keys, err := s.fetched(ctx, wait)
+	keys, err := await[[]publicKey](ctx, wait, s.startFetch(), "the issuer") //nolint:contextcheck // As above.
 	switch {
 	case err != nil && len(stale) > 0 && ctx.Err() == nil:
 		return stale, nil
@@ -123,24 +123,6 @@ func (s *keySet) find(ctx context.Context, kid, alg string) ([]publicKey, error)
 		return found, nil
 	}
 	return nil, fmt.Errorf("%w: the issuer has no key for it", ErrBadCredential)
-}
-
-// fetched waits for a fetch and returns the keys that hold after it.
-func (s *keySet) fetched(ctx context.Context, wait time.Duration) ([]publicKey, error) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case result := <-s.startFetch(): //nolint:contextcheck // As above.
-		if result.Err != nil {
-			return nil, result.Err
-		}
-		keys, _ := result.Val.([]publicKey)
-		return keys, nil
-	case <-timer.C:
-		return nil, fmt.Errorf("%w: the issuer doesn't answer", ErrUnavailable)
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
-	}
 }
 
 // match picks the keys for kid and alg.

@@ -39,18 +39,13 @@ type Key struct {
 	RevokedAt *time.Time
 }
 
-// KeyStore keeps API keys. Implementations are safe for concurrent use and honour the context's end. Every error other than
+// KeyStore is what authentication needs of the API keys. Implementations are safe for concurrent use and honour the context's end. Every error other than
 // those named is taken to mean that the store can't be reached.
 type KeyStore interface {
 	// KeyByHash returns the key with that hash, revoked or not. It returns ErrUnknownKey when there is none.
 	KeyByHash(ctx context.Context, hash [sha256.Size]byte) (Key, error)
 	// InsertKey stores a new key. It returns ErrKeyExists when one with the same id or hash is there.
 	InsertKey(ctx context.Context, key Key) error
-	// Keys returns all keys, revoked ones too, oldest first.
-	Keys(ctx context.Context) ([]Key, error)
-	// RevokeKey revokes the key for good. Revoking twice keeps the first time and is no error. It returns ErrUnknownKey when
-	// no key has that id.
-	RevokeKey(ctx context.Context, id string) error
 }
 
 // GenerateKey makes a new API key for role, which is [RoleAdmin] or [RoleService]. The secret is "fl_admin_" or
@@ -124,4 +119,10 @@ func firstInvisible(s string) int {
 		}
 	}
 	return -1
+}
+
+// KeyOp is one administrative change of the API keys: exactly one of its fields is set.
+type KeyOp struct {
+	Create *Key
+	Revoke string // the id of the key to revoke
 }

@@ -53,15 +53,10 @@ type bucket struct {
 
 // Decision is a [Limiter]'s answer to one request.
 type Decision struct {
-	// Limited tells whether the limiter applies to the principal at all. When it doesn't, Allowed is true and the rest is
-	// zero.
-	Limited bool
-	// Allowed tells whether the request may go on. If so, it has been counted.
-	Allowed bool
-	// Remaining is how many more requests would be allowed now.
-	Remaining int
-	// Reset is the time until the whole quota is there again.
-	Reset time.Duration
+	Limited   bool          // whether the limiter applies to the principal at all; if not, Allowed is true and the rest is zero
+	Allowed   bool          // whether the request may go on, which has been counted then
+	Remaining int           // how many more requests would be allowed now
+	Reset     time.Duration // until the whole quota is there again
 	// RetryAfter is the time until the next request is allowed, or this one when it was not; zero when that is now.
 	RetryAfter time.Duration
 }

@@ -97,16 +97,6 @@ func (s *memStore) InsertKey(_ context.Context, key Key) error {
 	return nil
 }
 
-func (s *memStore) Keys(context.Context) ([]Key, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var keys []Key
-	for _, k := range s.keys {
-		keys = append(keys, k)
-	}
-	return keys, nil
-}
-
 func (s *memStore) RevokeKey(_ context.Context, id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 //go:embed static
 var static embed.FS
 
-// The pages, by the names that [Find] knows them by.
+// The pages, by their names among [Assets].
 const (
 	Page         = "console.html"
 	CampaignPage = "campaign.html"
@@ -37,18 +37,10 @@ type Asset struct {
 // IsPage reports whether the asset is an HTML page, which is served with a content policy and never as a mere file.
 func (a *Asset) IsPage() bool { return strings.HasSuffix(a.name, ".html") }
 
-// Size is the length of the body in bytes, as sent to a browser that accepts gzip.
-func (a *Asset) Size() int {
-	if a.packed != nil {
-		return len(a.packed)
-	}
-	return len(a.plain)
-}
-
-// assets are all files by name, read when first asked for.
+// Assets are all files by name, such as js/app.js, pages too. They are read when first asked for.
 //
 //nolint:gochecknoglobals // What is embedded is the same for all, and never changes.
-var assets = sync.OnceValue(func() map[string]*Asset {
+var Assets = sync.OnceValue(func() map[string]*Asset {
 	all := map[string]*Asset{}
 	err := fs.WalkDir(static, "static", func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -96,21 +88,6 @@ func contentType(name string) string {
 		return "image/svg+xml"
 	}
 	return mime.TypeByExtension(path.Ext(name))
-}
-
-// Find returns the asset of that name, such as js/app.js.
-func Find(name string) (*Asset, bool) {
-	a, ok := assets()[name]
-	return a, ok
-}
-
-// Names lists all assets, pages too, in no order.
-func Names() []string {
-	names := make([]string, 0, len(assets()))
-	for name := range assets() {
-		names = append(names, name)
-	}
-	return names
 }
 
 // Serve answers with the asset: with 304 where the browser has it, compressed where the browser takes that. Headers that the

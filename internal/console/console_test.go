@@ -17,12 +17,13 @@ const firstLoad = 300_000
 func TestAssetsAreSelfContained(t *testing.T) {
 	total := 0
 	imports := regexp.MustCompile(`(?m)^(?:import|export) [^;]*? ?from "([^"]+)"`)
-	for _, name := range Names() {
-		a, ok := Find(name)
-		if !ok || a.contentType == "" {
+	for name, a := range Assets() {
+		if a.contentType == "" {
 			t.Errorf("%s: no content type", name)
 		}
-		total += a.Size()
+		if total += len(a.packed); a.packed == nil {
+			total += len(a.plain)
+		}
 		text := string(a.plain)
 		for _, bad := range []string{"https://", "http://", "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "style=\"", " onclick=\"", "setAttribute(\"style\"", "javascript:"} {
 			rest := strings.ReplaceAll(text, "http://www.w3.org/2000/svg", "")
@@ -39,12 +40,12 @@ func TestAssetsAreSelfContained(t *testing.T) {
 		}
 		for _, m := range imports.FindAllStringSubmatch(text, -1) {
 			target := path.Join(path.Dir(name), m[1])
-			if _, ok := Find(target); !ok || !strings.HasPrefix(m[1], ".") {
+			if _, ok := Assets()[target]; !ok || !strings.HasPrefix(m[1], ".") {
 				t.Errorf("%s imports %s, which is not there", name, m[1])
 			}
 		}
 	}
-	t.Logf("all %d assets together: %d bytes compressed", len(Names()), total)
+	t.Logf("all %d assets together: %d bytes compressed", len(Assets()), total)
 	if total > firstLoad {
 		t.Errorf("all assets together have %d bytes compressed", total)
 	}
@@ -52,25 +53,25 @@ func TestAssetsAreSelfContained(t *testing.T) {
 
 // TestPagesAreThere goes through the router's table: each page is a module.
 func TestPagesAreThere(t *testing.T) {
-	app, _ := Find("js/app.js")
+	app, _ := Assets()["js/app.js"]
 	modules := regexp.MustCompile(`module: "([a-z-]+)"`).FindAllStringSubmatch(string(app.plain), -1)
 	if len(modules) < 15 {
 		t.Fatalf("only %d pages", len(modules))
 	}
 	for _, m := range modules {
-		if _, ok := Find("js/pages/" + m[1] + ".js"); !ok {
+		if _, ok := Assets()["js/pages/"+m[1]+".js"]; !ok {
 			t.Errorf("no page %s", m[1])
 		}
 	}
 	for _, name := range []string{Page, CampaignPage, AuctionPage} {
-		if a, ok := Find(name); !ok || !a.IsPage() {
+		if a, ok := Assets()[name]; !ok || !a.IsPage() {
 			t.Errorf("no page %s", name)
 		}
 	}
 }
 
 func TestServe(t *testing.T) {
-	a, _ := Find("js/app.js")
+	a, _ := Assets()["js/app.js"]
 	for _, c := range []struct {
 		method, accepts, has string
 		status               int

@@ -1,6 +1,6 @@
 // Package console holds the web console and the public pages: HTML, style sheets and ES modules, embedded as they are.
 //
-// There is no build step and no framework: what is in static/ is what the browser gets. [Find] returns an asset, compressed once,
+// There is no build step and no framework: what is in static/ is what the browser gets. [Assets] are compressed once,
 // with an entity tag of its content, so that a browser which has it is answered with 304. Pages carry no data; their scripts
 // ask the server's own API. Everything that a person has typed reaches the page as text (textContent) and never as markup,
 // which the content policy of the server enforces: there is no inline script or style, no eval, no innerHTML (Trusted Types).

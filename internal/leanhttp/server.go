@@ -35,10 +35,9 @@ type Server struct {
 	// Full is what a connection that finds no room is answered, the whole of it with its head.
 	Full []byte
 	// Refused is called at most once a second, with the number of connections refused since the last call and the reason for the
-	// last refusal. Nil: the log gets it.
+	// last refusal; it may be nil.
 	Refused func(connections int, why error)
 
-	clock    clock
 	open     atomic.Int64
 	refusals int       // not reported yet; only the accepting goroutine uses it and the next field
 	reported time.Time // last
@@ -130,8 +129,6 @@ func (s *Server) refused(why error) {
 	}
 	if s.Refused != nil {
 		s.Refused(s.refusals, why)
-	} else if s.HTTP.ErrorLog != nil {
-		s.HTTP.ErrorLog.Printf("leanhttp: accept: %v (%d connections)", why, s.refusals)
 	}
 	s.refusals, s.reported = 0, now
 }

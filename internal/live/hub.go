@@ -1,25 +1,24 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
-// What an [Options] field that is zero becomes, and the limits that have no field.
+// The limits that have no field in [Options].
 const (
-	defaultBuffer    = 1024
-	defaultPage      = 256
-	defaultLogReads  = 4
-	defaultMaxTopics = 100
-	defaultPollEvery = time.Second
-	defaultHintEvery = 20 * time.Millisecond
-	defaultGrace     = 30 * time.Second
 	// headsPerQuery bounds one question to the log, and maxHeadQuestions those that wait.
 	headsPerQuery    = 500
 	maxHeadQuestions = 100_000
@@ -88,16 +87,9 @@ type Stats struct {
 
 // New makes a hub. It serves subscribers at once, and follows other processes while [Hub.Run] runs. The caller closes it.
 func New(o Options) *Hub {
-	setDefault(&o.Buffer, defaultBuffer)
-	setDefault(&o.Page, defaultPage)
-	setDefault(&o.LogReads, defaultLogReads)
-	setDefault(&o.MaxTopics, defaultMaxTopics)
-	setDefault(&o.PollEvery, defaultPollEvery)
-	setDefault(&o.HintEvery, defaultHintEvery)
-	setDefault(&o.Grace, defaultGrace)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Buffer, o.Page, o.LogReads, o.MaxTopics = cmp.Or(o.Buffer, 1024), cmp.Or(o.Page, 256), cmp.Or(o.LogReads, 4), cmp.Or(o.MaxTopics, 100)
+	o.PollEvery, o.HintEvery = cmp.Or(o.PollEvery, time.Second), cmp.Or(o.HintEvery, 20*time.Millisecond)
+	o.Grace, o.Logger = cmp.Or(o.Grace, 30*time.Second), cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	h := &Hub{
 		o: o, id: uuid.NewString(), feeds: map[string]*feed{}, pollNow: make(chan struct{}, 1),
 		pageReads: make(chan struct{}, o.LogReads), feedReads: make(chan struct{}, o.LogReads),
@@ -106,12 +98,6 @@ func New(o Options) *Hub {
 	h.out.wake = make(chan struct{}, 1)
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	return h
-}
-
-func setDefault[T int | time.Duration](field *T, value T) {
-	if *field <= 0 {
-		*field = value
-	}
 }
 
 // Run polls the log, and exchanges hints with other processes, until ctx ends or the hub is closed. It returns when all
@@ -148,9 +134,6 @@ func (h *Hub) Close() {
 	_ = h.heads.Close(h.ctx) // That has ended: nobody waits for an answer any more.
 	h.work.Wait()
 }
-
-// Done is closed when the hub is.
-func (h *Hub) Done() <-chan struct{} { return h.ctx.Done() }
 
 // Stats tells what the hub is doing.
 func (h *Hub) Stats() Stats {
@@ -293,3 +276,163 @@ func (h *Hub) page(ctx context.Context, places chan struct{}, topic string, afte
 
 // errGap is returned when the log breaks its promise.
 var errGap = errors.New("the log has a gap")
+
+// headReads are the questions for the last numbers of topics. Those that come while one is under way wait and are asked
+// together, so that thousands of subscribers that come at once cost a few queries. An answer is never older than its question.
+type headReads = groupcommit.Group[struct{}, string, int64]
+
+// noTopic is the last number of a topic that does not exist.
+const noTopic = -1
+
+func newHeadReads(h *Hub) *headReads {
+	return groupcommit.New(func(ctx context.Context, _ struct{}, topics []string) ([]int64, error) {
+		heads, err := h.headsOf(ctx, slices.Compact(slices.Sorted(slices.Values(topics))))
+		if err != nil {
+			return nil, err
+		}
+		last := make([]int64, len(topics))
+		for i, topic := range topics {
+			n, ok := heads[topic]
+			if !ok {
+				n = noTopic
+			}
+			last[i] = n
+		}
+		return last, nil
+	}, groupcommit.Options{MaxQueue: maxHeadQuestions, MaxBatch: maxHeadQuestions, Divisible: func(error) bool { return false }})
+}
+
+// head returns the last number of a topic, or [ErrNoTopic].
+func (h *Hub) head(ctx context.Context, topic string) (int64, error) {
+	last, err := h.heads.Do(ctx, struct{}{}, topic)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return 0, ctx.Err()
+	case err != nil && h.ctx.Err() != nil, errors.Is(err, groupcommit.ErrClosed):
+		return 0, ErrClosed
+	case err == nil && last == noTopic:
+		return 0, ErrNoTopic
+	}
+	return last, err
+}
+
+// headsOf asks the log for any number of topics, in questions of a bounded size.
+func (h *Hub) headsOf(ctx context.Context, topics []string) (map[string]int64, error) {
+	heads := make(map[string]int64, len(topics))
+	for part := range slices.Chunk(topics, headsPerQuery) {
+		some, err := h.o.Log.Heads(ctx, part)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(heads, some)
+	}
+	return heads, nil
+}
+
+// The limits of the hints that wait to be sent to other processes. Hints beyond them are dropped: those processes poll.
+const (
+	maxTopicsTold   = 10_000
+	maxMessagesTold = 4096
+	publishTimeout  = 5 * time.Second
+)
+
+// outbox collects hints for other processes.
+type outbox struct {
+	wake chan struct{}
+
+	mu       sync.Mutex
+	heads    map[string]int64
+	messages []Hint
+}
+
+func (b *outbox) grown(topic string, last int64) {
+	b.mu.Lock()
+	if b.heads == nil {
+		b.heads = map[string]int64{}
+	}
+	if known, ok := b.heads[topic]; ok || len(b.heads) < maxTopicsTold {
+		b.heads[topic] = max(known, last)
+	}
+	b.mu.Unlock()
+	wait.Signal(b.wake)
+}
+
+func (b *outbox) message(topic string, e Event) {
+	b.mu.Lock()
+	if len(b.messages) < maxMessagesTold {
+		b.messages = append(b.messages, Hint{Topic: topic, Event: &e})
+	}
+	b.mu.Unlock()
+	wait.Signal(b.wake)
+}
+
+// take empties the box.
+func (b *outbox) take(from string) []Hint {
+	b.mu.Lock()
+	heads, hints := b.heads, b.messages
+	b.heads, b.messages = nil, nil
+	b.mu.Unlock()
+	for topic, last := range heads {
+		hints = append(hints, Hint{Topic: topic, Seq: last})
+	}
+	for i := range hints {
+		hints[i].From = from
+	}
+	return hints
+}
+
+// publish sends what has collected: at once, but not more often than HintEvery.
+func (h *Hub) publish(ctx context.Context) {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	<-pause.C
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.out.wake:
+		}
+		hints := h.out.take(h.id)
+		if len(hints) > 0 {
+			sending, cancel := context.WithTimeout(ctx, publishTimeout)
+			err := h.o.Wire.Publish(sending, hints)
+			cancel()
+			if err != nil && ctx.Err() == nil {
+				h.o.Logger.WarnContext(ctx, "live: hints were not sent; other processes will poll", "hints", len(hints), "error", err)
+			}
+		}
+		pause.Reset(h.o.HintEvery)
+		select {
+		case <-ctx.Done():
+			return
+		case <-pause.C:
+		}
+	}
+}
+
+// receive hears other processes' hints, over one connection after another.
+func (h *Hub) receive(ctx context.Context) {
+	wait.Reconnect(ctx, func() error { return h.o.Wire.Receive(ctx, h.hear) }, func(err error, in time.Duration) {
+		h.o.Logger.WarnContext(ctx, "live: the connection that hears other processes is lost; polling until it is back", "retry_in", in, "error", err)
+		wait.Signal(h.pollNow) // What was said meanwhile was not heard.
+	})
+}
+
+// hear takes a hint from any process.
+func (h *Hub) hear(hint Hint) {
+	if hint.From == h.id {
+		return
+	}
+	f := h.find(hint.Topic)
+	if f == nil {
+		return
+	}
+	if hint.Event != nil {
+		e := *hint.Event
+		e.Seq = 0
+		f.message(encode(hint.Topic, e))
+	}
+	if hint.Seq > 0 {
+		f.grown(hint.Seq)
+	}
+}

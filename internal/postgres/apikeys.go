@@ -44,12 +44,12 @@ func (k *APIKeys) InsertKey(ctx context.Context, key auth.Key) error {
 	return readError(err)
 }
 
-// Keys implements [auth.KeyStore].
+// Keys returns all keys, revoked ones too, oldest first.
 func (k *APIKeys) Keys(ctx context.Context) ([]auth.Key, error) {
 	return query(ctx, k.db.reads, scanKey, listKeys)
 }
 
-// RevokeKey implements [auth.KeyStore].
+// RevokeKey revokes a key for good. Revoking twice keeps the first time. It returns [auth.ErrUnknownKey] when no key has that id.
 func (k *APIKeys) RevokeKey(ctx context.Context, id string) error {
 	a, err := k.Execute(ctx, command.Command[auth.KeyOp]{Op: auth.KeyOp{Revoke: id}, Principal: "command line"})
 	if err != nil {

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -61,8 +60,8 @@ func (s *Auctions) Commit(ctx context.Context, id uuid.UUID, want auction.Want, 
 	want.Bidders = slices.Compact(want.Bidders)
 	t := s.memory.Enter(id)
 	defer s.memory.Leave(id, t)
-	refuse := func(reason *command.BlockedError) error {
-		return s.db.refuse(ctx, want.Keys, func(known *idempotency.Batch) { decide(&auction.Unit{Blocked: reason, Keys: known}) })
+	refuse := func(reason error) error {
+		return s.db.refuse(ctx, reason, want.Keys, func(u command.Unit) { decide(&auction.Unit{Blocked: u.Blocked, Keys: u.Keys}) })
 	}
 	if reason := s.db.blocked.find(auctionRowKind, id.String()); reason != nil {
 		return refuse(reason)
@@ -73,11 +72,8 @@ func (s *Auctions) Commit(ctx context.Context, id uuid.UUID, want auction.Want, 
 	}, func() error {
 		return s.runLocked(ctx, id, t, want, &aside, decide)
 	})
-	if reason, ok := errors.AsType[*command.BlockedError](err); ok {
-		return refuse(reason)
-	}
 	if err != nil {
-		return err
+		return refuse(err)
 	}
 	crashpoint.Hit(crashpoint.AuctionAfterCommit)
 	if speculative {

@@ -80,8 +80,8 @@ func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.I
 	if err != nil {
 		return err
 	}
-	refuse := func(reason *command.BlockedError) error {
-		return l.db.refuse(ctx, keys, func(known *idempotency.Batch) { decide(&lottery.Unit{Blocked: reason, Keys: known}) })
+	refuse := func(reason error) error {
+		return l.db.refuse(ctx, reason, keys, func(u command.Unit) { decide(&lottery.Unit{Blocked: u.Blocked, Keys: u.Keys}) })
 	}
 	if reason := l.db.blocked.find(campaignRow, id.String()); reason != nil {
 		return refuse(reason)
@@ -131,11 +131,8 @@ func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.I
 		}
 		return aside.met(save(ctx, tx, u))
 	})
-	if reason, ok := errors.AsType[*command.BlockedError](err); ok {
-		return refuse(reason)
-	}
 	if err != nil {
-		return err
+		return refuse(err)
 	}
 	crashpoint.Hit(crashpoint.LotteryAfterCommit)
 	l.keepInventory(id, inv)

@@ -2,17 +2,23 @@ package server
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/hex"
 	"net/http"
 	"reflect"
+	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/internal/server/edge"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+	"github.com/fairlead-dev/fairlead/internal/top"
 )
 
 // Operator is what the server reads for operators. Places before which lists begin are exclusive.
@@ -28,11 +34,7 @@ type Operator interface {
 	Backlog(ctx context.Context) (operator.Backlog, error)
 	// Secret reads a secret that all servers share.
 	Secret(ctx context.Context, name string) ([]byte, error)
-	Charts
-}
-
-// Charts are what campaigns and auctions are drawn from.
-type Charts interface {
+	// What campaigns and auctions are drawn from.
 	SoldOrdinals(ctx context.Context, campaign uuid.UUID) ([]int, error)
 	Bids(ctx context.Context, auction uuid.UUID, limit int) ([]operator.BidMark, error)
 	LatestBids(ctx context.Context, auction uuid.UUID, before int64, limit int) ([]auction.Placed, error)
@@ -41,41 +43,30 @@ type Charts interface {
 
 // adminRoutes are those that the console reads beside the contract's own: the same things, newest first and narrowed.
 func (s *Server) adminRoutes() []route {
-	status := func(known string) filter { return filter{"status", "only those of this status", known} }
 	return []route{
 		readRoute("/v1/admin/overview", accessAdmin, "Read what this process measured, and what waits in the whole system", s.overview, same[overviewView]),
-		listRoute("/v1/admin/campaigns", accessAdmin, "List campaigns, newest first", newestFirst(), func(r *http.Request, before int64, limit int) ([]lottery.Campaign, error) {
-			return s.Operator.Campaigns(r.Context(), lottery.Status(r.URL.Query().Get("status")), before, limit)
-		}, as[campaignSummaryView], numberOfCampaign, status("pending active drawing completed cancelled")),
+		listRoute("/v1/admin/campaigns", accessAdmin, "List campaigns, newest first", newestFirst(), rowsWith(asked[lottery.Status]("status"), s.Operator.Campaigns),
+			as[campaignSummaryView], numberOfCampaign, withStatus("pending", "active", "drawing", "completed", "cancelled")),
 		readRoute("/v1/admin/campaigns/{id}/map", accessAdmin, "Read which positions are sold", with(s.campaignOf, s.saleMap), same[saleMapView]),
-		listRoute("/v1/admin/auctions", accessAdmin, "List auctions, newest first", newestFirst(), func(r *http.Request, before int64, limit int) ([]auction.Auction, error) {
-			return s.Operator.Auctions(r.Context(), auction.Status(r.URL.Query().Get("status")), before, limit)
-		}, as[auctionSummaryView], numberOfAuction, status("pending active completed cancelled")),
+		listRoute("/v1/admin/auctions", accessAdmin, "List auctions, newest first", newestFirst(), rowsWith(asked[auction.Status]("status"), s.Operator.Auctions),
+			as[auctionSummaryView], numberOfAuction, withStatus("pending", "active", "completed", "cancelled")),
 		listRoute("/v1/admin/auctions/{id}/bids", accessAdmin, "List bids, newest first", newestFirst(),
-			rowsWith(s.auctionOf, func(ctx context.Context, a *auction.Auction, before int64, limit int) ([]auction.Placed, error) {
-				return s.Operator.LatestBids(ctx, a.ID, before, limit)
-			}), as[placedBidView], seqOfBid),
+			rowsWith(s.existingAuction, s.Operator.LatestBids), as[placedBidView], seqOfBid),
 		readRoute("/v1/admin/auctions/{id}/chart", accessAdmin, "Read bids and rounds for a chart: every bid, or an even sample of many", with(s.auctionOf, s.bidChart), same[bidChartView]),
-		listRoute("/v1/admin/accounts", accessAdmin, "List accounts by id", byName(), func(r *http.Request, after string, limit int) ([]ledger.Account, error) {
-			return s.Operator.Accounts(r.Context(), r.URL.Query().Get("prefix"), after, limit)
-		}, as[accountView], func(a ledger.Account) string { return a.ID }, filter{"prefix", "only those whose id begins so", ""}),
+		listRoute("/v1/admin/accounts", accessAdmin, "List accounts by id", byName(), rowsWith(asked[string]("prefix"), s.Operator.Accounts),
+			as[accountView], func(a ledger.Account) string { return a.ID }, filter{"prefix", "only those whose id begins so", nil}),
 		listRoute("/v1/admin/accounts/{id}/entries", accessAdmin, "List an account's entries, newest first", newestFirst(),
-			rowsWith(systemAccount, func(ctx context.Context, account string, before int64, limit int) ([]ledger.Entry, error) {
-				return s.Operator.Entries(ctx, account, before, limit)
-			}), as[entryView], versionOfEntry),
+			rowsWith(systemAccount, s.Operator.Entries), as[entryView], versionOfEntry),
 		listRoute("/v1/admin/accounts/{id}/holds", accessAdmin, "List an account's open holds, newest first", newestIDs(),
-			rowsWith(systemAccount, func(ctx context.Context, account string, before uuid.UUID, limit int) ([]ledger.Hold, error) {
-				return s.Operator.OpenHolds(ctx, account, before, limit)
-			}), as[openHoldView], func(h ledger.Hold) uuid.UUID { return h.ID }),
-		listRoute("/v1/admin/transfers", accessAdmin, "List transfers, newest first", newestIDs(), func(r *http.Request, before uuid.UUID, limit int) ([]ledger.Transfer, error) {
-			return s.Operator.Transfers(r.Context(), ledger.TransferStatus(r.URL.Query().Get("status")), before, limit)
-		}, viewTransfer, func(t ledger.Transfer) uuid.UUID { return t.ID }, status("pending completed failed")),
-		listRoute("/v1/admin/audit", accessAdmin, "List administrative actions, newest first", newestIDs(), func(r *http.Request, before uuid.UUID, limit int) ([]operator.AuditRow, error) {
+			rowsWith(systemAccount, s.Operator.OpenHolds), as[openHoldView], func(h ledger.Hold) uuid.UUID { return h.ID }),
+		listRoute("/v1/admin/transfers", accessAdmin, "List transfers, newest first", newestIDs(), rowsWith(asked[ledger.TransferStatus]("status"), s.Operator.Transfers),
+			viewTransfer, func(t ledger.Transfer) uuid.UUID { return t.ID }, withStatus("pending", "completed", "failed")),
+		listRoute("/v1/admin/audit", accessAdmin, "List administrative actions, newest first", newestIDs(), rowsWith(func(r *http.Request) (operator.AuditFilter, error) {
 			q := r.URL.Query()
-			return s.Operator.Audit(r.Context(), operator.AuditFilter{Action: q.Get("action"), Object: q.Get("object"), Principal: q.Get("principal")}, before, limit)
-		}, as[auditView], func(a operator.AuditRow) uuid.UUID { return a.ID },
-			filter{"action", "only this action, such as campaign.publish", ""}, filter{"object", "only those on the object with this id", ""},
-			filter{"principal", "only those of this principal, such as key:ID", ""}),
+			return operator.AuditFilter{Action: q.Get("action"), Object: q.Get("object"), Principal: q.Get("principal")}, nil
+		}, s.Operator.Audit), as[auditView], func(a operator.AuditRow) uuid.UUID { return a.ID },
+			filter{"action", "only this action, such as campaign.publish", nil}, filter{"object", "only those on the object with this id", nil},
+			filter{"principal", "only those of this principal, such as key:ID", nil}),
 		filtered(readRoute("/v1/admin/idempotency", accessAdmin, "Read what is kept under an idempotency key", s.keyRecord, as[keyRecordView]),
 			"key", "the key", "method", "of the request, such as POST", "path", "of the request, such as /v1/transfers", "principal", "who sent it, such as key:ID or user:SUB"),
 	}
@@ -103,7 +94,7 @@ func one(r *http.Request, name string) (string, error) {
 	return values[0], c.err
 }
 
-// systemAccount reads an account's id from the path. Operators look at the house's own accounts too, whose ids have a slash.
+// systemAccount reads an account's id from the path. Operators look at the system's own accounts too, whose ids have a slash.
 func systemAccount(r *http.Request) (string, error) {
 	id := r.PathValue("id")
 	var c checks
@@ -155,4 +146,249 @@ func (s *Server) keyRecord(r *http.Request) (record operator.KeyRecord, err erro
 		return record, refuse("key must be 1 to 255 visible ASCII characters")
 	}
 	return s.Operator.KeyRecord(r.Context(), idempotency.NewID(principal, method, path, bare))
+}
+
+// bucketView is a bucket of a histogram.
+type bucketView struct {
+	Le    float64 `json:"le" doc:"its upper bound; the last bucket has none, and is the count"`
+	Count uint64  `json:"count" doc:"of observations up to the bound"`
+}
+
+// histogramView is a histogram since the process began.
+type histogramView struct {
+	Count   uint64       `json:"count"`
+	Sum     float64      `json:"sum"`
+	Buckets []bucketView `json:"buckets"`
+}
+
+// laneStatsView is what a service's lanes have done since the process began.
+type laneStatsView struct {
+	Service string        `json:"service" example:"ledger"`
+	Batch   histogramView `json:"batch" doc:"commands a commit; their sum is the commands"`
+	Commit  histogramView `json:"commit" doc:"seconds from a batch's start to its commit"`
+	Wait    histogramView `json:"wait" doc:"seconds that the oldest command of a batch had waited"`
+	Queue   float64       `json:"queue" doc:"commands that waited when a batch was last taken"`
+	Refused float64       `json:"refused" doc:"commands refused because their lane was full"`
+}
+
+type backlogView struct {
+	CampaignsActive     int        `json:"campaigns_active"`
+	CampaignsDrawing    int        `json:"campaigns_drawing"`
+	OldestDrawing       *timestamp `json:"oldest_drawing" doc:"since when the oldest of them is drawing"`
+	AuctionsActive      int        `json:"auctions_active"`
+	PublicationsDue     int        `json:"publications_due"`
+	OldestDue           *timestamp `json:"oldest_due"`
+	PublicationsRunning int        `json:"publications_running"`
+	OldestClaim         *timestamp `json:"oldest_claim" doc:"the last sign of life of the oldest claim"`
+	PublicationsFailed  int        `json:"publications_failed"`
+	LocksHeld           int        `json:"locks_held"`
+	LocksWaited         int        `json:"locks_waited" doc:"requests that wait"`
+	TransfersPending    int        `json:"transfers_pending"`
+	SagasPending        int        `json:"sagas_pending"`
+	MultidrawsRunning   int        `json:"multidraws_running"`
+	MultidrawsStopped   int        `json:"multidraws_interrupted"`
+}
+
+// overviewView is the whole system at a glance: two of them, a while apart, give rates.
+type overviewView struct {
+	At       timestamp       `json:"at" doc:"when it was measured"`
+	Version  string          `json:"version"`
+	Requests float64         `json:"requests" doc:"answered by this process"`
+	Failures float64         `json:"failures" doc:"of them, with a status of 500 or more"`
+	Latency  histogramView   `json:"latency" doc:"seconds from a request's header to the end of its answer"`
+	Lanes    []laneStatsView `json:"lanes" doc:"of this process"`
+	Streams  float64         `json:"streams" doc:"live subscribers of this process"`
+	Backlog  backlogView     `json:"backlog" doc:"of the whole system; counts end at 1,000"`
+}
+
+func (s *Server) overview(r *http.Request) (v overviewView, err error) {
+	backlog, err := bounded(r.Context(), s.scans, s.Operator.Backlog)
+	if err != nil {
+		return v, err
+	}
+	families, err := s.Registry.Gather()
+	const requests, lane = "fairlead_http_requests_total", "fairlead_lane_"
+	m := top.Read(slices.Values(families))
+	v = overviewView{
+		At: timestamp(time.Now()), Version: s.Version, Backlog: as[backlogView](backlog), Requests: m.Sum(requests), Failures: m.Sum(requests + " 5xx"),
+		Latency: viewHistogram(m.Spread("fairlead_http_request_duration_seconds")), Streams: m.Sum("fairlead_live_subscribers"),
+	}
+	for _, service := range m.Services() {
+		v.Lanes = append(v.Lanes, laneStatsView{
+			Service: service, Batch: viewHistogram(m.Spread(lane + "batch_size " + service)), Commit: viewHistogram(m.Spread(lane + "flush_duration_seconds " + service)),
+			Wait: viewHistogram(m.Spread(lane + "wait_duration_seconds " + service)), Queue: m.Sum(lane + "queue_depth " + service), Refused: m.Sum(lane + "refused_total " + service),
+		})
+	}
+	return v, err
+}
+
+func viewHistogram(h top.Histogram) histogramView {
+	v := histogramView{Count: uint64(h.Count), Sum: h.Sum}
+	for _, b := range h.Buckets {
+		v.Buckets = append(v.Buckets, bucketView{Le: b.Bound, Count: uint64(b.Count)})
+	}
+	return v
+}
+
+// Limits of what is drawn.
+const (
+	// maxMapped is the size up to which a campaign is drawn position by position. Above it a position would be less than a
+	// pixel, and layers are drawn by how much of them is sold.
+	maxMapped = 20_000
+	// maxBidMarks is how many bids a chart shows: more do not fit on a screen.
+	maxBidMarks = 600
+	// maxRoundMarks bounds the starts and extensions of rounds on a chart.
+	maxRoundMarks = 400
+)
+
+// saleMapView says which positions are sold.
+type saleMapView struct {
+	Campaign       uuid.UUID      `json:"campaign"`
+	Status         lottery.Status `json:"status"`
+	TotalPositions int            `json:"total_positions"`
+	SoldPositions  int            `json:"sold_positions"`
+	Layers         []layerView    `json:"layers"`
+	Sold           *string        `json:"sold" doc:"a bit a position in campaign order, the first in the highest bit, base64; null in campaigns of over 20,000"`
+}
+
+// newSaleMap draws the map of a campaign. Sales that commit while it is read may be among the sold positions and not yet in
+// the counts; who follows the sales goes on after the last one that is counted.
+func newSaleMap(c *lottery.Campaign, ordinals []int) saleMapView {
+	v := saleMapView{
+		Campaign: c.ID, Status: c.Status, TotalPositions: c.TotalPositions, SoldPositions: c.SoldPositions, Layers: viewLayers(c),
+	}
+	if c.TotalPositions <= maxMapped {
+		const byteBits = 8
+		bits := make([]byte, (c.TotalPositions+byteBits-1)/byteBits)
+		for _, o := range ordinals {
+			bits[o/byteBits] |= 0x80 >> (o % byteBits)
+		}
+		sold := base64.StdEncoding.EncodeToString(bits)
+		v.Sold = &sold
+	}
+	return v
+}
+
+// saleMap reads the map of a campaign.
+func (s *Server) saleMap(ctx context.Context, c *lottery.Campaign) (saleMapView, error) {
+	if c.TotalPositions > maxMapped {
+		return newSaleMap(c, nil), nil
+	}
+	ordinals, err := bounded(ctx, s.scans, func(ctx context.Context) ([]int, error) { return s.Operator.SoldOrdinals(ctx, c.ID) })
+	if err != nil {
+		return saleMapView{}, err
+	}
+	return newSaleMap(c, ordinals), nil
+}
+
+type bidMarkView struct {
+	Seq    int64     `json:"seq"`
+	Amount int64     `json:"amount"`
+	Round  int       `json:"round"`
+	At     timestamp `json:"at"`
+}
+
+type roundMarkView struct {
+	Seq  int64      `json:"seq"`
+	Type string     `json:"type" enum:"round.started,round.extended"`
+	At   timestamp  `json:"at"`
+	Data storedJSON `json:"data" doc:"the event's"`
+}
+
+// bidChartView is what a chart of an auction is drawn from.
+type bidChartView struct {
+	Bids      []bidMarkView   `json:"bids" doc:"oldest first, 600 at most"`
+	Marks     []roundMarkView `json:"marks" doc:"starts and extensions of rounds, oldest first, the newest 400"`
+	TotalBids int64           `json:"total_bids"`
+}
+
+func (s *Server) bidChart(ctx context.Context, a *auction.Auction) (bidChartView, error) {
+	v := bidChartView{TotalBids: a.TotalBids}
+	if a.Seq == 0 {
+		return v, nil
+	}
+	leave, err := s.scans.enter(ctx)
+	if err != nil {
+		return v, err
+	}
+	defer leave()
+	bids, err := s.Operator.Bids(ctx, a.ID, maxBidMarks)
+	if err != nil {
+		return v, err
+	}
+	marks, err := s.Operator.RoundMarks(ctx, a.ID, maxRoundMarks)
+	if err != nil {
+		return v, err
+	}
+	v.Bids, v.Marks = as[[]bidMarkView](bids), as[[]roundMarkView](marks)
+	return v, nil
+}
+
+// createKeyRequest carries the SHA-256 of a secret that its owner made: the server never sees the secret, so neither a
+// stored answer nor a log can give it away.
+type createKeyRequest struct {
+	Role string `json:"role" enum:"admin,service"`
+	Name string `json:"name" minLength:"1" maxLength:"200"`
+	Hash string `json:"hash" doc:"lower-case hex SHA-256 of the secret" pattern:"^[0-9a-f]{64}$"`
+}
+
+type keyView struct {
+	ID        string     `json:"id"`
+	Role      auth.Role  `json:"role"`
+	Name      string     `json:"name"`
+	CreatedAt timestamp  `json:"created_at"`
+	RevokedAt *timestamp `json:"revoked_at"`
+}
+
+func (q *createKeyRequest) op() (auth.KeyOp, error) {
+	var c checks
+	role := auth.Role(q.Role)
+	if role != auth.RoleAdmin && role != auth.RoleService {
+		c.fail("role must be admin or service")
+	}
+	c.name("name", q.Name)
+	hash, err := hex.DecodeString(q.Hash)
+	if err != nil || len(hash) != 32 || hex.EncodeToString(hash) != q.Hash {
+		c.fail("hash must be the SHA-256 of a secret that you made, as 64 lower-case hexadecimal digits")
+	}
+	if c.err != nil {
+		return auth.KeyOp{}, c.err
+	}
+	return auth.KeyOp{Create: &auth.Key{
+		ID: uuid.Must(uuid.NewV7()).String(), Role: role, Name: q.Name, Hash: [32]byte(hash), CreatedAt: time.Now().UTC(),
+	}}, nil
+}
+
+func (s *Server) keyRoutes() []route {
+	return []route{
+		listRoute("/v1/keys", accessAdmin, "List API keys, oldest first", oldestFirst(), s.listKeys,
+			as[keyView], func(k keyAt) int64 { return k.place }),
+		commandRoute("/v1/keys", accessAdmin, http.StatusCreated, "Register an API key by the hash of its secret", as[keyView, auth.Key],
+			mutation[createKeyRequest, auth.KeyOp]{execute: s.Keys.Execute, op: plain((*createKeyRequest).op)}),
+		deleted(commandRoute("/v1/keys/{id}", accessAdmin, http.StatusOK, "Revoke an API key; in force everywhere within 5 s", as[keyView, auth.Key],
+			mutation[noFields, auth.KeyOp]{
+				execute: s.Keys.Execute,
+				op: func(from sender, _ *noFields) (auth.KeyOp, error) {
+					id, err := pathUUID(from.id, "key")
+					return auth.KeyOp{Revoke: id.String()}, err
+				},
+			})),
+	}
+}
+
+// keyAt is a key and its place in the list, from 1.
+type keyAt struct {
+	auth.Key
+
+	place int64
+}
+
+func (s *Server) listKeys(r *http.Request, after int64, _ int) ([]keyAt, error) {
+	keys, err := s.Keys.Keys(r.Context())
+	rows := make([]keyAt, len(keys))
+	for i, k := range keys {
+		rows[i] = keyAt{Key: k, place: int64(i) + 1}
+	}
+	// Keys are never deleted and come in the order of their making, so a place in the list stays what it is.
+	return rows[min(after, int64(len(rows))):], err
 }

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/console"
 	"github.com/fairlead-dev/fairlead/internal/operator"
+	"github.com/fairlead-dev/fairlead/internal/server/edge"
 )
 
 // Sessions keeps who is signed in to the console.
@@ -70,7 +73,7 @@ func (s *Server) consoleRoutes(mux *http.ServeMux) {
 }
 
 func writeConsolePage(w http.ResponseWriter, r *http.Request, name, policy string, status int) error {
-	asset, ok := console.Find(name)
+	asset, ok := console.Assets()[name]
 	if !ok {
 		return errors.New("the page is not in the binary")
 	}
@@ -84,7 +87,7 @@ func writeConsolePage(w http.ResponseWriter, r *http.Request, name, policy strin
 }
 
 func getConsoleAsset(w http.ResponseWriter, r *http.Request) error {
-	asset, ok := console.Find(r.PathValue("asset"))
+	asset, ok := console.Assets()[r.PathValue("asset")]
 	if !ok || asset.IsPage() {
 		return noSuchPath(w, r)
 	}
@@ -92,4 +95,214 @@ func getConsoleAsset(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Security-Policy", consolePolicy)
 	asset.Serve(w, r, http.StatusOK)
 	return nil
+}
+
+// sessionCookie names the cookie that a session is in.
+const sessionCookie = "fairlead_session"
+
+// sessionScheme begins what stands for a session where a credential is kept, as Bearer begins a key. No client can send it in
+// an Authorization header: it has a character that no header may have.
+const sessionScheme = "\x00session "
+
+// Limits of the body of a sign-in: a key has at most 512 characters.
+const (
+	maxSignIn     = 4 << 10
+	signInTimeout = 5 * time.Second
+)
+
+// Limits of the sign-ins from one address, of those refused and the others.
+const (
+	signInQuota  = 30
+	signInWindow = time.Minute
+)
+
+// signInRequest carries either an admin key or what a link carries.
+type signInRequest struct {
+	Key  *string `json:"key,omitempty"`
+	Link *string `json:"link,omitempty"`
+}
+
+type sessionView struct {
+	Name      string    `json:"name"`
+	Principal string    `json:"principal"`
+	ExpiresAt timestamp `json:"expires_at"`
+	Version   string    `json:"version"`
+}
+
+func (s *Server) viewSession(x operator.Session) sessionView {
+	return sessionView{Name: x.Key.Name, Principal: "key:" + x.Key.ID, ExpiresAt: timestamp(x.ExpiresAt), Version: s.Version}
+}
+
+// sessionOf finds the session cookie of a request, as a credential; empty where there is none.
+func sessionOf(r *http.Request) string {
+	c, err := r.Cookie(sessionCookie)
+	if err != nil || c.Value == "" {
+		return ""
+	}
+	return sessionScheme + c.Value
+}
+
+// identify finds out who a credential is of, a session's or any other.
+func (s *Server) identify(ctx context.Context, credential string) (auth.Principal, error) {
+	secret, ok := strings.CutPrefix(credential, sessionScheme)
+	if !ok {
+		return s.Auth.Authenticate(ctx, credential)
+	}
+	if s.Sessions == nil {
+		return auth.Principal{}, auth.ErrBadCredential
+	}
+	x, err := s.Sessions.Session(ctx, operator.HashOf(secret))
+	switch {
+	case errors.Is(err, operator.ErrNoSession):
+		return auth.Principal{}, auth.ErrBadCredential
+	case err != nil:
+		return auth.Principal{}, err
+	}
+	return auth.Principal{Role: x.Key.Role, ID: "key:" + x.Key.ID, Name: x.Key.Name}, nil
+}
+
+// checkSameOrigin refuses what a page of somebody else would do with the visitor's session. A socket counts as an action,
+// since it takes bids.
+func (s *Server) checkSameOrigin(r *http.Request) error {
+	if r.Method == http.MethodGet && r.Header.Get("Upgrade") != "" {
+		action := *r
+		action.Method = http.MethodPost
+		r = &action
+	}
+	if err := s.sameOrigin.Check(r); err != nil {
+		return &refusal{Kind: crossOrigin, Detail: "the request comes from a page of another origin"}
+	}
+	return nil
+}
+
+func (s *Server) getSession(w http.ResponseWriter, r *http.Request) error {
+	secret := strings.TrimPrefix(sessionOf(r), sessionScheme)
+	x, err := s.Sessions.Session(r.Context(), operator.HashOf(secret))
+	if errors.Is(err, operator.ErrNoSession) {
+		// Nothing went wrong: a page asks whether it has to show the sign-in.
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return writeView(w, s.viewSession(x))
+}
+
+func (s *Server) postSession(w http.ResponseWriter, r *http.Request) error {
+	x, secret, err := s.signIn(w, r)
+	if err != nil {
+		s.auditRefusal(r, err)
+		return err
+	}
+	http.SetCookie(w, s.cookie(r, secret, x.ExpiresAt))
+	return writeView(w, s.viewSession(x))
+}
+
+func (s *Server) signIn(w http.ResponseWriter, r *http.Request) (x operator.Session, secret string, err error) {
+	if err := s.checkSameOrigin(r); err != nil {
+		return x, "", err
+	}
+	d := s.signIns.Allow(auth.Principal{Role: auth.RoleUser, ID: addressOf(r)})
+	if s.signIns.SetHeaders(w.Header(), d); !d.Allowed {
+		return x, "", &refusal{Kind: edge.RateLimited, Detail: "too many sign-ins came from this address"}
+	}
+	audit := command.Audit{RequestID: infoOf(r).requestID, Action: "session.begin", Object: addressOf(r)}
+	body, err := readSignIn(w, r)
+	if err != nil {
+		return x, "", err
+	}
+	var req signInRequest
+	if err := edge.Decode(body, &req); err != nil {
+		return x, "", err
+	}
+	secret, hash := operator.NewSecret()
+	switch {
+	case (req.Key == nil) == (req.Link == nil):
+		return x, "", refuse("exactly one of key and link is needed")
+	case req.Link != nil:
+		x, err = s.Sessions.UseLink(r.Context(), operator.HashOf(*req.Link), hash, operator.SessionLife, audit)
+		if errors.Is(err, operator.ErrLinkUsed) || errors.Is(err, operator.ErrNoSession) {
+			err = &refusal{Kind: linkUsed, Detail: "the link is used up or has expired; sign in with an admin key, or make another link with fairlead console"}
+		}
+		return x, secret, err
+	}
+	// A token would not do even if it were an administrator's: a session belongs to a key that can be revoked.
+	p, err := s.Auth.Authenticate(r.Context(), "Bearer "+strings.TrimSpace(*req.Key))
+	if err != nil {
+		return x, "", err
+	}
+	id, isKey := strings.CutPrefix(p.ID, "key:")
+	if !isKey || !p.IsAdmin() {
+		return x, "", &refusal{Kind: notAnAdmin, Detail: "sign in with an admin key"}
+	}
+	x, err = s.Sessions.Begin(r.Context(), hash, id, operator.SessionLife, audit)
+	if errors.Is(err, operator.ErrNoSession) {
+		err = auth.ErrBadCredential // It was revoked a moment ago.
+	}
+	return x, secret, err
+}
+
+// auditRefusal writes a sign-in down that was refused for what it showed. What was malformed, or came too often, is not.
+func (s *Server) auditRefusal(r *http.Request, err error) {
+	switch p := problemOf(err, ""); p.Code {
+	case unauthorized.Code, notAnAdmin.Code, linkUsed.Code:
+		row := command.Audit{Principal: "unknown", RequestID: infoOf(r).requestID, Action: "session.refused", Object: addressOf(r)}
+		if err := s.Sessions.SignInRefused(r.Context(), row); err != nil {
+			s.Logger.WarnContext(r.Context(), "a refused sign-in could not be audited", "request_id", row.RequestID, "address", row.Object, "error", err)
+		}
+	}
+}
+
+// addressOf is where a request comes from: an IPv4 address, or the network of an IPv6 one, of which anybody has as many as they
+// like. Behind a proxy it is the proxy's: the headers in which proxies tell of others can be made up.
+func addressOf(r *http.Request) string {
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return "address:" + r.RemoteAddr
+	}
+	ip := at.Addr().Unmap().WithZone("")
+	if ip.Is4() {
+		return "address:" + ip.String()
+	}
+	const network = 64
+	prefix, _ := ip.Prefix(network) // Every IPv6 address has one.
+	return "address:" + prefix.String()
+}
+
+// readSignIn reads the body of a sign-in, the one body that is read of somebody unknown: little of it, and not for long.
+func readSignIn(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	rc := http.NewResponseController(w)
+	if err := rc.SetReadDeadline(time.Now().Add(signInTimeout)); err != nil {
+		return nil, err //nolint:wrapcheck // It becomes an internal error as it is.
+	}
+	body, err := readBody(w, r, maxSignIn)
+	if err == nil {
+		err = rc.SetReadDeadline(time.Time{}) // The connection is watched on while the database is asked.
+	}
+	return body, err //nolint:wrapcheck // As above.
+}
+
+func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request) error {
+	if err := s.checkSameOrigin(r); err != nil {
+		return err
+	}
+	if credential := sessionOf(r); credential != "" {
+		if err := s.Sessions.End(r.Context(), operator.HashOf(strings.TrimPrefix(credential, sessionScheme))); err != nil {
+			return err
+		}
+	}
+	http.SetCookie(w, s.cookie(r, "", time.Unix(1, 0)))
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// cookie makes the session's cookie. It is marked Secure wherever the visitor came by TLS, also by way of a proxy that says so:
+// to believe a false one would only keep the cookie from being sent.
+func (s *Server) cookie(r *http.Request, value string, expires time.Time) *http.Cookie {
+	secure := r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
+	//nolint:gosec // Secure is set wherever there is TLS; without it, on a loopback address, the cookie would never be sent.
+	return &http.Cookie{
+		Name: sessionCookie, Value: value, Path: "/", Expires: expires.UTC(), HttpOnly: true, Secure: secure, SameSite: http.SameSiteStrictMode,
+	}
 }

@@ -250,8 +250,7 @@ func TestConsolePagesAndAssets(t *testing.T) {
 			t.Errorf("%s: %d, policy %s", path, r.StatusCode, policy)
 		}
 	}
-	for _, name := range console.Names() {
-		asset, _ := console.Find(name)
+	for name, asset := range console.Assets() {
 		r := e.browse(http.MethodGet, assetRoot+name, "")
 		if asset.IsPage() {
 			if r.StatusCode != http.StatusNotFound {

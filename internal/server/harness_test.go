@@ -97,9 +97,10 @@ func newEnvWith(tb testing.TB, o setup) *env {
 	})
 	must(tb, err)
 	telemetry.ObservePools(registry, db.Pools)
-	lanes, draws := telemetry.NewLaneMetrics(registry), telemetry.NewLottery(registry)
+	draws := telemetry.NewLottery(registry)
 	ledgerLanes, lotteryLanes, auctionLanes := o.lanes, o.lanes, o.lanes
-	ledgerLanes.Observer, lotteryLanes.Observer, auctionLanes.Observer = lanes.For("ledger"), lanes.For("lottery"), lanes.For("auction")
+	ledgerLanes.Observer, lotteryLanes.Observer = telemetry.NewLanes(registry, "ledger"), telemetry.NewLanes(registry, "lottery")
+	auctionLanes.Observer = telemetry.NewLanes(registry, "auction")
 	e.ledger = ledger.NewService(postgres.NewLedger(db), ledgerLanes)
 	e.lottery = lottery.NewService(postgres.NewLottery(db, draws), lottery.Options{Lanes: lotteryLanes, Observer: draws, Logger: logger, Beacon: o.beacon})
 	e.auction = auction.NewService(postgres.NewAuctions(db), auction.Options{Lanes: auctionLanes, Observer: telemetry.NewAuctions(registry, auction.Outcomes()), Logger: logger})

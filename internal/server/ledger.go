@@ -161,7 +161,7 @@ func (s *Server) ledgerRoutes() []route {
 				return ledger.MakeTransfer{From: q.From, To: q.To, Amount: q.Amount, Memo: q.Memo}, c.err
 			},
 		})),
-		readRoute("/v1/transfers/{id}", accessStaff, "Read a transfer", with(pathIDOf("transfer"), s.Ledger.Transfer), viewTransfer),
+		readRoute("/v1/transfers/{id}", accessStaff, "Read a transfer", with(pathID("transfer"), s.Ledger.Transfer), viewTransfer),
 		commandRoute("/v1/holds", accessStaff, http.StatusCreated, "Set money aside", as[holdView, ledger.Hold], mutation[holdRequest, ledger.Op]{
 			execute: execute,
 			op: func(_ sender, q *holdRequest) (ledger.Op, error) {
@@ -172,7 +172,7 @@ func (s *Server) ledgerRoutes() []route {
 				return ledger.PlaceHold{Account: q.Account, Amount: q.Amount, ExpiresIn: expires}, c.err
 			},
 		}),
-		readRoute("/v1/holds/{id}", accessStaff, "Read a hold", with(pathIDOf("hold"), s.Ledger.Hold), as[holdView]),
+		readRoute("/v1/holds/{id}", accessStaff, "Read a hold", with(pathID("hold"), s.Ledger.Hold), as[holdView]),
 		commandRoute("/v1/holds/{id}/capture", accessStaff, http.StatusOK, "Pay from a hold; what is not captured is released", as[holdView, ledger.Hold],
 			mutation[captureRequest, ledger.Op]{
 				execute: execute,

@@ -40,11 +40,11 @@ type liveServer struct{ *Server }
 
 var _ live.Server = liveServer{}
 
-// Credential implements [live.Server].
-func (liveServer) Credential(r *http.Request) (string, error) { return credentialOf(r) }
-
-// Principal implements [live.Server].
-func (liveServer) Principal(r *http.Request) auth.Principal { return infoOf(r).principal }
+// Caller implements [live.Server].
+func (liveServer) Caller(r *http.Request) (string, auth.Principal, error) {
+	credential, err := credentialOf(r)
+	return credential, infoOf(r).principal, err
+}
 
 // Identify implements [live.Server].
 func (s liveServer) Identify(ctx context.Context, credential string) (auth.Principal, error) {
@@ -81,14 +81,7 @@ func (s liveServer) Bid(ctx context.Context, p auth.Principal, auction, account 
 
 // Problem implements [live.Server].
 func (s liveServer) Problem(by auth.Principal, err error, keyed bool) (status int, body []byte) {
-	requestID := uuid.Must(uuid.NewV7()).String()
-	if _, _, known := classify(err); !known {
-		s.Logger.Error("live request failed", "request_id", requestID, "principal", by.ID, "error", err)
-	}
-	p := problemOf(err, requestID)
-	if keyed {
-		p.beforeKey(err)
-	}
+	p := s.problem(context.Background(), err, uuid.Must(uuid.NewV7()).String(), keyed, "principal", by.ID)
 	return p.Status, mustMarshal(p)
 }
 

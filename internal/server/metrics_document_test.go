@@ -49,7 +49,7 @@ func documentMetrics(t *testing.T) string {
 	t.Helper()
 	r := prometheus.NewRegistry()
 	newHTTPMetrics(r)
-	telemetry.NewLaneMetrics(r)
+	telemetry.NewLanes(r, "ledger")
 	telemetry.NewTransactions(r)
 	telemetry.NewLottery(r)
 	telemetry.NewAuctions(r, auction.Outcomes())
@@ -64,17 +64,19 @@ func documentMetrics(t *testing.T) string {
 		r.Describe(descriptions)
 		close(descriptions)
 	}()
-	form := regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: "((?:[^"\\]|\\.)*)".*, constLabels: \{.*\}, variableLabels: \{(.*)\}\}$`)
+	form := regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: "((?:[^"\\]|\\.)*)".*, constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
 	var rows []string
 	for d := range descriptions {
 		m := form.FindStringSubmatch(d.String())
 		if m == nil {
 			t.Fatalf("what is %s?", d)
 		}
-		labels := strings.ReplaceAll(m[3], ",", ", ")
+		constant, _, _ := strings.Cut(m[3], "=")
+		labels := constant + strings.ReplaceAll(m[4], ",", ", ")
 		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s |\n", m[1], labels, strings.ReplaceAll(m[2], `\"`, `"`)))
 	}
 	slices.Sort(rows)
+	rows = slices.Compact(rows)
 	return `# Metrics
 
 What a server says at ` + "`/metrics`" + `, beside the Go runtime's and the process's own. All are of one process unless they say

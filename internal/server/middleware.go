@@ -2,16 +2,23 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/netip"
 	"path"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/fairlead-dev/fairlead/internal/auth"
+	"github.com/fairlead-dev/fairlead/internal/leanhttp"
 	"github.com/fairlead-dev/fairlead/internal/server/edge"
 )
 
@@ -20,7 +27,6 @@ type info struct {
 	requestID string
 	principal auth.Principal
 	route     string // the pattern that matched, for metrics
-	weight    int    // of the route, in the rate limit
 	code      string // of the problem that was answered
 	replayed  bool
 }
@@ -40,15 +46,12 @@ const maxRequestID = 128
 // requestIDOf takes the caller's request id when it is harmless in a log, and makes one otherwise.
 func requestIDOf(r *http.Request) string {
 	id := r.Header.Get("X-Request-Id")
-	if id == "" || len(id) > maxRequestID || strings.ContainsFunc(id, isNotRequestID) {
+	// Other characters do not belong in an identifier, whatever they could do in a log or a page.
+	const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.:/+=@"
+	if id == "" || len(id) > maxRequestID || strings.Trim(id, allowed) != "" {
 		return uuid.Must(uuid.NewV7()).String()
 	}
 	return id
-}
-
-// isNotRequestID reports characters that do not belong in an identifier, whatever they could do in a log or a page.
-func isNotRequestID(c rune) bool {
-	return (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && (c < '0' || c > '9') && !strings.ContainsRune("-_.:/+=@", c)
 }
 
 // recorder notes the status and size of an answer.
@@ -144,4 +147,219 @@ func (s *Server) finish(r *http.Request, rec *recorder, i *info, took time.Durat
 	}
 	s.Logger.Log(r.Context(), level, "request", "request_id", i.requestID, "method", r.Method, "path", r.URL.Path,
 		"status", rec.status, "code", i.code, "bytes", rec.bytes, "took", took, "principal", i.principal.ID, "replayed", i.replayed)
+}
+
+// access says who may use a route.
+type access int
+
+const (
+	accessPublic access = iota // anybody, without a credential
+	accessUser                 // users too; the handler narrows them to their own account where one is named
+	accessStaff                // admin and service keys
+	accessAdmin                // admin keys
+)
+
+// permits reports whether a role may use a route at all.
+func (a access) permits(role auth.Role) bool {
+	switch a {
+	case accessPublic, accessUser:
+		return true
+	case accessStaff:
+		return role == auth.RoleAdmin || role == auth.RoleService
+	case accessAdmin:
+		return role == auth.RoleAdmin
+	}
+	return false
+}
+
+// serve adapts a handler: it notes the pattern, so that metrics have one label value a route and not one an id, lets those
+// pass who may use the route, and answers with the problem that an error is. weight is how many requests one counts as.
+func (s *Server) serve(pattern string, weight int, a access, next handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		infoOf(r).route = pattern
+		var err error
+		if a != accessPublic {
+			err = s.admit(w, r, max(weight, 1), a)
+		}
+		if err == nil {
+			err = checkURL(r.URL)
+		}
+		if err == nil {
+			err = next(w, r)
+		}
+		if err != nil {
+			s.writeProblem(w, r, err)
+		}
+	}
+}
+
+// admit finds out who asks, counts the request against their rate, and refuses those who may not use the route. It comes before
+// everything that depends on state or on the request's content, so that its refusals tell nothing about either.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, weight int, a access) error {
+	credential, err := credentialOf(r)
+	if err == nil && strings.HasPrefix(credential, sessionScheme) {
+		err = s.checkSameOrigin(r)
+	}
+	if err != nil {
+		return err
+	}
+	i := infoOf(r)
+	if i.principal, err = s.identify(r.Context(), credential); err != nil {
+		return err
+	}
+	if s.Limiter != nil {
+		d := s.Limiter.AllowN(i.principal, weight)
+		if s.Limiter.SetHeaders(w.Header(), d); !d.Allowed {
+			return errRate()
+		}
+	}
+	if !a.permits(i.principal.Role) {
+		return &refusal{Kind: edge.Forbidden, Detail: "this route is not open to this credential"}
+	}
+	return nil
+}
+
+func errRate() error {
+	return &refusal{Kind: edge.RateLimited, Detail: "the rate limit of this credential is used up"}
+}
+
+// seesDrafts reports whether campaigns and auctions that were never opened exist for somebody: for staff alone.
+func seesDrafts(p auth.Principal) bool { return p.Role.KeyRole() }
+
+// actFor refuses a user who names another's account.
+func actFor(p auth.Principal, account string) error {
+	if !p.MayActFor(account) {
+		return &refusal{Kind: edge.Forbidden, Detail: "this credential may act for its own account only"}
+	}
+	return nil
+}
+
+// httpMetrics are the edge's own; each service brings its own too.
+type httpMetrics struct {
+	requests, documents, heavyRefused *prometheus.CounterVec
+	duration                          *prometheus.HistogramVec
+	heavyRunning, heavyWaiting        *prometheus.GaugeVec
+	refusedConnections                prometheus.Counter
+}
+
+func newHTTPMetrics(r prometheus.Registerer) *httpMetrics {
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return promauto.With(r).NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	gauges := func(name, help string) *prometheus.GaugeVec {
+		return promauto.With(r).NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"kind"})
+	}
+	return &httpMetrics{
+		requests: counters("fairlead_http_requests_total", "Answered requests by method, route and status.", "method", "route", "status"),
+		duration: promauto.With(r).NewHistogramVec(prometheus.HistogramOpts{
+			Name: "fairlead_http_request_duration_seconds", Help: "Time from the request's header to the end of its answer.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+		}, []string{"route"}),
+		documents:    counters("fairlead_documents_built_total", "Documents of drawn campaigns, and trees for inclusion proofs, that were made.", "document"),
+		heavyRunning: gauges("fairlead_heavy_reads_running", "Heavy reads under way: build, proof, public, scan, or check."),
+		heavyWaiting: gauges("fairlead_heavy_reads_waiting", "Heavy reads that wait for their turn."),
+		heavyRefused: counters("fairlead_heavy_reads_refused_total", "Heavy reads refused because too many waited, or for too long.", "kind"),
+		refusedConnections: promauto.With(r).NewCounter(prometheus.CounterOpts{
+			Name: "fairlead_http_refused_connections_total", Help: "Connections that were not taken: too many were open, or no descriptor was left.",
+		}),
+	}
+}
+
+func (m *httpMetrics) request(method, route string, status int, took time.Duration) {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+	default:
+		method = "other" // A client may not invent label values.
+	}
+	m.requests.WithLabelValues(method, route, strconv.Itoa(status)).Inc()
+	m.duration.WithLabelValues(route).Observe(took.Seconds())
+}
+
+// The problems of requests that are refused before anything else is looked at.
+//
+//nolint:gochecknoglobals // As the table of problems.
+var (
+	foreignHost  = kind{Status: http.StatusMisdirectedRequest, Code: "foreign_host", Title: "The server does not answer to this host's name"}
+	tooManyConns = kind{Status: http.StatusServiceUnavailable, Code: "overloaded", Title: "The server has as many connections as it may have", Retryable: true}
+)
+
+// checkDoor refuses what no honest client sends.
+func checkDoor(w http.ResponseWriter, r *http.Request) error {
+	if leanhttp.Ambiguous(r.Context()) {
+		w.Header().Set("Connection", "close") // Nobody knows where its next request begins.
+		return refuse("a request must not have both Content-Length and Transfer-Encoding")
+	}
+	hosts, ok := r.Context().Value(hostsKey{}).(*hosts)
+	if ok && !hosts.answersTo(r.Host) {
+		return &refusal{Kind: foreignHost, Detail: "the Host header is not one of this server's; --allowed-hosts names more"}
+	}
+	return nil
+}
+
+type hostsKey struct{}
+
+// hosts are the names that a listener answers to. A page of somebody else whose own name was made to lead to a loopback address
+// (DNS rebinding) is of one origin with the server as far as the browser knows, and only its Host header tells.
+type hosts struct {
+	names map[string]struct{}
+	own   netip.Addr // the listener's
+}
+
+// anyHost is what allows every name.
+const anyHost = "*"
+
+// hostsOf returns the names that a listener answers to, nil for all: a loopback one to those of the machine itself and to those
+// allowed, any other to all unless some are named.
+func hostsOf(l net.Addr, allowed []string) *hosts {
+	tcp, ok := l.(*net.TCPAddr)
+	if !ok || len(allowed) == 0 && !tcp.IP.IsLoopback() {
+		return nil
+	}
+	h := &hosts{names: map[string]struct{}{"localhost": {}}, own: tcp.AddrPort().Addr().Unmap()}
+	for _, name := range allowed {
+		if name == anyHost {
+			return nil
+		}
+		h.names[hostname(name)] = struct{}{}
+	}
+	return h
+}
+
+// answersTo reports whether a Host header is one of those. A client that sends none is no browser.
+func (h *hosts) answersTo(host string) bool {
+	name := hostname(host)
+	if _, ok := h.names[name]; ok || host == "" {
+		return true
+	}
+	ip, err := netip.ParseAddr(name)
+	return err == nil && (ip.Unmap().IsLoopback() || ip.Unmap() == h.own)
+}
+
+// hostname is a host without its port, in the one way to spell it.
+func hostname(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return strings.TrimSuffix(strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")), ".")
+}
+
+// reservedDescriptors is how many descriptors are kept from connections, for the database, files and all else.
+const reservedDescriptors = 256
+
+// connectionsFor is how many connections may be open in a process that may have this many file descriptors.
+func connectionsFor(descriptors int) int {
+	return max(descriptors-max(reservedDescriptors, descriptors/8), descriptors/2)
+}
+
+// fullAnswer answers a connection when there is no room for it.
+func fullAnswer() []byte {
+	body := mustMarshal(problemOf(&refusal{Kind: tooManyConns, Detail: "no more connections are taken for now"}, ""))
+	return fmt.Appendf(nil, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: %s\r\nContent-Length: %d\r\nRetry-After: %s\r\nConnection: close\r\n\r\n%s",
+		contentTypeProblem, len(body), strconv.Itoa(retryAfterSeconds), body)
+}
+
+// refusedConnections tells of connections that were not taken, at most once a second.
+func (s *Server) refusedConnections(connections int, why error) {
+	s.metrics.refusedConnections.Add(float64(connections))
+	s.Logger.WarnContext(context.Background(), "connections refused", "connections", connections, "error", why)
 }

@@ -64,7 +64,7 @@ func (q *createMultidrawRequest) op() (multidraw.Op, error) {
 	if q.Count < 1 || q.Count > multidraw.MaxCount {
 		c.fail("count must be an integer from 1 to %d", multidraw.MaxCount)
 	}
-	op := multidraw.Create{LockKey: q.LockKey, Count: q.Count, Async: q.Async != nil && *q.Async}
+	op := multidraw.Create{LockKey: q.LockKey, Count: q.Count, Async: or(q.Async, false)}
 	if r := q.Range; r != nil {
 		if r.Min == nil || r.Max == nil {
 			c.fail("range needs min and max")
@@ -96,11 +96,7 @@ func (q *createMultidrawRequest) prizes(c *checks) []multidraw.Prize {
 		if c.err != nil {
 			break
 		}
-		prize := multidraw.Prize{ID: p.ID, Name: p.Name, Weight: *p.Weight}
-		if p.Value != nil {
-			prize.Value = *p.Value
-		}
-		prizes = append(prizes, prize)
+		prizes = append(prizes, multidraw.Prize{ID: p.ID, Name: p.Name, Weight: *p.Weight, Value: or(p.Value, 0)})
 	}
 	return prizes
 }
@@ -152,8 +148,7 @@ func (s *Server) multidrawRoutes() []route {
 	results := paged[drawnResult]("List the draws so far, in order: integers, or ids of prizes")
 	results.query[0] = parameter{name: "limit", doc: "most draws to return, 1 to 10,000, 50 when absent", schema: reflect.TypeFor[int]()}
 	act := func(verb, summary string, op multidraw.Op) route {
-		return commandRoute("/v1/multidraws/{id}/"+verb, accessStaff, http.StatusOK, summary, viewMultidraw,
-			mutation[noFields, multidraw.Op]{what: "multi-draw", executeOn: s.Multidraw.Execute, op: fixed(op)})
+		return actRoute("multidraws", verb, "multi-draw", summary, viewMultidraw, s.Multidraw.Execute, fixed(op))
 	}
 	return []route{
 		create,
@@ -169,4 +164,61 @@ func (s *Server) multidrawRoutes() []route {
 		act("resume", "Go on with an interrupted multi-draw, in the background", multidraw.Resume{}),
 		act("rollback", "End an interrupted or completed multi-draw; its draws stay readable", multidraw.Rollback{}),
 	}
+}
+
+// maxResultsLimit is the most draws of a page: some 200 KB of integers.
+const maxResultsLimit = 10_000
+
+func (s *Server) multidrawOf(r *http.Request) (*multidraw.Operation, error) {
+	id, err := pathID("multi-draw")(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.Multidraw.Operation(r.Context(), id)
+}
+
+// getMultidrawResults lists what is drawn so far. The cursor is how many draws came before, so it stays good while more are
+// drawn; a page that reaches the end of what is drawn so far is the last for now.
+func (s *Server) getMultidrawResults(w http.ResponseWriter, r *http.Request) error {
+	p, err := parsePage(r, r.URL.Path, maxResultsLimit, oldestFirst())
+	if err != nil {
+		return err
+	}
+	o, err := s.multidrawOf(r)
+	if err != nil {
+		return err
+	}
+	end := min(p.after+int64(p.limit), o.Completed)
+	saved, err := bounded(r.Context(), s.scans, func(ctx context.Context) ([]byte, error) { return s.Multidraw.Saved(ctx, o, p.after, end) })
+	if err != nil {
+		return err
+	}
+	ints, prizes, err := o.Spec.Results(saved)
+	if err != nil {
+		return err
+	}
+	var next *string
+	if end < o.Completed {
+		next = new(cursor(r.URL.Path, end))
+	}
+	if o.Spec.Range != nil {
+		return writeView(w, list[int64]{Items: ints, Next: next})
+	}
+	return writeView(w, list[string]{Items: prizes, Next: next})
+}
+
+// multidrawProofDocument is the schema of multidraw.Proof, whose own types have the names of others here.
+type multidrawProofDocument struct {
+	Kind         string              `json:"kind" enum:"multidraw"`
+	Version      int                 `json:"version"`
+	Operation    string              `json:"operation" doc:"the multi-draw's id, from which the draws are derived, too"`
+	Commitment   string              `json:"commitment" doc:"hex SHA-256 of the seed, as it was published at the start"`
+	ServerSeed   string              `json:"server_seed"`
+	Count        int64               `json:"count"`
+	Every        int                 `json:"every" doc:"draws between two checkpoints, over which the digest is made"`
+	Range        *rangeView          `json:"range,omitempty"`
+	Prizes       []weightedPrizeView `json:"prizes,omitempty"`
+	Digest       string              `json:"digest" doc:"of all draws"`
+	Results      []int64             `json:"results,omitempty" doc:"of up to 1,000 draws"`
+	PrizeResults []string            `json:"prize_results,omitempty" doc:"of up to 1,000 draws"`
 }

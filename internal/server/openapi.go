@@ -1,6 +1,8 @@
 package server
 
 import (
+	"fmt"
+	"math/big"
 	"net/http"
 	"reflect"
 	"regexp"
@@ -10,6 +12,13 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-dev/fairlead/internal/server/live"
+	"github.com/fairlead-dev/fairlead/internal/services/auction"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
+	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
 
 // Schema documents a timestamp.
@@ -133,3 +142,108 @@ func schemaName(t reflect.Type, hint string) string {
 	}
 	return strings.ToUpper(name[:1]) + name[1:]
 }
+
+// ContractVersion is the version in the copy of the document that the repository keeps: that of the paths. A running
+// server puts its own there.
+const ContractVersion = "v1"
+
+// administration is Keys by another name, because an embedded Keys would hide the method Keys.
+type administration = Keys
+
+// Document builds the contract's document, OpenAPI 3.1 in JSON, without a server: for the copy that the repository
+// keeps, and for the generators of clients. It is what a server of that version serves, byte for byte. The error is
+// about a type that the document can't describe.
+func Document(version string) ([]byte, error) {
+	// The routes come with their handlers, which are made here and never called: what they read from is absent.
+	s := &Server{Options: Options{
+		Keys: struct{ administration }{}, Locks: struct{ Locks }{}, Operator: struct{ Operator }{}, Registry: prometheus.NewRegistry(),
+		Cross:   &cross.Service{},
+		Ledger:  &ledger.Service{Reader: struct{ ledger.Reader }{}},
+		Publish: &publish.Service{Reader: struct{ publish.Reader }{}},
+		Auction: &auction.Service{Reader: struct{ auction.Reader }{}},
+	}}
+	s.live = live.New(nil, live.Options{})
+	b, err := openAPI(s.routes(), version)
+	if err != nil {
+		return nil, fmt.Errorf("server: build the OpenAPI document: %w", err)
+	}
+	return b, nil
+}
+
+// stateNulls makes the schemas say which members may be null, as the encoder really writes them: a pointer that is
+// always present may be, whatever it points to; a list never is, since a nil one is written as an empty one.
+func stateNulls(registry huma.Registry) {
+	for name, schema := range registry.Map() {
+		t := registry.TypeFromRef("#/components/schemas/" + name)
+		if t == nil || t.Kind() != reflect.Struct {
+			continue
+		}
+		for _, f := range reflect.VisibleFields(t) {
+			member, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+			property := schema.Properties[member]
+			if property == nil || property.Ref != "" {
+				continue
+			}
+			if f.Type == reflect.TypeFor[*big.Int]() {
+				// It has a text form, which is what the schema was made from, but it is written as a number.
+				*property = huma.Schema{Type: huma.TypeInteger, Description: property.Description}
+				continue
+			}
+			// A request's member may be a pointer only so that its absence is seen; its tag says so.
+			property.Nullable = f.Type.Kind() == reflect.Pointer && !strings.Contains(options, "omitempty") && f.Tag.Get("nullable") != "false"
+		}
+	}
+}
+
+// The documents of package fairdraw have a strict encoding of their own; these types describe them in the contract's
+// document and are never encoded. docs/design/fairdraw.md specifies them to the byte.
+type (
+	proofDocument struct {
+		Versions   proofVersions   `json:"versions"`
+		Campaign   string          `json:"campaign"`
+		Commitment string          `json:"commitment" doc:"hex SHA-256 of the server seed"`
+		ServerSeed string          `json:"server_seed" doc:"32 bytes in hex"`
+		Root       string          `json:"root" doc:"of the sealed positions, 32 bytes in hex"`
+		DrawSeed   string          `json:"draw_seed" doc:"key of the random streams, 32 bytes in hex"`
+		Beacon     *proofBeacon    `json:"beacon,omitempty" doc:"absent in instant mode"`
+		Positions  []proofPosition `json:"positions"`
+		Prizes     []proofPrize    `json:"prizes"`
+		Winners    []winnerView    `json:"winners"`
+	}
+	inclusionDocument struct {
+		Versions proofVersions `json:"versions"`
+		Campaign string        `json:"campaign"`
+		Root     string        `json:"root" doc:"32 bytes in hex"`
+		Position proofPosition `json:"position"`
+		Index    int           `json:"index" doc:"place of the position in canonical order, from 0"`
+		Size     int           `json:"size" doc:"number of positions"`
+		Siblings []string      `json:"siblings" doc:"hashes in hex, from the leaf upward"`
+	}
+	proofVersions struct {
+		Document  int `json:"document"`
+		Algorithm int `json:"algorithm"`
+	}
+	proofBeacon struct {
+		Scheme            string `json:"scheme" doc:"drand's name of the way of signing"`
+		ChainHash         string `json:"chain_hash" doc:"hex"`
+		PublicKey         string `json:"public_key" doc:"the chain's, in hex"`
+		Period            int    `json:"period" doc:"seconds between two rounds"`
+		GenesisTime       int64  `json:"genesis_time" doc:"when round 1 was due, Unix seconds"`
+		GenesisSeed       string `json:"genesis_seed" doc:"hex"`
+		BeaconID          string `json:"beacon_id" doc:"the chain's name"`
+		Round             int64  `json:"round" doc:"the one that was named at sell-out"`
+		Signature         string `json:"signature" doc:"in hex"`
+		PreviousSignature string `json:"previous_signature,omitempty" doc:"in hex, of chains that sign it too"`
+	}
+	proofPosition struct {
+		ID      string `json:"id"`
+		Layer   int    `json:"layer"`
+		Number  int    `json:"number"`
+		Account string `json:"account"`
+	}
+	proofPrize struct {
+		Name     string `json:"name"`
+		Layer    int    `json:"layer" doc:"0: any"`
+		Quantity int    `json:"quantity"`
+	}
+)

@@ -154,8 +154,16 @@ func writePage[R, T, P any](
 	return writeView(w, newList(p, found, item, place))
 }
 
-// filter narrows a list by a query parameter, which is any text or one of those known, separated by spaces.
-type filter struct{ name, doc, known string }
+// filter narrows a list by a query parameter, which is any text, or one of those known.
+type filter struct {
+	name, doc string
+	known     []string
+}
+
+// withStatus narrows a list to one of the known statuses.
+func withStatus[S ~string](known ...S) filter {
+	return filter{"status", "only those of this status", as[[]string](known)}
+}
 
 // listRoute is a list's route. It is narrowed by one of its filters at most.
 func listRoute[R, T, P any](
@@ -171,10 +179,10 @@ func listRoute[R, T, P any](
 			if value == "" {
 				continue
 			}
-			if known := strings.Fields(f.known); len(known) > 0 && !slices.Contains(known, value) {
-				return refuse("%s must be one of %v", f.name, known)
+			if f.known != nil && !slices.Contains(f.known, value) {
+				return refuse("%s must be one of %v", f.name, f.known)
 			}
-			if given++; given > 1 {
+			if given++; given > 1 { // Of the lists, the audit log alone has several.
 				return refuse("the log is narrowed by one of action, object and principal")
 			}
 			path = narrowed(path, f.name, value)
@@ -204,6 +212,11 @@ func rowsWith[A, R, P any](first func(*http.Request) (A, error), rows func(ctx c
 		}
 		return rows(r.Context(), a, after, limit)
 	}
+}
+
+// asked finds the value of a filter.
+func asked[S ~string](name string) func(*http.Request) (S, error) {
+	return func(r *http.Request) (S, error) { return S(r.URL.Query().Get(name)), nil }
 }
 
 // rowsOf reads the rows of a list that is the same for all.

@@ -1,14 +1,25 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/internal/operator"
+	"github.com/fairlead-dev/fairlead/internal/server/edge"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
+	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+	"github.com/fairlead-dev/fairlead/internal/services/publish"
 	"github.com/fairlead-dev/fairlead/lock"
+	"github.com/fairlead-dev/fairlead/multidraw"
+	"github.com/fairlead-dev/fairlead/saga"
 )
 
 // Problem is an error as RFC 9457 has it, with Fairlead's members.
@@ -34,26 +45,22 @@ const (
 	outcomeUnknown = "unknown"
 )
 
-// classify finds an error's row in the table. ok is false for errors that no row knows: their text stays inside.
-func classify(err error) (k kind, detail string, ok bool) {
+// problemOf makes the document of an error by its row in the table; the text of an error that no row knows stays inside. It is for
+// an error of a service, which has read the key by then, or of a request without a key. See beforeKey for all others.
+func problemOf(err error, requestID string) Problem {
+	k, detail := internalError, "The error was logged under the request id."
 	if r, ok := errors.AsType[*refusal](err); ok {
-		return r.Kind, r.Detail, true
-	}
-	for _, row := range problems {
-		if found := row.find(err); found != nil {
-			if row.terse {
-				return row.kind, row.kind.Title + ".", true
+		k, detail = r.Kind, r.Detail
+	} else {
+		for _, row := range problems {
+			if found := row.find(err); found != nil {
+				if k, detail = row.kind, found.Error(); row.terse {
+					detail = k.Title + "."
+				}
+				break
 			}
-			return row.kind, found.Error(), true
 		}
 	}
-	return internalError, "The error was logged under the request id.", false
-}
-
-// problemOf makes the document for an error that a service refused with, which it does only after it has read the key, or for
-// one of a request without a key. See beforeKey for all others.
-func problemOf(err error, requestID string) Problem {
-	k, detail, _ := classify(err)
 	p := Problem{
 		Type: "/docs#" + k.Code, Title: k.Title, Status: k.Status, Detail: detail, Code: k.Code,
 		Retryable: k.Retryable, Outcome: k.Outcome, RequestID: requestID,
@@ -70,6 +77,22 @@ func problemOf(err error, requestID string) Problem {
 	if early, ok := errors.AsType[*auction.CooldownError](err); ok {
 		// Rounded up, so that a client that comes back then need not wait again.
 		p.RetryAfter = max(1, int64((early.RetryAfter+time.Second-1)/time.Second))
+	}
+	return p
+}
+
+// problem makes the problem that an error is, of a request with a key or without, and logs one that is unforeseen.
+func (s *Server) problem(ctx context.Context, err error, requestID string, keyed bool, attrs ...any) Problem {
+	p := problemOf(err, requestID)
+	if _, raised := errors.AsType[*refusal](err); p.Code == internalError.Code && !raised {
+		attrs = append(attrs, "request_id", requestID, "error", err)
+		if panicked, ok := errors.AsType[*groupcommit.PanicError](err); ok {
+			attrs = append(attrs, "stack", string(panicked.Stack))
+		}
+		s.Logger.ErrorContext(ctx, "request failed", attrs...)
+	}
+	if keyed {
+		p.beforeKey(err)
 	}
 	return p
 }
@@ -104,4 +127,122 @@ func decided(p Problem) bool {
 		return !p.Retryable && p.Code != keyReused.Code
 	}
 	return false
+}
+
+// The words of the edge that its parts share.
+type (
+	refusal = edge.Refusal
+	kind    = edge.Kind
+)
+
+func refuse(format string, args ...any) error { return edge.Refuse(format, args...) }
+
+// Problems that the edge itself raises, and those that several rows of the table share.
+//
+//nolint:gochecknoglobals // A table: written here, read everywhere, changed nowhere.
+var (
+	unauthorized     = kind{Status: http.StatusUnauthorized, Code: "unauthorized", Title: "A valid credential is required"}
+	methodNotAllowed = kind{Status: http.StatusMethodNotAllowed, Code: "method_not_allowed", Title: "The path does not take this method"}
+	payloadTooLarge  = kind{Status: http.StatusRequestEntityTooLarge, Code: "payload_too_large", Title: "The body is larger than 1 MiB"}
+	unknownOutcome   = kind{Status: http.StatusServiceUnavailable, Code: "outcome_unknown", Title: "The outcome is not known yet; the same key will tell", Retryable: true, Outcome: outcomeUnknown}
+	// What went wrong is not known, so neither is whether it was before or after a commit.
+	internalError = kind{Status: http.StatusInternalServerError, Code: "internal_error", Title: "Something went wrong on our side", Outcome: outcomeUnknown}
+	keyReused     = kind{Status: http.StatusUnprocessableEntity, Code: "idempotency_key_reused", Title: "The Idempotency-Key was used with a different request"}
+)
+
+// problems is the one table from services' errors to problems. The first row that finds its error counts. Only the words of
+// the error that it finds go out; what wraps that is for the log. terse says that even those are not for clients: the title is
+// their detail.
+//
+//nolint:gochecknoglobals // As above.
+var problems = []struct {
+	find  func(error) error
+	kind  kind
+	terse bool
+}{
+	{is[*ledger.AccountNotFoundError], edge.NotFound, false},
+	{is[*ledger.HoldNotFoundError], edge.NotFound, false},
+	{is[*ledger.TransferNotFoundError], edge.NotFound, false},
+	{is[*lottery.CampaignNotFoundError], edge.NotFound, false},
+	{is[*lottery.LayerNotFoundError], edge.NotFound, false},
+	{is[*lottery.PositionNotFoundError], edge.NotFound, false},
+	{is[*multidraw.NotFoundError], edge.NotFound, false},
+	{is[*auction.NotFoundError], edge.NotFound, false},
+	{is[*cross.LedgerNotFoundError], edge.NotFound, false},
+	{is[*saga.NotFoundError], edge.NotFound, false},
+	{is[*publish.NotFoundError], edge.NotFound, false},
+	{is[*ledger.InsufficientFundsError], kind{Status: http.StatusPaymentRequired, Code: "insufficient_funds", Title: "The account has too little available"}, false},
+	{is[*auction.BidTooLowError], kind{Status: http.StatusUnprocessableEntity, Code: "bid_too_low", Title: "The bid is too low"}, false},
+	{is[*auction.CooldownError], kind{Status: http.StatusTooManyRequests, Code: "cooldown", Title: "The account bid a moment ago", Retryable: true}, false},
+	{is[*multidraw.LockHeldError], kind{Status: http.StatusConflict, Code: "lock_held", Title: "The lock key is held", Retryable: true}, false},
+	{is[*lottery.BeaconPendingError], kind{Status: http.StatusConflict, Code: "beacon_pending", Title: "The draw waits for its beacon's round", Retryable: true}, false},
+	{is[*lock.DeadlockError], kind{Status: http.StatusConflict, Code: "deadlock", Title: "Waiting would not end: the owners wait for each other", Retryable: true}, false},
+	{is[*command.BlockedError], kind{Status: http.StatusServiceUnavailable, Code: "row_locked", Title: "Another session of the database has locked what the command needs", Retryable: true}, true},
+	{is[*cross.UnreachableError], kind{Status: http.StatusServiceUnavailable, Code: "ledger_unreachable", Title: "A ledger cannot be reached", Retryable: true}, false},
+	{only(idempotency.ErrMalformedKey), kind{Status: http.StatusBadRequest, Code: "idempotency_key_required", Title: "A valid Idempotency-Key header is required"}, false},
+	{only(idempotency.ErrKeyReused), keyReused, false},
+	{only(groupcommit.ErrInFlight), unknownOutcome, true},
+	{only(groupcommit.ErrFull), edge.Overloaded, true},
+	{only(groupcommit.ErrClosed), edge.ShuttingDown, true},
+	{only(command.ErrUnknownOutcome), unknownOutcome, true},
+	{only(command.ErrUnavailable, auth.ErrUnavailable), edge.Unavailable, true},
+	{only(auth.ErrNoCredential, auth.ErrBadCredential), unauthorized, true},
+	{only(context.Canceled, context.DeadlineExceeded), edge.Unavailable, true},
+	{only(ledger.ErrAccountExists), kind{Status: http.StatusConflict, Code: "account_exists", Title: "The account exists already"}, false},
+	{only(ledger.ErrSameAccount), kind{Status: http.StatusUnprocessableEntity, Code: "same_account", Title: "Source and destination are the same account"}, false},
+	{only(ledger.ErrCurrencyMismatch), kind{Status: http.StatusUnprocessableEntity, Code: "currency_mismatch", Title: "The currencies differ"}, false},
+	{only(ledger.ErrBalanceOverflow), kind{Status: http.StatusUnprocessableEntity, Code: "balance_overflow", Title: "The balance would be too large"}, false},
+	{only(ledger.ErrHoldClosed), kind{Status: http.StatusConflict, Code: "hold_closed", Title: "The hold is closed"}, false},
+	{only(ledger.ErrCaptureTooLarge), kind{Status: http.StatusUnprocessableEntity, Code: "capture_too_large", Title: "The amount exceeds the hold"}, false},
+	{only(ledger.ErrHoldOwned), kind{Status: http.StatusConflict, Code: "hold_owned", Title: "The hold belongs to another part of the system"}, false},
+	{only(lottery.ErrNotActive, auction.ErrNotActive), kind{Status: http.StatusConflict, Code: "not_active", Title: "It is not open at present"}, false},
+	{only(lottery.ErrSoldOut), kind{Status: http.StatusConflict, Code: "sold_out", Title: "No position is left"}, false},
+	{only(lottery.ErrPurchaseLimit), kind{Status: http.StatusConflict, Code: "purchase_limit", Title: "The purchase limit is reached"}, false},
+	{
+		only(lottery.ErrBadTransition, auction.ErrBadTransition, cross.ErrNotDone, saga.ErrBadTransition, multidraw.ErrBadTransition, publish.ErrBadTransition),
+		kind{Status: http.StatusConflict, Code: "bad_transition", Title: "The status does not allow this"},
+		false,
+	},
+	{only(lottery.ErrNotSoldOut), kind{Status: http.StatusConflict, Code: "not_sold_out", Title: "The campaign is not sold out"}, false},
+	{only(lottery.ErrNotDrawn), kind{Status: http.StatusNotFound, Code: "not_drawn", Title: "The campaign is not drawn"}, false},
+	{only(lottery.ErrTooManyPrizes), kind{Status: http.StatusUnprocessableEntity, Code: "too_many_prizes", Title: "A prize's quantity exceeds the positions that can win it"}, false},
+	{only(lottery.ErrNoBeacon), kind{Status: http.StatusUnprocessableEntity, Code: "beacon_unavailable", Title: "The server has no beacon"}, false},
+	{only(auction.ErrOwnAuction), kind{Status: http.StatusConflict, Code: "own_auction", Title: "The seller cannot bid"}, false},
+	{only(auction.ErrAmountTaken), kind{Status: http.StatusConflict, Code: "amount_taken", Title: "Another active bid has this amount"}, false},
+	{only(cross.ErrTwoPhaseUnavailable, saga.ErrTwoPhaseUnavailable), kind{Status: http.StatusUnprocessableEntity, Code: "two_phase_unavailable", Title: "A ledger's database takes no prepared transactions"}, false},
+	{only(saga.ErrCoordinatorActive), kind{Status: http.StatusConflict, Code: "coordinator_active", Title: "Another incarnation of the log is at work", Retryable: true}, false},
+	{only(saga.ErrTooManyRuns, multidraw.ErrTooManyRuns), edge.Overloaded, false},
+	{only(saga.ErrClosed, multidraw.ErrClosed, lock.ErrClosed), edge.ShuttingDown, true},
+	{only(multidraw.ErrNotCompleted), kind{Status: http.StatusNotFound, Code: "not_drawn", Title: "Not everything is drawn"}, false},
+	{only(multidraw.ErrCorrupt, multidraw.ErrOtherParameters), kind{Status: http.StatusInternalServerError, Code: "corrupt_state", Title: "What was saved contradicts itself"}, true},
+	{only(publish.ErrTargetExists), kind{Status: http.StatusConflict, Code: "target_exists", Title: "A target of this name exists already"}, false},
+	{only(publish.ErrAutomationExists), kind{Status: http.StatusConflict, Code: "automation_exists", Title: "An automation of this name exists already"}, false},
+	{only(publish.ErrWrongKind), kind{Status: http.StatusConflict, Code: "wrong_kind", Title: "A target of this kind has nothing to replace"}, false},
+	{only(publish.ErrRefusedURL), edge.BadRequest, false},
+	{only(lock.ErrHeld), kind{Status: http.StatusConflict, Code: "lock_held", Title: "Another holds one of the keys, or is before in line", Retryable: true}, true},
+	{only(lock.ErrLost), kind{Status: http.StatusGone, Code: "lock_lost", Title: "The lock is no longer held"}, true},
+	{only(lock.ErrTooManyWaiters), edge.Overloaded, true},
+	{only(auth.ErrKeyExists), kind{Status: http.StatusConflict, Code: "key_exists", Title: "The key exists already"}, true},
+	{only(auth.ErrLastAdmin), kind{Status: http.StatusConflict, Code: "last_admin", Title: "The last admin key cannot be revoked"}, true},
+	{only(auth.ErrUnknownKey, operator.ErrNoKeyRecord), edge.NotFound, true},
+}
+
+// is finds an error of a type; nil where there is none.
+func is[E error](err error) error {
+	if e, ok := errors.AsType[E](err); ok {
+		return e
+	}
+	return nil
+}
+
+// only finds the first of some errors.
+func only(sentinels ...error) func(error) error {
+	return func(err error) error {
+		for _, sentinel := range sentinels {
+			if errors.Is(err, sentinel) {
+				return sentinel
+			}
+		}
+		return nil
+	}
 }

@@ -2,14 +2,22 @@ package server
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/console"
+	"github.com/fairlead-dev/fairlead/internal/live"
+	"github.com/fairlead-dev/fairlead/internal/operator"
+	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
 
@@ -177,4 +185,159 @@ func (s *Server) publicPosition(r *http.Request) (v publicPositionView, err erro
 		Campaign: c.ID, Root: hex.EncodeToString(root[:]), Index: position.Ordinal, Size: c.TotalPositions,
 		Position: publicPlaceView{ID: position.ID, Layer: position.Layer, Number: position.Number, Alias: name(owners[0]).Alias},
 	}, err
+}
+
+// publicAuction reads the auction of the path if the public may see it: not before it has begun.
+func (s *Server) publicAuction(r *http.Request) (*auction.Auction, error) {
+	a, err := s.auctionOf(r)
+	if err == nil && !s.PublicPages {
+		return nil, &auction.NotFoundError{ID: a.ID}
+	}
+	return a, err
+}
+
+// publicAuctionView is an auction as anybody may see it.
+type publicAuctionView struct {
+	ID            uuid.UUID        `json:"id"`
+	Title         string           `json:"title"`
+	Status        auction.Status   `json:"status" enum:"active,completed,cancelled"`
+	Currency      string           `json:"currency"`
+	CurrentRound  int              `json:"current_round"`
+	Rounds        []roundView      `json:"rounds"`
+	AntiSnipe     antiSnipeView    `json:"anti_snipe"`
+	MinIncrement  int64            `json:"min_increment"`
+	TotalBids     int64            `json:"total_bids"`
+	Seq           int64            `json:"seq" doc:"of the last event"`
+	Leaderboard   []publicRankView `json:"leaderboard" from:"-" doc:"the best 100 standing bids"`
+	Winners       []publicWonView  `json:"winners" from:"-" doc:"of rounds that ended, the first 200"`
+	MinWinningBid *int64           `json:"min_winning_bid" from:"-" doc:"the least new bid that would now win; null when no round is open"`
+	Chart         bidChartView     `json:"chart" from:"-"`
+	Now           timestamp        `json:"now" from:"-" doc:"the server's time"`
+}
+
+type publicRankView struct {
+	Rank    int    `json:"rank"`
+	Alias   string `json:"alias" doc:"of the bidder's account, who finds it at /v1/accounts/{id}/aliases"`
+	Amount  int64  `json:"amount"`
+	Winning bool   `json:"winning"`
+}
+
+type publicWonView struct {
+	Round  int    `json:"round"`
+	Rank   int    `json:"rank"`
+	Alias  string `json:"alias"`
+	Amount int64  `json:"amount"`
+}
+
+func (s *Server) publicAuctionState(r *http.Request) (any, error) {
+	a, err := s.publicAuction(r)
+	if err != nil {
+		return nil, err
+	}
+	v := as[publicAuctionView](a)
+	v.Now = timestamp(time.Now())
+	name, err := s.aliasesIn(r.Context(), a.Topic())
+	if err != nil {
+		return nil, err
+	}
+	places, _, err := s.Auction.Leaderboard(r.Context(), a.ID, 0, publicPlaces)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range places {
+		v.Leaderboard = append(v.Leaderboard, publicRankView{Rank: p.Rank, Alias: name(p.Account).Alias, Amount: p.Amount, Winning: p.Winning})
+	}
+	winners, err := s.Auction.Winners(r.Context(), a.ID, 0, 0, maxLimit)
+	if err != nil {
+		return nil, err
+	}
+	for _, won := range winners {
+		v.Winners = append(v.Winners, publicWonView{Round: won.Round, Rank: won.Rank, Alias: name(won.Account).Alias, Amount: won.Amount})
+	}
+	if a.Status == auction.StatusActive {
+		if floor, err := s.Auction.Floor(r.Context(), a.ID); err == nil {
+			v.MinWinningBid = &floor
+		}
+	}
+	v.Chart, err = s.bidChart(r.Context(), a)
+	return v, err
+}
+
+const (
+	// aliasDigits is the length of an alias: enough that a hundred bidders rarely share one.
+	aliasDigits = 8
+	// saltBytes is the length of a salt: nobody tries all of them.
+	saltBytes = 16
+)
+
+// aliasView is an account's alias, with what proves it.
+type aliasView struct {
+	Alias string `json:"alias" doc:"first 8 digits of the SHA-256 of 'fairlead alias', the topic, the account and the salt, a line each"`
+	Salt  string `json:"salt" doc:"16 bytes in hex; it is shown to nobody else"`
+}
+
+// aliasesIn returns what names the accounts of a topic where anybody may look: the same name within a campaign or auction,
+// another in the next. The salt follows from a secret that all servers share, so that a guessed account cannot be compared with what is
+// shown. It is for the account's owner, and tells nothing about another account.
+func (s *Server) aliasesIn(ctx context.Context, topic string) (func(account string) aliasView, error) {
+	secret := s.aliasSecret.Load()
+	if secret == nil {
+		read, err := s.Operator.Secret(ctx, operator.SecretOfAliases)
+		if err != nil {
+			return nil, err
+		}
+		secret = &read // It never changes.
+		s.aliasSecret.Store(secret)
+	}
+	return func(account string) aliasView {
+		mac := hmac.New(sha256.New, *secret)
+		_, _ = mac.Write([]byte("fairlead alias salt\n" + topic + "\n" + account)) // A hash takes everything.
+		salt := hex.EncodeToString(mac.Sum(nil)[:saltBytes])
+		sum := sha256.Sum256([]byte("fairlead alias\n" + topic + "\n" + account + "\n" + salt))
+		return aliasView{Alias: hex.EncodeToString(sum[:])[:aliasDigits], Salt: salt}
+	}, nil
+}
+
+// alias tells an account's owner what public pages call it.
+func (s *Server) alias(r *http.Request) (v aliasView, err error) {
+	account, err := s.ownAccount(r)
+	if err != nil {
+		return v, err
+	}
+	topic, err := one(r, "topic")
+	if err == nil {
+		err = s.checkTopic(r.Context(), infoOf(r).principal, topic)
+	}
+	if errors.Is(err, live.ErrNoTopic) {
+		err = refuse("topic must be campaign:ID or auction:ID")
+	}
+	if err == nil {
+		_, err = s.Ledger.Account(r.Context(), account)
+	}
+	if err != nil {
+		return v, err
+	}
+	name, err := s.aliasesIn(r.Context(), topic)
+	if err != nil {
+		return v, err
+	}
+	return name(account), nil
+}
+
+// checkTopic refuses the topic of a campaign or auction that somebody may not see. It returns [live.ErrNoTopic] for what is the
+// topic of neither.
+func (s *Server) checkTopic(ctx context.Context, p auth.Principal, topic string) error {
+	kind, rest, _ := strings.Cut(topic, ":")
+	id, err := uuid.Parse(rest)
+	switch {
+	case err != nil || id.String() != rest:
+		return live.ErrNoTopic
+	case kind == "campaign":
+		_, err = s.campaign(ctx, p, id)
+	case kind == "auction":
+		_, err = s.auctionFor(ctx, p, id)
+	default:
+		return live.ErrNoTopic
+	}
+	return err
 }

@@ -29,7 +29,7 @@ import (
 const (
 	readHeaderTimeout = 10 * time.Second
 	readTimeout       = 30 * time.Second
-	writeTimeout      = 120 * time.Second // archive.go gives large documents more
+	writeTimeout      = 120 * time.Second // heavy.go gives large documents more
 	idleTimeout       = 120 * time.Second
 	maxHeaderBytes    = 64 << 10
 	dismissPause      = 250 * time.Millisecond // nothing tells when the last answer was written to its socket
@@ -198,3 +198,14 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 	}
 	return err
 }
+
+// Trace begins a request's trace: what serves the request runs under the context that it returns, and end is called with
+// what came of it. It must not block.
+//
+// The route is the pattern that matched, empty where none did. The status is 0 where the request was broken off without an
+// answer. The code is of the problem that was answered, empty where there was none. A replay is an answer under an
+// idempotency key that had its answer already.
+type Trace func(r *http.Request) (ctx context.Context, end func(route string, status int, code, requestID string, replayed bool))
+
+// unmatched is the route of requests that match none.
+const unmatched = "unmatched"

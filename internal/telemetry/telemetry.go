@@ -7,49 +7,34 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/internal/live"
 )
 
 // Lanes observes the group commit of one service.
 type Lanes struct {
-	batch, flush, wait                             prometheus.Observer
+	batch, flush, wait                             prometheus.Histogram
 	depth                                          prometheus.Gauge
 	bisected, refused, panicked, failed, commanded prometheus.Counter
 }
 
 var _ groupcommit.Observer = (*Lanes)(nil)
 
-// LaneMetrics are the group commit's metrics, labelled by service.
-type LaneMetrics struct {
-	batch, flush, wait                             *prometheus.HistogramVec
-	depth                                          *prometheus.GaugeVec
-	bisected, refused, panicked, failed, commanded *prometheus.CounterVec
-}
-
-// NewLaneMetrics registers the group commit's metrics.
-func NewLaneMetrics(r prometheus.Registerer) *LaneMetrics {
-	metrics := metricsOf(r, "fairlead_lane_")
-	counters := func(name, help string) *prometheus.CounterVec { return metrics.counters(name, help, "service") }
-	return &LaneMetrics{
-		batch:     metrics.histograms("batch_size", "Commands a commit.", []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512}, "service"),
-		flush:     metrics.histograms("flush_duration_seconds", "Time from a batch's start to its commit.", seconds(), "service"),
-		wait:      metrics.histograms("wait_duration_seconds", "How long the oldest command of a batch had waited.", seconds(), "service"),
-		depth:     metrics.gauges("queue_depth", "Commands that waited on the lane that last took a batch.", "service"),
-		bisected:  counters("bisections_total", "Batches that failed and were halved."),
-		refused:   counters("refused_total", "Commands refused because their lane was full."),
-		panicked:  counters("panics_total", "Batches that panicked."),
-		failed:    counters("failures_total", "Batches, or parts of one, that failed."),
-		commanded: counters("commands_total", "Commands taken into batches."),
-	}
-}
-
-// For returns the observer of one service's lanes.
-func (m *LaneMetrics) For(service string) *Lanes {
+// NewLanes registers the metrics of a service's group commit, labelled by the service.
+func NewLanes(r prometheus.Registerer, service string) *Lanes {
+	m := metricsOf(prometheus.WrapRegistererWith(prometheus.Labels{"service": service}, r), "fairlead_lane_")
 	return &Lanes{
-		batch: m.batch.WithLabelValues(service), flush: m.flush.WithLabelValues(service), wait: m.wait.WithLabelValues(service),
-		depth: m.depth.WithLabelValues(service), bisected: m.bisected.WithLabelValues(service), refused: m.refused.WithLabelValues(service),
-		panicked: m.panicked.WithLabelValues(service), failed: m.failed.WithLabelValues(service), commanded: m.commanded.WithLabelValues(service),
+		batch:     m.histogram("batch_size", "Commands a commit.", []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512}),
+		flush:     m.histogram("flush_duration_seconds", "Time from a batch's start to its commit.", seconds()),
+		wait:      m.histogram("wait_duration_seconds", "How long the oldest command of a batch had waited.", seconds()),
+		depth:     m.gauge("queue_depth", "Commands that waited on the lane that last took a batch."),
+		bisected:  m.counter("bisections_total", "Batches that failed and were halved."),
+		refused:   m.counter("refused_total", "Commands refused because their lane was full."),
+		panicked:  m.counter("panics_total", "Batches that panicked."),
+		failed:    m.counter("failures_total", "Batches, or parts of one, that failed."),
+		commanded: m.counter("commands_total", "Commands taken into batches."),
 	}
 }
 
@@ -197,3 +182,88 @@ func (l *Lottery) RoundTried(failure string) {
 
 // LockWait implements the observer of its store.
 func (l *Lottery) LockWait(d time.Duration) { l.lockWait.Observe(d.Seconds()) }
+
+// metrics makes metrics whose names begin with prefix, and registers each.
+type metrics struct {
+	make   promauto.Factory
+	prefix string
+}
+
+func metricsOf(r prometheus.Registerer, prefix string) metrics {
+	return metrics{make: promauto.With(r), prefix: prefix}
+}
+
+func (m metrics) counter(name, help string) prometheus.Counter {
+	return m.make.NewCounter(prometheus.CounterOpts{Name: m.prefix + name, Help: help})
+}
+
+func (m metrics) counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return m.make.NewCounterVec(prometheus.CounterOpts{Name: m.prefix + name, Help: help}, labels)
+}
+
+func (m metrics) gauge(name, help string) prometheus.Gauge {
+	return m.make.NewGauge(prometheus.GaugeOpts{Name: m.prefix + name, Help: help})
+}
+
+func (m metrics) gauges(name, help string, labels ...string) *prometheus.GaugeVec {
+	return m.make.NewGaugeVec(prometheus.GaugeOpts{Name: m.prefix + name, Help: help}, labels)
+}
+
+// gaugeFunc and counterFunc make metrics whose values are read on each scrape.
+func (m metrics) gaugeFunc(name, help string, value func() float64) {
+	m.make.NewGaugeFunc(prometheus.GaugeOpts{Name: m.prefix + name, Help: help}, value)
+}
+
+func (m metrics) counterFunc(name, help string, value func() float64) {
+	m.make.NewCounterFunc(prometheus.CounterOpts{Name: m.prefix + name, Help: help}, value)
+}
+
+func (m metrics) histogram(name, help string, buckets []float64) prometheus.Histogram {
+	return m.make.NewHistogram(prometheus.HistogramOpts{Name: m.prefix + name, Help: help, Buckets: buckets})
+}
+
+func (m metrics) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return m.make.NewHistogramVec(prometheus.HistogramOpts{Name: m.prefix + name, Help: help, Buckets: buckets}, labels)
+}
+
+// seconds are the buckets of durations from a tenth of a millisecond to ten seconds.
+func seconds() []float64 {
+	return []float64{.0001, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+}
+
+// Pool is what is known of a pool of connections.
+type Pool struct {
+	Name         string
+	Max, InUse   int
+	Taken, Waits int64
+	Waited       time.Duration
+}
+
+// ObservePools registers the metrics of the pools of connections, that of commands and that of reads in this order, which are
+// read on each scrape. P is the [Pool] of whoever has the pools.
+func ObservePools[P ~struct {
+	Name         string
+	Max, InUse   int
+	Taken, Waits int64
+	Waited       time.Duration
+}](r prometheus.Registerer, pools func() []P) {
+	for i, name := range []string{"commands", "reads"} {
+		m := metricsOf(prometheus.WrapRegistererWith(prometheus.Labels{"pool": name}, r), "fairlead_database_connections_")
+		pool := func() Pool { return Pool(pools()[i]) }
+		m.gaugeFunc("max", "Most connections of a pool: of commands with the background work, or of reads.", func() float64 { return float64(pool().Max) })
+		m.gaugeFunc("in_use", "Connections that are in use.", func() float64 { return float64(pool().InUse) })
+		m.counterFunc("taken_total", "Connections that were taken from a pool.", func() float64 { return float64(pool().Taken) })
+		m.counterFunc("waits_total", "Times that all connections were in use, so that somebody had to wait.", func() float64 { return float64(pool().Waits) })
+		m.counterFunc("wait_seconds_total", "Time spent waiting for a connection.", func() float64 { return pool().Waited.Seconds() })
+	}
+}
+
+// ObserveLive registers the live stream's metrics, which are read from the hub on each scrape.
+func ObserveLive(r prometheus.Registerer, hub *live.Hub) {
+	m := metricsOf(r, "fairlead_live_")
+	m.gaugeFunc("topics", "Topics that are followed.", func() float64 { return float64(hub.Stats().Topics) })
+	m.gaugeFunc("subscribers", "Connections to the live stream.", func() float64 { return float64(hub.Stats().Subscribers) })
+	m.gaugeFunc("subscriptions", "Subscriptions of all connections.", func() float64 { return float64(hub.Stats().Subscriptions) })
+	m.counterFunc("dropped_total", "Subscribers disconnected because they fell behind.", func() float64 { return float64(hub.Stats().Dropped) })
+	m.counterFunc("pages_total", "Pages read from the log for subscribers that resume, or for other processes' events.", func() float64 { return float64(hub.Stats().Pages) })
+}

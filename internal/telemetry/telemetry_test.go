@@ -77,9 +77,8 @@ func expect(t *testing.T, r prometheus.Gatherer, want map[string]sample) {
 func TestLanes(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
-	m := telemetry.NewLaneMetrics(r)
-	l := m.For("ledger")
-	m.For("lottery").Refused()
+	l := telemetry.NewLanes(r, "ledger")
+	telemetry.NewLanes(r, "lottery").Refused()
 	l.Taken(3, 9, 2*time.Second)
 	l.Taken(5, 4, time.Second)
 	l.Flushed(3, 500*time.Millisecond, nil)
@@ -175,7 +174,7 @@ func TestLottery(t *testing.T) {
 func TestAllMetricsFitOneRegistry(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
-	telemetry.NewLaneMetrics(r).For("ledger")
+	telemetry.NewLanes(r, "ledger")
 	telemetry.NewTransactions(r).Transaction("ledger", 1, time.Second, "committed")
 	telemetry.NewLottery(r)
 	telemetry.NewAuctions(r, auction.Outcomes())

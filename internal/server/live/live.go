@@ -40,9 +40,8 @@ var (
 
 // Server is what the live stream needs of the server whose routes it serves.
 type Server interface {
-	// Credential finds the credential of a request, and Principal who it was found to be of.
-	Credential(r *http.Request) (string, error)
-	Principal(r *http.Request) auth.Principal
+	// Caller finds the credential of a request, and who it was found to be of.
+	Caller(r *http.Request) (credential string, p auth.Principal, err error)
 	// Identify finds out, again, who a credential is of.
 	Identify(ctx context.Context, credential string) (auth.Principal, error)
 	// Count counts something that was asked for against the principal's rate, and refuses what is over it.
@@ -106,7 +105,7 @@ type Edge struct {
 	mu      sync.Mutex
 	clients map[*client]struct{}
 	streams map[string]int // by the principal's id
-	warden  bool
+	watched bool           // by the goroutine that looks after all clients
 }
 
 // client is an open socket or stream.
@@ -179,11 +178,11 @@ func (e *Edge) Connections() int {
 
 // admit makes a client of a request that was authenticated. It must leave in the end.
 func (e *Edge) admit(r *http.Request) (*client, error) {
-	credential, err := e.s.Credential(r)
+	credential, principal, err := e.s.Caller(r)
 	if err != nil {
 		return nil, err
 	}
-	c := &client{principal: e.s.Principal(r), credential: credential, done: make(chan struct{})}
+	c := &client{principal: principal, credential: credential, done: make(chan struct{})}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
@@ -199,8 +198,8 @@ func (e *Edge) admit(r *http.Request) (*client, error) {
 	e.clients[c] = struct{}{}
 	e.streams[c.principal.ID]++
 	e.work.Add(1)
-	if !e.warden {
-		e.warden = true
+	if !e.watched {
+		e.watched = true
 		e.work.Go(e.watch)
 	}
 	return c, nil
@@ -229,7 +228,7 @@ func (e *Edge) watch() {
 		case now := <-tick.C:
 			e.mu.Lock()
 			if len(e.clients) == 0 {
-				e.warden = false
+				e.watched = false
 				e.mu.Unlock()
 				return
 			}

@@ -2,6 +2,7 @@ package live
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -110,37 +111,27 @@ func (st *stream) run(e *Edge, r *http.Request, c *client, sub *hub.Subscriber) 
 	}
 }
 
+const eventFormat = "event: %s\ndata: %s\n\n" // its type, and its data on one line
+
 // write reports whether to go on.
 func (st *stream) write(messages []hub.Message) bool {
 	for i := range messages {
 		switch m := &messages[i]; m.Kind {
 		case hub.KindEvent:
 			if m.Seq > 0 {
-				st.line = append(st.line, "id: "...)
-				st.line = strconv.AppendInt(st.line, m.Seq, 10)
-				st.line = append(st.line, '\n')
+				st.line = fmt.Appendf(st.line, "id: %d\n", m.Seq)
 			}
-			st.event(m.Type, m.JSON)
+			st.line = fmt.Appendf(st.line, eventFormat, m.Type, m.JSON)
 		case hub.KindSubscribed:
 			// A comment, since clients look for events alone.
-			st.line = append(st.line, ": subscribed "...)
-			st.line = strconv.AppendInt(st.line, m.Seq, 10)
-			st.line = append(st.line, "\n\n"...)
+			st.line = fmt.Appendf(st.line, ": subscribed %d\n\n", m.Seq)
 		case hub.KindDropped:
-			st.event("dropped", edge.Marshal(answer{Op: "dropped", Topic: m.Topic, LastSeq: &m.Seq}))
+			st.line = fmt.Appendf(st.line, eventFormat, "dropped", edge.Marshal(answer{Op: "dropped", Topic: m.Topic, LastSeq: &m.Seq}))
 			_ = st.flush() // It ends here either way.
 			return false
 		}
 	}
 	return st.flush() == nil
-}
-
-func (st *stream) event(name string, data []byte) {
-	st.line = append(st.line, "event: "...)
-	st.line = append(st.line, name...)
-	st.line = append(st.line, "\ndata: "...)
-	st.line = append(st.line, data...)
-	st.line = append(st.line, "\n\n"...)
 }
 
 func (st *stream) flush() error {

@@ -1,18 +1,23 @@
 package server
 
 import (
+	chain "container/list"
 	"context"
 	"errors"
 	"io"
 	"net/http"
+	"os"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/internal/server/edge"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
 
@@ -162,7 +167,7 @@ func (a *archive) send(ctx context.Context, w http.ResponseWriter, d *answerFile
 // sealedCampaign reads the campaign of the path. One that is sealed is read once a second, so that those who ask for one inclusion
 // proof after another cost the database little. It must not be changed.
 func (s *Server) sealedCampaign(r *http.Request) (*lottery.Campaign, error) {
-	id, err := pathID(r, "campaign")
+	id, err := pathID("campaign")(r)
 	if err != nil {
 		return nil, err
 	}
@@ -222,4 +227,249 @@ func (s *Server) sealedRoot(ctx context.Context, c *lottery.Campaign) (root [32]
 		}
 		return root, int64(len(root)), err
 	})
+}
+
+// shelf is a cache of values that take long to make and never change. It keeps the most recently used, up to a number and a
+// size, and makes each value once for all concurrent callers. It is safe for concurrent use.
+type shelf[V any] struct {
+	most    int
+	size    int64
+	discard func(V)
+
+	flights singleflight.Group
+	mu      sync.Mutex
+	kept    map[string]*chain.Element // values are *shelved[V]
+	byUse   *chain.List               // latest first
+	filled  int64
+}
+
+type shelved[V any] struct {
+	key   string
+	value V
+	size  int64
+	users int
+	gone  bool // from the shelf; the last user discards it
+}
+
+func newShelf[V any](most int, size int64, discard func(V)) *shelf[V] {
+	return &shelf[V]{most: most, size: size, discard: discard, kept: map[string]*chain.Element{}, byUse: chain.New()}
+}
+
+// get returns what is kept under key, or has it made. It may be used until done is called. A caller that goes away leaves
+// the value to the others, so fill must not depend on ctx. All waiting callers get a failure, and it is not kept.
+func (s *shelf[V]) get(ctx context.Context, key string, fill func() (V, int64, error)) (value V, done func(), err error) {
+	for {
+		if value, done, ok := s.take(key); ok {
+			return value, done, nil
+		}
+		made := s.flights.DoChan(key, func() (_ any, err error) {
+			defer func() {
+				if p := recover(); p != nil {
+					err = &groupcommit.PanicError{Value: p, Stack: debug.Stack()}
+				}
+			}()
+			value, size, err := fill()
+			if err == nil {
+				s.keep(key, value, size)
+			}
+			return nil, err
+		})
+		select {
+		case m := <-made:
+			if m.Err != nil {
+				return value, nil, m.Err
+			}
+		case <-ctx.Done():
+			return value, nil, ctx.Err()
+		}
+	}
+}
+
+// read is get of what a short look into the database gives. It has its time, and goes on when the first caller goes away.
+func (s *shelf[V]) read(ctx context.Context, key string, fill func(context.Context) (V, int64, error)) (V, error) {
+	v, done, err := s.get(ctx, key, func() (V, int64, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), edge.CommandTimeout)
+		defer cancel()
+		return fill(ctx)
+	})
+	if err == nil {
+		done()
+	}
+	return v, err
+}
+
+func (s *shelf[V]) take(key string) (value V, done func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, ok := s.kept[key]
+	if !ok {
+		return value, nil, false
+	}
+	s.byUse.MoveToFront(e)
+	v := e.Value.(*shelved[V]) //nolint:errcheck,forcetypeassert // The list has nothing else.
+	v.users++
+	return v.value, sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		v.users--
+		s.discardUnused(v)
+	}), true
+}
+
+func (s *shelf[V]) keep(key string, value V, size int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept[key] = s.byUse.PushFront(&shelved[V]{key: key, value: value, size: size})
+	s.filled += size
+	// The newest value stays, however large it is: somebody waits for it.
+	for s.byUse.Len() > 1 && (s.byUse.Len() > s.most || s.filled > s.size) {
+		s.remove(s.byUse.Back())
+	}
+}
+
+func (s *shelf[V]) remove(e *chain.Element) {
+	v := s.byUse.Remove(e).(*shelved[V]) //nolint:errcheck,forcetypeassert // As above.
+	delete(s.kept, v.key)
+	s.filled -= v.size
+	v.gone = true
+	s.discardUnused(v)
+}
+
+func (s *shelf[V]) discardUnused(v *shelved[V]) {
+	if v.gone && v.users == 0 && s.discard != nil {
+		s.discard(v.value)
+	}
+}
+
+// clear empties the shelf.
+func (s *shelf[V]) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.byUse.Len() > 0 {
+		s.remove(s.byUse.Back())
+	}
+}
+
+// answerFile is an answer that is kept in a file, where even the largest takes no memory. The file has no name, so that nothing
+// of it outlives the process.
+type answerFile struct {
+	file *os.File
+	size int64
+	name string // to be removed at the end, on systems that cannot remove what is open
+}
+
+// newAnswerFile writes a document to a file in dir, which is empty for the system's directory of temporary files.
+func newAnswerFile(dir string, write func(io.Writer) error) (_ *answerFile, err error) {
+	f, err := os.CreateTemp(dir, "fairlead-document-*")
+	if err != nil {
+		return nil, err //nolint:wrapcheck // It names the operation and the file.
+	}
+	d := &answerFile{file: f}
+	defer func() {
+		if err != nil {
+			d.close()
+		}
+	}()
+	if os.Remove(f.Name()) != nil {
+		d.name = f.Name()
+	}
+	if err := write(f); err != nil {
+		return nil, err
+	}
+	d.size, err = f.Seek(0, io.SeekCurrent)
+	return d, err //nolint:wrapcheck // As above.
+}
+
+func (d *answerFile) close() {
+	err := d.file.Close()
+	if d.name != "" {
+		err = errors.Join(err, os.Remove(d.name))
+	}
+	_ = err // Nothing in it is needed again.
+}
+
+// Reads that cost more than a page have bounds of their own, by how long they keep a processor and a connection, so that light
+// reads find both.
+const (
+	// buildsAtOnce documents of campaigns are made at a time. The largest takes seconds, for half of which it has a
+	// connection.
+	buildsAtOnce = 2
+	buildsQueued = 16
+	// scansAtOnce reads go over many rows, or over few of many, at a time.
+	scansAtOnce = 2
+	scansQueued = 128
+	// proofsAtOnce inclusion proofs are looked up at a time for those with a credential, and as many positions for the public
+	// pages, so that neither waits for the other. Each may ask for one after another, so a place is empty for proofsRest times as
+	// long as it was taken, up to longestRest: however many ask, they keep a fourth of one processor busy.
+	proofsAtOnce = 1
+	proofsQueued = 128
+	proofsRest   = 3
+	longestRest  = 100 * time.Millisecond
+	// checksAtOnce is how many integrity checks run. One goes over the whole ledger.
+	checksAtOnce = 1
+	checksQueued = 4
+	// boundPatience is how long a request waits for its turn.
+	boundPatience = 10 * time.Second
+)
+
+// bound lets so many through at a time, and so many more wait. Others are refused at once. It is safe for concurrent use.
+type bound struct {
+	name    string
+	metrics *httpMetrics
+	rest    int           // how many times as long as it was taken a place is empty then
+	places  chan struct{} // holds a value for each one that is through
+	queue   chan struct{} // holds a value for each one that is through or waits, but not for a place that rests
+}
+
+func newBound(name string, atOnce, queued, rest int, m *httpMetrics) *bound {
+	return &bound{name: name, metrics: m, rest: rest, places: make(chan struct{}, atOnce), queue: make(chan struct{}, atOnce+queued)}
+}
+
+// enter waits for its turn; leave, which may be called again, ends it. It is refused when too many wait, and when it has
+// waited for too long.
+func (b *bound) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case b.queue <- struct{}{}:
+	default:
+		return nil, b.refuse()
+	}
+	patience := time.NewTimer(boundPatience)
+	defer patience.Stop()
+	b.metrics.heavyWaiting.WithLabelValues(b.name).Inc()
+	defer b.metrics.heavyWaiting.WithLabelValues(b.name).Dec()
+	select {
+	case b.places <- struct{}{}:
+	case <-patience.C:
+		<-b.queue
+		return nil, b.refuse()
+	case <-ctx.Done():
+		<-b.queue
+		return nil, ctx.Err()
+	}
+	b.metrics.heavyRunning.WithLabelValues(b.name).Inc()
+	began := time.Now()
+	return sync.OnceFunc(func() {
+		b.metrics.heavyRunning.WithLabelValues(b.name).Dec()
+		<-b.queue
+		if b.rest == 0 {
+			<-b.places
+			return
+		}
+		time.AfterFunc(min(time.Since(began)*time.Duration(b.rest), longestRest), func() { <-b.places })
+	}), nil
+}
+
+func (b *bound) refuse() error {
+	b.metrics.heavyRefused.WithLabelValues(b.name).Inc()
+	return &refusal{Kind: edge.Overloaded, Detail: "too many requests of this kind are under way"}
+}
+
+// bounded reads when it is its turn.
+func bounded[R any](ctx context.Context, b *bound, read func(context.Context) (R, error)) (result R, err error) {
+	leave, err := b.enter(ctx)
+	if err != nil {
+		return result, err
+	}
+	defer leave()
+	return read(ctx)
 }

@@ -1,0 +1,370 @@
+package telemetry
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-dev/fairlead/lock"
+	"github.com/fairlead-dev/fairlead/multidraw"
+	"github.com/fairlead-dev/fairlead/saga"
+)
+
+// Auctions observes the auctions and the leader that closes their rounds.
+type Auctions[O ~string] struct {
+	extensions, closed prometheus.Counter
+	term, leading      prometheus.Gauge
+	bids               map[O]prometheus.Counter
+}
+
+// NewAuctions registers the auctions' metrics. All of them, and every outcome of a bid, are there from the start.
+func NewAuctions[O ~string](r prometheus.Registerer, outcomes []O) *Auctions[O] {
+	m := metricsOf(r, "fairlead_auction_")
+	bids := m.counters("bids_total", "Bids decided and committed, by outcome; replays are not counted.", "outcome")
+	a := &Auctions[O]{
+		bids:       map[O]prometheus.Counter{},
+		extensions: m.counter("extensions_total", "Rounds' ends moved by late bids."),
+		closed:     m.counter("rounds_closed_total", "Rounds settled by this process."),
+		term:       m.gauge("leader_term", "The last term in which this process led; 0 before the first."),
+		leading:    m.gauge("is_leader", "Whether this process is the leader, 1 or 0. More than one in sum is a bug."),
+	}
+	for _, outcome := range outcomes {
+		a.bids[outcome] = bids.WithLabelValues(string(outcome))
+	}
+	return a
+}
+
+// BidsDecided implements the observer of the auctions.
+func (a *Auctions[O]) BidsDecided(outcome O, n int) { a.bids[outcome].Add(float64(n)) }
+
+// RoundsExtended implements the observer of the auctions.
+func (a *Auctions[O]) RoundsExtended(n int) { a.extensions.Add(float64(n)) }
+
+// RoundClosed implements the observer of the auctions.
+func (a *Auctions[O]) RoundClosed() { a.closed.Inc() }
+
+// Leading implements the observer of an election, for the one election that the auctions' leader holds.
+func (a *Auctions[O]) Leading(_ string, term int64, leading bool) {
+	a.term.Set(float64(term))
+	if leading {
+		a.leading.Set(1)
+		return
+	}
+	a.leading.Set(0)
+}
+
+// Publications observes the workers that publish. Result and Outcome are the words of their service: for what was recorded of
+// an attempt, and for what came of an automation's firing.
+type Publications[Result, Outcome ~string] struct {
+	claimed, released           prometheus.Counter
+	claim, late, took, fireLate prometheus.Histogram
+	answers                     *prometheus.CounterVec
+	running                     prometheus.Gauge
+	results                     map[Result]prometheus.Counter
+	firings                     map[Outcome]prometheus.Counter
+}
+
+// NewPublications registers the publications' metrics. All of them, and every result, are there from the start.
+func NewPublications[Result, Outcome ~string](r prometheus.Registerer) *Publications[Result, Outcome] {
+	m := metricsOf(r, "fairlead_publish_")
+	// What was away for a while is late by that while: a quantile says no more than the last bucket.
+	late := []float64{.01, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600, 4 * 3600, 24 * 3600}
+	results := m.counters("attempts_total", "Attempts recorded, by result. A refused one came after its claim was lost.", "result")
+	firings := m.counters("firings_total", "Automations fired, by outcome.", "outcome")
+	p := &Publications[Result, Outcome]{
+		claimed: m.counter("claims_total", "Publications claimed."),
+		// As elsewhere, and finer where it should be: 99 of 100 within 20 ms.
+		claim: m.histogram("claim_duration_seconds", "Time of a transaction that claimed something.",
+			[]float64{.0005, .001, .0025, .005, .0075, .01, .015, .02, .03, .05, .1, .25, .5, 1, 2.5, 5, 10}),
+		late:     m.histogram("late_seconds", "How long publications had been due when they were claimed.", late),
+		took:     m.histogram("send_duration_seconds", "Time of an attempt, without its recording.", seconds()),
+		answers:  m.counters("answers_total", "Answers of targets by status; 0: there was none.", "status"),
+		results:  map[Result]prometheus.Counter{},
+		running:  m.gauge("running", "Attempts under way."),
+		released: m.counter("stale_claims_total", "Stale claims released, each an attempt that was lost."),
+		firings:  map[Outcome]prometheus.Counter{},
+		fireLate: m.histogram("firing_late_seconds", "How late automations fired.", late),
+	}
+	for _, outcome := range []Outcome{"scheduled", "no_draft", "quota_reached"} {
+		p.firings[outcome] = firings.WithLabelValues(string(outcome))
+	}
+	for _, result := range []Result{"published", "failed", "refused"} {
+		p.results[result] = results.WithLabelValues(string(result))
+	}
+	return p
+}
+
+// Claimed implements the observer of workers.
+func (p *Publications[Result, Outcome]) Claimed(n int, took time.Duration) {
+	p.claimed.Add(float64(n))
+	p.claim.Observe(took.Seconds())
+}
+
+// Attempted implements the observer of workers.
+func (p *Publications[Result, Outcome]) Attempted(late, took time.Duration, statusCode int) {
+	p.late.Observe(late.Seconds())
+	p.took.Observe(took.Seconds())
+	p.answers.WithLabelValues(strconv.Itoa(statusCode)).Inc()
+}
+
+// Recorded implements the observer of workers.
+func (p *Publications[Result, Outcome]) Recorded(result Result) { p.results[result].Inc() }
+
+// Running implements the observer of workers.
+func (p *Publications[Result, Outcome]) Running(n int) { p.running.Set(float64(n)) }
+
+// Released implements the observer of workers.
+func (p *Publications[Result, Outcome]) Released(n int) { p.released.Add(float64(n)) }
+
+// Fired implements the observer of automations.
+func (p *Publications[Result, Outcome]) Fired(outcome Outcome, late time.Duration) {
+	p.firings[outcome].Inc()
+	p.fireLate.Observe(late.Seconds())
+}
+
+// Multidraws observes the multi-draws.
+type Multidraws struct {
+	draws   prometheus.Counter
+	saved   prometheus.Histogram
+	running prometheus.Gauge
+	ended   map[multidraw.Status]prometheus.Counter
+}
+
+var _ multidraw.Observer = (*Multidraws)(nil)
+
+// NewMultidraws registers the multi-draws' metrics. All of them, and every end of an operation, are there from the start.
+func NewMultidraws(r prometheus.Registerer) *Multidraws {
+	metrics := metricsOf(r, "fairlead_multidraw_")
+	ended := metrics.counters("ended_total", "Runs completed or interrupted, and operations rolled back, by what they came to; interrupted ones may be resumed.", "status")
+	m := &Multidraws{
+		draws: metrics.counter("draws_total", "Draws made and saved."),
+		saved: metrics.histogram("checkpoint_duration_seconds", "Time that the transaction of a checkpoint took.",
+			[]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5}),
+		running: metrics.gauge("running", "Operations that this process runs."),
+		ended:   map[multidraw.Status]prometheus.Counter{},
+	}
+	for _, status := range []multidraw.Status{multidraw.StatusCompleted, multidraw.StatusInterrupted, multidraw.StatusRolledBack} {
+		m.ended[status] = ended.WithLabelValues(string(status))
+	}
+	return m
+}
+
+// Saved implements [multidraw.Observer].
+func (m *Multidraws) Saved(draws int, took time.Duration) {
+	m.draws.Add(float64(draws))
+	if took > 0 {
+		m.saved.Observe(took.Seconds())
+	}
+}
+
+// Running implements [multidraw.Observer].
+func (m *Multidraws) Running(n int) { m.running.Set(float64(n)) }
+
+// Ended implements [multidraw.Observer].
+func (m *Multidraws) Ended(status multidraw.Status) {
+	if c := m.ended[status]; c != nil {
+		c.Inc()
+	}
+}
+
+// Sagas observes the sagas and two-phase transactions.
+type Sagas struct {
+	ended, retried, resumed, resolved *prometheus.CounterVec
+	took                              *prometheus.HistogramVec
+	running                           prometheus.Gauge
+	doubts, oldest, away              *prometheus.GaugeVec
+
+	mu   sync.Mutex
+	seen map[string]age // what was in doubt in a ledger when it could last be asked
+}
+
+// age is how old something was, and when that was.
+type age struct {
+	age time.Duration
+	at  time.Time
+}
+
+var _ saga.Observer = (*Sagas)(nil)
+
+// NewSagas registers the sagas' metrics. All of them are there from the start.
+func NewSagas(r prometheus.Registerer) *Sagas {
+	metrics := metricsOf(r, "fairlead_saga_")
+	m := &Sagas{
+		ended: metrics.counters("ended_total", "Sagas that have ended, by protocol and how.", "protocol", "status"),
+		took: metrics.histograms("duration_seconds", "Time from a saga's intent to its end.",
+			[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}, "protocol"),
+		retried:  metrics.counters("retries_total", "Runs that failed to get on, and are tried again.", "protocol"),
+		resumed:  metrics.counters("resumed_total", "Sagas taken over from a run that had ended early.", "protocol"),
+		resolved: metrics.counters("resolved_total", "Prepared transactions that were left behind and settled.", "decision"),
+		running:  metrics.gauge("running", "Sagas that this process runs."),
+		doubts:   metrics.gauges("in_doubt", "Prepared transactions, undecided or not yet settled, of all processes, at the last sample.", "ledger"),
+		oldest:   metrics.gauges("in_doubt_oldest_seconds", "How long the oldest of them had been prepared at the last sample; 0 where there is none.", "ledger"),
+		away:     metrics.gauges("ledger_unreachable", "Whether the ledger's database could not be asked for them at the last sample, 1 or 0; then they are those of the last answer.", "ledger"),
+		seen:     map[string]age{},
+	}
+	for _, p := range []saga.Protocol{saga.Compensated, saga.TwoPhase} {
+		for _, s := range []saga.Status{saga.Completed, saga.Failed, saga.WasCompensated} {
+			m.ended.WithLabelValues(string(p), string(s))
+		}
+		m.took.WithLabelValues(string(p))
+		m.retried.WithLabelValues(string(p))
+		m.resumed.WithLabelValues(string(p))
+	}
+	for _, committed := range []bool{true, false} {
+		m.resolved.WithLabelValues(decision(committed))
+	}
+	return m
+}
+
+func decision(committed bool) string {
+	if committed {
+		return "commit"
+	}
+	return "rollback"
+}
+
+// Ended implements [saga.Observer].
+func (m *Sagas) Ended(p saga.Protocol, s saga.Status, took time.Duration) {
+	m.ended.WithLabelValues(string(p), string(s)).Inc()
+	m.took.WithLabelValues(string(p)).Observe(max(0, took.Seconds()))
+}
+
+// Retried implements [saga.Observer].
+func (m *Sagas) Retried(p saga.Protocol) { m.retried.WithLabelValues(string(p)).Inc() }
+
+// Resumed implements [saga.Observer].
+func (m *Sagas) Resumed(p saga.Protocol) { m.resumed.WithLabelValues(string(p)).Inc() }
+
+// Resolved implements [saga.Observer].
+func (m *Sagas) Resolved(committed bool) { m.resolved.WithLabelValues(decision(committed)).Inc() }
+
+// Running implements [saga.Observer].
+func (m *Sagas) Running(n int) { m.running.Set(float64(n)) }
+
+// Sample sets what is in doubt in each of the ledgers, as [saga.Service.InDoubt] has found it at a time. Of a ledger that
+// could not be asked, what was in doubt is taken to be so still, and grows older.
+func (m *Sagas) Sample(ledgers []string, found []saga.Doubt, failures map[string]error, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	count, oldest := map[string]int{}, map[string]time.Duration{}
+	for i := range found {
+		d := &found[i]
+		count[d.Participant]++
+		oldest[d.Participant] = max(oldest[d.Participant], d.Age)
+	}
+	for _, ledger := range ledgers {
+		if failures[ledger] != nil {
+			m.away.WithLabelValues(ledger).Set(1)
+			if last, ok := m.seen[ledger]; ok {
+				m.oldest.WithLabelValues(ledger).Set((last.age + now.Sub(last.at)).Seconds())
+			}
+			continue
+		}
+		m.away.WithLabelValues(ledger).Set(0)
+		m.doubts.WithLabelValues(ledger).Set(float64(count[ledger]))
+		m.oldest.WithLabelValues(ledger).Set(oldest[ledger].Seconds())
+		delete(m.seen, ledger)
+		if count[ledger] > 0 {
+			m.seen[ledger] = age{age: oldest[ledger], at: now}
+		}
+	}
+}
+
+// Locks observes locks: those of one process, and through samples all that the database has.
+type Locks struct {
+	requests                       *prometheus.CounterVec
+	wait, hold                     *prometheus.HistogramVec
+	contended, lost                *prometheus.CounterVec
+	victims, expired, handedOver   prometheus.Counter
+	held, waiting, oldest, longest prometheus.Gauge
+
+	classes sync.Map // those whose metrics are all there
+}
+
+var _ lock.Observer = (*Locks)(nil)
+
+// lockSeconds are the buckets of waits and holds, from a millisecond to an hour.
+func lockSeconds() []float64 {
+	return []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}
+}
+
+// NewLocks registers the locks' metrics. The classes are those that are there from the start.
+func NewLocks(r prometheus.Registerer, classes ...string) *Locks {
+	m := metricsOf(r, "fairlead_lock")
+	l := &Locks{
+		requests:   m.counters("_requests_total", "Requests for locks by how they ended.", "class", "outcome"),
+		wait:       m.histograms("_wait_seconds", "Time from a request for a lock to its end, granted or not.", lockSeconds(), "class"),
+		hold:       m.histograms("_hold_seconds", "How long locks were held that ended in this process.", lockSeconds(), "class"),
+		contended:  m.counters("_contended_total", "Requests that had to wait in line and were granted.", "class"),
+		lost:       m.counters("_lost_total", "Locks that their holder in this process lost.", "class"),
+		victims:    m.counter("_deadlock_victims_total", "Requests refused to break a deadlock."),
+		expired:    m.counter("_expired_total", "Leases found expired by this process: their holders died, or forgot them."),
+		handedOver: m.counter("_handovers_total", "Locks passed to the next in line by this process."),
+		held:       m.gauge("s_held", "Locks held, on all processes, at the last sample."),
+		waiting:    m.gauge("s_waiting", "Requests that waited, on all processes, at the last sample."),
+		oldest:     m.gauge("_oldest_hold_seconds", "How long the oldest lock had been held at the last sample."),
+		longest:    m.gauge("_longest_wait_seconds", "How long the first in line had waited at the last sample."),
+	}
+	for _, class := range classes {
+		l.begin(class)
+	}
+	return l
+}
+
+// begin makes all metrics of a class when one is needed first.
+func (l *Locks) begin(class string) {
+	if _, known := l.classes.LoadOrStore(class, true); known {
+		return
+	}
+	for _, o := range lock.Outcomes() {
+		l.requests.WithLabelValues(class, string(o))
+	}
+	l.wait.WithLabelValues(class)
+	l.hold.WithLabelValues(class)
+	l.contended.WithLabelValues(class)
+	l.lost.WithLabelValues(class)
+}
+
+// Asked implements [lock.Observer].
+func (l *Locks) Asked(class string, outcome lock.Outcome, waited time.Duration, contended bool) {
+	l.begin(class)
+	l.requests.WithLabelValues(class, string(outcome)).Inc()
+	l.wait.WithLabelValues(class).Observe(waited.Seconds())
+	if contended {
+		l.contended.WithLabelValues(class).Inc()
+	}
+}
+
+// Ended implements [lock.Observer].
+func (l *Locks) Ended(class string, held time.Duration, lost error) {
+	l.begin(class)
+	l.hold.WithLabelValues(class).Observe(held.Seconds())
+	if lost != nil {
+		l.lost.WithLabelValues(class).Inc()
+	}
+}
+
+// Expired implements the observer of the locks in PostgreSQL.
+func (l *Locks) Expired(n int) { l.expired.Add(float64(n)) }
+
+// Victim implements the observer of the locks in PostgreSQL.
+func (l *Locks) Victim() { l.victims.Inc() }
+
+// HandedOver implements the observer of the locks in PostgreSQL.
+func (l *Locks) HandedOver() { l.handedOver.Inc() }
+
+// Sample sets the gauges from what the database has at an instant, by the database's clock.
+func (l *Locks) Sample(s lock.Snapshot) {
+	l.held.Set(float64(len(s.Holders)))
+	l.waiting.Set(float64(len(s.Waiters)))
+	l.oldest.Set(0)
+	l.longest.Set(0)
+	if len(s.Holders) > 0 {
+		l.oldest.Set(max(0, s.At.Sub(s.Holders[0].GrantedAt).Seconds()))
+	}
+	if len(s.Waiters) > 0 {
+		l.longest.Set(max(0, s.At.Sub(s.Waiters[0].Since).Seconds()))
+	}
+}
