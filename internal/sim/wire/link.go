@@ -13,9 +13,8 @@ import (
 
 // Request codes of the untyped first message of a connection.
 const (
-	codeCancel = 80877102
-	codeTLS    = 80877103
-	codeGSS    = 80877104
+	codeTLS = 80877103
+	codeGSS = 80877104
 )
 
 // maxMessage bounds one message; PostgreSQL's own limit is 1 GiB, a batch of commands is far below.
