@@ -208,17 +208,15 @@ func (i *Instance) adopt(ctx context.Context) (*server, error) {
 	i.log.Info("found a private PostgreSQL of an earlier server process", "pid", p.pid, "status", p.status)
 	go i.watch(s)
 
-	switch err = i.waitReady(ctx, s, unresponsiveLimit); {
-	case errors.Is(err, errGone):
-		return nil, nil
-	case errors.Is(err, errUnresponsive):
+	if err = i.waitReady(ctx, s, unresponsiveLimit); errors.Is(err, errUnresponsive) {
 		i.log.Warn("PostgreSQL of an earlier server process doesn't answer, replacing it", "pid", s.pid)
 		i.end(s, leftoverGrace)
-		return nil, nil
-	case err != nil:
-		return nil, err
+		err = errGone
 	}
-	return s, nil
+	if errors.Is(err, errGone) {
+		s, err = nil, nil
+	}
+	return s, err
 }
 
 // watch closes gone once an adopted server's process has ended. It stops looking when the instance itself is over.
