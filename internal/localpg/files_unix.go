@@ -123,7 +123,7 @@ func turnLog(l layout, limit int64) error {
 	if err != nil {
 		return err
 	}
-	// Of one that grew past all bounds between two looks, the end is kept.
+	// Of a log that grew far beyond the limit between two looks, only the end is kept.
 	_, err = io.Copy(dst, io.NewSectionReader(src, max(0, st.Size()-2*limit), st.Size()))
 	if err = errors.Join(err, dst.Close()); err != nil {
 		return err
