@@ -201,8 +201,7 @@ func accepts(ctx context.Context, socketDir string) bool {
 func (i *Instance) adopt(ctx context.Context) (*server, error) {
 	p, err := readPIDFile(i.layout)
 	if err != nil || !isPostmaster(p.pid, i.layout.data()) {
-		// No file, a broken one or a stale one: clearStale deals with it.
-		return nil, nil
+		return nil, nil //nolint:nilerr // No file, a broken one or a stale one: clearStale deals with it.
 	}
 	s := &server{pid: p.pid, socketDir: p.socketDir, adopted: true, gone: make(chan struct{})}
 	i.log.Info("found a private PostgreSQL of an earlier server process", "pid", p.pid, "status", p.status)
