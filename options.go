@@ -176,7 +176,7 @@ const (
 	// five seconds. maxLeaderTTL keeps the promise that rounds close within 7 s of their leader's death.
 	defaultLeaderTTL = 3 * time.Second
 	maxLeaderTTL     = 5 * time.Second
-	// minRetention is what clients and subscribers come back after.
+	// minRetention leaves clients and subscribers time to come back after a break.
 	minRetention = time.Minute
 	// minSagaRetention is longer than any process may stand still in the middle of a step and go on: its mark is what tells
 	// the step from one that was never executed.

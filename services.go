@@ -69,7 +69,8 @@ func (s *Server) startServices(registry *prometheus.Registry) (err error) {
 	return s.startClient(secret)
 }
 
-// startAuth makes what knows keys and tokens, and the limits of users. secret is a key of this server's own, for its client.
+// startAuth makes the authenticator of keys and tokens, and the rate limiter of users. secret is the server's own key, for its
+// client.
 func (s *Server) startAuth(keys auth.KeyStore) (secret string, limiter *auth.Limiter, err error) {
 	jwt := auth.JWTOptions{Secret: []byte(s.o.JWTSecret), JWKSURL: s.o.JWKSURL, Issuer: s.o.JWTIssuer, Audience: s.o.JWTAudience}
 	if s.o.JWTPublicKey != "" {

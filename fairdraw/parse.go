@@ -23,8 +23,7 @@ const maxSiblings = 20
 // texts are free. It does not recompute: that is [Proof.Verify].
 func ParseProof(data []byte) (*Proof, error) { return parse(data, MaxProofBytes, "1 GiB", readProof) }
 
-// ParseInclusionProof reads an inclusion proof as strictly as ParseProof reads a proof, and returns a [*FormatError]
-// likewise.
+// ParseInclusionProof reads an inclusion proof as strictly as ParseProof reads a proof. It returns a [*FormatError].
 func ParseInclusionProof(data []byte) (*InclusionProof, error) {
 	return parse(data, MaxInclusionProofBytes, "64 KiB", readInclusion)
 }

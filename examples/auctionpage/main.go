@@ -17,6 +17,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -96,4 +97,26 @@ func placeBid(ctx context.Context, c *client.Client, auction, bidder string, amo
 	}
 	// The whole amount is held while the bid stands, and free again if it loses.
 	return c.Bid(ctx, auction, client.BidRequest{Account: account, Amount: amount}, client.Key(cmp.Or(key, uuid.NewString())))
+}
+
+// runBots lets n programs bid against each other, a little more than what would win now, every few seconds.
+func runBots(ctx context.Context, c *client.Client, auction string, n int) {
+	for i := range n {
+		go func() {
+			for {
+				least, err := c.MinWinningBid(ctx, auction)
+				if client.CodeOf(err) == "not_active" {
+					return // It is over.
+				}
+				if err == nil {
+					_, err = placeBid(ctx, c, auction, fmt.Sprintf("bot-%d", i+1), least+rand.Int64N(500), "") //nolint:gosec // Nothing depends on a bot's taste.
+				}
+				// To be outbid, too late or out of money is a bidder's life; that the server is away is not.
+				if err != nil && client.CodeOf(err) == "" {
+					return
+				}
+				time.Sleep(time.Second + rand.N(2*time.Second)) //nolint:gosec // As above.
+			}
+		}()
+	}
 }

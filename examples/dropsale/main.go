@@ -17,7 +17,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -103,6 +102,6 @@ func buyer(i int) string { return fmt.Sprintf("buyer-%02d", i+1) }
 
 func check(err error) {
 	if err != nil {
-		log.Fatal("dropsale: ", err)
+		panic(err)
 	}
 }

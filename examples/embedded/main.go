@@ -9,7 +9,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -28,38 +27,31 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *data); err != nil {
-		fmt.Fprintln(os.Stderr, "embedded:", err)
-		os.Exit(1)
-	}
+	server, err := fairlead.Open(ctx, fairlead.Options{DatabaseURL: os.Getenv("DATABASE_URL"), Data: *data})
+	check(err)
+	defer func() { check(server.Close(ctx)) }()
+	sell(ctx, server.Client())
 }
 
-func run(ctx context.Context, data string) (err error) {
-	server, err := fairlead.Open(ctx, fairlead.Options{DatabaseURL: os.Getenv("DATABASE_URL"), Data: data})
+func check(err error) {
 	if err != nil {
-		return err
+		panic(err)
 	}
-	defer func() { err = errors.Join(err, server.Close(ctx)) }()
-	return sell(ctx, server.Client())
 }
 
 // sell lets twelve visitors want ten seats at once.
-func sell(ctx context.Context, c *client.Client) error {
+func sell(ctx context.Context, c *client.Client) {
 	night := uuid.NewString()[:8] // Every run sells another night.
 	venue := "venue-" + night
-	if _, err := c.CreateAccount(ctx, client.CreateAccountRequest{ID: venue, Currency: "EUR"}); err != nil {
-		return err
-	}
+	_, err := c.CreateAccount(ctx, client.CreateAccountRequest{ID: venue, Currency: "EUR"})
+	check(err)
 	campaign, err := c.CreateCampaign(ctx, client.CreateCampaignRequest{
 		Name: "Tonight", BaseLength: 4, Price: 1_500, Currency: "EUR", Beneficiary: venue,
 		Prizes: []client.PrizeRequest{{Name: "a drink", Quantity: 1}},
 	})
-	if err != nil {
-		return err
-	}
-	if _, err := c.PublishCampaign(ctx, campaign.ID); err != nil {
-		return err
-	}
+	check(err)
+	_, err = c.PublishCampaign(ctx, campaign.ID)
+	check(err)
 	const crowd = 12
 	var seats atomic.Int64
 	visitors, asking := errgroup.WithContext(ctx)
@@ -82,18 +74,10 @@ func sell(ctx context.Context, c *client.Client) error {
 			return err
 		})
 	}
-	if err := visitors.Wait(); err != nil {
-		return err
-	}
+	check(visitors.Wait())
 	draw, err := c.GetDraw(ctx, campaign.ID)
-	if err != nil {
-		return err
-	}
+	check(err)
 	books, err := c.Integrity(ctx)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("%d visitors, %d seats sold, %d winner; the books balance: %t\n",
-		crowd, seats.Load(), len(draw.Winners), books.Valid)
-	return nil
+	check(err)
+	fmt.Printf("%d visitors, %d seats sold, %d winner; the books balance: %t\n", crowd, seats.Load(), len(draw.Winners), books.Valid)
 }

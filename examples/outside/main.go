@@ -37,7 +37,7 @@ import (
 	"github.com/fairlead-dev/fairlead/saga/pgsaga"
 )
 
-// These need a Redis or an etcd to do anything. That they are what their interfaces want is proven without one.
+// These need a Redis or an etcd to run. Here the compiler checks that they implement their interfaces.
 var (
 	_ lock.Backend      = (*etcdlock.Backend)(nil)
 	_ lock.Backend      = (*redislock.Backend)(nil)

@@ -17,7 +17,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -98,7 +97,7 @@ func awaitPublished(ctx context.Context, c *client.Client, id string) {
 		case client.PublicationStatusPublished:
 			return
 		case client.PublicationStatusFailed:
-			log.Fatalf("scheduledposts: publication %s failed: %s", id, cmp.Or(p.LastError, "no reason given"))
+			panic(fmt.Sprintf("publication %s failed: %s", id, cmp.Or(p.LastError, "no reason given")))
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
@@ -118,6 +117,6 @@ func forge(ctx context.Context, address string) {
 
 func check(err error) {
 	if err != nil {
-		log.Fatal("scheduledposts: ", err)
+		panic(err)
 	}
 }

@@ -23,7 +23,6 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
-	"log"
 	"os"
 	"strings"
 
@@ -120,6 +119,6 @@ func kind(id string) string { return id[:strings.IndexByte(id, '-')] }
 
 func check(err error) {
 	if err != nil {
-		log.Fatal("wallet: ", err)
+		panic(err)
 	}
 }

@@ -1,6 +1,7 @@
 package beacon
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -80,14 +81,8 @@ func ParseChain(data []byte) (fairdraw.Chain, error) {
 		return fairdraw.Chain{}, fmt.Errorf("read a chain's description: %w", err)
 	}
 	c := in.Chain
-	for _, f := range []struct {
-		field *string
-		older string
-	}{{&c.Scheme, in.SchemeID}, {&c.GenesisSeed, in.GroupHash}, {&c.BeaconID, in.Metadata.BeaconID}, {&in.ChainHash, in.Hash}} {
-		if *f.field == "" {
-			*f.field = f.older
-		}
-	}
+	c.Scheme, c.GenesisSeed = cmp.Or(c.Scheme, in.SchemeID), cmp.Or(c.GenesisSeed, in.GroupHash)
+	c.BeaconID, in.ChainHash = cmp.Or(c.BeaconID, in.Metadata.BeaconID), cmp.Or(in.ChainHash, in.Hash)
 	if err := Check(c); err != nil {
 		return fairdraw.Chain{}, fmt.Errorf("read a chain's description: %w", err)
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/screen"
 )
 
-// demoMarker is a file in data directories that a demo made. A directory without it may be somebody's real one.
+// demoMarker is a file that marks data directories made by a demo. A directory without it may hold somebody's real data.
 const demoMarker = "demo.txt"
 
 // DefaultListen is where the demo listens when it can: the address in the documentation.

@@ -21,8 +21,8 @@ const maxLogSize = 16 << 20
 // tempSocketPrefix begins the names of socket directories outside the data directory.
 const tempSocketPrefix = "fairlead-socket-"
 
-// lockDir takes the directory's lock, which the kernel frees when the process ends, however it ends. The descriptor isn't
-// inherited by PostgreSQL, or an orphan would keep its own adopter out.
+// lockDir takes the directory's lock, which the kernel frees when the process ends, however it ends. PostgreSQL doesn't inherit the
+// descriptor: otherwise an orphan would keep the lock from the server that is to adopt it.
 func lockDir(l layout) (*os.File, error) {
 	f, err := os.OpenFile(l.lock(), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -123,7 +123,7 @@ func turnLog(l layout, limit int64) error {
 	if err != nil {
 		return err
 	}
-	// Of one that grew past all bounds between two looks, the end is kept.
+	// Of a log that grew far beyond the limit between two looks, only the end is kept.
 	_, err = io.Copy(dst, io.NewSectionReader(src, max(0, st.Size()-2*limit), st.Size()))
 	if err = errors.Join(err, dst.Close()); err != nil {
 		return err

@@ -254,17 +254,14 @@ func (i *Instance) supervise(s *server) {
 		case <-s.gone:
 			i.log.Warn("private PostgreSQL died, starting it again", "pid", s.pid)
 			var err error
-			s, err = i.revive()
-			if errors.Is(err, errStopping) {
-				i.err = i.shutdown(s)
-				return
+			if s, err = i.revive(); err == nil {
+				continue
 			}
-			if err != nil {
+			if i.err = i.shutdown(s); !errors.Is(err, errStopping) {
 				i.err = err
 				i.log.Error("private PostgreSQL can't be kept running", "error", err)
-				removeTempSocketDir(i.socketDir)
-				return
 			}
+			return
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"runtime"
@@ -35,8 +36,11 @@ const (
 	sharedMemoryLimit = 15 * time.Second
 )
 
-// errGone says that the server process ended before it was ready.
-var errGone = errors.New("PostgreSQL ended before it was ready")
+// How a wait for a server can end in vain.
+var (
+	errGone         = errors.New("PostgreSQL ended before it was ready")
+	errUnresponsive = errors.New("PostgreSQL accepts no connections")
+)
 
 // server is one postmaster process: our child, or an adopted orphan.
 type server struct {
@@ -132,7 +136,7 @@ func (i *Instance) launchReady(ctx context.Context) (*server, error) {
 		if err != nil {
 			return nil, err
 		}
-		err = i.waitReady(ctx, s)
+		err = i.waitReady(ctx, s, math.MaxInt64)
 		if err == nil {
 			return s, nil
 		}
@@ -150,19 +154,29 @@ func (i *Instance) launchReady(ctx context.Context) (*server, error) {
 	}
 }
 
-// waitReady waits until the server accepts connections, however long its
-// recovery takes. It returns [errGone] when the process ends first.
-func (i *Instance) waitReady(ctx context.Context, s *server) error {
+// waitReady waits until the server accepts connections, however long its recovery takes. It returns [errGone] when the process ends
+// first, and [errUnresponsive] when the server claims to be ready, or to stop, for longer than patience.
+func (i *Instance) waitReady(ctx context.Context, s *server, patience time.Duration) error {
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
 	for {
 		p, err := readPIDFile(i.layout)
-		if err == nil && p.pid == s.pid && p.status == statusReady && accepts(ctx, s.socketDir) {
-			return nil
+		switch {
+		case err == nil && p.pid == s.pid && p.status == statusReady:
+			if s.socketDir = p.socketDir; accepts(ctx, s.socketDir) {
+				return nil
+			}
+		case err == nil && p.status != statusStopping:
+			// Recovery may take long, and ending it would start it anew.
+			limit.Reset(patience)
 		}
 		select {
 		case <-s.gone:
 			return errGone
 		case <-ctx.Done():
-			return fmt.Errorf("wait for PostgreSQL: %w", context.Cause(ctx))
+			return fmt.Errorf("wait for PostgreSQL process %d: %w", s.pid, context.Cause(ctx))
+		case <-limit.C:
+			return errUnresponsive
 		case <-time.After(readyPoll):
 		}
 	}
@@ -187,40 +201,21 @@ func accepts(ctx context.Context, socketDir string) bool {
 func (i *Instance) adopt(ctx context.Context) (*server, error) {
 	p, err := readPIDFile(i.layout)
 	if err != nil || !isPostmaster(p.pid, i.layout.data()) {
-		// No file, a broken one or a stale one: clearStale deals with it.
-		return nil, nil
+		return nil, nil //nolint:nilerr // No file, a broken one or a stale one: clearStale deals with it.
 	}
 	s := &server{pid: p.pid, socketDir: p.socketDir, adopted: true, gone: make(chan struct{})}
 	i.log.Info("found a private PostgreSQL of an earlier server process", "pid", p.pid, "status", p.status)
 	go i.watch(s)
 
-	limit := time.NewTimer(unresponsiveLimit)
-	defer limit.Stop()
-	for {
-		p, err = readPIDFile(i.layout)
-		claimsReady := err == nil && p.pid == s.pid && p.status == statusReady
-		if claimsReady && p.socketDir != "" {
-			s.socketDir = p.socketDir
-			if accepts(ctx, s.socketDir) {
-				return s, nil
-			}
-		}
-		if !claimsReady && err == nil && p.status != statusStopping {
-			// Recovery may take long, and ending it would start it anew.
-			limit.Reset(unresponsiveLimit)
-		}
-		select {
-		case <-s.gone:
-			return nil, nil
-		case <-ctx.Done():
-			return nil, fmt.Errorf("adopt PostgreSQL process %d: %w", s.pid, context.Cause(ctx))
-		case <-limit.C:
-			i.log.Warn("PostgreSQL of an earlier server process doesn't answer, replacing it", "pid", s.pid)
-			i.end(s, leftoverGrace)
-			return nil, nil
-		case <-time.After(readyPoll):
-		}
+	if err = i.waitReady(ctx, s, unresponsiveLimit); errors.Is(err, errUnresponsive) {
+		i.log.Warn("PostgreSQL of an earlier server process doesn't answer, replacing it", "pid", s.pid)
+		i.end(s, leftoverGrace)
+		err = errGone
 	}
+	if errors.Is(err, errGone) {
+		s, err = nil, nil
+	}
+	return s, err
 }
 
 // watch closes gone once an adopted server's process has ended. It stops looking when the instance itself is over.

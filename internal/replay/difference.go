@@ -79,7 +79,7 @@ func deepValue(d *differ, path string, said, recomputed reflect.Value) {
 		}
 		return
 	}
-	switch said.Kind() { //nolint:exhaustive // All others are compared as they are.
+	switch said.Kind() {
 	case reflect.Pointer:
 		same(d, "presence of "+path, !said.IsNil(), !recomputed.IsNil())
 		if !said.IsNil() && !recomputed.IsNil() {

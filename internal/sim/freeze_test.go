@@ -81,8 +81,8 @@ func (f *Frozen) stop(ctx context.Context, pid int) error {
 	f.pids = append(f.pids, pid)
 	for {
 		// "PID (command) state …"; the command is postgres.
-		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if fields := strings.Fields(string(raw)); err != nil || strings.Contains("TtZX", fields[2]) {
+		raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // There is none when it is gone.
+		if fields := strings.Fields(string(raw)); len(fields) < 3 || slices.Contains([]string{"T", "t", "Z", "X"}, fields[2]) {
 			return nil // Stopped, or gone.
 		}
 		if !wait.For(ctx, freezePoll) {

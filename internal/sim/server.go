@@ -25,9 +25,6 @@ const (
 	probeLimit = 2 * time.Second
 )
 
-// ErrServer is returned when a server process did not do what was asked; it wraps the end of the server's log.
-var ErrServer = errors.New("server process")
-
 // ServerOptions say how a server process is run.
 type ServerOptions struct {
 	// Binary is the program. Required.
@@ -84,7 +81,7 @@ func (s *Server) logPath() string { return filepath.Join(s.opts.DataDir, "sim-se
 // returns the time that took.
 func (s *Server) Start(ctx context.Context, env ...string) (time.Duration, error) {
 	if s.Running() {
-		return 0, fmt.Errorf("%w: is running already", ErrServer)
+		return 0, errors.New("server process: is running already")
 	}
 	addrFile := filepath.Join(s.opts.DataDir, "sim-address")
 	if err := os.Remove(addrFile); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -108,7 +105,7 @@ func (s *Server) Start(ctx context.Context, env ...string) (time.Duration, error
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	began := time.Now()
 	if err := cmd.Start(); err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrServer, err)
+		return 0, fmt.Errorf("server process: %w", err)
 	}
 	exited := make(chan struct{})
 	s.process, s.exited = cmd, exited
@@ -134,9 +131,9 @@ func (s *Server) awaitReady(ctx context.Context, addrFile string) error {
 		}
 		select {
 		case <-s.exited:
-			return fmt.Errorf("%w: ended before it was ready (%v)\n%s", ErrServer, s.process.ProcessState, s.logTail())
+			return fmt.Errorf("server process: ended before it was ready (%v)\n%s", s.process.ProcessState, s.logTail())
 		case <-ctx.Done():
-			return fmt.Errorf("%w: not ready: %w\n%s", ErrServer, context.Cause(ctx), s.logTail())
+			return fmt.Errorf("server process: not ready: %w\n%s", context.Cause(ctx), s.logTail())
 		case <-tick.C:
 		}
 	}
@@ -171,7 +168,7 @@ func (s *Server) Running() bool {
 // Signal sends a signal to the process.
 func (s *Server) Signal(sig syscall.Signal) error {
 	if !s.Running() {
-		return fmt.Errorf("%w: no process to send %v", ErrServer, sig)
+		return fmt.Errorf("server process: no process to send %v", sig)
 	}
 	return s.process.Process.Signal(sig)
 }
@@ -193,7 +190,7 @@ func (s *Server) AwaitExit(ctx context.Context) error {
 	case <-s.exited:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%w: has not ended: %w\n%s", ErrServer, context.Cause(ctx), s.logTail())
+		return fmt.Errorf("server process: has not ended: %w\n%s", context.Cause(ctx), s.logTail())
 	}
 }
 

@@ -7,16 +7,14 @@ import (
 	"io"
 	"net"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 )
 
 // Request codes of the untyped first message of a connection.
 const (
-	codeCancel = 80877102
-	codeTLS    = 80877103
-	codeGSS    = 80877104
+	codeTLS = 80877103
+	codeGSS = 80877104
 )
 
 // maxMessage bounds one message; PostgreSQL's own limit is 1 GiB, a batch of commands is far below.
@@ -26,12 +24,8 @@ var errTooLong = errors.New("message too long")
 
 // link is one connection through the proxy.
 type link struct {
-	proxy  *Proxy
-	client net.Conn
-
-	mu      sync.Mutex
-	backend net.Conn
-	isCut   bool
+	proxy           *Proxy
+	client, backend net.Conn
 
 	// inBlock is the transaction status of the last ReadyForQuery: 'I' outside a block, 'T' inside, 'E' failed.
 	inBlock atomic.Int32
@@ -48,27 +42,10 @@ type link struct {
 // statement says what an SQL text does, be it one statement or several.
 type statement struct{ begins, commits, writes bool }
 
-// attach gives the link its other end, unless it has been cut meanwhile.
-func (l *link) attach(backend net.Conn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.isCut {
-		_ = backend.Close()
-		return false
-	}
-	l.backend = backend
-	return true
-}
-
 // cut closes both ends. It may be called any number of times.
 func (l *link) cut() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.isCut = true
 	_ = l.client.Close()
-	if l.backend != nil {
-		_ = l.backend.Close()
-	}
+	_ = l.backend.Close()
 }
 
 // forwardCommands reads what the client sends until an end is closed.

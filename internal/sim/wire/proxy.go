@@ -23,6 +23,9 @@ const (
 	CommitLost              // not forwarded; cut
 )
 
+// dialTimeout bounds a connection to PostgreSQL.
+const dialTimeout = 10 * time.Second
+
 // Options say where the proxy leads and what it loses.
 type Options struct {
 	// Network and Address are those of PostgreSQL, "tcp" or "unix". Required.
@@ -126,23 +129,18 @@ func (p *Proxy) accept() {
 }
 
 func (p *Proxy) serve(client net.Conn) {
-	l := &link{proxy: p, client: client}
+	backend, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(context.Background(), p.opts.Network, p.opts.Address)
+	if err != nil {
+		_ = client.Close() // PostgreSQL may be down: that is for the client to see.
+		return
+	}
+	l := &link{proxy: p, client: client, backend: backend}
 	l.inBlock.Store('I')
 	defer l.cut()
 	if !p.add(l) {
 		return
 	}
 	defer p.remove(l)
-	var dialer net.Dialer
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	backend, err := dialer.DialContext(ctx, p.opts.Network, p.opts.Address)
-	if err != nil {
-		return // PostgreSQL may be down: that is for the client to see.
-	}
-	if !l.attach(backend) {
-		return
-	}
 	var group sync.WaitGroup
 	group.Go(func() {
 		defer l.cut()
