@@ -233,7 +233,7 @@ func (s *Service) await(ctx context.Context, id uuid.UUID, c command.Command[New
 	}
 	pending := func(s *Saga) **idempotency.Request { return &s.Pending }
 	return s.runs.Answer(ctx, id, s.o.SyncWait, s.o.LeaseTTL, answered, func() (command.Answer, error) {
-		return command.Settle(ctx, c, pending, func(keys []idempotency.ID, settle func(*command.Unit, *Saga)) error {
+		return command.Settle(ctx, c, s.store.Known, pending, func(keys []idempotency.ID, settle func(*command.Unit, *Saga)) error {
 			return s.store.Update(ctx, id, keys, func(u *Unit) { settle(&u.Unit, u.Saga) })
 		})
 	})
