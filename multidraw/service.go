@@ -68,9 +68,7 @@ type Service struct {
 
 // NewService returns a service that keeps operations in store.
 func NewService(store Store, o Options) *Service {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.SyncWait = cmp.Or(o.SyncWait, SyncWait)
 	o.LeaseTTL = cmp.Or(o.LeaseTTL, LeaseTTL)
 	s := &Service{

@@ -5,6 +5,8 @@ package runs
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -88,11 +90,7 @@ func (s *Set[R]) Room() int {
 func (s *Set[R]) IDs() []uuid.UUID {
 	s.Lock()
 	defer s.Unlock()
-	ids := make([]uuid.UUID, 0, len(s.Runs))
-	for id := range s.Runs {
-		ids = append(ids, id)
-	}
-	return ids
+	return slices.Collect(maps.Keys(s.Runs))
 }
 
 // Start runs drive for an object. A closed set starts nothing and returns false: the lease expires.
