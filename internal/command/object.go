@@ -44,9 +44,9 @@ func One[Op any](u *Unit, c Command[Op], object string, decide func() (result an
 	})[0]
 }
 
-// Make decides a command that makes an object, as [One] does. With later, the answer is that of the object's end, and the object
-// has the key until then: nothing but a refusal is decided now. wait is the object that an earlier request under the key has made,
-// where that is not answered yet.
+// Make decides a command that makes an object, as [One] does. With later, only a refusal is answered now; else the caller answers
+// when the object has ended, and the object keeps the command's key until then. If an earlier request under the same key has made
+// an object and is not answered yet, nothing is decided, and wait is that object.
 func Make[Op any](u *Unit, c Command[Op], object uuid.UUID, later bool, decide func() (any, string, error)) (a Answer, wait *uuid.UUID) {
 	if c.Key != nil && u.Asked != nil && !Known(u.Keys, c.Key) {
 		if u.Asked.Fingerprint != c.Key.Fingerprint {

@@ -272,7 +272,9 @@ func (m *Multidraws) Expire(ctx context.Context) (lost []uuid.UUID, err error) {
 }
 
 // Known implements [multidraw.Reader].
-func (m *Multidraws) Known(ctx context.Context, keys []idempotency.ID) (*idempotency.Batch, error) { return m.db.known(ctx, keys) }
+func (m *Multidraws) Known(ctx context.Context, keys []idempotency.ID) (*idempotency.Batch, error) {
+	return m.db.known(ctx, keys)
+}
 
 // Operation implements [multidraw.Reader].
 func (m *Multidraws) Operation(ctx context.Context, id uuid.UUID) (*multidraw.Operation, error) {

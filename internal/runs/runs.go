@@ -49,7 +49,7 @@ type Options struct {
 // New returns an empty set.
 func New[R any](o Options) *Set[R] {
 	s := &Set[R]{Runs: map[uuid.UUID]*Run[R]{}, o: o}
-	s.Context, s.cancel = context.WithCancel(context.Background())
+	s.Context, s.cancel = context.WithCancel(context.Background()) //nolint:gosec // Close calls it.
 	return s
 }
 
