@@ -42,17 +42,24 @@ func (r *Runner[P, R]) job(s *State, steps Steps[R], token int64, c Call) (*job[
 	return j, nil
 }
 
-// advance does the steps that are left.
-func (r *Runner[P, R]) advance(ctx context.Context, s *State, steps Steps[R], token int64, c Call) (*Result[R], error) {
+// advance does the steps that are left, or undoes those that are done.
+func (r *Runner[P, R]) advance(ctx context.Context, s *State, steps Steps[R], token int64, c Call, undo bool) (*Result[R], error) {
 	j, err := r.job(s, steps, token, c)
 	if err != nil {
 		return nil, err
 	}
-	if err := j.claim(ctx, s.Token); err != nil {
-		return j.resultUnlessNew(), err
+	if err := j.claim(ctx, s.Token, undo); err != nil {
+		if j.state.Revision == 0 {
+			return nil, err // It was never saved.
+		}
+		return j.result(), err
 	}
-	for j.state.CompletedCount < j.state.TotalCount {
-		if err := j.batch(ctx, j.do); err != nil {
+	work := j.do
+	if undo {
+		work = j.undo
+	}
+	for !j.state.Status.ended() {
+		if err := j.batch(ctx, work); err != nil {
 			return j.result(), err
 		}
 	}
@@ -60,12 +67,14 @@ func (r *Runner[P, R]) advance(ctx context.Context, s *State, steps Steps[R], to
 }
 
 // claim saves before anything is done, so that the operation exists, and the run before it is fenced.
-func (j *job[P, R]) claim(ctx context.Context, seen int64) error {
+func (j *job[P, R]) claim(ctx context.Context, seen int64, undo bool) error {
 	if j.state.Token < seen {
 		return &FencedError{Key: j.state.Key(), Want: j.state.Head, Seen: Head{Revision: j.state.Revision, Token: seen}}
 	}
 	next := j.next()
-	if next.TotalCount == 0 && next.Status == StatusRunning {
+	if undo {
+		next.Status = StatusRollingBack
+	} else if next.TotalCount == 0 {
 		next.Status = StatusCompleted
 	}
 	j.reach(next)
@@ -247,12 +256,4 @@ func (j *job[P, R]) result() *Result[R] {
 		Results:  j.results[:s.CompletedCount:s.CompletedCount], Errors: s.Errors, Seed: s.Seed, Parameters: s.Parameters,
 		StartedAt: time.Unix(s.StartTime, 0).UTC(), UpdatedAt: time.Unix(s.LastUpdateTime, 0).UTC(),
 	}
-}
-
-// resultUnlessNew is the result of an operation that was saved at all.
-func (j *job[P, R]) resultUnlessNew() *Result[R] {
-	if j.state.Revision == 0 {
-		return nil
-	}
-	return j.result()
 }

@@ -8,28 +8,12 @@ import "context"
 //
 // It returns the errors that [Runner.Resume] does. After a [*StepError] it can be asked for again.
 func (r *Runner[P, R]) Rollback(ctx context.Context, key Key, c Call) (*Result[R], error) {
-	return r.existing(ctx, "roll back", key, c, decideRollback, r.undo)
+	return r.existing(ctx, "roll back", key, c, decideRollback, true)
 }
 
-func (r *Runner[P, R]) undo(ctx context.Context, s *State, steps Steps[R], token int64, c Call) (*Result[R], error) {
-	j, err := r.job(s, steps, token, c)
-	if err != nil {
-		return nil, err
-	}
-	j.state.Status = StatusRollingBack
-	undoer, _ := steps.(Undoer[R])
-	if err := j.claim(ctx, s.Token); err != nil {
-		return nil, err
-	}
-	for j.state.Status != StatusRolledBack {
-		if err := j.batch(ctx, func(ctx context.Context, next *State) error { return j.undoSteps(ctx, next, undoer) }); err != nil {
-			return j.result(), err
-		}
-	}
-	return j.result(), nil
-}
-
-func (j *job[P, R]) undoSteps(ctx context.Context, next *State, undoer Undoer[R]) error {
+// undo undoes steps until the next save is due. It returns the error of the first that failed.
+func (j *job[P, R]) undo(ctx context.Context, next *State) error {
+	undoer, _ := j.steps.(Undoer[R])
 	all := next.ReachedCount
 	if undoer == nil {
 		next.UndoneCount = all // They have no effects.

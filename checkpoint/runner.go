@@ -27,9 +27,7 @@ func New[P, R any](def Definition[P, R], store Store, locks *lock.Locker, o Opti
 	o.Every = cmp.Or(o.Every, 1)
 	o.TTL = cmp.Or(o.TTL, DefaultTTL)
 	def.ResultsName = cmp.Or(def.ResultsName, NameResults)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	_, transacts := store.(Transactor)
 	switch {
 	case !lock.ValidName(def.Name):
@@ -121,7 +119,7 @@ func (r *Runner[P, R]) Run(ctx context.Context, key Key, parameters P, c Call) (
 			return nil, err
 		}
 		if what != actCreate {
-			return r.goOn(ctx, s, what, token, c, r.advance)
+			return r.goOn(ctx, s, what, token, c, false)
 		}
 		now := time.Now().Unix()
 		s = &State{
@@ -129,21 +127,18 @@ func (r *Runner[P, R]) Run(ctx context.Context, key Key, parameters P, c Call) (
 			Seed: seed, TotalCount: steps.Count(), StartTime: now, LastUpdateTime: now, Results: []byte("[]"),
 			ResultsName: r.def.ResultsName,
 		}
-		return r.advance(ctx, s, steps, token, c)
+		return r.advance(ctx, s, steps, token, c, false)
 	})
 }
 
 // Resume goes on with an operation that is running, and returns what [Runner.Run] does, and [ErrNotFound]. It takes the
 // parameters from the state.
 func (r *Runner[P, R]) Resume(ctx context.Context, key Key, c Call) (*Result[R], error) {
-	return r.existing(ctx, "resume", key, c, decideResume, r.advance)
+	return r.existing(ctx, "resume", key, c, decideResume, false)
 }
 
-// work does what is left to do, or to undo, of an operation.
-type work[R any] func(ctx context.Context, s *State, steps Steps[R], token int64, c Call) (*Result[R], error)
-
 // existing does what decide says with an operation that exists.
-func (r *Runner[P, R]) existing(ctx context.Context, verb string, key Key, c Call, decide func(*State, string) (act, error), do work[R]) (*Result[R], error) {
+func (r *Runner[P, R]) existing(ctx context.Context, verb string, key Key, c Call, decide func(*State, string) (act, error), undo bool) (*Result[R], error) {
 	return r.under(ctx, verb, key, c, func(ctx context.Context, token int64) (*Result[R], error) {
 		s, err := r.load(ctx, key)
 		if err != nil {
@@ -153,11 +148,11 @@ func (r *Runner[P, R]) existing(ctx context.Context, verb string, key Key, c Cal
 		if err != nil {
 			return nil, err
 		}
-		return r.goOn(ctx, s, what, token, c, do)
+		return r.goOn(ctx, s, what, token, c, undo)
 	})
 }
 
-func (r *Runner[P, R]) goOn(ctx context.Context, s *State, what act, token int64, c Call, do work[R]) (*Result[R], error) {
+func (r *Runner[P, R]) goOn(ctx context.Context, s *State, what act, token int64, c Call, undo bool) (*Result[R], error) {
 	if what == actReturn {
 		j, err := r.job(s, nil, token, c)
 		if err != nil {
@@ -169,7 +164,7 @@ func (r *Runner[P, R]) goOn(ctx context.Context, s *State, what act, token int64
 	if err != nil {
 		return nil, err
 	}
-	return do(ctx, s, steps, token, c)
+	return r.advance(ctx, s, steps, token, c, undo)
 }
 
 func (r *Runner[P, R]) open(parameters P, seed Seed) (Steps[R], error) {

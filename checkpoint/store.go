@@ -66,7 +66,7 @@ type Head struct {
 	Run string `json:"run"`
 }
 
-// Follows reports whether a save with this head may replace what has that one.
+// Follows reports whether a save with this head may replace a saved state with that head.
 func (h Head) Follows(that Head) bool { return h.Revision == that.Revision+1 && h.Token >= that.Token }
 
 // Save is what a [Store] is to keep.

@@ -91,7 +91,7 @@ func (c *capture) response(maxHeader int) (Response, bool) {
 	for _, name := range [...]string{"Connection", "Content-Length", "Date", "Keep-Alive", "Trailer", "Transfer-Encoding", "Upgrade"} {
 		h.Del(name)
 	}
-	if _, told := h["Content-Type"]; !told && len(c.body) > 0 {
+	if _, ok := h["Content-Type"]; !ok && len(c.body) > 0 {
 		h.Set("Content-Type", http.DetectContentType(c.body))
 	}
 	size := 0

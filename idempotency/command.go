@@ -58,8 +58,6 @@ type Unit struct {
 	Asked   *Asked
 	Changed bool // The object is to be written.
 	Audit   []Audit
-	// Blocked is why there is no object: another session has locked it. Nothing is written then; Keys tells repeats.
-	Blocked error
 }
 
 // Asked is a request that has made an object whose work goes on after the request's transaction.

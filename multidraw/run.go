@@ -35,9 +35,7 @@ func (s *Service) drive(op *Operation, draws *Draws) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	err = s.store.Update(ctx, op.ID, nil, func(u *Unit) {
-		if u.Blocked == nil {
-			u.Changed = DecideInterrupt(u.Operation, op.Term, u.Now)
-		}
+		u.Changed = DecideInterrupt(u.Operation, op.Term, u.Now)
 	})
 	if err != nil {
 		s.o.Logger.WarnContext(ctx, "multi-draw: its lease was not given back, and will expire", "id", op.ID, "error", err)

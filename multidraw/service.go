@@ -68,9 +68,7 @@ type Service struct {
 
 // NewService returns a service that keeps operations in store.
 func NewService(store Store, o Options) *Service {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.SyncWait = cmp.Or(o.SyncWait, SyncWait)
 	o.LeaseTTL = cmp.Or(o.LeaseTTL, LeaseTTL)
 	s := &Service{
@@ -170,7 +168,7 @@ func (s *Service) await(ctx context.Context, id uuid.UUID, c command.Command[Op]
 	}
 	pending := func(o *Operation) **idempotency.Request { return &o.Pending }
 	return s.runs.Answer(ctx, id, s.o.SyncWait, s.o.LeaseTTL, answered, func() (command.Answer, error) {
-		return command.Settle(ctx, c, pending, func(keys []idempotency.ID, settle func(*command.Unit, *Operation)) error {
+		return command.Settle(ctx, c, s.store.Known, pending, func(keys []idempotency.ID, settle func(*command.Unit, *Operation)) error {
 			return s.store.Update(ctx, id, keys, func(u *Unit) { settle(&u.Unit, u.Operation) })
 		})
 	})
@@ -179,7 +177,7 @@ func (s *Service) await(ctx context.Context, id uuid.UUID, c command.Command[Op]
 // Execute decides a [Resume] or [Rollback] of an operation. It returns what [Service.Create] does. It waits for an operation that
 // another session has locked, as command.Execute does.
 func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[Op]) (command.Answer, error) {
-	return command.Execute(ctx, func() (command.Answer, error) { return s.execute(ctx, id, c) })
+	return command.ExecuteOn(ctx, c, s.store.Known, func() (command.Answer, error) { return s.execute(ctx, id, c) })
 }
 
 func (s *Service) execute(ctx context.Context, id uuid.UUID, c command.Command[Op]) (command.Answer, error) {
@@ -197,7 +195,7 @@ func (s *Service) execute(ctx context.Context, id uuid.UUID, c command.Command[O
 	)
 	err = s.store.Update(ctx, id, command.KeysOf(c), func(u *Unit) {
 		to, seed = nil, u.Seed
-		if before != nil && u.Operation != nil && before.same(u.Operation) {
+		if before != nil && before.same(u.Operation) {
 			to = u.Operation
 		}
 		answer = command.One(&u.Unit, c, id.String(), func() (any, string, error) {

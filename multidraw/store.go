@@ -43,8 +43,8 @@ type Store interface {
 	Reader
 	// Create makes an operation of that id. There is one key or none.
 	Create(ctx context.Context, id uuid.UUID, lockKey string, keys []idempotency.ID, decide func(*Unit)) error
-	// Update works on one operation, with its seed. It returns [NotFoundError] when there is no such operation. It does not
-	// wait for another session that has locked the operation; see [Unit.Blocked].
+	// Update works on one operation, with its seed. It returns [NotFoundError] when there is no such operation. Where
+	// another session has locked the operation, it returns a command.BlockedError.
 	Update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*Unit)) error
 	// Checkpoint saves a chunk, renews the lease, and completes the operation with its last one, all or nothing. It returns
 	// a [FencedError] unless the operation is running in that term and goes on where the chunk begins. That the same chunk
@@ -64,6 +64,8 @@ type Reader interface {
 	Operation(ctx context.Context, id uuid.UUID) (*Operation, error)
 	// Operations returns up to limit operations with a number above after, in order, without prizes, seed and draws.
 	Operations(ctx context.Context, after int64, limit int) ([]Operation, error)
+	// Known returns the decided answers to keys.
+	Known(ctx context.Context, keys []idempotency.ID) (*idempotency.Batch, error)
 	// Saved returns the saved draws from to to (not included) of an operation, as far as there are so many.
 	Saved(ctx context.Context, o *Operation, from, to int64) ([]byte, error)
 }

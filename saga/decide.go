@@ -111,14 +111,14 @@ func DecideInDoubt(s *Saga, term int64) Verdict {
 	return RollbackBranch
 }
 
-// testimony is what the participants say of the siblings of a branch.
-type testimony struct {
+// siblings is what the participants say of the siblings of a branch.
+type siblings struct {
 	all       bool // were asked
 	committed bool // one of them in the branch's term
 }
 
 // decideUnknown decides on a branch about which the log may have lost something. known says that the log knows its saga.
-func decideUnknown(known bool, age, least time.Duration, t testimony) (Verdict, string) {
+func decideUnknown(known bool, age, least time.Duration, t siblings) (Verdict, string) {
 	switch {
 	case !known && age < least:
 		return Undecided, ReasonYoung

@@ -89,12 +89,12 @@ func TestInDoubt(t *testing.T) {
 
 func TestUnknown(t *testing.T) {
 	t.Parallel()
-	none, some, part := testimony{all: true}, testimony{all: true, committed: true}, testimony{committed: true}
+	none, some, part := siblings{all: true}, siblings{all: true, committed: true}, siblings{committed: true}
 	for _, c := range []struct {
 		name   string
 		known  bool
 		age    time.Duration
-		t      testimony
+		t      siblings
 		want   Verdict
 		reason string
 	}{

@@ -118,7 +118,7 @@ const (
 // another session has locked, as command.Execute does.
 func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[Act]) (command.Answer, error) {
 	defer s.nudge()
-	return command.Execute(ctx, func() (answer command.Answer, err error) {
+	return command.ExecuteOn(ctx, c, s.store.Known, func() (answer command.Answer, err error) {
 		err = s.store.Update(ctx, id, command.KeysOf(c), func(u *Unit) {
 			answer = command.One(&u.Unit, c, id.String(), func() (any, string, error) {
 				if c.Op == Compensate {

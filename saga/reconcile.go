@@ -176,9 +176,9 @@ func (s *Service) judge(ctx context.Context, d *Doubt, saga *Saga, held standing
 	case d.Verdict == Leave, d.Verdict == CommitBranch, d.Verdict == RollbackBranch && !d.At.Before(held.since):
 		return
 	}
-	var t testimony
+	var t siblings
 	if saga != nil || d.Age >= s.o.DoubtAge {
-		t = s.hear(ctx, d)
+		t = s.askSiblings(ctx, d)
 	}
 	d.Verdict, d.Reason = decideUnknown(saga != nil, d.Age, s.o.DoubtAge, t)
 	if s.disowned(nil) { // One of the others has just said so.
@@ -186,10 +186,10 @@ func (s *Service) judge(ctx context.Context, d *Doubt, saga *Saga, held standing
 	}
 }
 
-// hear asks all participants for marks of a branch's siblings. Each must have let this log prove itself: what another
+// askSiblings asks all participants for marks of a branch's siblings. Each must have let this log prove itself: what another
 // incarnation may still commit there is not known.
-func (s *Service) hear(ctx context.Context, d *Doubt) testimony {
-	t := testimony{all: true}
+func (s *Service) askSiblings(ctx context.Context, d *Doubt) siblings {
+	t := siblings{all: true}
 	for _, name := range s.Participants() {
 		p := s.o.Participants[name]
 		if _, err := s.stand(ctx, name, p); err != nil {

@@ -133,9 +133,7 @@ type Service struct {
 
 // NewService returns a service that keeps its log in store.
 func NewService(store Store, o Options) *Service {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.SyncWait = cmp.Or(o.SyncWait, SyncWait)
 	o.LeaseTTL = cmp.Or(o.LeaseTTL, LeaseTTL)
 	o.ReconcileEvery = cmp.Or(o.ReconcileEvery, ReconcileEvery)
@@ -233,7 +231,7 @@ func (s *Service) await(ctx context.Context, id uuid.UUID, c command.Command[New
 	}
 	pending := func(s *Saga) **idempotency.Request { return &s.Pending }
 	return s.runs.Answer(ctx, id, s.o.SyncWait, s.o.LeaseTTL, answered, func() (command.Answer, error) {
-		return command.Settle(ctx, c, pending, func(keys []idempotency.ID, settle func(*command.Unit, *Saga)) error {
+		return command.Settle(ctx, c, s.store.Known, pending, func(keys []idempotency.ID, settle func(*command.Unit, *Saga)) error {
 			return s.store.Update(ctx, id, keys, func(u *Unit) { settle(&u.Unit, u.Saga) })
 		})
 	})

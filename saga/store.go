@@ -29,7 +29,7 @@ type Store interface {
 	// Create makes a saga with an id. There is one key or none.
 	Create(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*Unit)) error
 	// Update works on one saga. It returns [NotFoundError] when there is no such saga. It may wait for another session that has
-	// locked the saga, or set [Unit.Blocked] instead.
+	// locked the saga, or return a command.BlockedError.
 	Update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*Unit)) error
 	// Save writes what a run has changed of a saga, makes its version one greater, and reads whether it was cancelled. It
 	// returns a [FencedError] unless the log is in the saga's term and version, or has just this change already, and

@@ -56,8 +56,8 @@ const mine = ` WHERE id = $1 AND execution = $2 AND fence = $3 AND status IS NUL
 
 func newStatements(schema string) statements {
 	return statements{
-		// A transaction that is about to insert the same key is waited for. The new row differs from the old one's fingerprint
-		// only where nothing is to be kept of the old one.
+		// The statement waits for a transaction that is about to insert the same key. A request with another fingerprint replaces
+		// only a row whose retention is over.
 		begin: pgkit.In(schema, `INSERT INTO @idempotent_requests AS k (id, fingerprint, execution, fence, park, lease_until, retention, expires_at)
 			VALUES ($1, $2, $3, `+micros+`, $4, clock_timestamp() + $5::interval, $6::interval,
 				CASE WHEN $4 THEN NULL ELSE clock_timestamp() + $5::interval + $6::interval END)

@@ -24,7 +24,7 @@ import (
 
 // Harness is a store that one test has for itself.
 type Harness struct {
-	// Open returns the store as one more process would have it. What it needs is closed at the test's end.
+	// Open opens the store as another process would. What it needs is closed at the test's end.
 	Open func() idempotency.Store
 	// Restart kills the server, without a word, and starts it again on what it had kept. Nil: there is no server.
 	Restart func()

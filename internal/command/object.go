@@ -10,13 +10,28 @@ import (
 	"github.com/fairlead-dev/fairlead/idempotency"
 )
 
-// One decides one command on an object, as [Decide] does, unless the object is blocked. The action, unless it is empty, is noted
-// as a change of the object.
+// ExecuteOn is [Execute] for a command that do decides in a transaction of its own, which may fail by a [BlockedError]. known
+// reads the records of keys: a repeat is answered though the row is blocked.
+func ExecuteOn[Op any](ctx context.Context, c Command[Op], known func(context.Context, []idempotency.ID) (*idempotency.Batch, error),
+	do func() (Answer, error),
+) (Answer, error) {
+	return Execute(ctx, func() (Answer, error) {
+		a, err := do()
+		reason, blocked := errors.AsType[*BlockedError](err)
+		if !blocked {
+			return a, err
+		}
+		keys, err := known(ctx, KeysOf(c))
+		if err != nil {
+			return Answer{}, err
+		}
+		return One(&Unit{Keys: keys}, c, "", func() (any, string, error) { return nil, "", reason }), nil
+	})
+}
+
+// One decides one command on an object, as [Decide] does. The action, unless it is empty, is noted as a change of the object.
 func One[Op any](u *Unit, c Command[Op], object string, decide func() (result any, action string, err error)) Answer {
 	return Decide([]Command[Op]{c}, u.Keys, func(Command[Op]) (any, error) {
-		if u.Blocked != nil {
-			return nil, u.Blocked
-		}
 		result, action, err := decide()
 		if err != nil {
 			return nil, err
@@ -29,9 +44,9 @@ func One[Op any](u *Unit, c Command[Op], object string, decide func() (result an
 	})[0]
 }
 
-// Make decides a command that makes an object, as [One] does. With later, the answer is that of the object's end, and the object
-// has the key until then: nothing but a refusal is decided now. wait is the object that an earlier request under the key has made,
-// where that is not answered yet.
+// Make decides a command that makes an object, as [One] does. With later, only a refusal is answered now; else the caller answers
+// when the object has ended, and the object keeps the command's key until then. If an earlier request under the same key has made
+// an object and is not answered yet, nothing is decided, and wait is that object.
 func Make[Op any](u *Unit, c Command[Op], object uuid.UUID, later bool, decide func() (any, string, error)) (a Answer, wait *uuid.UUID) {
 	if c.Key != nil && u.Asked != nil && !Known(u.Keys, c.Key) {
 		if u.Asked.Fingerprint != c.Key.Fingerprint {
@@ -52,19 +67,16 @@ func Make[Op any](u *Unit, c Command[Op], object uuid.UUID, later bool, decide f
 
 // Settle decides the answer to the request that made an object, unless that is decided already, and takes the request's key from
 // the object, which keeps it in pending. The answer is that of the first request, also when a repeated one asks. update runs the
-// object's transaction; Settle waits for one that is blocked, as [Execute] does. An object that stays blocked is an unknown outcome,
-// since it has been made.
-func Settle[Op, O any](ctx context.Context, c Command[Op], pending func(O) **idempotency.Request,
-	update func(keys []idempotency.ID, decide func(*Unit, O)) error,
+// object's transaction; known is that of [ExecuteOn]. An object that stays blocked is an unknown outcome, since it has been made.
+func Settle[Op, O any](ctx context.Context, c Command[Op], known func(context.Context, []idempotency.ID) (*idempotency.Batch, error),
+	pending func(O) **idempotency.Request, update func(keys []idempotency.ID, decide func(*Unit, O)) error,
 ) (Answer, error) {
-	answer, err := Execute(ctx, func() (answer Answer, err error) {
+	answer, err := ExecuteOn(ctx, c, known, func() (answer Answer, err error) {
 		err = update(KeysOf(c), func(u *Unit, object O) {
 			c, replayed := c, false
-			if u.Blocked == nil {
-				if p := pending(object); *p != nil && c.Key != nil && (*p).ID == c.Key.ID {
-					replayed = (*p).Execution != c.Key.Execution
-					c.Key, *p, u.Changed = *p, nil, true
-				}
+			if p := pending(object); *p != nil && c.Key != nil && (*p).ID == c.Key.ID {
+				replayed = (*p).Execution != c.Key.Execution
+				c.Key, *p, u.Changed = *p, nil, true
 			}
 			answer = One(u, c, "", func() (any, string, error) { return object, "", nil })
 			answer.Replayed = answer.Replayed || replayed

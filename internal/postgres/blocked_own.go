@@ -98,29 +98,17 @@ func (b *blockedRows) turn(ctx context.Context, row blockedRow) (done func(), re
 	}
 }
 
-// refuse answers commands whose transaction has failed by err, where that says that a row is blocked: decide gets the records of
-// their keys, so that repeats are answered. It returns all other errors.
-func (db *DB) refuse(ctx context.Context, err error, keys []idempotency.ID, decide func(command.Unit)) error {
-	reason, blocked := errors.AsType[*command.BlockedError](err)
-	if !blocked {
-		return err
-	}
+// known reads the records of the given keys outside of a transaction.
+func (db *DB) known(ctx context.Context, keys []idempotency.ID) (*idempotency.Batch, error) {
 	known, err := db.readKeys(ctx, keys)
-	if err == nil {
-		decide(command.Unit{Blocked: reason, Keys: idempotency.NewBatch(known)})
-	}
-	return err
+	return idempotency.NewBatch(known), err
 }
 
 // executeOn executes a command by a function that runs a transaction of its own, by [DB.runOn]. It waits for blocked rows
 // outside of it, as [command.Execute] does.
 func executeOn[Op any](ctx context.Context, db *DB, c command.Command[Op], do func() (command.Answer, error),
 ) (command.Answer, error) {
-	return command.Execute(ctx, func() (answer command.Answer, err error) {
-		answer, err = do()
-		err = db.refuse(ctx, err, command.KeysOf(c), func(u command.Unit) { answer = command.One(&u, c, "", nil) })
-		return answer, err
-	})
+	return command.ExecuteOn(ctx, c, db.known, do)
 }
 
 // runWaiting is runOn that waits for the row, as executeOn does, for a transaction that is no command with a key.

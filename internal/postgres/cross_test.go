@@ -107,7 +107,7 @@ func newCross(t *testing.T, own, other *DB) (*saga.Service, *pgsaga.Log, string,
 		Participants: map[string]saga.Participant{cross.Local: ledgers[cross.Local], "eu": ledgers["eu"]},
 	})
 	t.Cleanup(func() { closing(t, s.Close) })
-	return s, log.Log, coordinator, ledgers
+	return s, log, coordinator, ledgers
 }
 
 // pendingSagaRow writes the intent of a two-phase transfer, as a run in term 1 that has died would have left it.
@@ -255,7 +255,7 @@ func TestClaimsOfSagas(t *testing.T) {
 	log := NewSagas(db)
 	const sagas = 20
 	for range sagas {
-		pendingSagaRow(t, log.Log, "fairlead:x")
+		pendingSagaRow(t, log, "fairlead:x")
 	}
 	var (
 		group sync.WaitGroup

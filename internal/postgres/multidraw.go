@@ -151,11 +151,6 @@ const updateOperation = `UPDATE multidraws SET status = $2, owner = $3, term = $
 
 // Update implements [multidraw.Store]. What a checkpoint writes is not written here.
 func (m *Multidraws) Update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*multidraw.Unit)) error {
-	err := m.update(ctx, id, keys, decide)
-	return m.db.refuse(ctx, err, keys, func(u command.Unit) { decide(&multidraw.Unit{Unit: u}) })
-}
-
-func (m *Multidraws) update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*multidraw.Unit)) error {
 	return m.db.runOn(ctx, "multidraw.update", rowOf(id), func(ctx context.Context, tx pgx.Tx) error {
 		var (
 			b     pgx.Batch
@@ -274,6 +269,11 @@ func (m *Multidraws) Expire(ctx context.Context) (lost []uuid.UUID, err error) {
 		return err
 	})
 	return lost, err
+}
+
+// Known implements [multidraw.Reader].
+func (m *Multidraws) Known(ctx context.Context, keys []idempotency.ID) (*idempotency.Batch, error) {
+	return m.db.known(ctx, keys)
 }
 
 // Operation implements [multidraw.Reader].

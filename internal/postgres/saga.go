@@ -9,23 +9,16 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
-	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/saga"
 	"github.com/fairlead-dev/fairlead/saga/pgsaga"
 )
 
-// Sagas is the sagas' log on a DB, in whose transactions the answers to requests are kept too.
-type Sagas struct {
-	*pgsaga.Log
-
-	db *DB
-}
-
-// NewSagas returns the sagas' log on db.
-func NewSagas(db *DB) *Sagas { return NewSagasWithUpkeep(db, db) }
+// NewSagas returns the sagas' log on db, in whose transactions the answers to requests are kept too. It does not wait for a saga
+// that another session has locked.
+func NewSagas(db *DB) *pgsaga.Log { return NewSagasWithUpkeep(db, db) }
 
 // NewSagasWithUpkeep is NewSagas with connections for the upkeep that nothing else can take: another DB of the same database.
-func NewSagasWithUpkeep(db, upkeep *DB) *Sagas {
+func NewSagasWithUpkeep(db, upkeep *DB) *pgsaga.Log {
 	read := func(ctx context.Context, fn func(context.Context) error) error {
 		return reading(ctx, db.presence, readTimeout, fn)
 	}
@@ -34,16 +27,9 @@ func NewSagasWithUpkeep(db, upkeep *DB) *Sagas {
 			return db.runOn(ctx, name, []blockedRow{{sagaRow, id.String()}}, fn)
 		}
 	}
-	o := pgsaga.LogOptions{
+	return pgsaga.NewLog(db.pool, pgsaga.LogOptions{
 		Run: db.run, Locking: locking, Read: read, Upkeep: upkeep.run, Answers: sagaAnswers{db}, Prefix: "fairlead:",
-	}
-	return &Sagas{Log: pgsaga.NewLog(db.pool, o), db: db}
-}
-
-// Update implements [saga.Store]. It does not wait for a saga that another session has locked.
-func (g *Sagas) Update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*saga.Unit)) error {
-	err := g.Log.Update(ctx, id, keys, decide)
-	return g.db.refuse(ctx, err, keys, func(u command.Unit) { decide(&saga.Unit{Unit: u}) })
+	})
 }
 
 // sagaAnswers keeps the answers to requests for sagas as all others are kept.
@@ -66,14 +52,7 @@ func (a sagaAnswers) Queue(b *pgx.Batch, u *saga.Unit) {
 
 // Known implements [pgsaga.Answers].
 func (a sagaAnswers) Known(ctx context.Context, keys []idempotency.ID) (*idempotency.Batch, error) {
-	var known []idempotency.Record
-	err := reading(ctx, a.db.presence, readTimeout, func(ctx context.Context) error {
-		var b pgx.Batch
-		known = nil
-		loadKeys(&b, keys, &known)
-		return a.db.pool.SendBatch(ctx, &b).Close()
-	})
-	return idempotency.NewBatch(known), err
+	return a.db.known(ctx, keys)
 }
 
 // Identity tells this database from all others, by the identifier of its cluster and its own within.

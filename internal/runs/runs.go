@@ -5,6 +5,8 @@ package runs
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,7 +49,7 @@ type Options struct {
 // New returns an empty set.
 func New[R any](o Options) *Set[R] {
 	s := &Set[R]{Runs: map[uuid.UUID]*Run[R]{}, o: o}
-	s.Context, s.cancel = context.WithCancel(context.Background())
+	s.Context, s.cancel = context.WithCancel(context.Background()) //nolint:gosec // Close calls it.
 	return s
 }
 
@@ -88,11 +90,7 @@ func (s *Set[R]) Room() int {
 func (s *Set[R]) IDs() []uuid.UUID {
 	s.Lock()
 	defer s.Unlock()
-	ids := make([]uuid.UUID, 0, len(s.Runs))
-	for id := range s.Runs {
-		ids = append(ids, id)
-	}
-	return ids
+	return slices.Collect(maps.Keys(s.Runs))
 }
 
 // Start runs drive for an object. A closed set starts nothing and returns false: the lease expires.

@@ -59,10 +59,7 @@ var _ saga.Participant = (*Database)(nil)
 // NewDatabase returns the pool's database, which has the tables, see [Schema.Install].
 func NewDatabase(pool *pgxpool.Pool, o Options) *Database {
 	o.LockTimeout = cmp.Or(o.LockTimeout, DefaultLockTimeout)
-	d := &Database{pool: pool, run: newRunner(pool, o.LockTimeout), schema: o.Schema, committed: o.Committed}
-	if d.upkeep = o.Upkeep; d.upkeep == nil {
-		d.upkeep = pool
-	}
+	d := &Database{pool: pool, upkeep: cmp.Or(o.Upkeep, pool), run: newRunner(pool, o.LockTimeout), schema: o.Schema, committed: o.Committed}
 	d.fencing = newRunner(d.upkeep, fenceTimeout)
 	if d.foreign = d.committed != nil; !d.foreign {
 		d.committed = d.marked

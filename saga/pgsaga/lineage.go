@@ -20,8 +20,8 @@ import (
 const keptTokens = 100
 
 const (
-	// The first two parts tell the database from all others, but for physical copies; the rest tells the run of its server from
-	// others. All roles may ask, unless somebody has forbidden the first, which then is unknown.
+	// The cluster and the oid identify the database; a physical copy has the same. The timeline and the start time identify the run
+	// of its server. A role that may not read the cluster's identifier gets 'unknown' for it.
 	instance = `(SELECT %s || '/' || d.oid FROM pg_database d WHERE d.datname = current_database())
 		|| '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) || '/' || extract(epoch FROM pg_postmaster_start_time())`
 	clusterID       = `(SELECT system_identifier FROM pg_control_system())`
