@@ -48,9 +48,6 @@ type KeyStore interface {
 	InsertKey(ctx context.Context, key Key) error
 	// Keys returns all keys, revoked ones too, oldest first.
 	Keys(ctx context.Context) ([]Key, error)
-	// RevokeKey revokes the key for good. Revoking twice keeps the first time and is no error. It returns ErrUnknownKey when
-	// no key has that id.
-	RevokeKey(ctx context.Context, id string) error
 }
 
 // GenerateKey makes a new API key for role, which is [RoleAdmin] or [RoleService]. The secret is "fl_admin_" or

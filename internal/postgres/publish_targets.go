@@ -117,9 +117,10 @@ const resealBatch = 100
 
 // What another session has locked is left to a later sweep.
 const (
-	lockOldSecrets  = `SELECT secret_key, secret, id FROM targets WHERE secret_key = ANY($1) ORDER BY id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED` //nolint:gosec // It holds no credentials, only the words.
+	lockOldSecrets  = `SELECT secret_key, secret, id FROM targets WHERE secret_key = ANY($1) ORDER BY id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED`
 	lockOldPrevious = `SELECT previous_secret_key, previous_secret, id FROM targets WHERE previous_secret_key = ANY($1) ORDER BY id LIMIT $2
 		FOR NO KEY UPDATE SKIP LOCKED`
+	//nolint:gosec // It holds no credentials, only the words.
 	lockOldTokens = `SELECT sealed_key, sealed, target FROM target_tokens WHERE sealed_key = ANY($1) ORDER BY target LIMIT $2
 		FOR NO KEY UPDATE SKIP LOCKED`
 	resealSecret   = `UPDATE targets SET secret = $2, secret_key = $3 WHERE id = $1`
