@@ -89,7 +89,7 @@ const (
 
 // executeLeg locks, looks for the mark, decides and writes. Where it is a command, its answer is part of that.
 func executeLeg(ctx context.Context, tx pgx.Tx, leg *cross.Leg) (saga.Outcome, error) {
-	book, _, err := lockBook(ctx, tx, leg.Accounts(), nil, nil)
+	book, _, err := lockBook(ctx, tx, leg.Accounts(), nil)
 	if err != nil {
 		return saga.Outcome{}, err
 	}
@@ -148,7 +148,7 @@ func (l *CrossLedger) command(ctx context.Context, c command.Command[*cross.Leg]
 	leg := c.Op
 	batch := []command.Command[*cross.Leg]{c}
 	err = l.db.runOn(ctx, "cross.command", accountRows(leg), func(ctx context.Context, tx pgx.Tx) error {
-		book, known, err := lockBook(ctx, tx, leg.Accounts(), nil, command.Keys(batch))
+		book, known, err := lockBook(ctx, tx, leg.Accounts(), command.Keys(batch))
 		if err != nil {
 			return err
 		}
