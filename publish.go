@@ -113,7 +113,7 @@ func (s *Server) startPublishing(registry *prometheus.Registry) error {
 func (s *Server) senders(store *postgres.Publications, vault *publish.Vault) map[publish.Kind]publish.Sender {
 	out := outbound.Options{AllowPrivate: s.o.AllowPrivateTargets, UserAgent: "Fairlead/" + Version()}
 	hooks := webhook.New(out)
-	art := deviantart.New(deviantart.Options{Options: out, Tokens: publish.NewTokens(store, vault)})
+	art := deviantart.New(out, publish.NewTokens(store, vault))
 	s.onClose(func(context.Context) error { hooks.Close(); art.Close(); return nil })
 	return map[publish.Kind]publish.Sender{publish.KindWebhook: hooks, publish.KindDeviantArt: art}
 }

@@ -49,7 +49,7 @@ func (k *APIKeys) Keys(ctx context.Context) ([]auth.Key, error) {
 	return query(ctx, k.db.reads, scanKey, listKeys)
 }
 
-// RevokeKey revokes a key for good. Revoking twice keeps the first time. It returns [auth.ErrUnknownKey] when no key has that id.
+// RevokeKey revokes a key for the command line, as Execute does.
 func (k *APIKeys) RevokeKey(ctx context.Context, id string) error {
 	a, err := k.Execute(ctx, command.Command[auth.KeyOp]{Op: auth.KeyOp{Revoke: id}, Principal: "command line"})
 	if err != nil {
@@ -70,7 +70,7 @@ func (k *APIKeys) execute(ctx context.Context, c command.Command[auth.KeyOp]) (a
 			return err
 		}
 		batch := []command.Command[auth.KeyOp]{c}
-		book, known, err := lockBook(ctx, tx, nil, nil, command.Keys(batch))
+		book, known, err := lockBook(ctx, tx, nil, command.Keys(batch))
 		if err != nil {
 			return err
 		}

@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
-	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
@@ -61,7 +60,9 @@ func (s *Auctions) Commit(ctx context.Context, id uuid.UUID, want auction.Want, 
 	t := s.memory.Enter(id)
 	defer s.memory.Leave(id, t)
 	refuse := func(reason error) error {
-		return s.db.refuse(ctx, reason, want.Keys, func(u command.Unit) { decide(&auction.Unit{Blocked: u.Blocked, Keys: u.Keys}) })
+		return s.db.refuse(ctx, reason, want.Keys, func(blocked error, known *idempotency.Batch) {
+			decide(&auction.Unit{Blocked: blocked, Keys: known})
+		})
 	}
 	if reason := s.db.blocked.find(auctionRowKind, id.String()); reason != nil {
 		return refuse(reason)

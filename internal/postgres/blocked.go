@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 )
@@ -297,4 +298,18 @@ func (b *blockedRows) close() {
 // isLockTimeout reports whether a lock was not had in time.
 func isLockTimeout(err error) bool {
 	return pgkit.Code(err) == pgkit.LockTimeout
+}
+
+// refuse answers a batch that has failed by err, where that says that a row is blocked: decide gets the records of its keys, so that
+// repeats are answered. It returns all other errors.
+func (db *DB) refuse(ctx context.Context, err error, keys []idempotency.ID, decide func(blocked error, known *idempotency.Batch)) error {
+	reason, blocked := errors.AsType[*command.BlockedError](err)
+	if !blocked {
+		return err
+	}
+	known, err := db.known(ctx, keys)
+	if err == nil {
+		decide(reason, known)
+	}
+	return err
 }

@@ -125,7 +125,7 @@ func (l *CrossLedger) command(ctx context.Context, name string, c command.Comman
 	defer l.slots.Release(1)
 	leg := c.Op
 	err = l.db.runOn(ctx, name, accountRows(leg), func(ctx context.Context, tx pgx.Tx) error {
-		book, known, err := lockBook(ctx, tx, leg.Accounts(), nil, command.KeysOf(c))
+		book, known, err := lockBook(ctx, tx, leg.Accounts(), command.KeysOf(c))
 		if err != nil {
 			return err
 		}
@@ -163,7 +163,7 @@ func (l *CrossLedger) Prepare(ctx context.Context, leg *cross.Leg, gid string) (
 	defer l.slots.Release(1)
 	leg.GID = gid
 	err = l.Database.Prepare(ctx, gid, func(ctx context.Context, tx pgx.Tx) (err error) {
-		book, _, err := lockBook(ctx, tx, leg.Accounts(), nil, nil)
+		book, _, err := lockBook(ctx, tx, leg.Accounts(), nil)
 		if err != nil {
 			return err
 		}

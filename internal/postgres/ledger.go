@@ -226,14 +226,14 @@ func (a *setAside) contest(ctx context.Context, tx pgx.Tx, book *ledger.Book, ac
 	return err
 }
 
-// lockBook locks the accounts, then reads their holds, the records of the keys and the time: all of it as it stands now
-// that nobody else can change it. Its waits for locks, and all later ones of the transaction, end after [blockedAfter] with
+// lockBook locks the accounts, then reads the records of the keys and the time: all of it as it stands now that nobody else can
+// change it. Its waits for locks, and all later ones of the transaction, end after [blockedAfter] with
 // 55P03, so that it does not keep what it has locked from others for longer.
-func lockBook(ctx context.Context, tx pgx.Tx, accounts []string, holds []uuid.UUID, keys []idempotency.ID) (*ledger.Book, []idempotency.Record, error) {
-	return lockBookAside(ctx, tx, nil, accounts, holds, keys)
+func lockBook(ctx context.Context, tx pgx.Tx, accounts []string, keys []idempotency.ID) (*ledger.Book, []idempotency.Record, error) {
+	return lockBookAside(ctx, tx, nil, accounts, nil, keys)
 }
 
-// lockBookAside is lockBook that does without accounts which somebody else has locked: those that are known to be, and,
+// lockBookAside is lockBook that reads holds of these accounts, too, and does without accounts which somebody else has locked: those that are known to be, and,
 // in a run after one that waited in vain, those that turn out to be.
 func lockBookAside(ctx context.Context, tx pgx.Tx, aside *setAside, accounts []string, holds []uuid.UUID, keys []idempotency.ID,
 ) (*ledger.Book, []idempotency.Record, error) {

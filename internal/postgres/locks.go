@@ -235,7 +235,7 @@ type keyState struct {
 
 // lookup reads a key's record. It returns [idempotency.ErrKeyReused] when the key stands for another request.
 func (l *Locks) lookup(ctx context.Context, tx pgx.Tx, key *idempotency.Request) (k keyState, err error) {
-	book, records, err := lockBook(ctx, tx, nil, nil, []idempotency.ID{key.ID})
+	book, records, err := lockBook(ctx, tx, nil, []idempotency.ID{key.ID})
 	if err != nil {
 		return k, err
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/idempotency"
-	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
@@ -81,7 +80,9 @@ func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.I
 		return err
 	}
 	refuse := func(reason error) error {
-		return l.db.refuse(ctx, reason, keys, func(u command.Unit) { decide(&lottery.Unit{Blocked: u.Blocked, Keys: u.Keys}) })
+		return l.db.refuse(ctx, reason, keys, func(blocked error, known *idempotency.Batch) {
+			decide(&lottery.Unit{Blocked: blocked, Keys: known})
+		})
 	}
 	if reason := l.db.blocked.find(campaignRow, id.String()); reason != nil {
 		return refuse(reason)

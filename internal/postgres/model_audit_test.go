@@ -197,7 +197,7 @@ func (w *world) foresee(o *modelOp) func(at time.Time) string {
 func (w *world) foreseeMoney(op ledger.Op) func(at time.Time) string {
 	w.Helper()
 	var holds []ledger.Hold
-	ids := op.Accounts()
+	ids := ledger.Accounts(op)
 	if id, ok := ledger.HoldOf(op); ok {
 		holds = rowsOf(w, pgx.RowToStructByPos[ledger.Hold], selectHolds, []uuid.UUID{id})
 		for _, h := range holds {

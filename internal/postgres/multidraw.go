@@ -70,7 +70,7 @@ func (m *Multidraws) Create(ctx context.Context, id uuid.UUID, lockKey string, k
 		if err := pgkit.Send(ctx, tx, &b); err != nil {
 			return err
 		}
-		book, known, err := lockBook(ctx, tx, nil, nil, keys)
+		book, known, err := lockBook(ctx, tx, nil, keys)
 		if err != nil {
 			return err
 		}
@@ -171,7 +171,7 @@ func (m *Multidraws) Update(ctx context.Context, id uuid.UUID, keys []idempotenc
 		if len(seeds) != 1 || len(seeds[0]) != len(fairdraw.Seed{}) {
 			return &multidraw.CorruptError{Reason: "the operation has no seed"}
 		}
-		book, known, err := lockBook(ctx, tx, nil, nil, keys)
+		book, known, err := lockBook(ctx, tx, nil, keys)
 		if err != nil {
 			return err
 		}

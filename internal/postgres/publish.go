@@ -29,7 +29,7 @@ func NewPublications(db *DB) *Publications { return &Publications{db: db} }
 const (
 	selectNow    = `SELECT clock_timestamp()`
 	targetFields = `t.id, t.number, t.name, t.kind, t.url, t.timeout, t.secret, t.secret_key, t.pace_interval, t.refusals, t.refused_last,
-		t.next_send_at, t.open_until, t.previous_secret, t.previous_secret_key, t.previous_until, t.paused_at, t.paused_reason, t.resumed_at,
+		t.next_send_at, t.open_until, t.previous_secret, coalesce(t.previous_secret_key, ''), t.previous_until, t.paused_at, t.paused_reason, t.resumed_at,
 		t.created_at`
 	selectTargetsByName = `SELECT ` + targetFields + ` FROM targets AS t WHERE t.name = ANY($1)`
 	// What refers to a target locks it so, in the order in which all do.
@@ -213,35 +213,18 @@ func savePublications(b *pgx.Batch, made []*publish.Publication, now time.Time) 
 	expectRows(b.Queue(insertPublications, ids, targets, statuses, payloads, jitters, at, actual, due, now), n, errLostRow)
 }
 
-// targetRow reads a target's columns.
-type targetRow struct {
-	t           publish.Target
-	previous    []byte
-	previousKey *string
-}
-
-// fields are where targetFields go.
-func (r *targetRow) fields() []any {
-	t := &r.t
+// targetInto is where targetFields go.
+func targetInto(t *publish.Target) []any {
 	return []any{
 		&t.ID, &t.Number, &t.Name, &t.Kind, &t.URL, (*micros)(&t.Timeout), &t.Secret.Bytes, &t.Secret.KeyID,
-		(*micros)(&t.Pace.Interval), &t.Pace.Refusals, &t.Pace.Last, &t.Pace.NextAt, &t.Pace.OpenUntil, &r.previous, &r.previousKey, &t.PreviousUntil, &t.PausedAt, &t.PausedReason, &t.ResumedAt,
-		&t.CreatedAt,
+		(*micros)(&t.Pace.Interval), &t.Pace.Refusals, &t.Pace.Last, &t.Pace.NextAt, &t.Pace.OpenUntil,
+		&t.Previous.Bytes, &t.Previous.KeyID, &t.PreviousUntil, &t.PausedAt, &t.PausedReason, &t.ResumedAt, &t.CreatedAt,
 	}
 }
 
-// target is what was read.
-func (r *targetRow) target() publish.Target {
-	if r.previousKey != nil {
-		r.t.Previous = &publish.Sealed{KeyID: *r.previousKey, Bytes: r.previous}
-	}
-	return r.t
-}
-
-func scanTarget(row pgx.CollectableRow) (publish.Target, error) {
-	var r targetRow
-	err := row.Scan(r.fields()...)
-	return r.target(), err
+func scanTarget(row pgx.CollectableRow) (t publish.Target, err error) {
+	err = row.Scan(targetInto(&t)...)
+	return t, err
 }
 
 func scanPublication(row pgx.CollectableRow) (p publish.Publication, err error) {

@@ -120,13 +120,9 @@ func workBatch(into *[]*publish.Work, sql string, args ...any) *pgx.Batch {
 }
 
 func scanWork(row pgx.CollectableRow) (*publish.Work, error) {
-	var (
-		w = &publish.Work{}
-		t targetRow
-	)
-	err := row.Scan(append([]any{&w.ID, &w.LockID, &w.Version, &w.Payload, &w.Progress, &w.Try, (*micros)(&w.Late), &w.ClaimedAt}, t.fields()...)...)
-	target := t.target()
-	w.Target = &target
+	w := &publish.Work{Target: &publish.Target{}}
+	err := row.Scan(append([]any{&w.ID, &w.LockID, &w.Version, &w.Payload, &w.Progress, &w.Try, (*micros)(&w.Late), &w.ClaimedAt},
+		targetInto(w.Target)...)...)
 	return w, err
 }
 

@@ -14,7 +14,7 @@ import (
 
 const (
 	lockTarget   = `SELECT ` + targetFields + ` FROM targets AS t WHERE t.id = $1 FOR NO KEY UPDATE`
-	updateTarget = `UPDATE targets SET secret = $2, secret_key = $3, previous_secret = $4, previous_secret_key = $5, previous_until = $6,
+	updateTarget = `UPDATE targets SET secret = $2, secret_key = $3, previous_secret = $4, previous_secret_key = nullif($5, ''), previous_until = $6,
 		paused_at = $7, paused_reason = $8, resumed_at = $9 WHERE id = $1`
 	// A token that is given by hand takes the place of the one that there is, and of a renewal that is under way.
 	//
@@ -36,18 +36,10 @@ var _ publish.TokenStore = (*Publications)(nil)
 
 // saveTarget writes what a command may have changed of a target, which may be nil.
 func saveTarget(b *pgx.Batch, t *publish.Target) {
-	if t == nil {
-		return
+	if t != nil {
+		expectRows(b.Queue(updateTarget, t.ID, t.Secret.Bytes, t.Secret.KeyID, t.Previous.Bytes, t.Previous.KeyID, t.PreviousUntil,
+			t.PausedAt, t.PausedReason, t.ResumedAt), 1, errLostRow)
 	}
-	var (
-		previous []byte
-		key      *string
-	)
-	if t.Previous != nil {
-		previous, key = t.Previous.Bytes, &t.Previous.KeyID
-	}
-	expectRows(b.Queue(updateTarget, t.ID, t.Secret.Bytes, t.Secret.KeyID, previous, key, t.PreviousUntil, t.PausedAt, t.PausedReason, t.ResumedAt),
-		1, errLostRow)
 }
 
 func saveTokens(b *pgx.Batch, tokens map[uuid.UUID]publish.Sealed) {
@@ -125,9 +117,10 @@ const resealBatch = 100
 
 // What another session has locked is left to a later sweep.
 const (
-	lockOldSecrets  = `SELECT secret_key, secret, id FROM targets WHERE secret_key = ANY($1) ORDER BY id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED` //nolint:gosec // It holds no credentials, only the words.
+	lockOldSecrets  = `SELECT secret_key, secret, id FROM targets WHERE secret_key = ANY($1) ORDER BY id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED`
 	lockOldPrevious = `SELECT previous_secret_key, previous_secret, id FROM targets WHERE previous_secret_key = ANY($1) ORDER BY id LIMIT $2
 		FOR NO KEY UPDATE SKIP LOCKED`
+	//nolint:gosec // It holds no credentials, only the words.
 	lockOldTokens = `SELECT sealed_key, sealed, target FROM target_tokens WHERE sealed_key = ANY($1) ORDER BY target LIMIT $2
 		FOR NO KEY UPDATE SKIP LOCKED`
 	resealSecret   = `UPDATE targets SET secret = $2, secret_key = $3 WHERE id = $1`

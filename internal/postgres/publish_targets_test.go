@@ -264,8 +264,8 @@ func TestReseal(t *testing.T) {
 		if _, err := alone.Open(read.Secret, target[:]); err != nil {
 			t.Error(err)
 		}
-		if read.Previous != nil {
-			if _, err := alone.Open(*read.Previous, target[:]); err != nil {
+		if read.Previous.Bytes != nil {
+			if _, err := alone.Open(read.Previous, target[:]); err != nil {
 				t.Error(err)
 			}
 		}

@@ -37,7 +37,7 @@ type sagaAnswers struct{ db *DB }
 
 // Load implements [pgsaga.Answers].
 func (a sagaAnswers) Load(ctx context.Context, tx pgx.Tx, keys []idempotency.ID) (time.Time, []idempotency.Record, error) {
-	book, known, err := lockBook(ctx, tx, nil, nil, keys)
+	book, known, err := lockBook(ctx, tx, nil, keys)
 	if err != nil {
 		return time.Time{}, nil, err
 	}

@@ -21,8 +21,8 @@ func (e *env) startPublishing(db *postgres.DB, lanes groupcommit.Options) {
 	vault, err := publish.NewVault(bytes.Repeat([]byte{7}, publish.VaultKeySize))
 	must(e.t, err)
 	store := postgres.NewPublications(db)
-	sender := webhook.New(webhook.Options{AllowPrivate: true})
-	art := deviantart.New(deviantart.Options{Options: outbound.Options{AllowPrivate: true}, Tokens: publish.NewTokens(store, vault)})
+	sender := webhook.New(outbound.Options{AllowPrivate: true})
+	art := deviantart.New(outbound.Options{AllowPrivate: true}, publish.NewTokens(store, vault))
 	worker := publish.NewWorker(publish.WorkerOptions{
 		Queue: store, Vault: vault, Senders: map[publish.Kind]publish.Sender{publish.KindWebhook: sender, publish.KindDeviantArt: art},
 		Policy: publish.Policy{Backoff: 20 * time.Millisecond}, StaleAfter: time.Hour, SweepEvery: time.Hour, Drain: 10 * time.Second,

@@ -10,8 +10,7 @@ import (
 // Op is an operation on the ledger: one of the types below. Their fields are validated at the edge: ids and
 // currencies are well-formed, amounts are from 1 to [MaxAmount].
 type Op interface {
-	// Accounts are those that the operation names. A hold's own account is not among them: it is found by the hold.
-	Accounts() []string
+	accounts() []string
 }
 
 // CreateAccount opens an account. Result: [Account].
@@ -55,13 +54,13 @@ type CaptureHold struct {
 // ReleaseHold gives a hold's money back. Result: [Hold].
 type ReleaseHold struct{ Hold uuid.UUID }
 
-func (op CreateAccount) Accounts() []string { return []string{op.ID} }
-func (op Deposit) Accounts() []string       { return []string{op.Account} }
-func (op Withdraw) Accounts() []string      { return []string{op.Account} }
-func (op MakeTransfer) Accounts() []string  { return []string{op.From, op.To} }
-func (op PlaceHold) Accounts() []string     { return []string{op.Account} }
-func (op CaptureHold) Accounts() []string   { return []string{op.To} }
-func (ReleaseHold) Accounts() []string      { return nil }
+func (op CreateAccount) accounts() []string { return []string{op.ID} }
+func (op Deposit) accounts() []string       { return []string{op.Account} }
+func (op Withdraw) accounts() []string      { return []string{op.Account} }
+func (op MakeTransfer) accounts() []string  { return []string{op.From, op.To} }
+func (op PlaceHold) accounts() []string     { return []string{op.Account} }
+func (op CaptureHold) accounts() []string   { return []string{op.To} }
+func (ReleaseHold) accounts() []string      { return nil }
 
 // Movement is a deposit or a withdrawal as it left its account.
 type Movement struct {
@@ -140,6 +139,9 @@ func decideRelease(b *Book, op ReleaseHold) (any, error) {
 	}
 	return b.Release(op.Hold)
 }
+
+// Accounts returns the accounts that op names. A hold's own account is not among them: it is found by the hold.
+func Accounts(op Op) []string { return op.accounts() }
 
 // HoldOf returns the existing hold that op works on, if any.
 func HoldOf(op Op) (uuid.UUID, bool) {

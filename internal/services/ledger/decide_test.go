@@ -29,7 +29,7 @@ func TestAccountsAndHoldsThatAnOperationNames(t *testing.T) {
 		{ledger.CaptureHold{Hold: hold, To: "b"}, []string{"b"}, true},
 		{ledger.ReleaseHold{Hold: hold}, nil, true},
 	} {
-		if got := c.op.Accounts(); !reflect.DeepEqual(got, c.accounts) {
+		if got := ledger.Accounts(c.op); !reflect.DeepEqual(got, c.accounts) {
 			t.Errorf("%T names accounts %v, want %v", c.op, got, c.accounts)
 		}
 		got, ok := ledger.HoldOf(c.op)

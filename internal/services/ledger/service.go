@@ -79,7 +79,7 @@ func (s *Service) Sweep(ctx context.Context) (int, error) {
 func (s *Service) flush(ctx context.Context, _ lane, batch []command.Command[Op]) ([]command.Answer, error) {
 	want := Want{Keys: command.Keys(batch)}
 	for i := range batch {
-		want.Accounts = append(want.Accounts, batch[i].Op.Accounts()...)
+		want.Accounts = append(want.Accounts, batch[i].Op.accounts()...)
 		if id, ok := HoldOf(batch[i].Op); ok {
 			want.Holds = append(want.Holds, id)
 		}

@@ -241,10 +241,9 @@ func DecideTarget(t *Target, op Op, sealed *Sealed, now time.Time) error {
 		if !t.HasSigningSecret() {
 			return ErrWrongKind
 		}
-		t.Previous, t.PreviousUntil = nil, nil
+		t.Previous, t.PreviousUntil = Sealed{}, nil
 		if op.Overlap > 0 {
-			old, until := t.Secret, now.Add(op.Overlap)
-			t.Previous, t.PreviousUntil = &old, &until
+			t.Previous, t.PreviousUntil = t.Secret, new(now.Add(op.Overlap))
 		}
 		t.Secret = *sealed
 	case ReplaceCredentials:

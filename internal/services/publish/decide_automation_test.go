@@ -223,7 +223,7 @@ func TestTargetOperations(t *testing.T) {
 	if err := DecideTarget(hook, RotateSecret{Overlap: time.Hour}, &fresh, now); err != nil || hook.Secret.KeyID != "new" || hook.Previous.KeyID != "old" || !hook.PreviousUntil.Equal(now.Add(time.Hour)) {
 		t.Errorf("%+v, %v", hook, err)
 	}
-	if err := DecideTarget(hook, RotateSecret{}, &old, now); err != nil || hook.Previous != nil || hook.PreviousUntil != nil {
+	if err := DecideTarget(hook, RotateSecret{}, &old, now); err != nil || hook.Previous.Bytes != nil || hook.PreviousUntil != nil {
 		t.Errorf("%+v, %v", hook, err)
 	}
 	if err := DecideTarget(hook, ReplaceCredentials{}, nil, now); !errors.Is(err, ErrWrongKind) {

@@ -116,8 +116,8 @@ type Target struct {
 	URL     string
 	Timeout time.Duration
 	Secret  Sealed
-	// Previous is the secret before the last rotation, which signs too until PreviousUntil; nil when there is none.
-	Previous      *Sealed
+	// Previous is the secret before the last rotation, which signs too until PreviousUntil, which is nil when there is none.
+	Previous      Sealed
 	PreviousUntil *time.Time
 	Pace          Pace
 	// PausedAt is when it was paused, nil while it is not. ResumedAt is when it last stopped being so.

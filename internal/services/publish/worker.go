@@ -400,8 +400,8 @@ func (w *Worker) send(ctx context.Context, work *Work, since time.Time) Result {
 			return w.o.Queue.SaveProgress(ctx, work.Claim, progress)
 		},
 	}
-	if previous := work.Target.Previous; previous != nil && d.At.Before(*work.Target.PreviousUntil) {
-		if d.Previous, err = w.o.Vault.Open(*previous, work.Target.ID[:]); err != nil {
+	if until := work.Target.PreviousUntil; until != nil && d.At.Before(*until) {
+		if d.Previous, err = w.o.Vault.Open(work.Target.Previous, work.Target.ID[:]); err != nil {
 			w.o.Logger.WarnContext(ctx, "a target's previous secret cannot be read", "target", work.Target.ID, "error", err)
 		}
 	}

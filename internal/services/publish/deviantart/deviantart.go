@@ -31,13 +31,6 @@ const (
 	clockMargin = 10 * time.Minute
 )
 
-// Options make a sender. Tokens is required.
-type Options struct {
-	outbound.Options
-
-	Tokens *publish.Tokens
-}
-
 // Sender publishes to accounts. It is safe for concurrent use.
 type Sender struct {
 	client  *outbound.Client
@@ -51,8 +44,8 @@ var (
 )
 
 // New returns a sender. Close it after use.
-func New(o Options) *Sender {
-	return &Sender{client: outbound.New(o.Options), tokens: o.Tokens, uploads: make(chan struct{}, maxUploads)}
+func New(o outbound.Options, tokens *publish.Tokens) *Sender {
+	return &Sender{client: outbound.New(o), tokens: tokens, uploads: make(chan struct{}, maxUploads)}
 }
 
 // Close closes idle connections. Attempts under way are not disturbed.

@@ -83,7 +83,7 @@ func newAccount(t *testing.T) *account {
 	a := &account{Server: deviantarttest.New(), vault: vault, store: &memory{}}
 	t.Cleanup(a.Close)
 	a.target = &publish.Target{ID: uuid.New(), Kind: publish.KindDeviantArt, URL: a.URL, Timeout: targettest.MaxTimeout}
-	a.sender = deviantart.New(deviantart.Options{Options: outbound.Options{AllowPrivate: true}, Tokens: publish.NewTokens(a.store, vault)})
+	a.sender = deviantart.New(outbound.Options{AllowPrivate: true}, publish.NewTokens(a.store, vault))
 	t.Cleanup(a.sender.Close)
 	a.authorize(t, a.Refresh())
 	return a
@@ -343,7 +343,7 @@ func TestFileIsFetched(t *testing.T) {
 		t.Errorf("%+v", g)
 	}
 	// The way to the file is guarded as every other is.
-	guarded := deviantart.New(deviantart.Options{Tokens: publish.NewTokens(a.store, a.vault)})
+	guarded := deviantart.New(outbound.Options{}, publish.NewTokens(a.store, a.vault))
 	t.Cleanup(guarded.Close)
 	if r := guarded.Send(t.Context(), a.delivery(t, "t")); r.Class != publish.Permanent || !strings.Contains(r.Error, "refused") {
 		t.Errorf("%+v", r)

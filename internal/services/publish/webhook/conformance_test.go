@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
+	"github.com/fairlead-dev/fairlead/internal/services/publish/outbound"
 	"github.com/fairlead-dev/fairlead/internal/services/publish/targettest"
 )
 
@@ -27,7 +28,7 @@ type hook struct {
 
 func newHook(t *testing.T) targettest.Target {
 	t.Helper()
-	h := &hook{sender: sender(t, Options{AllowPrivate: true}), took: map[string]int{}}
+	h := &hook{sender: sender(t, outbound.Options{AllowPrivate: true}), took: map[string]int{}}
 	h.url = serve(t, h.serve)
 	return h
 }
@@ -88,7 +89,7 @@ func TestRotation(t *testing.T) {
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { headers <- r.Header.Clone() }))
 	t.Cleanup(receiver.Close)
 	old, fresh := []byte("an old secret of thirty-two bytes"), []byte("a new secret of thirty-two bytes.")
-	s := sender(t, Options{AllowPrivate: true})
+	s := sender(t, outbound.Options{AllowPrivate: true})
 	for _, previous := range [][]byte{old, nil} {
 		d := delivery(receiver.URL)
 		d.Secret, d.Previous = fresh, previous

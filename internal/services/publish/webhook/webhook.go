@@ -19,16 +19,13 @@ import (
 // VersionHeader carries the attempt's version.
 const VersionHeader = "fairlead-execution-version"
 
-// Options make a sender.
-type Options = outbound.Options
-
 // Sender posts publications. It is safe for concurrent use.
 type Sender struct{ client *outbound.Client }
 
 var _ publish.Sender = (*Sender)(nil)
 
 // New returns a sender. Close it after use.
-func New(o Options) *Sender { return &Sender{client: outbound.New(o)} }
+func New(o outbound.Options) *Sender { return &Sender{client: outbound.New(o)} }
 
 // Close closes idle connections. Attempts under way are not disturbed.
 func (s *Sender) Close() { s.client.Close() }

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
+	"github.com/fairlead-dev/fairlead/internal/services/publish/outbound"
 )
 
 // patience bounds what should not take long.
@@ -38,7 +39,7 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 	return s.URL
 }
 
-func sender(t *testing.T, o Options) *Sender {
+func sender(t *testing.T, o outbound.Options) *Sender {
 	t.Helper()
 	s := New(o)
 	t.Cleanup(s.Close)
@@ -53,7 +54,7 @@ func TestRefusedAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := sender(t, Options{})
+	s := sender(t, outbound.Options{})
 	for _, host := range []string{
 		"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]", "2130706433", "0177.0.0.1", "0x7f.0.0.1", "127.1",
 		"0.0.0.0", "[::]", "169.254.169.254", "10.0.0.1", "[fe80::1%25lo]",
@@ -66,7 +67,7 @@ func TestRefusedAtOnce(t *testing.T) {
 	if n := hits.Load(); n != 0 {
 		t.Errorf("%d requests arrived", n)
 	}
-	if got := sender(t, Options{AllowPrivate: true}).Send(t.Context(), delivery("http://localhost:"+port)); got.Class != publish.Delivered || hits.Load() != 1 {
+	if got := sender(t, outbound.Options{AllowPrivate: true}).Send(t.Context(), delivery("http://localhost:"+port)); got.Class != publish.Delivered || hits.Load() != 1 {
 		t.Errorf("when allowed: %+v", got)
 	}
 }
@@ -97,7 +98,7 @@ func TestNameThatChanges(t *testing.T) {
 	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "udp", names.LocalAddr().String())
 	}}
-	got := sender(t, Options{Resolver: resolver}).Send(t.Context(), delivery("http://rebound.example.com:9/"))
+	got := sender(t, outbound.Options{Resolver: resolver}).Send(t.Context(), delivery("http://rebound.example.com:9/"))
 	if got.Class != publish.Permanent || !strings.Contains(got.Error, "refused") || asked.Load() == 0 {
 		t.Errorf("%+v after %d lookups", got, asked.Load())
 	}
@@ -123,7 +124,7 @@ func TestSignature(t *testing.T) {
 	var header http.Header
 	url := serve(t, func(_ http.ResponseWriter, r *http.Request) { header = r.Header.Clone() })
 	d := delivery(url)
-	if got := sender(t, Options{AllowPrivate: true}).Send(t.Context(), d); got.Class != publish.Delivered {
+	if got := sender(t, outbound.Options{AllowPrivate: true}).Send(t.Context(), d); got.Class != publish.Delivered {
 		t.Fatalf("%+v", got)
 	}
 	if header.Get("webhook-id") != d.Publication.String() || header.Get(VersionHeader) != "3" || header.Get("Idempotency-Key") != "" {
@@ -143,7 +144,7 @@ func TestSignature(t *testing.T) {
 
 func TestAnswers(t *testing.T) {
 	t.Parallel()
-	s := sender(t, Options{AllowPrivate: true})
+	s := sender(t, outbound.Options{AllowPrivate: true})
 	for code, want := range map[int]publish.Class{
 		200: publish.Delivered, 201: publish.Delivered, 202: publish.Delivered, 204: publish.Delivered, 299: publish.Delivered,
 		300: publish.Permanent, 301: publish.Permanent, 302: publish.Permanent, 304: publish.Permanent, 307: publish.Permanent, 308: publish.Permanent,
@@ -179,7 +180,7 @@ func TestAnswers(t *testing.T) {
 // TestSlowReceivers bounds what receivers can cost.
 func TestSlowReceivers(t *testing.T) {
 	t.Parallel()
-	s := sender(t, Options{AllowPrivate: true})
+	s := sender(t, outbound.Options{AllowPrivate: true})
 	wait := func(r *http.Request, d time.Duration) {
 		_, _ = io.Copy(io.Discard, r.Body) // Only then does a server notice that its client has gone.
 		timer := time.NewTimer(d)
@@ -251,7 +252,7 @@ func ExampleSender() {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}))
 	defer receiver.Close()
-	s := New(Options{AllowPrivate: true})
+	s := New(outbound.Options{AllowPrivate: true})
 	defer s.Close()
 	result := s.Send(context.Background(), delivery(receiver.URL))
 	fmt.Println(result.Class == publish.Transient, result.Error)

@@ -43,7 +43,6 @@ type Item struct {
 	Stack string
 	Title string
 	File  string // its bytes
-	Tags  []string
 }
 
 // Deviation is what has been published.
@@ -90,7 +89,6 @@ func New() *Server {
 			s.contents(w, r, r.PathValue("first"))
 		},
 		"GET gallery/all": s.all,
-		"GET placebo":     func(w http.ResponseWriter, _ *http.Request) { reply(w, map[string]any{"status": "success"}) },
 	} {
 		method, path, _ := strings.Cut(pattern, " ")
 		mux.HandleFunc(method+" /api/v1/oauth2/"+path, s.authorized(handler))
@@ -247,7 +245,7 @@ func (s *Server) submit(w http.ResponseWriter, r *http.Request) {
 	}
 	raw, _ := io.ReadAll(file) // It is in memory.
 	s.last++
-	item := Item{ID: s.last, Stack: r.FormValue("stack"), Title: r.FormValue("title"), File: string(raw), Tags: r.MultipartForm.Value["tags[]"]}
+	item := Item{ID: s.last, Stack: r.FormValue("stack"), Title: r.FormValue("title"), File: string(raw)}
 	s.stash = append(s.stash, item)
 	reply(w, map[string]any{"status": "success", "itemid": item.ID, "stack": item.Stack, "stackid": stackID(item.ID)})
 }
@@ -292,7 +290,7 @@ func (s *Server) remove(w http.ResponseWriter, r *http.Request) {
 func (s *Server) item(w http.ResponseWriter, _ *http.Request, id string) {
 	for _, i := range s.stash {
 		if strconv.FormatInt(i.ID, 10) == id {
-			reply(w, map[string]any{"itemid": i.ID, "stackid": stackID(i.ID), "title": i.Title, "tags": i.Tags})
+			reply(w, map[string]any{"itemid": i.ID, "stackid": stackID(i.ID), "title": i.Title})
 			return
 		}
 	}
