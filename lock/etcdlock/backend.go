@@ -119,7 +119,6 @@ type Backend struct {
 var (
 	_ lock.Backend   = (*Backend)(nil)
 	_ lock.Inspector = (*Backend)(nil)
-	_ lock.Finder    = (*Backend)(nil)
 )
 
 // New returns a backend on the client's cluster. The caller closes the backend, and then the client.
@@ -443,7 +442,7 @@ func (b *Backend) expiry(ctx context.Context, lease clientv3.LeaseID, h *lock.Gr
 	return true, nil
 }
 
-// Find implements [lock.Finder]. Times are as in [Backend.Snapshot].
+// Find implements [lock.Inspector]. Times are as in [Backend.Snapshot].
 func (b *Backend) Find(ctx context.Context, key string) (h lock.Grant, ok bool, err error) {
 	defer func() {
 		if err != nil {
