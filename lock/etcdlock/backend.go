@@ -65,7 +65,7 @@ type record struct {
 	AtUnix int64         `json:"at_unix_us"` // by the clock of the process that wrote it: for people, nothing is decided by it
 }
 
-// newRecord is that of a request.
+// newRecord is the record of a request.
 func (b *Backend) newRecord(r lock.Request) record {
 	return record{Owner: r.Owner, Keys: r.Keys, TTL: r.TTL, Hold: r.MaxHold, AtUnix: b.wall().UnixMicro()}
 }
@@ -325,7 +325,7 @@ func (b *Backend) replace(ctx context.Context, id string, t *tenure, ttl time.Du
 		clientv3.Compare(clientv3.CreateRevision(grant), "=", t.revision), clientv3.Compare(clientv3.LeaseValue(grant), "=", t.lease),
 	).Then(ops...).Commit()
 	if err != nil {
-		// If it was done, the lock lasts for as long as the new lease, and renewing the old one would be for nothing.
+		// If etcd has carried it out, the lock lasts as long as the new lease, and renewing the old one would be of no use.
 		b.doubt(id)
 		return err
 	}

@@ -181,7 +181,7 @@ func (s *suite) eventually(what string, ok func() bool) {
 // share what is behind the backend.
 func (s *suite) waiting(b lock.Backend, keys ...string) int {
 	s.Helper()
-	snapshot, err := b.(lock.Inspector).Snapshot(s.ctx()) //nolint:forcetypeassert // As [Harness] says.
+	snapshot, err := b.(lock.Inspector).Snapshot(s.ctx()) //nolint:errcheck,forcetypeassert // As [Harness] says.
 	testwait.Must(s.T, err)
 	n := 0
 	for _, w := range snapshot.Waiters {
