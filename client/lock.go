@@ -158,6 +158,17 @@ func (b *LockBackend) Snapshot(ctx context.Context) (out lock.Snapshot, err erro
 	return out, nil
 }
 
+// Find implements [lock.Inspector]. It takes an admin key, and reads what Snapshot does.
+func (b *LockBackend) Find(ctx context.Context, key string) (g lock.Grant, ok bool, err error) {
+	all, err := b.Snapshot(ctx)
+	for _, g := range all.Holders {
+		if _, ok := g.Tokens[key]; ok {
+			return g, true, nil
+		}
+	}
+	return g, false, err
+}
+
 // untilClosed ends a context when the backend is closed.
 func (b *LockBackend) untilClosed(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -37,12 +37,6 @@ type Leader struct {
 	Since time.Time
 }
 
-// Finder is a [Backend] that can look one key up. Without it, who leads is found in [Inspector]'s snapshot.
-type Finder interface {
-	// Find returns the lock that covers a key now; ok is false when none does.
-	Find(ctx context.Context, key string) (g Grant, ok bool, err error)
-}
-
 // ElectionOptions configure an [Election]. The zero value is fine.
 type ElectionOptions struct {
 	// TTL is how long a leader that died stands in the way: [MinTTL] to [MaxTTL], 0 means [DefaultTermTTL].
@@ -129,33 +123,21 @@ func (e *Election) serve(ctx context.Context, h *Held, lead func(context.Context
 	}
 }
 
-// Leader tells who leads now. It returns [errors.ErrUnsupported] where the backend is neither a [Finder] nor an [Inspector].
+// Leader tells who leads now. It returns [errors.ErrUnsupported] where the backend is no [Inspector].
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
-	var h Grant
-	var ok bool
-	var err error
-	switch b := e.locker.backend.(type) {
-	case Finder:
-		h, ok, err = b.Find(ctx, e.name)
-	case Inspector:
-		var s Snapshot
-		s, err = b.Snapshot(ctx)
-		for _, x := range s.Holders {
-			if _, ok = x.Tokens[e.name]; ok {
-				h = x
-				break
-			}
-		}
-	default:
-		err = errors.ErrUnsupported
+	var g Grant
+	err := errors.ErrUnsupported
+	b, ok := e.locker.backend.(Inspector)
+	if ok {
+		g, ok, err = b.Find(ctx, e.name)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return Leader{}, fmt.Errorf("lock: leader of %q: %w", e.name, err)
-	}
-	if !ok {
+	case !ok:
 		return Leader{}, nil
 	}
-	return Leader{Candidate: h.Owner, Term: h.Tokens[e.name], Since: h.GrantedAt}, nil
+	return Leader{Candidate: g.Owner, Term: g.Tokens[e.name], Since: g.GrantedAt}, nil
 }
 
 // Observe yields who leads, at once and whenever it changes, until ctx ends. It looks four times a second, so that a term

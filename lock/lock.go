@@ -81,7 +81,7 @@ type Request struct {
 	MaxHold time.Duration
 }
 
-// Grant is a lock that was granted, as its holder knows it, or as [Inspector] and [Finder] show it to others.
+// Grant is a lock that was granted, as its holder knows it, or as an [Inspector] shows it to others.
 type Grant struct {
 	ID    string
 	Owner string
@@ -134,6 +134,8 @@ type Snapshot struct {
 // Inspector is a [Backend] that can be looked into.
 type Inspector interface {
 	Snapshot(ctx context.Context) (Snapshot, error)
+	// Find returns the lock that covers a key now; ok is false when none does.
+	Find(ctx context.Context, key string) (g Grant, ok bool, err error)
 }
 
 // CleanKeys checks a request's keys and returns them sorted by byte, each once. It returns an [ErrInvalid].

@@ -101,10 +101,6 @@ type databaseWaitsView struct {
 	Waits []databaseWaitView `json:"waits" doc:"longest first, 200 at most"`
 }
 
-func viewDatabaseWaits(all []operator.DatabaseWait) databaseWaitsView {
-	return databaseWaitsView{Waits: as[[]databaseWaitView](all)}
-}
-
 func (s *Server) lockRoutes() []route {
 	return []route{
 		commandRoute("/v1/locks", accessStaff, http.StatusCreated, "Lock all of the keys or none, waiting in line if asked to", viewLock, mutation[lockRequest, lock.Request]{
@@ -122,7 +118,9 @@ func (s *Server) lockRoutes() []route {
 		readRoute("/v1/admin/database-waits", accessAdmin, "See which sessions of the database wait for PostgreSQL's own locks, and for whom",
 			func(r *http.Request) ([]operator.DatabaseWait, error) {
 				return bounded(r.Context(), s.scans, s.Locks.DatabaseWaits)
-			}, viewDatabaseWaits),
+			}, func(all []operator.DatabaseWait) databaseWaitsView {
+				return databaseWaitsView{Waits: as[[]databaseWaitView](all)}
+			}),
 		commandRoute("/v1/locks/{id}/renew", accessStaff, http.StatusOK, "Renew a lock that is still held", viewLock, mutation[renewLockRequest, lock.Renewal]{
 			execute: s.Locks.Renew,
 			op: func(from sender, q *renewLockRequest) (o lock.Renewal, err error) {

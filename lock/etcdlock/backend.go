@@ -65,7 +65,7 @@ type record struct {
 	AtUnix int64         `json:"at_unix_us"` // by the clock of the process that wrote it: for people, nothing is decided by it
 }
 
-// newRecord is that of a request.
+// newRecord is the record of a request.
 func (b *Backend) newRecord(r lock.Request) record {
 	return record{Owner: r.Owner, Keys: r.Keys, TTL: r.TTL, Hold: r.MaxHold, AtUnix: b.wall().UnixMicro()}
 }
@@ -119,7 +119,6 @@ type Backend struct {
 var (
 	_ lock.Backend   = (*Backend)(nil)
 	_ lock.Inspector = (*Backend)(nil)
-	_ lock.Finder    = (*Backend)(nil)
 )
 
 // New returns a backend on the client's cluster. The caller closes the backend, and then the client.
@@ -211,30 +210,33 @@ func (b *Backend) revoke(ctx context.Context, id clientv3.LeaseID) {
 
 // tenureOf finds a lock. It reads one that was granted to another process, or that another process may have changed.
 func (b *Backend) tenureOf(ctx context.Context, id string) (*tenure, error) {
-	b.mu.Lock()
-	known, ok := b.tenures[id]
 	t := new(tenure)
-	if ok {
+	b.mu.Lock()
+	if known, ok := b.tenures[id]; ok {
 		*t = *known
 	}
 	b.mu.Unlock()
-	if ok && t.lease != clientv3.NoLease {
+	if t.lease != clientv3.NoLease {
 		return t, nil
 	}
+	return t, b.read(ctx, id, t)
+}
+
+// read reads a lock as etcd has it. It returns [lock.ErrLost] when there is none.
+func (b *Backend) read(ctx context.Context, id string, t *tenure) error {
 	answer, err := b.client.Get(ctx, b.grantKey(id))
-	if err != nil {
-		return nil, err
-	}
-	if len(answer.Kvs) == 0 {
-		return nil, lock.ErrLost
+	switch {
+	case err != nil:
+		return err
+	case len(answer.Kvs) == 0:
+		return lock.ErrLost
 	}
 	kv := answer.Kvs[0]
-	t.lease, t.revision = clientv3.LeaseID(kv.Lease), kv.CreateRevision
 	if err := json.Unmarshal(kv.Value, &t.record); err != nil {
-		return nil, err
+		return err
 	}
-	t.ttl = t.record.TTL
-	return t, nil
+	t.lease, t.revision, t.ttl = clientv3.LeaseID(kv.Lease), kv.CreateRevision, t.record.TTL
+	return nil
 }
 
 // doubt makes the next call read which lease a lock is under.
@@ -323,7 +325,7 @@ func (b *Backend) replace(ctx context.Context, id string, t *tenure, ttl time.Du
 		clientv3.Compare(clientv3.CreateRevision(grant), "=", t.revision), clientv3.Compare(clientv3.LeaseValue(grant), "=", t.lease),
 	).Then(ops...).Commit()
 	if err != nil {
-		// If it was done, the lock lasts for as long as the new lease, and renewing the old one would be for nothing.
+		// If etcd has carried it out, the lock lasts as long as the new lease, and renewing the old one would be of no use.
 		b.doubt(id)
 		return err
 	}
@@ -443,29 +445,21 @@ func (b *Backend) expiry(ctx context.Context, lease clientv3.LeaseID, h *lock.Gr
 	return true, nil
 }
 
-// Find implements [lock.Finder]. Times are as in [Backend.Snapshot].
-func (b *Backend) Find(ctx context.Context, key string) (h lock.Grant, ok bool, err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("etcdlock: find: %w", err)
-		}
-	}()
+// Find implements [lock.Inspector]. Times are as in [Backend.Snapshot].
+func (b *Backend) Find(ctx context.Context, key string) (g lock.Grant, ok bool, err error) {
 	answer, err := b.client.Get(ctx, b.holderKey(key))
-	if err != nil || len(answer.Kvs) == 0 {
-		return h, false, err
+	if err == nil && len(answer.Kvs) > 0 {
+		var t tenure
+		id := string(answer.Kvs[0].Value)
+		if err = b.read(ctx, id, &t); err == nil {
+			g = t.record.grant(id, t.revision)
+			ok, err = b.expiry(ctx, t.lease, &g)
+		}
 	}
-	id := string(answer.Kvs[0].Value)
-	if answer, err = b.client.Get(ctx, b.grantKey(id)); err != nil || len(answer.Kvs) == 0 {
-		return h, false, err
+	if err != nil && !errors.Is(err, lock.ErrLost) {
+		return g, false, fmt.Errorf("etcdlock: find: %w", err)
 	}
-	kv := answer.Kvs[0]
-	var r record
-	if err := json.Unmarshal(kv.Value, &r); err != nil {
-		return h, false, err
-	}
-	h = r.grant(id, kv.CreateRevision)
-	ok, err = b.expiry(ctx, clientv3.LeaseID(kv.Lease), &h)
-	return h, ok, err
+	return g, ok, nil
 }
 
 // grantable tells whether a request that is not in line would be granted now.

@@ -8,9 +8,9 @@
 // second; its place in line is the revision at which it was written. A release revokes the lock's lease.
 //
 // There is no server that decides, so each process decides for its own requests: whenever something is deleted, and
-// every [PollInterval], it reads the whole picture at one revision, takes what is free and whose turn has come, and
-// looks for deadlocks. Of several processes that see the same cycle, only the victim's own refuses it, in a transaction
-// that fails if any victim was chosen since the picture was taken: so no cycle has two.
+// every [PollInterval], it reads the whole picture at one revision, takes the locks that are free and whose turn has come,
+// and looks for deadlocks. When several processes see one cycle, only the victim's own process refuses the victim, in a
+// transaction that fails if any victim was chosen since the picture was taken. So no cycle has two victims.
 //
 //	asking ──► held ──► released | expired
 //	  └──► in line ──► held | refused | withdrawn | expired with its process (then asked again, if that lives)

@@ -192,9 +192,6 @@ func (s *suite) maxHold() {
 }
 
 func (s *suite) fenced() {
-	if s.h.Fence == nil {
-		s.Skip("the backend has no fence")
-	}
 	k := key("k")
 	old := s.acquire(s.locker(), lock.Options{TTL: lock.MinTTL, NoRenewal: true}, k)
 	write := func(h *lock.Held, want error) {

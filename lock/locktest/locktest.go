@@ -25,12 +25,12 @@ import (
 
 // Harness is a store that the tests have for themselves.
 type Harness struct {
-	// Open returns one more backend on the store, as another process would have it. It is closed by the returned function,
-	// or at the test's end.
+	// Open returns one more backend on the store, as another process would have it. It is a [lock.Inspector], and is closed by
+	// the returned function, or at the test's end.
 	Open func(t testing.TB) (b lock.Backend, stop func())
 	// OpenDoomed opens a backend whose stop function crashes it: nothing is said any more, and nothing is undone.
 	OpenDoomed func(t testing.TB) (b lock.Backend, stop func())
-	// Fence does a guarded write to a resource, in a transaction of its own. Nil: the backend has no fence.
+	// Fence does a guarded write to a resource, in a transaction of its own. Nil: histories have no such writes.
 	Fence func(ctx context.Context, resource string, token int64) error
 	// LeavesGrants says that a request which is called off at the moment of its grant may leave the lock held until the lease
 	// ends, as where the caller is not told what the store has done.
@@ -177,15 +177,11 @@ func (s *suite) eventually(what string, ok func() bool) {
 	testwait.Eventually(s.T, patience, what, ok)
 }
 
-// waiting counts the requests that are in line for one of the keys, or for any key where none is named, if the backend
-// supports that. Other tests may share what is behind the backend.
+// waiting counts the requests that are in line for one of the keys, or for any key where none is named. Other tests may
+// share what is behind the backend.
 func (s *suite) waiting(b lock.Backend, keys ...string) int {
 	s.Helper()
-	i, ok := b.(lock.Inspector)
-	if !ok {
-		s.Skip("the backend can't be looked into")
-	}
-	snapshot, err := i.Snapshot(s.ctx())
+	snapshot, err := b.(lock.Inspector).Snapshot(s.ctx()) //nolint:errcheck,forcetypeassert // As [Harness] says.
 	testwait.Must(s.T, err)
 	n := 0
 	for _, w := range snapshot.Waiters {

@@ -126,13 +126,13 @@ func (t *tables) decide(ctx context.Context, tx pgx.Tx, s *scene, line []request
 	if err := tx.QueryRow(ctx, t.st.OwnersHold, owners).Scan(&hold); err != nil || !hold {
 		return chosen, err
 	}
-	holders, waiters, err := t.graph(ctx, tx)
+	holders, all, err := t.graph(ctx, tx)
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range line {
 		if r.ticket == math.MaxInt64 {
-			waiters = append(waiters, r.waiter())
+			all = append(all, r.waiter())
 		}
 	}
 	for k, owner := range s.holders {
@@ -140,7 +140,7 @@ func (t *tables) decide(ctx context.Context, tx pgx.Tx, s *scene, line []request
 			holders[k] = owner // What this transaction has just given is not in the database yet.
 		}
 	}
-	return s.grantable(lock.NewGraph(holders, waiters), line), nil
+	return s.grantable(lock.NewGraph(holders, all), line), nil
 }
 
 // free reports whether the transaction has locked all of the keys and nobody holds any.

@@ -95,7 +95,7 @@ type Backend struct {
 
 	mu       sync.Mutex
 	waiters  map[uuid.UUID]*waiter
-	asking   map[string][]*joining // the keys that are being asked for, and who waits to ask
+	asking   map[string]*turn      // by key
 	cohorts  map[uuid.UUID]*cohort // by who has the lock, and by their bases
 	runs     map[string]*cohort    // by key
 	closed   bool
@@ -117,7 +117,6 @@ type Backend struct {
 var (
 	_ lock.Backend   = (*Backend)(nil)
 	_ lock.Inspector = (*Backend)(nil)
-	_ lock.Finder    = (*Backend)(nil)
 )
 
 // New returns a backend on the pool's database, which has the tables. It takes connections from the pool for short
@@ -132,7 +131,7 @@ func New(pool *pgxpool.Pool, o Options) *Backend {
 	}
 	b := &Backend{
 		tables: tables{st: newStatements(o.Schema), observer: o.Observer}, pool: pool, run: o.Run, logger: o.Logger, maxWaiters: maxWaiters,
-		process: uuid.NewString(), asking: map[string][]*joining{}, cohorts: map[uuid.UUID]*cohort{}, runs: map[string]*cohort{}, waiters: map[uuid.UUID]*waiter{}, closing: make(chan struct{}), inspect: make(chan struct{}, 1),
+		process: uuid.NewString(), asking: map[string]*turn{}, cohorts: map[uuid.UUID]*cohort{}, runs: map[string]*cohort{}, waiters: map[uuid.UUID]*waiter{}, closing: make(chan struct{}), inspect: make(chan struct{}, 1),
 		joined: make(chan struct{}, 1), hints: make(chan uuid.UUID, maxHints),
 	}
 	if b.run == nil {
@@ -356,7 +355,7 @@ func (b *Backend) Snapshot(ctx context.Context) (out lock.Snapshot, err error) {
 	return out, nil
 }
 
-// Find implements [lock.Finder].
+// Find implements [lock.Inspector].
 func (b *Backend) Find(ctx context.Context, key string) (lock.Grant, bool, error) {
 	g, err := scanGrant(b.pool.QueryRow(ctx, b.st.FindGrant, key))
 	if errors.Is(err, pgx.ErrNoRows) {

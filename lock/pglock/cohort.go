@@ -31,7 +31,7 @@ const (
 
 // cohort is a run of requests of this process that stand in a key's line one behind the other. The database has granted
 // them the key together: the tables have the first one's lease, and tokens for all. They pass the lock on among
-// themselves, in the order of the line, without the database. The release of the last writes to the tables what became of all.
+// themselves, in the order of the line, without the database. The last one's release writes to the tables what became of all.
 // Their lease is the first one's, and nobody is passed the lock later than [passFor] after its start. (Dice, Marathe, Shavit:
 // Lock Cohorting, PPoPP 2012; there the cohort shares a processor's cache, here a round trip and a commit.)
 //

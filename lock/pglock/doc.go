@@ -5,17 +5,15 @@
 // Everything is rows: keys with their last token, grants with their lease, waiting requests with their place in line. A
 // request locks the rows of its keys in the order of their bytes, looks at who holds them and who waits, and either is
 // granted or joins the lines, all in one transaction. A release grants to those next in line, in its own transaction, and
-// wakes them: through memory within the process, by NOTIFY between processes, which is a hint. Each
-// process also looks after its waiting requests every [PollInterval]: it says that they are alive, takes over what has
-// expired, and looks for deadlocks.
+// wakes them: through memory within the process, by NOTIFY between processes, which is a hint. Each process also looks after
+// its waiting requests every [PollInterval]: it says that they are alive, takes over what has expired, and looks for deadlocks.
 //
 // A lock that was handed over to another process is leased for [HandOver] until its waiter has taken it, which renews it to
 // its full TTL; a waiter that has died costs those behind it no more than that.
 //
-// What requests for one key do most often, functions of the database do in one round trip (functions.sql); the requests
-// of one process get in line together (together.go), and those that stand in it one behind the other may pass the lock on
-// without the database (cohort.go). Transactions decide everything else, under the same row locks (ask.go,
-// settle.go).
+// Functions of the database do what requests for one key need most often, in one round trip (functions.sql). The requests of
+// one process get in line together (together.go), and those that stand in it one behind the other may pass the lock on
+// without the database (cohort.go). Transactions decide everything else, under the same row locks (ask.go, settle.go).
 //
 // The database's clock alone decides expiry. No decision is taken from a row that is not locked, except for finding
 // deadlocks: the graph is read in one statement, once without a lock, and again under the arbiter's lock if there is a

@@ -3,7 +3,6 @@ package pglock
 import (
 	"context"
 	_ "embed" // The schema is a file, so that other migrations can contain it.
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -49,9 +48,6 @@ func (s Schema) in(sql string) string { return pgkit.In(string(s), sql) }
 const fence = `INSERT INTO @lock_fences AS f (resource, token) VALUES ($1, $2)
 	ON CONFLICT (resource) DO UPDATE SET token = excluded.token WHERE f.token <= excluded.token`
 
-// ErrNoToken is returned by [Schema.Fence] for a token that no lock has.
-var ErrNoToken = errors.New("tokens are 1 or more")
-
 // Fence guards what the transaction writes to a resource: it notes the token, and returns [lock.ErrStaleToken] when a
 // newer one has been noted, after which the transaction must be rolled back. Call it before the first write. Until the
 // transaction ends, others that guard the same resource wait. The same token may come any number of times: that is one
@@ -61,7 +57,7 @@ var ErrNoToken = errors.New("tokens are 1 or more")
 // be mixed on one resource.
 func (s Schema) Fence(ctx context.Context, tx pgx.Tx, resource string, token int64) error {
 	if token < 1 {
-		return fmt.Errorf("pglock: fence %q: %w", resource, ErrNoToken)
+		return fmt.Errorf("pglock: fence %q: %w: tokens are 1 or more", resource, lock.ErrInvalid)
 	}
 	tag, err := tx.Exec(ctx, s.in(fence), resource, token)
 	if err != nil {

@@ -24,13 +24,20 @@ const (
 	outcomeUndecided = "undecided"
 )
 
-// joining is a request of this process that is made together with others for its key: one that comes while another is on
-// its way waits until that is back, and goes with all that have come by then. So the line of a key that many want grows by
-// one transaction a round trip, and those of one process stand in it one behind the other, which makes them a [cohort].
+// turn is that of the requests of this process for one key, of which one at a time asks: for itself, and for all that have come
+// while another was on its way. So the line of a key that many want grows by one transaction a round trip, and those of one
+// process stand in it one behind the other, which makes them a [cohort].
+type turn struct {
+	taken chan struct{} // has a value while somebody asks
+	// The backend's mutex guards these.
+	queue []*joining // who is to be asked for
+	users int
+}
+
+// joining is a request that is made together with others.
 type joining struct {
 	w    *waiter
-	turn chan []*joining // gets those to be asked for, by this one, itself among them; none: another has asked for it
-	lead bool            // it is to ask; the backend's mutex guards that
+	over chan struct{} // closed when it was asked for; then the rest is known
 	out  asked
 	end  decision
 }
@@ -55,103 +62,78 @@ func (b *Backend) askTogether(ctx context.Context, w *waiter) (asked, decision) 
 		return asked{}, undecided
 	}
 	key := w.request.keys[0]
-	j := &joining{w: w, turn: make(chan []*joining, 1)}
-	batch := []*joining{j}
+	j := &joining{w: w, over: make(chan struct{})}
 	b.mu.Lock()
-	others, busy := b.asking[key]
-	if busy {
-		b.asking[key] = append(others, j)
-	} else {
-		b.asking[key] = nil
+	t := b.asking[key]
+	if t == nil {
+		t = &turn{taken: make(chan struct{}, 1)}
+		b.asking[key] = t
 	}
+	t.users++
+	t.queue = append(t.queue, j)
 	run := b.runs[key]
+	if t.users > 1 || !w.patient() {
+		run = nil
+	}
 	b.mu.Unlock()
-	if busy {
-		var end decision
-		if batch, end = b.awaitTurn(ctx, key, j); end != decided {
-			return asked{}, end
+	defer b.leaveTurn(key, t)
+	ended := ctx.Done()
+	var late <-chan time.Time
+	for {
+		select {
+		case <-j.over:
+			return j.out, j.end
+		case t.taken <- struct{}{}:
+			if run != nil {
+				run.wait(ctx)
+			}
+			b.askAll(ctx, key, b.askedFor(t))
+			<-t.taken
+		case <-ended:
+			if b.stayBehind(t, j) {
+				return asked{}, undecided
+			}
+			ended, late = nil, time.After(decideFor)
+		case <-late:
+			return asked{}, unknown
 		}
 	}
-	if batch == nil {
-		return j.out, j.end
-	}
-	if run != nil && !busy && w.patient() {
-		run.wait(ctx)
-		b.mu.Lock()
-		batch = append(batch, b.others(key, maxTogether-1)...)
-		b.mu.Unlock()
-	}
-	b.askAll(ctx, key, batch)
-	b.nextTurn(key)
-	for _, other := range batch {
-		if other != j {
-			other.turn <- nil
-		}
-	}
-	return j.out, j.end
 }
 
-// awaitTurn waits until another request has asked for this one, or lets it ask: then it returns with whom.
-func (b *Backend) awaitTurn(ctx context.Context, key string, j *joining) ([]*joining, decision) {
-	select {
-	case batch := <-j.turn:
-		return batch, decided
-	case <-ctx.Done():
-	}
-	if b.stayBehind(key, j) {
-		return nil, undecided
-	}
-	select {
-	case batch := <-j.turn:
-		return batch, decided
-	case <-time.After(decideFor):
-	}
+// askedFor are those for whom the next one asks, oldest first.
+func (b *Backend) askedFor(t *turn) []*joining {
 	b.mu.Lock()
-	lead := j.lead
-	b.mu.Unlock()
-	if lead {
-		return <-j.turn, decided // Others count on it.
-	}
-	return nil, unknown
-}
-
-// nextTurn lets those ask who have come meanwhile.
-func (b *Backend) nextTurn(key string) {
-	b.mu.Lock()
-	next := b.others(key, maxTogether)
-	if len(next) == 0 {
-		delete(b.asking, key)
-	} else {
-		next[0].lead = true
-	}
-	b.mu.Unlock()
-	if len(next) > 0 {
-		next[0].turn <- next
-	}
-}
-
-// others takes up to n of those who wait to ask. The caller has the mutex.
-func (b *Backend) others(key string, n int) []*joining {
-	all := b.asking[key]
-	n = min(n, len(all))
-	b.asking[key] = all[n:]
-	return all[:n:n]
+	defer b.mu.Unlock()
+	n := min(maxTogether, len(t.queue))
+	batch := t.queue[:n:n]
+	t.queue = t.queue[n:]
+	return batch
 }
 
 // stayBehind takes a request back that is not on its way yet.
-func (b *Backend) stayBehind(key string, j *joining) bool {
+func (b *Backend) stayBehind(t *turn, j *joining) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	i := slices.Index(b.asking[key], j)
-	if i < 0 {
-		return false
+	i := slices.Index(t.queue, j)
+	if i >= 0 {
+		t.queue = slices.Delete(slices.Clone(t.queue), i, i+1)
 	}
-	b.asking[key] = slices.Delete(slices.Clone(b.asking[key]), i, i+1)
-	return true
+	return i >= 0
+}
+
+func (b *Backend) leaveTurn(key string, t *turn) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if t.users--; t.users == 0 {
+		delete(b.asking, key)
+	}
 }
 
 // askAll asks for all of the batch. The end of the first one's context does not end it at once: see decideFor.
 func (b *Backend) askAll(ctx context.Context, key string, batch []*joining) {
+	if len(batch) == 0 {
+		return // Another has asked for all.
+	}
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), runTimeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(decideFor, cancel) })
@@ -185,6 +167,9 @@ func (b *Backend) askAll(ctx context.Context, key string, batch []*joining) {
 	}
 	if err == nil && outcome == outcomeGranted {
 		batch[0].out.grant = batch[0].w.grant(*token, *expires, start)
+	}
+	for _, j := range batch {
+		close(j.over)
 	}
 }
 

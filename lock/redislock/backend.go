@@ -81,7 +81,6 @@ type Backend struct {
 var (
 	_ lock.Backend   = (*Backend)(nil)
 	_ lock.Inspector = (*Backend)(nil)
-	_ lock.Finder    = (*Backend)(nil)
 )
 
 // New returns a backend on the client's server or cluster. It makes a connection of its own for notifications when
@@ -161,7 +160,7 @@ func (b *Backend) Snapshot(ctx context.Context) (lock.Snapshot, error) {
 	return lock.Snapshot{Holders: holders, Waiters: waiters, Edges: lock.NewGraph(owners, waiters).Edges()}, nil
 }
 
-// Find implements [lock.Finder].
+// Find implements [lock.Inspector].
 func (b *Backend) Find(ctx context.Context, key string) (lock.Grant, bool, error) {
 	p := read(b.scripts.find.Exec(ctx, b.client, b.state, []string{key}), 1)
 	holders := p.holders(0)

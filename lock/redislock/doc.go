@@ -27,10 +27,10 @@
 // it was granted, and looks for cycles. A lock that was handed over is leased for [HandOver] until its waiter takes it,
 // which begins its full TTL.
 //
-// Who waits for whom follows from the requests in Redis. The scripts only notice that an owner may wait for itself, by
-// following those whom it waits for; then the process reads the whole graph, in one script, and package lock's [lock.Graph]
-// chooses the victim. The script that marks it looks again whether it still waits for itself, so that one cycle that is
-// found by several processes has one victim. In the same way a request is let before others that wait for its owner.
+// The requests in Redis tell who waits for whom. The scripts only notice that an owner may wait for itself, by following those
+// whom it waits for. Then the process reads the whole graph, in one script, and package lock's [lock.Graph] chooses the
+// victim. The script that marks the victim checks that it still waits for itself, so that a cycle which several processes
+// find has one victim. In the same way a request may overtake others that wait for its owner.
 //
 // # Tokens
 //
@@ -58,8 +58,8 @@
 // connections, and what undoes it must not be executed before it.
 //
 // On a server whose memory is full (maxmemory with the policy noeviction) nothing new is granted and nobody new comes into line:
-// Acquire returns the server's OOM error. What is held is renewed, released and handed on as ever, and those in line keep their
-// places.
+// Acquire returns the server's OOM error. Locks that are held are renewed, released and handed on as ever, and requests in line
+// keep their places.
 //
 // # What it does not promise
 //

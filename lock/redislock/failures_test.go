@@ -137,7 +137,7 @@ func TestTokensGrowWhenTheClockCatchesUp(t *testing.T) {
 	}
 }
 
-// Nothing is left but what is counted when nobody holds or waits, so that names may be as many as one likes.
+// When nobody holds or waits, only the counters are left, so that there may be any number of names.
 func TestNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
@@ -209,7 +209,7 @@ func TestTheExpiredIsForgotten(t *testing.T) {
 	}
 }
 
-// Whoever gives up on a server that has stopped answering is not kept for long, whatever the time that there would be.
+// A caller that gives up on a silent server is not kept for long, however much time it has left.
 func TestGivingUpOnASilentServer(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
