@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	hub "github.com/fairlead-dev/fairlead/internal/live"
@@ -89,7 +90,8 @@ func (e *Edge) Socket(w http.ResponseWriter, r *http.Request) error {
 func checkHandshake(w http.ResponseWriter, r *http.Request) error {
 	h := r.Header
 	switch {
-	case r.Method != http.MethodGet || !r.ProtoAtLeast(1, 1) || !hasToken(h, "Connection", "upgrade") || !hasToken(h, "Upgrade", "websocket"):
+	case r.Method != http.MethodGet || !r.ProtoAtLeast(1, 1) || !httpguts.HeaderValuesContainsToken(h["Connection"], "upgrade") ||
+		!httpguts.HeaderValuesContainsToken(h["Upgrade"], "websocket"):
 		w.Header().Set("Connection", "Upgrade")
 		w.Header().Set("Upgrade", "websocket")
 		return &edge.Refusal{Kind: upgradeRequired, Detail: "this path takes WebSocket handshakes; /v1/events has the same as server-sent events"}
@@ -105,18 +107,6 @@ func checkHandshake(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	return edge.Refuse("Sec-WebSocket-Key must be 16 bytes in base64")
-}
-
-// hasToken looks for a token in a header that is a list.
-func hasToken(h http.Header, name, token string) bool {
-	for _, line := range h.Values(name) {
-		for part := range strings.SplitSeq(line, ",") {
-			if strings.EqualFold(strings.Trim(part, " \t"), token) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // guard keeps a bug in one socket from ending the process.
