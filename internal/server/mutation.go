@@ -212,14 +212,10 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error
 	return nil, refuse("the body could not be read")
 }
 
-// Limits of the contract, in characters.
 const (
-	maxName = 200
-	maxMemo = 500
+	maxName, maxMemo = 200, 500                  // limits of the contract, in characters
+	maxExpiry        = 10 * 365 * 24 * time.Hour // of a hold; longer ones are better without an expiry
 )
-
-// maxExpiry bounds how long a hold may last; longer ones are better without an expiry.
-const maxExpiry = 10 * 365 * 24 * time.Hour
 
 var currencyForm = regexp.MustCompile(`^[A-Z][A-Z0-9]{2,11}$`)
 

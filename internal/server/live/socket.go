@@ -334,15 +334,11 @@ const (
 	// sendBuffer is what the kernel may take of a client that reads nothing; the kernel doubles it. It is small so that a
 	// stalled client is noticed, and large enough for a busy auction over a long way.
 	sendBuffer = 64 << 10
-	// maxUnsent is what may wait in this process.
-	maxUnsent = 1 << 20
-	// keptBuffer is the largest buffer that is used again.
-	keptBuffer = 64 << 10
+	maxUnsent  = 1 << 20     // what may wait in this process
+	keptBuffer = 64 << 10    // the largest buffer that is used again
+	lastWords  = time.Second // how long the end of a connection waits for what was still to be sent
 	// The buffers of the WebSocket's frames.
-	readBuffer  = 1 << 10
-	frameBuffer = 256
-	// lastWords is how long the end of a connection waits for what was still to be sent.
-	lastWords = time.Second
+	readBuffer, frameBuffer = 1 << 10, 256
 )
 
 var errUnsent = errors.New("too much is waiting to be sent")
