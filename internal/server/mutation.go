@@ -219,8 +219,8 @@ const (
 
 var currencyForm = regexp.MustCompile(`^[A-Z][A-Z0-9]{2,11}$`)
 
-// checkURL refuses a URL that is no text: UTF-8 without NUL, which no database takes. What a handler reads from the path or the
-// query it may pass on.
+// checkURL refuses a path or a query that is not UTF-8 without NUL, since a database takes no other text. Handlers pass on what
+// they read from both.
 func checkURL(u *url.URL) error {
 	if !isText(u.Path) {
 		return refuse("the path must be UTF-8 without NUL")
