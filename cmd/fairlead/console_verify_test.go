@@ -33,7 +33,7 @@ func TestVerifiersAgree(t *testing.T) {
 	// The modules need no server of ours: any that serves them does.
 	host := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, _ := strings.CutPrefix(r.URL.Path, "/console/assets/")
-		if asset, ok := console.Find(name); ok {
+		if asset, ok := console.Assets()[name]; ok {
 			asset.Serve(w, r, http.StatusOK)
 			return
 		}
