@@ -22,13 +22,13 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
-// requestTimeout bounds one attempt. The server answers commands in milliseconds; the proof of the largest campaign
-// takes longest, some 100 MB.
-const requestTimeout = 2 * time.Minute
-
-// idleConnections is how many connections are kept for the next calls. A program that races against itself would
-// otherwise dial anew for nearly every call.
-const idleConnections = 256
+const (
+	// requestTimeout bounds one attempt. The server answers commands in milliseconds; the proof of the largest campaign
+	// takes longest, some 100 MB.
+	requestTimeout = 2 * time.Minute
+	// idleConnections are kept for the next calls. A program that races against itself would otherwise dial for nearly every call.
+	idleConnections = 256
+)
 
 // Client calls one server. It is safe for concurrent use. Make it with [New].
 type Client struct {
@@ -98,8 +98,7 @@ var errNotJSON = errors.New("client: the answer is not the JSON document that wa
 
 // Retry bounds how long a call is tried. The zero value means the defaults.
 type Retry struct {
-	// Attempts is how often a request is sent at most; 0 means 6, 1 means that nothing is sent again.
-	Attempts int
+	Attempts int // how often a request is sent at most; 0 means 6, 1 means that nothing is sent again
 	// Limit is how long after its first attempt a call may begin its last one; 0 means 30 s. A longer Retry-After ends
 	// the call at once, with the answer that asked for it.
 	Limit time.Duration
@@ -133,12 +132,10 @@ func Header(name, value string) CallOption {
 type Answer struct {
 	Status int
 	Header http.Header
-	// Body is the answer as it came, byte for byte.
-	Body []byte
-	// Replayed tells that the server repeated the answer to an earlier request with the same key.
+	Body   []byte // the answer as it came, byte for byte
+	// Replayed is set where the server repeated the answer to an earlier request with the same key.
 	Replayed bool
-	// Key is the idempotency key that was sent; empty where none was.
-	Key string
+	Key      string // the idempotency key that was sent; empty where none was
 	// Attempts is how often the request was sent, but for what net/http repeats by itself when a connection that it kept
 	// turns out to be dead.
 	Attempts int
@@ -364,32 +361,25 @@ const (
 
 // Problem is returned when the server answered that it did not do what was asked.
 type Problem struct {
-	// Status is the HTTP status, 400 or above.
-	Status int `json:"status"`
+	Status int `json:"status"` // of HTTP, 400 or above
 	// Code is the stable name of what happened, such as sold_out. It is empty when what answered was no Fairlead
 	// server, but a proxy before it, say.
 	Code string `json:"code"`
 	// Title and Detail say it to a person: in general, and this once.
-	Title  string `json:"title"`
-	Detail string `json:"detail"`
-	// Retryable tells whether the same request may succeed later; the client has tried already.
-	Retryable bool `json:"retryable"`
-	// Outcome is NotApplied, Applied or Unknown.
-	Outcome string `json:"outcome"`
-	// RequestID finds the request in the server's log.
-	RequestID string `json:"request_id"`
-	// Transfer is the id of the failed transfer, with insufficient_funds.
-	Transfer string `json:"transfer"`
+	Title     string `json:"title"`
+	Detail    string `json:"detail"`
+	Retryable bool   `json:"retryable"`  // whether the same request may succeed later; the client has tried already
+	Outcome   string `json:"outcome"`    // NotApplied, Applied or Unknown
+	RequestID string `json:"request_id"` // finds the request in the server's log
+	Transfer  string `json:"transfer"`   // the id of the failed transfer, with insufficient_funds
 	// Cycle names the owners that wait for each other, in waiting order, the asking one first, with deadlock.
 	Cycle []string `json:"cycle"`
 
 	// Reason is why the server is not ready, in answers of /readyz, which are no problem documents.
 	Reason string `json:"reason"`
 
-	// Key is the idempotency key of the call; empty where it had none.
-	Key string `json:"-"`
-	// RetryAfter is how long the server asked to wait; 0 when it did not.
-	RetryAfter time.Duration `json:"-"`
+	Key        string        `json:"-"` // the idempotency key of the call; empty where it had none
+	RetryAfter time.Duration `json:"-"` // how long the server asked to wait; 0 when it did not
 }
 
 // Error names code and detail.
@@ -414,12 +404,9 @@ func CodeOf(err error) string {
 // UnansweredError is returned when no answer came: the connection failed at every attempt, or the context ended. What
 // was asked was done once or not at all.
 type UnansweredError struct {
-	// Key is the idempotency key of the call; empty where it had none. The same call with this key settles it.
-	Key string
-	// Attempts is how often the request was sent.
-	Attempts int
-	// Err is what went wrong the last time.
-	Err error
+	Key      string // the idempotency key of the call, with which the same call settles it; empty where it had none
+	Attempts int    // how often the request was sent
+	Err      error  // what went wrong the last time
 }
 
 // Error says how often it was tried, and under which key.

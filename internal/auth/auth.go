@@ -49,15 +49,12 @@ func (r Role) KeyRole() bool { return r == RoleAdmin || r == RoleService }
 
 // Principal is who a request comes from. The zero Principal may do nothing. A Principal is a value, to be copied freely.
 type Principal struct {
-	// Role is what the principal may do at all.
-	Role Role
+	Role Role // what the principal may do at all
 	// ID is "key:" and the key's id, or "user:" and the token's subject. It is the scope of idempotency keys, so it is the
 	// same for every request of one principal and different for any two, whatever their names.
-	ID string
-	// Account is the only account a user may act for: the token's subject. It is empty for keys, which may act for any.
-	Account string
-	// Name is for people to read in audit records: the key's name, or the token's subject.
-	Name string
+	ID      string
+	Account string // the only account a user may act for, the token's subject; empty for keys, which may act for any
+	Name    string // for people to read in audit records: the key's name, or the token's subject
 }
 
 // MayActFor reports whether p may read and move what belongs to account. It is decided from the principal alone, before any

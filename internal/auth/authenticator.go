@@ -18,23 +18,13 @@ import (
 // not a young one. The last of them bounds the whole: whatever the store does, a key that was revoked is refused at most
 // keyGrace later.
 const (
-	// keyRefreshAfter is the age from which a key in use is looked up again in the background, so that no request waits for
-	// it.
-	keyRefreshAfter = 1 * time.Second
-	// keyFresh is the age up to which a key is accepted without more ado.
-	keyFresh = 2 * time.Second
-	// keyGrace is the age up to which a key is accepted although the store doesn't answer. Revocation must be in force
-	// within 5 s.
-	keyGrace = 4 * time.Second
-	// keyGraceWait is how long a request with a key that is past fresh waits for the store before it falls back on the
-	// grace.
-	keyGraceWait = 250 * time.Millisecond
-	// keyLookupTimeout bounds the look-up of a key in the store.
-	keyLookupTimeout = 2 * time.Second
-	// refusalFresh is how long a bad credential is remembered as one.
-	refusalFresh = 1 * time.Second
-	// tokenFresh is how long a verified token is remembered as one, unless it expires before.
-	tokenFresh = 5 * time.Second
+	keyRefreshAfter  = 1 * time.Second        // the age from which a key in use is looked up again in the background
+	keyFresh         = 2 * time.Second        // the age up to which a key is accepted without asking the store
+	keyGrace         = 4 * time.Second        // and although the store doesn't answer; a revocation must be in force within 5 s
+	keyGraceWait     = 250 * time.Millisecond // how long a request waits for the store before it falls back on the grace
+	keyLookupTimeout = 2 * time.Second        // bounds the look-up of a key in the store
+	refusalFresh     = 1 * time.Second        // how long a bad credential is remembered as one
+	tokenFresh       = 5 * time.Second        // how long a verified token is remembered as one, unless it expires before
 )
 
 // The bounds of the caches, and of the look-ups that a flood of unknown keys can have under way at once; keys that are
@@ -48,12 +38,9 @@ const (
 
 // Options are what an [Authenticator] is made of.
 type Options struct {
-	// Store keeps the API keys. It is required.
-	Store KeyStore
-	// JWT says how users' tokens are verified. Its zero value refuses them all.
-	JWT JWTOptions
-	// Now is the clock; nil means [time.Now]. Tokens are judged by it, and the age of what is cached.
-	Now func() time.Time
+	Store KeyStore         // of the API keys; required
+	JWT   JWTOptions       // how users' tokens are verified; its zero value refuses them all
+	Now   func() time.Time // the clock for tokens, and for the age of what is cached; nil means [time.Now]
 }
 
 // Authenticator tells who is asking. It is safe for concurrent use.

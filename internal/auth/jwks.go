@@ -20,25 +20,14 @@ import (
 
 // When a key set is fetched, and what may come of it.
 const (
-	// setRefreshAfter is the age from which the set is fetched again in the background, so that no request of a busy server
-	// waits for it.
-	setRefreshAfter = 4 * time.Minute
-	// setFresh is the age up to which the set is used without asking: how long a key that the issuer withdrew is still
-	// accepted.
-	setFresh = 5 * time.Minute
-	// setUsable is the age up to which a set is used although the issuer can't be reached.
-	setUsable = 1 * time.Hour
-	// setFetchInterval is the least time between two fetches, whatever the tokens name as their key.
-	setFetchInterval = 5 * time.Second
-	// setRetryInterval is the same after a fetch that failed.
-	setRetryInterval = 1 * time.Second
-	// setFetchWait is how long a request whose key is in a set past fresh waits for the issuer before that set is used after
-	// all.
-	setFetchWait = 500 * time.Millisecond
-	// setFetchTimeout ends a fetch.
-	setFetchTimeout = 5 * time.Second
-	// setMaxBytes bounds the answer.
-	setMaxBytes = 256 << 10
+	setRefreshAfter  = 4 * time.Minute        // the age from which the set is fetched again in the background
+	setFresh         = 5 * time.Minute        // the age up to which it is used without asking, a withdrawn key too
+	setUsable        = 1 * time.Hour          // the age up to which it is used although the issuer can't be reached
+	setFetchInterval = 5 * time.Second        // the least time between two fetches, whatever the tokens name as their key
+	setRetryInterval = 1 * time.Second        // the same after a fetch that failed
+	setFetchWait     = 500 * time.Millisecond // how long a request waits for the issuer before it uses an older set
+	setFetchTimeout  = 5 * time.Second        // ends a fetch
+	setMaxBytes      = 256 << 10              // bounds the answer
 )
 
 // keySet is the issuer's published keys, as last fetched. It is our own, and not keyfunc: that reads answers of any size, keeps

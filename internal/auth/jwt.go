@@ -20,36 +20,30 @@ import (
 
 // The bounds on what verifies a token.
 const (
-	// jwtSecretMinBytes is the least length of an HMAC secret: 256 bits.
-	jwtSecretMinBytes = 32
+	jwtSecretMinBytes = 32 // of an HMAC secret: 256 bits
 	// jwtLeeway is how far the issuer's clock may be ahead of ours. It counts for nbf and iat; a token is never accepted
 	// past its exp.
 	jwtLeeway = 60 * time.Second
 	// rsaMinBits and rsaMaxBits bound RSA keys: below is breakable (NIST SP 800-131A), above makes a forged token expensive
 	// to refuse.
-	rsaMinBits = 2048
-	rsaMaxBits = 8192
-	// publicKeysMax is the most keys in one PEM file or key set.
-	publicKeysMax = 64
-	// candidatesMax is the most keys that one token is tried with.
-	candidatesMax = 8
+	rsaMinBits    = 2048
+	rsaMaxBits    = 8192
+	publicKeysMax = 64 // in one PEM file or key set
+	candidatesMax = 8  // that one token is tried with
 )
 
 // JWTOptions say how users' tokens are verified. Secret may be combined with one of PublicKeysPEM and JWKSURL. Which
 // algorithms are accepted follows from the keys alone, never from what a token says of itself.
 type JWTOptions struct {
-	// Secret verifies HS256, HS384 and HS512: 32 bytes or more.
-	Secret []byte
+	Secret []byte // verifies HS256, HS384 and HS512: 32 bytes or more
 	// PublicKeysPEM holds one to eight public keys or certificates, one after the other: RSA (2048 to 8192 bits) for RS256
 	// to RS512 and PS256 to PS512, P-256 for ES256, P-384 for ES384, P-521 for ES512, Ed25519 for EdDSA. Certificates lend
 	// their key, their dates are not looked at.
 	PublicKeysPEM []byte
 	// JWKSURL is where the issuer publishes its keys as a JSON Web Key Set (RFC 7517): https, or http to a loopback address.
-	JWKSURL string
-	// Issuer is what a token's iss must be. Empty accepts any.
-	Issuer string
-	// Audience is what a token's aud must contain. Empty accepts any.
-	Audience string
+	JWKSURL  string
+	Issuer   string // what a token's iss must be; empty accepts any
+	Audience string // what a token's aud must contain; empty accepts any
 }
 
 // enabled reports whether any way to verify tokens is configured.

@@ -10,37 +10,28 @@ import (
 	"time"
 )
 
-// keySecretBytes is the randomness of a generated key: 256 bits, so that a plain SHA-256 is all the protection that the
-// stored hash needs. A slow password hash would only slow the server down.
-const keySecretBytes = 32
-
-// The bounds on an admin key that an operator chooses. The lower is API contract; the upper keeps a header in bounds.
 const (
-	adminKeyMinBytes = 32
-	adminKeyMaxBytes = 512
+	// keySecretBytes is the randomness of a generated key: 256 bits, so that a plain SHA-256 is all the protection that the
+	// stored hash needs. A slow password hash would only slow the server down.
+	keySecretBytes = 32
+	// The bounds on an admin key that an operator chooses. The lower is API contract; the upper keeps a header in bounds.
+	adminKeyMinBytes, adminKeyMaxBytes = 32, 512
+	// credentialStackBytes is the length up to which hashing a credential costs no allocation: every key's, and most tokens'.
+	credentialStackBytes = 1024
 )
-
-// credentialStackBytes is the length up to which hashing a credential costs no allocation: every key's, and most tokens'.
-const credentialStackBytes = 1024
 
 // Key is an API key as it is stored: everything but the secret.
 type Key struct {
-	// ID names the key to people and in [Principal].ID. It never changes.
-	ID string
-	// Role is [RoleAdmin] or [RoleService].
-	Role Role
-	// Name is chosen by whoever made the key, 1 to 200 characters.
-	Name string
-	// Hash is the SHA-256 of the secret, see [HashKey].
-	Hash [sha256.Size]byte
-	// CreatedAt is when the key was made, UTC.
-	CreatedAt time.Time
-	// RevokedAt is when the key was revoked, UTC; nil while it is in force.
-	RevokedAt *time.Time
+	ID        string            // names the key to people and in [Principal].ID; it never changes
+	Role      Role              // [RoleAdmin] or [RoleService]
+	Name      string            // 1 to 200 characters, chosen by whoever made the key
+	Hash      [sha256.Size]byte // the SHA-256 of the secret, see [HashKey]
+	CreatedAt time.Time         // UTC
+	RevokedAt *time.Time        // UTC; nil while the key is in force
 }
 
-// KeyStore is what authentication needs of the API keys. Implementations are safe for concurrent use and honour the context's end. Every error other than
-// those named is taken to mean that the store can't be reached.
+// KeyStore is what authentication needs of the API keys. Implementations are safe for concurrent use and honour the context's
+// end. Every error other than those named is taken to mean that the store can't be reached.
 type KeyStore interface {
 	// KeyByHash returns the key with that hash, revoked or not. It returns ErrUnknownKey when there is none.
 	KeyByHash(ctx context.Context, hash [sha256.Size]byte) (Key, error)

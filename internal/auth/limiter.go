@@ -23,14 +23,10 @@ const (
 
 // LimiterOptions say how many requests a principal may make. API keys are not limited.
 type LimiterOptions struct {
-	// Policy names the limit in the RateLimit headers; "user" when empty.
-	Policy string
-	// Quota is how many requests a principal may make in Window: all at once, or evenly. 1 to 1,000,000.
-	Quota int
-	// Window is the time in which a spent quota has grown back, in whole seconds.
-	Window time.Duration
-	// Now is the clock; nil means [time.Now].
-	Now func() time.Time
+	Policy string           // names the limit in the RateLimit headers; "user" when empty
+	Quota  int              // how many requests a principal may make in Window, all at once or evenly: 1 to 1,000,000
+	Window time.Duration    // in which a spent quota has grown back, in whole seconds
+	Now    func() time.Time // the clock; nil means [time.Now]
 }
 
 // Limiter gives every principal a token bucket. It is kept in the memory of one process: behind a balancer, a principal has

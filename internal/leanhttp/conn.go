@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -181,12 +182,7 @@ func (w *response) reset() {
 
 // wantsClose reports whether the handler asked for the connection's end.
 func (w *response) wantsClose() bool {
-	for _, v := range w.header["Connection"] {
-		if strings.EqualFold(v, "close") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.header["Connection"], func(v string) bool { return strings.EqualFold(v, "close") })
 }
 
 // appendTo appends the whole answer to b. now is the Date of an answer that has none of its own.
@@ -201,7 +197,7 @@ func (w *response) appendTo(b []byte, now time.Time, last bool) []byte {
 		}
 		for _, value := range values {
 			b = append(append(b, name...), ": "...)
-			b = append(appendValue(b, value), "\r\n"...)
+			b = append(append(b, oneLine.Replace(strings.TrimSpace(value))...), "\r\n"...)
 		}
 	}
 	if bodyAllowed(w.status) {
@@ -217,17 +213,10 @@ func (w *response) appendTo(b []byte, now time.Time, last bool) []byte {
 	return append(append(b, "\r\n"...), w.body...)
 }
 
-// appendValue appends a header's value. A handler that puts a line's end into one must not get to say another header.
-func appendValue(b []byte, value string) []byte {
-	start := len(b)
-	b = append(b, strings.TrimSpace(value)...)
-	for i, c := range b[start:] {
-		if c == '\r' || c == '\n' {
-			b[start+i] = ' '
-		}
-	}
-	return b
-}
+// oneLine keeps a handler that puts a line's end into a header's value from writing another header.
+//
+//nolint:gochecknoglobals // It never changes.
+var oneLine = strings.NewReplacer("\r", " ", "\n", " ")
 
 func bodyAllowed(status int) bool {
 	return status >= http.StatusOK && status != http.StatusNoContent && status != http.StatusNotModified

@@ -87,8 +87,8 @@ func (c *begun) WriteTo(w io.Writer) (int64, error) {
 // and by Transfer-Encoding. net/http takes such a request and silently drops the first. A proxy in front of this
 // server may have believed the first, and then one of the two takes a part of the body for the next request (RFC 9112 §6.3).
 //
-// It knows lines alone, not where bodies begin: two lines of a body that look like both headers count as well. Bodies here are
-// JSON, which has no such lines.
+// It looks at lines and does not know where bodies begin, so two lines of a body that look like both headers count as well.
+// Bodies here are JSON, which has no such lines.
 type framing struct {
 	line             []byte // the beginning of the line that is being read
 	length, encoding bool   // which of the two headers have come since the last empty line
@@ -139,8 +139,8 @@ func (f *framing) endLine() {
 
 type framingKey struct{}
 
-// Ambiguous reports whether a request, or one that was sent right behind it, says the length of its body in two ways. It is to
-// be refused, and its connection closed. ctx is the request's.
+// Ambiguous reports whether a request, or one that was sent right behind it, gives the length of its body in two ways. The
+// handler must refuse it and close its connection. ctx is the request's.
 func Ambiguous(ctx context.Context) bool {
 	f, ok := ctx.Value(framingKey{}).(*framing)
 	return ok && f.twice.Load()

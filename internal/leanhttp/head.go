@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/http"
 	"net/textproto"
+	"strconv"
 	"strings"
 )
 
@@ -61,10 +62,7 @@ func parseHead(b []byte) (h head, ok bool) {
 			if h.length >= 0 || value == "" || len(value) > maxLengthDigits || !all(value, inLength) {
 				return h, false
 			}
-			h.length = 0
-			for _, digit := range []byte(value) {
-				h.length = 10*h.length + int(digit-'0')
-			}
+			h.length, _ = strconv.Atoi(value) // It has few digits and nothing else.
 		case "Connection":
 			if !strings.EqualFold(value, "keep-alive") {
 				return h, false

@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// maxPending is how many commits wait for a feed at most; what is beyond it is read from the log.
-const maxPending = 64
-
-// maxMessages is how many messages without a number wait for a subscription at most; older ones give way.
-const maxMessages = 8
+const (
+	maxPending  = 64 // commits that wait for a feed; what is beyond them is read from the log
+	maxMessages = 8  // messages without a number that wait for a subscription; older ones give way
+)
 
 // feed follows one topic: it keeps the latest events, encoded once, and tells the subscriptions when there are more.
 //

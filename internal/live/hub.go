@@ -30,23 +30,15 @@ const (
 type Options struct {
 	Log Log
 	// Wire carries hints between processes. Nil means that there is one process, or that polling is good enough.
-	Wire   Wire
-	Logger *slog.Logger
-	// Buffer is how many events a subscription may fall behind once it was up to date; 1,024 when 0.
-	Buffer int
-	// Page is how many events are read from the log at a time; 256 when 0.
-	Page int
-	// LogReads is how many pages are read from the log at a time for subscribers, and again as many to follow topics; 4
-	// when 0.
-	LogReads int
-	// MaxTopics is how many topics one subscriber may have at a time; 100 when 0.
-	MaxTopics int
-	// PollEvery is how often the log is asked for events without a hint; 1 s when 0.
-	PollEvery time.Duration
-	// HintEvery is the least time between two rounds of hints to other processes; 20 ms when 0.
-	HintEvery time.Duration
-	// Grace is how long a topic without subscribers is still followed; 30 s when 0.
-	Grace time.Duration
+	Wire      Wire
+	Logger    *slog.Logger
+	Buffer    int           // how many events a subscription may fall behind once it was up to date; 1,024 when 0
+	Page      int           // how many events are read from the log at a time; 256 when 0
+	LogReads  int           // how many pages are read at a time for subscribers, and again as many to follow topics; 4 when 0
+	MaxTopics int           // how many topics one subscriber may have at a time; 100 when 0
+	PollEvery time.Duration // how often the log is asked for events without a hint; 1 s when 0
+	HintEvery time.Duration // the least time between two rounds of hints to other processes; 20 ms when 0
+	Grace     time.Duration // how long a topic without subscribers is still followed; 30 s when 0
 }
 
 // Hub brings committed events to the subscribers of their topics. It is safe for concurrent use.

@@ -234,11 +234,9 @@ func viewHistogram(h top.Histogram) histogramView {
 const (
 	// maxMapped is the size up to which a campaign is drawn position by position. Above it a position would be less than a
 	// pixel, and layers are drawn by how much of them is sold.
-	maxMapped = 20_000
-	// maxBidMarks is how many bids a chart shows: more do not fit on a screen.
-	maxBidMarks = 600
-	// maxRoundMarks bounds the starts and extensions of rounds on a chart.
-	maxRoundMarks = 400
+	maxMapped     = 20_000
+	maxBidMarks   = 600 // bids on a chart: more do not fit on a screen
+	maxRoundMarks = 400 // starts and extensions of rounds on a chart
 )
 
 // saleMapView says which positions are sold.

@@ -97,23 +97,15 @@ func getConsoleAsset(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// sessionCookie names the cookie that a session is in.
-const sessionCookie = "fairlead_session"
-
-// sessionScheme begins what stands for a session where a credential is kept, as Bearer begins a key. No client can send it in
-// an Authorization header: it has a character that no header may have.
-const sessionScheme = "\x00session "
-
-// Limits of the body of a sign-in: a key has at most 512 characters.
 const (
-	maxSignIn     = 4 << 10
-	signInTimeout = 5 * time.Second
-)
-
-// Limits of the sign-ins from one address, of those refused and the others.
-const (
-	signInQuota  = 30
-	signInWindow = time.Minute
+	sessionCookie = "fairlead_session"
+	// sessionScheme begins what stands for a session where a credential is kept, as Bearer begins a key. No client can send it in
+	// an Authorization header: it has a character that no header may have.
+	sessionScheme = "\x00session "
+	// Limits of the body of a sign-in: a key has at most 512 characters.
+	maxSignIn, signInTimeout = 4 << 10, 5 * time.Second
+	// Limits of the sign-ins from one address, of those refused and the others.
+	signInQuota, signInWindow = 30, time.Minute
 )
 
 // signInRequest carries either an admin key or what a link carries.

@@ -33,12 +33,10 @@ const (
 	sendPiece   = 256 << 10
 	sendTimeout = 30 * time.Second
 	// treesKept and treeBytes bound the trees that prove inclusion: about a byte a position.
-	treesKept = 256
-	treeBytes = 16 << 20
-	// rootsKept bounds the roots that are remembered.
-	rootsKept = 4096
-	// buildTimeout bounds the making of one, its turn included.
-	buildTimeout = 2 * time.Minute
+	treesKept    = 256
+	treeBytes    = 16 << 20
+	rootsKept    = 4096            // roots that are remembered
+	buildTimeout = 2 * time.Minute // for the making of a document or tree, its turn included
 	// sealedKept bounds the campaigns that are remembered to be sealed, which is for a second: a failover may take a seal back.
 	sealedKept = 256
 )
@@ -406,10 +404,9 @@ const (
 	proofsRest   = 3
 	longestRest  = 100 * time.Millisecond
 	// checksAtOnce is how many integrity checks run. One goes over the whole ledger.
-	checksAtOnce = 1
-	checksQueued = 4
-	// boundPatience is how long a request waits for its turn.
-	boundPatience = 10 * time.Second
+	checksAtOnce  = 1
+	checksQueued  = 4
+	boundPatience = 10 * time.Second // how long a request waits for its turn
 )
 
 // bound lets so many through at a time, and so many more wait. Others are refused at once. It is safe for concurrent use.

@@ -35,7 +35,7 @@ func (e *env) beside() *env {
 	other.locks = postgres.NewLocks(db, telemetry.NewLocks(registry))
 	authenticator, err := auth.New(auth.Options{Store: other.keys, JWT: auth.JWTOptions{Secret: []byte(jwtSecret)}})
 	must(e.t, err)
-	other.server, err = New(Options{Ledger: e.ledger, Publish: e.publish, Cross: e.cross, Locks: other.locks, Keys: other.keys, Auth: authenticator, Ready: db.Ready, Registry: registry, Version: "test"})
+	other.server, err = New(Options{Ledger: e.ledger, Auction: e.auction, Publish: e.publish, Cross: e.cross, Operator: e.server.Operator, Locks: other.locks, Keys: other.keys, Auth: authenticator, Ready: db.Ready, Registry: registry, Version: "test"})
 	must(e.t, err)
 	listener := httptest.NewServer(other.server.Handler())
 	other.url = listener.URL

@@ -212,19 +212,15 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error
 	return nil, refuse("the body could not be read")
 }
 
-// Limits of the contract, in characters.
 const (
-	maxName = 200
-	maxMemo = 500
+	maxName, maxMemo = 200, 500                  // limits of the contract, in characters
+	maxExpiry        = 10 * 365 * 24 * time.Hour // of a hold; longer ones are better without an expiry
 )
-
-// maxExpiry bounds how long a hold may last; longer ones are better without an expiry.
-const maxExpiry = 10 * 365 * 24 * time.Hour
 
 var currencyForm = regexp.MustCompile(`^[A-Z][A-Z0-9]{2,11}$`)
 
-// checkURL refuses a URL that is no text: UTF-8 without NUL, which no database takes. What a handler reads from the path or the
-// query it may pass on.
+// checkURL refuses a path or a query that is not UTF-8 without NUL, since a database takes no other text. Handlers pass on what
+// they read from both.
 func checkURL(u *url.URL) error {
 	if !isText(u.Path) {
 		return refuse("the path must be UTF-8 without NUL")

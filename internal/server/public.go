@@ -264,10 +264,8 @@ func (s *Server) publicAuctionState(r *http.Request) (any, error) {
 }
 
 const (
-	// aliasDigits is the length of an alias: enough that a hundred bidders rarely share one.
-	aliasDigits = 8
-	// saltBytes is the length of a salt: nobody tries all of them.
-	saltBytes = 16
+	aliasDigits = 8  // of an alias: enough that a hundred bidders rarely share one
+	saltBytes   = 16 // of a salt: nobody tries all of them
 )
 
 // aliasView is an account's alias, with what proves it.

@@ -88,7 +88,7 @@ func heavy(weight int, r route) route {
 	return r
 }
 
-// hotPaths reports the paths of hot routes, whatever they have for an id.
+// hotPaths returns a function that reports whether a path is that of a hot route, with any id.
 func hotPaths(routes []route) func(path string) bool {
 	var hot [][2]string // what is before the id, and behind it
 	for _, r := range routes {

@@ -23,8 +23,8 @@ func TestProbes(t *testing.T) {
 	}
 	o := Options{
 		Ledger: e.ledger, Lottery: e.lottery, Auction: e.auction, Publish: e.publish, Cross: e.server.Cross, Locks: e.locks, Keys: e.keys, Auth: e.server.Auth,
-		Version: "v",
-		Ready:   func(context.Context) error { return errors.New("secret-inside") },
+		Operator: e.server.Operator, Version: "v",
+		Ready: func(context.Context) error { return errors.New("secret-inside") },
 	}
 	s, err := New(o)
 	must(t, err)

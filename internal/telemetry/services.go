@@ -47,12 +47,12 @@ func (a *Auctions[O]) RoundClosed() { a.closed.Inc() }
 
 // Leading implements the observer of an election, for the one election that the auctions' leader holds.
 func (a *Auctions[O]) Leading(_ string, term int64, leading bool) {
-	a.term.Set(float64(term))
+	now := 0.0
 	if leading {
-		a.leading.Set(1)
-		return
+		now = 1
 	}
-	a.leading.Set(0)
+	a.term.Set(float64(term))
+	a.leading.Set(now)
 }
 
 // Publications observes the workers that publish. Result and Outcome are the words of their service: for what was recorded of

@@ -108,7 +108,7 @@ func (t *Transactions) Blocked(rows, commands int) {
 // Retry implements the observer of the database.
 func (t *Transactions) Retry(name, reason string) { t.retries.WithLabelValues(name, reason).Inc() }
 
-// Lottery observes the lottery. Its metrics bear the names that the requirement gives them.
+// Lottery observes the lottery. Its metrics have the names that the requirement gives them.
 type Lottery struct {
 	attempts, triggered, success, failure, retries, conflicts prometheus.Counter
 	duration, lockWait                                        prometheus.Histogram

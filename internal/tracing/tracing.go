@@ -31,14 +31,11 @@ const (
 	scope       = "github.com/fairlead-dev/fairlead"
 )
 
-// tracesPath is where a collector takes traces, below its address.
-const tracesPath = "/v1/traces"
-
-// flushTimeout bounds what the end of a process waits for a collector. It is well below what supervisors allow.
-const flushTimeout = 3 * time.Second
-
-// exportTimeout bounds one attempt to hand a batch of spans over, its retries included.
-const exportTimeout = 10 * time.Second
+const (
+	tracesPath    = "/v1/traces"     // where a collector takes traces, below its address
+	flushTimeout  = 3 * time.Second  // for the collector at the end of a process, well below what supervisors allow
+	exportTimeout = 10 * time.Second // for one attempt to hand a batch of spans over, its retries included
+)
 
 // errEndpoint is returned for an address that is none of a collector.
 var errEndpoint = errors.New("must be the URL of an OTLP/HTTP collector, such as http://127.0.0.1:4318")

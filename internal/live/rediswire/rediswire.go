@@ -5,6 +5,7 @@
 package rediswire
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,28 +16,20 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/live"
 )
 
-// DefaultChannel is the channel of processes that have no reason for another.
-const DefaultChannel = "fairlead:live"
+// channel is the one of all processes on one database, and of no others.
+const channel = "fairlead:live"
 
 // Wire is a [live.Wire] over one channel. It is safe for concurrent use.
 type Wire struct {
-	client  rueidis.Client
-	channel string
-	logger  *slog.Logger
+	client rueidis.Client
+	logger *slog.Logger
 }
 
 var _ live.Wire = (*Wire)(nil)
 
-// New returns a wire over a channel, [DefaultChannel] when it is empty. All processes on one database, and no others,
-// use the same one. The client stays the caller's to close. The logger may be nil.
-func New(client rueidis.Client, channel string, logger *slog.Logger) *Wire {
-	if channel == "" {
-		channel = DefaultChannel
-	}
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
-	return &Wire{client: client, channel: channel, logger: logger}
+// New returns a wire. The client stays the caller's to close. The logger may be nil.
+func New(client rueidis.Client, logger *slog.Logger) *Wire {
+	return &Wire{client: client, logger: cmp.Or(logger, slog.New(slog.DiscardHandler))}
 }
 
 // Publish implements [live.Wire].
@@ -45,7 +38,7 @@ func (w *Wire) Publish(ctx context.Context, hints []live.Hint) error {
 	if err != nil {
 		return fmt.Errorf("rediswire: encode: %w", err)
 	}
-	if err := w.client.Do(ctx, w.client.B().Publish().Channel(w.channel).Message(rueidis.BinaryString(payload)).Build()).Error(); err != nil {
+	if err := w.client.Do(ctx, w.client.B().Publish().Channel(channel).Message(rueidis.BinaryString(payload)).Build()).Error(); err != nil {
 		return fmt.Errorf("rediswire: publish: %w", err)
 	}
 	return nil
@@ -55,10 +48,10 @@ func (w *Wire) Publish(ctx context.Context, hints []live.Hint) error {
 func (w *Wire) Receive(ctx context.Context, f func(live.Hint)) error {
 	conn, release := w.client.Dedicate()
 	defer release()
-	err := conn.Receive(ctx, conn.B().Subscribe().Channel(w.channel).Build(), func(m rueidis.PubSubMessage) {
+	err := conn.Receive(ctx, conn.B().Subscribe().Channel(channel).Build(), func(m rueidis.PubSubMessage) {
 		var hints []live.Hint
 		if err := json.Unmarshal([]byte(m.Message), &hints); err != nil {
-			w.logger.WarnContext(ctx, "a live message that is not understood", "channel", w.channel, "error", err)
+			w.logger.WarnContext(ctx, "a live message that is not understood", "channel", channel, "error", err)
 			return
 		}
 		for _, h := range hints {

@@ -107,7 +107,7 @@ func TestHintsReachOtherProcessesAndComeBackAfterARestart(t *testing.T) {
 	t.Parallel()
 	port := pgtest.Port(t)
 	server := redis(t, port)
-	a, b := New(connect(t, port), "", nil), New(connect(t, port), "", nil)
+	a, b := New(connect(t, port), nil), New(connect(t, port), nil)
 	ear := listen(t, b)
 	countdown := live.Event{Type: "countdown", At: time.Now().UTC().Truncate(time.Microsecond), Data: json.RawMessage(`{"round":1}`)}
 	publish := func(hint live.Hint) func() bool {
@@ -133,10 +133,10 @@ func TestWhatIsNotOursIsPassedOver(t *testing.T) {
 	port := pgtest.Port(t)
 	redis(t, port)
 	client := connect(t, port)
-	w := New(client, "", nil)
+	w := New(client, nil)
 	ear := listen(t, w)
 	eventually(t, "a hint arrives", func() bool {
-		if err := client.Do(t.Context(), client.B().Publish().Channel(DefaultChannel).Message("{").Build()).Error(); err != nil {
+		if err := client.Do(t.Context(), client.B().Publish().Channel(channel).Message("{").Build()).Error(); err != nil {
 			t.Fatal(err)
 		}
 		if err := w.Publish(t.Context(), []live.Hint{{Topic: "x", Seq: 1}}); err != nil {

@@ -59,14 +59,11 @@ type Options struct {
 	Hub *hub.Hub
 	// AllowedOrigins are the origins, such as https://app.example.com, whose pages may open a socket, besides the server's
 	// own.
-	AllowedOrigins []string
-	// MaxStreams bounds the open sockets and streams; 20,000 when 0.
-	MaxStreams int
-	// MaxPerPrincipal bounds those of one principal, a key or a user; 0: any number.
-	MaxPerPrincipal int
+	AllowedOrigins  []string
+	MaxStreams      int // bounds the open sockets and streams; 20,000 when 0
+	MaxPerPrincipal int // bounds those of one principal, a key or a user; 0: any number
 	Logger          *slog.Logger
-	// Times is nil for the usual ones.
-	Times *Times
+	Times           *Times // nil for the usual ones
 }
 
 // Times are the live stream's times. Tests change them.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	hub "github.com/fairlead-dev/fairlead/internal/live"
@@ -89,7 +90,8 @@ func (e *Edge) Socket(w http.ResponseWriter, r *http.Request) error {
 func checkHandshake(w http.ResponseWriter, r *http.Request) error {
 	h := r.Header
 	switch {
-	case r.Method != http.MethodGet || !r.ProtoAtLeast(1, 1) || !hasToken(h, "Connection", "upgrade") || !hasToken(h, "Upgrade", "websocket"):
+	case r.Method != http.MethodGet || !r.ProtoAtLeast(1, 1) || !httpguts.HeaderValuesContainsToken(h["Connection"], "upgrade") ||
+		!httpguts.HeaderValuesContainsToken(h["Upgrade"], "websocket"):
 		w.Header().Set("Connection", "Upgrade")
 		w.Header().Set("Upgrade", "websocket")
 		return &edge.Refusal{Kind: upgradeRequired, Detail: "this path takes WebSocket handshakes; /v1/events has the same as server-sent events"}
@@ -105,18 +107,6 @@ func checkHandshake(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	return edge.Refuse("Sec-WebSocket-Key must be 16 bytes in base64")
-}
-
-// hasToken looks for a token in a header that is a list.
-func hasToken(h http.Header, name, token string) bool {
-	for _, line := range h.Values(name) {
-		for part := range strings.SplitSeq(line, ",") {
-			if strings.EqualFold(strings.Trim(part, " \t"), token) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // guard keeps a bug in one socket from ending the process.
@@ -344,15 +334,11 @@ const (
 	// sendBuffer is what the kernel may take of a client that reads nothing; the kernel doubles it. It is small so that a
 	// stalled client is noticed, and large enough for a busy auction over a long way.
 	sendBuffer = 64 << 10
-	// maxUnsent is what may wait in this process.
-	maxUnsent = 1 << 20
-	// keptBuffer is the largest buffer that is used again.
-	keptBuffer = 64 << 10
+	maxUnsent  = 1 << 20     // what may wait in this process
+	keptBuffer = 64 << 10    // the largest buffer that is used again
+	lastWords  = time.Second // how long the end of a connection waits for what was still to be sent
 	// The buffers of the WebSocket's frames.
-	readBuffer  = 1 << 10
-	frameBuffer = 256
-	// lastWords is how long the end of a connection waits for what was still to be sent.
-	lastWords = time.Second
+	readBuffer, frameBuffer = 1 << 10, 256
 )
 
 var errUnsent = errors.New("too much is waiting to be sent")
