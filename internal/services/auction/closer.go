@@ -184,8 +184,9 @@ func (t *tenure) countDown(ctx context.Context) {
 	}
 }
 
-// await waits for the end of a round and closes it, and then for that of the next one, if it is near. After an attempt in vain
-// the next look at the open rounds begins another.
+// await waits for the end of a round and closes it, and then for that of the next one, if it is near. An attempt that
+// failed is made again after a pause, whether or not the open rounds can be looked up meanwhile. After one that found nothing to close,
+// the next look begins another.
 func (t *tenure) await(ctx context.Context, r *round) {
 	for {
 		t.mu.Lock()
@@ -222,12 +223,15 @@ func (t *tenure) await(ctx context.Context, r *round) {
 		}
 		t.mu.Lock()
 		if closed == nil {
-			r.awaited = false
 			if r.same(one) {
 				r.notBefore = t.local() + closePause
 			}
+			r.awaited = err != nil
 			t.mu.Unlock()
-			return
+			if err == nil {
+				return
+			}
+			continue
 		}
 		t.log.DebugContext(ctx, "round closed", "auction", one.Auction, "round", one.Round, "late", t.now().Sub(one.EndsAt))
 		*r = round{Running: Running{Auction: one.Auction}, awaited: true, since: t.local()}
