@@ -5,6 +5,8 @@ import (
 	_ "embed" // The schema is a file, so that other migrations can contain it.
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 )
 
@@ -15,7 +17,9 @@ var schemaSQL string
 func SchemaSQL() string { return schemaSQL }
 
 // Beginner is a connection, a pool, or a transaction.
-type Beginner = pgkit.Beginner
+type Beginner interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+}
 
 // installLock is the advisory lock that installers take turns by, a number of our own.
 const installLock = 0x2b9a5d1e

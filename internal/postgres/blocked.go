@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -55,30 +54,37 @@ const (
 	otherRow rowKind = "a row of"
 )
 
-// probes lock the rows that are free, for as long as the statement runs, and return them.
+// probes lock the rows that are free, for as long as the statement runs, and return them. A row that is gone is free.
 var probes = map[rowKind]string{ //nolint:gochecknoglobals // A constant, but for the type.
-	accountRow:       probeOf("accounts", "id", "text", "NO KEY UPDATE"),
-	auctionRowKind:   probeOf("auctions", "id", "uuid", "NO KEY UPDATE"),
-	campaignRow:      probeOf("campaigns", "id", "uuid", "NO KEY UPDATE"),
-	targetNameRow:    probeOf("targets", "name", "text", "KEY SHARE"),
+	accountRow: `WITH free AS (SELECT id FROM accounts WHERE id = ANY($1) FOR NO KEY UPDATE SKIP LOCKED)
+		SELECT id FROM free UNION ALL
+		SELECT gone FROM unnest($1::text[]) AS gone WHERE NOT EXISTS (SELECT FROM accounts WHERE id = gone)`,
+	targetNameRow: `WITH free AS (SELECT name FROM targets WHERE name = ANY($1) FOR KEY SHARE SKIP LOCKED)
+		SELECT name FROM free UNION ALL
+		SELECT gone FROM unnest($1::text[]) AS gone WHERE NOT EXISTS (SELECT FROM targets WHERE name = gone)`,
+	lockKeyRow: `WITH free AS (SELECT key FROM lock_keys WHERE key = ANY($1) FOR NO KEY UPDATE SKIP LOCKED)
+		SELECT key FROM free UNION ALL
+		SELECT gone FROM unnest($1::text[]) AS gone WHERE NOT EXISTS (SELECT FROM lock_keys WHERE key = gone)`,
+	lockGrantRow: `WITH free AS (SELECT id FROM lock_grants WHERE id = ANY($1::uuid[]) FOR UPDATE` + // They are deleted.
+		freeOrGone + `lock_grants WHERE id = gone)`,
+	auctionRowKind:   `WITH free AS (SELECT id FROM auctions WHERE` + named + freeOrGone + `auctions WHERE id = gone)`,
+	campaignRow:      `WITH free AS (SELECT id FROM campaigns WHERE` + named + freeOrGone + `campaigns WHERE id = gone)`,
+	holdRow:          `WITH free AS (SELECT id FROM hold_rows WHERE` + named + freeOrGone + `hold_rows WHERE id = gone)`,
+	multidrawRowKind: `WITH free AS (SELECT id FROM multidraws WHERE` + named + freeOrGone + `multidraws WHERE id = gone)`,
+	publicationRow:   `WITH free AS (SELECT id FROM publications WHERE` + named + freeOrGone + `publications WHERE id = gone)`,
+	targetRowKind:    `WITH free AS (SELECT id FROM targets WHERE` + named + freeOrGone + `targets WHERE id = gone)`,
+	automationRow:    `WITH free AS (SELECT id FROM automations WHERE` + named + freeOrGone + `automations WHERE id = gone)`,
+	sagaRow:          `WITH free AS (SELECT id FROM sagas WHERE` + named + freeOrGone + `sagas WHERE id = gone)`,
 	newAccountRow:    "", // see uncontested
-	holdRow:          probeOf("hold_rows", "id", "uuid", "NO KEY UPDATE"),
-	lockGrantRow:     probeOf("lock_grants", "id", "uuid", "UPDATE"), // They are deleted.
-	lockKeyRow:       probeOf("lock_keys", "key", "text", "NO KEY UPDATE"),
-	multidrawRowKind: probeOf("multidraws", "id", "uuid", "NO KEY UPDATE"),
-	publicationRow:   probeOf("publications", "id", "uuid", "NO KEY UPDATE"),
-	targetRowKind:    probeOf("targets", "id", "uuid", "NO KEY UPDATE"),
-	automationRow:    probeOf("automations", "id", "uuid", "NO KEY UPDATE"),
-	sagaRow:          probeOf("sagas", "id", "uuid", "NO KEY UPDATE"),
 	otherRow:         `SELECT unnest($1::text[])`,
 }
 
-// probeOf is the probe of a table. A row that is gone is free.
-func probeOf(table, column, kind, strength string) string {
-	return strings.NewReplacer("TABLE", table, "COLUMN", column, "KIND", kind, "STRENGTH", strength).Replace(
-		`WITH free AS (SELECT COLUMN FROM TABLE WHERE COLUMN = ANY($1::KIND[]) FOR STRENGTH SKIP LOCKED) SELECT COLUMN::text FROM free
-		UNION ALL SELECT gone::text FROM unnest($1::KIND[]) AS gone WHERE NOT EXISTS (SELECT FROM TABLE WHERE COLUMN = gone)`)
-}
+// Parts of probes of tables whose ids are UUIDs.
+const (
+	named      = ` id = ANY($1::uuid[]) FOR NO KEY UPDATE`
+	freeOrGone = ` SKIP LOCKED) SELECT id::text FROM free
+		UNION ALL SELECT gone::text FROM unnest($1::uuid[]) AS gone WHERE NOT EXISTS (SELECT FROM `
+)
 
 type blockedRow struct {
 	kind rowKind

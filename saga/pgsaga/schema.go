@@ -5,6 +5,8 @@ import (
 	_ "embed" // The schema is a file, so that other migrations can contain it.
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 )
 
@@ -24,7 +26,9 @@ func SchemaSQL() string { return schemaSQL + "\n" + marksSQL + "\n" + fenceSQL }
 type Schema string
 
 // Beginner is a connection, a pool, or a transaction.
-type Beginner = pgkit.Beginner
+type Beginner interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+}
 
 // Install creates the schema and its tables unless they are there. Any number of processes may do so at once.
 func (s Schema) Install(ctx context.Context, conn Beginner) error {
