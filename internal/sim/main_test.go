@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	_ "github.com/fairlead-dev/fairlead" // The binary under test is built from it: when it changes, cached results must not count.
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"

@@ -1,0 +1,115 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"net/http"
+)
+
+// RegisterKey makes an API key known by the SHA-256 of its secret, which the server never sees.
+func (c *Client) RegisterKey(ctx context.Context, q CreateKeyRequest, opts ...CallOption) (*APIKey, error) {
+	return post[APIKey](ctx, c, "/v1/keys", q, opts)
+}
+
+// RevokeKey revokes an API key for good; in force everywhere within 5 s.
+func (c *Client) RevokeKey(ctx context.Context, id string, opts ...CallOption) (*APIKey, error) {
+	return Call[APIKey](ctx, c, http.MethodDelete, at("/v1/keys/%s", id), nil, opts...)
+}
+
+// APIKeys yields all API keys, oldest first, revoked ones too. It ends with the first error.
+func (c *Client) APIKeys(ctx context.Context, opts ...CallOption) iter.Seq2[APIKey, error] {
+	return pages[APIKey](ctx, c, opts, "/v1/keys")
+}
+
+// Ready returns nil when the server takes commands; it is tried, like any call, until it does.
+func (c *Client) Ready(ctx context.Context, opts ...CallOption) error {
+	_, err := get[Health](ctx, c, "/readyz", opts)
+	return err
+}
+
+// Healthy returns nil when the server's process runs, whether or not it takes commands.
+func (c *Client) Healthy(ctx context.Context, opts ...CallOption) error {
+	_, err := get[Health](ctx, c, "/healthz", opts)
+	return err
+}
+
+// Overview reads what the process that answers has measured, and what waits in the whole system. It takes an admin key, as
+// do all methods below.
+func (c *Client) Overview(ctx context.Context, opts ...CallOption) (*Overview, error) {
+	return get[Overview](ctx, c, "/v1/admin/overview", opts)
+}
+
+// DatabaseWaits tells which sessions of the server's database wait for PostgreSQL's own locks, and for whom.
+func (c *Client) DatabaseWaits(ctx context.Context, opts ...CallOption) (*DatabaseWaits, error) {
+	return get[DatabaseWaits](ctx, c, "/v1/admin/database-waits", opts)
+}
+
+// KeyedRequest names a request that was sent with an idempotency key.
+type KeyedRequest struct {
+	Key       string
+	Method    string // such as POST
+	Path      string // such as /v1/transfers
+	Principal string // who sent it, such as key:ID or user:SUB
+}
+
+// KeyRecord reads what the server keeps under a request's idempotency key. Code not_found: nothing.
+func (c *Client) KeyRecord(ctx context.Context, r KeyedRequest, opts ...CallOption) (*KeyRecord, error) {
+	return get[KeyRecord](ctx, c, with("/v1/admin/idempotency", "key", r.Key, "method", r.Method, "path", r.Path, "principal", r.Principal), opts)
+}
+
+// AuditFilter narrows the list of administrative actions; its zero value lists all.
+type AuditFilter struct {
+	Action    string // such as campaign.publish
+	Object    string // the id of what it was done to
+	Principal string // such as key:ID
+}
+
+// Audits gives administrative actions, newest first, a page at a time.
+func (c *Client) Audits(ctx context.Context, f AuditFilter, opts ...CallOption) iter.Seq2[Audit, error] {
+	return pages[Audit](ctx, c, opts, "/v1/admin/audit", "action", f.Action, "object", f.Object, "principal", f.Principal)
+}
+
+// Accounts gives the accounts whose id begins with prefix, by id, a page at a time.
+func (c *Client) Accounts(ctx context.Context, prefix string, opts ...CallOption) iter.Seq2[Account, error] {
+	return pages[Account](ctx, c, opts, "/v1/admin/accounts", "prefix", prefix)
+}
+
+// AdminEntries gives an account's history, newest first, a page at a time.
+func (c *Client) AdminEntries(ctx context.Context, account string, opts ...CallOption) iter.Seq2[Entry, error] {
+	return pages[Entry](ctx, c, opts, at("/v1/admin/accounts/%s/entries", account))
+}
+
+// OpenHolds gives an account's open holds, a page at a time.
+func (c *Client) OpenHolds(ctx context.Context, account string, opts ...CallOption) iter.Seq2[OpenHold, error] {
+	return pages[OpenHold](ctx, c, opts, at("/v1/admin/accounts/%s/holds", account))
+}
+
+// Transfers gives transfers, newest first, a page at a time; those of one status, or all where it is empty.
+func (c *Client) Transfers(ctx context.Context, status string, opts ...CallOption) iter.Seq2[Transfer, error] {
+	return pages[Transfer](ctx, c, opts, "/v1/admin/transfers", "status", status)
+}
+
+// AdminCampaigns gives campaigns, newest first, a page at a time; those of one status, or all where it is empty.
+func (c *Client) AdminCampaigns(ctx context.Context, status string, opts ...CallOption) iter.Seq2[CampaignSummary, error] {
+	return pages[CampaignSummary](ctx, c, opts, "/v1/admin/campaigns", "status", status)
+}
+
+// SaleMap reads which positions of a campaign are sold.
+func (c *Client) SaleMap(ctx context.Context, campaign string, opts ...CallOption) (*SaleMap, error) {
+	return get[SaleMap](ctx, c, at("/v1/admin/campaigns/%s/map", campaign), opts)
+}
+
+// AdminAuctions gives auctions, newest first, a page at a time; those of one status, or all where it is empty.
+func (c *Client) AdminAuctions(ctx context.Context, status string, opts ...CallOption) iter.Seq2[AuctionSummary, error] {
+	return pages[AuctionSummary](ctx, c, opts, "/v1/admin/auctions", "status", status)
+}
+
+// AdminBids gives all accepted bids of an auction, newest first, a page at a time.
+func (c *Client) AdminBids(ctx context.Context, auction string, opts ...CallOption) iter.Seq2[PlacedBid, error] {
+	return pages[PlacedBid](ctx, c, opts, at("/v1/admin/auctions/%s/bids", auction))
+}
+
+// BidChart reads an auction's rounds and bids for a chart: every bid, or an even sample of many.
+func (c *Client) BidChart(ctx context.Context, auction string, opts ...CallOption) (*BidChart, error) {
+	return get[BidChart](ctx, c, at("/v1/admin/auctions/%s/chart", auction), opts)
+}
