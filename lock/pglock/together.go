@@ -84,10 +84,14 @@ func (b *Backend) askTogether(ctx context.Context, w *waiter) (asked, decision) 
 		case <-j.over:
 			return j.out, j.end
 		case t.taken <- struct{}{}:
-			if run != nil {
-				run.wait(ctx)
+			select {
+			case <-j.over: // Another has just asked for this one. Whoever is in the queue now asks for the rest.
+			default:
+				if run != nil {
+					run.wait(ctx)
+				}
+				b.askAll(ctx, key, b.askedFor(t))
 			}
-			b.askAll(ctx, key, b.askedFor(t))
 			<-t.taken
 		case <-ended:
 			if b.stayBehind(t, j) {
