@@ -36,7 +36,7 @@ func waiting(at int) checkpoint.Definition[int, int] {
 // TestLockIsLost lets the lease of a run end under it: the run ends with the lock, and the next one has a greater token.
 func TestLockIsLost(t *testing.T) {
 	t.Parallel()
-	client := testredis.Start(t).Client(t)
+	client := testredis.Rueidis.Open(t, testredis.Start(t).Addr())
 	backend, err := redislock.New(client, redislock.Options{})
 	testwait.Must(t, err)
 	t.Cleanup(backend.Close)

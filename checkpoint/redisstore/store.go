@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
-
-	"github.com/redis/rueidis"
+	"unsafe"
 
 	"github.com/fairlead-dev/fairlead/checkpoint"
+	"github.com/fairlead-dev/fairlead/internal/rediskit"
+	"github.com/fairlead-dev/fairlead/redisclient"
 )
 
 //go:embed scripts/save.lua
@@ -18,26 +18,24 @@ var saveScript string
 
 // Store keeps states in Redis. It is safe for concurrent use.
 type Store struct {
-	client rueidis.Client
-	save   *rueidis.Lua
+	client redisclient.Client
+	save   *rediskit.Script
 }
 
 var _ checkpoint.Store = (*Store)(nil)
 
-// New returns a store on the client's server or cluster. The caller closes the client. With rueidis.ClientOption.DisableRetry,
-// a server that is down is reported within a second; otherwise the client's own retries come on top, some 5 s for each try.
-func New(client rueidis.Client) *Store {
-	return &Store{client: client, save: rueidis.NewLuaScript(saveScript)}
+// New returns a store on the server or cluster of a client, which an adapter of package redisclient wraps. With
+// rueidis.ClientOption.DisableRetry, a server that is down is reported within a second; otherwise that client's own retries come
+// on top, some 5 s for each try.
+func New(client redisclient.Client) *Store {
+	return &Store{client: client, save: rediskit.NewScript(saveScript)}
 }
 
 // Load implements [checkpoint.Store].
 func (s *Store) Load(ctx context.Context, key checkpoint.Key) (body []byte, err error) {
 	err = checkpoint.Try(ctx, "load", key, passing, func(ctx context.Context) error {
-		body, err = s.client.Do(ctx, s.client.B().Get().Key(key.String()).Build()).AsBytes()
-		switch {
-		case rueidis.IsRedisNil(err):
-			body, err = nil, nil
-		case wrongType(err):
+		body, _, err = s.client.Get(ctx, key.String())
+		if rediskit.Code(err) == "WRONGTYPE" {
 			return &checkpoint.CorruptError{Key: key, Reason: "it is no string"}
 		}
 		return err
@@ -49,10 +47,11 @@ func (s *Store) Load(ctx context.Context, key checkpoint.Key) (body []byte, err 
 func (s *Store) Save(ctx context.Context, key checkpoint.Key, save *checkpoint.Save) error {
 	args := []string{
 		strconv.FormatInt(save.Revision, 10), strconv.FormatInt(save.Revision-1, 10), strconv.FormatInt(save.Token, 10), save.Run,
-		strconv.FormatInt(max(save.TTL.Milliseconds(), 1), 10), rueidis.BinaryString(save.Body),
+		strconv.FormatInt(max(save.TTL.Milliseconds(), 1), 10), text(save.Body),
+		text(save.Replaces),
 	}
 	return checkpoint.Try(ctx, "save", key, passing, func(ctx context.Context) error {
-		answer, err := s.save.Exec(ctx, s.client, []string{key.String()}, args).AsStrSlice()
+		answer, err := rediskit.Texts(s.save.Run(ctx, s.client, []string{key.String()}, args))
 		if err != nil {
 			return err
 		}
@@ -83,33 +82,12 @@ func verdict(key checkpoint.Key, want checkpoint.Head, answer []string) error {
 // Delete implements [checkpoint.Store].
 func (s *Store) Delete(ctx context.Context, key checkpoint.Key) error {
 	return checkpoint.Try(ctx, "delete", key, passing, func(ctx context.Context) error {
-		return s.client.Do(ctx, s.client.B().Del().Key(key.String()).Build()).Error()
+		return s.client.Del(ctx, key.String())
 	})
 }
 
-// passing reports failures that a later try may not meet: all but the end of the client, and answers of the server to a
-// command that will stay wrong.
-func passing(err error) bool {
-	if errors.Is(err, rueidis.ErrClosing) {
-		return false
-	}
-	answer, refused := rueidis.IsRedisErr(err)
-	if !refused {
-		return true
-	}
-	if answer.IsLoading() || answer.IsTryAgain() || answer.IsClusterDown() {
-		return true
-	}
-	// A server that has just become a replica, or is short of memory for the moment.
-	for _, word := range []string{"READONLY", "MASTERDOWN", "OOM", "BUSY", "NOREPLICAS"} {
-		if strings.HasPrefix(answer.Error(), word) {
-			return true
-		}
-	}
-	return false
-}
+// passing also reports that the server is short of memory, which may be for the moment.
+func passing(err error) bool { return rediskit.Passing(err) || rediskit.Code(err) == "OOM" }
 
-func wrongType(err error) bool {
-	answer, refused := rueidis.IsRedisErr(err)
-	return refused && strings.HasPrefix(answer.Error(), "WRONGTYPE")
-}
+// text is a body of up to 10 MiB as an argument, without a copy: nobody changes it while it is saved.
+func text(body []byte) string { return unsafe.String(unsafe.SliceData(body), len(body)) }

@@ -3,7 +3,9 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,13 +19,17 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
+	testredis.Each(t, conformance)
+}
+
+func conformance(t *testing.T, l testredis.Library) { //nolint:thelper // It is the test.
 	server := testredis.Start(t, "--appendonly", "yes", "--appendfsync", "no")
-	client := server.Client(t)
+	client, conn := server.Client(t), l.Open(t, server.Addr())
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
 		t.Helper()
 		testwait.Must(t, client.Do(t.Context(), client.B().Flushall().Build()).Error())
 		return storetest.Harness{
-			Store: New(client),
+			Store: New(conn),
 			Plant: func(tb testing.TB, key checkpoint.Key, body []byte) {
 				tb.Helper()
 				testwait.Must(tb, client.Do(tb.Context(), client.B().Set().Key(key.String()).Value(rueidis.BinaryString(body)).Build()).Error())
@@ -44,8 +50,9 @@ func TestConformance(t *testing.T) {
 // TestForm looks at what is in Redis with a client that knows nothing of this package.
 func TestForm(t *testing.T) {
 	t.Parallel()
-	c := testredis.Start(t).Client(t)
-	r, err := checkpoint.New(numbers(nil), New(c), nil, checkpoint.Options{})
+	server := testredis.Start(t)
+	c, conn := server.Client(t), testredis.Rueidis.Open(t, server.Addr())
+	r, err := checkpoint.New(numbers(nil), New(conn), nil, checkpoint.Options{})
 	testwait.Must(t, err)
 	_, err = r.Run(t.Context(), checkpoint.Key{LockKey: "user_123_daily", ID: "multi_draw_20241217_143022"}, 3, checkpoint.Call{})
 	testwait.Must(t, err)
@@ -74,7 +81,7 @@ func TestForm(t *testing.T) {
 		t.Errorf("a list: %v", err)
 	}
 	for range 2 { // And then a string that is no state.
-		if err := New(c).Save(t.Context(), other, &checkpoint.Save{Head: checkpoint.Head{Revision: 2}, TTL: time.Hour}); !errors.Is(err, checkpoint.ErrCorrupt) {
+		if err := New(conn).Save(t.Context(), other, &checkpoint.Save{Head: checkpoint.Head{Revision: 2}, TTL: time.Hour}); !errors.Is(err, checkpoint.ErrCorrupt) {
 			t.Errorf("a save over it: %v", err)
 		}
 		testwait.Must(t, c.Do(t.Context(), c.B().Set().Key(other.String()).Value("{}").Build()).Error())
@@ -105,6 +112,10 @@ func numbers(hook func(int)) checkpoint.Definition[int, int] {
 // TestServerDies kills Redis under a run, with and without its memory, and starts it again, at once or too late.
 func TestServerDies(t *testing.T) {
 	t.Parallel()
+	testredis.Each(t, serverDies)
+}
+
+func serverDies(t *testing.T, l testredis.Library) { //nolint:thelper // It is the test.
 	key := checkpoint.Key{LockKey: "k", ID: "op"}
 	const n, at = 20, 7
 	for name, c := range map[string]struct {
@@ -123,7 +134,7 @@ func TestServerDies(t *testing.T) {
 				args = []string{"--appendonly", "yes", "--appendfsync", "no"}
 			}
 			server := testredis.Start(t, args...)
-			client := server.Client(t)
+			client := l.Open(t, server.Addr())
 			var restart sync.WaitGroup
 			r, err := checkpoint.New(numbers(func(i int) {
 				if i != at {
@@ -168,12 +179,31 @@ func TestServerDies(t *testing.T) {
 	}
 }
 
+// TestLostAnswers loses the answer to every second script: the store asks again, and a save that was executed is recognised.
+func TestLostAnswers(t *testing.T) {
+	t.Parallel()
+	testredis.Each(t, func(t *testing.T, l testredis.Library) { //nolint:thelper // It is the test.
+		relay := testredis.NewRelay(t, testredis.Start(t).Addr())
+		r, err := checkpoint.New(numbers(nil), New(l.Open(t, relay.Addr())), nil, checkpoint.Options{})
+		testwait.Must(t, err)
+		var scripts atomic.Int64
+		relay.Hear(func(request string) bool {
+			return strings.Contains(strings.ToUpper(request), "\r\nEVALSHA\r\n") && scripts.Add(1)%2 == 1
+		})
+		const n = 10
+		res, err := r.Run(t.Context(), checkpoint.Key{LockKey: "k", ID: "op"}, n, checkpoint.Call{})
+		if err != nil || len(res.Results) != n || scripts.Load() < 2*n {
+			t.Errorf("%+v, %v after %d scripts", res, err, scripts.Load())
+		}
+	})
+}
+
 // TestServerGoesBack restores an older file under a run: the run is told that the state is not what it saved.
 func TestServerGoesBack(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	client := server.Client(t)
-	store := New(client)
+	store := New(testredis.Rueidis.Open(t, server.Addr()))
 	key := checkpoint.Key{LockKey: "k", ID: "op"}
 	var older []byte
 	r, err := checkpoint.New(numbers(func(i int) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/idempotency/redisstore"
+	"github.com/fairlead-dev/fairlead/redisclient/rueidisclient"
 )
 
 // Keys in Redis for an effect that is elsewhere, such as a charge at a bank: what a crash has left open is not executed
@@ -15,7 +16,7 @@ import (
 func Example() {
 	guard := func(client rueidis.Client, receipt func(ctx context.Context, id idempotency.ID) ([]byte, bool, error)) (*idempotency.Middleware, error) {
 		return idempotency.New(idempotency.Options{
-			Store:     redisstore.New(client, redisstore.Options{}),
+			Store:     redisstore.New(rueidisclient.New(client), redisstore.Options{}),
 			Principal: func(r *http.Request) string { return r.Header.Get("X-User") }, // whom your authentication has found
 			OnCrash:   idempotency.ParkAsUnknown,
 			Resolve: func(ctx context.Context, _ *http.Request, g idempotency.Grant) (*idempotency.Response, error) {

@@ -10,14 +10,15 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/testredis"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestFullMemory: on a server whose memory is full nothing begins, and what has begun goes on and comes to its end.
 func TestFullMemory(t *testing.T) {
 	t.Parallel()
-	c := start(t, "--maxmemory", "8mb", "--maxmemory-policy", "noeviction").Client(t)
-	s := New(c, Options{})
+	server := start(t, "--maxmemory", "8mb", "--maxmemory-policy", "noeviction")
+	c, s := server.Client(t), New(testredis.Rueidis.Open(t, server.Addr()), Options{})
 	begin := func(key string) (idempotency.Grant, error) {
 		r := idempotency.Request{ID: idempotency.NewID("", "POST", "/", key), Execution: uuid.New()}
 		e, err := s.Begin(t.Context(), r, idempotency.Terms{Lease: time.Hour, Retention: time.Hour})

@@ -10,9 +10,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/redis/rueidis"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/rediskit"
+	"github.com/fairlead-dev/fairlead/redisclient"
 )
 
 // DefaultPrefix begins the names of keys in Redis.
@@ -25,30 +26,28 @@ type Options struct {
 
 // Store keeps keys in Redis. It is safe for concurrent use.
 type Store struct {
-	client  rueidis.Client
+	client  redisclient.Client
 	prefix  string
 	scripts scripts
 }
 
 var _ idempotency.Store = (*Store)(nil)
 
-// New returns a store on the client's server or cluster. The client stays the caller's to close.
-func New(client rueidis.Client, o Options) *Store {
+// New returns a store on the server or cluster of a client, which an adapter of package redisclient wraps. The client stays
+// the caller's to close.
+func New(client redisclient.Client, o Options) *Store {
 	return &Store{client: client, prefix: cmp.Or(o.Prefix, DefaultPrefix), scripts: newScripts()}
 }
 
-// errAnswer is returned when a script answers what it never should.
-var errAnswer = errors.New("an answer that makes no sense")
-
 // run runs a script on one key. The first word of its answer says what it is.
-func (s *Store) run(ctx context.Context, script *rueidis.Lua, id idempotency.ID, args ...string) (word string, rest []string, err error) {
+func (s *Store) run(ctx context.Context, script *rediskit.Script, id idempotency.ID, args ...string) (word string, rest []string, err error) {
 	key := s.prefix + base64.RawURLEncoding.EncodeToString(id[:])
-	answer, err := script.Exec(ctx, s.client, []string{key}, args).AsStrSlice()
+	answer, err := rediskit.Texts(script.Run(ctx, s.client, []string{key}, args))
 	if err != nil {
 		return "", nil, err
 	}
 	if len(answer) == 0 {
-		return "", nil, errAnswer
+		return "", nil, rediskit.ErrReply
 	}
 	switch answer[0] {
 	case "lost":
@@ -100,13 +99,13 @@ func entry(id idempotency.ID, word string, rest []string) (e idempotency.Entry, 
 		return e, nil
 	}
 	if !ok || len(rest) != 7 || len(rest[0]) != len(e.Fingerprint) {
-		return e, fmt.Errorf("redisstore: %w: %q", errAnswer, word)
+		return e, fmt.Errorf("redisstore: %w: %q", rediskit.ErrReply, word)
 	}
 	execution, err1 := uuid.Parse(rest[1])
 	fence, err2 := strconv.ParseInt(rest[2], 10, 64)
 	left, err3 := strconv.ParseInt(rest[3], 10, 64)
 	if err := errors.Join(err1, err2, err3); err != nil {
-		return e, fmt.Errorf("redisstore: %w: %w", errAnswer, err)
+		return e, fmt.Errorf("redisstore: %w: %w", rediskit.ErrReply, err)
 	}
 	e.Phase, e.Grant = phase, idempotency.Grant{ID: id, Execution: execution, Fence: fence}
 	copy(e.Fingerprint[:], rest[0])
@@ -123,7 +122,7 @@ func entry(id idempotency.ID, word string, rest []string) (e idempotency.Entry, 
 // response reads status, header and body.
 func response(parts []string) (r idempotency.Response, err error) {
 	if r.Status, err = strconv.Atoi(parts[0]); err != nil {
-		return r, fmt.Errorf("redisstore: %w: %w", errAnswer, err)
+		return r, fmt.Errorf("redisstore: %w: %w", rediskit.ErrReply, err)
 	}
 	r.Body = []byte(parts[2])
 	r.Header, err = idempotency.DecodeHeader(parts[1])
@@ -131,7 +130,7 @@ func response(parts []string) (r idempotency.Response, err error) {
 }
 
 // change runs a script on an execution.
-func (s *Store) change(ctx context.Context, what string, script *rueidis.Lua, g idempotency.Grant, args ...string) (string, []string, error) {
+func (s *Store) change(ctx context.Context, what string, script *rediskit.Script, g idempotency.Grant, args ...string) (string, []string, error) {
 	word, rest, err := s.run(ctx, script, g.ID, append([]string{g.Execution.String(), strconv.FormatInt(g.Fence, 10)}, args...)...)
 	if err != nil {
 		return "", nil, fmt.Errorf("redisstore: %s: %w", what, err)
@@ -153,7 +152,7 @@ func (s *Store) Complete(ctx context.Context, g idempotency.Grant, answer idempo
 		return answer, err
 	}
 	if len(rest) != 3 {
-		return idempotency.Response{}, fmt.Errorf("redisstore: complete: %w", errAnswer)
+		return idempotency.Response{}, fmt.Errorf("redisstore: complete: %w", rediskit.ErrReply)
 	}
 	return response(rest)
 }

@@ -1,6 +1,6 @@
 package redisstore
 
-import "github.com/redis/rueidis"
+import "github.com/fairlead-dev/fairlead/internal/rediskit"
 
 // Names of the hash's fields are short, because each key has them all: f fingerprint, e execution, n fence, p park, u end of
 // the lease in µs, r retention in µs, s status, h header, b body.
@@ -75,11 +75,11 @@ return {'ok'}`
 
 const look = clock + describe + `return describe()`
 
-type scripts struct{ begin, look, extend, complete, release *rueidis.Lua }
+type scripts struct{ begin, look, extend, complete, release *rediskit.Script }
 
 func newScripts() scripts {
 	return scripts{
-		begin: rueidis.NewLuaScript(begin), look: rueidis.NewLuaScript(look), extend: rueidis.NewLuaScript(extend),
-		complete: rueidis.NewLuaScript(complete), release: rueidis.NewLuaScript(release),
+		begin: rediskit.NewScript(begin), look: rediskit.NewScript(look), extend: rediskit.NewScript(extend),
+		complete: rediskit.NewScript(complete), release: rediskit.NewScript(release),
 	}
 }

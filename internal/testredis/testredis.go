@@ -40,6 +40,18 @@ func Start(tb testing.TB, args ...string) *Server {
 	return r
 }
 
+// StartCluster starts a server that is a cluster by itself.
+func StartCluster(tb testing.TB) *Server {
+	tb.Helper()
+	r := Start(tb, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(pgtest.Port(tb)), "--cluster-announce-ip", "127.0.0.1")
+	c := r.Client(tb)
+	testwait.Must(tb, c.Do(tb.Context(), c.B().ClusterAddslotsrange().StartSlotEndSlot().StartSlotEndSlot(0, 16383).Build()).Error())
+	testwait.Eventually(tb, patience, "the cluster is up", func() bool {
+		return rueidis.IsRedisNil(c.Do(tb.Context(), c.B().Get().Key("x").Build()).Error())
+	})
+	return r
+}
+
 // Start starts the server, or starts it again after Kill, at the same address and with what it persisted.
 func (r *Server) Start() {
 	r.tb.Helper()

@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/redis/rueidis"
 
 	"github.com/fairlead-dev/fairlead/internal/wait"
 	"github.com/fairlead-dev/fairlead/lock"
+	"github.com/fairlead-dev/fairlead/redisclient"
 )
 
 // Times of the protocol. Holders that die are replaced within TTL + PollInterval and a round trip; one second more where
@@ -58,7 +58,7 @@ type Options struct {
 
 // Backend keeps locks in Redis. It is safe for concurrent use.
 type Backend struct {
-	client     rueidis.Client
+	client     redisclient.Client
 	scripts    *scripts
 	space      string   // what all names begin with
 	state      []string // the one key that the scripts are told: the stream of tokens
@@ -83,10 +83,10 @@ var (
 	_ lock.Inspector = (*Backend)(nil)
 )
 
-// New returns a backend on the client's server or cluster. It makes a connection of its own for notifications when
+// New returns a backend on the server or cluster of a client, which an adapter of package redisclient wraps. It makes a connection of its own for notifications when
 // somebody waits. The caller closes the backend, and then the client. It returns [lock.ErrInvalid] for a namespace with
 // braces.
-func New(client rueidis.Client, o Options) (*Backend, error) {
+func New(client redisclient.Client, o Options) (*Backend, error) {
 	o.Namespace = cmp.Or(o.Namespace, DefaultNamespace)
 	if strings.ContainsAny(o.Namespace, "{}") {
 		return nil, fmt.Errorf("redislock: %w: the namespace must not have braces", lock.ErrInvalid)
@@ -162,7 +162,7 @@ func (b *Backend) Snapshot(ctx context.Context) (lock.Snapshot, error) {
 
 // Find implements [lock.Inspector].
 func (b *Backend) Find(ctx context.Context, key string) (lock.Grant, bool, error) {
-	p := read(b.scripts.find.Exec(ctx, b.client, b.state, []string{key}), 1)
+	p := b.parts(ctx, b.scripts.find, 1, key)
 	holders := p.holders(0)
 	if p.err != nil {
 		return lock.Grant{}, false, fmt.Errorf("redislock: find: %w", p.err)

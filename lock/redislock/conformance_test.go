@@ -8,15 +8,17 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/fairlead-dev/fairlead/internal/rediskit"
 	"github.com/fairlead-dev/fairlead/internal/testredis"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/locktest"
+	"github.com/fairlead-dev/fairlead/redisclient"
 )
 
 const patience = 20 * time.Second
 
-// connect returns a client of one server that ends with the test.
+// connect returns a client of one server that ends with the test, for what no backend does.
 func connect(tb testing.TB, addr string) rueidis.Client {
 	tb.Helper()
 	return connectWith(tb, addr, rueidis.ClientOption{ForceSingleClient: true})
@@ -50,7 +52,7 @@ func eventually(tb testing.TB, what string, ok func() bool) {
 }
 
 // on returns a backend on a client.
-func on(tb testing.TB, c rueidis.Client, o Options) *Backend {
+func on(tb testing.TB, c redisclient.Client, o Options) *Backend {
 	tb.Helper()
 	b, err := New(c, o)
 	testwait.Must(tb, err)
@@ -61,7 +63,12 @@ func on(tb testing.TB, c rueidis.Client, o Options) *Backend {
 // open returns a backend on a client of its own, as another process would have it.
 func open(tb testing.TB, addr string, o Options) *Backend {
 	tb.Helper()
-	return on(tb, connect(tb, addr), o)
+	return openBy(tb, testredis.Rueidis, addr, o)
+}
+
+func openBy(tb testing.TB, l testredis.Library, addr string, o Options) *Backend {
+	tb.Helper()
+	return on(tb, l.Open(tb, addr), o)
 }
 
 // alone opens a backend on a server of its own, and pair two.
@@ -109,20 +116,20 @@ if tonumber(ARGV[1]) < seen then return 0 end
 redis.call('HSET', KEYS[1], 'token', ARGV[1], 'value', ARGV[1])
 return 1`
 
-func harness(t *testing.T, addr string, client rueidis.ClientOption) locktest.Harness {
+func harness(t *testing.T, connect func(tb testing.TB) testredis.Conn) locktest.Harness {
 	t.Helper()
-	writes := connectWith(t, addr, client)
-	script := rueidis.NewLuaScript(guarded)
+	writes := connect(t)
+	script := rediskit.NewScript(guarded)
 	o := Options{Namespace: t.Name()}
 	return locktest.Harness{
 		Open: func(tb testing.TB) (lock.Backend, func()) {
 			tb.Helper()
-			b := on(tb, connectWith(tb, addr, client), o)
+			b := on(tb, connect(tb), o)
 			return b, b.Close
 		},
 		OpenDoomed: func(tb testing.TB) (lock.Backend, func()) {
 			tb.Helper()
-			c := connectWith(tb, addr, client)
+			c := connect(tb)
 			b := on(tb, c, o)
 			return b, func() {
 				c.Close() // Nothing that it would still like to say is heard.
@@ -130,8 +137,8 @@ func harness(t *testing.T, addr string, client rueidis.ClientOption) locktest.Ha
 			}
 		},
 		Fence: func(ctx context.Context, resource string, token int64) error {
-			n, err := script.Exec(ctx, writes, []string{"resource:" + resource}, []string{strconv.FormatInt(token, 10)}).AsInt64()
-			if err == nil && n == 0 {
+			n, err := script.Run(ctx, writes, []string{"resource:" + resource}, []string{strconv.FormatInt(token, 10)})
+			if err == nil && n == int64(0) {
 				return lock.ErrStaleToken
 			}
 			return err
@@ -140,18 +147,21 @@ func harness(t *testing.T, addr string, client rueidis.ClientOption) locktest.Ha
 }
 
 // suite runs the conformance suite on a server.
-func suite(t *testing.T, addr string, client rueidis.ClientOption) {
+func suite(t *testing.T, connect func(tb testing.TB) testredis.Conn) {
 	t.Helper()
 	t.Run("suite", func(t *testing.T) {
 		t.Parallel()
 		locktest.Run(t, func(t *testing.T) locktest.Harness {
 			t.Helper()
-			return harness(t, addr, client)
+			return harness(t, connect)
 		})
 	})
 }
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	suite(t, testredis.Start(t).Addr(), rueidis.ClientOption{ForceSingleClient: true})
+	testredis.Each(t, func(t *testing.T, l testredis.Library) { //nolint:thelper // It is the test.
+		server := testredis.Start(t)
+		suite(t, func(tb testing.TB) testredis.Conn { tb.Helper(); return l.Open(tb, server.Addr()) })
+	})
 }

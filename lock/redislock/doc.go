@@ -1,5 +1,5 @@
 // Package redislock keeps the locks of package lock in Redis, or in one slot of a Redis cluster. It is tried on Redis 7.0,
-// and needs 6.0 or newer.
+// and needs 6.0 or newer. The client is one of rueidis or of go-redis, see package redisclient.
 //
 // # Protocol
 //
@@ -54,7 +54,7 @@
 // but the last token and ticket remains of locks that were released, or left to expire. A lease that ended while nobody wanted
 // the key is counted by its holder alone, not by [Observer].
 //
-// A request whose context ends while it is asked is heard out, which takes 3 s at most, and undone: a client has several
+// A request whose context ends while it is asked is heard out, which takes 3 s at most (with go-redis, its own timeout), and undone: a client has several
 // connections, and what undoes it must not be executed before it.
 //
 // On a server whose memory is full (maxmemory with the policy noeviction) nothing new is granted and nobody new comes into line:
@@ -63,6 +63,10 @@
 //
 // # What it does not promise
 //
+//   - Leases that last no longer than their TTL when the server's clock is set back. Redis keeps the ends of leases as times of
+//     day, and so a lock whose holder has died stays held for as much longer as the clock was ahead, unless somebody ends it
+//     ([Backend.Release] with its id). When the clock jumps ahead, leases are over early, and their holders learn of it at their
+//     next renewal.
 //   - Exclusion over a loss of memory. A server that restarts empty, or a replica that lags when it takes over, grants
 //     again what is held. The old holder learns of it at its next renewal, after a third of its TTL at most, and its token
 //     is smaller than the new one's: a fence refuses it. Where that is not enough use PostgreSQL or etcd.

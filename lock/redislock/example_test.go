@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/redislock"
+	"github.com/fairlead-dev/fairlead/redisclient/rueidisclient"
 )
 
 func Example() {
@@ -17,7 +18,7 @@ func Example() {
 		panic(err)
 	}
 	defer client.Close()
-	backend, err := redislock.New(client, redislock.Options{Namespace: "shop:locks"})
+	backend, err := redislock.New(rueidisclient.New(client), redislock.Options{Namespace: "shop:locks"})
 	if err != nil {
 		panic(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,12 +13,15 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 
-	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/testredis"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
+	"github.com/fairlead-dev/fairlead/redisclient"
+	"github.com/fairlead-dev/fairlead/redisclient/goredisclient"
+	"github.com/fairlead-dev/fairlead/redisclient/rueidisclient"
 )
 
 func request(ttl, wait time.Duration, keys ...string) lock.Request {
@@ -29,28 +31,31 @@ func request(ttl, wait time.Duration, keys ...string) lock.Request {
 // Scripts reach for names that they were not told, which a cluster allows within one slot.
 func TestConformanceOnACluster(t *testing.T) {
 	t.Parallel()
+	testredis.Each(t, conformanceOnACluster)
+}
+
+func conformanceOnACluster(t *testing.T, l testredis.Library) { //nolint:thelper // It is the test.
 	if os.Getenv("FAIRLEAD_TORTURE") == "1" {
 		t.Skip("the long run is that on one server")
 	}
-	server := testredis.Start(t, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(pgtest.Port(t)), "--cluster-announce-ip", "127.0.0.1")
-	c := connect(t, server.Addr())
-	testwait.Must(t, c.Do(t.Context(), c.B().ClusterAddslotsrange().StartSlotEndSlot().StartSlotEndSlot(0, 16383).Build()).Error())
-	eventually(t, "the cluster is up", func() bool {
-		return c.Do(t.Context(), c.B().Get().Key("x").Build()).Error() == rueidis.Nil //nolint:errorlint // As it is returned.
-	})
-	suite(t, server.Addr(), rueidis.ClientOption{})
+	server := testredis.StartCluster(t)
+	suite(t, func(tb testing.TB) testredis.Conn { tb.Helper(); return l.OpenCluster(tb, server.Addr()) })
 }
 
 // A server that comes back without its memory knows no lock, no line and no counter. Holders learn that their locks are
 // lost, waiters ask again, and tokens go on growing.
 func TestRestartWithoutPersistence(t *testing.T) {
 	t.Parallel()
+	testredis.Each(t, restartWithoutPersistence)
+}
+
+func restartWithoutPersistence(t *testing.T, l testredis.Library) { //nolint:thelper // It is the test.
 	server := testredis.Start(t)
-	b, other := open(t, server.Addr(), Options{}), open(t, server.Addr(), Options{})
-	l := lock.New(b, lock.LockerOptions{})
+	b, other := openBy(t, l, server.Addr(), Options{}), openBy(t, l, server.Addr(), Options{})
+	locks := lock.New(b, lock.LockerOptions{})
 	last := int64(0)
 	hold := func(k string) *lock.Held {
-		h, err := l.Acquire(t.Context(), []string{k}, lock.Options{TTL: 3 * time.Second})
+		h, err := locks.Acquire(t.Context(), []string{k}, lock.Options{TTL: 3 * time.Second})
 		testwait.Must(t, err)
 		return h
 	}
@@ -92,8 +97,8 @@ func TestRestartWithoutPersistence(t *testing.T) {
 // setToken makes a token the last one.
 func setToken(t *testing.T, b *Backend, ms, n int64) {
 	t.Helper()
-	c, id := b.client, fmt.Sprintf("%d-%d", ms, n)
-	testwait.Must(t, c.Do(t.Context(), c.B().Xadd().Key(b.space+":tokens").Id(id).FieldValue().FieldValue("", "").Build()).Error())
+	_, err := b.client.Eval(t.Context(), "return redis.call('XADD', KEYS[1], ARGV[1], '', '')", b.state, []string{fmt.Sprintf("%d-%d", ms, n)})
+	testwait.Must(t, err)
 }
 
 // Where the server's clock has been set back, the last token keeps tokens growing, one by one, and past the end of its
@@ -142,7 +147,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	c := connect(t, server.Addr())
-	b := on(t, c, Options{})
+	b := open(t, server.Addr(), Options{})
 	var all sync.WaitGroup
 	for i := range 16 {
 		all.Go(func() {
@@ -177,8 +182,8 @@ func TestTheExpiredIsForgotten(t *testing.T) {
 	server := testredis.Start(t)
 	c := connect(t, server.Addr())
 	const special = `all*?[a-z]\^`
-	b := on(t, c, Options{Namespace: special})
-	other := on(t, c, Options{Namespace: "all or nothing"})
+	b := open(t, server.Addr(), Options{Namespace: special})
+	other := open(t, server.Addr(), Options{Namespace: "all or nothing"})
 	testwait.Must(t, testwait.Err(other.Acquire(t.Context(), request(time.Hour, 0, "theirs"))))
 	const n = 2500
 	alive := map[string]bool{}
@@ -212,10 +217,21 @@ func TestTheExpiredIsForgotten(t *testing.T) {
 // A caller that gives up on a silent server is not kept for long, however much time it has left.
 func TestGivingUpOnASilentServer(t *testing.T) {
 	t.Parallel()
+	testredis.Each(t, givingUpOnASilentServer)
+}
+
+func givingUpOnASilentServer(t *testing.T, l testredis.Library) { //nolint:thelper // It is the test.
 	server := testredis.Start(t)
 	admin := connect(t, server.Addr())
-	// Else the client itself gives up after 10 s.
-	b := on(t, connectWith(t, server.Addr(), rueidis.ClientOption{ForceSingleClient: true, ConnWriteTimeout: time.Hour}), Options{})
+	var client redisclient.Client // One that does not give up by itself, as after 10 s or 3 s.
+	if l == testredis.GoRedis {
+		c := redis.NewClient(&redis.Options{Addr: server.Addr(), ReadTimeout: -1})
+		t.Cleanup(func() { _ = c.Close() })
+		client = goredisclient.New(c)
+	} else {
+		client = rueidisclient.New(connectWith(t, server.Addr(), rueidis.ClientOption{ForceSingleClient: true, ConnWriteTimeout: time.Hour}))
+	}
+	b := on(t, client, Options{})
 	t.Cleanup(server.Kill) // Before the clients are closed, which wait for answers.
 	testwait.Must(t, admin.Do(t.Context(), admin.B().ClientPause().Timeout(600_000).All().Build()).Error())
 	long := 30 * time.Second // The server would be silent for ten minutes.
@@ -244,9 +260,13 @@ func TestGivingUpOnASilentServer(t *testing.T) {
 // Connections that break lose neither a lock that is renewed nor a place in line.
 func TestBrokenConnections(t *testing.T) {
 	t.Parallel()
+	testredis.Each(t, brokenConnections)
+}
+
+func brokenConnections(t *testing.T, l testredis.Library) { //nolint:thelper // It is the test.
 	server := testredis.Start(t)
 	killer := connect(t, server.Addr())
-	b, other := open(t, server.Addr(), Options{}), open(t, server.Addr(), Options{})
+	b, other := openBy(t, l, server.Addr(), Options{}), openBy(t, l, server.Addr(), Options{})
 	g := acquire(t, b, request(time.Minute, 0, "k"))
 	granted := make(chan error, 1)
 	go func() {
@@ -309,7 +329,7 @@ func TestHandOverIsHeard(t *testing.T) {
 func TestInvalidRequests(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
-	c := connect(t, server.Addr())
+	c := testredis.Rueidis.Open(t, server.Addr())
 	if _, err := New(c, Options{Namespace: "a{b}"}); !errors.Is(err, lock.ErrInvalid) {
 		t.Errorf("a namespace with braces: %v", err)
 	}

@@ -30,7 +30,7 @@ func (b *Backend) drop(ctx context.Context, grant string) (bool, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	return b.client.Do(ctx, b.client.B().Hdel().Key(b.hash(key)).Field(id).Build()).AsBool()
+	return b.client.HDel(ctx, b.hash(key), id)
 }
 
 // release runs the script. unknown is what an earlier try failed with that may have released the lock.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/rediskit"
 	"github.com/fairlead-dev/fairlead/internal/testredis"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
@@ -34,7 +35,7 @@ func hears(t *testing.T, holder, other *Backend) {
 // nothing fails unless there is nothing left but what is counted.
 func nothing(t *testing.T, b *Backend) {
 	t.Helper()
-	left, err := b.client.Do(t.Context(), b.client.B().Keys().Pattern("*").Build()).AsStrSlice()
+	left, err := rediskit.Texts(b.client.Eval(t.Context(), "return redis.call('KEYS', '*')", nil, nil))
 	left = slices.DeleteFunc(left, func(s string) bool { return s == b.space || s == b.space+":tokens" })
 	if err != nil || len(left) > 0 {
 		t.Errorf("left are %q, %v", left, err)
@@ -139,7 +140,7 @@ func TestReleasingAnExpiredGrant(t *testing.T) {
 		server := testredis.Start(t)
 		var seen counts
 		holder := open(t, server.Addr(), Options{Observer: &seen})
-		client := connect(t, server.Addr())
+		client := testredis.Rueidis.Open(t, server.Addr())
 		doomed := on(t, client, Options{})
 		held := acquire(t, holder, request(400*time.Millisecond, 0, "k"))
 		ended := make(chan error, 1)

@@ -3,14 +3,13 @@ package redislock
 import (
 	"context"
 	"embed"
-	"errors"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/redis/rueidis"
-
+	"github.com/fairlead-dev/fairlead/internal/rediskit"
 	"github.com/fairlead-dev/fairlead/internal/wait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
@@ -20,7 +19,7 @@ var sources embed.FS
 
 // scripts are all that is ever run on the server, besides listening.
 type scripts struct {
-	acquire, check, leave, renew, release, poll, graph, holders, find, mark *rueidis.Lua
+	acquire, check, leave, renew, release, poll, graph, holders, find, mark *rediskit.Script
 }
 
 // source is the text of a script, or of a part of one.
@@ -35,12 +34,12 @@ func source(name string) string {
 // newScripts puts the scripts together from their parts. In the usual case the part before the common one does everything,
 // and the rest is not run.
 func newScripts(read func(name string) string) *scripts {
-	script := func(names ...string) *rueidis.Lua {
+	script := func(names ...string) *rediskit.Script {
 		var text strings.Builder
 		for _, name := range names {
 			text.WriteString(read(name))
 		}
-		return rueidis.NewLuaScript(text.String())
+		return rediskit.NewScript(text.String())
 	}
 	return &scripts{
 		acquire: script("acquire_free", "tokens", "common", "acquire"),
@@ -76,10 +75,7 @@ type answer struct {
 	cycle  []string
 }
 
-// errAnswer is returned when a script's answer is not understood.
-var errAnswer = errors.New("an answer that is not understood")
-
-// answerWithin bounds one request to the server, which takes some microseconds. With a deadline the client makes a lone
+// answerWithin bounds one request to the server, which takes some microseconds. With a deadline rueidis makes a lone
 // request on the caller's goroutine; without one it passes the request to another goroutine and the answer back, for good,
 // which takes half as long again. The price: while a server does not answer, the end of ctx may go unnoticed until then.
 const answerWithin = 3 * time.Second
@@ -97,26 +93,25 @@ func place(name string) (id, key string, ok bool) {
 func (b *Backend) hash(key string) string { return b.space + ":h:" + key }
 
 // ask runs a script that may grant what is called so, once, and tells those that it woke.
-func (b *Backend) ask(ctx context.Context, s *rueidis.Lua, id string, args ...string) (a answer, err error) {
+func (b *Backend) ask(ctx context.Context, s *rediskit.Script, id string, args ...string) (a answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	start := time.Now()
-	result := s.Exec(ctx, b.client, b.state, args)
-	message, err := result.ToMessage()
+	reply, err := s.Run(ctx, b.client, b.state, args)
 	if err != nil {
 		return a, err
 	}
-	if message.IsString() {
+	if token, ok := reply.(string); ok {
 		a = answer{status: statusGranted, brief: true, grant: lock.Grant{ID: id, Start: start}}
-		text, _ := message.ToString() // It is one.
-		a.token, err = readToken(text)
+		a.token, err = readToken(token)
 		return a, err
 	}
-	if list, err := message.ToArray(); err == nil && len(list) == 1 { // Nothing but a status.
-		a.status, err = list[0].AsInt64()
-		return a, err
+	if list, ok := reply.([]any); ok && len(list) == 1 { // Nothing but a status.
+		p := &parts{list: list}
+		a.status = p.int(0)
+		return a, p.err
 	}
-	p := read(result, 10)
+	p := read(reply, 10)
 	a.status, a.look, a.cycle = p.int(0), p.int(6), lines(p.text(8))
 	owner, keys, expired, woken := p.text(4), lines(p.text(5)), p.int(7), p.texts(9)
 	if p.err == nil && a.status == statusGranted {
@@ -134,41 +129,69 @@ func (b *Backend) ask(ctx context.Context, s *rueidis.Lua, id string, args ...st
 
 // parts is an answer of several parts, and the first error of reading one.
 type parts struct {
-	list []rueidis.RedisMessage
+	list []any
 	err  error
 }
 
-func read(r rueidis.RedisResult, n int) *parts {
-	list, err := r.ToArray()
-	if err == nil && len(list) != n {
-		err = errAnswer
+// parts runs a script that answers with n parts.
+func (b *Backend) parts(ctx context.Context, s *rediskit.Script, n int, args ...string) *parts {
+	reply, err := s.Run(ctx, b.client, b.state, args)
+	if err != nil {
+		return &parts{err: err}
 	}
-	return &parts{list, err}
+	return read(reply, n)
 }
 
-func part[T any](p *parts, i int, as func(*rueidis.RedisMessage) (T, error)) (v T) {
-	if p.err == nil {
-		v, p.err = as(&p.list[i])
+func read(reply any, n int) *parts {
+	list, ok := reply.([]any)
+	if !ok || len(list) != n {
+		return &parts{err: rediskit.ErrReply}
+	}
+	return &parts{list: list}
+}
+
+// part reads a part of one type.
+func part[T any](p *parts, i int) (v T) {
+	if p.err != nil {
+		return v
+	}
+	v, ok := p.list[i].(T)
+	if !ok {
+		p.err = rediskit.ErrReply
 	}
 	return v
 }
 
-func (p *parts) int(i int) int64      { return part(p, i, (*rueidis.RedisMessage).AsInt64) }
-func (p *parts) text(i int) string    { return part(p, i, (*rueidis.RedisMessage).ToString) }
-func (p *parts) texts(i int) []string { return part(p, i, (*rueidis.RedisMessage).AsStrSlice) }
-func (p *parts) rows(i, n int) [][]string {
-	list := part(p, i, (*rueidis.RedisMessage).ToArray)
-	rows := make([][]string, len(list))
-	for j := range list {
-		row, err := list[j].AsStrSlice()
-		if err == nil && len(row) != n {
-			err = errAnswer
+func (p *parts) int(i int) int64 {
+	if p.err == nil {
+		if text, ok := p.list[i].(string); ok {
+			return p.number(text)
 		}
-		if err != nil {
-			p.err = err
+	}
+	return part[int64](p, i)
+}
+
+func (p *parts) text(i int) string    { return part[string](p, i) }
+func (p *parts) texts(i int) []string { return p.strings(part[[]any](p, i)) }
+
+func (p *parts) strings(list []any) (texts []string) {
+	if p.err == nil {
+		texts, p.err = rediskit.Texts(list, nil)
+	}
+	return texts
+}
+
+func (p *parts) rows(i, n int) [][]string {
+	list := part[[]any](p, i)
+	rows := make([][]string, len(list))
+	for j, row := range list {
+		columns, _ := row.([]any)
+		if rows[j] = p.strings(columns); p.err == nil && len(rows[j]) != n {
+			p.err = rediskit.ErrReply
+		}
+		if p.err != nil {
 			return nil
 		}
-		rows[j] = row
 	}
 	return rows
 }
@@ -177,7 +200,7 @@ func (p *parts) rows(i, n int) [][]string {
 func (p *parts) number(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil && p.err == nil {
-		p.err = errAnswer
+		p.err = rediskit.ErrReply
 	}
 	return n
 }
@@ -200,11 +223,11 @@ func readToken(s string) (int64, error) {
 	text, rest, _ := strings.Cut(s, "-")
 	ms, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return 0, errAnswer
+		return 0, rediskit.ErrReply
 	}
 	n, err := strconv.ParseInt(rest, 10, 64)
 	if err != nil {
-		return 0, errAnswer
+		return 0, rediskit.ErrReply
 	}
 	return ms*1000 + n, nil
 }
@@ -234,7 +257,7 @@ func persist(ctx context.Context, f func(again bool) error) error {
 	pause := firstBackoff
 	for again := false; ; again = true {
 		err := f(again)
-		if err == nil || ctx.Err() != nil || !passing(err) || time.Now().After(deadline) {
+		if err == nil || ctx.Err() != nil || !rediskit.Passing(err) || time.Now().After(deadline) {
 			return err
 		}
 		if !wait.For(ctx, pause/2+rand.N(pause)) { //nolint:gosec // Jitter needs no secrecy.
@@ -244,26 +267,16 @@ func persist(ctx context.Context, f func(again bool) error) error {
 	}
 }
 
-// passing reports failures that a later run may not meet.
-func passing(err error) bool {
-	if e, ok := rueidis.IsRedisErr(err); ok {
-		if e.IsLoading() || e.IsClusterDown() || e.IsTryAgain() {
-			return true
-		}
-		for _, code := range []string{"MASTERDOWN", "READONLY", "BUSY ", "NOREPLICAS"} {
-			if strings.HasPrefix(e.Error(), code) {
-				return true
-			}
-		}
-		return false
-	}
-	return !errors.Is(err, rueidis.ErrClosing) && !errors.Is(err, errAnswer) && !rueidis.IsParseErr(err)
-}
-
 // look reads who waits, oldest first, and the owners of the keys that somebody waits for, at one instant.
 func (b *Backend) look(ctx context.Context) (owners map[string]string, waiters []lock.Waiter, err error) {
-	p := read(b.scripts.graph.Exec(ctx, b.client, b.state, nil), 2)
-	owners = part(p, 1, (*rueidis.RedisMessage).AsStrMap)
+	p := b.parts(ctx, b.scripts.graph, 2)
+	owners = map[string]string{}
+	for pair := range slices.Chunk(p.texts(1), 2) {
+		if len(pair) != 2 {
+			return nil, nil, rediskit.ErrReply
+		}
+		owners[pair[0]] = pair[1]
+	}
 	for _, row := range p.rows(0, 5) {
 		waiters = append(waiters, lock.Waiter{ID: row[0], Owner: row[1], Keys: lines(row[2]), Ticket: p.number(row[3]), Since: p.instant(row[4])})
 	}
@@ -277,7 +290,7 @@ func (b *Backend) holders(ctx context.Context) ([]lock.Grant, error) {
 	seen := map[string]bool{} // The server may list a name twice.
 	pattern := literally(b.hash("")) + "*"
 	for cursor := "0"; ; {
-		p := read(b.scripts.holders.Exec(ctx, b.client, b.state, []string{cursor, pattern}), 2)
+		p := b.parts(ctx, b.scripts.holders, 2, cursor, pattern)
 		cursor = p.text(0)
 		for _, h := range p.holders(1) {
 			if !seen[h.ID] {
@@ -304,7 +317,7 @@ func (p *parts) holders(i int) (holders []lock.Grant) {
 	for _, row := range p.rows(i, 6) {
 		token, err := readToken(row[3])
 		if err != nil || row[2] == "" {
-			p.err = errAnswer
+			p.err = rediskit.ErrReply
 			return nil
 		}
 		keys := lines(row[2])

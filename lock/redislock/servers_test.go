@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/fairlead-dev/fairlead/internal/testredis"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
@@ -47,7 +45,7 @@ func TestConformanceWithAWrongClock(t *testing.T) {
 			server := testredis.Start(t)
 			locktest.Run(t, func(t *testing.T) locktest.Harness {
 				t.Helper()
-				h := harness(t, server.Addr(), rueidis.ClientOption{ForceSingleClient: true})
+				h := harness(t, func(tb testing.TB) testredis.Conn { tb.Helper(); return testredis.Rueidis.Open(tb, server.Addr()) })
 				for _, open := range []*func(testing.TB) (lock.Backend, func()){&h.Open, &h.OpenDoomed} {
 					*open = skewed(*open, by)
 				}
@@ -86,9 +84,13 @@ func skewed(open func(testing.TB) (lock.Backend, func()), by string) func(testin
 // Scripts that the server has forgotten are sent again, whoever is waiting meanwhile.
 func TestScriptFlush(t *testing.T) {
 	t.Parallel()
+	testredis.Each(t, scriptFlush)
+}
+
+func scriptFlush(t *testing.T, l testredis.Library) { //nolint:thelper // It is the test.
 	server := testredis.Start(t)
 	admin := connect(t, server.Addr())
-	a, other := open(t, server.Addr(), Options{}), open(t, server.Addr(), Options{})
+	a, other := openBy(t, l, server.Addr(), Options{}), openBy(t, l, server.Addr(), Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var all sync.WaitGroup
@@ -128,9 +130,13 @@ func TestScriptFlush(t *testing.T) {
 // A wake-up that nobody hears costs as long as a look: the waiting request is found granted by the next one.
 func TestLostNotification(t *testing.T) {
 	t.Parallel()
+	testredis.Each(t, lostNotification)
+}
+
+func lostNotification(t *testing.T, l testredis.Library) { //nolint:thelper // It is the test.
 	server := testredis.Start(t)
 	admin := connect(t, server.Addr())
-	b, other := open(t, server.Addr(), Options{}), open(t, server.Addr(), Options{})
+	b, other := openBy(t, l, server.Addr(), Options{}), openBy(t, l, server.Addr(), Options{})
 	var worst time.Duration
 	for range 5 {
 		g := acquire(t, b, request(time.Minute, 0, "k"))
@@ -163,10 +169,14 @@ func TestLostNotification(t *testing.T) {
 // Where nothing can be subscribed to, locks are handed over all the same, by looking more often.
 func TestSubscriptionRefused(t *testing.T) {
 	t.Parallel()
+	testredis.Each(t, subscriptionRefused)
+}
+
+func subscriptionRefused(t *testing.T, l testredis.Library) { //nolint:thelper // It is the test.
 	server := testredis.Start(t)
 	admin := connect(t, server.Addr())
 	testwait.Must(t, admin.Do(t.Context(), admin.B().Arbitrary("ACL", "SETUSER", "default", "resetchannels").Build()).Error())
-	b, other := open(t, server.Addr(), Options{}), open(t, server.Addr(), Options{})
+	b, other := openBy(t, l, server.Addr(), Options{}), openBy(t, l, server.Addr(), Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var all sync.WaitGroup
@@ -196,8 +206,8 @@ func TestReplicaTakesOver(t *testing.T) {
 	first := testredis.Start(t)
 	second := testredis.Start(t, "--replicaof", strings.ReplaceAll(first.Addr(), ":", " "))
 	replica := connect(t, second.Addr())
-	relay := newRelay(t, first.Addr())
-	b, other := open(t, relay.Addr().String(), Options{}), open(t, relay.Addr().String(), Options{})
+	relay := testredis.NewRelay(t, first.Addr())
+	b, other := open(t, relay.Addr(), Options{}), open(t, relay.Addr(), Options{})
 	l := lock.New(b, lock.LockerOptions{})
 
 	known, err := l.Acquire(t.Context(), []string{"known"}, lock.Options{TTL: 10 * time.Second})
@@ -211,10 +221,11 @@ func TestReplicaTakesOver(t *testing.T) {
 	unknown, err := l.Acquire(t.Context(), []string{"unknown"}, lock.Options{TTL: 3 * time.Second})
 	testwait.Must(t, err)
 	first.Kill()
-	relay.turn(second.Addr())
+	relay.Turn(second.Addr())
 	// A request that is made for the first time takes another way through the script than one that is repeated.
 	eventually(t, "the other is connected", func() bool {
-		return other.client.Do(t.Context(), other.client.B().Ping().Build()).Error() == nil
+		_, _, err := other.client.Get(t.Context(), "x")
+		return err == nil
 	})
 	g := acquire(t, other, request(10*time.Second, lock.Forever, "unknown"))
 	if g.Tokens["unknown"] <= unknown.Token("unknown") {

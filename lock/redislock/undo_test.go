@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -14,88 +13,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
+	"github.com/fairlead-dev/fairlead/internal/rediskit"
 	"github.com/fairlead-dev/fairlead/internal/testredis"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
+	"github.com/fairlead-dev/fairlead/redisclient"
 )
-
-// relay connects clients with a server, and lets a test know what they say.
-type relay struct {
-	net.Listener
-
-	heard atomic.Pointer[func(request string) (lose bool)] // what is answered to a request is lost, and its connection
-	mu    sync.Mutex
-	to    string // the server's address
-	conns []net.Conn
-	all   sync.WaitGroup
-}
-
-func newRelay(t *testing.T, to string) *relay {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testwait.Must(t, err)
-	r := &relay{Listener: l, to: to}
-	r.all.Go(func() {
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			r.mu.Lock()
-			out, err := net.Dial("tcp", r.to)
-			if err != nil {
-				_ = in.Close()
-			} else {
-				r.conns = append(r.conns, in, out)
-				r.pass(in, out)
-			}
-			r.mu.Unlock()
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		r.turn("")
-		r.all.Wait()
-	})
-	return r
-}
-
-// pass passes on what is said on a connection until one of its ends is closed.
-func (r *relay) pass(in, out net.Conn) {
-	var lost atomic.Bool
-	copying := func(from, to net.Conn, look func(said string)) {
-		b := make([]byte, 64<<10)
-		for {
-			n, err := from.Read(b)
-			if look(string(b[:n])); err != nil || from == out && lost.Load() {
-				_, _ = in.Close(), out.Close()
-				return
-			}
-			_, _ = to.Write(b[:n])
-		}
-	}
-	r.all.Go(func() {
-		copying(in, out, func(said string) {
-			if f := r.heard.Load(); f != nil && (*f)(said) {
-				lost.Store(true)
-			}
-		})
-	})
-	r.all.Go(func() { copying(out, in, func(string) {}) })
-}
-
-// turn cuts all connections and makes new ones elsewhere.
-func (r *relay) turn(to string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.to = to
-	for _, c := range r.conns {
-		_ = c.Close()
-	}
-	r.conns = nil
-}
 
 // digest is what a script is called by that was sent before.
 func digest(names ...string) string {
@@ -171,10 +94,14 @@ func TestVictimsAreCounted(t *testing.T) {
 // When the answer to a request that leaves the line is lost, the backend asks again. A caller who is refused holds nothing.
 func TestLostAnswerOfLeaving(t *testing.T) {
 	t.Parallel()
+	testredis.Each(t, lostAnswerOfLeaving)
+}
+
+func lostAnswerOfLeaving(t *testing.T, l testredis.Library) { //nolint:thelper // It is the test.
 	server := testredis.Start(t)
-	r := newRelay(t, server.Addr())
-	holder := open(t, server.Addr(), Options{})
-	other := open(t, r.Addr().String(), Options{})
+	r := testredis.NewRelay(t, server.Addr())
+	holder := openBy(t, l, server.Addr(), Options{})
+	other := openBy(t, l, r.Addr(), Options{})
 	warm := &waiter{backend: holder, request: request(time.Second, 0, "warm")}
 	if _, err := warm.leave(t.Context(), false, nil); err != nil { // The script is known then.
 		t.Fatal(err)
@@ -191,7 +118,7 @@ func TestLostAnswerOfLeaving(t *testing.T) {
 		}
 		return true
 	}
-	r.heard.Store(&heard)
+	r.Hear(heard)
 	got, err := other.Acquire(t.Context(), request(time.Minute, 500*time.Millisecond, "k"))
 	if err != nil || lost.Load() < 2 {
 		t.Fatalf("the other got %v; it left %d times", err, lost.Load())
@@ -200,12 +127,50 @@ func TestLostAnswerOfLeaving(t *testing.T) {
 	nothing(t, holder)
 }
 
+// When the answer to a release is lost, nobody knows whether it was this release that ended the lock: the client must not have
+// asked again behind the backend's back, and said that the lock was not there any more.
+func TestLostAnswerOfReleasing(t *testing.T) {
+	t.Parallel()
+	testredis.Each(t, func(t *testing.T, l testredis.Library) { //nolint:thelper // It is the test.
+		r := testredis.NewRelay(t, testredis.Start(t).Addr())
+		b := openBy(t, l, r.Addr(), Options{})
+		g := acquire(t, b, request(time.Minute, 0, "k"))
+		var drops atomic.Int64
+		r.Hear(func(request string) bool {
+			return strings.Contains(strings.ToUpper(request), "$4\r\nHDEL\r\n") && drops.Add(1) == 1
+		})
+		if err := b.Release(t.Context(), g); err == nil || errors.Is(err, lock.ErrLost) || drops.Load() != 1 {
+			t.Errorf("released with %v after %d requests, want the error of the one that was lost", err, drops.Load())
+		}
+		nothing(t, b)
+	})
+}
+
+// When the answer to a request for a lock is lost, it is asked again by its id, and has one grant.
+func TestLostAnswerOfAcquiring(t *testing.T) {
+	t.Parallel()
+	testredis.Each(t, func(t *testing.T, l testredis.Library) { //nolint:thelper // It is the test.
+		r := testredis.NewRelay(t, testredis.Start(t).Addr())
+		b := openBy(t, l, r.Addr(), Options{})
+		testwait.Must(t, b.Release(t.Context(), acquire(t, b, request(time.Minute, 0, "k")))) // The script is known then.
+		var asked atomic.Int64
+		script := digest("acquire_free", "tokens", "common", "acquire")
+		r.Hear(func(request string) bool { return strings.Contains(request, script) && asked.Add(1) == 1 })
+		g := acquire(t, b, request(time.Minute, 0, "k"))
+		if s, err := b.Snapshot(t.Context()); err != nil || len(s.Holders) != 1 || s.Holders[0].ID != g.ID || asked.Load() != 2 {
+			t.Errorf("%+v, %v after %d requests", s, err, asked.Load())
+		}
+		testwait.Check(t, b.Release(t.Context(), g))
+		nothing(t, b)
+	})
+}
+
 // A request that was refused is not in line, even if its wait limit was over while it looked which requests it may overtake.
 func TestRefusedWhileItLooks(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
-	r := newRelay(t, server.Addr())
-	first := open(t, r.Addr().String(), Options{})
+	r := testredis.NewRelay(t, server.Addr())
+	first := open(t, r.Addr(), Options{})
 	other := open(t, server.Addr(), Options{})
 	if _, err := first.Snapshot(t.Context()); err != nil { // The script is known then.
 		t.Fatal(err)
@@ -230,7 +195,7 @@ func TestRefusedWhileItLooks(t *testing.T) {
 		}
 		return false
 	}
-	r.heard.Store(&heard)
+	r.Hear(heard)
 	q.ID, q.Keys, q.Wait = request(0, 0).ID, []string{"b"}, limit
 	if _, err := first.Acquire(t.Context(), q); !errors.Is(err, lock.ErrHeld) || !released.Load() {
 		t.Fatalf("refused with %v; released: %t", err, released.Load())
@@ -248,13 +213,13 @@ func TestRefusedWhileItLooks(t *testing.T) {
 func TestDeadWaitersAreForgotten(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
-	brief := func(client rueidis.Client) *Backend {
+	brief := func(client redisclient.Client) *Backend {
 		b := on(t, client, Options{})
 		b.scripts = newScripts(func(name string) string { return strings.Replace(source(name), "60000 --", "1000 --", 1) })
 		return b
 	}
-	b := brief(connect(t, server.Addr()))
-	client := connect(t, server.Addr())
+	b := brief(testredis.Rueidis.Open(t, server.Addr()))
+	client := testredis.Rueidis.Open(t, server.Addr())
 	doomed := brief(client)
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
@@ -269,7 +234,7 @@ func TestDeadWaitersAreForgotten(t *testing.T) {
 		all.Go(func() { _, _ = waits.Acquire(ctx, q) })
 	}
 	listed := func() []string {
-		ids, err := b.client.Do(t.Context(), b.client.B().Zrange().Key(b.space+":waiters").Min("0").Max("-1").Build()).AsStrSlice()
+		ids, err := rediskit.Texts(b.client.Eval(t.Context(), "return redis.call('ZRANGE', KEYS[1], 0, -1)", []string{b.space + ":waiters"}, nil))
 		testwait.Check(t, err)
 		return ids
 	}

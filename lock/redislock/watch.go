@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
@@ -63,7 +61,7 @@ func (b *Backend) poll() time.Duration {
 // pollSome looks after some requests, and tells when the next lease in their way ends (below 0: there is none), and
 // whether one of them may wait for its own owner.
 func (b *Backend) pollSome(ctx context.Context, ids []string) (expiry time.Duration, circle bool, err error) {
-	p := read(b.scripts.poll.Exec(ctx, b.client, b.state, append([]string{b.process}, ids...)), 5)
+	p := b.parts(ctx, b.scripts.poll, 5, append([]string{b.process}, ids...)...)
 	expiry, circle = microseconds(p.int(0)), p.int(4) == 1
 	b.expired(p.int(1))
 	b.wake(p.texts(2))
@@ -82,16 +80,8 @@ func (b *Backend) listen() {
 
 // hear listens on a connection of its own until it fails.
 func (b *Backend) hear() error {
-	conn, release := b.client.Dedicate()
-	defer release()
-	ctx := rueidis.WithOnSubscriptionHook(b.base, func(s rueidis.PubSubSubscription) {
-		if s.Kind == "subscribe" {
-			b.hearing.Store(true)
-			wait.Signal(b.inspect) // What was told before is found by looking.
-		}
-	})
-	channel := b.space + ":wake:" + b.process
-	return conn.Receive(ctx, conn.B().Subscribe().Channel(channel).Build(), func(m rueidis.PubSubMessage) {
-		b.wake([]string{m.Message})
-	})
+	return b.client.Subscribe(b.base, b.space+":wake:"+b.process, func() {
+		b.hearing.Store(true)
+		wait.Signal(b.inspect) // What was told before is found by looking.
+	}, func(id string) { b.wake([]string{id}) })
 }
