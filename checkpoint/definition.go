@@ -43,6 +43,12 @@ type Definition[P, R any] struct {
 	Open func(parameters P, seed Seed) (Steps[R], error)
 	// ResultsName is what results are called in the state's JSON: [NameResults], also when it is empty, or [NamePrizeResults].
 	ResultsName string
+	// Pure says that the steps have no effects. Then [Runner.Rollback] also ends an operation that another program saved, whose
+	// parameters nobody knows, see [State.Legacy].
+	Pure bool
+	// Adopt returns why the results of an operation that another program saved can't be those of these parameters, or nil.
+	// Without it such an operation is never gone on with, see [Call.Adopt].
+	Adopt func(parameters P, results []R) error
 }
 
 // Times that options have by default.
@@ -62,8 +68,9 @@ type Options struct {
 	// Transactional runs steps, and their undoing, in the transaction of the save. The store must be a [Transactor].
 	Transactional bool
 	// Lock says how the lock is acquired. Its MaxHold should be 0.
-	Lock   lock.Options
-	Logger *slog.Logger
+	Lock     lock.Options
+	Logger   *slog.Logger // gets each operation on the state at DEBUG, and failures at ERROR
+	Observer Observer
 }
 
 // Call is what one call of a [Runner] brings along. All may be zero.
@@ -74,6 +81,9 @@ type Call struct {
 	Progress func(Progress)
 	// Token guards the saves where the runner has no locks.
 	Token int64
+	// Adopt lets [Runner.Run] go on with an operation that another program saved, see [State.Legacy], and binds it to Run's
+	// parameters and seed. Results that are there stay, and only the rest follows from the seed.
+	Adopt bool
 }
 
 // Progress is how far an operation is.

@@ -35,8 +35,9 @@
 //     results of its steps follow from parameters, seed and number.
 //   - With [Options.Transactional], on a [Transactor], a step's writes are committed with the state that has it as done, and undone
 //     with the state that has it as undone: no effect is doubled or skipped.
-//   - A state that cannot be read ([CorruptError]), was written by another program ([ErrLegacy]), or is gone in the middle of a run
-//     ([ErrLost]) is reported, and neither overwritten nor deleted.
+//   - A state that cannot be read ([CorruptError]), or is gone in the middle of a run ([ErrLost]), is reported, and neither
+//     overwritten nor deleted. Neither is one that another program wrote ([ErrLegacy]), unless a call adopts it ([Call.Adopt]), or
+//     rolls back steps without effects ([Definition.Pure]).
 //   - When a step fails, the steps before it stay saved. The error is kept in the state, and the caller gets both.
 //   - Two processes cannot both add to one operation, whatever they believe of the time.
 //

@@ -26,8 +26,8 @@ var (
 	// ErrLost is returned when the state that a run saved is gone: deleted, expired, or forgotten by the store. It is not
 	// written anew.
 	ErrLost = errors.New("the saved state is gone")
-	// ErrLegacy is returned when the state was written by a program that did not bind it to its parameters. It can be
-	// loaded, but nothing goes on from it.
+	// ErrLegacy is returned when the state was written by a program that did not bind it to its parameters, and the call was not
+	// told to adopt it, or needs parameters that nobody knows. It stays as it is.
 	ErrLegacy = errors.New("the saved state is not bound to its parameters")
 	// ErrTooLarge is returned, inside a [*SizeError], when a state would pass [MaxBytes]. What was saved before stays.
 	ErrTooLarge = errors.New("the state is too large")

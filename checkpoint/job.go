@@ -117,19 +117,29 @@ func (j *job[P, R]) encode(s *State) (*Save, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Save{Head: s.Head, Body: body, Ended: s.Status.ended(), TTL: j.r.o.TTL}, nil
+	return &Save{Head: s.Head, Body: body, Ended: s.Status.ended(), TTL: j.r.o.TTL, Replaces: s.replaces}, nil
 }
 
 func (j *job[P, R]) save(ctx context.Context, s *State) error {
+	began := time.Now()
 	save, err := j.encode(s)
-	if err != nil {
-		return err
+	if err == nil {
+		err = j.r.store.Save(ctx, s.Key(), save)
 	}
-	if err := j.r.store.Save(ctx, s.Key(), save); err != nil {
-		return err
+	j.report(ctx, save, began, err)
+	if err == nil {
+		j.keep(s)
 	}
-	j.keep(s)
-	return nil
+	return err
+}
+
+// report tells of a save, which is nil where there was none to be made.
+func (j *job[P, R]) report(ctx context.Context, save *Save, began time.Time, err error) {
+	bytes := 0
+	if save != nil {
+		bytes = len(save.Body)
+	}
+	j.r.report(ctx, OpSave, j.state.Key(), bytes, began, err)
 }
 
 // keep takes a state as saved that has everything that is staged.
@@ -137,6 +147,7 @@ func (j *job[P, R]) keep(s *State) {
 	j.sum.Write(j.text[j.saved:])
 	j.saved = len(j.text)
 	j.state = *s
+	j.state.replaces = nil
 	if j.call.Progress != nil {
 		j.call.Progress(s.progress())
 	}
@@ -208,15 +219,25 @@ func (j *job[P, R]) batchInTransaction(ctx context.Context, work func(ctx contex
 	if !ok {
 		return ErrNoTransactions // New has looked.
 	}
-	var next *State
-	failed := store.SaveWith(ctx, j.state.Key(), j.next().Head, func(ctx context.Context) (*Save, error) {
+	var (
+		next  *State
+		save  *Save
+		own   error // of a step
+		began = time.Now()
+	)
+	failed := store.SaveWith(ctx, j.state.Key(), j.next().Head, func(ctx context.Context) (_ *Save, err error) {
 		j.unstage()
 		next = j.next()
-		if err := work(ctx, next); err != nil {
-			return nil, err
+		if own = work(ctx, next); own != nil {
+			return nil, own
 		}
-		return j.encode(next)
+		began = time.Now()
+		save, err = j.encode(next)
+		return save, err
 	})
+	if own == nil { // Else nothing was to be saved.
+		j.report(ctx, save, began, failed)
+	}
 	if failed != nil {
 		j.unstage()
 		return j.note(ctx, failed)

@@ -50,15 +50,17 @@ func (m *Memory) Save(ctx context.Context, key Key, s *Save) error {
 	defer m.mu.Unlock()
 	there := m.live(key)
 	var seen Head
-	if there != nil {
+	replaced := s.Replaces != nil && bytes.Equal(there, s.Replaces)
+	if there != nil && !replaced {
 		var ok bool
 		if seen, ok = ParseHead(there); !ok {
 			return &CorruptError{Key: key, Reason: "it has no head"}
 		}
 	}
 	switch {
-	case there == nil && s.Revision != 1:
+	case there == nil && (s.Revision != 1 || s.Replaces != nil):
 		return ErrLost
+	case replaced:
 	case there != nil && seen.Revision == s.Revision && seen.Run == s.Run:
 		return nil
 	case there != nil && !s.Follows(seen):

@@ -58,12 +58,17 @@ func (r *Runner[P, R]) Load(ctx context.Context, key Key) (s *State, err error) 
 	return s, nil
 }
 
-func (r *Runner[P, R]) load(ctx context.Context, key Key) (*State, error) {
+func (r *Runner[P, R]) load(ctx context.Context, key Key) (s *State, err error) {
+	began := time.Now()
 	body, err := r.store.Load(ctx, key)
+	defer func() { r.report(ctx, OpLoad, key, len(body), began, err) }()
 	if err != nil || body == nil {
 		return nil, err
 	}
-	s, err := Decode(body)
+	s, err = Decode(body)
+	if err == nil && s.Legacy() {
+		s.replaces = body
+	}
 	if c, ok := errors.AsType[*CorruptError](err); ok {
 		return nil, &CorruptError{Key: key, Reason: c.Reason}
 	}
@@ -81,7 +86,9 @@ func (r *Runner[P, R]) load(ctx context.Context, key Key) (*State, error) {
 func (r *Runner[P, R]) Delete(ctx context.Context, key Key) error {
 	err := key.Validate()
 	if err == nil {
+		began := time.Now()
 		err = r.store.Delete(ctx, key)
+		r.report(ctx, OpDelete, key, 0, began, err)
 	}
 	if err != nil {
 		return fmt.Errorf("checkpoint: delete: %w", err)
@@ -112,6 +119,11 @@ func (r *Runner[P, R]) Run(ctx context.Context, key Key, parameters P, c Call) (
 		s, err := r.load(ctx, key)
 		if err != nil {
 			return nil, err
+		}
+		if s != nil && s.Legacy() && c.Adopt && r.def.Adopt != nil {
+			if s, err = r.adopt(key, s, parameters, text, steps.Count(), seed); err != nil {
+				return nil, err
+			}
 		}
 		hash := hashOf(r.def.Name, steps.Count(), text)
 		what, err := decideRun(s, r.def.Name, hash, c.Seed)
@@ -144,6 +156,11 @@ func (r *Runner[P, R]) existing(ctx context.Context, verb string, key Key, c Cal
 		if err != nil {
 			return nil, err
 		}
+		if s != nil && s.Legacy() && undo && r.def.Pure {
+			if s, err = r.bind(key, s, []byte("null"), s.TotalCount, Seed{}); err != nil {
+				return nil, err
+			}
+		}
 		what, err := decide(s, r.def.Name)
 		if err != nil {
 			return nil, err
@@ -159,6 +176,9 @@ func (r *Runner[P, R]) goOn(ctx context.Context, s *State, what act, token int64
 			return nil, err
 		}
 		return j.result(), nil
+	}
+	if undo && r.def.Pure {
+		return r.advance(ctx, s, nil, token, c, true)
 	}
 	steps, err := r.reopen(s)
 	if err != nil {

@@ -38,7 +38,7 @@ const (
 	maxMessage = 1000
 )
 
-// stateVersion is the form of a state's JSON. A state without a version is of the legacy form.
+// stateVersion is the form of a state's JSON. A state without a version is of the legacy form, that of the requirement.
 const stateVersion = 1
 
 // Seed is what randomness in the steps of one operation is derived from.
@@ -102,6 +102,8 @@ type State struct {
 	ResultsName string          `json:"-"`
 
 	legacy bool
+	// replaces is the document that the first save takes the place of; nil where there is none.
+	replaces []byte
 }
 
 // Key names the operation.
@@ -111,8 +113,8 @@ func (s *State) progress() Progress {
 	return Progress{Key: s.Key(), Status: s.Status, Completed: s.CompletedCount, Total: s.TotalCount, Undone: s.UndoneCount}
 }
 
-// Legacy reports that the state was written by a program that did not bind it to its parameters. Its counts, results and
-// times can be read; nothing goes on from it.
+// Legacy reports that the state has only the fields of the requirement, as another program wrote it, and so is not bound to
+// parameters. Its counts, results, errors and times can be read. See [Call.Adopt] and [Definition.Pure].
 func (s *State) Legacy() bool { return s.legacy }
 
 // wire is a state with what tells its form, and its results under one of their names.
@@ -260,36 +262,6 @@ func elements(array []byte) int {
 	return n + 1
 }
 
-// legacyWire is a state as the requirement has it.
-type legacyWire struct {
-	LockKey        *string         `json:"lock_key"`
-	TotalCount     int             `json:"total_count"`
-	CompletedCount int             `json:"completed_count"`
-	Results        json.RawMessage `json:"results"`
-	PrizeResults   json.RawMessage `json:"prize_results"`
-	Errors         json.RawMessage `json:"errors"`
-	StartTime      int64           `json:"start_time"`
-	LastUpdateTime int64           `json:"last_update_time"`
-}
-
-func decodeLegacy(body []byte) (*State, error) {
-	var w legacyWire
-	if err := strict(body, &w); err != nil {
-		return nil, err
-	}
-	if w.LockKey == nil || w.TotalCount < 0 || w.CompletedCount < 0 || w.CompletedCount > w.TotalCount {
-		return nil, corrupt("it is no state, and none of the legacy form")
-	}
-	s := &State{
-		LockKey: *w.LockKey, TotalCount: w.TotalCount, CompletedCount: w.CompletedCount, StartTime: w.StartTime,
-		LastUpdateTime: w.LastUpdateTime, Results: w.Results, ResultsName: NameResults, legacy: true,
-	}
-	if s.Results == nil {
-		s.Results, s.ResultsName = w.PrizeResults, NamePrizeResults
-	}
-	return s, nil
-}
-
 // hashOf binds a state to what it was made for. Each part but the last is preceded by its length or of a fixed one.
 func hashOf(kind string, steps int, parameters []byte) string {
 	h := sha256.New()
@@ -300,12 +272,16 @@ func hashOf(kind string, steps int, parameters []byte) string {
 
 // fail notes an error of a step.
 func (s *State) fail(e *StepError, now time.Time) {
-	message := e.Err.Error()
-	if len(message) > maxMessage {
-		message = strings.ToValidUTF8(message[:maxMessage], "")
-	}
-	s.Errors = append(s.Errors, Failure{Step: e.Step, Undo: e.Undo, Message: message, Severity: SeverityOf(e), Time: now.Unix()})
+	s.Errors = append(s.Errors, Failure{Step: e.Step, Undo: e.Undo, Message: clip(e.Err.Error()), Severity: SeverityOf(e), Time: now.Unix()})
 	if over := len(s.Errors) - MaxErrors; over > 0 {
 		s.Errors = append([]Failure(nil), s.Errors[over:]...)
 	}
+}
+
+// clip bounds the text of an error that is kept.
+func clip(message string) string {
+	if len(message) > maxMessage {
+		message = strings.ToValidUTF8(message[:maxMessage], "")
+	}
+	return message
 }

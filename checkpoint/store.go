@@ -79,6 +79,8 @@ type Save struct {
 	Ended bool
 	// TTL is for how long the state is kept at least. A store may keep for longer what has not ended.
 	TTL time.Duration
+	// Replaces, with revision 1, is what another program saved, which has no head and which this save takes the place of.
+	Replaces []byte
 }
 
 // Store keeps states where all processes see them. Its methods are safe for concurrent use. They try again by themselves
@@ -87,8 +89,9 @@ type Store interface {
 	// Load returns the state of an operation as it was saved, or nil where there is none.
 	Load(ctx context.Context, key Key) ([]byte, error)
 	// Save keeps a state, all or nothing, where its head follows that of the one that is there, or with revision 1 where none
-	// is. It succeeds, too, where exactly this revision of this run is there already. Otherwise it changes nothing, and
-	// returns [ErrLost] where none is there, a [*CorruptError] where what is there has no head, and else a [*FencedError].
+	// is, or in place of exactly the bytes that it Replaces. It succeeds, too, where exactly this revision of this run is there
+	// already. Otherwise it changes nothing, and returns [ErrLost] where none is there, a [*CorruptError] where what is there
+	// has no head, and else a [*FencedError].
 	Save(ctx context.Context, key Key, s *Save) error
 	// Delete forgets the state of an operation, whatever it says. That there is none is a success.
 	Delete(ctx context.Context, key Key) error

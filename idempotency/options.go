@@ -62,7 +62,7 @@ type Options struct {
 	// OnCrash says what becomes of a key whose process died or was cut off for a lease. (A panic is a 500.)
 	OnCrash CrashPolicy
 	// Lease is how long an execution outlives its last sign of life, [DefaultLease] by default. It is extended while the
-	// handler runs.
+	// handler runs. All processes that share a store and a route have the same.
 	Lease time.Duration
 	// Retention is how long an answer is kept from when it was decided, [DefaultRetention] by default.
 	Retention time.Duration

@@ -47,7 +47,9 @@ const (
 
 // Terms are what an execution begins under.
 type Terms struct {
-	Lease     time.Duration // how long the execution may go without [Store.Extend]
+	// Lease is how long the execution may go without [Store.Extend]. It is the same wherever requests can have the same ids: a
+	// store may take a longer one for the work of a clock that was ahead, and shorten it.
+	Lease     time.Duration
 	Retention time.Duration // how long the answer is kept; at least the lease
 	OnCrash   CrashPolicy
 }

@@ -27,6 +27,8 @@ type Deadlock struct {
 	Victim string
 	// Cycle names the owners, each once: each waits for the next, the last for the first, and the first is the victim's.
 	Cycle []string
+	// Keys are what they wait for: Keys[i] is held by the owner after Cycle[i].
+	Keys []string
 }
 
 // maxBehind bounds how many earlier requests for one key a request is compared with. Those before them are reached
@@ -163,7 +165,19 @@ func youngest(waiters []Waiter, links []link) (d Deadlock, victim int, ok bool) 
 			d, victim, ok = Deadlock{Victim: waiters[l.waiter].ID, Cycle: append([]string{l.From}, cycle...)}, l.waiter, true
 		}
 	}
+	d.Keys = keys(links, d.Cycle)
 	return d, victim, ok
+}
+
+// keys are those for which each owner of a cycle waits for the next, by the youngest of its requests that do.
+func keys(links []link, cycle []string) []string {
+	out := make([]string, len(cycle))
+	for _, l := range links {
+		if i := slices.Index(cycle, l.From); i >= 0 && cycle[(i+1)%len(cycle)] == l.To {
+			out[i] = l.Key
+		}
+	}
+	return out
 }
 
 // cyclic is the graph of some links without the owners that are in no cycle for sure: those who wait for nobody, and those

@@ -56,7 +56,7 @@ func TestGraph(t *testing.T) {
 			holders:   map[string]string{"x": "A", "y": "B", "z": "C"},
 			waiters:   []lock.Waiter{waiter(1, "A", "y"), waiter(3, "B", "z"), waiter(2, "C", "x")},
 			edges:     []lock.Edge{{"A", "B", "y"}, {"C", "A", "x"}, {"B", "C", "z"}},
-			deadlocks: []lock.Deadlock{{"B3", []string{"B", "C", "A"}}},
+			deadlocks: []lock.Deadlock{{"B3", []string{"B", "C", "A"}, []string{"z", "x", "y"}}},
 		},
 		"two rings, and one who waits for both": {
 			holders: map[string]string{"a": "A", "b": "B", "c": "C", "d": "D"},
@@ -64,13 +64,13 @@ func TestGraph(t *testing.T) {
 			edges: []lock.Edge{
 				{"A", "B", "b"}, {"B", "A", "a"}, {"C", "D", "d"}, {"D", "C", "c"}, {"E", "A", "a"}, {"E", "C", "c"}, {"E", "B", "a"}, {"E", "D", "c"},
 			},
-			deadlocks: []lock.Deadlock{{"D4", []string{"D", "C"}}, {"B2", []string{"B", "A"}}},
+			deadlocks: []lock.Deadlock{{"D4", []string{"D", "C"}, []string{"c", "d"}}, {"B2", []string{"B", "A"}, []string{"a", "b"}}},
 		},
 		"two cycles that the youngest closes": {
 			holders:   map[string]string{"a": "A", "b": "B", "c": "C"},
 			waiters:   []lock.Waiter{waiter(1, "B", "a"), waiter(2, "C", "a"), waiter(3, "A", "b", "c")},
 			edges:     []lock.Edge{{"B", "A", "a"}, {"C", "A", "a"}, {"A", "B", "b"}, {"A", "C", "c"}},
-			deadlocks: []lock.Deadlock{{"A3", []string{"A", "B"}}},
+			deadlocks: []lock.Deadlock{{"A3", []string{"A", "B"}, []string{"b", "a"}}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -172,6 +172,8 @@ func TestDeadlocksAreRealAndAllFound(t *testing.T) {
 					t.Fatalf("%v: %s does not wait for the next", d, from)
 				case i == 0 && x.ID != d.Victim:
 					t.Fatalf("%v: the victim is not the first of the cycle", d)
+				case w.holders[d.Keys[i]] != d.Cycle[(i+1)%len(d.Cycle)] || !slices.Contains(x.Keys, d.Keys[i]):
+					t.Fatalf("%v: %s does not wait for key %s", d, from, d.Keys[i])
 				}
 			}
 			if sorted := slices.Compact(slices.Sorted(slices.Values(d.Cycle))); len(sorted) != len(d.Cycle) {

@@ -13,9 +13,9 @@ func ExampleGraph_Deadlocks() {
 		{ID: "2", Owner: "B", Keys: []string{"x"}, Ticket: 2},
 	})
 	for _, d := range g.Deadlocks() {
-		fmt.Println("request", d.Victim, "gives way:", d.Cycle)
+		fmt.Println("request", d.Victim, "gives way:", d.Cycle, "want", d.Keys)
 	}
-	// Output: request 2 gives way: [B A]
+	// Output: request 2 gives way: [B A] want [x y]
 }
 
 func ExampleDeadlockError() {

@@ -131,6 +131,18 @@ type Snapshot struct {
 	Edges   []Edge
 }
 
+// Ages are how long the oldest lock had been held, and how long the first in line had waited; 0 where there is none. They are not
+// known of a snapshot without its instant.
+func (s *Snapshot) Ages() (oldestHold, longestWait time.Duration) {
+	if len(s.Holders) > 0 && !s.At.IsZero() {
+		oldestHold = max(0, s.At.Sub(s.Holders[0].GrantedAt))
+	}
+	if len(s.Waiters) > 0 && !s.At.IsZero() {
+		longestWait = max(0, s.At.Sub(s.Waiters[0].Since))
+	}
+	return oldestHold, longestWait
+}
+
 // Inspector is a [Backend] that can be looked into.
 type Inspector interface {
 	Snapshot(ctx context.Context) (Snapshot, error)

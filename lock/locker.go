@@ -122,7 +122,7 @@ func (l *Locker) Acquire(ctx context.Context, keys []string, o Options) (*Held, 
 	}
 	if err != nil {
 		if d, ok := errors.AsType[*DeadlockError](err); ok {
-			l.logger.WarnContext(ctx, "deadlock broken", "owner", r.Owner, "keys", r.Keys, "cycle", d.Cycle)
+			l.logger.WarnContext(ctx, "request refused to break a deadlock", "owner", r.Owner, "keys", r.Keys, "cycle", d.Cycle)
 		}
 		return nil, fmt.Errorf("lock: acquire %q: %w", r.Keys, err)
 	}

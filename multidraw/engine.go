@@ -24,6 +24,7 @@ type EngineOptions struct {
 	Lock     lock.Options
 	Logger   *slog.Logger
 	Observer Observer
+	States   checkpoint.Observer // of the operations on saved states
 }
 
 // Engine draws under lock keys for a program that has a lock backend and a store for states of its own, such as Redis for
@@ -33,7 +34,7 @@ type Engine struct {
 	locks  *lock.Locker
 	o      EngineOptions
 	ranges *checkpoint.Runner[request, int64]
-	prizes *checkpoint.Runner[request, string]
+	prizes *checkpoint.Runner[request, won]
 }
 
 // The names of the kinds of operations, which are kept in their states.
@@ -48,11 +49,11 @@ func NewEngine(store checkpoint.Store, locks *lock.Locker, o EngineOptions) (*En
 		return nil, &checkpoint.ParameterError{Field: "locks", Reason: "are needed"}
 	}
 	e := &Engine{locks: locks, o: o}
-	co := checkpoint.Options{Every: cmp.Or(o.Every, DefaultEvery), TTL: o.TTL, Lock: o.Lock, Logger: o.Logger}
+	co := checkpoint.Options{Every: cmp.Or(o.Every, DefaultEvery), TTL: o.TTL, Lock: o.Lock, Logger: o.Logger, Observer: o.States}
 	var err, err2 error
-	e.ranges, err = checkpoint.New(checkpoint.Definition[request, int64]{Name: kindRange, Open: openRange}, store, locks, co)
-	e.prizes, err2 = checkpoint.New(checkpoint.Definition[request, string]{
-		Name: kindPrizes, Open: openPrizes, ResultsName: checkpoint.NamePrizeResults,
+	e.ranges, err = checkpoint.New(checkpoint.Definition[request, int64]{Name: kindRange, Open: openRange, Pure: true, Adopt: adoptRange}, store, locks, co)
+	e.prizes, err2 = checkpoint.New(checkpoint.Definition[request, won]{
+		Name: kindPrizes, Open: openPrizes, ResultsName: checkpoint.NamePrizeResults, Pure: true, Adopt: adoptPrizes,
 	}, store, locks, co)
 	return e, errors.Join(err, err2)
 }
@@ -93,6 +94,12 @@ type Order struct {
 	Seed *fairdraw.Seed // what the draws are derived from; nil means a new random seed
 	// Progress is called after each save. It must return quickly.
 	Progress func(completed, total int64)
+	// PrizeObjects saves drawn prizes as objects and not as ids, for programs that read states. It belongs to the operation's
+	// parameters. Objects are longer, so that fewer draws fit.
+	PrizeObjects bool
+	// Adopt goes on with an operation that a program of the requirement's form has saved under the ID. The draws that are there
+	// must be possible ones. They stay, and only the others follow from the seed, so that there is no [Drawn.Proof].
+	Adopt bool
 }
 
 // Drawn is an operation of an [Engine] as a call has left it.
@@ -133,10 +140,33 @@ func drawn[R any](r *checkpoint.Result[R], err error) (*Drawn, error) {
 	switch results := any(r.Results).(type) {
 	case []int64:
 		d.Ints = results
-	case []string:
-		d.PrizeIDs = results
+	case []won:
+		d.PrizeIDs = make([]string, len(results))
+		ids := map[won]string{} // A text is read once.
+		for i, w := range results {
+			id, ok := ids[w]
+			if !ok {
+				id = w.id()
+				ids[w] = id
+			}
+			d.PrizeIDs[i] = id
+		}
 	}
 	return d, err
+}
+
+// Prizes are those of PrizeIDs, as the list that was drawn from has them.
+func (d *Drawn) Prizes() []Prize {
+	of := make(map[string]Prize, len(d.Spec.Prizes))
+	for _, p := range d.Spec.Prizes {
+		of[p.ID] = p
+	}
+	prizes := make([]Prize, len(d.PrizeIDs))
+	for i, id := range d.PrizeIDs {
+		prizes[i] = of[id]
+		prizes[i].ID = id // Of an operation that was adopted without its list, the id is all.
+	}
+	return prizes
 }
 
 // DrawMultipleInRange draws count integers from low to high, both included, under the lock on lockKey, saved as it goes.
@@ -149,7 +179,7 @@ func (e *Engine) DrawMultipleInRange(ctx context.Context, lockKey string, low, h
 
 // DrawMultipleFromPrizes draws count prizes, as [Engine.DrawMultipleInRange] draws integers.
 func (e *Engine) DrawMultipleFromPrizes(ctx context.Context, lockKey string, prizes []Prize, count int64, o Order) (*Drawn, error) {
-	return drawMultiple(ctx, e, e.prizes, lockKey, request{Count: count, Prizes: prizes}, o)
+	return drawMultiple(ctx, e, e.prizes, lockKey, request{Count: count, Prizes: prizes, PrizeObjects: o.PrizeObjects}, o)
 }
 
 func drawMultiple[R any](
@@ -167,8 +197,8 @@ func (e *Engine) Resume(ctx context.Context, lockKey, id string, o Order) (*Draw
 	return e.existing(ctx, lockKey, id, o, e.ranges.Resume, e.prizes.Resume)
 }
 
-// Rollback ends an operation for good, whether it is interrupted or completed. What was drawn stays readable, until the
-// state expires. Errors are those of [checkpoint.Runner.Rollback].
+// Rollback ends an operation for good, whether it is interrupted or completed, and whether an engine has saved it or a program
+// of the requirement's form. What was drawn stays readable, until the state expires. Errors are those of [checkpoint.Runner.Rollback].
 func (e *Engine) Rollback(ctx context.Context, lockKey, id string, o Order) (*Drawn, error) {
 	return e.existing(ctx, lockKey, id, o, e.ranges.Rollback, e.prizes.Rollback)
 }
@@ -188,13 +218,13 @@ func (e *Engine) Delete(ctx context.Context, lockKey, id string) error {
 type act[R any] func(ctx context.Context, key checkpoint.Key, c checkpoint.Call) (*checkpoint.Result[R], error)
 
 // existing calls what is made for the operation's kind. An id that is free is passed on as well, and refused there.
-func (e *Engine) existing(ctx context.Context, lockKey, id string, o Order, ofRange act[int64], ofPrizes act[string]) (*Drawn, error) {
+func (e *Engine) existing(ctx context.Context, lockKey, id string, o Order, ofRange act[int64], ofPrizes act[won]) (*Drawn, error) {
 	s, err := e.State(ctx, lockKey, id)
 	if err != nil {
 		return nil, err
 	}
 	key := checkpoint.Key{LockKey: lockKey, ID: id}
-	if s != nil && s.Kind == kindPrizes {
+	if s != nil && (s.Kind == kindPrizes || s.Legacy() && s.ResultsName == checkpoint.NamePrizeResults) {
 		return drawn(ofPrizes(ctx, key, e.call(o)))
 	}
 	return drawn(ofRange(ctx, key, e.call(o)))
@@ -202,7 +232,7 @@ func (e *Engine) existing(ctx context.Context, lockKey, id string, o Order, ofRa
 
 // call adds the engine's observer to the caller's progress function.
 func (e *Engine) call(o Order) checkpoint.Call {
-	var c checkpoint.Call
+	c := checkpoint.Call{Adopt: o.Adopt}
 	if o.Seed != nil {
 		c.Seed = new(checkpoint.Seed(*o.Seed))
 	}
@@ -265,6 +295,8 @@ type request struct {
 	Count  int64   `json:"count"`
 	Range  *Range  `json:"range,omitempty"`
 	Prizes []Prize `json:"prizes,omitempty"`
+
+	PrizeObjects bool `json:"prize_objects,omitempty"`
 }
 
 func (o *request) spec() Spec { return Spec{Range: o.Range, Prizes: o.Prizes} }
@@ -311,7 +343,7 @@ func openRange(o request, seed checkpoint.Seed) (checkpoint.Steps[int64], error)
 	return &steps[int64]{count: int(o.Count), draw: d.Ints}, nil
 }
 
-func openPrizes(o request, seed checkpoint.Seed) (checkpoint.Steps[string], error) {
+func openPrizes(o request, seed checkpoint.Seed) (checkpoint.Steps[won], error) {
 	if o.Prizes == nil {
 		o.Prizes = []Prize{} // An empty list of prizes is refused as such.
 	}
@@ -319,11 +351,15 @@ func openPrizes(o request, seed checkpoint.Seed) (checkpoint.Steps[string], erro
 	if err != nil {
 		return nil, err
 	}
-	return &steps[string]{count: int(o.Count), draw: func(first int64, count int) []string {
-		ids := make([]string, 0, count)
+	of := make([]won, len(o.Prizes))
+	for i, p := range o.Prizes {
+		of[i] = wonOf(p, o.PrizeObjects)
+	}
+	return &steps[won]{count: int(o.Count), draw: func(first int64, count int) []won {
+		drawn := make([]won, 0, count)
 		for _, place := range d.Places(first, count) {
-			ids = append(ids, o.Prizes[place].ID)
+			drawn = append(drawn, of[place])
 		}
-		return ids
+		return drawn
 	}}, nil
 }

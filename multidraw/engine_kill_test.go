@@ -22,6 +22,7 @@ import (
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/redislock"
 	"github.com/fairlead-dev/fairlead/multidraw"
+	"github.com/fairlead-dev/fairlead/redisclient/rueidisclient"
 )
 
 // childRedis makes the test binary a process that draws, on the Redis at that address.
@@ -39,13 +40,14 @@ func killedSeed() fairdraw.Seed { return fairdraw.Seed{4, 2} }
 
 // drawAsChild goes on with the one operation, prints a line after each save, and returns the exit code.
 func drawAsChild() int {
-	client, err := rueidis.NewClient(rueidis.ClientOption{
+	r, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{os.Getenv(childRedis)}, DisableCache: true, ForceSingleClient: true, DisableRetry: true,
 	})
 	if err != nil {
 		return fail(err)
 	}
-	defer client.Close()
+	defer r.Close()
+	client := rueidisclient.New(r)
 	locks, err := redislock.New(client, redislock.Options{})
 	if err != nil {
 		return fail(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,17 +19,19 @@ import (
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/redislock"
 	"github.com/fairlead-dev/fairlead/multidraw"
+	"github.com/fairlead-dev/fairlead/redisclient/rueidisclient"
 )
 
 // newEngine returns an engine as another process would have it.
 func newEngine(tb testing.TB, client rueidis.Client, o multidraw.EngineOptions) *multidraw.Engine {
 	tb.Helper()
-	locks, err := redislock.New(client, redislock.Options{})
+	redis := rueidisclient.New(client)
+	locks, err := redislock.New(redis, redislock.Options{})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(locks.Close)
-	e, err := multidraw.NewEngine(redisstore.New(client), lock.New(locks, lock.LockerOptions{}), o)
+	e, err := multidraw.NewEngine(redisstore.New(redis), lock.New(locks, lock.LockerOptions{}), o)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -204,5 +207,23 @@ func TestEngineIsExclusive(t *testing.T) {
 	}
 	if _, err := rest.Proof(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestNewID: names of operations that begin in the same second differ, tell the time, and are parts of keys.
+func TestNewID(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2024, 12, 17, 15, 30, 22, 0, time.FixedZone("", 3600))
+	seen := map[string]bool{}
+	for range 1000 {
+		id := multidraw.NewID(now)
+		key := checkpoint.Key{LockKey: "user_123:daily", ID: id}
+		if back, err := checkpoint.ParseKey(key.String()); err != nil || back != key || !strings.HasPrefix(id, "multi_draw_20241217_143022_") {
+			t.Fatalf("%q: %+v, %v", id, back, err)
+		}
+		seen[id] = true
+	}
+	if len(seen) != 1000 {
+		t.Errorf("%d names of 1000 operations", len(seen))
 	}
 }

@@ -11,16 +11,18 @@ import (
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/redislock"
 	"github.com/fairlead-dev/fairlead/multidraw"
+	"github.com/fairlead-dev/fairlead/redisclient/rueidisclient"
 )
 
 // A program with a Redis draws under lock keys, and goes on where an earlier process was.
 func ExampleEngine() {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}, DisableCache: true, DisableRetry: true})
+	r, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}, DisableCache: true, DisableRetry: true})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer client.Close()
+	defer r.Close()
+	client := rueidisclient.New(r)
 	backend, err := redislock.New(client, redislock.Options{})
 	if err != nil {
 		fmt.Println(err)

@@ -57,8 +57,8 @@ func digits(r Range) lengths {
 	return l
 }
 
-// ids are the lengths of the ids of prizes.
-func ids(prizes []Prize) lengths {
+// wons are the lengths of prizes as they are saved.
+func wons(prizes []Prize, objects bool) lengths {
 	var (
 		l   lengths
 		all float64
@@ -67,8 +67,7 @@ func ids(prizes []Prize) lengths {
 		all += float64(p.Weight)
 	}
 	for _, p := range prizes {
-		text, _ := json.Marshal(p.ID) // A string never fails.
-		l.add(float64(len(text)+len(",")), float64(p.Weight)/all)
+		l.add(float64(len(wonOf(p, objects))+len(",")), float64(p.Weight)/all)
 	}
 	l.done()
 	return l
@@ -84,7 +83,7 @@ func fits(o request) error {
 	if o.Range != nil {
 		l = digits(*o.Range)
 	} else {
-		l = ids(o.Prizes)
+		l = wons(o.Prizes, o.PrizeObjects)
 	}
 	parameters, err := json.Marshal(o)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/checkpoint"
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
@@ -47,6 +48,7 @@ type Observer interface {
 // Options are a service's hooks and limits. All may be zero.
 type Options struct {
 	Observer Observer
+	States   checkpoint.Observer // of saved chunks
 	Logger   *slog.Logger
 	// Committed is called after the commit of each checkpoint, which is the operation's event with that number.
 	Committed func(id uuid.UUID, checkpoint int64)
@@ -107,6 +109,8 @@ func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.An
 		made   *Operation
 		draws  *Draws
 		wait   *uuid.UUID // for the operation, whose answer is not decided yet
+		chunks int        // bytes of those that are saved with it
+		began  = time.Now()
 	)
 	err = s.store.Create(ctx, id, op.LockKey, command.KeysOf(c), func(u *Unit) {
 		made = u.Earlier
@@ -129,10 +133,20 @@ func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.An
 			u.Made, u.Seed = made, seed
 			return made, "multidraw.create", err
 		})
+		if u.Earlier != nil {
+			return // They were saved then.
+		}
+		chunks = 0
+		for _, c := range u.Chunks {
+			chunks += len(c)
+		}
 		if later && made != nil {
 			wait = &made.ID
 		}
 	})
+	if chunks > 0 {
+		s.reportSave(ctx, op.LockKey, id, chunks, began, err)
+	}
 	if err != nil {
 		return command.Answer{}, err
 	}

@@ -53,9 +53,9 @@ type Store interface {
 	Checkpoint(ctx context.Context, c *Checkpoint) error
 	// Renew renews the leases of operations that run in a process.
 	Renew(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, ttl time.Duration) error
-	// Expire makes every operation interrupted whose lease has expired, and returns those. It leaves out what another session
-	// has locked.
-	Expire(ctx context.Context) ([]uuid.UUID, error)
+	// Expire makes every operation interrupted whose lease has expired, and returns those. Leases last for ttl: one that would
+	// end later was written by a clock that was ahead, and ends by then. It leaves out what another session has locked.
+	Expire(ctx context.Context, ttl time.Duration) ([]uuid.UUID, error)
 }
 
 // Reader answers questions about operations.

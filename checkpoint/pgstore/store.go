@@ -62,6 +62,10 @@ const (
 			expires_at = CASE WHEN $7 THEN clock_timestamp() + $8::bigint * interval '1 microsecond' END
 		WHERE lock_key = $1 AND operation_id = $2 AND revision = $3 - 1 AND token <= $4
 			AND (expires_at IS NULL OR expires_at > clock_timestamp())`
+	// replaceState is for a row that another program wrote: it has to be as it was read.
+	replaceState = `UPDATE @checkpoint_states SET revision = $3, token = $4, run = $5, state = $6, updated_at = clock_timestamp(),
+			expires_at = CASE WHEN $7 THEN clock_timestamp() + $8::bigint * interval '1 microsecond' END
+		WHERE lock_key = $1 AND operation_id = $2 AND state = $9 AND (expires_at IS NULL OR expires_at > clock_timestamp())`
 	selectHead = `SELECT revision, token, run FROM @checkpoint_states
 		WHERE lock_key = $1 AND operation_id = $2 AND (expires_at IS NULL OR expires_at > clock_timestamp())`
 	lockHead = selectHead + ` FOR NO KEY UPDATE`
@@ -80,18 +84,21 @@ func (s *Store) Save(ctx context.Context, key checkpoint.Key, save *checkpoint.S
 
 func (s *Store) save(ctx context.Context, q querier, key checkpoint.Key, save *checkpoint.Save) error {
 	write := updateState
-	if save.Revision == 1 {
+	args := []any{key.LockKey, key.ID, save.Revision, save.Token, save.Run, save.Body, save.Ended, save.TTL.Microseconds()}
+	switch {
+	case save.Replaces != nil:
+		write, args = replaceState, append(args, save.Replaces)
+	case save.Revision == 1:
 		write = insertState
 	}
-	tag, err := q.Exec(ctx, pgkit.In(s.schema, write), key.LockKey, key.ID, save.Revision, save.Token, save.Run, save.Body,
-		save.Ended, save.TTL.Microseconds())
+	tag, err := q.Exec(ctx, pgkit.In(s.schema, write), args...)
 	if err != nil || tag.RowsAffected() == 1 {
 		return err
 	}
 	switch found, err := s.look(ctx, q, selectHead, key, save.Head); {
 	case err != nil || found == ours:
 		return err
-	case found == absent && save.Revision > 1:
+	case found == absent && (save.Revision > 1 || save.Replaces != nil):
 		return fmt.Errorf("pgstore: save %s: %w", key, checkpoint.ErrLost)
 	}
 	// Another's save, or its end, came between the two statements. The next try sees clearly.

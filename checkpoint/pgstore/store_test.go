@@ -310,6 +310,55 @@ func TestZombieCommitsNothing(t *testing.T) {
 	}
 }
 
+// heard counts what an observer is told of.
+type heard struct {
+	saved, failed int
+}
+
+func (h *heard) Stored(op checkpoint.Op, bytes int, _ time.Duration, err error) {
+	switch {
+	case op != checkpoint.OpSave:
+	case err != nil:
+		h.failed++
+	case bytes > 0:
+		h.saved++
+	}
+}
+
+// TestTransactionsAreReported has a step fail, which is no failure of a save, and then goes on.
+func TestTransactionsAreReported(t *testing.T) {
+	t.Parallel()
+	url, _ := bank(t)
+	s := New(pool(t, url), testSchema)
+	key := checkpoint.Key{LockKey: "bank", ID: "op"}
+	var h heard
+	fails := true
+	r, err := checkpoint.New(checkpoint.Definition[transfers, int64]{
+		Name: "transfers",
+		Open: func(p transfers, _ checkpoint.Seed) (checkpoint.Steps[int64], error) {
+			return moving{p.N, func(_ context.Context, step int) error {
+				if step == 2 && fails {
+					return errStop
+				}
+				return nil
+			}}, nil
+		},
+	}, s, nil, checkpoint.Options{Transactional: true, Observer: &h})
+	testwait.Must(t, err)
+	if _, err := r.Run(t.Context(), key, transfers{4}, checkpoint.Call{}); !errors.Is(err, errStop) {
+		t.Fatal(err)
+	}
+	// The claim, two steps, and the note of the error.
+	if h.saved != 4 || h.failed != 0 {
+		t.Errorf("after a step that failed: %+v", h)
+	}
+	fails = false
+	testwait.Must(t, testwait.Err(r.Resume(t.Context(), key, checkpoint.Call{})))
+	if h.saved != 7 || h.failed != 0 {
+		t.Errorf("after all steps: %+v", h)
+	}
+}
+
 func TestTransactionsAreAsked(t *testing.T) {
 	t.Parallel()
 	if _, err := checkpoint.New(checkpoint.Definition[transfers, int64]{

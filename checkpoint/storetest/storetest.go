@@ -33,7 +33,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 	for name, test := range map[string]func(*suite){
 		"kept byte for byte": (*suite).kept, "guarded": (*suite).guarded, "one of many": (*suite).oneOfMany, "lost": (*suite).lost,
 		"expiry": (*suite).expiry, "keys apart": (*suite).keysApart, "cancelled": (*suite).cancelled,
-		"unreachable": (*suite).unreachable, "corrupt": (*suite).corrupt,
+		"unreachable": (*suite).unreachable, "corrupt": (*suite).corrupt, "another program's": (*suite).another,
 	} {
 		t.Run(name, func(t *testing.T) { test(&suite{T: t, Harness: open(t)}) })
 	}
@@ -249,4 +249,25 @@ func (s *suite) corrupt() {
 	testwait.Must(s, s.Store.Delete(s.Context(), one))
 	s.want(one, nil)
 	s.save(one, state(1, 1, "a", "x"))
+}
+
+// another plants what another program has saved. Only a save that replaces exactly those bytes takes their place.
+func (s *suite) another() {
+	const theirs = `{"lock_key":"user_123:daily","total_count":3,"completed_count":1,"results":[4]}`
+	first := state(1, 5, "a", "one")
+	first.Replaces = []byte(theirs)
+	s.refused("a save in place of what is gone", s.try(first), checkpoint.ErrLost)
+	s.Plant(s, one, []byte(strings.Replace(theirs, "4", "5", 1))) // It went on.
+	if err := s.try(first); !errors.Is(err, checkpoint.ErrCorrupt) && !errors.Is(err, checkpoint.ErrFenced) {
+		s.Errorf("a save in place of what has changed: %v", err)
+	}
+	s.want(one, []byte(strings.Replace(theirs, "4", "5", 1)))
+	s.Plant(s, one, []byte(theirs))
+	for range 2 { // The first answer was lost, and it is sent again.
+		s.save(one, first)
+	}
+	late := state(1, 6, "b", "late")
+	late.Replaces = first.Replaces
+	s.refused("another save in its place", s.try(late), checkpoint.ErrFenced)
+	s.save(one, state(2, 5, "a", "two"))
 }

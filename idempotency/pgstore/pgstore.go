@@ -44,7 +44,7 @@ func New(db DB, o Options) *Store {
 
 // statements are the SQL, with the table's schema.
 type statements struct {
-	begin, look, extend, complete, answer, release, sweep string
+	begin, look, shorten, extend, complete, answer, release, sweep string
 }
 
 // micros is the fence of an execution that has no predecessor: by the clock, so that it grows even where an earlier
@@ -71,6 +71,8 @@ func newStatements(schema string) statements {
 		look: pgkit.In(schema, `SELECT fingerprint, execution, fence, park, (extract(epoch FROM lease_until - clock_timestamp()) * 1000000)::bigint,
 				coalesce(status, 0), status IS NOT NULL, coalesce(header, ''), body
 			FROM @idempotent_requests WHERE id = $1 AND (expires_at IS NULL OR expires_at > clock_timestamp())`),
+		shorten: pgkit.In(schema, `UPDATE @idempotent_requests SET lease_until = clock_timestamp() + $4::interval,
+				expires_at = CASE WHEN park THEN NULL ELSE clock_timestamp() + $4::interval + retention END`+mine+` AND lease_until > clock_timestamp() + $4::interval`),
 		extend: pgkit.In(schema, `UPDATE @idempotent_requests SET lease_until = clock_timestamp() + $4::interval,
 				expires_at = CASE WHEN park THEN NULL ELSE clock_timestamp() + $4::interval + retention END`+mine+` AND lease_until > clock_timestamp()`),
 		complete: pgkit.In(schema, `UPDATE @idempotent_requests SET status = $4, header = $5, body = $6, expires_at = clock_timestamp() + retention`+mine),
@@ -106,6 +108,13 @@ func (s *Store) Begin(ctx context.Context, r idempotency.Request, t idempotency.
 		case err == nil && e.Phase == idempotency.Absent: // Released meanwhile.
 		case err == nil && e.Fingerprint != r.Fingerprint:
 			return idempotency.Entry{}, idempotency.ErrKeyReused
+		case err == nil && e.Phase == idempotency.InFlight && e.LeaseLeft > t.Lease:
+			// A clock wrote it that was ahead. The execution, if it is alive, extends its lease before this one is over.
+			if _, err := s.db.Exec(ctx, s.sql.shorten, r.ID[:], e.Grant.Execution, e.Grant.Fence, t.Lease); err != nil {
+				return idempotency.Entry{}, fmt.Errorf("pgstore: begin: %w", err)
+			}
+			e.LeaseLeft = t.Lease
+			return e, nil
 		default:
 			return e, err
 		}

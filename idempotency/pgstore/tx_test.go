@@ -47,6 +47,42 @@ func request(key, content string) idempotency.Request {
 	}
 }
 
+// TestLeaseWrittenByAClockThatWasAhead: a key is free, or parked, a lease after the first request that meets it in flight.
+func TestLeaseWrittenByAClockThatWasAhead(t *testing.T) {
+	t.Parallel()
+	url := pgtest.NewDatabase(t, migrate)
+	step := pgtest.Clock(t, url)
+	step(time.Hour)
+	s := New(connect(t, url, 4), Options{})
+	terms := idempotency.Terms{Lease: time.Second, Retention: 24 * time.Hour}
+	for policy, want := range map[idempotency.CrashPolicy]idempotency.Phase{
+		idempotency.FreeAfterLease: idempotency.Started, idempotency.ParkAsUnknown: idempotency.Unknown,
+	} {
+		step(time.Hour)
+		terms.OnCrash = policy
+		r := request(uuid.NewString(), "content")
+		dead, err := s.Begin(t.Context(), r, terms)
+		testwait.Must(t, err)
+		step(0)
+		r.Execution = uuid.New()
+		e, err := s.Begin(t.Context(), r, terms)
+		if err != nil || e.Phase != idempotency.InFlight || e.LeaseLeft > terms.Lease {
+			t.Fatalf("after the step: %+v, %v", e, err)
+		}
+		testwait.Eventually(t, patience, "the lease is over", func() bool {
+			e, err = s.Begin(t.Context(), r, terms)
+			testwait.Must(t, err)
+			return e.Phase != idempotency.InFlight
+		})
+		if e.Phase != want {
+			t.Errorf("the key is %v, want %v", e.Phase, want)
+		}
+		if err := s.Extend(t.Context(), dead.Grant, terms.Lease); !errors.Is(err, idempotency.ErrLost) {
+			t.Errorf("the dead execution's extension: %v", err)
+		}
+	}
+}
+
 func TestDo(t *testing.T) {
 	t.Parallel()
 	const copies = 20

@@ -5,9 +5,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/fairlead-dev/fairlead/lock"
+	"github.com/fairlead-dev/fairlead/checkpoint"
+	"github.com/fairlead-dev/fairlead/internal/lockmetrics"
 	"github.com/fairlead-dev/fairlead/multidraw"
 	"github.com/fairlead-dev/fairlead/saga"
 )
@@ -63,6 +65,7 @@ type Publications[Result, Outcome ~string] struct {
 	answers                     *prometheus.CounterVec
 	running                     prometheus.Gauge
 	results                     map[Result]prometheus.Counter
+	targets                     *lockmetrics.Table[map[Result]prometheus.Counter]
 	firings                     map[Outcome]prometheus.Counter
 }
 
@@ -72,6 +75,7 @@ func NewPublications[Result, Outcome ~string](r prometheus.Registerer) *Publicat
 	// What was away for a while is late by that while: a quantile says no more than the last bucket.
 	late := []float64{.01, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600, 4 * 3600, 24 * 3600}
 	results := m.counters("attempts_total", "Attempts recorded, by result. A refused one came after its claim was lost.", "result")
+	targets := m.counters("target_attempts_total", "Attempts recorded, by target and result; from the hundredth target on all others are one.", "target", "result")
 	firings := m.counters("firings_total", "Automations fired, by outcome.", "outcome")
 	p := &Publications[Result, Outcome]{
 		claimed: m.counter("claims_total", "Publications claimed."),
@@ -79,7 +83,7 @@ func NewPublications[Result, Outcome ~string](r prometheus.Registerer) *Publicat
 		claim: m.histogram("claim_duration_seconds", "Time of a transaction that claimed something.",
 			[]float64{.0005, .001, .0025, .005, .0075, .01, .015, .02, .03, .05, .1, .25, .5, 1, 2.5, 5, 10}),
 		late:     m.histogram("late_seconds", "How long publications had been due when they were claimed.", late),
-		took:     m.histogram("send_duration_seconds", "Time of an attempt, without its recording.", seconds()),
+		took:     m.histogram("send_duration_seconds", "Time of an attempt, without its recording.", append(seconds(), 30, 60, 120, 300, 600, 900)),
 		answers:  m.counters("answers_total", "Answers of targets by status; 0: there was none.", "status"),
 		results:  map[Result]prometheus.Counter{},
 		running:  m.gauge("running", "Attempts under way."),
@@ -90,9 +94,17 @@ func NewPublications[Result, Outcome ~string](r prometheus.Registerer) *Publicat
 	for _, outcome := range []Outcome{"scheduled", "no_draft", "quota_reached"} {
 		p.firings[outcome] = firings.WithLabelValues(string(outcome))
 	}
-	for _, result := range []Result{"published", "failed", "refused"} {
+	all := []Result{"published", "failed", "refused"}
+	for _, result := range all {
 		p.results[result] = results.WithLabelValues(string(result))
 	}
+	p.targets = lockmetrics.New(func(target string) map[Result]prometheus.Counter {
+		of := map[Result]prometheus.Counter{}
+		for _, result := range all {
+			of[result] = targets.WithLabelValues(target, string(result))
+		}
+		return of
+	})
 	return p
 }
 
@@ -110,7 +122,10 @@ func (p *Publications[Result, Outcome]) Attempted(late, took time.Duration, stat
 }
 
 // Recorded implements the observer of workers.
-func (p *Publications[Result, Outcome]) Recorded(result Result) { p.results[result].Inc() }
+func (p *Publications[Result, Outcome]) Recorded(target uuid.UUID, result Result) {
+	p.results[result].Inc()
+	p.targets.Of(target.String())[result].Inc()
+}
 
 // Running implements the observer of workers.
 func (p *Publications[Result, Outcome]) Running(n int) { p.running.Set(float64(n)) }
@@ -169,6 +184,40 @@ func (m *Multidraws) Ended(status multidraw.Status) {
 	}
 }
 
+// Checkpoints observes the operations on the saved states of multi-draws.
+type Checkpoints struct {
+	done  map[bool]map[checkpoint.Op]prometheus.Counter // by success
+	took  map[checkpoint.Op]prometheus.Observer
+	bytes map[checkpoint.Op]prometheus.Observer
+}
+
+var _ checkpoint.Observer = (*Checkpoints)(nil)
+
+// NewCheckpoints registers the metrics of saved states. All of them are there from the start.
+func NewCheckpoints(r prometheus.Registerer) *Checkpoints {
+	metrics := metricsOf(r, "fairlead_checkpoint_")
+	done := metrics.counters("operations_total", "Operations on saved states, by what they came to: ok or failed.", "operation", "result")
+	took := metrics.histograms("duration_seconds", "Time of an operation on a saved state, with its retries and the wait for its turn.", seconds(), "operation")
+	bytes := metrics.histograms("state_bytes", "Size of what was loaded or saved.", prometheus.ExponentialBuckets(64, 4, 10), "operation")
+	c := &Checkpoints{
+		done: map[bool]map[checkpoint.Op]prometheus.Counter{true: {}, false: {}}, took: map[checkpoint.Op]prometheus.Observer{}, bytes: map[checkpoint.Op]prometheus.Observer{},
+	}
+	for _, op := range checkpoint.Ops() {
+		c.done[true][op], c.done[false][op] = done.WithLabelValues(string(op), "ok"), done.WithLabelValues(string(op), "failed")
+		c.took[op], c.bytes[op] = took.WithLabelValues(string(op)), bytes.WithLabelValues(string(op))
+	}
+	return c
+}
+
+// Stored implements [checkpoint.Observer].
+func (c *Checkpoints) Stored(op checkpoint.Op, bytes int, took time.Duration, err error) {
+	c.done[err == nil][op].Inc()
+	c.took[op].Observe(took.Seconds())
+	if err == nil && bytes > 0 {
+		c.bytes[op].Observe(float64(bytes))
+	}
+}
+
 // Sagas observes the sagas and two-phase transactions.
 type Sagas struct {
 	ended, retried, resumed, resolved *prometheus.CounterVec
@@ -187,6 +236,29 @@ type age struct {
 }
 
 var _ saga.Observer = (*Sagas)(nil)
+
+// NewHistory registers the metrics of lost commits. The observer of a ledger's database is called with the losses that no operator has
+// accepted, and whether the server has just found one.
+func NewHistory(r prometheus.Registerer) (of func(ledger string) func(open int64, found bool)) {
+	m := metricsOf(r, "fairlead_history_")
+	found := m.counters("losses_total", "Times that this server found that the database lacks commits which it had confirmed.", "ledger")
+	open := m.gauges("losses_open", "Losses, found by any server, that no operator has accepted.", "ledger")
+	return func(ledger string) func(int64, bool) {
+		found, open := found.WithLabelValues(ledger), open.WithLabelValues(ledger)
+		return func(n int64, first bool) {
+			open.Set(float64(n))
+			if first {
+				found.Inc()
+			}
+		}
+	}
+}
+
+// NewKeys registers the metric of stored idempotency keys, and returns what sets it.
+func NewKeys(r prometheus.Registerer) (stored func(n int64)) {
+	g := metricsOf(r, "fairlead_idempotency_").gauge("keys", "Stored idempotency keys, of all processes, at the last sample: PostgreSQL's estimate.")
+	return func(n int64) { g.Set(float64(n)) }
+}
 
 // NewSagas registers the sagas' metrics. All of them are there from the start.
 func NewSagas(r prometheus.Registerer) *Sagas {
@@ -269,102 +341,5 @@ func (m *Sagas) Sample(ledgers []string, found []saga.Doubt, failures map[string
 		if count[ledger] > 0 {
 			m.seen[ledger] = age{age: oldest[ledger], at: now}
 		}
-	}
-}
-
-// Locks observes locks: those of one process, and through samples all that the database has.
-type Locks struct {
-	requests                       *prometheus.CounterVec
-	wait, hold                     *prometheus.HistogramVec
-	contended, lost                *prometheus.CounterVec
-	victims, expired, handedOver   prometheus.Counter
-	held, waiting, oldest, longest prometheus.Gauge
-
-	classes sync.Map // those whose metrics are all there
-}
-
-var _ lock.Observer = (*Locks)(nil)
-
-// lockSeconds are the buckets of waits and holds, from a millisecond to an hour.
-func lockSeconds() []float64 {
-	return []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}
-}
-
-// NewLocks registers the locks' metrics. The classes are those that are there from the start.
-func NewLocks(r prometheus.Registerer, classes ...string) *Locks {
-	m := metricsOf(r, "fairlead_lock")
-	l := &Locks{
-		requests:   m.counters("_requests_total", "Requests for locks by how they ended.", "class", "outcome"),
-		wait:       m.histograms("_wait_seconds", "Time from a request for a lock to its end, granted or not.", lockSeconds(), "class"),
-		hold:       m.histograms("_hold_seconds", "How long locks were held that ended in this process.", lockSeconds(), "class"),
-		contended:  m.counters("_contended_total", "Requests that had to wait in line and were granted.", "class"),
-		lost:       m.counters("_lost_total", "Locks that their holder in this process lost.", "class"),
-		victims:    m.counter("_deadlock_victims_total", "Requests refused to break a deadlock."),
-		expired:    m.counter("_expired_total", "Leases found expired by this process: their holders died, or forgot them."),
-		handedOver: m.counter("_handovers_total", "Locks passed to the next in line by this process."),
-		held:       m.gauge("s_held", "Locks held, on all processes, at the last sample."),
-		waiting:    m.gauge("s_waiting", "Requests that waited, on all processes, at the last sample."),
-		oldest:     m.gauge("_oldest_hold_seconds", "How long the oldest lock had been held at the last sample."),
-		longest:    m.gauge("_longest_wait_seconds", "How long the first in line had waited at the last sample."),
-	}
-	for _, class := range classes {
-		l.begin(class)
-	}
-	return l
-}
-
-// begin makes all metrics of a class when one is needed first.
-func (l *Locks) begin(class string) {
-	if _, known := l.classes.LoadOrStore(class, true); known {
-		return
-	}
-	for _, o := range lock.Outcomes() {
-		l.requests.WithLabelValues(class, string(o))
-	}
-	l.wait.WithLabelValues(class)
-	l.hold.WithLabelValues(class)
-	l.contended.WithLabelValues(class)
-	l.lost.WithLabelValues(class)
-}
-
-// Asked implements [lock.Observer].
-func (l *Locks) Asked(class string, outcome lock.Outcome, waited time.Duration, contended bool) {
-	l.begin(class)
-	l.requests.WithLabelValues(class, string(outcome)).Inc()
-	l.wait.WithLabelValues(class).Observe(waited.Seconds())
-	if contended {
-		l.contended.WithLabelValues(class).Inc()
-	}
-}
-
-// Ended implements [lock.Observer].
-func (l *Locks) Ended(class string, held time.Duration, lost error) {
-	l.begin(class)
-	l.hold.WithLabelValues(class).Observe(held.Seconds())
-	if lost != nil {
-		l.lost.WithLabelValues(class).Inc()
-	}
-}
-
-// Expired implements the observer of the locks in PostgreSQL.
-func (l *Locks) Expired(n int) { l.expired.Add(float64(n)) }
-
-// Victim implements the observer of the locks in PostgreSQL.
-func (l *Locks) Victim() { l.victims.Inc() }
-
-// HandedOver implements the observer of the locks in PostgreSQL.
-func (l *Locks) HandedOver() { l.handedOver.Inc() }
-
-// Sample sets the gauges from what the database has at an instant, by the database's clock.
-func (l *Locks) Sample(s lock.Snapshot) {
-	l.held.Set(float64(len(s.Holders)))
-	l.waiting.Set(float64(len(s.Waiters)))
-	l.oldest.Set(0)
-	l.longest.Set(0)
-	if len(s.Holders) > 0 {
-		l.oldest.Set(max(0, s.At.Sub(s.Holders[0].GrantedAt).Seconds()))
-	}
-	if len(s.Waiters) > 0 {
-		l.longest.Set(max(0, s.At.Sub(s.Waiters[0].Since).Seconds()))
 	}
 }

@@ -4,6 +4,7 @@ package telemetry
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +19,7 @@ type Lanes struct {
 	batch, flush, wait                             prometheus.Histogram
 	depth                                          prometheus.Gauge
 	bisected, refused, panicked, failed, commanded prometheus.Counter
+	load                                           atomic.Pointer[func() groupcommit.Load] // nil before there is a group
 }
 
 var _ groupcommit.Observer = (*Lanes)(nil)
@@ -25,7 +27,7 @@ var _ groupcommit.Observer = (*Lanes)(nil)
 // NewLanes registers the metrics of a service's group commit, labelled by the service.
 func NewLanes(r prometheus.Registerer, service string) *Lanes {
 	m := metricsOf(prometheus.WrapRegistererWith(prometheus.Labels{"service": service}, r), "fairlead_lane_")
-	return &Lanes{
+	l := &Lanes{
 		batch:     m.histogram("batch_size", "Commands a commit.", []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512}),
 		flush:     m.histogram("flush_duration_seconds", "Time from a batch's start to its commit.", seconds()),
 		wait:      m.histogram("wait_duration_seconds", "How long the oldest command of a batch had waited.", seconds()),
@@ -36,7 +38,19 @@ func NewLanes(r prometheus.Registerer, service string) *Lanes {
 		failed:    m.counter("failures_total", "Batches, or parts of one, that failed."),
 		commanded: m.counter("commands_total", "Commands taken into batches."),
 	}
+	load := func() groupcommit.Load {
+		if f := l.load.Load(); f != nil {
+			return (*f)()
+		}
+		return groupcommit.Load{}
+	}
+	m.gaugeFunc("in_flight", "Commands that wait or are being committed, on all lanes.", func() float64 { return float64(load().All) })
+	m.gaugeFunc("in_flight_busiest", "Commands that wait or are being committed on the lane that has most of them.", func() float64 { return float64(load().Most) })
+	return l
 }
+
+// Made implements [groupcommit.Observer].
+func (l *Lanes) Made(load func() groupcommit.Load) { l.load.Store(&load) }
 
 // Taken implements [groupcommit.Observer].
 func (l *Lanes) Taken(size, depth int, oldestWait time.Duration) {
@@ -67,6 +81,7 @@ func (l *Lanes) Panicked(*groupcommit.PanicError) { l.panicked.Inc() }
 type Transactions struct {
 	duration                *prometheus.HistogramVec
 	outcomes, retries, fell *prometheus.CounterVec
+	oldPrimary              *prometheus.CounterVec
 	rows, waiting           prometheus.Gauge
 	known                   sync.Map // of the names whose outcomes are all there
 }
@@ -74,14 +89,31 @@ type Transactions struct {
 // NewTransactions registers the transactions' metrics.
 func NewTransactions(r prometheus.Registerer) *Transactions {
 	m := metricsOf(r, "fairlead_")
-	return &Transactions{
-		duration: m.histograms("transaction_duration_seconds", "Time of a transaction, its reruns included.", seconds(), "transaction"),
-		outcomes: m.counters("transactions_total", "Transactions by how they ended.", "transaction", "outcome"),
-		retries:  m.counters("transaction_retries_total", "Reruns of transactions by SQLSTATE or reason.", "transaction", "reason"),
-		fell:     m.counters("transaction_fallbacks_total", "Transactions that were not committed on the fast path, by reason.", "transaction", "reason"),
-		rows:     m.gauge("blocked_rows", "Rows, such as accounts and locks, that commands need and somebody else has locked."),
-		waiting:  m.gauge("blocked_commands", "Commands that wait for such rows, each by itself."),
+	t := &Transactions{
+		oldPrimary: m.counters("old_primary_connections_total", "Connections that led to a primary on an older timeline than the last one, by whether they were refused, or a commit was confirmed there.", "outcome"),
+		duration:   m.histograms("transaction_duration_seconds", "Time of a transaction, its reruns included.", seconds(), "transaction"),
+		outcomes:   m.counters("transactions_total", "Transactions by how they ended.", "transaction", "outcome"),
+		retries:    m.counters("transaction_retries_total", "Reruns of transactions by SQLSTATE or reason.", "transaction", "reason"),
+		fell:       m.counters("transaction_fallbacks_total", "Transactions that were not committed on the fast path, by reason.", "transaction", "reason"),
+		rows:       m.gauge("blocked_rows", "Rows, such as accounts and locks, that commands need and somebody else has locked."),
+		waiting:    m.gauge("blocked_commands", "Commands that wait for such rows, each by itself."),
 	}
+	for _, refused := range []bool{true, false} {
+		t.oldPrimary.WithLabelValues(oldPrimaryOutcome(refused))
+	}
+	return t
+}
+
+func oldPrimaryOutcome(refused bool) string {
+	if refused {
+		return "refused"
+	}
+	return "committed"
+}
+
+// MetOldPrimary implements [postgres.Observer].
+func (t *Transactions) MetOldPrimary(refused bool) {
+	t.oldPrimary.WithLabelValues(oldPrimaryOutcome(refused)).Inc()
 }
 
 // Transaction implements the observer of the database.
@@ -110,20 +142,20 @@ func (t *Transactions) Retry(name, reason string) { t.retries.WithLabelValues(na
 
 // Lottery observes the lottery. Its metrics have the names that the requirement gives them.
 type Lottery struct {
-	attempts, triggered, success, failure, retries, conflicts prometheus.Counter
-	duration, lockWait                                        prometheus.Histogram
-	stuck, oversold, twice, waiting, overdue                  prometheus.Gauge
-	rounds                                                    *prometheus.CounterVec
+	attempts, triggered, success, retries, conflicts prometheus.Counter
+	duration, lockWait                               prometheus.Histogram
+	stuck, oversold, twice, waiting, overdue         prometheus.Gauge
+	rounds, failures                                 *prometheus.CounterVec
 }
 
-// NewLottery registers the lottery's metrics.
-func NewLottery(r prometheus.Registerer) *Lottery {
+// NewLottery registers the lottery's metrics. The failures are all kinds of them, so that each is there from the start.
+func NewLottery(r prometheus.Registerer, failures []string) *Lottery {
 	m := metricsOf(r, "fairlead_lottery_")
 	l := &Lottery{
 		attempts:  m.counter("commands_total", "Commands on campaigns that were decided, purchases above all."),
 		triggered: m.counter("draw_triggered_total", "Transactions that set out to draw, reruns included."),
 		success:   m.counter("draw_success_total", "Draws committed."),
-		failure:   m.counter("draw_failure_total", "Draws that were computed and not committed."),
+		failures:  m.counters("draw_failure_total", "Draws that failed, by kind of failure: computed and not committed, or refused.", "error_type"),
 		retries:   m.counter("draw_retries_total", "Reruns of transactions that draw."),
 		conflicts: m.counter("state_machine_conflicts_total", "Refused transitions of a campaign's status."),
 		duration:  m.histogram("draw_duration_seconds", "Time of a batch that draws, from its lane to its commit.", seconds()),
@@ -135,7 +167,11 @@ func NewLottery(r prometheus.Registerer) *Lottery {
 		waiting:   m.gauge("beacon_waiting", "Sealed campaigns that wait for their beacon's round, at the last sweep."),
 		overdue:   m.gauge("beacon_overdue_seconds", "How long the longest waiting campaign has waited since its round was due, at the last sweep."),
 	}
-	l.rounds.WithLabelValues("ok") // There from the start.
+	// There from the start.
+	l.rounds.WithLabelValues("ok")
+	for _, kind := range failures {
+		l.failures.WithLabelValues(kind)
+	}
 	return l
 }
 
@@ -151,17 +187,17 @@ func (l *Lottery) DrawTriggered(rerun bool) {
 }
 
 // DrawEnded implements the observer of the lottery.
-func (l *Lottery) DrawEnded(took time.Duration, err error) {
-	if err != nil {
-		l.failure.Inc()
+func (l *Lottery) DrawEnded(took time.Duration, failure string) {
+	if failure != "" {
+		l.failures.WithLabelValues(failure).Inc()
 		return
 	}
 	l.success.Inc()
 	l.duration.Observe(took.Seconds())
 }
 
-// Conflict implements the observer of the lottery.
-func (l *Lottery) Conflict() { l.conflicts.Inc() }
+// Conflicts implements the observer of the lottery.
+func (l *Lottery) Conflicts(n int) { l.conflicts.Add(float64(n)) }
 
 // Watched implements the observer of the lottery.
 func (l *Lottery) Watched(stuck, oversold, duplicates, waiting int, overdue time.Duration) {
@@ -180,7 +216,7 @@ func (l *Lottery) RoundTried(failure string) {
 	l.rounds.WithLabelValues(failure).Inc()
 }
 
-// LockWait implements the observer of its store.
+// LockWait implements the observer of the lottery.
 func (l *Lottery) LockWait(d time.Duration) { l.lockWait.Observe(d.Seconds()) }
 
 // metrics makes metrics whose names begin with prefix, and registers each.

@@ -34,7 +34,7 @@ func gather(t *testing.T, r prometheus.Gatherer) map[string]sample {
 			t.Errorf("%s is a %s", f.GetName(), f.GetType())
 		}
 		// Gauges may be times too.
-		timed := f.GetType().String() == "HISTOGRAM" && f.GetName() != "fairlead_lane_batch_size"
+		timed := f.GetType().String() == "HISTOGRAM" && f.GetName() != "fairlead_lane_batch_size" && f.GetName() != "fairlead_checkpoint_state_bytes"
 		if inSeconds := strings.HasSuffix(f.GetName(), "_seconds"); timed && !inSeconds || inSeconds && f.GetType().String() == "COUNTER" {
 			t.Errorf("%s is a %s", f.GetName(), f.GetType())
 		}
@@ -87,11 +87,12 @@ func TestLanes(t *testing.T) {
 	l.Refused()
 	l.Refused()
 	l.Panicked(&groupcommit.PanicError{})
+	l.Made(func() groupcommit.Load { return groupcommit.Load{All: 7, Most: 5} })
 	want := map[string]sample{}
 	for name, s := range map[string]sample{
 		"batch_size": {2, 8}, "flush_duration_seconds": {2, 1.5}, "wait_duration_seconds": {2, 3}, "queue_depth": {value: 4},
 		"bisections_total": {value: 1}, "refused_total": {value: 2}, "panics_total": {value: 1}, "failures_total": {value: 1},
-		"commands_total": {value: 8},
+		"commands_total": {value: 8}, "in_flight": {value: 7}, "in_flight_busiest": {value: 5},
 	} {
 		want["fairlead_lane_"+name+`{service="ledger"}`] = s
 		want["fairlead_lane_"+name+`{service="lottery"}`] = sample{}
@@ -109,6 +110,7 @@ func TestTransactions(t *testing.T) {
 	tx.Retry("ledger", "commit_unknown")
 	tx.Fallback("auction", "stale")
 	tx.Blocked(2, 30)
+	tx.MetOldPrimary(true)
 	tx.Transaction("ledger", 3, 2*time.Second, "committed")
 	tx.Transaction("lottery", 1, time.Second, "failed")
 	expect(t, r, map[string]sample{
@@ -116,8 +118,10 @@ func TestTransactions(t *testing.T) {
 		`fairlead_transaction_retries_total{reason="commit_unknown",transaction="ledger"}`: {value: 1},
 		`fairlead_transactions_total{outcome="committed",transaction="ledger"}`:            {value: 1},
 		`fairlead_transaction_fallbacks_total{reason="stale",transaction="auction"}`:       {value: 1},
-		`fairlead_blocked_rows`:     {value: 2},
-		`fairlead_blocked_commands`: {value: 30},
+		`fairlead_blocked_rows`:                                       {value: 2},
+		`fairlead_blocked_commands`:                                   {value: 30},
+		`fairlead_old_primary_connections_total{outcome="refused"}`:   {value: 1},
+		`fairlead_old_primary_connections_total{outcome="committed"}`: {},
 		// What nobody has seen yet is there with 0, so that its first time is an increase.
 		`fairlead_transactions_total{outcome="failed",transaction="ledger"}`:     {},
 		`fairlead_transactions_total{outcome="unknown",transaction="ledger"}`:    {},
@@ -133,10 +137,10 @@ func TestTransactions(t *testing.T) {
 func TestLottery(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
-	l := telemetry.NewLottery(r)
+	l := telemetry.NewLottery(r, []string{"deadlock"})
 	names := map[string]sample{}
 	for _, n := range []string{
-		"commands_total", "draw_triggered_total", "draw_success_total", "draw_failure_total", "draw_retries_total",
+		"commands_total", "draw_triggered_total", "draw_success_total", `draw_failure_total{error_type="deadlock"}`, "draw_retries_total",
 		"state_machine_conflicts_total", "draw_duration_seconds", "advisory_lock_wait_seconds", "draws_stuck", "oversold_campaigns", "duplicate_draws",
 		`beacon_attempts_total{result="ok"}`, "beacon_waiting", "beacon_overdue_seconds",
 	} {
@@ -147,16 +151,16 @@ func TestLottery(t *testing.T) {
 	l.Attempted(7)
 	l.DrawTriggered(false)
 	l.DrawTriggered(true)
-	l.DrawEnded(time.Hour, errors.New("no")) // A failure's time says nothing about how long draws take.
-	l.DrawEnded(2*time.Second, nil)
-	l.Conflict()
+	l.DrawEnded(time.Hour, "deadlock") // A failure's time says nothing about how long draws take.
+	l.DrawEnded(2*time.Second, "")
+	l.Conflicts(1)
 	l.LockWait(time.Second)
 	l.Watched(3, 2, 5, 4, 90*time.Second)
 	l.RoundTried("")
 	l.RoundTried("timeout")
 	for n, s := range map[string]sample{
 		"commands_total": {value: 7}, "draw_triggered_total": {value: 2}, "draw_retries_total": {value: 1},
-		"draw_success_total": {value: 1}, "draw_failure_total": {value: 1}, "draw_duration_seconds": {1, 2},
+		"draw_success_total": {value: 1}, `draw_failure_total{error_type="deadlock"}`: {value: 1}, "draw_duration_seconds": {1, 2},
 		"state_machine_conflicts_total": {value: 1}, "advisory_lock_wait_seconds": {1, 1}, "draws_stuck": {value: 3},
 		"oversold_campaigns": {value: 2}, "duplicate_draws": {value: 5}, `beacon_attempts_total{result="ok"}`: {value: 1},
 		`beacon_attempts_total{result="timeout"}`: {value: 1}, "beacon_waiting": {value: 4}, "beacon_overdue_seconds": {value: 90},
@@ -176,7 +180,7 @@ func TestAllMetricsFitOneRegistry(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	telemetry.NewLanes(r, "ledger")
 	telemetry.NewTransactions(r).Transaction("ledger", 1, time.Second, "committed")
-	telemetry.NewLottery(r)
+	telemetry.NewLottery(r, []string{"deadlock"})
 	telemetry.NewAuctions(r, auction.Outcomes())
 	got := gather(t, r)
 	services := slices.Collect(func(yield func(string) bool) {

@@ -48,19 +48,25 @@ type scene struct {
 	later   bool // a hand-over need not be on disk when it commits
 }
 
-// look locks the keys' rows and reads who holds them and who waits. Leases that have expired are ended. The batch may
+// look locks the keys' rows and reads who holds them and who waits. Leases that have expired are ended, and those that were
+// written by a clock that was ahead end within their TTL from now on. The batch may
 // come with statements before those of look. Where it is for a request that asks for one key, which is held, then only
 // that request and its rivals are read of the line: nobody else's turn can have come.
 func (t *tables) look(ctx context.Context, tx pgx.Tx, b *pgx.Batch, keys []string, asks *request) (*scene, error) {
 	s := &scene{tokens: make(map[string]int64, len(keys)), holders: map[string]string{}, grants: map[uuid.UUID][]byte{}}
 	b.Queue(t.st.LockKeys, keys).Query(s.scanTokens)
 	b.Queue(t.st.DropExpired, keys).Exec(func(tag tag) error { s.expired = tag.RowsAffected(); return nil })
+	var ahead []uuid.UUID
 	b.Queue(t.st.ReadHolders, keys).Query(func(rows pgx.Rows) error {
 		var key, owner string
 		var id uuid.UUID
 		var fingerprint []byte
-		_, err := pgx.ForEachRow(rows, []any{&key, &id, &owner, &fingerprint}, func() error {
+		var late bool
+		_, err := pgx.ForEachRow(rows, []any{&key, &id, &owner, &fingerprint, &late}, func() error {
 			s.holders[key], s.grants[id] = owner, slices.Clone(fingerprint)
+			if late {
+				ahead = append(ahead, id)
+			}
 			return nil
 		})
 		return err
@@ -76,7 +82,7 @@ func (t *tables) look(ctx context.Context, tx pgx.Tx, b *pgx.Batch, keys []strin
 	if s.expired > 0 && t.observer != nil {
 		t.observer.Expired(int(s.expired))
 	}
-	return s, nil
+	return s, t.endAhead(ctx, tx, ahead)
 }
 
 func (s *scene) scanTokens(rows pgx.Rows) error {
@@ -246,12 +252,7 @@ func (s *scene) rivals(r request) bool {
 }
 
 // handOver is the lease of a grant that its waiter has yet to take, in microseconds.
-func handOver(r request) int64 {
-	if r.hold > 0 {
-		return min(HandOver.Microseconds(), r.hold)
-	}
-	return HandOver.Microseconds()
-}
+func handOver(r request) int64 { return min(HandOver.Microseconds(), r.lease()) }
 
 // give grants a request whose keys are locked and free. With finish, the transaction is committed by it, where it is ours to
 // commit.

@@ -26,7 +26,7 @@ const (
 	BlindPollInterval = 50 * time.Millisecond
 	// HandOver is how long a lock that was handed over to another process waits for its waiter to take it.
 	HandOver = time.Second
-	// aliveFor is how long a waiting request counts as alive after its process last said so.
+	// aliveFor is how long a waiting request counts as alive after its process last said so. The statements know it, too.
 	aliveFor = 1200 * time.Millisecond
 	// forgetAfter is after how much silence of its process the row of a request is deleted.
 	forgetAfter = time.Minute
@@ -98,6 +98,7 @@ type Backend struct {
 	asking   map[string]*turn      // by key
 	cohorts  map[uuid.UUID]*cohort // by who has the lock, and by their bases
 	runs     map[string]*cohort    // by key
+	broken   []BrokenDeadlock      // oldest first
 	closed   bool
 	renewals *pgxpool.Pool // made when first needed
 
@@ -304,18 +305,21 @@ func (b *Backend) resolve(ctx context.Context) error {
 	if err != nil || len(lock.NewGraph(holders, waiters).Deadlocks()) == 0 {
 		return err
 	}
+	var broken []lock.Deadlock
 	var victims []uuid.UUID
 	var keys []string
 	if err := Transact(ctx, b.run, "lock deadlock", func(ctx context.Context, tx pgx.Tx) (err error) {
-		victims, keys, err = b.arbitrate(ctx, tx)
+		broken, victims, keys, err = b.arbitrate(ctx, tx)
 		return err
 	}); err != nil {
 		return err
 	}
-	if b.observer != nil {
-		for range victims {
+	b.remember(broken, time.Now())
+	for _, d := range broken {
+		if b.observer != nil {
 			b.observer.Victim()
 		}
+		b.logger.WarnContext(ctx, "deadlock broken", "cycle", d.Cycle, "keys", d.Keys, "victim", d.Victim)
 	}
 	b.tell(victims)
 	if len(keys) > 0 {
@@ -367,9 +371,22 @@ func (b *Backend) Find(ctx context.Context, key string) (lock.Grant, bool, error
 	return g, true, nil
 }
 
-// Sweep deletes the rows of leases and waiting requests that ended long ago by themselves. Nothing depends on it but the
-// size of the tables. It returns how many there were.
+// Sweep deletes the rows of leases and waiting requests that ended long ago by themselves, after it has shortened those that
+// were written by a clock that was ahead. Nothing depends on it but the size of the tables. It returns how many it deleted.
 func (b *Backend) Sweep(ctx context.Context) (int, error) {
+	rows, err := b.pool.Query(ctx, b.st.FindAhead)
+	if err == nil {
+		var ahead []uuid.UUID
+		if ahead, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID]); err == nil {
+			err = b.endAhead(ctx, b.pool, ahead)
+		}
+	}
+	if err == nil {
+		_, err = b.pool.Exec(ctx, b.st.SilenceWaiters)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("pglock: sweep: %w", err)
+	}
 	var total int64
 	for _, s := range []struct {
 		sql  string

@@ -333,19 +333,12 @@ func TestAskedAgain(t *testing.T) {
 func TestDatabaseOfOtherHabits(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"repeatable read", "serializable"} {
-		url := clocked(t, func(ctx context.Context, url string) error {
-			conn, err := pgx.Connect(ctx, url)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = conn.Close(ctx) }()
-			if err := testSchema.Install(ctx, conn); err != nil {
-				return err
-			}
-			_, err = conn.Exec(ctx, fmt.Sprintf(
-				`DO $$ BEGIN EXECUTE format('ALTER DATABASE %%I SET default_transaction_isolation = %%L', current_database(), '%s'); END $$`, level))
-			return err
-		})
+		url := database(t)
+		conn, err := pgx.Connect(t.Context(), url)
+		testwait.Must(t, err)
+		testwait.Must(t, testwait.Err(conn.Exec(t.Context(), fmt.Sprintf(
+			`DO $$ BEGIN EXECUTE format('ALTER DATABASE %%I SET default_transaction_isolation = %%L', current_database(), '%s'); END $$`, level))))
+		testwait.Must(t, conn.Close(t.Context()))
 		b := open(t, url, Options{})
 		began := time.Now()
 		first := acquire(t, lock.New(b, lock.LockerOptions{}), "k", lock.Options{})

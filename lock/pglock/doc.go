@@ -15,7 +15,13 @@
 // one process get in line together (together.go), and those that stand in it one behind the other may pass the lock on
 // without the database (cohort.go). Transactions decide everything else, under the same row locks (ask.go, settle.go).
 //
-// The database's clock alone decides expiry. No decision is taken from a row that is not locked, except for finding
+// The database's clock alone decides expiry. It may step. A lease that ends later than if it were renewed now was written while
+// the clock was ahead: whoever looks at it (a request for the key, a process whose requests wait, [Backend.Sweep]) shortens it to
+// its TTL from then on, which is no less than its holder relies upon. A waiting request that was said to be alive by such a clock
+// counts as dead until its process says so again. When the clock jumps ahead, leases are over early: renewals return
+// [lock.ErrLost], and fences refuse what the old holders write.
+//
+// No decision is taken from a row that is not locked, except for finding
 // deadlocks: the graph is read in one statement, once without a lock, and again under the arbiter's lock if there is a
 // cycle to be broken. A cycle that is true at one instant stays until somebody gives way.
 //
@@ -31,13 +37,14 @@
 //
 // What package lock does, on one database, with these costs: an uncontended lock takes two transactions of a few rows and
 // a round trip each, a renewal one; waiting holds no connection and no transaction. It is safe behind a pooler that assigns
-// connections by transaction (PgBouncer needs 1.21 with max_prepared_statements, or default_query_exec_mode=exec in the
-// URL): there notifications do not arrive, which is noticed, and polling becomes faster, see [BlindPollInterval].
+// connections by transaction (PgBouncer needs 1.21 with max_prepared_statements above 0, or default_query_exec_mode=exec in
+// the URL; the suite passes behind 1.18, 1.24 and 1.26): there notifications do not arrive, which is noticed, and polling becomes faster, see [BlindPollInterval].
 //
 // # What it does not promise
 //
 //   - Tokens grow for ever only as long as the database forgets nothing: asynchronous replication may lose the newest at
-//     a failover, and a restored backup starts from its own. Synchronous replication keeps them.
+//     a failover, and a restored backup starts from its own. Synchronous replication keeps them, and
+//     [Schema.AdvanceTokens] lets them jump past what may have been forgotten.
 //   - Rows of keys are never deleted, since they are the memory of the tokens. A key takes some 100 bytes.
 //   - Who of a cohort has the lock is in the tables 50 ms after the cohort got it. Until then a snapshot shows a holder named
 //     after the cohort, and whoever ends that lock by its id is heeded when the cohort is over.

@@ -10,6 +10,9 @@
 -- Which process waits, if it is to be told of the grant through its memory.
 ALTER TABLE lock_waiters ADD COLUMN IF NOT EXISTS process uuid;
 
+-- The first token of a new key is above the floor, which is raised when a restored database has forgotten keys.
+ALTER TABLE lock_arbiter ADD COLUMN IF NOT EXISTS token_floor bigint NOT NULL DEFAULT 0;
+
 -- Requests of one process for one key, in order. If the key is free the first is granted it ('granted'). The others that
 -- will wait get in line; each has a ticket then, which is else 0.
 CREATE OR REPLACE FUNCTION lock_ask(
@@ -22,6 +25,7 @@ DECLARE
     k lock_keys;
     i integer := 1;
     t bigint;
+    ahead boolean;
 BEGIN
     outcome := 'undecided';
     IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -29,16 +33,17 @@ BEGIN
     END IF;
     SELECT * INTO k FROM lock_keys WHERE key = the_key FOR NO KEY UPDATE;
     IF NOT FOUND THEN
-        INSERT INTO lock_keys (key, token) VALUES (the_key, 0) ON CONFLICT DO NOTHING;
+        INSERT INTO lock_keys (key, token) SELECT the_key, token_floor FROM lock_arbiter ON CONFLICT DO NOTHING;
         SELECT * INTO k FROM lock_keys WHERE key = the_key FOR NO KEY UPDATE;
     END IF;
     PERFORM FROM lock_waiters WHERE id = ANY (ids::uuid[]);
     IF FOUND THEN
         RETURN; -- One of them is in line, or its caller has gone: this comes late.
     END IF;
-    SELECT expires_at INTO lease_end FROM lock_grants WHERE id = k.holder;
-    IF FOUND AND (lease_end <= clock_timestamp() OR k.holder::text = ANY (ids)) THEN
-        RETURN; -- A lease is over, or a request is made again that has been granted.
+    SELECT expires_at, expires_at > clock_timestamp() + least(ttl_us, nullif(hold_us, 0)) * interval '1 microsecond'
+        INTO lease_end, ahead FROM lock_grants WHERE id = k.holder;
+    IF FOUND AND (lease_end <= clock_timestamp() OR ahead OR k.holder::text = ANY (ids)) THEN
+        RETURN; -- A lease is over, or was written by a clock that was ahead, or a request is made again that has been granted.
     END IF;
     IF FOUND THEN
         outcome := 'held';
@@ -103,7 +108,9 @@ BEGIN
         DELETE FROM lock_queue WHERE key = the_key AND ticket = ANY (served_tickets);
     END IF;
     FOR q IN SELECT ticket, waiter FROM lock_queue WHERE key = the_key ORDER BY ticket LOOP
-        SELECT * INTO w FROM lock_waiters WHERE id = q.waiter AND cycle IS NULL AND alive_until > clock_timestamp();
+        -- Nobody is alive for longer than the 1,200 ms that a process says at once: such a row was written by a clock that was ahead.
+        SELECT * INTO w FROM lock_waiters WHERE id = q.waiter AND cycle IS NULL
+            AND alive_until > clock_timestamp() AND alive_until <= clock_timestamp() + interval '1200 milliseconds';
         CONTINUE WHEN NOT FOUND;
         IF heirs IS NULL THEN
             IF cardinality(w.keys) > 1 THEN

@@ -1,16 +1,8 @@
 package pglock
 
 import (
-	"context"
-	"fmt"
-	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -22,74 +14,14 @@ import (
 // URL one through it.
 func bouncer(t *testing.T, database string) func(database string) string {
 	t.Helper()
-	binary, err := exec.LookPath("pgbouncer")
-	if err != nil {
-		binary, err = exec.LookPath("/usr/sbin/pgbouncer")
-	}
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("PgBouncer is not installed, and CI=true: scripts/setup.sh test installs it")
+	b := pgtest.PgBouncer(t, database, "pool_mode = transaction", "default_pool_size = 5", "query_wait_timeout = 60", "ignore_startup_parameters = extra_float_digits")
+	return func(database string) string {
+		through := b.Through(t, database)
+		if !b.Prepares {
+			through += "&default_query_exec_mode=exec"
 		}
-		t.Skip("PgBouncer is not installed: NOTHING IS TESTED behind a transaction pooler. scripts/setup.sh test installs it")
+		return through
 	}
-	server, err := pgx.ParseConfig(database)
-	testwait.Must(t, err)
-	port := pgtest.Port(t)
-	directory, err := os.MkdirTemp("", "fairlead-pgbouncer-") //nolint:usetesting // Another user must be able to get to it.
-	testwait.Must(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(directory) })
-	write := func(name, text string) string {
-		t.Helper()
-		path := filepath.Join(directory, name)
-		testwait.Must(t, os.WriteFile(path, []byte(text), 0o600))
-		return path
-	}
-	users := write("users", fmt.Sprintf("%q %q\n", server.User, server.Password))
-	config := write("pgbouncer.ini", fmt.Sprintf(`[databases]
-* = host=%s port=%d
-[pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = %d
-unix_socket_dir =
-auth_type = trust
-auth_file = %s
-pool_mode = transaction
-default_pool_size = 5
-max_client_conn = 2000
-query_wait_timeout = 60
-server_login_retry = 1
-ignore_startup_parameters = extra_float_digits
-log_connections = 0
-log_disconnections = 0
-`, server.Host, server.Port, port, users))
-	cmd := exec.CommandContext(context.Background(), binary, "-q", config)
-	cmd.Stderr = os.Stderr
-	unprivileged(t, cmd, directory)
-	testwait.Must(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // Killed is no success.
-	})
-	through := func(database string) string {
-		u, err := url.Parse(database)
-		testwait.Must(t, err)
-		u.Host = fmt.Sprintf("127.0.0.1:%d", port)
-		q := u.Query()
-		q.Del("host")
-		q.Del("port")
-		q.Set("sslmode", "disable")
-		q.Set("default_query_exec_mode", "exec") // PgBouncer before 1.21 knows no prepared statements.
-		u.RawQuery = q.Encode()
-		return u.String()
-	}
-	waitFor(t, "PgBouncer answers", func() bool {
-		conn, err := pgx.Connect(t.Context(), through(database))
-		if err == nil {
-			err = conn.Close(t.Context())
-		}
-		return err == nil
-	})
-	return through
 }
 
 // TestConformanceThroughPgBouncer runs the whole suite behind a pooler in transaction mode, with fewer connections than

@@ -28,11 +28,12 @@ type Beginner interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// Install creates the schema and its tables unless they are there. Any number of processes may do so at once.
+// Install creates the schema and its tables, or brings those of an older version up to date, beside which programs of that
+// version go on. Any number of processes may do so at once.
 func (s Schema) Install(ctx context.Context, conn Beginner) error {
 	err := pgkit.Install(ctx, conn, installLock, string(s),
 		pgkit.Part{Has: `to_regclass('lock_fences') IS NOT NULL`, SQL: tablesSQL},
-		pgkit.Part{Has: `to_regproc('lock_settle') IS NOT NULL`, SQL: functionsSQL})
+		pgkit.Part{Has: `EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('lock_arbiter') AND attname = 'token_floor')`, SQL: functionsSQL})
 	if err != nil {
 		return fmt.Errorf("pglock: install: %w", err)
 	}

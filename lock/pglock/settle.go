@@ -69,6 +69,21 @@ func (t *tables) pass(ctx context.Context, tx pgx.Tx, s *scene) (out settled, er
 	return out, nil
 }
 
+// execer is a pool or a transaction.
+type execer interface {
+	Exec(ctx context.Context, sql string, args ...any) (tag, error)
+}
+
+// endAhead lets grants whose leases were written by a clock that was ahead end within their TTL from now on. Whoever looks does
+// so. Holders that are alive renew them before that: they trust a lease for no longer than its TTL by their own clocks.
+func (t *tables) endAhead(ctx context.Context, db execer, ids []uuid.UUID) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	_, err := db.Exec(ctx, t.st.EndAhead, texts(ids))
+	return err
+}
+
 // settle grants keys that are free to those in line for them.
 func (t *tables) settle(ctx context.Context, tx pgx.Tx, keys []string) (settled, error) {
 	s, err := t.look(ctx, tx, &pgx.Batch{}, keys, nil)
@@ -202,29 +217,31 @@ func (t *tables) graph(ctx context.Context, q Querier) (holders map[string]strin
 	return holders, waiters, err
 }
 
-// arbitrate chooses the victims of all deadlocks that there are, under the arbiter's lock.
-func (t *tables) arbitrate(ctx context.Context, tx pgx.Tx) (victims []uuid.UUID, keys []string, err error) {
+// arbitrate breaks all deadlocks that there are, under the arbiter's lock. It returns them with their victims and the keys that
+// those wanted.
+func (t *tables) arbitrate(ctx context.Context, tx pgx.Tx) (broken []lock.Deadlock, victims []uuid.UUID, keys []string, err error) {
 	if _, err := tx.Exec(ctx, t.st.LockArbiter); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	holders, waiters, err := t.graph(ctx, tx)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	for _, d := range lock.NewGraph(holders, waiters).Deadlocks() {
+	broken = lock.NewGraph(holders, waiters).Deadlocks()
+	for _, d := range broken {
 		id, err := uuid.Parse(d.Victim)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		w := waiters[slices.IndexFunc(waiters, func(x lock.Waiter) bool { return x.ID == d.Victim })]
 		var b pgx.Batch
 		mustAffect(b.Queue(t.st.MarkVictim, id, d.Cycle), 1) // It may just have been granted, or have left.
 		b.Queue(t.st.DropPlaces, w.Ticket, w.Keys)
 		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		victims = append(victims, id)
 		keys = append(keys, w.Keys...)
 	}
-	return victims, keys, nil
+	return broken, victims, keys, nil
 }

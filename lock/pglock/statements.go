@@ -8,7 +8,7 @@ type statements struct {
 	MustDropWaiter, InsertGrant, TakeKeys, DropWaiter, DropQueue, DropPlaces, InsertWaiter, DropDead, Take, Renew, EndGrant string
 	ReadCycle, Withdraw, DropGrant, ReadGraph, OwnersHold, LockArbiter, MarkVictim, KeepAlive, FreeKeys, NextExpiry         string
 	WaitedFor, ReadGrants, FindGrant, SweepWaiters, SweepQueue, ExpiredLines, Notify, Ask, Release, Settle, DropServed      string
-	DropServedPlaces, Tombstone                                                                                             string
+	DropServedPlaces, Tombstone, EndAhead, FindAhead, SilenceWaiters                                                        string
 }
 
 // Statements name rows by "= ANY" of an array. Then the planner finds each row by the index, also in a table that it has no
@@ -20,10 +20,15 @@ const (
 	// someIDs come as texts: without a prepared statement, as behind a pooler, the driver has no array of others to send.
 	someIDs    = `ANY ($1::text[]::uuid[])`
 	keysOf     = `ANY ((SELECT keys FROM @lock_grants WHERE id = $1)::text[])`
-	lineOf     = `SELECT id, ticket, owner, keys, ttl_us, hold_us, request FROM @lock_waiters WHERE cycle IS NULL AND alive_until > clock_timestamp() AND id = ANY (ARRAY(SELECT waiter FROM @lock_queue WHERE key = `
+	lineOf     = `SELECT w.id, w.ticket, w.owner, w.keys, w.ttl_us, w.hold_us, w.request FROM @lock_waiters w WHERE ` + alive + ` AND w.id = ANY (ARRAY(SELECT waiter FROM @lock_queue WHERE key = `
 	waiterCols = `w.id, w.ticket, w.owner, w.keys, w.ttl_us, w.hold_us, w.request`
 	inQueue    = ` FROM @lock_queue q JOIN @lock_waiters w ON w.id = ANY (ARRAY[q.waiter]) WHERE q.key = `
-	alive      = `w.cycle IS NULL AND w.alive_until > clock_timestamp()`
+	alive      = `w.cycle IS NULL AND ` + heard
+	// heard is true of a request whose process has lately said that it is alive. Nobody is alive for longer than is said at once
+	// (aliveFor): such a row was written by a clock that was ahead, and counts as dead until its process speaks again.
+	heard = `w.alive_until > clock_timestamp() AND w.alive_until <= clock_timestamp() + interval '1200 milliseconds'`
+	// ahead is true of a lease that ends later than if it were renewed now: it was written by a clock that was ahead.
+	ahead = `g.expires_at > clock_timestamp() + least(g.ttl_us, nullif(g.hold_us, 0))` + usec
 	// commitLater makes the transaction's commit wait for no disk. A later commit that does wait for the disk waits for both.
 	commitLater = `set_config('synchronous_commit', 'off', true)`
 	grantCols   = `id, owner, keys, tokens, ttl_us, granted_at, expires_at`
@@ -33,14 +38,14 @@ func newStatements(s Schema) *statements {
 	st := &statements{ //nolint:gosec // Tokens of locks are no credentials.
 		// Rows of new keys are inserted in the order in which they are locked, so that two that make the same rows wait for
 		// each other in one direction only.
-		InsertKeys: `INSERT INTO @lock_keys (key, token) SELECT k, 0 FROM unnest($1::text[]) AS u (k)
+		InsertKeys: `INSERT INTO @lock_keys (key, token) SELECT k, token_floor FROM unnest($1::text[]) AS u (k), @lock_arbiter
 			WHERE NOT EXISTS (SELECT FROM @lock_keys WHERE key = ANY (ARRAY[k])) ORDER BY k COLLATE "C" ON CONFLICT DO NOTHING`,
 		LockKeys:   `SELECT key, token FROM @lock_keys WHERE key = ANY ($1) ORDER BY key FOR NO KEY UPDATE`,
 		LockKeysOf: `SELECT key, token FROM @lock_keys WHERE key = ` + keysOf + ` ORDER BY key FOR NO KEY UPDATE`,
 		// A renewal that is under way is waited for, and the expiry looked at again.
 		DropExpired: `DELETE FROM @lock_grants WHERE expires_at <= clock_timestamp()
 			AND id = ANY (ARRAY(SELECT holder FROM @lock_keys WHERE key = ANY ($1)))`,
-		ReadHolders: `SELECT k.key, g.id, g.owner, g.request FROM @lock_keys k JOIN @lock_grants g ON g.id = ANY (ARRAY[k.holder]) WHERE k.key = ANY ($1)`,
+		ReadHolders: `SELECT k.key, g.id, g.owner, g.request, ` + ahead + ` FROM @lock_keys k JOIN @lock_grants g ON g.id = ANY (ARRAY[k.holder]) WHERE k.key = ANY ($1)`,
 		ReadLine:    lineOf + `ANY ($1))) ORDER BY ticket`,
 		// Of several keys the whole lines matter; of one, only who is first, however long the line is.
 		ReadLineOf: lineOf + `ANY ((SELECT keys FROM @lock_grants WHERE id = $1 AND cardinality(keys) > 1)::text[])))
@@ -49,11 +54,12 @@ func newStatements(s Schema) *statements {
 			AND ` + alive + ` ORDER BY q.ticket LIMIT 1`,
 		// Behind a holder nobody in line for the one key can be granted, so that only the request itself is looked for, and
 		// others that stand for the same.
-		ReadLineFor: `SELECT ` + waiterCols + ` FROM @lock_waiters w WHERE w.id = $2 AND $1 = ANY (w.keys) AND ` + alive + ` UNION
-			SELECT ` + waiterCols + ` FROM @lock_waiters w WHERE w.request = $3 AND $1 = ANY (w.keys) AND ` + alive + ` UNION
-			SELECT ` + waiterCols + inQueue + `$1 AND ` + alive + ` AND NOT EXISTS (
-				SELECT FROM @lock_keys k JOIN @lock_grants g ON g.id = ANY (ARRAY[k.holder]) WHERE k.key = $1 AND g.expires_at > clock_timestamp())
-			ORDER BY ticket`,
+		ReadLineFor: `SELECT DISTINCT ON (w.ticket) w.* FROM (
+				SELECT ` + waiterCols + ` FROM @lock_waiters w WHERE w.id = $2 AND $1 = ANY (w.keys) AND ` + alive + ` UNION ALL
+				SELECT ` + waiterCols + ` FROM @lock_waiters w WHERE w.request = $3 AND $1 = ANY (w.keys) AND ` + alive + ` UNION ALL
+				SELECT ` + waiterCols + inQueue + `$1 AND ` + alive + ` AND NOT EXISTS (
+					SELECT FROM @lock_keys k JOIN @lock_grants g ON g.id = ANY (ARRAY[k.holder]) WHERE k.key = $1 AND g.expires_at > clock_timestamp())
+				OFFSET 0) AS w ORDER BY w.ticket`, // UNION would have the planner of PostgreSQL 17 read waiters in the order of their ids.
 		InsertGrant: `INSERT INTO @lock_grants (id, owner, keys, tokens, ttl_us, hold_us, request, granted_at, expires_at)
 			SELECT $1, $2, $3, $4, $5, $6, $7, now, now + $8::bigint` + usec + ` FROM (SELECT clock_timestamp()) AS c (now)
 			RETURNING expires_at, CASE WHEN $9::boolean THEN ` + commitLater + ` END`,
@@ -71,13 +77,14 @@ func newStatements(s Schema) *statements {
 			), q AS (
 				INSERT INTO @lock_queue (key, ticket, waiter) SELECT u.key, w.ticket, $1 FROM w, unnest(w.keys) AS u (key)
 			) SELECT ticket, CASE WHEN $8::boolean THEN ` + commitLater + ` END FROM w`,
-		DropDead: `DELETE FROM @lock_waiters WHERE request = $1 AND alive_until <= clock_timestamp()`,
+		DropDead: `DELETE FROM @lock_waiters w WHERE w.request = $1 AND NOT (` + heard + `)`,
 		Take: `UPDATE @lock_grants SET owner = $2, granted_at = clock_timestamp(), request = NULL,
 			expires_at = clock_timestamp() + CASE WHEN hold_us > 0 THEN least(ttl_us, hold_us) ELSE ttl_us END` + usec + `
 			WHERE id = $1 AND expires_at > clock_timestamp() RETURNING ` + grantCols,
-		Renew: `UPDATE @lock_grants SET ttl_us = CASE WHEN $2::bigint > 0 THEN $2::bigint ELSE ttl_us END,
+		// A grant can't be from the future: its maximum hold is counted from now on at the latest.
+		Renew: `UPDATE @lock_grants SET ttl_us = CASE WHEN $2::bigint > 0 THEN $2::bigint ELSE ttl_us END, granted_at = least(granted_at, clock_timestamp()),
 			expires_at = least(clock_timestamp() + CASE WHEN $2::bigint > 0 THEN $2::bigint ELSE ttl_us END` + usec + `,
-				CASE WHEN hold_us > 0 THEN granted_at + hold_us` + usec + ` ELSE 'infinity' END)
+				CASE WHEN hold_us > 0 THEN least(granted_at, clock_timestamp()) + hold_us` + usec + ` ELSE 'infinity' END)
 			WHERE id = $1 AND expires_at > clock_timestamp() AND (hold_us = 0 OR granted_at + hold_us` + usec + ` > clock_timestamp())
 			RETURNING ` + grantCols,
 		EndGrant:  `DELETE FROM @lock_grants WHERE id = $1 RETURNING expires_at > clock_timestamp(), owner, keys, extract(epoch FROM clock_timestamp() - granted_at)::double precision`,
@@ -88,7 +95,7 @@ func newStatements(s Schema) *statements {
 		ReadGraph: `SELECT w.id, w.ticket, w.owner, w.keys, w.since, h.keys, h.owners FROM @lock_waiters w LEFT JOIN LATERAL (
 				SELECT array_agg(k.key) AS keys, array_agg(g.owner) AS owners FROM unnest(w.keys) AS u (key)
 				JOIN @lock_keys k ON k.key = ANY (ARRAY[u.key]) JOIN @lock_grants g ON g.id = ANY (ARRAY[k.holder]) WHERE g.expires_at > clock_timestamp()
-			) h ON true WHERE w.cycle IS NULL AND w.alive_until > clock_timestamp() ORDER BY w.ticket`,
+			) h ON true WHERE ` + alive + ` ORDER BY w.ticket`,
 		OwnersHold:  `SELECT EXISTS (SELECT FROM @lock_grants WHERE owner = ANY ($1) AND expires_at > clock_timestamp())`,
 		LockArbiter: `SELECT one FROM @lock_arbiter FOR UPDATE`,
 		MarkVictim:  `UPDATE @lock_waiters SET cycle = $2 WHERE id = $1 AND cycle IS NULL`,
@@ -98,7 +105,8 @@ func newStatements(s Schema) *statements {
 		FreeKeys: `SELECT DISTINCT u.key FROM @lock_waiters w, unnest(w.keys) AS u (key) LEFT JOIN @lock_keys k ON k.key = ANY (ARRAY[u.key])
 			WHERE w.id = ` + someIDs + ` AND w.cycle IS NULL
 			AND NOT EXISTS (SELECT FROM @lock_grants g WHERE g.id = ANY (ARRAY[k.holder]) AND g.expires_at > clock_timestamp())`,
-		NextExpiry: `SELECT coalesce(extract(epoch FROM min(g.expires_at) - clock_timestamp()), 3600)::double precision
+		NextExpiry: `SELECT coalesce(extract(epoch FROM min(g.expires_at) - clock_timestamp()), 3600)::double precision,
+				array_agg(g.id) FILTER (WHERE ` + ahead + `)
 			FROM @lock_waiters w, unnest(w.keys) AS u (key) JOIN @lock_keys k ON k.key = ANY (ARRAY[u.key]) JOIN @lock_grants g ON g.id = ANY (ARRAY[k.holder])
 			WHERE w.id = ` + someIDs + ``,
 		// Whether somebody waits for what owners of these waiters hold: without that they are in no cycle.
@@ -108,6 +116,13 @@ func newStatements(s Schema) *statements {
 		ReadGrants: `SELECT ` + grantCols + ` FROM (SELECT * FROM @lock_grants WHERE expires_at > clock_timestamp() ORDER BY id LIMIT $1) AS g
 			ORDER BY granted_at, id`,
 		FindGrant: `SELECT ` + grantCols + ` FROM @lock_grants WHERE id = (SELECT holder FROM @lock_keys WHERE key = $1) AND expires_at > clock_timestamp()`,
+		// Rows that somebody else has locked are passed over: they are just being renewed, or are looked at again.
+		EndAhead: `UPDATE @lock_grants SET granted_at = least(granted_at, clock_timestamp()),
+			expires_at = clock_timestamp() + least(ttl_us, nullif(hold_us, 0))` + usec + ` WHERE id = ANY (ARRAY(
+			SELECT g.id FROM @lock_grants g WHERE g.id = ` + someIDs + ` AND ` + ahead + ` FOR NO KEY UPDATE SKIP LOCKED))`,
+		FindAhead: `SELECT g.id FROM @lock_grants g WHERE ` + ahead,
+		SilenceWaiters: `UPDATE @lock_waiters SET alive_until = clock_timestamp() WHERE id = ANY (ARRAY(
+			SELECT w.id FROM @lock_waiters w WHERE w.alive_until > clock_timestamp() AND NOT (` + heard + `) FOR UPDATE SKIP LOCKED))`,
 		// Rows that another session has locked are left to a later sweep.
 		ExpiredLines: `DELETE FROM @lock_grants WHERE id = ANY (ARRAY(
 			SELECT id FROM @lock_grants WHERE expires_at <= clock_timestamp() - $1::bigint` + usec + ` FOR UPDATE SKIP LOCKED))`,

@@ -195,8 +195,8 @@ func (b *Backend) inspectFresh(ids []uuid.UUID) {
 	}
 }
 
-// poll says that the waiting requests are alive, wakes those whose rows are gone, takes over what has expired, and looks
-// for deadlocks. It returns when to do so next.
+// poll says that the waiting requests are alive, wakes those whose rows are gone, takes over what has expired, shortens leases
+// that were written by a clock that was ahead, and looks for deadlocks. It returns when to do so next.
 func (b *Backend) poll() time.Duration {
 	interval := PollInterval
 	if !b.hearing.Load() {
@@ -212,6 +212,7 @@ func (b *Backend) poll() time.Duration {
 		alive     []uuid.UUID
 		free      []string
 		expiry    float64
+		ahead     []uuid.UUID
 		waitedFor bool
 	)
 	// Two batches: the first one's row locks are not to be kept for the reads.
@@ -225,9 +226,12 @@ func (b *Backend) poll() time.Duration {
 			free, err = pgx.CollectRows(rows, pgx.RowTo[string])
 			return err
 		})
-		batch.Queue(b.st.NextExpiry, texts(alive)).QueryRow(func(row pgx.Row) error { return row.Scan(&expiry) })
+		batch.Queue(b.st.NextExpiry, texts(alive)).QueryRow(func(row pgx.Row) error { return row.Scan(&expiry, &ahead) })
 		batch.Queue(b.st.WaitedFor, texts(alive)).QueryRow(func(row pgx.Row) error { return row.Scan(&waitedFor) })
 		err = b.pool.SendBatch(ctx, &batch).Close()
+	}
+	if err == nil {
+		err = b.endAhead(ctx, b.pool, ahead)
 	}
 	if err == nil && waitedFor {
 		err = b.resolve(ctx)
