@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // DB is where the statements run: a pgx connection, pool or transaction.
@@ -23,7 +24,7 @@ type DB interface {
 // Claim is the right to execute one row. Its ID, LockID and Version say which; compare claims by them.
 type Claim[ID comparable] struct {
 	ID      ID
-	LockID  uuid.UUID // new with each claim; rows claimed by one call share it
+	LockID  uuid.UUID // new with each claim; rows claimed by one call share it; zero where other code wrote no UUID
 	Version int64     // grows by one with each claim of the row, from 1
 	At      time.Time // when it was claimed, by the database's clock
 
@@ -107,7 +108,7 @@ func (c *Claims[ID]) Finish(ctx context.Context, db DB, claim Claim[ID], changes
 	if err != nil || ended {
 		return err
 	}
-	unknown, err := c.all(ctx, db, c.sql.finished, []Claim[ID]{claim})
+	unknown, err := c.unfinished(ctx, db, []Claim[ID]{claim})
 	switch {
 	case err != nil:
 		return fmt.Errorf("claim: look for a finished claim: %w", err)
@@ -161,9 +162,25 @@ func (c *Claims[ID]) end(ctx context.Context, db DB, sql open, claim Claim[ID], 
 func (c *Claims[ID]) FinishAll(ctx context.Context, db DB, claims ...Claim[ID]) (lost []Claim[ID], err error) {
 	lost, err = c.all(ctx, db, c.sql.finishAll, claims)
 	if err == nil && !transaction(db) {
-		lost, err = c.all(ctx, db, c.sql.finished, lost)
+		lost, err = c.unfinished(ctx, db, lost)
 	}
 	if err != nil {
+		return nil, fmt.Errorf("claim: end claims: %w", err)
+	}
+	return lost, nil
+}
+
+// unfinished returns those of the claims that did not finish their rows last, as far as the table tells.
+func (c *Claims[ID]) unfinished(ctx context.Context, db DB, claims []Claim[ID]) ([]Claim[ID], error) {
+	if c.sql.finished == "" {
+		return claims, nil
+	}
+	return c.all(ctx, db, c.sql.finished, claims)
+}
+
+// FailAll is [Claims.Fail] for many claims in one statement. It returns those that are lost, which it left alone.
+func (c *Claims[ID]) FailAll(ctx context.Context, db DB, claims ...Claim[ID]) (lost []Claim[ID], err error) {
+	if lost, err = c.all(ctx, db, c.sql.failAll, claims); err != nil {
 		return nil, fmt.Errorf("claim: end claims: %w", err)
 	}
 	return lost, nil
@@ -203,7 +220,8 @@ func (c *Claims[ID]) all(ctx context.Context, db DB, sql string, claims []Claim[
 }
 
 // ReleaseStale frees up to limit rows whose claim is older than age and had no heartbeat since, the oldest first, with
-// [Table.OnRelease]. It returns the claims that were released. Any number of sweepers may run at once. An age that is not
+// [Table.OnRelease]. A claim that was made by a clock of the database that was ahead is as old as the first sweep that meets it. It
+// returns the claims that were released. Any number of sweepers may run at once. An age that is not
 // positive is refused with [ErrBadAge].
 func (c *Claims[ID]) ReleaseStale(ctx context.Context, db DB, age time.Duration, limit int) ([]Claim[ID], error) {
 	if age < minAge {
@@ -222,8 +240,28 @@ func collect[ID comparable](rows pgx.Rows, err error) ([]Claim[ID], error) {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (c Claim[ID], err error) {
-		err = row.Scan(&c.ID, &c.LockID, &c.Version, &c.At)
+		err = row.Scan(&c.ID, (*lockColumn)(&c.LockID), &c.Version, &c.At)
 		c.At = c.At.UTC()
 		return c, err
 	})
+}
+
+// lockColumn reads a lock id from a column of either type.
+type lockColumn uuid.UUID
+
+// ScanUUID implements [pgtype.UUIDScanner].
+func (l *lockColumn) ScanUUID(v pgtype.UUID) error {
+	*l = v.Bytes
+	return nil
+}
+
+// ScanText implements [pgtype.TextScanner]. Other code may have written something that is no UUID into a text
+// column, and a sweep must release such a claim, too.
+func (l *lockColumn) ScanText(v pgtype.Text) error {
+	id, err := uuid.Parse(v.String)
+	if err != nil {
+		id = uuid.Nil
+	}
+	*l = lockColumn(id)
+	return nil
 }

@@ -98,6 +98,22 @@ func TestStaleClaim(t *testing.T) {
 	e.want(1, "published", 2, false)
 }
 
+// TestClaimMadeByAClockThatWasAhead: it goes stale an age after the first sweep that meets it, and not as late as that clock said.
+func TestClaimMadeByAClockThatWasAhead(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.add(2)
+	dead, err := e.claims.Claim(t.Context(), e.pool, 1)
+	testwait.Must(t, err)
+	e.exec(`UPDATE app."Posts" SET locked = locked + interval '1 hour' WHERE post = 1`)
+	testwait.Eventually(t, time.Minute, "the claim is released", func() bool {
+		released, err := e.claims.ReleaseStale(t.Context(), e.pool, 100*time.Millisecond, 10)
+		testwait.Must(t, err)
+		return len(released) == 1 && released[0].LockID == dead.LockID
+	})
+	e.want(1, "scheduled", 1, false)
+}
+
 // TestLimit holds ClaimDue to its limit whatever plan the statement gets, as on a table without statistics.
 func TestLimit(t *testing.T) {
 	t.Parallel()
@@ -244,7 +260,16 @@ func TestFinishInTheCallersTransaction(t *testing.T) {
 
 func TestBadTables(t *testing.T) {
 	t.Parallel()
-	for i, bad := range []claim.Table{{}, {Name: "t", LockID: "id"}, {Name: "t", Version: "execution_lock_id"}} {
+	for i, bad := range []claim.Table{
+		{},
+		{Name: "t", LockID: "id"},
+		{Name: "t", Version: "execution_lock_id"},
+		{Name: "t", LockIDType: "bigint"},
+		{Name: "t", TimeType: "date"},
+		{Name: "t", TimeType: "timestamp(7)"},
+		{Name: "t", TimeType: "timestamp("},
+		{Name: "t", LockIDType: "text", FinishedBy: "id"},
+	} {
 		if _, err := claim.New[int64](bad); !errors.Is(err, claim.ErrBadTable) {
 			t.Errorf("%d: %v", i, err)
 		}

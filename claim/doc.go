@@ -6,6 +6,10 @@
 // last finished the row. [Table.DDL] adds them, and [Table.Indexes] makes claiming fast. On a new table PostgreSQL may prefer to
 // scan all of it, and a session keeps that plan until autovacuum has run: connect with enable_seqscan=off if that is too slow.
 //
+// The columns may have the types that Prisma gives them: a lock id of type text, a time of type timestamp(3), an integer version, and
+// no column for the claim that finished the row. [Table.LockIDType], [Table.TimeType] and [None] say so. Workers in other languages
+// may share the table: docs/design/claim.md has the protocol as plain SQL.
+//
 // # Protocol
 //
 //	free ──Claim, ClaimDue──► claimed ──Finish, Fail──► free
@@ -26,7 +30,8 @@
 //
 // The claim of a dead worker goes stale, and a sweep releases it: [Claims.ReleaseStale], or [Claims.KeepReleasing] in the
 // background. A slow worker keeps its claim by heartbeats ([Claims.Keep]); its context ends before the claim can have gone stale,
-// counted from when the claim was asked for. Statements on many claims lock their rows in the order of their ids, so that
+// counted from when the claim was asked for. A claim dated later than now, after a clock that was ahead was put right, ages from
+// the next sweep on. Statements on many claims lock their rows in the order of their ids, so that
 // heartbeats and ends of the same claims don't deadlock. Transactions that end several claims one by one should keep an order, too.
 //
 // # Promises
