@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -23,8 +24,13 @@ func newConsole() *cobra.Command {
 		Short: "Print a link that signs in to the web console, once",
 		Long: "Print a link that signs in to the web console, once and within " + operator.LinkLife.String() + ", with the rights of the oldest\n" +
 			"admin key in force. It needs the database, as whoever has that has everything.",
+		Example: "  fairlead console                                # for the server in this directory\n" +
+			"  fairlead console --database-url postgres://db.internal/fairlead --address https://fairlead.example",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if address == "" {
+				address = cmp.Or(kept(addressFile(t.data)), defaultURL)
+			}
 			base, err := url.Parse(address)
 			if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
 				return errors.New("--address must be the address of a server, such as http://127.0.0.1:8080")
@@ -49,6 +55,6 @@ func newConsole() *cobra.Command {
 		},
 	}
 	t.bindDatabase(cmd)
-	cmd.Flags().StringVar(&address, "address", "http://127.0.0.1:8080", "where the browser reaches the server")
+	cmd.Flags().StringVar(&address, "address", "", "where the browser reaches the server (default the server of --data, or "+defaultURL+")")
 	return cmd
 }

@@ -38,6 +38,7 @@ func TestConsoleRescues(t *testing.T) {
 		{"draw", s.rescuesDraw},
 		{"multi-draw", s.rescuesMultidraw},
 		{"sagas", s.rescuesSagas},
+		{"a retry that fails", s.reportsRetry},
 		{"in doubt", s.rescuesDoubt},
 		{"automation", s.rescuesAutomation},
 		{"audited releases", s.releases},
@@ -115,7 +116,7 @@ func (s *scene) rescuesDraw(b *browser) {
 	s.buy2(id)
 	campaign := uuid.MustParse(id)
 	// The last position is sold without the draw that belongs to it.
-	store := postgres.NewLottery(s.db(), nil)
+	store := postgres.NewLottery(s.db())
 	err := store.Commit(s.t.Context(), campaign, nil, func(c *lottery.Campaign, _ *lottery.Inventory) lottery.Need {
 		return lottery.Need{Accounts: []string{"buyer-1", c.Escrow}}
 	}, func(u *lottery.Unit) {
@@ -205,8 +206,40 @@ func (s *scene) rescuesSagas(b *browser) {
 		b.await("it is stuck", `[...document.querySelectorAll(".page-head .badge")].some((e) => e.textContent === "stuck")`)
 		b.everywhere("saga-stuck")
 		b.confirm("main", c.label)
+		if c.label == "Retry" {
+			b.await("the result", `[...document.querySelectorAll(".note.good")].some((e) => e.textContent === "Retried: it is completed.")`)
+		}
 		s.acted(b, "/v1/sagas/"+id, c.status, c.action)
 	}
+}
+
+// reportsRetry retries a transfer whose other ledger is gone: the debit is made, the credit fails, and the page says both. Then it is
+// given up, after the dialog has said that the money returns.
+func (s *scene) reportsRetry(b *browser) {
+	s.t.Helper()
+	id := s.newStuckSaga("saga")
+	s.one(`UPDATE sagas SET input = $2, steps = '[{"name":"debit","status":"pending"},{"name":"credit","status":"pending"}]' WHERE id = $1`, id,
+		`{"from":{"ledger":"local","account":"buyer-1"},"to":{"ledger":"west","account":"shop"},"amount":500,"currency":"EUR"}`)
+	if stuck := s.call(http.MethodGet, "/v1/admin/overview", nil)["backlog"].(obj)["sagas_stuck"]; stuck != 1.0 { //nolint:errcheck,forcetypeassert // It fails then.
+		s.t.Errorf("%v sagas are stuck", stuck)
+	}
+	b.visit("/console/")
+	b.await("it is red", `[...document.querySelectorAll(".waiting .alarm")].some((e) => e.textContent.includes("Sagas stuck"))`)
+	b.visit("/console/sagas/" + id)
+	b.await("what it moves", `document.querySelector("h1").textContent === "5.00 EUR from buyer-1 to shop" && document.querySelector("main a[href='/console/accounts/buyer-1']") !== null`)
+	b.confirm("main", "Retry")
+	b.await("the result", `[...document.querySelectorAll(".note")].some((e) => e.textContent.includes("it failed again"))`)
+	cells := func(row int) string {
+		return fmt.Sprintf(`[...document.querySelectorAll("table.list tbody tr")[%d].cells].map((e) => e.textContent)`, row)
+	}
+	b.await("the debit", fmt.Sprintf(`((c) => c[0] === "debit" && c[2] === "done" && c[3] === "1")(%s)`, cells(0)))
+	b.await("the credit", fmt.Sprintf(`((c) => c[0] === "credit" && c[2] === "pending" && Number(c[3]) >= 1 && c[6].includes("west"))(%s)`, cells(1)))
+	b.everywhere("saga-failing")
+	b.click("main", "Compensate")
+	b.await("what it will do", `document.querySelector("dialog[open]").textContent.includes("5.00 EUR return to buyer-1 in this ledger")`)
+	b.properly("saga-compensate")
+	b.click("dialog", "Let it go on")
+	b.expect()
 }
 
 // rescuesDoubt gives up a two-phase transfer that was prepared and not decided, and sees it leave the list and the gauge.

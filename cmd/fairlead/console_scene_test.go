@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -39,8 +40,10 @@ type scene struct {
 	drawn, onSale, huge, pending string // campaigns
 	auction, ended               string
 	failed, scheduled, draft     string // publications
+	publishing                   string // another one
 	automation, multidraw        string
 	transfer, saga               string
+	refusing                     string // target
 	adminID                      string // of the key
 	made                         int
 }
@@ -248,6 +251,7 @@ func (s *scene) fill() {
 	s.call("POST", "/v1/targets", obj{"name": "newsroom " + payloadQuote, "kind": "webhook", "url": "http://127.0.0.1:9/hook"})
 	s.call("POST", "/v1/targets", obj{"name": "nowhere", "kind": "webhook", "url": "http://127.0.0.1:9/" + payloadLink})
 	s.failed = s.newFailure()
+	s.publishing = s.newAttempt()
 	s.scheduled = s.newPublication("newsroom "+payloadQuote, true)
 	s.draft = s.newPublication("newsroom "+payloadQuote, false)
 
@@ -277,10 +281,25 @@ func (s *scene) newFailure() string {
 	s.t.Helper()
 	s.made++
 	target := fmt.Sprintf("refuses-%d", s.made)
-	s.call("POST", "/v1/targets", obj{"name": target, "kind": "webhook", "url": s.url + "/nothing-is-here"})
+	s.refusing = s.id("POST", "/v1/targets", obj{"name": target, "kind": "webhook", "url": s.url + "/nothing-is-here"})
 	id := s.newPublication(target, false)
 	s.call("POST", "/v1/publications/"+id+"/publish", nil)
 	s.eventually("the publication fails", func() bool { return s.call("GET", "/v1/publications/"+id, nil)["status"] == "failed" })
+	return id
+}
+
+// newAttempt makes a publication whose target takes the connection, and never answers.
+func (s *scene) newAttempt() string {
+	s.t.Helper()
+	silent, err := new(net.ListenConfig).Listen(s.t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = silent.Close() })
+	s.call("POST", "/v1/targets", obj{"name": "silent", "kind": "webhook", "url": "http://" + silent.Addr().String(), "timeout": "15m"})
+	id := s.newPublication("silent", false)
+	s.call("POST", "/v1/publications/"+id+"/publish", nil)
+	s.eventually("the attempt begins", func() bool { return s.call("GET", "/v1/publications/"+id, nil)["current_attempt"] != nil })
 	return id
 }
 
@@ -301,11 +320,17 @@ func (s *scene) queue() {
 	s.t.Helper()
 	s.call("POST", "/v1/locks", obj{"keys": []string{"dock-a"}, "owner": "captain " + payloadImage, "ttl": "10m"})
 	s.call("POST", "/v1/locks", obj{"keys": []string{"dock-b"}, "owner": "pilot", "ttl": "10m"})
+	s.wait([][2]string{{"pilot", "dock-a"}, {"harbourmaster", "dock-b"}, {"tug", "dock-a"}})
+}
+
+// wait lets owners, first of each pair, wait for keys until the test ends.
+func (s *scene) wait(waits [][2]string) {
+	s.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	var waiting sync.WaitGroup
-	for _, w := range []struct{ owner, key string }{{"pilot", "dock-a"}, {"harbourmaster", "dock-b"}, {"tug", "dock-a"}} {
+	for _, w := range waits {
 		waiting.Go(func() {
-			body := fmt.Sprintf(`{"keys":[%q],"owner":%q,"ttl":"1m","wait":"5m"}`, w.key, w.owner)
+			body := fmt.Sprintf(`{"keys":[%q],"owner":%q,"ttl":"1m","wait":"5m"}`, w[1], w[0])
 			req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/v1/locks", strings.NewReader(body))
 			if err != nil {
 				return
@@ -321,9 +346,9 @@ func (s *scene) queue() {
 		stop()
 		waiting.Wait()
 	})
-	s.eventually("three wait", func() bool {
+	s.eventually("they wait", func() bool {
 		waiters, _ := s.call("GET", "/v1/locks", nil)["waiters"].([]any)
-		return len(waiters) == 3
+		return len(waiters) >= len(waits)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -30,7 +31,7 @@ const proper = `(() => {
 	if (!document.documentElement.lang || !document.title) wrong.push("no language or title");
 	for (const e of document.querySelectorAll("input, select, textarea")) if (!e.labels?.length && !e.getAttribute("aria-label")) wrong.push("a field without a label: " + e.name);
 	for (const e of document.querySelectorAll("button, a[href]")) if (!name(e)) wrong.push("a control without a name in " + e.parentElement.className);
-	for (const e of document.querySelectorAll("svg[role=img], canvas")) if (!e.getAttribute("aria-label") && !e.querySelector("title")) wrong.push("a drawing without a text");
+	for (const e of document.querySelectorAll("svg[role=img], canvas")) if (!e.getAttribute("aria-label") && !e.querySelector("title") && !e.parentElement.closest("[role=img][aria-label]")) wrong.push("a drawing without a text");
 	for (const e of document.querySelectorAll("img")) if (!e.hasAttribute("alt")) wrong.push("an image without a text");
 	for (const e of document.querySelectorAll("table")) if (!e.caption) wrong.push("a table without a caption");
 	if (document.documentElement.scrollWidth > document.documentElement.clientWidth + 1) {
@@ -62,11 +63,14 @@ func (s *scene) pages() []shownPage {
 		{"auction-ended", "/console/auctions/" + s.ended, "A brass sextant"},
 		{"publications", "/console/publications", payloadQuote},
 		{"publication-failed", "/console/publications/" + s.failed, "the target answered 404"},
+		{"publication-publishing", "/console/publications/" + s.publishing, "Last sign of life"},
 		{"publication-draft", "/console/publications/" + s.draft, "It was not tried yet"},
 		{"publication-scheduled", "/console/publications/" + s.scheduled, "Publish now"},
 		{"automations", "/console/automations", "Weekly digest"},
 		{"automation", "/console/automations/" + s.automation, "Weekly digest"},
 		{"targets", "/console/targets", payloadLink},
+		{"target-failing", "/console/targets/" + s.refusing, "the target answered 404"},
+		{"target-idle", "/console/targets/nowhere", "Nothing was sent to it yet"},
 		{"accounts", "/console/accounts", "buyer-1"},
 		{"accounts-prefix", "/console/accounts?prefix=buyer", "buyer-4"},
 		{"account", "/console/accounts/buyer-1", payloadImage},
@@ -83,6 +87,13 @@ func (s *scene) pages() []shownPage {
 		{"keys", "/console/keys", payloadScript},
 		{"audit", "/console/audit", "campaign.publish"},
 		{"audit-narrowed", "/console/audit?object=" + s.onSale, "campaign.create"},
+		{"new-account", "/console/new/account", "Make the account"},
+		{"new-campaign", "/console/new/campaign", "Add a prize"},
+		{"new-auction", "/console/new/auction", "Add a round"},
+		{"new-target", "/console/new/target", "Longest attempt"},
+		{"new-publication", "/console/new/publication", "Any JSON"},
+		{"transfers-account", "/console/transfers?account=buyer-1", "escrow of"},
+		{"publications-target", "/console/publications?target=silent", "publishing"},
 		{"nowhere", "/console/nowhere", "There is no such page"},
 		{"public-campaign", "/p/campaigns/" + s.drawn, "105 of 105 sold"},
 		{"public-campaign-on-sale", "/p/campaigns/" + s.onSale, "77 of 210 sold"},
@@ -129,6 +140,7 @@ func (b *browser) properly(where string) {
 	for _, w := range wrong {
 		b.t.Errorf("%s: %s", where, w)
 	}
+	b.accessible(b.t, where)
 	b.shoot(where)
 	b.quiet(where)
 }
@@ -142,7 +154,7 @@ func (s *scene) signsIn(b *browser) {
 	b.expect("401", "410")
 	b.write("form", "key", "nonsense")
 	b.click("form", "Sign in")
-	b.await("a refusal", `document.body.textContent.includes("This is no key in force")`)
+	b.await("a refusal", `document.body.textContent.includes("Invalid or revoked key")`)
 	b.write("form", "key", s.key)
 	b.click("form", "Sign in")
 	b.await("the overview", `document.querySelector(".tiles") !== null`)
@@ -206,7 +218,7 @@ func (s *scene) acts(b *browser, round int) {
 	b.await("the dialog", `document.querySelector("dialog[open]") !== null`)
 	b.shoot(fmt.Sprintf("dialog-%d", round))
 	// Nothing is done before it is confirmed.
-	b.click("dialog", "Leave it")
+	b.click("dialog", "Keep the draft")
 	if status("/v1/campaigns/"+campaign) != "pending" {
 		s.t.Error("a dialog that was left has acted")
 	}
@@ -240,6 +252,15 @@ func (s *scene) acts(b *browser, round int) {
 	b.visit("/console/publications/" + draft)
 	b.confirm("main", "Publish now")
 	s.eventually("it is sent", func() bool { return status("/v1/publications/"+draft) != "draft" })
+
+	b.visit("/console/targets/" + s.refusing)
+	b.await("the cause", `document.body.textContent.includes("Status 404")`)
+	b.confirm("main", "Pause")
+	b.await("the page follows", `document.querySelector(".page-head .badge")?.textContent === "paused" && document.body.textContent.includes("An operator paused it")`)
+	b.await("the audit log has it", `[...document.querySelectorAll("main code")].some((e) => e.textContent === "target.pause")`)
+	b.properly(fmt.Sprintf("target-paused-%d", round))
+	b.confirm("main", "Resume")
+	b.await("the page follows", `document.querySelector(".page-head .badge")?.textContent === "failing"`)
 
 	b.visit("/console/automations/" + s.automation)
 	b.confirm("main", "Pause")
@@ -329,6 +350,28 @@ func (s *scene) verifies(b *browser) {
 	b.shoot("public-mine")
 }
 
+// followsAsSocketIO runs the snippet of the page for users of Socket.IO, as it stands there.
+func (s *scene) followsAsSocketIO(b *browser) {
+	s.t.Helper()
+	text, err := os.ReadFile("../../docs/quickstart/socketio.md")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```js\n(.*?)```").FindAllSubmatch(text, -1)
+	if len(blocks) != 2 {
+		s.t.Fatalf("%d snippets", len(blocks))
+	}
+	use := strings.NewReplacer("http://127.0.0.1:8080", s.url, `"JWT"`, fmt.Sprintf("%q", s.key), "AUCTION", s.auction, "ACCOUNT", "buyer-0",
+		"const live", "window.live", "console.log(", "window.said.push(").Replace(string(blocks[1][1]))
+	b.eval("window.said = []; "+string(blocks[0][1])+use+"; null", nil)
+	b.await("the countdown", `window.said.some((s) => String(s).endsWith(" ms left"))`)
+	s.bid(s.auction, 5) // Of five buyers, two win.
+	b.await("bids", `window.said.some((s) => String(s).startsWith("buyer-4 bids "))`)
+	b.await("the notice", `window.said.some((s) => String(s).startsWith("You are outbid. "))`)
+	b.eval(`live.bid(100000000, crypto.randomUUID()).then((a) => { window.answer = a; live.close(); })`, nil)
+	b.await("the answer", `window.answer?.op === "bid" && window.answer.status >= 201`)
+}
+
 // goesLive watches pages while things happen.
 func (s *scene) goesLive(b *browser) {
 	s.t.Helper()
@@ -346,11 +389,16 @@ func (s *scene) goesLive(b *browser) {
 	leader, _ := best[0].(obj)
 	amount, _ := leader["amount"].(float64)
 	b.await("the leader", fmt.Sprintf("document.querySelector('.leaders tbody tr')?.textContent.includes(%q)", fmt.Sprintf("%.2f EUR", amount/100)))
+	b.await("who was outbid", `document.querySelector(".leaders tbody tr:nth-child(3)")?.textContent.includes("outbid")`)
 	b.shoot("auction-live")
+	s.followsAsSocketIO(b)
 	b.visit("/p/auctions/" + s.auction)
 	alias := s.call(http.MethodGet, fmt.Sprintf("/v1/accounts/%v/aliases?topic=auction:%s", leader["account"], s.auction), nil)["alias"]
 	b.write("main", "alias", fmt.Sprint(alias))
 	b.await("one's own line", `document.querySelector("tr.me")?.textContent.includes("you")`)
+	b.await("the leader", `document.querySelector(".leaders tbody tr")?.textContent.includes("winning")`)
+	s.bid(s.auction, 4) // The leader, who bid last, is the one of five who does not bid.
+	b.await("who was outbid", `document.querySelector("tr.me")?.textContent.includes("outbid")`)
 	// Somebody else's page may frame it.
 	if os.Getenv("CI") == "" {
 		b.shoot("public-auction-mine")

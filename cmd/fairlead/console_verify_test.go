@@ -30,17 +30,7 @@ func TestVerifiersAgree(t *testing.T) {
 	if os.Getenv(agreeVariable) != "" {
 		n = 1000
 	}
-	// The modules need no server of ours: any that serves them does.
-	host := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name, _ := strings.CutPrefix(r.URL.Path, "/console/assets/")
-		if asset, ok := console.Assets()[name]; ok {
-			asset.Serve(w, r, http.StatusOK)
-			return
-		}
-		_, _ = fmt.Fprint(w, "<!doctype html><title>verifier</title><link rel=icon href=/console/assets/mark.svg><h1>verifier</h1>")
-	}))
-	t.Cleanup(host.Close)
-	b := openBrowser(t, host.URL)
+	b := openBrowser(t, assetHost(t))
 	b.visit("/")
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -82,6 +72,21 @@ func TestVerifiersAgree(t *testing.T) {
 		t.Errorf("%d of %d are valid: too few of one kind to mean anything", valid, n)
 	}
 	b.quiet("verification")
+}
+
+// assetHost serves the console's modules: those of the verification need no server of ours.
+func assetHost(t *testing.T) (url string) {
+	t.Helper()
+	host := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, _ := strings.CutPrefix(r.URL.Path, "/console/assets/")
+		if asset, ok := console.Assets()[name]; ok {
+			asset.Serve(w, r, http.StatusOK)
+			return
+		}
+		_, _ = fmt.Fprint(w, "<!doctype html><title>verifier</title><link rel=icon href=/console/assets/mark.svg><h1>verifier</h1>")
+	}))
+	t.Cleanup(host.Close)
+	return host.URL
 }
 
 // verifies is what fairlead verify says of a document.

@@ -1,4 +1,5 @@
 // Requests to the server's own API. The session is in a cookie that scripts cannot see.
+import { answered, patiently, suspect } from "./server.js";
 
 // Problem is an error as RFC 9457 has it.
 export class Problem extends Error {
@@ -14,8 +15,8 @@ export class Problem extends Error {
 
 // Unreachable is thrown when there was no answer.
 export class Unreachable extends Error {
-  constructor() {
-    super("The server can't be reached.");
+  constructor(message = "The server can't be reached.") {
+    super(message);
     this.code = "unreachable";
     this.outcome = "unknown";
     this.retryable = true;
@@ -25,37 +26,40 @@ export class Unreachable extends Error {
 // epoch counts sign-ins and sign-outs: what was asked in one session says nothing of the next.
 let epoch = 0;
 
-async function request(method, path, { body, key, signal } = {}) {
+async function request(method, path, { body, key, signal, patience = method === "GET" ? 10_000 : 60_000, bytes = false } = {}) {
   const asked = epoch;
   const headers = { Accept: "application/json" };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (key) headers["Idempotency-Key"] = key;
+  const late = AbortSignal.timeout(patience);
   let response;
+  let content;
   try {
-    response = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), signal, credentials: "same-origin", redirect: "error", referrerPolicy: "no-referrer" });
+    response = await patiently(fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), signal: signal ? AbortSignal.any([signal, late]) : late, credentials: path.startsWith("/p/") ? "omit" : "same-origin", redirect: "error", referrerPolicy: "no-referrer" }));
+    const isJSON = (response.headers.get("Content-Type") ?? "").includes("json");
+    content = bytes && response.ok ? new Uint8Array(await response.arrayBuffer()) : isJSON ? await response.json() : null;
   } catch (e) {
-    if (e.name === "AbortError") throw e;
-    throw new Unreachable();
+    if (signal?.aborted) throw e;
+    suspect();
+    throw new Unreachable(late.aborted ? `The server did not answer within ${patience / 1000} s.` : undefined);
   }
-  const type = response.headers.get("Content-Type") ?? "";
   if (!response.ok) {
-    const document = type.includes("json") ? await response.json().catch(() => ({})) : {};
     if (response.status === 401 && path.startsWith("/v1") && asked === epoch) window.dispatchEvent(new Event("fairlead:signed-out"));
-    throw new Problem(response.status, document);
+    if (response.status >= 500) suspect();
+    throw new Problem(response.status, content ?? {});
   }
-  return { status: response.status, body: type.includes("json") ? await response.json() : null, replayed: response.headers.get("Idempotent-Replayed") === "true" };
+  answered(response, method === "GET" ? signal : undefined);
+  return { status: response.status, body: content, replayed: response.headers.get("Idempotent-Replayed") === "true" };
 }
 
 // get reads a document.
-export async function get(path, signal) {
-  return (await request("GET", path, { signal })).body;
+export async function get(path, signal, patience) {
+  return (await request("GET", path, { signal, patience })).body;
 }
 
-// getBytes reads a document as it is, byte for byte.
+// getBytes reads a document as it is, byte for byte. It may be large.
 export async function getBytes(path, signal) {
-  const response = await fetch(path, { signal, credentials: "same-origin", redirect: "error" });
-  if (!response.ok) throw new Problem(response.status, await response.json().catch(() => ({})));
-  return new Uint8Array(await response.arrayBuffer());
+  return (await request("GET", path, { signal, patience: 300_000, bytes: true })).body;
 }
 
 // act changes something, once per key, however often it is sent.
@@ -70,7 +74,7 @@ export function newKey() {
 }
 
 export const session = {
-  read: () => get("/console/session"),
+  read: () => get("/console/session", undefined, 5000),
   begin: async (body) => {
     const answer = await request("POST", "/console/session", { body });
     epoch++;

@@ -1,7 +1,12 @@
 // The console: who is signed in, where one is, and what is shown there.
-import { h, fill } from "./dom.js";
+import { h, fill, text } from "./dom.js";
 import { session } from "./api.js";
 import { problem } from "./ui.js";
+import { ago, clockTime } from "./format.js";
+import { onBack, readAt, suspect, watchServer } from "./server.js";
+import { search } from "./search.js";
+import { mayNot, signedIn } from "./who.js";
+import { choose, here, zone } from "./zone.js";
 
 // The pages: a pattern, a module, and where they stand in the navigation.
 const pages = [
@@ -18,6 +23,7 @@ const pages = [
   { path: "automations", module: "automations", nav: "Automations" },
   { path: "automations/:id", module: "automation" },
   { path: "targets", module: "targets", nav: "Targets" },
+  { path: "targets/:id", module: "target" },
   { group: "Money" },
   { path: "accounts", module: "accounts", nav: "Accounts" },
   { path: "accounts/:id", module: "account" },
@@ -32,6 +38,7 @@ const pages = [
   { path: "verify", module: "verify", nav: "Verify a proof" },
   { path: "keys", module: "keys", nav: "API keys" },
   { path: "audit", module: "audit", nav: "Audit log" },
+  { path: "new/:kind", module: "new" },
 ];
 
 const shell = document.getElementById("shell");
@@ -42,6 +49,23 @@ const menu = document.getElementById("menu");
 
 let me = null;
 let leave = new AbortController();
+let outdated = false; // the server has another version than this page
+
+// load fetches a page's script. A browser may remember that it could not: only loading the console again helps then.
+async function load(name) {
+  let timer;
+  try {
+    return await Promise.race([import(`./pages/${name}.js`), new Promise((_, reject) => { timer = setTimeout(reject, 10_000); })]);
+  } catch (e) {
+    if (e) console.debug("script", e.message);
+    suspect();
+    const missing = new Error("The script of this page can't be fetched. The server is away, or has another version by now.");
+    missing.code = "script_missing";
+    throw missing;
+  } finally {
+    clearTimeout(timer);
+  }
+}
 
 function match(path) {
   const parts = path.split("/");
@@ -66,10 +90,17 @@ function drawNav(current) {
     return h("li", {}, h("a", { href: `/console/${page.path}`, "aria-current": here ? (current === page.path ? "page" : "true") : null }, page.nav));
   };
   fill(nav, sections.map((s) => (typeof s[0] === "string" ? [h("h2", {}, s[0]), h("ul", {}, s.slice(1).map(item))] : h("ul", {}, s.map(item)))),
-    h("div", { class: "who" }, h("span", { class: "break" }, me?.name ?? ""), h("button", { type: "button", class: "quiet", onclick: signOut }, "Sign out"), h("span", { class: "break" }, me?.version ?? "")));
+    h("div", { class: "who" }, h("span", { class: "break" }, me?.name ?? ""), mayNot() && h("span", {}, mayNot()), zones(), h("button", { type: "button", class: "quiet", onclick: signOut }, "Sign out"), h("span", { class: "break" }, me?.version ?? "")));
+}
+
+// zones chooses the time zone of what is shown.
+function zones() {
+  return h("label", {}, "Times in", h("select", { name: "zone", onchange: (e) => { choose(e.target.value); show(); } },
+    h("option", { value: "local", selected: !zone() }, here === "UTC" ? "Here (UTC)" : here), h("option", { value: "UTC", selected: Boolean(zone()) }, "UTC")));
 }
 
 async function show() {
+  if (outdated) return location.reload();
   leave.abort();
   leave = new AbortController();
   const { signal } = leave;
@@ -87,19 +118,35 @@ async function show() {
   }
   title(found.page.nav ?? "");
   try {
-    const module = await import(`./pages/${found.page.module}.js`);
-    if (signal.aborted) return;
     main.setAttribute("aria-busy", "true");
+    const module = await load(found.page.module);
+    if (signal.aborted) return;
     await module.default({ root, params: found.params, query: new URLSearchParams(location.search), signal, title, me, reload: show, go });
     if (signal.aborted) return;
     fill(main, root);
+    tellRead(root, signal);
   } catch (e) {
     if (e.name === "AbortError" || signal.aborted) return;
-    fill(main, fill(root, h("h1", {}, e.status === 404 ? "There is no such thing" : "This page can't be shown"), problem(e)));
+    const again = e.code === "script_missing" ? () => location.reload() : show;
+    fill(main, fill(root, h("h1", {}, e.status === 404 ? "There is no such thing" : "This page can't be shown"), problem(e), e.status !== 404 && h("div", { class: "actions" }, h("button", { type: "button", onclick: again }, "Load again"))));
+    if (e.status !== 404) onBack(again, signal);
     if (!e.code) console.error(e);
   } finally {
     if (!signal.aborted) main.removeAttribute("aria-busy");
   }
+}
+
+// tellRead keeps saying beneath the heading when the page has last read something.
+function tellRead(root, signal) {
+  const line = h("p", { class: "read small soft" });
+  const tell = () => {
+    const at = readAt(signal);
+    if (at) text(line, `Last read at ${clockTime(at)}, ${ago(at)} ago`);
+  };
+  root.querySelector(".page-head")?.append(line);
+  tell();
+  const timer = setInterval(tell, 1000);
+  signal.addEventListener("abort", () => clearInterval(timer));
 }
 
 function go(path) {
@@ -117,7 +164,7 @@ document.addEventListener("click", (e) => {
   go(a.href);
 });
 window.addEventListener("popstate", show);
-window.addEventListener("fairlead:signed-out", () => { if (me) askKey("The session has ended."); });
+window.addEventListener("fairlead:signed-out", () => { if (me) askKey("Your session has ended: it lasts 12 hours at most, and ends when its key is revoked. Sign in to return to this page."); });
 menu.addEventListener("click", () => menu.setAttribute("aria-expanded", String(nav.classList.toggle("open"))));
 
 function askKey(why) {
@@ -139,13 +186,13 @@ function askKey(why) {
       await enter(await session.begin({ key: key.value }));
     } catch (error) {
       button.disabled = false;
-      fill(trouble, problem(error.status === 401 ? { message: "This is no key in force." } : error));
+      fill(trouble, problem(error.status === 401 ? { message: "Invalid or revoked key." } : error));
       key.select();
     }
   } },
     h("h1", {}, "Fairlead"),
     why && h("p", { class: "soft" }, why),
-    h("label", {}, "Admin key", key),
+    h("label", {}, "Admin or reader key", key),
     trouble,
     button,
     h("p", { class: "small soft" }, "No key at hand? On the server, ", h("code", {}, "fairlead console"), " prints a link that signs in once."))));
@@ -161,7 +208,9 @@ async function signOut() {
 }
 
 async function enter(who) {
+  leave.abort();
   me = who;
+  signedIn(who);
   gate.hidden = true;
   fill(gate);
   shell.hidden = false;
@@ -186,13 +235,23 @@ async function start() {
     if (who) await enter(who);
     else askKey();
   } catch (e) {
+    leave.abort();
+    leave = new AbortController();
     gate.hidden = false;
-    fill(gate, h("main", { class: "card" }, h("h1", {}, "Fairlead"), problem(e)));
+    fill(gate, h("main", { class: "card" }, h("h1", {}, "Fairlead"), problem(e), h("p", { class: "soft" }, "The console opens as soon as the server answers.")));
+    onBack(start, leave.signal);
   }
 }
 
 // A link that is opened where the console is open already changes nothing but the address.
 window.addEventListener("hashchange", () => {
   if (location.hash.startsWith("#link=")) start();
+});
+document.getElementById("unloaded").remove();
+search(document.getElementById("find"), pages.filter((p) => p.nav).map((p) => [p.nav, `/console/${p.path}`]), go, () => !shell.hidden);
+watchServer(async () => {
+  const who = await session.read();
+  if (me && !who) window.dispatchEvent(new Event("fairlead:signed-out"));
+  outdated = Boolean(me && who && who.version !== me.version);
 });
 start();

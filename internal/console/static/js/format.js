@@ -1,5 +1,6 @@
 // How things are spelled.
 import { h } from "./dom.js";
+import { zone } from "./zone.js";
 
 const whole = new Intl.NumberFormat("en");
 const known = new Set(Intl.supportedValuesOf ? Intl.supportedValuesOf("currency") : []);
@@ -14,22 +15,36 @@ export function money(amount, currency, sign = false) {
   return `${s}${new Intl.NumberFormat("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }).format(amount / 10 ** digits)} ${currency}`;
 }
 
-const sameDay = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const otherDay = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
-const otherYear = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" });
+const clockParts = { hour: "2-digit", minute: "2-digit", second: "2-digit" };
+const dayParts = { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" };
+const formats = new Map();
+
+// spell formats a moment in the chosen zone, which is named unless it is the browser's own.
+function spell(parts, at) {
+  const timeZone = zone();
+  const key = JSON.stringify([parts, timeZone]);
+  if (!formats.has(key)) formats.set(key, new Intl.DateTimeFormat("en-GB", { ...parts, timeZone, timeZoneName: timeZone && "short" }));
+  return formats.get(key).format(at);
+}
 
 // when spells a time for a reader nearby: the clock of today, or day and clock; the exact one, in UTC, is in its title.
 export function when(iso) {
   if (!iso) return h("span", { class: "soft" }, "–");
   const d = new Date(iso);
+  const day = (at) => spell({ day: "numeric", month: "short", year: "numeric" }, at);
+  const year = (at) => spell({ year: "numeric" }, at);
   const now = new Date();
-  const format = d.toDateString() === now.toDateString() ? sameDay : d.getFullYear() === now.getFullYear() ? otherDay : otherYear;
-  return h("time", { datetime: iso, title: iso, class: "nowrap" }, format.format(d));
+  const parts = day(d) === day(now) ? clockParts : year(d) === year(now) ? dayParts : { ...dayParts, year: "numeric" };
+  return h("time", { datetime: iso, title: iso, class: "nowrap" }, spell(parts, d));
 }
+
+// clockTime spells the clock of a moment, in seconds.
+export const clockTime = (at) => spell(clockParts, at);
 
 // ago spells how long ago a time was.
 export function ago(iso, now = Date.now()) {
-  return span((now - new Date(iso).getTime()) / 1000);
+  const seconds = (now - new Date(iso).getTime()) / 1000;
+  return seconds < 1 ? "0 s" : span(seconds);
 }
 
 // span spells a number of seconds.

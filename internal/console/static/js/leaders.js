@@ -1,17 +1,38 @@
 // A leaderboard, in the console and in public.
-import { h } from "./dom.js";
+import { h, fill } from "./dom.js";
 import { table } from "./ui.js";
 import { badge } from "./format.js";
 
-// leaderTable draws standing bids by rank; who draws the bidder, me tells whether a line is the visitor's.
-export function leaderTable(items, spell, who, me = () => false) {
+// leaderTable draws standing bids by rank; who draws the bidder, outbid tells whether a bid has lost its winning place, me whether a line
+// is the visitor's.
+export function leaderTable(items, spell, who, outbid, me = () => false) {
   const t = table([
     { name: "Rank", cell: (i) => i.rank },
     { name: "Bidder", lead: true, cell: (i) => [who(i), me(i) && " – you"] },
     { name: "Bid", num: true, cell: (i) => spell(i.amount) },
-    { name: "Place", cell: (i) => (i.winning ? badge("winning", "good") : h("span", { class: "soft" }, "behind")) },
+    { name: "Place", cell: (i) => (i.winning ? badge("winning", "good") : outbid(i) ? badge("outbid", "warn") : h("span", { class: "soft" }, "behind")) },
   ], items, { caption: "Leaderboard", row: (i) => [i.winning && "winning", me(i) && "me"].filter(Boolean).join(" ") || null });
   // Four short columns fit the narrowest screen as a table, which ranks read better in.
   t.className = "leaders";
   return t;
+}
+
+// topTen draws a leaderboard into element: ten places, and the others if somebody wants them; then it
+// calls changed, which draws again.
+export function topTen(element, changed) {
+  const board = h("div", {});
+  const button = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => {
+    top.all = !top.all;
+    changed();
+  } }, "Show all");
+  fill(element, board, button);
+  const top = {
+    all: false,
+    draw(items, none, table) {
+      fill(board, items.length === 0 ? h("p", { class: "empty" }, none) : table(top.all ? items : items.slice(0, 10)));
+      button.hidden = items.length <= 10;
+      button.textContent = top.all ? "Show the first 10" : "Show all";
+    },
+  };
+  return top;
 }

@@ -1,5 +1,6 @@
 // The live stream: events of a topic in order, each once. A gap, a drop or a lost connection is made good by asking again from the
 // last number seen.
+import { suspect } from "./server.js";
 
 // follow calls on(event) for every event behind since, or from now on without it, and state(text) when the connection changes; countdowns have no number and
 // come as they are. It ends with the signal.
@@ -23,6 +24,7 @@ export function follow(topic, { since, on, state, signal }) {
         state?.("live");
       } else if (e.op === "error") {
         if (e.problem?.code === "events_expired") last = (e.first_seq ?? 1) - 1;
+        if (e.problem?.code === "unknown_seq") last = e.last_seq; // An older state was restored.
         socket.close();
       } else if (e.op === "dropped") {
         socket.close();
@@ -40,6 +42,7 @@ export function follow(topic, { since, on, state, signal }) {
     socket.onclose = () => {
       if (signal.aborted) return;
       state?.("reconnecting");
+      suspect();
       timer = setTimeout(connect, pause);
       pause = Math.min(pause * 2, 10_000);
     };

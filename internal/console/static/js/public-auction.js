@@ -2,8 +2,8 @@
 import { h, fill, text } from "./dom.js";
 import { card, table } from "./ui.js";
 import { badge, clock, count, duration, money } from "./format.js";
-import { bidChart } from "./chart.js";
-import { leaderTable } from "./leaders.js";
+import { bidChart, pace, perSecond } from "./auction-chart.js";
+import { leaderTable, topTen } from "./leaders.js";
 import { id, remember, run } from "./public.js";
 
 function build(main, first) {
@@ -13,10 +13,14 @@ function build(main, first) {
   const time = h("div", { class: "clock", role: "timer" });
   const under = h("p", { class: "soft" });
   const floor = h("p", { class: "big", role: "status" });
+  const speed = h("p", { class: "soft" });
   const leaders = h("div");
   const won = h("div");
   const drawing = bidChart(spell);
+  const measured = pace();
+  const top = topTen(leaders, () => board());
   const mine = h("input", { name: "alias", autocomplete: "off", spellcheck: "false", value: remember.get("alias") });
+  const led = new Set(); // who has had a winning place in this round, while the page was open
   let last = first;
   let skew = 0;
 
@@ -27,7 +31,7 @@ function build(main, first) {
   });
 
   function board() {
-    fill(leaders, last.leaderboard.length === 0 ? h("p", { class: "empty" }, "No bids yet.") : leaderTable(last.leaderboard, spell, (i) => h("code", {}, i.alias), (i) => i.alias === me()));
+    top.draw(last.leaderboard, "No bids yet.", (items) => leaderTable(items, spell, (i) => h("code", {}, i.alias), (i) => led.has(i.alias), (i) => i.alias === me()));
     fill(won, last.winners.length === 0 ? h("p", { class: "empty" }, "No round has ended.") : table([
       { name: "Round", lead: true, cell: (w) => `Round ${w.round}, rank ${w.rank}` },
       { name: "Winner", cell: (w) => h("code", {}, w.alias) },
@@ -52,20 +56,24 @@ function build(main, first) {
 
   const anti = first.anti_snipe;
   fill(main,
-    h("header", { class: "public-head" }, status, h("h1", {}, first.title), time, under, floor),
-    h("section", { class: "card asks" }, h("h2", {}, "Leaderboard"), h("label", {}, "Your alias, to find yourself: your account’s page in the shop, or GET /v1/accounts/ID/aliases, tells it", mine), leaders),
+    h("header", { class: "public-head" }, status, h("h1", {}, first.title), time, under, floor, speed),
     card("Bids over time", drawing.element),
+    h("section", { class: "card asks" }, h("h2", {}, "Leaderboard"), h("label", {}, "Your alias, to find yourself: your account’s page in the shop, or GET /v1/accounts/ID/aliases, tells it", mine), leaders),
     card("Winners", won),
     h("footer", { class: "foot" }, anti.max_extensions > 0 && h("span", {}, `A bid in the last ${duration(anti.window)} of a round moves its end by ${duration(anti.extension)}, up to ${anti.max_extensions} times.`), h("span", {}, "Read-only. Accounts appear by alias.")));
 
   return (s) => {
+    if (s.current_round !== last.current_round) led.clear();
+    for (const i of s.leaderboard) if (i.winning) led.add(i.alias);
     last = s;
     skew = Date.parse(s.now) - Date.now();
     fill(status, badge(s.status === "active" ? "open" : s.status));
-    text(floor, s.min_winning_bid === null ? `${count(s.total_bids)} bids` : `${spell(s.min_winning_bid)} would win now`);
+    text(floor, s.min_winning_bid === null ? "" : `${spell(s.min_winning_bid)} would win now`);
+    const rate = measured(s.total_bids, Date.parse(s.now));
+    text(speed, `${count(s.total_bids)} bids${s.status === "active" && rate !== null ? `, ${perSecond(rate)} a second` : ""}`);
     board();
     tick();
-    drawing.draw({ bids: s.chart.bids, marks: s.chart.marks, total: s.total_bids });
+    drawing.draw({ bids: s.chart.bids, marks: s.chart.marks, rounds: s.rounds, total: s.total_bids });
     return s.status === "active";
   };
 }

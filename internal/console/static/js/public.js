@@ -1,25 +1,23 @@
 // What both public pages do: look again every second or two, and tell a visitor which line is theirs.
 import { h, fill } from "./dom.js";
-import { Problem } from "./api.js";
+import { get } from "./api.js";
+import { away, onBack, watchServer } from "./server.js";
 
 export const id = location.pathname.split("/")[3];
-
-// state reads what the page shows.
-export async function state(kind) {
-  const response = await fetch(`/p/${kind}/${id}/state`, { redirect: "error", credentials: "omit" });
-  if (!response.ok) throw new Problem(response.status, await response.json().catch(() => ({})));
-  return response.json();
-}
 
 // run shows the page and keeps it true: draw(state) is called with each state that was read.
 export async function run(kind, build) {
   const main = document.getElementById("main");
+  const state = `/p/${kind}/${id}/state`;
   let draw;
   let period = 1000;
+  let timer = 0;
+  watchServer(() => get(state));
   const look = async () => {
-    if (!document.hidden) {
+    clearTimeout(timer);
+    if (!document.hidden && !away()) {
       try {
-        const s = await state(kind);
+        const s = await get(state);
         draw ??= build(main, s);
         period = draw(s) ? 1000 : 15_000;
         main.removeAttribute("aria-busy");
@@ -33,8 +31,9 @@ export async function run(kind, build) {
         }
       }
     }
-    setTimeout(look, period);
+    timer = setTimeout(look, period);
   };
+  onBack(look);
   await look();
 }
 

@@ -1,6 +1,11 @@
 // Pieces that pages are made of.
-import { h, fill, add } from "./dom.js";
+import { h, fill, add, text } from "./dom.js";
 import { get, act, newKey, query } from "./api.js";
+import { clockTime } from "./format.js";
+import { away, onBack } from "./server.js";
+import { mayNot } from "./who.js";
+import { empty as explain } from "./empty.js";
+import { boxesOf } from "./bulk.js";
 
 // head is a page's heading, with where it belongs and what can be done.
 export function head(title, { crumb, badges = [], actions = [], note } = {}) {
@@ -22,8 +27,8 @@ export function problem(e) {
   return h("p", { class: "note bad", role: "alert" }, e.message, e.requestID && h("span", { class: "small" }, ` Request ${e.requestID}.`));
 }
 
-// copy is a value with a button that copies it.
-export function copy(value) {
+// copy is a value with a button that copies it; shown is how the value is shown.
+export function copy(value, shown = h("code", {}, value)) {
   const button = h("button", { type: "button", class: "copy quiet", "aria-label": "Copy", onclick: async () => {
     try {
       await navigator.clipboard.writeText(value);
@@ -33,7 +38,7 @@ export function copy(value) {
     }
     setTimeout(() => (button.textContent = "Copy"), 1500);
   } }, "Copy");
-  return h("span", { class: "break" }, h("code", {}, value), button);
+  return h(shown.tagName === "PRE" ? "div" : "span", { class: "break" }, shown, button);
 }
 
 // table draws rows. A column is { name, cell(row), num, lead, act }: lead names the row on narrow screens, act has its buttons.
@@ -41,82 +46,137 @@ export function table(columns, rows, { caption, row: decorate } = {}) {
   const cls = (c) => [c.num && "num", c.lead && "lead", c.act && "act"].filter(Boolean).join(" ") || null;
   return h("table", { class: "list" },
     caption && h("caption", { class: "visually-hidden" }, caption),
-    h("thead", {}, h("tr", {}, columns.map((c) => h("th", { scope: "col", class: c.num && "num" }, c.act ? h("span", { class: "visually-hidden" }, c.name) : c.name)))),
+    h("thead", {}, h("tr", {}, columns.map((c) => h("th", { scope: "col", class: c.num && "num" }, c.head ? c.head() : c.act ? h("span", { class: "visually-hidden" }, c.name) : c.name)))),
     h("tbody", {}, rows.map((r) => h("tr", { class: decorate?.(r) }, columns.map((c) => h("td", { class: cls(c), "data-label": c.name }, c.cell(r)))))));
 }
 
 // list is a table of an API's list: filters, pages by cursor, and the state of both in the address.
-//   path(filters) → the list's path; filters: [{ name, label, options?, placeholder? }]; columns as of table; none: what an
-//   empty list says. It returns { element, reload }.
-export function list(ctx, { path, columns, filters = [], none = "There is nothing here.", limit = 50, caption, prefix = "", row }) {
+// The page that is shown is read again every 10 seconds.
+//   path(filters) → the list's path; filters: [{ name, label, options?, placeholder?, suggest? }], where suggest reads what may be typed, and
+//   clears names the filters that it can’t be combined with;
+//   columns as of table; none: what an empty list says, or empty, as empty.js has it; prefix tells lists on one page apart in the address;
+//   select: { label(row), actions: [{ label, can(row), … as bulk.js has it }] } adds boxes. It returns { element, reload }.
+export function list(ctx, { path, columns, filters = [], none = "There is nothing here.", empty, limit = 50, caption, prefix = "", row, select }) {
   const body = h("div", { "aria-live": "off" });
-  const back = [];
+  const place = `${prefix}after`;
+  const back = history.state?.[place] ?? []; // the places before this one
   const name = (f) => prefix + f;
   const current = () => Object.fromEntries(filters.map((f) => [f.name, ctx.query.get(name(f.name)) ?? ""]));
-  let after = "";
+  let after = ctx.query.get(place) ?? "";
   let next = null;
   let pending = 0;
+  let shown; // what the table was made of
 
-  const newest = h("button", { type: "button", onclick: () => { after = back.pop() ?? ""; load(); } }, "Back");
-  const older = h("button", { type: "button", onclick: () => { back.push(after); after = next; load(); } }, "More");
+  const newest = h("button", { type: "button", onclick: () => { after = back.pop() ?? ""; move(); } }, "Back");
+  const older = h("button", { type: "button", onclick: () => { back.push(after); after = next; move(); } }, "More");
   const where = h("span", { class: "soft small" });
   const pager = h("nav", { class: "pager", "aria-label": caption ? `Pages of ${caption.toLowerCase()}` : "Pages" }, newest, where, older);
 
-  async function load() {
+  async function read(again) {
     const turn = ++pending;
     try {
       const base = path(current());
       const page = await get(base + (base.includes("?") ? "&" : "?") + `limit=${limit}` + (after ? `&after=${encodeURIComponent(after)}` : ""), ctx.signal);
-      if (turn !== pending) return;
+      const content = JSON.stringify(page);
+      if (turn !== pending || (again && (content === shown || body.contains(document.activeElement)))) return;
+      shown = content;
+      if (form) form.hidden = page.items.length === 0 && !after && !narrowed();
       next = page.next;
-      fill(body, page.items.length === 0 ? h("p", { class: "empty" }, none) : table(columns, page.items, { caption, row }));
-      newest.disabled = back.length === 0;
+      fill(body, page.items.length === 0 ? nothing() : table(boxes ? [boxes.column(page.items), ...columns] : columns, page.items, { caption, row }));
+      newest.disabled = !after;
+      newest.textContent = after && back.length === 0 ? "To the first page" : "Back";
       older.disabled = !next;
-      pager.hidden = back.length === 0 && !next;
-      where.textContent = `Page ${back.length + 1}`;
+      pager.hidden = !after && !next;
+      where.textContent = after && back.length === 0 ? "A later page" : `Page ${back.length + 1}`;
     } catch (e) {
-      if (e.name !== "AbortError" && turn === pending) fill(body, problem(e));
+      if (e.name === "AbortError" || turn !== pending) return;
+      if (again && shown) throw e;
+      shown = undefined;
+      fill(body, problem(e), after && h("button", { type: "button", onclick: () => { back.length = 0; after = ""; move(); } }, "To the first page"));
     }
+  }
+  const load = () => read(false);
+  const narrowed = () => Object.values(current()).some(Boolean);
+  const nothing = () => {
+    if (after) return h("p", { class: "empty" }, "There is nothing more.");
+    if (!narrowed()) return empty ? explain(empty) : h("p", { class: "empty" }, none);
+    return h("div", { class: "empty" }, h("p", {}, none), h("button", { type: "button", onclick: () => { for (const f of filters) form.elements[f.name].value = ""; apply(); } }, "Clear the filters"));
+  };
+  const boxes = select && !mayNot() && boxesOf(select, ctx, () => path(current()), load);
+
+  // move shows another page, which the address then names.
+  function move() {
+    if (after) ctx.query.set(place, after);
+    else ctx.query.delete(place);
+    const q = ctx.query.toString();
+    if (location.search !== (q ? `?${q}` : "")) history.pushState({ ...history.state, [place]: [...back] }, "", location.pathname + (q ? `?${q}` : ""));
+    load();
   }
 
   const form = filters.length > 0 && h("form", { class: "filters", role: "search", onsubmit: (e) => { e.preventDefault(); apply(); } },
     filters.map((f) => h("label", {}, f.label, f.options
-      ? h("select", { name: f.name, onchange: () => apply() }, h("option", { value: "" }, "All"), f.options.map((o) => h("option", { value: o, selected: current()[f.name] === o }, o.replaceAll("_", " "))))
-      : h("input", { name: f.name, type: "search", value: current()[f.name], placeholder: f.placeholder, autocomplete: "off", spellcheck: "false", onchange: () => apply() }))));
+      ? h("select", { name: f.name, onchange: () => apply(f) }, h("option", { value: "" }, "All"), f.options.map((o) => h("option", { value: o, selected: current()[f.name] === o }, o.replaceAll("_", " "))))
+      : [h("input", { name: f.name, type: "search", value: current()[f.name], placeholder: f.placeholder, list: f.suggest && suggestions(f.suggest, ctx), autocomplete: "off", spellcheck: "false", onchange: () => apply(f) })])));
 
-  function apply() {
+  function apply(changed) {
+    if (changed && form.elements[changed.name].value.trim()) for (const other of changed.clears ?? []) form.elements[other].value = "";
     for (const f of filters) {
       const value = form.elements[f.name].value.trim();
       if (value) ctx.query.set(name(f.name), value);
       else ctx.query.delete(name(f.name));
     }
-    const q = ctx.query.toString();
-    history.replaceState(null, "", location.pathname + (q ? `?${q}` : ""));
     back.length = 0;
     after = "";
-    load();
+    boxes?.clear();
+    move();
   }
 
   load();
-  return { element: h("div", { class: "stack" }, form, h("div", {}, body, pager)), reload: load };
+  const all = h("div", {}, boxes?.element, body, pager);
+  every(ctx, 10_000, () => read(true), { shows: all, later: true });
+  return { element: h("div", { class: "stack" }, form, all), reload: load };
+}
+
+let lists = 0;
+
+// suggestions is the id of a list of what a field may have.
+export function suggestions(read, ctx) {
+  const element = h("datalist", { id: `suggestions-${++lists}` });
+  document.body.append(element);
+  ctx.signal.addEventListener("abort", () => element.remove());
+  read(ctx.signal).then((values) => fill(element, values.map((value) => h("option", { value })))).catch(() => {});
+  return element.id;
+}
+
+// typed is a field that has to get a number before button works: that of what is affected, when it is large. Null when it is not.
+export function typed(n, button) {
+  const large = 100;
+  if (n < large) return null;
+  button.disabled = true;
+  const input = h("input", { name: "typed", inputmode: "numeric", autocomplete: "off", required: true, oninput: () => (button.disabled = !fits()) });
+  const fits = () => input.value.replaceAll(/[\s,.’']/g, "") === String(n);
+  return { element: h("label", {}, `Type ${n} to confirm`, input), fits };
 }
 
 // confirm asks before something is done, does it, and tells what became of it. The request has one key for as long as the dialog
 // is open: sending it again after an answer that never came cannot do it twice.
-export function confirm({ title, explain, verb, danger = false, method = "POST", path, body, fields = [], audit, done }) {
+// keep names the way out, verb the action. affects is how many things it changes: the number has to be typed when it is large.
+export function confirm({ title, explain, verb, keep = "Leave it as it is", danger = false, method = "POST", path, body, fields = [], affects = 0, audit, said, done }) {
   const key = newKey();
   const trouble = h("div");
   const go = h("button", { type: "submit", class: danger ? "danger solid" : "primary" }, verb);
+  const gate = typed(affects, go);
   const inputs = fields.map((f) => [f, h("input", { name: f.name, type: f.type ?? "text", value: f.value ?? "", required: f.required, placeholder: f.placeholder, autocomplete: "off" })]);
   const dialog = h("dialog", { "aria-labelledby": "dialog-title" }, h("form", { method: "dialog", onsubmit: async (e) => {
     e.preventDefault();
+    if (gate && !gate.fits()) return;
     go.disabled = true;
     fill(trouble);
     try {
       const content = typeof body === "function" ? body(Object.fromEntries(inputs.map(([f, i]) => [f.name, i.value.trim()]))) : body;
       const answer = await act(method, path, content, key);
       dialog.close();
-      toast(`${title}: done.`, audit && { label: "Audit log", href: `/console/audit${query(audit)}` });
+      toast(said ?? `${title}: done.`, audit && { label: "Audit log", href: `/console/audit${query(audit)}` });
       done?.(answer.body);
     } catch (error) {
       go.disabled = false;
@@ -127,18 +187,27 @@ export function confirm({ title, explain, verb, danger = false, method = "POST",
     h("h2", { id: "dialog-title" }, title),
     explain && h("p", {}, explain),
     inputs.map(([f, i]) => h("label", {}, f.label, i)),
+    gate?.element,
     h("p", { class: "small soft" }, h("code", {}, `${method} ${path}`)),
     trouble,
-    h("div", { class: "actions" }, h("button", { type: "button", onclick: () => dialog.close() }, "Leave it"), go)));
+    h("div", { class: "actions" }, h("button", { type: "button", onclick: () => dialog.close() }, keep), go)));
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();
 }
 
-// action is a button that asks first.
-export function action(label, options) {
-  return h("button", { type: "button", class: options.danger ? "danger" : null, onclick: () => confirm({ verb: label, ...options }) }, label);
+// action is a button that asks first. The options may be a function, which reads what the dialog tells when it is opened.
+export function action(label, options, { danger = options.danger } = {}) {
+  return button(label, async () => confirm({ verb: label, danger, ...(typeof options === "function" ? await options() : options) }), danger && "danger");
 }
+
+// button does what changes something; it is off for who may not.
+export function button(label, onclick, cls) {
+  return h("button", { type: "button", class: cls || null, disabled: mayNot() !== "", title: mayNot() || null, onclick }, label);
+}
+
+// making links to the form that makes something.
+export const making = (label, kind) => (mayNot() ? button(label) : h("a", { class: "button", href: `/console/new/${kind}` }, label));
 
 // toast says something for a while.
 export function toast(message, link, tone) {
@@ -147,22 +216,51 @@ export function toast(message, link, tone) {
   setTimeout(() => e.remove(), 7000);
 }
 
-// every calls f now and then each period, while the page is shown and seen.
-export function every(ctx, ms, f) {
+// every calls f now and then each period, while the page is shown and seen and the server answers. When f fails, what it shows (by
+// default the whole page) is marked as stale, and f is called less often until it succeeds.
+export function every(ctx, ms, f, { shows = ctx.root, later = false } = {}) {
   let timer = 0;
+  let busy = false;
+  let pause = ms;
+  let good = Date.now(); // the last success
   const tick = async () => {
     clearTimeout(timer);
-    if (ctx.signal.aborted) return;
-    if (!document.hidden) {
+    if (ctx.signal.aborted || busy) return;
+    if (!document.hidden && !away()) {
+      busy = true;
       try {
         await f();
+        pause = ms;
+        good = Date.now();
+        markStale(shows, "");
       } catch (e) {
-        if (e.name !== "AbortError") console.debug("refresh", e.message);
+        if (e.name !== "AbortError") markStale(shows, `Not read since ${clockTime(good)}: ${e.message}`);
+        pause = Math.min(pause * 2, Math.max(ms, 30_000));
       }
+      busy = false;
     }
-    if (!ctx.signal.aborted) timer = setTimeout(tick, ms);
+    if (!ctx.signal.aborted) timer = setTimeout(tick, pause);
   };
   document.addEventListener("visibilitychange", () => { if (!document.hidden) tick(); }, { signal: ctx.signal });
+  onBack(tick, ctx.signal);
   ctx.signal.addEventListener("abort", () => clearTimeout(timer));
-  return tick();
+  if (!later) return tick();
+  timer = setTimeout(tick, ms);
+}
+
+// markStale greys what could not be read again, and says why; an empty text takes that back.
+function markStale(element, why) {
+  element.classList.toggle("stale", why !== "");
+  let note = element.querySelector(":scope > .stale-note");
+  if (!why) return note?.remove();
+  if (!note) element.append(note = h("p", { class: "stale-note small" }));
+  text(note, why);
+}
+
+// watch keeps a page as new as the document it was made of: the page is shown again when what pick takes of the document changes.
+export function watch(ctx, path, shown, pick = (d) => d) {
+  const was = JSON.stringify(pick(shown));
+  every(ctx, 5000, async () => {
+    if (JSON.stringify(pick(await get(path, ctx.signal))) !== was && !document.querySelector("dialog[open]")) ctx.reload();
+  }, { later: true });
 }

@@ -1,81 +1,168 @@
-// The wait-for graph: who waits for whom. Owners stand on a ring, an arrow leads from the one that waits to the one it waits for.
-import { h, svgTitle } from "./dom.js";
+// The wait-for graph: who waits for whom. Owners that wait for nobody stand at the top, those that wait for them below, and so on; a line
+// leads from a box up to the one that it waits for. All boxes stand in the columns of one grid, and lines run between them only, so that
+// none crosses a box, and words stand in boxes only, so that none covers another.
+import { h, fill, svgTitle } from "./dom.js";
+import { count, span } from "./format.js";
+import { serverNow } from "./server.js";
 
-const most = 60; // Owners that are drawn; more make no picture.
+const most = 100; // owners that are drawn; more make no picture
+const sizes = (width) => (width < 520 ? { box: { w: 132, h: 46 }, gap: { x: 18, y: 30 }, reach: 14 } : { box: { w: 176, h: 46 }, gap: { x: 26, y: 30 }, reach: 22 });
 
-// cyclic finds the owners on a cycle: those that reach themselves.
-function cyclic(edges) {
-  const next = new Map();
-  for (const e of edges) next.set(e.from, [...(next.get(e.from) ?? []), e.to]);
-  const on = new Set();
-  for (const start of next.keys()) {
+// graphOf finds who waits for whom, for what and since when. Where a key is held, who waits for it waits for its holder; the order of
+// asking is another matter. It returns owners by name: { name, waits: Map(owner → keys), since, depth, blocks, longest, cycle }.
+export function graphOf({ holders, waiters, edges }) {
+  const holder = new Map(holders.flatMap((x) => Object.keys(x.tokens).map((k) => [k, x.owner])));
+  const owners = new Map();
+  const owner = (name) => {
+    if (!owners.has(name)) owners.set(name, { name, waits: new Map(), since: null, depth: 0, blocks: 0, longest: null, cycle: false });
+    return owners.get(name);
+  };
+  for (const e of edges) {
+    if (holder.has(e.key) && holder.get(e.key) !== e.to) continue;
+    const from = owner(e.from);
+    owner(e.to);
+    from.waits.set(e.to, [...(from.waits.get(e.to) ?? []), e.key]);
+  }
+  for (const w of waiters) {
+    const o = owners.get(w.owner);
+    const since = Date.parse(w.since);
+    if (o && (o.since === null || since < o.since)) o.since = since;
+  }
+  const all = [...owners.values()];
+  const behind = new Map(all.map((o) => [o.name, []]));
+  for (const o of all) for (const to of o.waits.keys()) behind.get(to).push(o);
+  for (const o of all) {
     const seen = new Set();
-    const stack = [...next.get(start)];
+    const stack = [...behind.get(o.name)];
     while (stack.length > 0) {
-      const at = stack.pop();
-      if (at === start) {
-        on.add(start);
-        break;
-      }
-      if (!seen.has(at)) {
-        seen.add(at);
-        stack.push(...(next.get(at) ?? []));
+      const w = stack.pop();
+      if (seen.has(w)) continue;
+      seen.add(w);
+      stack.push(...behind.get(w.name));
+    }
+    o.cycle = seen.delete(o);
+    o.blocks = seen.size;
+    for (const w of seen) if (w.since !== null && (o.longest === null || w.since < o.longest)) o.longest = w.since;
+  }
+  // The depth is the longest way up to one that waits for nobody. A cycle has no such way: within one, all stand equally deep.
+  for (let changed = true, turn = 0; changed && turn <= all.length; turn++) {
+    changed = false;
+    for (const o of all) {
+      for (const name of o.waits.keys()) {
+        const to = owners.get(name);
+        const least = to.depth + (o.cycle && to.cycle ? 0 : 1);
+        if (o.depth < least) {
+          o.depth = least;
+          changed = true;
+        }
       }
     }
   }
-  return on;
+  return owners;
 }
 
-const clip = (s, n) => (s.length > n ? `${s.slice(0, n - 1)}…` : s);
+const pen = document.createElement("canvas").getContext("2d");
 
-// graph draws edges of { from, to, key }; holders are the owners that hold something.
-export function graph(edges, holders) {
-  const owners = [...new Set(edges.flatMap((e) => [e.from, e.to]))];
-  if (owners.length === 0) return h("p", { class: "empty" }, "Nobody waits.");
-  if (owners.length > most) return h("p", { class: "empty" }, `${owners.length} owners wait for each other: too many to draw. The list of waiters has them.`);
-  const held = new Set(holders);
-  const cycle = cyclic(edges);
-  const pairs = new Map(); // one arrow a pair, with its keys
-  for (const e of edges) {
-    const id = JSON.stringify([e.from, e.to]);
-    pairs.set(id, { ...e, keys: [...(pairs.get(id)?.keys ?? []), e.key] });
+// fit shortens words to what has room in so many pixels, as they are really written.
+function fit(words, width, font) {
+  pen.font = font;
+  if (pen.measureText(words).width <= width) return words;
+  const letters = [...words];
+  let low = 0;
+  let high = letters.length;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (pen.measureText(`${letters.slice(0, middle).join("")}…`).width <= width) low = middle;
+    else high = middle - 1;
   }
-  const box = { w: 116, h: 30 };
-  const radius = owners.length === 2 ? 110 : Math.max(120, (owners.length * 118) / (2 * Math.PI));
-  const wide = radius * 1.35;
-  const tall = owners.length === 2 ? 0 : radius * 0.8;
-  const width = 2 * wide + box.w + 24;
-  const height = 2 * tall + box.h + (owners.length === 2 ? 70 : 24);
-  const spot = new Map(owners.map((o, i) => {
-    const a = (2 * Math.PI * i) / owners.length - (owners.length === 2 ? Math.PI : Math.PI / 2);
-    return [o, owners.length === 1 ? [width / 2, height / 2] : [width / 2 + wide * Math.cos(a), height / 2 + tall * Math.sin(a)]];
-  }));
-  // border is where a line from the middle of a box leaves it.
-  const border = ([x, y], dx, dy) => {
-    const t = Math.min(Math.abs((box.w / 2 + 3) / (dx || 1e-9)), Math.abs((box.h / 2 + 3) / (dy || 1e-9)));
-    return [x + dx * t, y + dy * t];
+  return `${letters.slice(0, low).join("")}…`;
+}
+
+const blocks = (o, now) => `blocks ${count(o.blocks)}${o.longest === null ? "" : `, longest ${span((now - o.longest) / 1000)}`}`;
+
+// picture draws owners in a width. held are those that hold something.
+function picture(owners, held, width, now) {
+  const sans = getComputedStyle(document.documentElement).getPropertyValue("--sans").trim();
+  const { box, gap, reach } = sizes(width); // reach: how far apart the lines in a gap may be
+  const columns = Math.max(1, Math.floor((width - gap.x) / (box.w + gap.x)));
+  // Layers by depth; within one, those for the same owner stand together, and the longest wait is first. One that is too long goes on
+  // in the next row.
+  const rows = [];
+  const deepest = Math.max(...[...owners.values()].map((o) => o.depth));
+  for (let depth = 0; depth <= deepest; depth++) {
+    const layer = [...owners.values()].filter((o) => o.depth === depth)
+      .sort((a, b) => b.blocks - a.blocks || [...a.waits.keys()].join().localeCompare([...b.waits.keys()].join()) || (a.since ?? 0) - (b.since ?? 0) || a.name.localeCompare(b.name));
+    for (let i = 0; i < layer.length; i += columns) rows.push(layer.slice(i, i + columns));
+  }
+  const used = Math.max(...rows.map((r) => r.length));
+  const left = Math.max(gap.x, (width - used * box.w - (used - 1) * gap.x) / 2);
+  const spot = new Map();
+  rows.forEach((row, r) => {
+    const first = Math.floor((used - row.length) / 2);
+    row.forEach((o, i) => spot.set(o.name, { x: left + (first + i) * (box.w + gap.x), y: 8 + r * (box.h + gap.y), lane: first + i + (r % 2) / 2 }));
+  });
+  const height = rows.length * (box.h + gap.y) - gap.y + 16;
+  const lines = (o) => [...o.waits.keys()].map((to) => {
+    const a = spot.get(o.name);
+    const b = spot.get(to);
+    // Each owner that is waited for has a place of its own in the gaps, so that lines to different ones are told apart.
+    const shift = (b.lane / (used - 0.5) - 0.5) * reach;
+    const gutter = a.x - gap.x / 2 + shift;
+    const bus = b.y + box.h + 4 + gap.y / 2 + shift / 2;
+    const end = b.x + box.w / 2;
+    const foot = b.y + box.h + 2;
+    const bad = o.cycle && owners.get(to).cycle ? "cycle" : "";
+    return [h("path", { class: `edge ${bad}`, d: `M${a.x} ${a.y + box.h / 2}H${gutter.toFixed(1)}V${bus.toFixed(1)}H${end}V${foot + 6}` }),
+      h("polygon", { class: `arrow ${bad}`, points: `${end},${foot} ${end - 4},${foot + 7} ${end + 4},${foot + 7}` })];
+  });
+  const nodes = [...owners.values()].map((o) => {
+    const { x, y } = spot.get(o.name);
+    const keys = [...new Set([...o.waits.values()].flat())].join(", ");
+    const waited = o.since === null ? "" : span((now - o.since) / 1000);
+    const root = o.waits.size === 0;
+    const plain = `12px ${sans}`;
+    // On a narrow screen the number alone must do; the words above the picture say which it is.
+    const second = !root ? `${waited} for ${keys}` : fit(blocks(o, now), box.w - 20, plain) === blocks(o, now) ? blocks(o, now) : blocks(o, now).replace("longest ", "");
+    return h("g", {}, svgTitle(`${o.name}: ${[root ? "waits for nobody" : `waits ${waited} for ${keys}`, o.blocks > 0 && blocks(o, now)].filter(Boolean).join("; ")}`),
+      lines(o),
+      h("rect", { class: `node ${held.has(o.name) ? "holds" : ""} ${root ? "root" : ""} ${o.cycle ? "cycle" : ""}`, x, y, width: box.w, height: box.h, rx: 7 }),
+      h("text", { x: x + 10, y: y + 19 }, fit(o.name, box.w - 20, `600 12px ${sans}`)),
+      h("text", { class: "what", x: x + 10, y: y + 35 }, fit(second, box.w - 20, plain)));
+  });
+  return h("svg", { class: "graph", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${count(owners.size)} owners in ${deepest + 1} layers` }, nodes);
+}
+
+// waits returns { element, draw(snapshot) }: the graph, and in words who is in the way.
+export function waits() {
+  const words = h("p", { class: "small" });
+  const place = h("div", { class: "graph-box" });
+  let last = null;
+  let drawn = 0;
+  function draw() {
+    const owners = graphOf(last);
+    const width = Math.floor(place.clientWidth);
+    if (owners.size === 0) {
+      fill(words);
+      fill(place, h("p", { class: "empty" }, "Nobody waits."));
+      return;
+    }
+    const now = serverNow();
+    const roots = [...owners.values()].filter((o) => o.waits.size === 0 && o.blocks > 0).sort((a, b) => b.blocks - a.blocks);
+    const cycle = [...owners.values()].filter((o) => o.cycle);
+    fill(words, roots.slice(0, 3).map((o) => [h("b", {}, o.name), ` ${blocks(o, now)}. `]), roots.length > 3 && `${roots.length - 3} more block others. `,
+      cycle.length > 0 && h("b", {}, `A deadlock of ${cycle.length}: one of the requests is about to be refused.`));
+    if (owners.size > most) fill(place, h("p", { class: "empty" }, `${count(owners.size)} owners wait for each other: too many to draw. The list of waiters has them.`));
+    else if (width > 0) fill(place, picture(owners, new Set(last.holders.map((x) => x.owner)), width, now));
+    drawn = width;
+  }
+  new ResizeObserver(() => {
+    if (last && Math.floor(place.clientWidth) !== drawn) draw();
+  }).observe(place);
+  return {
+    element: h("div", { class: "stack-small" }, words, place),
+    draw(snapshot) {
+      last = snapshot;
+      draw();
+    },
   };
-  const arrows = [...pairs.values()].map((p) => {
-    const [a, b] = [spot.get(p.from), spot.get(p.to)];
-    const [dx, dy] = [b[0] - a[0], b[1] - a[1]];
-    const length = Math.hypot(dx, dy) || 1;
-    // A bend to one side keeps two that wait for each other apart.
-    const [mx, my] = [(a[0] + b[0]) / 2 - (dy / length) * 26, (a[1] + b[1]) / 2 + (dx / length) * 26];
-    const [sx, sy] = border(a, mx - a[0], my - a[1]);
-    const [ex, ey] = border(b, mx - b[0], my - b[1]);
-    const angle = Math.atan2(ey - my, ex - mx);
-    const tip = (turn) => `${(ex - 9 * Math.cos(angle + turn)).toFixed(1)},${(ey - 9 * Math.sin(angle + turn)).toFixed(1)}`;
-    const bad = cycle.has(p.from) && cycle.has(p.to) ? "cycle" : "";
-    return h("g", {},
-      h("path", { class: `edge ${bad}`, d: `M${sx.toFixed(1)} ${sy.toFixed(1)}Q${mx.toFixed(1)} ${my.toFixed(1)} ${ex.toFixed(1)} ${ey.toFixed(1)}` }),
-      h("polygon", { class: `arrow ${bad}`, points: `${ex.toFixed(1)},${ey.toFixed(1)} ${tip(0.42)} ${tip(-0.42)}` }),
-      h("text", { class: "on", x: ((mx + (a[0] + b[0]) / 2) / 2).toFixed(1), y: ((my + (a[1] + b[1]) / 2) / 2 + 4).toFixed(1) }, clip(p.keys.join(", "), 22)));
-  });
-  const nodes = owners.map((o) => {
-    const [x, y] = spot.get(o);
-    return h("g", {}, svgTitle(o),
-      h("rect", { class: `node ${held.has(o) ? "holds" : ""} ${cycle.has(o) ? "cycle" : ""}`, x: x - box.w / 2, y: y - box.h / 2, width: box.w, height: box.h, rx: 7 }),
-      h("text", { x, y: y + 4 }, clip(o, 16)));
-  });
-  return h("svg", { class: "graph", viewBox: `0 0 ${width.toFixed(0)} ${height.toFixed(0)}`, role: "img", "aria-label": `${owners.length} owners, ${pairs.size} waits${cycle.size > 0 ? `, a cycle of ${cycle.size}` : ""}` }, arrows, nodes);
 }

@@ -1,36 +1,45 @@
 import { h, fill } from "../dom.js";
 import { get } from "../api.js";
-import { action, card, copy, facts, head, list } from "../ui.js";
+import { action, card, copy, facts, head, list, watch } from "../ui.js";
 import { money, short, when } from "../format.js";
+import { account, named } from "../names.js";
+import { balanceChart } from "../history.js";
 
-export default async function account(ctx) {
+export default async function page(ctx) {
   const id = ctx.params.id;
   const path = encodeURIComponent(id);
   ctx.title(id);
   // The system's own accounts, such as a campaign's escrow, have no route of their own: their entry in the list is the same.
-  const found = (await get(`/v1/admin/accounts?limit=1&prefix=${path}`, ctx.signal)).items.find((a) => a.id === id);
+  const itself = `/v1/admin/accounts?limit=1&prefix=${path}`;
+  const accounts = await get(itself, ctx.signal);
+  const found = accounts.items.find((a) => a.id === id);
   if (!found && !id.includes("/")) await get(`/v1/accounts/${path}`, ctx.signal); // It says what is wrong.
   const a = found;
+  watch(ctx, itself, accounts);
   const spell = (n, sign) => money(n, a?.currency ?? id.split("/")[1] ?? "", sign);
   fill(ctx.root, head(id, { crumb: ["Accounts", "/console/accounts"] }),
     a ? h("div", { class: "tiles" },
       [["Available", spell(a.available)], ["Held", spell(a.held)], ["In all", spell(a.available + a.held)]].map(([what, value]) => h("div", { class: "tile" }, h("div", { class: "what" }, what), h("div", { class: "value" }, value))))
       : h("p", { class: "note" }, "This is the outside of the books: money that comes in leaves it, money that goes out returns to it. It has entries and no balance."),
+    a && balanceChart(ctx, a, spell),
     card("Open holds", list(ctx, {
-      caption: "Open holds", none: "Nothing is held.", limit: 20, path: () => `/v1/admin/accounts/${path}/holds`,
+      caption: "Open holds", none: "Nothing is held.", limit: 20, prefix: "holds.", path: () => `/v1/admin/accounts/${path}/holds`,
       columns: [
         { name: "Amount", lead: true, cell: (x) => spell(x.amount) },
         { name: "Placed by", cell: (x) => owner(x.owner) },
         { name: "Expires", cell: (x) => when(x.expires_at) },
         { name: "Placed", cell: (x) => when(x.created_at) },
         { name: "Hold", cell: (x) => short(x.id) },
-        { name: "Actions", act: true, cell: (x) => x.owner === "" && action("Release", { title: "Release the hold", explain: `${spell(x.amount)} become available to ${id} again.`, path: `/v1/holds/${x.id}/release`, audit: { object: x.id }, done: ctx.reload }) },
+        { name: "Actions", act: true, cell: (x) => x.owner === "" && action("Release", { title: "Release the hold", verb: `Release ${spell(x.amount)} to ${id}`, keep: "Keep the hold", explain: `${spell(x.amount)} become available to ${id} again.`, path: `/v1/holds/${x.id}/release`, audit: { object: x.id }, done: ctx.reload }) },
       ],
     }).element),
     card("Entries, newest first", list(ctx, {
       caption: "Entries", none: "Nothing ever moved.", path: () => `/v1/admin/accounts/${path}/entries`,
       columns: [
         { name: "Amount", num: true, lead: true, cell: (e) => h("span", { class: e.amount < 0 ? "soft" : null }, spell(e.amount, true)) },
+        { name: "Balance", num: true, cell: (e) => (e.balance === null ? "–" : spell(e.balance)) },
+        { name: "Kind", cell: (e) => e.kind },
+        { name: "With", cell: (e) => account(e.counterparty) },
         { name: "Memo", cell: (e) => e.memo || h("span", { class: "soft" }, "–") },
         { name: "Transfer", cell: (e) => h("a", { href: `/console/transfers/${e.transfer}` }, short(e.transfer)) },
         { name: "When", cell: (e) => when(e.at) },
@@ -41,6 +50,6 @@ export default async function account(ctx) {
 
 function owner(text) {
   const [kind, id] = text.split(":");
-  if (kind === "auction" && id) return h("a", { href: `/console/auctions/${id}` }, "an auction");
+  if (kind === "auction" && id) return named(id, "auction");
   return text || "a client";
 }

@@ -1,15 +1,15 @@
 // An auction as it goes: the clock, who leads, and every bid.
 import { h, fill, text } from "../dom.js";
 import { get } from "../api.js";
-import { action, card, copy, every, facts, head, list, table } from "../ui.js";
+import { action, card, copy, every, facts, head, list, table, watch } from "../ui.js";
 import { badge, clock, count, duration, money, when } from "../format.js";
-import { bidChart } from "../chart.js";
-import { leaderTable } from "../leaders.js";
+import { bidChart, pace, perSecond } from "../auction-chart.js";
+import { leaderTable, topTen } from "../leaders.js";
 import { follow } from "../live.js";
+import { account } from "../names.js";
 import { trail } from "./trail.js";
 
-const account = (id) => h("a", { href: `/console/accounts/${encodeURIComponent(id)}` }, id);
-const board = 50; // places of the leaderboard that are shown
+const board = 200; // places of the leaderboard that are shown at most
 const refresh = 1000; // ms between two looks at it, however many bids come
 const sample = 600; // bids that the chart shows
 
@@ -20,8 +20,11 @@ export default async function auction(ctx) {
   const spell = (n) => money(n, a.currency);
   const audit = { object: a.id };
   const actions = [];
-  if (a.status === "pending") actions.push(action("Start", { title: `Start ${a.title}`, explain: "The first round opens at once.", path: `${base}/start`, audit, done: ctx.reload }));
-  if (a.status === "pending" || a.status === "active") actions.push(action("Cancel", { title: `Cancel ${a.title}`, explain: "Every hold is released. This can't be taken back.", danger: true, path: `${base}/cancel`, audit, done: ctx.reload }));
+  if (a.status === "pending") actions.push(action("Start", { title: `Start ${a.title}`, verb: "Start the auction", keep: "Leave it pending", explain: "The first round opens at once.", path: `${base}/start`, audit, done: ctx.reload }));
+  if (a.status === "pending" || a.status === "active") actions.push(action("Cancel", () => ({
+    title: `Cancel ${a.title}`, verb: a.total_bids > 0 ? `Cancel auction with ${count(a.total_bids)} bids, and release every hold` : "Cancel the auction", keep: a.status === "active" ? "Keep the auction open" : "Keep the auction",
+    affects: a.total_bids, explain: "Every hold is released, and nobody wins what was not closed yet. This can't be taken back.", path: `${base}/cancel`, audit, done: ctx.reload,
+  }), { danger: true }));
   if (a.status !== "pending") actions.push(h("a", { class: "button", href: `/p/auctions/${a.id}`, target: "_blank", rel: "noopener" }, "Public page"));
 
   const time = h("div", { class: "clock", role: "timer" });
@@ -30,7 +33,10 @@ export default async function auction(ctx) {
   const seq = h("span", {}, count(a.seq));
   const live = h("span", { role: "status" }, a.status === "active" ? "connecting…" : "at rest");
   const floor = h("span", {}, "–");
+  const speed = h("span", {}, "–");
+  const measured = pace();
   const leaders = h("div");
+  const top = topTen(leaders, () => redraw());
   const drawing = bidChart(spell);
   const rounds = h("div");
 
@@ -52,22 +58,24 @@ export default async function auction(ctx) {
     ],
   });
   fill(ctx.root, head(a.title, { crumb: ["Auctions", "/console/auctions"], badges: [badge(a.status)], actions }),
+    h("section", { class: "card stack", "aria-label": "The auction now" },
+      h("div", { class: "now" },
+        h("div", {}, time, roundName),
+        [["would win now", floor], ["bids", total], ["bids a second", speed]].map(([what, value]) => h("div", {}, h("div", { class: "figure" }, value), h("p", { class: "soft" }, what)))),
+      drawing.element),
     h("div", { class: "cols wide-left" },
+      card("Leaderboard", leaders),
       h("div", { class: "stack" },
-        card("Leaderboard", leaders),
-        card("Bids over time", drawing.element)),
-      h("div", { class: "stack" },
-        card(null, time, roundName, h("p", { class: "soft small" }, anti(a.anti_snipe))),
         card("Facts", facts([
-          ["Bids", total], ["Event", h("span", {}, seq, " ", h("span", { class: "soft" }, live))],
-          ["Would win now", floor],
+          ["Late bids", anti(a.anti_snipe)],
+          ["Event", h("span", {}, seq, " ", h("span", { class: "soft" }, live))],
           ["Least bid", `${spell(a.min_bid)}, raises by ${spell(a.min_increment)}`],
           ["Cooldown", duration(a.cooldown)], ["Same amounts", a.unique_amounts ? "refused" : "allowed"],
           ["Seller", account(a.seller)], ["Started", a.started_at && when(a.started_at)], ["Ended", a.ended_at && when(a.ended_at)], ["Id", copy(a.id)],
         ])),
         card("Rounds", rounds))),
     card("Winners", list(ctx, {
-      caption: "Winners", none: "No round has ended.", limit: 20, path: () => `${base}/winners`,
+      caption: "Winners", none: "No round has ended.", limit: 20, prefix: "winners.", path: () => `${base}/winners`,
       columns: [
         { name: "Account", lead: true, cell: (w) => account(w.account) },
         { name: "Round", num: true, cell: (w) => w.round }, { name: "Rank", num: true, cell: (w) => w.rank }, { name: "Paid", num: true, cell: (w) => spell(w.amount) },
@@ -80,6 +88,7 @@ export default async function auction(ctx) {
   // What is shown follows the events; the table and the chart are redrawn at most once a second.
   const points = chart.bids;
   const marks = chart.marks;
+  const outbid = new Set(); // accounts that lost a winning place in this round, while the page was open
   let dirty = false;
   let busy = false;
   async function redraw() {
@@ -87,9 +96,9 @@ export default async function auction(ctx) {
     busy = true;
     dirty = false;
     try {
-      drawing.draw({ bids: points, marks, total: a.total_bids });
-      const l = await get(`${base}/leaderboard?limit=${board}`, ctx.signal);
-      fill(leaders, l.items.length === 0 ? h("p", { class: "empty" }, "Nobody leads.") : leaderTable(l.items, spell, (i) => account(i.account)));
+      drawing.draw({ bids: points, marks, rounds: a.rounds, total: a.total_bids });
+      const l = await get(`${base}/leaderboard?limit=${top.all ? board : 11}`, ctx.signal);
+      top.draw(l.items, "Nobody leads.", (items) => leaderTable(items, spell, (i) => account(i.account), (i) => outbid.has(i.account)));
       if (current()) text(floor, spell((await get(`${base}/min-winning-bid`, ctx.signal)).amount));
       else text(floor, "–");
     } catch (e) {
@@ -126,8 +135,10 @@ export default async function auction(ctx) {
     text(roundName, `left in round ${r.round} of ${a.rounds.length}${r.extensions > 0 ? `, extended ${r.extensions}×` : ""}`);
   };
   const timer = setInterval(tick, 100);
-  ctx.signal.addEventListener("abort", () => clearInterval(timer));
+  const paces = setInterval(() => text(speed, current() ? perSecond(measured(a.total_bids)) : "–"), 1000);
+  ctx.signal.addEventListener("abort", () => [timer, paces].forEach(clearInterval));
   tick();
+  watch(ctx, base, a, (d) => [d.status, d.rounds.map((r) => r.status)]);
   if (a.status !== "active") return;
 
   every(ctx, 3000, async () => {
@@ -147,6 +158,7 @@ export default async function auction(ctx) {
       switch (e.type) {
         case "bid.placed":
           a.total_bids++;
+          for (const o of e.data.outbid ?? []) outbid.add(o.account); // Old servers don't say.
           points.push({ seq: e.seq, amount: e.data.amount, round: e.data.round, at: e.at });
           // The chart keeps a sample of what was: every other bid of the older half goes.
           if (points.length > sample) points.splice(0, sample / 2, ...points.slice(0, sample / 2).filter((_, i) => i % 2 === 0));

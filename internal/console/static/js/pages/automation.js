@@ -1,7 +1,8 @@
 import { h, fill } from "../dom.js";
 import { get } from "../api.js";
-import { action, card, copy, facts, head, list } from "../ui.js";
-import { badge, duration, short, when } from "../format.js";
+import { action, card, copy, facts, head, list, watch } from "../ui.js";
+import { badge, duration, when } from "../format.js";
+import { named } from "../names.js";
 import { rule, toggle, tones } from "./automations.js";
 import { trail } from "./trail.js";
 
@@ -10,7 +11,7 @@ export default async function automation(ctx) {
   const a = await get(base, ctx.signal);
   ctx.title(a.name);
   fill(ctx.root, head(a.name, { crumb: ["Automations", "/console/automations"], badges: [badge(a.status, tones[a.status])], actions: a.status === "cancelled" ? [] : [
-    toggle(a, ctx.reload), action("Cancel", { title: `Cancel ${a.name}`, explain: "It never fires again. What is scheduled already is sent. This can't be taken back.", danger: true, path: `${base}/cancel`, audit: { object: a.id }, done: ctx.reload }),
+    toggle(a, ctx.reload), action("Cancel", { title: `Cancel ${a.name}`, verb: "Cancel the automation", keep: "Keep the automation", explain: "It never fires again. What is scheduled already is sent. This can't be taken back.", danger: true, path: `${base}/cancel`, audit: { object: a.id }, done: ctx.reload }),
   ] }),
     card("Facts", facts([
       ["Rule", rule(a)], ["Next", when(a.next_at)], ["Target", a.target], ["Takes", a.pick], ["A day at most", a.daily_quota ?? "any number"], ["Jitter", a.jitter && duration(a.jitter)], ["Made", when(a.created_at)], ["Id", copy(a.id)],
@@ -21,9 +22,10 @@ export default async function automation(ctx) {
         { name: "Time of the rule", lead: true, cell: (f) => when(f.scheduled_for) },
         { name: "Fired", cell: (f) => when(f.fired_at) },
         { name: "Outcome", cell: (f) => badge(f.outcome, f.outcome === "scheduled" ? "good" : "warn") },
-        { name: "Publication", cell: (f) => (f.publication ? h("a", { href: `/console/publications/${f.publication}` }, short(f.publication)) : h("span", { class: "soft" }, "none")) },
+        { name: "Publication", cell: (f) => (f.publication ? named(f.publication, "publication") : h("span", { class: "soft" }, "none")) },
         { name: "Missed before", num: true, cell: (f) => f.skipped || "–" },
       ],
     }).element),
     trail(ctx, a.id));
+  watch(ctx, base, a);
 }

@@ -7,7 +7,8 @@ const rule = (a) => (a.every ? `every ${duration(a.every)}` : `${a.weekdays?.len
 
 export default async function automations(ctx) {
   const all = list(ctx, {
-    caption: "Automations", none: "There are no automations.", path: () => "/v1/automations",
+    caption: "Automations", path: () => "/v1/automations",
+    empty: { says: "An automation takes drafts of a target and schedules them, by times of the day or an interval. There is none yet.", curl: ["/v1/automations", { name: "Weekly digest", target: "newsroom", weekdays: ["mon"], times: ["09:00"] }] },
     columns: [
       { name: "Automation", lead: true, cell: (a) => h("a", { href: `/console/automations/${a.id}` }, a.name) },
       { name: "State", cell: (a) => badge(a.status, tones[a.status]) },
@@ -25,8 +26,8 @@ export function toggle(a, done) {
   const audit = { object: a.id };
   if (a.status === "cancelled") return null;
   return a.status === "active"
-    ? action("Pause", { title: `Pause ${a.name}`, explain: "It schedules nothing until it is resumed. What is scheduled already is sent.", path: `/v1/automations/${a.id}/pause`, audit, done })
-    : action("Resume", { title: `Resume ${a.name}`, explain: "It goes on at its next time. What was missed is not made up for.", path: `/v1/automations/${a.id}/resume`, audit, done });
+    ? action("Pause", { title: `Pause ${a.name}`, verb: `Pause ${a.name}`, keep: "Keep it running", explain: "It schedules nothing until it is resumed. What is scheduled already is sent.", path: `/v1/automations/${a.id}/pause`, audit, done })
+    : action("Resume", { title: `Resume ${a.name}`, verb: `Resume ${a.name}`, keep: "Leave it paused", explain: "It goes on at its next time. What was missed is not made up for.", path: `/v1/automations/${a.id}/resume`, audit, done });
 }
 
 export const tones = { active: "good", paused: "warn", cancelled: "" };

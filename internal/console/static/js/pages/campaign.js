@@ -1,14 +1,15 @@
 // A campaign: its triangle as it fills, its money, its draw, and the proof, verified here.
 import { h, fill, text } from "../dom.js";
 import { get, getBytes } from "../api.js";
-import { action, card, copy, facts, head, list, problem, table } from "../ui.js";
+import { action, card, copy, every, facts, head, list, problem, table, watch } from "../ui.js";
 import { badge, count, money, share, short, when } from "../format.js";
 import { triangle } from "../triangle.js";
 import { follow } from "../live.js";
+import { account } from "../names.js";
+import { salesChart } from "../history.js";
 import { show } from "../verify/viewer.js";
 import { trail } from "./trail.js";
 
-const account = (id) => h("a", { href: `/console/accounts/${encodeURIComponent(id)}` }, id);
 
 export default async function campaign(ctx) {
   const base = `/v1/campaigns/${ctx.params.id}`;
@@ -18,10 +19,24 @@ export default async function campaign(ctx) {
   const price = (p) => money(p, c.currency);
   const audit = { object: c.id };
   const actions = [];
-  const act = (verb, label, explain, danger) => actions.push(action(label, { title: `${label}: ${c.name}`, explain, danger, path: `${base}/${verb}`, audit, done: ctx.reload }));
+  const act = (verb, label, explain, danger) => actions.push(action(label, { title: `${label}: ${c.name}`, explain, danger, ...words[verb], path: `${base}/${verb}`, audit, done: ctx.reload }));
+  const words = {
+    publish: { verb: "Open the sale", keep: "Keep the draft" }, draw: { verb: "Draw it now", keep: "Leave it undrawn" },
+  };
   if (c.status === "pending") act("publish", "Open the sale", "Positions can be bought from then on. The prizes and the commitment are fixed.");
   if (c.status === "drawing") act("draw", "Recover the draw", "The campaign is sold out and was not drawn. This draws it now, once; where it was drawn meanwhile, it gives that draw.");
-  if (c.status === "pending" || c.status === "active") act("cancel", "Cancel", `All ${count(c.sold_positions)} purchases are refunded. This can't be taken back.`, true);
+  if (c.status === "pending" || c.status === "active") {
+    // The dialog has the numbers of the moment, not those of when the page was opened.
+    actions.push(action("Cancel", async () => {
+      const { sold_positions: sold } = await get(base, ctx.signal);
+      const { revenue } = await get(`${base}/statistics`, ctx.signal);
+      return {
+        title: `Cancel ${c.name}`, affects: sold, path: `${base}/cancel`, audit, done: ctx.reload,
+        verb: sold > 0 ? `Cancel campaign and refund ${count(sold)} purchase${sold === 1 ? "" : "s"}, ${price(revenue)}` : "Cancel the campaign", keep: c.status === "active" ? "Keep selling" : "Keep the draft",
+        explain: sold > 0 ? `Whoever bought a position gets the money back: ${price(revenue)} for ${count(sold)} position${sold === 1 ? "" : "s"}, and more if more are sold until then. This can't be taken back.` : "Nothing is sold. This can't be taken back.",
+      };
+    }, { danger: true }));
+  }
   if (c.status !== "pending") actions.push(h("a", { class: "button", href: `/p/campaigns/${c.id}`, target: "_blank", rel: "noopener" }, "Public page"));
 
   const drawing = triangle();
@@ -30,6 +45,18 @@ export default async function campaign(ctx) {
   const tellSold = () => text(sold, `${count(map.sold_positions)} of ${count(map.total_positions)} sold`);
   tellSold();
   const live = h("span", { class: "soft small", role: "status" });
+  const revenue = h("span", {});
+  const buyers = h("span", {});
+  const tellSales = (s) => {
+    text(revenue, price(s.revenue));
+    text(buyers, `${count(s.buyers)}, the largest with ${count(s.largest_buyer)}`);
+  };
+  tellSales(stats);
+  const layerTable = h("div", {});
+  const layers = layerList(layerTable, price);
+  layers(c);
+
+  const sales = c.status === "pending" ? null : await salesChart(ctx, c);
 
   const b = c.beacon;
   fill(ctx.root, head(c.name, { crumb: ["Campaigns", "/console/campaigns"], badges: [badge(c.status)], actions }),
@@ -38,8 +65,8 @@ export default async function campaign(ctx) {
         h("p", { class: "legend" }, map.sold && h("span", { class: "sold" }, "sold"), map.sold && h("span", {}, "free"), draw && map.sold && h("span", { class: "won" }, "won"), !map.sold && `A layer is tinted by how much of it is sold: ${count(map.total_positions)} positions are too many for dots.`)),
       card("Facts", facts([
         ["Price", c.price === null ? "by layer" : price(c.price)],
-        ["Revenue", price(stats.revenue)],
-        ["Buyers", `${count(stats.buyers)}, the largest with ${count(stats.largest_buyer)}`],
+        ["Revenue", revenue],
+        ["Buyers", buyers],
         ["Limit", c.purchase_limit === null ? "none" : `${count(c.purchase_limit)} an account`],
         ["Paid to", account(c.beneficiary)],
         ["Draw", c.beacon ? "by a public beacon" : c.draw],
@@ -51,9 +78,10 @@ export default async function campaign(ctx) {
         ["Commitment", copy(c.commitment)],
         ["Id", copy(c.id)],
       ]))),
+    sales?.element,
     b && card("The beacon", b.early && h("p", { class: "note warn" }, "The round was public before it was due by the database’s clock: do not rely on nobody’s having known it."), facts([
       ["State", badge(b.status, { delayed: "bad", drawn: "good", waiting: "live" }[b.status])], ["Chain", b.chain], ["Round", b.round && count(b.round)], ["Due", b.due_at && when(b.due_at)], ["Sealed", b.sealed_at && when(b.sealed_at)],
-      ["Attempts in vain", b.attempts || null], ["The last came to", b.failure], ["Sealed root", b.root && copy(b.root)], ["Chain’s hash", copy(b.chain_hash)],
+      ["Failed attempts", b.attempts || null], ["The last came to", b.failure], ["Sealed root", b.root && copy(b.root)], ["Chain’s hash", copy(b.chain_hash)],
     ])),
     draw && proofCard(ctx, c, draw, base),
     h("div", { class: "cols" },
@@ -62,9 +90,9 @@ export default async function campaign(ctx) {
         { name: "Layer", cell: (p) => (p.layer === null ? "any" : p.layer) },
         { name: "Winners", num: true, cell: (p) => count(p.quantity) },
       ], c.prizes, { caption: "Prizes" })),
-      card("Layers", layers(c, price))),
-    card("Purchases", list(ctx, {
-      caption: "Purchases", none: "Nothing is sold yet.", limit: 10, path: () => `${base}/purchases`,
+      card("Layers", layerTable)),
+    card("Purchases, newest first", list(ctx, {
+      caption: "Purchases", none: "Nothing is sold yet.", limit: 10, path: () => `/v1/admin/campaigns/${c.id}/purchases`,
       columns: [
         { name: "Account", lead: true, cell: (p) => account(p.account) },
         { name: "Position", cell: (p) => `layer ${p.position.layer}, number ${p.position.number}` },
@@ -74,7 +102,13 @@ export default async function campaign(ctx) {
     }).element),
     trail(ctx, c.id));
 
+  watch(ctx, base, c, (d) => [d.status, d.beacon]);
   if (c.status === "active" || c.status === "drawing") {
+    every(ctx, 5000, async () => {
+      const [c, stats] = await Promise.all([get(base, ctx.signal), get(`${base}/statistics`, ctx.signal)]);
+      tellSales(stats);
+      layers(c);
+    }, { later: true });
     // A sale's event has the number of the sale, so that the stream goes on exactly where the map ends.
     follow(`campaign:${c.id}`, {
       since: map.sold_positions, signal: ctx.signal, state: (s) => text(live, s === "live" ? "live" : "reconnecting…"),
@@ -82,6 +116,7 @@ export default async function campaign(ctx) {
         if (e.type === "purchase.made") {
           drawing.sell(e.data.position.layer, e.data.position.number);
           tellSold();
+          sales?.sold(e.seq, e.at);
         }
         if (e.type === "draw.completed") ctx.reload();
       },
@@ -89,16 +124,20 @@ export default async function campaign(ctx) {
   }
 }
 
-function layers(c, price) {
+// layerList returns what draws a campaign's layers into place: the first of them, or all if somebody has asked for them.
+function layerList(place, price) {
   const columns = [
     { name: "Layer", lead: true, cell: (l) => `Layer ${l.layer}` },
     { name: "Sold", cell: (l) => h("span", { class: "nowrap" }, share(l.sold, l.positions), ` ${count(l.sold)} of ${count(l.positions)}`) },
     { name: "Price", num: true, cell: (l) => price(l.price) },
   ];
   const few = 12;
-  if (c.layers.length <= few) return table(columns, c.layers, { caption: "Layers" });
-  const rest = h("div", {}, h("button", { type: "button", class: "quiet", onclick: () => fill(rest, table(columns, c.layers.slice(0, 1000), { caption: "Layers" })) }, `Show all ${count(c.layers.length)} layers`));
-  return [table(columns, c.layers.slice(0, 5), { caption: "Layers" }), rest];
+  let all = false;
+  return function draw(c) {
+    const most = all ? 1000 : c.layers.length <= few ? few : 5;
+    fill(place, table(columns, c.layers.slice(0, most), { caption: "Layers" }),
+      !all && c.layers.length > most && h("button", { type: "button", class: "quiet", onclick: () => { all = true; draw(c); } }, `Show all ${count(c.layers.length)} layers`));
+  };
 }
 
 function proofCard(ctx, c, draw, base) {

@@ -1,11 +1,15 @@
 import { h, fill } from "../dom.js";
-import { head, card, list } from "../ui.js";
+import { head, card, list, making } from "../ui.js";
 import { badge, count, share, when } from "../format.js";
 import { query } from "../api.js";
 
 export default async function campaigns(ctx) {
   const campaigns = list(ctx, {
-    caption: "Campaigns", none: "No campaign is like that.",
+    caption: "Campaigns", none: "No campaign has this status.",
+    empty: {
+      says: "A campaign sells the positions of a triangle, one of each, and draws its winners when the last is sold. There is none yet.", make: ["New campaign", "/console/new/campaign"],
+      curl: ["/v1/campaigns", { name: "Regatta", base_length: 4, price: 250, currency: "EUR", beneficiary: "shop", prizes: [{ name: "A pennant", quantity: 1 }] }],
+    },
     path: (f) => `/v1/admin/campaigns${query(f)}`,
     filters: [{ name: "status", label: "Status", options: ["pending", "active", "drawing", "completed", "cancelled"] }],
     columns: [
@@ -15,5 +19,5 @@ export default async function campaigns(ctx) {
       { name: "Made", cell: (c) => when(c.created_at) },
     ],
   });
-  fill(ctx.root, head("Campaigns"), card(null, campaigns.element));
+  fill(ctx.root, head("Campaigns", { actions: [making("New campaign", "campaign")] }), card(null, campaigns.element));
 }

@@ -1,5 +1,5 @@
 import { h, fill } from "../dom.js";
-import { action, card, confirm, copy, head, list } from "../ui.js";
+import { action, button, card, confirm, copy, head, list } from "../ui.js";
 import { badge, when } from "../format.js";
 import { sha256 } from "../verify/sha256.js";
 import { hex } from "../verify/verify.js";
@@ -13,11 +13,11 @@ function make(role) {
 
 export default async function keys(ctx) {
   const shown = h("div");
-  const create = (role, label) => h("button", { type: "button", onclick: () => {
+  const create = (role, label) => button(label, () => {
     const secret = make(role);
     confirm({
-      title: `New ${role} key`, verb: "Make the key", path: "/v1/keys", fields: [{ name: "name", label: "What it is for", required: true, placeholder: "checkout service" }],
-      explain: role === "admin" ? "It may do everything, this console included." : "It may act for every account, and administer nothing.",
+      title: `New ${role} key`, verb: "Make the key", keep: "Make none", path: "/v1/keys", fields: [{ name: "name", label: "What it is for", required: true, placeholder: "checkout service" }],
+      explain: { admin: "It may do everything, this console included.", service: "It may act for every account, and administer nothing.", reader: "It may read everything, this console included, and change nothing." }[role],
       body: (f) => ({ role, name: f.name, hash: hex(sha256(new TextEncoder().encode(secret))) }),
       audit: { action: "key.create" },
       done: (k) => {
@@ -25,7 +25,7 @@ export default async function keys(ctx) {
         fill(shown, h("div", { class: "note good stack" }, h("p", {}, `The key “${k.name}” is shown once, here and now:`), copy(secret)));
       },
     });
-  } }, label);
+  });
   const all = list(ctx, {
     caption: "API keys", path: () => "/v1/keys",
     columns: [
@@ -34,8 +34,8 @@ export default async function keys(ctx) {
       { name: "State", cell: (k) => (k.revoked_at ? badge("revoked", "") : badge("in force", "good")) },
       { name: "Made", cell: (k) => when(k.created_at) },
       { name: "Revoked", cell: (k) => when(k.revoked_at) },
-      { name: "Actions", act: true, cell: (k) => !k.revoked_at && action("Revoke", { title: `Revoke ${k.name}`, explain: `${`key:${k.id}` === ctx.me.principal ? "This is the key that you are signed in with. " : ""}It is refused everywhere within 5 seconds, for good.`, danger: true, method: "DELETE", path: `/v1/keys/${k.id}`, audit: { object: k.id }, done: () => all.reload() }) },
+      { name: "Actions", act: true, cell: (k) => !k.revoked_at && action("Revoke", { title: `Revoke ${k.name}`, verb: `Revoke ${k.name}`, keep: "Keep the key", explain: `${`key:${k.id}` === ctx.me.principal ? "This is the key that you are signed in with. " : ""}It is refused everywhere within 5 seconds, for good.`, danger: true, method: "DELETE", path: `/v1/keys/${k.id}`, audit: { object: k.id }, done: () => all.reload() }) },
     ],
   });
-  fill(ctx.root, head("API keys", { actions: [create("service", "New service key"), create("admin", "New admin key")] }), shown, card(null, all.element));
+  fill(ctx.root, head("API keys", { actions: [create("service", "New service key"), create("reader", "New reader key"), create("admin", "New admin key")] }), shown, card(null, all.element));
 }

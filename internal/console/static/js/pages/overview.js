@@ -2,8 +2,10 @@
 import { h, fill, text } from "../dom.js";
 import { get } from "../api.js";
 import { head, card, table, every } from "../ui.js";
-import { ago, count, span } from "../format.js";
+import { count, span } from "../format.js";
+import { age } from "../ages.js";
 import { spark } from "../chart.js";
+import { hour } from "../hour.js";
 
 const period = 2000;
 
@@ -39,11 +41,12 @@ function tile(what, drawing) {
 
 const rate = (n) => (n >= 100 ? count(Math.round(n)) : n >= 10 ? n.toFixed(0) : n.toFixed(1));
 
-export default async function overview({ root, signal }) {
+export default async function overview(ctx) {
+  const { root, signal } = ctx;
   const integrity = tile("Integrity of the money");
   const commands = tile("Commands", spark("Commands a second over the last two minutes"));
-  const commits = tile("Commit, 99 of 100 within", spark("Commit latency over the last two minutes"));
-  const batch = tile("Commands a commit", spark("Batch size over the last two minutes"));
+  const commits = tile("Commit latency p99", spark("Commit latency p99 over the last two minutes"));
+  const batch = tile("Commands per commit", spark("Commands per commit over the last two minutes"));
   const requests = tile("Requests", spark("Requests a second over the last two minutes"));
   const failures = tile("Failed requests", spark("Failed requests a second over the last two minutes"));
   const waiting = h("ul", { class: "waiting" });
@@ -51,7 +54,8 @@ export default async function overview({ root, signal }) {
   const note = h("p", { class: "soft small" });
   fill(root, head("Overview", { note }),
     h("div", { class: "tiles" }, [integrity, commands, commits, batch, requests, failures].map((t) => t.element)),
-    h("div", { class: "cols wide-left" }, card("By service", services), card("Waiting now", waiting)));
+    h("div", { class: "cols wide-left" }, card("By service", services), card("Waiting now", waiting)),
+    hour({ signal }, ["throughput", "latency", "refusals", "locks"]));
 
   let then = null;
   const look = async () => {
@@ -60,7 +64,7 @@ export default async function overview({ root, signal }) {
     const before = Object.fromEntries((then?.lanes ?? []).map((l) => [l.service, l]));
     const lanes = now.lanes.map((l) => ({ service: l.service, queue: l.queue, refused: l.refused, batch: diff(l.batch, before[l.service]?.batch), commit: diff(l.commit, before[l.service]?.commit), all: l }));
     const all = { batch: merge(lanes.map((l) => l.batch)), commit: merge(lanes.map((l) => l.commit)) };
-    text(note, `This server (${now.version}), over the last ${Math.round(seconds || period / 1000)} s; what waits is the whole system’s.`);
+    text(note, `This server (${now.version}), over the last ${Math.round(seconds || period / 1000)} s; “Waiting now” is of all servers.`);
     if (then && seconds > 0) {
       const set = (t, value, unit, more, point) => {
         fill(t.value, value, unit && h("small", {}, unit));
@@ -71,31 +75,31 @@ export default async function overview({ root, signal }) {
       const p50 = quantile(all.commit, 0.5);
       const mean = all.batch.count > 0 ? all.batch.sum / all.batch.count : null;
       set(commands, rate(all.batch.sum / seconds), "a second", `${rate(all.commit.count / seconds)} commits a second`, all.batch.sum / seconds);
-      set(commits, p99 === null ? "–" : span(p99), "", p50 === null ? "nothing was committed" : `half within ${span(p50)}`, p99);
+      set(commits, p99 === null ? "–" : span(p99), "", p50 === null ? "nothing was committed" : `p50 ${span(p50)}`, p99);
       set(batch, mean === null ? "–" : mean.toFixed(1), "", `${count(Math.max(0, ...lanes.map((l) => l.queue)))} in the longest queue`, mean);
       const latency = quantile(diff(now.latency, then.latency), 0.99);
-      set(requests, rate((now.requests - then.requests) / seconds), "a second", latency === null ? "" : `99 of 100 within ${span(latency)}`, (now.requests - then.requests) / seconds);
+      set(requests, rate((now.requests - then.requests) / seconds), "a second", latency === null ? "" : `p99 ${span(latency)}`, (now.requests - then.requests) / seconds);
       set(failures, count(now.failures), "", `since the start, of ${count(now.requests)}`, (now.failures - then.failures) / seconds);
     }
     then = now;
     fill(services, table([
       { name: "Service", lead: true, cell: (l) => l.service },
       { name: "Commands/s", num: true, cell: (l) => rate(seconds > 0 ? l.batch.sum / seconds : 0) },
-      { name: "A commit", num: true, cell: (l) => (l.all.batch.count > 0 ? (l.all.batch.sum / l.all.batch.count).toFixed(1) : "–") },
+      { name: "Per commit", num: true, cell: (l) => (l.all.batch.count > 0 ? (l.all.batch.sum / l.all.batch.count).toFixed(1) : "–") },
       { name: "p50", num: true, cell: (l) => { const q = quantile(l.all.commit, 0.5); return q === null ? "–" : span(q); } },
       { name: "p99", num: true, cell: (l) => { const q = quantile(l.all.commit, 0.99); return q === null ? "–" : span(q); } },
       { name: "Refused", num: true, cell: (l) => count(l.refused) },
-    ], lanes, { caption: "Services" }), h("p", { class: "small soft" }, "Batch size and latency since the start of the process."));
+    ], lanes, { caption: "Services" }), h("p", { class: "small soft" }, "Commands per commit and commit latency since this server started."));
     drawWaiting(waiting, now.backlog);
   };
   const check = async () => {
-    const i = await get("/v1/integrity", signal);
+    const i = await get("/v1/integrity", signal, 60_000); // It recomputes the books.
     fill(integrity.value, h("span", { class: `lamp ${i.valid ? "good" : "bad"}` }), i.valid ? "Valid" : "Broken");
-    fill(integrity.more, i.valid ? `recomputed ${ago(i.checked_at)} ago` : h("span", {}, i.first_bad_account ? ["first bad account ", h("a", { href: `/console/accounts/${encodeURIComponent(i.first_bad_account)}` }, i.first_bad_account)] : `difference ${i.difference}, ${i.bad_transfers} bad transfers`));
+    fill(integrity.more, i.valid ? h("span", {}, "recomputed ", age(i.checked_at), " ago") : h("span", {}, i.first_bad_account ? ["first bad account ", h("a", { href: `/console/accounts/${encodeURIComponent(i.first_bad_account)}` }, i.first_bad_account)] : `difference ${i.difference}, ${i.bad_transfers} bad transfers`));
   };
   await look();
-  setTimeout(() => every({ signal }, period, look), 900);
-  every({ signal }, 30_000, check);
+  every(ctx, period, look, { later: true });
+  every(ctx, 30_000, check, { shows: integrity.element });
 }
 
 function drawWaiting(element, b) {
@@ -107,6 +111,7 @@ function drawWaiting(element, b) {
     ["Requests waiting for a lock", b.locks_waited, "/console/locks", null, -1],
     ["Multi-draws interrupted", b.multidraws_interrupted, "/console/multidraws", null, 0],
     ["Transfers pending", b.transfers_pending, "/console/transfers?status=pending", null, -1],
+    ["Sagas stuck", b.sagas_stuck, "/console/sagas?stuck=stuck", null, 0],
     ["Sagas under way", b.sagas_pending, "/console/sagas?status=pending", null, -1],
     ["Campaigns on sale", b.campaigns_active, "/console/campaigns?status=active", null, -1],
     ["Auctions under way", b.auctions_active, "/console/auctions?status=active", null, -1],
@@ -115,6 +120,6 @@ function drawWaiting(element, b) {
   fill(element, rows.map(([name, n, href, oldest, limit]) => {
     // Zero: any is too many; above it: seconds after which the oldest is.
     const alarm = n > 0 && limit >= 0 && (limit === 0 || (oldest && Date.now() - Date.parse(oldest) > limit * 1000));
-    return h("li", { class: alarm ? "alarm" : n === 0 ? "calm" : null }, h("b", {}, n >= 1000 ? "1,000+" : n), h("span", {}, href ? h("a", { href }, name) : name, oldest && n > 0 && h("span", { class: "soft" }, `, the oldest since ${ago(oldest)}`)));
+    return h("li", { class: alarm ? "alarm" : n === 0 ? "calm" : null }, h("b", {}, n >= 1000 ? "1,000+" : n), h("span", {}, href ? h("a", { href }, name) : name, oldest && n > 0 && h("span", { class: "soft" }, ", the oldest since ", age(oldest))));
   }));
 }

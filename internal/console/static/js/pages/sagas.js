@@ -1,8 +1,9 @@
 // Operations of several steps, and what is prepared in some database and not yet decided there.
 import { h, fill } from "../dom.js";
 import { get, query } from "../api.js";
-import { card, every, head, list, problem, table } from "../ui.js";
-import { badge, span, when } from "../format.js";
+import { card, every, head, list, table } from "../ui.js";
+import { readable } from "../errors.js";
+import { badge, money, span, when } from "../format.js";
 
 export default async function sagas(ctx) {
   const doubts = h("div");
@@ -14,27 +15,24 @@ export default async function sagas(ctx) {
       columns: [
         { name: "Saga", lead: true, cell: (s) => h("a", { href: `/console/sagas/${s.id}` }, s.name, " ", h("span", { class: "mono small" }, `…${s.id.slice(-6)}`)) },
         { name: "Status", cell: (s) => h("span", {}, badge(s.status), s.stuck && [" ", badge("stuck", "bad")], s.in_doubt && [" ", badge("in doubt", "warn")]) },
+        { name: "Transfer", cell: (s) => (s.transfer ? h("span", {}, h("span", { class: "nowrap" }, money(s.transfer.amount, s.transfer.currency)), h("span", { class: "soft" }, ` ${s.transfer.from.account} → ${s.transfer.to.account}`)) : h("span", { class: "soft" }, "–")) },
         { name: "Protocol", cell: (s) => (s.protocol === "twophase" ? "two-phase" : s.protocol) },
-        { name: "Reason", cell: (s) => s.reason || s.last_error || h("span", { class: "soft" }, "–") },
+        { name: "Reason", cell: (s) => (s.reason || s.last_error ? readable(s.last_error || s.reason) : h("span", { class: "soft" }, "–")) },
         { name: "Begun", cell: (s) => when(s.created_at) },
       ],
     }).element),
     card("In doubt", doubts));
   await every(ctx, 5000, async () => {
-    try {
-      const d = await get("/v1/in-doubt", ctx.signal);
-      fill(doubts,
-        d.unreachable.length > 0 && h("p", { class: "note bad" }, `Can’t be asked: ${d.unreachable.join(", ")}.`),
-        d.items.length === 0 ? h("p", { class: "empty" }, "Nothing is prepared and undecided.") : table([
-          { name: "Ledger", lead: true, cell: (x) => x.ledger },
-          { name: "Saga", cell: (x) => h("a", { href: `/console/sagas/${x.saga}` }, `…${x.saga.slice(-12)}`) },
-          { name: "For", num: true, cell: (x) => span(x.age_ms / 1000) },
-          { name: "Then", cell: (x) => h("span", {}, badge(x.verdict, { running: "live", commit: "good", rollback: "warn", in_doubt: "bad" }[x.verdict]), x.reason && ` ${x.reason}`) },
-          { name: "Name", cell: (x) => h("code", {}, x.gid) },
-        ], d.items, { caption: "In doubt" }),
-        h("p", { class: "small soft" }, "Each is resolved by itself, by the decision in the log: committed where there is one, rolled back where there is none. What the log does not know stays in doubt at first."));
-    } catch (e) {
-      if (e.name !== "AbortError") fill(doubts, problem(e));
-    }
-  });
+    const d = await get("/v1/in-doubt", ctx.signal);
+    fill(doubts,
+      d.unreachable.length > 0 && h("p", { class: "note bad" }, `Can’t be asked: ${d.unreachable.join(", ")}.`),
+      d.items.length === 0 ? h("p", { class: "empty" }, "Nothing is prepared and undecided.") : table([
+        { name: "Ledger", lead: true, cell: (x) => x.ledger },
+        { name: "Saga", cell: (x) => h("a", { href: `/console/sagas/${x.saga}` }, `…${x.saga.slice(-12)}`) },
+        { name: "For", num: true, cell: (x) => span(x.age_ms / 1000) },
+        { name: "Then", cell: (x) => h("span", {}, badge(x.verdict, { running: "live", commit: "good", rollback: "warn", in_doubt: "bad" }[x.verdict]), x.reason && ` ${x.reason}`) },
+        { name: "Name", cell: (x) => h("code", {}, x.gid) },
+      ], d.items, { caption: "In doubt" }),
+      h("p", { class: "small soft" }, "Each is resolved by itself, by the decision in the log: committed where there is one, rolled back where there is none. What the log does not know stays in doubt at first."));
+  }, { shows: doubts });
 }

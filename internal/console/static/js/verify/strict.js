@@ -6,8 +6,8 @@ export class Malformed extends Error {}
 const escapes = { '"': '"', "\\": "\\", "/": "/", b: "\b", f: "\f", n: "\n", r: "\r", t: "\t" };
 
 // read parses UTF-8 bytes. Objects become Maps. Numbers must be plain integers from 0 that a double holds exactly; null, true and
-// false have no place in these documents. A member's name with an escape is refused, since it could look like another.
-export function read(bytes) {
+// false have no place in these documents. With signed, they are integers of any size, given as BigInt. A member's name with an escape is refused, since it could look like another.
+export function read(bytes, { signed = false } = {}) {
   let s;
   try {
     s = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
@@ -102,6 +102,12 @@ export function read(bytes) {
       }
       at++;
       return out;
+    }
+    if (signed) {
+      const integer = /^(0|-?[1-9][0-9]*)(?![0-9.eE+-])/.exec(s.slice(at, at + 24));
+      if (!integer) fail("not a value of these documents");
+      at += integer[0].length;
+      return BigInt(integer[0]);
     }
     const digits = /^(0|[1-9][0-9]*)(?![0-9.eE+-])/.exec(s.slice(at, at + 20));
     if (!digits) fail("not a value of these documents");

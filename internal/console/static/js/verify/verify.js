@@ -9,7 +9,7 @@ const utf8 = new TextEncoder();
 const salt = utf8.encode("fairlead/fairdraw/v1");
 
 // Wrong is thrown when a document is read well and does not say the truth.
-class Wrong extends Error {
+export class Wrong extends Error {
   constructor(field, message) {
     super(message ?? `${field} is not what it must be`);
     this.field = field;
@@ -17,14 +17,14 @@ class Wrong extends Error {
 }
 
 export const hex = (bytes) => Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
-const unhex = (s) => Uint8Array.from({ length: s.length / 2 }, (_, i) => parseInt(s.slice(2 * i, 2 * i + 2), 16));
+export const unhex = (s) => Uint8Array.from({ length: s.length / 2 }, (_, i) => parseInt(s.slice(2 * i, 2 * i + 2), 16));
 
 // The shapes of the documents: functions that check a value and give it back.
 
-const bad = (path, what) => {
+export const bad = (path, what) => {
   throw new Malformed(`${path}: ${what}`);
 };
-const object = (fields, optional = []) => (v, path) => {
+export const object = (fields, optional = []) => (v, path) => {
   if (!(v instanceof Map)) bad(path, "an object expected");
   const out = {};
   for (const [name, value] of v) {
@@ -34,7 +34,7 @@ const object = (fields, optional = []) => (v, path) => {
   for (const name of Object.keys(fields)) if (!v.has(name) && !optional.includes(name)) bad(path, `${name} is missing`);
   return out;
 };
-const array = (item, most) => (v, path) => {
+export const array = (item, most) => (v, path) => {
   if (!Array.isArray(v)) bad(path, "a list expected");
   if (v.length > most) bad(path, "too many entries");
   return v.map((x, i) => item(x, `${path}[${i}]`));
@@ -44,13 +44,13 @@ const integer = (low, high) => (v, path) => {
   if (v < low || v > high) bad(path, "out of range");
   return v;
 };
-const text = (v, path) => {
+export const text = (v, path) => {
   if (typeof v !== "string") bad(path, "a text expected");
   const points = [...v];
   if (points.length < 1 || points.length > 200 || /[\u0000-\u001f\u007f-\u009f]/.test(v)) bad(path, "not 1 to 200 characters without control characters");
   return v;
 };
-const digits = (low, high) => (v, path) => {
+export const digits = (low, high) => (v, path) => {
   if (typeof v !== "string" || !/^([0-9a-f]{2})*$/.test(v) || v.length < 2 * low || v.length > 2 * high) bad(path, "not the hexadecimal digits that it must be");
   return v;
 };
@@ -84,7 +84,7 @@ const inclusion = object({
 });
 
 // bytes joins what is to be hashed: texts with their length, numbers of four or eight bytes, and bytes as they are.
-function join(...parts) {
+export function join(...parts) {
   let size = 0;
   for (const p of parts) size += p.length;
   const out = new Uint8Array(size);
